@@ -1,0 +1,104 @@
+"""Who may call what: API keys with roles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any, Final
+
+from fastapi import Depends, Header, Request
+
+from accountant.api.strict_json import parse
+from accountant.budget.commands import Asked, Command, Role
+from accountant.budget.errors import Forbidden, Invalid, Problem
+from accountant.keys import Key
+from accountant.service import Service
+
+SPEND: Final[tuple[Role, ...]] = ("admin", "pipeline")
+READ: Final[tuple[Role, ...]] = ("admin", "pipeline", "officer", "auditor")
+ASK: Final[tuple[Role, ...]] = ("admin", "pipeline", "officer")
+OVERSEE: Final[tuple[Role, ...]] = ("admin", "officer", "auditor")
+ADMIN: Final[tuple[Role, ...]] = ("admin",)
+
+
+def service_of(request: Request) -> Service:
+    """The service behind this app."""
+    service: Service = request.app.state.service
+    return service
+
+
+def key_from(service: Service, header: str | None, name: str) -> Key:
+    """Whose key a header holds. Raises Problem ("unauthenticated")."""
+    scheme, _, secret = (header or "").partition(" ")
+    if scheme.lower() != "bearer" or not secret:
+        raise Problem(
+            "unauthenticated",
+            f"send an API key: {name}: Bearer <key>; `accountant keys create` makes one",
+        )
+    key = service.authenticate(secret.strip())
+    if key is None:
+        raise Problem("unauthenticated", f"the key in {name} is not valid, or was revoked")
+    return key
+
+
+def caller(*roles: Role) -> Callable[..., Key]:
+    """A dependency: the caller's key, if it has one of ``roles``."""
+
+    def authenticate(
+        request: Request, authorization: Annotated[str | None, Header(include_in_schema=False)] = None
+    ) -> Key:
+        key = key_from(service_of(request), authorization, "Authorization")
+        request.state.client = key.name
+        if key.role not in roles:
+            raise Forbidden(
+                "role-not-allowed",
+                f"key {key.name!r} has the role {key.role}; this call needs {' or '.join(roles)}",
+            )
+        return key
+
+    authenticate.roles = roles  # type: ignore[attr-defined]
+    return authenticate
+
+
+async def raw_body(request: Request) -> bytes:
+    """The body; its size was limited on the way in."""
+    return await request.body()
+
+
+async def json_body(request: Request) -> dict[str, Any]:
+    """The body as a strict JSON object; an empty body is an empty object."""
+    data = await request.body()
+    document = parse(data) if data.strip() else {}
+    if not isinstance(document, dict):
+        raise Invalid("malformed-json", "the body must be a JSON object")
+    return document
+
+
+def idempotency_key(
+    value: Annotated[str | None, Header(alias="Idempotency-Key", include_in_schema=False)] = None,
+) -> str | None:
+    """The Idempotency-Key header: 1 to 200 visible ASCII characters."""
+    if value is not None and not (1 <= len(value) <= 200 and value.isascii() and value.isprintable()):
+        raise Invalid(
+            "malformed-idempotency-key", "an Idempotency-Key has 1 to 200 visible ASCII characters"
+        )
+    return value
+
+
+def ask(kind: type[Command], key: Key, body: dict[str, Any], idempotency: str | None, **path: Any
+        ) -> Asked:
+    """The command in ``body``; names in the path are not accepted in the body too."""
+    for name in path:
+        if name in body:
+            raise Invalid("invalid-request", f"{name} stands in the path, not in the body")
+    return Asked(key.name, kind.model_validate(body | path), idempotency)
+
+
+Body = Annotated[dict[str, Any], Depends(json_body)]
+Raw = Annotated[bytes, Depends(raw_body)]
+Idempotency = Annotated[str | None, Depends(idempotency_key)]
+TheService = Annotated[Service, Depends(service_of)]
+Spender = Annotated[Key, Depends(caller(*SPEND))]
+Reader = Annotated[Key, Depends(caller(*READ))]
+Asker = Annotated[Key, Depends(caller(*ASK))]
+Overseer = Annotated[Key, Depends(caller(*OVERSEE))]
+Administrator = Annotated[Key, Depends(caller(*ADMIN))]

@@ -1,0 +1,118 @@
+"""Answers, made from events alone: the same event gives the same answer, however often asked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi.responses import JSONResponse
+
+from accountant.api.problems import problem
+from accountant.budget.judge import amount
+from accountant.budget.state import Grant
+from accountant.ledger.events import Event, rfc3339
+from accountant.privacy.units import CURRENCIES, Charge
+from accountant.service import Answer, Preview
+
+REPLAYED = {"Idempotent-Replay": "true"}
+
+
+def amounts(charge: Charge | dict[str, Any]) -> dict[str, str]:
+    """A charge in decimal strings, "infinite" where it is."""
+    value = charge if isinstance(charge, Charge) else Charge.from_json(charge)
+    return {currency.value: amount(value, currency) for currency in CURRENCIES}
+
+
+def respond(answer: Answer) -> JSONResponse:
+    """The response to a command; the last event is the one that answers it."""
+    headers = REPLAYED if answer.repeated else {}
+    event = answer.events[-1]
+    if event.type == "grant.refused.v1":
+        return _refused(event, headers)
+    status = 201 if event.type in ("grant.reserved.v1", "invocation.recorded.v1") else 200
+    return JSONResponse(_body(event), status, headers)
+
+
+def _refused(event: Event, headers: dict[str, str]) -> JSONResponse:
+    decision = event.body["decision"]
+    reason = next(r for r in decision["rules"] if r["fired"] and r["action"] == "block")
+    return problem(
+        reason["code"],
+        403,
+        f"refused by rule {reason['rule']}: {reason['text']}",
+        headers,
+        decision=decision,
+        charge=amounts(event.body["total"]),
+        sequence=event.sequence,
+    )
+
+
+def _body(event: Event) -> dict[str, Any]:
+    body = event.body
+    common = {"sequence": event.sequence, "time": rfc3339(event.time)}
+    match event.type:
+        case "grant.reserved.v1":
+            return {
+                "id": body["grant"],
+                "state": "reserved",
+                "expires": body["expires"],
+                "charge": amounts(body["total"]),
+                "mechanisms": _priced(body["charges"]),
+                "decision": body["decision"],
+            } | common
+        case "invocation.recorded.v1":
+            return {
+                "overrun": body["overrun"],
+                "charge": amounts(body["total"]),
+                "mechanisms": _priced(body["charges"]),
+                "decision": body["decision"],
+            } | common
+        case "sparse_vector.answered.v1":
+            counts = {name: body[name] for name in ("positives", "negatives")}
+            return {"id": body["grant"], "state": "reserved"} | counts | common
+        case "grant.noted.v1":
+            note = "the grant had expired and is charged in full; this is noted, nothing changed"
+            return {"id": body["grant"], "state": "expired", "note": note} | common
+        case "grant.committed.v1" | "grant.released.v1" | "sparse_vector.closed.v1":
+            state = "released" if event.type == "grant.released.v1" else "committed"
+            return {
+                "id": body["grant"],
+                "state": state,
+                "charged": amounts(body["charge"]),
+                "returned": amounts(body["returned"]),
+            } | common
+    return common
+
+
+def _priced(charges: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{**charge, "charge": amounts(charge["charge"])} for charge in charges]
+
+
+def grant_view(grant: Grant, now: int) -> dict[str, Any]:
+    """A grant as it stands at stamp ``now``."""
+    state = "expired" if grant.due(now) else grant.status
+    charged = grant.total if grant.due(now) else grant.charged
+    view: dict[str, Any] = {
+        "id": grant.id,
+        "state": state,
+        "client": grant.by,
+        "dataset": grant.dataset,
+        "request": grant.command,
+        "opened": rfc3339(grant.opened),
+        "expires": rfc3339(grant.expires),
+        "reserved": amounts(grant.total),
+        "charged": None if charged is None else amounts(charged),
+        "sequence": grant.sequence,
+    }
+    if grant.session:
+        view |= {"positives": grant.positives, "negatives": grant.negatives}
+    return view
+
+
+def preview_view(preview: Preview) -> dict[str, Any]:
+    """What a request would get, without an event."""
+    return {
+        "decision": preview.decision.to_json(),
+        "charge": amounts(preview.request.total),
+        "fits": preview.fits,
+        "sequence": preview.sequence,
+    }

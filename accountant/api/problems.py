@@ -1,0 +1,97 @@
+"""RFC 9457 problems: what is wrong, with the numbers, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import structlog
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse
+from pydantic import ValidationError
+from starlette.exceptions import HTTPException
+
+from accountant.budget.errors import (
+    Conflict,
+    Forbidden,
+    Invalid,
+    NotFound,
+    Problem,
+    Unavailable,
+)
+
+MEDIA: Final = "application/problem+json"
+_STATUS: Final[dict[type[Problem], int]] = {
+    Invalid: 422,
+    NotFound: 404,
+    Conflict: 409,
+    Forbidden: 403,
+    Unavailable: 503,
+}
+_STATUS_OF_CODE: Final = {
+    "malformed-json": 400,
+    "idempotency-key-required": 400,
+    "malformed-idempotency-key": 400,
+    "unauthenticated": 401,
+    "body-too-large": 413,
+}
+_log = structlog.get_logger()
+
+
+def problem(
+    code: str, status: int, detail: str, headers: Mapping[str, str] | None = None, **facts: Any
+) -> JSONResponse:
+    """A problem document. ``code`` ends its type and, in words, is its title."""
+    title = code.replace("-", " ").capitalize()
+    body = {
+        "type": f"urn:accountant:problem:{code}",
+        "title": title,
+        "status": status,
+        "detail": detail,
+    }
+    return JSONResponse(body | facts, status, dict(headers or {}), media_type=MEDIA)
+
+
+def install(app: FastAPI) -> None:
+    """Answers every exception with a problem."""
+
+    @app.exception_handler(Problem)
+    async def _known(_: Request, error: Problem) -> JSONResponse:
+        status = _STATUS_OF_CODE.get(error.code) or _STATUS[type(error)]
+        headers = {
+            401: {"WWW-Authenticate": 'Bearer realm="accountant"'},
+            503: {"Retry-After": "1"},
+        }.get(status)
+        return problem(error.code, status, error.detail, headers, **error.numbers)
+
+    @app.exception_handler(ValidationError)
+    async def _invalid(_: Request, error: ValidationError) -> JSONResponse:
+        fields = [
+            {"field": _path(item["loc"]), "reason": item["msg"].removeprefix("Value error, ")}
+            for item in error.errors(include_url=False, include_input=False)[:20]
+        ]
+        detail = "; ".join(f"{f['field'] or 'body'}: {f['reason']}" for f in fields[:5])
+        return problem("invalid-request", 422, detail, errors=fields)
+
+    @app.exception_handler(HTTPException)
+    async def _http(_: Request, error: HTTPException) -> JSONResponse:
+        code = {404: "no-such-page", 405: "method-not-allowed"}.get(error.status_code, "http-error")
+        detail = f"{error.detail}; the calls are listed at /docs"
+        return problem(code, error.status_code, detail, error.headers)
+
+    @app.exception_handler(Exception)
+    async def _unknown(request: Request, error: Exception) -> JSONResponse:
+        _log.error("request failed", path=request.url.path, exc_info=error)
+        return problem(
+            "internal-error",
+            500,
+            "the service failed; nothing was promised: retry with the same Idempotency-Key, and "
+            "give the X-Request-ID to whoever runs it",
+        )
+
+
+def _path(location: tuple[int | str, ...]) -> str:
+    text = ""
+    for part in location:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
+    return text

@@ -1,0 +1,296 @@
+"""The calls under /v1/populations/{population}. Each does one thing: read, ask the service, render."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import orjson
+from fastapi import APIRouter, Header, Path, Query, Request, Response
+from fastapi.responses import JSONResponse
+
+from accountant.api.access import (
+    Administrator,
+    Asker,
+    Body,
+    Idempotency,
+    Overseer,
+    Raw,
+    Reader,
+    Spender,
+    TheService,
+    ask,
+    key_from,
+    service_of,
+)
+from accountant.api.answers import grant_view, preview_view, respond
+from accountant.budget.commands import (
+    AdoptPolicy,
+    AskGrant,
+    Asked,
+    CloseSparseVector,
+    CommitGrant,
+    CountAnswers,
+    OpenSparseVector,
+    RecordInvocations,
+    RegisterDataset,
+    RegisterPopulation,
+    ReleaseGrant,
+)
+from accountant.budget.errors import Forbidden, Invalid, NotFound
+from accountant.budget.policy import parse_policy
+from accountant.ledger.events import rfc3339
+from accountant.reporting.statement import accounts_json
+from accountant.service import wall_clock
+
+router = APIRouter(prefix="/v1/populations/{population}")
+
+_ID = r"^[a-z0-9][a-z0-9_.-]{0,63}$"
+Population = Annotated[str, Path(pattern=_ID, description="the population's name")]
+GrantId = Annotated[str, Path(pattern=r"^g\d{1,18}$", description="a grant's id")]
+
+
+@router.put("", tags=["registering"])
+def register_population(
+    population: Population, body: Body, key: Administrator, service: TheService
+) -> JSONResponse:
+    """Register a population, or append values to its dimensions.
+
+    A population is a set of people: one privacy unit, one neighbouring relation, and unchanging
+    public attributes that put each unit in exactly one cell for life.
+    """
+    service.execute(population, ask(RegisterPopulation, key, body, None))
+    with service.state(population) as state:
+        return JSONResponse(state.people().to_json() | {"sequence": state.sequence})
+
+
+@router.get("", tags=["registering"])
+def show_population(population: Population, key: Reader, service: TheService) -> JSONResponse:
+    """A population with its datasets and the policy in force."""
+    with service.state(population) as state:
+        adopted = state.adopted
+        return JSONResponse(
+            state.people().to_json()
+            | {
+                "sequence": state.sequence,
+                "datasets": [
+                    {"id": d.id, "namespace": d.namespace, "name": d.name, "owner": d.owner}
+                    for d in state.datasets.values()
+                ],
+                "policy": adopted and {"digest": adopted.digest, **adopted.policy.to_json()},
+            }
+        )
+
+
+@router.put("/datasets/{dataset}", tags=["registering"])
+def register_dataset(
+    population: Population,
+    dataset: Annotated[str, Path(pattern=_ID)],
+    body: Body,
+    key: Administrator,
+    service: TheService,
+) -> JSONResponse:
+    """Register a dataset about the population under a short id."""
+    service.execute(population, ask(RegisterDataset, key, body, None, id=dataset))
+    return JSONResponse(body | {"id": dataset})
+
+
+@router.put("/policy", tags=["registering"])
+def adopt_policy(
+    population: Population,
+    body: Raw,
+    key: Administrator,
+    service: TheService,
+    request: Request,
+    approver: Annotated[
+        str | None,
+        Header(
+            alias="Accountant-Approver",
+            description="`Bearer <key>` of another admin or officer; needed to loosen a policy",
+        ),
+    ] = None,
+) -> JSONResponse:
+    """Adopt a policy file (YAML or JSON). Loosening the one in force takes a second name."""
+    try:
+        policy, digest = parse_policy(body.decode("utf-8"))
+    except UnicodeDecodeError:
+        raise Invalid("malformed-policy", "the policy is not UTF-8 text") from None
+    second = None
+    if approver is not None:
+        other = key_from(service_of(request), approver, "Accountant-Approver")
+        if other.role not in ("admin", "officer"):
+            raise Forbidden("role-not-allowed", f"{other.name} is no admin or officer")
+        second = other.name
+    command = AdoptPolicy(policy=policy.to_json(), source_digest=digest, approved_by=second)
+    answer = service.execute(population, Asked(key.name, command))
+    changed = answer.events[0].body if answer.events else {}
+    return JSONResponse(
+        {
+            "digest": digest,
+            "adopted": bool(answer.events),
+            "opens_epoch": changed.get("opens_epoch", []),
+            **policy.to_json(),
+        }
+    )
+
+
+@router.post("/grants", status_code=201, tags=["spending"])
+def ask_grant(
+    population: Population, body: Body, key: Spender, idempotency: Idempotency, service: TheService
+) -> JSONResponse:
+    """Ask for budget before anything runs: 201 reserved, or 403 with the whole decision."""
+    return respond(service.execute(population, ask(AskGrant, key, body, idempotency)))
+
+
+@router.get("/grants/{grant}", tags=["spending"])
+def show_grant(
+    population: Population, grant: GrantId, key: Reader, service: TheService
+) -> JSONResponse:
+    """A grant's present state."""
+    with service.state(population) as state:
+        return JSONResponse(grant_view(state.grant(grant), max(wall_clock(), state.time)))
+
+
+@router.post("/grants/{grant}/commit", tags=["spending"])
+def commit_grant(
+    population: Population,
+    grant: GrantId,
+    body: Body,
+    key: Spender,
+    idempotency: Idempotency,
+    service: TheService,
+) -> JSONResponse:
+    """Say what was really run: all (empty body), or a listed part; the rest comes back."""
+    return respond(service.execute(population, ask(CommitGrant, key, body, idempotency, grant=grant)))
+
+
+@router.post("/grants/{grant}/release", tags=["spending"])
+def release_grant(
+    population: Population,
+    grant: GrantId,
+    body: Body,
+    key: Spender,
+    idempotency: Idempotency,
+    service: TheService,
+) -> JSONResponse:
+    """Attest, with a reason, that none of it was executed on the data."""
+    command = ask(ReleaseGrant, key, body, idempotency, grant=grant)
+    return respond(service.execute(population, command))
+
+
+@router.post("/invocations", status_code=201, tags=["spending"])
+def record_invocations(
+    population: Population, body: Body, key: Spender, idempotency: Idempotency, service: TheService
+) -> JSONResponse:
+    """Record what has already run: always recorded, flagged where it is over budget."""
+    return respond(service.execute(population, ask(RecordInvocations, key, body, idempotency)))
+
+
+@router.post("/preview", tags=["spending"])
+def preview(population: Population, body: Body, key: Asker, service: TheService) -> JSONResponse:
+    """The decision and its numbers without recording anything, and how many more would fit."""
+    return JSONResponse(preview_view(service.preview(population, ask(AskGrant, key, body, None))))
+
+
+@router.post("/sparse-vector", status_code=201, tags=["sparse vector"])
+def open_sparse_vector(
+    population: Population, body: Body, key: Spender, idempotency: Idempotency, service: TheService
+) -> JSONResponse:
+    """Open a sparse vector session: its whole cost is reserved."""
+    return respond(service.execute(population, ask(OpenSparseVector, key, body, idempotency)))
+
+
+@router.post("/sparse-vector/{grant}/answers", tags=["sparse vector"])
+def count_answers(
+    population: Population,
+    grant: GrantId,
+    body: Body,
+    key: Spender,
+    idempotency: Idempotency,
+    service: TheService,
+) -> JSONResponse:
+    """Count answers given since the last count. Negatives are free."""
+    command = ask(CountAnswers, key, body, idempotency, grant=grant)
+    return respond(service.execute(population, command))
+
+
+@router.post("/sparse-vector/{grant}/close", tags=["sparse vector"])
+def close_sparse_vector(
+    population: Population,
+    grant: GrantId,
+    body: Body,
+    key: Spender,
+    idempotency: Idempotency,
+    service: TheService,
+) -> JSONResponse:
+    """Close a session: epsilon for positives that were not used comes back."""
+    command = ask(CloseSparseVector, key, body, idempotency, grant=grant)
+    return respond(service.execute(population, command))
+
+
+@router.get("/accounts", tags=["reading"])
+def show_accounts(
+    population: Population,
+    key: Reader,
+    service: TheService,
+    dataset: Annotated[str | None, Query(description="only this dataset")] = None,
+    by: Annotated[str | None, Query(description="split by this dimension")] = None,
+) -> JSONResponse:
+    """Per rule: limit, spent, reserved, remaining, most charged group, lifetime total."""
+    with service.state(population) as state:
+        return JSONResponse(accounts_json(state, dataset, by))
+
+
+@router.get("/events", tags=["reading"])
+def list_events(
+    population: Population,
+    key: Overseer,
+    service: TheService,
+    after: Annotated[int, Query(ge=-1, description="only events after this sequence")] = -1,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+) -> Response:
+    """The ledger as it is. ``event`` is the canonical document that ``link`` binds."""
+    with service.state(population):
+        pass
+    rows = service.events(population, after + 1, limit)
+    events = b",".join(
+        b'{"event":' + row.body + b',"link":"' + row.link.hex().encode() + b'"}' for row in rows
+    )
+    last = rows[-1].sequence if rows else after
+    return Response(
+        b'{"events":[' + events + b'],"last":' + orjson.dumps(last) + b"}",
+        media_type="application/json",
+    )
+
+
+@router.get("/events/{sequence}", tags=["reading"])
+def show_event(
+    population: Population,
+    sequence: Annotated[int, Path(ge=0, le=2**53)],
+    key: Overseer,
+    service: TheService,
+) -> Response:
+    """One event, as its canonical bytes."""
+    return Response(service.event(population, sequence).to_bytes(), media_type="application/json")
+
+
+@router.get("/decisions/{decision}", tags=["reading"])
+def show_decision(
+    population: Population,
+    decision: Annotated[str, Path(pattern=r"^[dg]\d{1,18}$")],
+    key: Reader,
+    service: TheService,
+) -> JSONResponse:
+    """Every rule that was evaluated, both sides of each comparison, and what used the budget up."""
+    event = service.event(population, int(decision[1:]))
+    if "decision" not in event.body:
+        raise NotFound("unknown-decision", f"event {event.sequence} holds no decision")
+    document: dict[str, Any] = {
+        "id": event.body["decision"]["id"],
+        "type": event.type,
+        "sequence": event.sequence,
+        "time": rfc3339(event.time),
+        "client": event.by,
+        "request": event.body["command"],
+        **event.body["decision"],
+    }
+    return JSONResponse(document)

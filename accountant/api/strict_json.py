@@ -1,0 +1,82 @@
+"""JSON as it is spelled: numbers become Decimal or int, and nothing is accepted by accident."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from typing import Any, Final
+
+from accountant.budget.errors import Invalid
+
+MAX_DEPTH: Final = 32
+
+
+def parse(data: bytes) -> Any:
+    """Reads one JSON document. Raises Invalid ("malformed-json") for duplicate keys, NaN,
+    infinities, lone surrogates, absurd numbers or nesting, and anything that is not JSON."""
+    try:
+        document = json.loads(
+            data.decode("utf-8"),
+            parse_float=_decimal,
+            parse_int=_integer,
+            parse_constant=_constant,
+            object_pairs_hook=_object,
+        )
+        _check(document, 0)
+    except UnicodeDecodeError as error:
+        raise _malformed(f"it is not UTF-8 (byte {error.start})") from None
+    except json.JSONDecodeError as error:
+        raise _malformed(f"{error.msg} at line {error.lineno} column {error.colno}") from None
+    except RecursionError:
+        raise _malformed("it is nested too deeply") from None
+    return document
+
+
+def _decimal(text: str) -> Decimal:
+    if len(text) > 100:
+        raise _malformed("a number has more than 100 characters")
+    return Decimal(text)
+
+
+def _integer(text: str) -> int:
+    if len(text) > 100:
+        raise _malformed("a number has more than 100 characters")
+    return int(text)
+
+
+def _constant(text: str) -> Any:
+    raise _malformed(f"{text} is no number")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    document = dict(pairs)
+    if len(document) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise _malformed(f"the key {twice!r} is given twice")
+    return document
+
+
+def _check(value: Any, depth: int) -> None:
+    if depth > MAX_DEPTH:
+        raise _malformed(f"it is nested more than {MAX_DEPTH} deep")
+    if isinstance(value, str):
+        _text(value)
+    elif isinstance(value, list):
+        for item in value:
+            _check(item, depth + 1)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            _text(key)
+            _check(item, depth + 1)
+
+
+def _text(value: str) -> None:
+    if any("\ud800" <= c <= "\udfff" for c in value):
+        raise _malformed("a string has half of a surrogate pair")
+    if "\x00" in value:
+        raise _malformed("a string has a NUL character")
+
+
+def _malformed(reason: str) -> Invalid:
+    return Invalid("malformed-json", f"the body is not acceptable JSON: {reason}")

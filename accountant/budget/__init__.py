@@ -1,0 +1,1 @@
+"""Judgement, pure: populations, accounts (the fold), policy rules, decisions, replay."""

@@ -1,0 +1,285 @@
+"""Policy files: what blocks, what flags. Parsed strictly; every error names its line.
+
+All scalars stay text until a field's type reads them, so ``1e-6`` is a number and ``NO`` a country.
+JSON is read by the same parser (it is a subset of YAML).
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from fractions import Fraction
+from hashlib import sha256
+from typing import Annotated, Any, Final, Literal
+
+import yaml
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+
+from accountant.budget.errors import Invalid
+from accountant.privacy.gates import DEFAULT_GATE, GATES, Gate, Limit, gate_for
+from accountant.privacy.mechanisms import KINDS, Amount
+
+RuleId = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]{0,63}$")]
+Action = Literal["block", "flag"]
+MAX_RULES: Final = 200
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class LimitSpec(_Strict):
+    """(epsilon, delta); ``own_delta`` is the part kept for mechanisms' own deltas."""
+
+    epsilon: Annotated[Amount, Field(gt=0, le=10**6)]
+    delta: Annotated[Amount, Field(ge=0, lt=1)] = Decimal(0)
+    own_delta: Annotated[Amount, Field(ge=0, lt=1)] | None = None
+
+    @model_validator(mode="after")
+    def _own_within_delta(self) -> LimitSpec:
+        if self.own_delta is not None and self.own_delta > self.delta:
+            raise ValueError(f"own_delta {self.own_delta} is more than delta {self.delta}")
+        return self
+
+
+class LimitRule(_Strict):
+    """At most (epsilon, delta) for every subject group of each matching dataset."""
+
+    id: RuleId
+    limit: LimitSpec
+    datasets: str = Field("*", max_length=200, description="glob over dataset ids")
+    across: Literal["datasets"] | None = Field(
+        None, description="a person's total over all matching datasets"
+    )
+    per: Literal["client"] | None = Field(None, description="a sub-limit for each client")
+    gate: Literal["basic", "advanced"] | None = None
+    action: Action = "block"
+    carry: Literal["used", "none"] = Field(
+        "used", description="what a new epoch starts with; none is a reset and takes two names"
+    )
+
+    @property
+    def promise(self) -> Limit:
+        """The limit with its delta split: all of it is own delta under basic, else a tenth."""
+        delta = Fraction(self.limit.delta)
+        if self.limit.own_delta is not None:
+            own = Fraction(self.limit.own_delta)
+        else:
+            own = delta if self.gate == "basic" else delta / 10
+        return Limit(Fraction(self.limit.epsilon), delta, own)
+
+    @property
+    def filter(self) -> Gate:
+        """The gate that admits beside basic."""
+        return gate_for(self.gate or DEFAULT_GATE, self.promise)
+
+
+class ThresholdRule(_Strict):
+    """Fires when a limit rule has spent more than a share of its epsilon."""
+
+    id: RuleId
+    of: RuleId
+    at: str = Field(pattern=r"^\d{1,2}(\.\d+)?%$", description="a percentage below 100 %")
+    action: Literal["flag"] = "flag"
+
+    @property
+    def share(self) -> Fraction:
+        """``at`` as a fraction."""
+        return Fraction(Decimal(self.at[:-1])) / 100
+
+
+class MechanismRule(_Strict):
+    """Fires when a request uses one of the mechanism kinds."""
+
+    id: RuleId
+    mechanisms: Annotated[list[str], Field(min_length=1)]
+    datasets: str = "*"
+    action: Action = "block"
+
+    @field_validator("mechanisms")
+    @classmethod
+    def _known(cls, kinds: list[str]) -> list[str]:
+        for kind in kinds:
+            if kind not in KINDS:
+                raise ValueError(f"no mechanism kind is called {kind!r}; there are: "
+                                 + ", ".join(KINDS))
+        return kinds
+
+
+class RequireRule(_Strict):
+    """Fires when a request leaves out one of the named fields."""
+
+    id: RuleId
+    require: Annotated[list[Literal["purpose", "justification"]], Field(min_length=1)]
+    datasets: str = "*"
+    action: Action = "block"
+
+
+class PurposeRule(_Strict):
+    """Fires when a request's purpose is not on the list."""
+
+    id: RuleId
+    purposes: Annotated[list[Annotated[str, Field(min_length=1)]], Field(min_length=1)]
+    datasets: str = "*"
+    action: Action = "block"
+
+
+_KINDS_OF_RULE: Final = ("limit", "of", "mechanisms", "require", "purposes")
+
+
+def _kind_of_rule(rule: Any) -> str | None:
+    if isinstance(rule, BaseModel):
+        return next(k for k in _KINDS_OF_RULE if k in type(rule).model_fields)
+    if isinstance(rule, dict):
+        return next((key for key in _KINDS_OF_RULE if key in rule), None)
+    return None
+
+
+Rule = Annotated[
+    Annotated[LimitRule, Tag("limit")]
+    | Annotated[ThresholdRule, Tag("of")]
+    | Annotated[MechanismRule, Tag("mechanisms")]
+    | Annotated[RequireRule, Tag("require")]
+    | Annotated[PurposeRule, Tag("purposes")],
+    Discriminator(
+        _kind_of_rule,
+        custom_error_type="rule_kind",
+        custom_error_message="a rule has one of: " + ", ".join(_KINDS_OF_RULE),
+    ),
+]
+
+
+class Policy(_Strict):
+    """A named list of rules. Rules apply to every dataset whose id matches their ``datasets``."""
+
+    policy: RuleId
+    rules: Annotated[list[Rule], Field(min_length=1, max_length=MAX_RULES)]
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Policy:
+        ids: set[str] = set()
+        for rule in self.rules:
+            if rule.id in ids:
+                raise ValueError(f"two rules are called {rule.id!r}")
+            ids.add(rule.id)
+        limits = {rule.id for rule in self.limits}
+        for rule in self.rules:
+            if isinstance(rule, ThresholdRule) and rule.of not in limits:
+                raise ValueError(f"rule {rule.id!r} is of {rule.of!r}, which is no limit rule here")
+        return self
+
+    @property
+    def limits(self) -> tuple[LimitRule, ...]:
+        """The rules that have a limit, in order."""
+        return tuple(rule for rule in self.rules if isinstance(rule, LimitRule))
+
+    @property
+    def thresholds(self) -> tuple[ThresholdRule, ...]:
+        """The rules that watch a limit, in order."""
+        return tuple(rule for rule in self.rules if isinstance(rule, ThresholdRule))
+
+    def resolved(self) -> Policy:
+        """The policy with every default written out, so that a later default changes nothing."""
+        rules = [
+            rule.model_copy(
+                update={
+                    "gate": rule.filter.name,
+                    "limit": rule.limit.model_copy(
+                        update={"own_delta": _decimal(rule.promise.own_delta)}
+                    ),
+                }
+            )
+            if isinstance(rule, LimitRule)
+            else rule
+            for rule in self.rules
+        ]
+        return self.model_copy(update={"rules": rules})
+
+    def to_json(self) -> dict[str, Any]:
+        """As it is stored in the adopting event."""
+        return self.model_dump(mode="json", exclude_none=True)
+
+
+def _decimal(value: Fraction) -> Decimal:
+    return Decimal(value.numerator) / Decimal(value.denominator)
+
+
+def parse_policy(text: str) -> tuple[Policy, str]:
+    """Reads a policy file; returns it with defaults written out, and the digest of its text.
+
+    Raises Invalid ("malformed-policy") with the line and the reason.
+    """
+    try:
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"line {mark.line + 1}: " if mark else ""
+        raise _malformed(f"{where}{getattr(error, 'problem', None) or error}") from None
+    except RecursionError:
+        raise _malformed("it is nested too deeply") from None
+    lines: dict[tuple[str | int, ...], int] = {}
+    if node is None:
+        raise _malformed("line 1: it is empty")
+    try:
+        document = _plain(node, (), lines)
+        policy = TypeAdapter(Policy).validate_python(document)
+    except ValidationError as error:
+        raise _malformed("; ".join(_reasons(error, lines))) from None
+    return policy.resolved(), sha256(text.encode()).hexdigest()
+
+
+def _plain(node: yaml.Node, path: tuple[str | int, ...], lines: dict[Any, int]) -> Any:
+    """The node as dicts, lists and text, noting each path's line. Refuses keys given twice,
+    aliases that would repeat a node, and anything tagged."""
+    lines[path] = node.start_mark.line + 1
+    if len(lines) > 20_000:
+        raise _malformed(f"line {lines[path]}: it is too large (aliases count each time)")
+    if isinstance(node, yaml.ScalarNode):
+        return node.value
+    if isinstance(node, yaml.SequenceNode):
+        return [_plain(item, (*path, i), lines) for i, item in enumerate(node.value)]
+    document: dict[str, Any] = {}
+    for key_node, value in node.value:
+        key = key_node.value
+        line = key_node.start_mark.line + 1
+        if not isinstance(key, str):
+            raise _malformed(f"line {line}: a key must be text")
+        if key in document:
+            raise _malformed(f"line {line}: the key {key!r} is given twice")
+        document[key] = _plain(value, (*path, key), lines)
+        lines[(*path, key)] = line
+    return document
+
+
+def _reasons(error: ValidationError, lines: dict[Any, int]) -> list[str]:
+    reasons = []
+    for item in error.errors()[:20]:
+        path = _without_tags(tuple(item["loc"]))
+        line = next(lines[p] for p in _prefixes(path) if p in lines)
+        name = ".".join(str(part) for part in path) or "policy"
+        reasons.append(f"line {line}: {name}: {item['msg'].removeprefix('Value error, ')}")
+    return reasons
+
+
+def _without_tags(path: tuple[str | int, ...]) -> tuple[str | int, ...]:
+    """pydantic puts the tag of a union after the index of the rule: it is not in the file."""
+    if len(path) >= 3 and path[0] == "rules" and path[2] in _KINDS_OF_RULE:
+        return (*path[:2], *path[3:])
+    return path
+
+
+def _prefixes(path: tuple[str | int, ...]) -> list[tuple[str | int, ...]]:
+    return [path[:n] for n in range(len(path), -1, -1)]
+
+
+def _malformed(reason: str) -> Invalid:
+    return Invalid("malformed-policy", f"the policy cannot be adopted: {reason}")

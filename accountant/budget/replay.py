@@ -1,0 +1,96 @@
+"""Replay: every event's command is asked again of the state before it, and the answer compared.
+
+It believes nothing that an event says was booked or decided: a ledger that replays without a
+finding has every total and every decision as this code would take them from the commands alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from accountant.budget.decide import Repeated, decide
+from accountant.budget.errors import Problem
+from accountant.budget.state import State, asked_of
+from accountant.ledger.chain import EMPTY, link
+from accountant.ledger.events import Event
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that is not as it should be, at a sequence."""
+
+    sequence: int
+    reason: str
+
+
+@dataclass(slots=True)
+class Replay:
+    """The state that the events lead to, their last link, and every finding."""
+
+    state: State
+    head: bytes = EMPTY
+    findings: list[Finding] = field(default_factory=list)
+
+
+def replay(ledger: str, stored: Iterable[tuple[bytes, bytes | None]]) -> Iterator[Replay]:
+    """Replays (event bytes, link or None) pairs in order, yielding the same Replay after each.
+
+    Where an event cannot be folded at all, the rest is checked for its bytes and links only.
+    """
+    progress = Replay(State(ledger))
+    broken = False
+    for sequence, (data, claimed) in enumerate(stored):
+        findings: list[str] = []
+        progress.head = link(progress.head, data)
+        if claimed is not None and claimed != progress.head:
+            findings.append("the hash chain does not continue: this event, or one before, changed")
+            progress.head = claimed
+        try:
+            event = Event.from_bytes(data)
+        except ValueError as error:
+            findings.append(f"not a canonical event: {error}")
+            broken = True
+        else:
+            if event.sequence != sequence or event.ledger != ledger:
+                findings.append(f"{event.ledger}/{event.sequence} stands in its place")
+            if not broken:
+                findings += _again(progress.state, event)
+                broken = not _fold(progress.state, event, findings)
+            else:
+                findings.append("not decided again: the ledger is broken before it")
+        progress.findings += [Finding(sequence, reason) for reason in findings]
+        yield progress
+    if progress.state.sequence == 0 and not broken:
+        yield progress
+
+
+def _again(state: State, event: Event) -> list[str]:
+    """Takes the decision again; at most one reason why it differs."""
+    try:
+        asked = asked_of(event)
+        events = decide(state, asked, event.time)
+    except (Problem, ValueError, KeyError, TypeError) as error:
+        return [f"the command would have been refused: {error}"]
+    if isinstance(events, Repeated):
+        return [f"it repeats the answer at {events.sequence}: a retry must not be recorded"]
+    if not events or events[0].to_bytes() != event.to_bytes():
+        return ["the decision, taken again, differs: " + _difference(events, event)]
+    return []
+
+
+def _difference(events: list[Event], event: Event) -> str:
+    if not events:
+        return "nothing would have been recorded"
+    mine, theirs = events[0].to_json(), event.to_json()
+    names = sorted(k for k in mine.keys() | theirs.keys() if mine.get(k) != theirs.get(k))
+    return ", ".join(f"{k} is {theirs.get(k)!r}, should be {mine.get(k)!r}" for k in names)[:600]
+
+
+def _fold(state: State, event: Event, findings: list[str]) -> bool:
+    try:
+        state.apply(event)
+    except Exception as error:  # a damaged event may fail in any way; all of them are findings
+        findings.append(f"it cannot be folded: {error}")
+        return False
+    return True

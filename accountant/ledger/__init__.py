@@ -1,0 +1,1 @@
+"""Facts: events, their canonical bytes and the chain that binds them. Pure: no I/O, no clock."""

@@ -1,0 +1,130 @@
+"""The events of a ledger, and the charter that keeps old ones valid for ever.
+
+Charter
+    1. An event is written once and never changed; what it says is its canonical bytes.
+    2. A type's name carries its version. A field's meaning or default never changes within a
+       version; fields may be added if leaving them out means what it meant before. Anything else
+       is a new version, and the fold keeps understanding the old one.
+    3. Quantities that anything compares are integers in decimal strings (units.py) or decimal
+       strings; no event holds a float, and integers stay below 2**53.
+    4. No personal data: subject groups are selections over public dimensions.
+    5. An event holds the command that it answers, so that the decision can be taken again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from typing import Any, Final
+
+import orjson
+
+MAX_BYTES: Final = 65_535
+"""An entry of the evidence formats has a 16-bit length."""
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MAX_SAFE: Final = 2**53
+
+
+class EventTooLarge(ValueError):
+    """The event would have more than 65,535 canonical bytes."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(
+            f"the event would take {size} bytes, the most is {MAX_BYTES}; "
+            "name fewer mechanisms or a simpler selection"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One fact. ``time`` is microseconds since 1970 UTC; ``body`` is everything specific to it."""
+
+    ledger: str
+    sequence: int
+    type: str
+    time: int
+    by: str
+    body: dict[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        """The event as it is hashed and served."""
+        return self.body | {
+            "ledger": self.ledger,
+            "sequence": self.sequence,
+            "type": self.type,
+            "time": rfc3339(self.time),
+            "by": self.by,
+        }
+
+    def to_bytes(self) -> bytes:
+        """Canonical bytes (RFC 8785). Raises EventTooLarge, or ValueError for a forbidden value."""
+        data = canonical(self.to_json())
+        if len(data) > MAX_BYTES:
+            raise EventTooLarge(len(data))
+        return data
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Event:
+        """Reads canonical bytes. Raises ValueError if they are not exactly what we would write."""
+        document = orjson.loads(data)
+        if not isinstance(document, dict):
+            raise ValueError("an event is a JSON object")
+        body = dict(document)
+        try:
+            event = cls(
+                ledger=body.pop("ledger"),
+                sequence=body.pop("sequence"),
+                type=body.pop("type"),
+                time=microseconds(body.pop("time")),
+                by=body.pop("by"),
+                body=body,
+            )
+        except (KeyError, TypeError) as missing:
+            raise ValueError(f"the event lacks a field or has a wrong one: {missing}") from None
+        if event.to_bytes() != data:
+            raise ValueError("the event's bytes are not in canonical form")
+        return event
+
+
+def canonical(document: Any) -> bytes:
+    """RFC 8785 bytes, for documents of objects with ASCII keys, strings, booleans and integers
+    below 2**53 (for these, orjson's sorted output is RFC 8785). Raises ValueError otherwise."""
+    _check(document)
+    return orjson.dumps(document, option=orjson.OPT_SORT_KEYS)
+
+
+def _check(value: Any) -> None:
+    if value is None or isinstance(value, (str, bool)):
+        return
+    if isinstance(value, int):
+        if abs(value) >= _MAX_SAFE:
+            raise ValueError(f"{value} is not below 2**53: write it as a string")
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            _check(item)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            if not (isinstance(key, str) and key.isascii()):
+                raise ValueError(f"the key {key!r} is not ASCII text")
+            _check(item)
+    else:
+        raise ValueError(f"a {type(value).__name__} has no place in an event")
+
+
+def digest(document: Any) -> str:
+    """SHA-256 of the canonical bytes, in hex."""
+    return sha256(canonical(document)).hexdigest()
+
+
+def rfc3339(time: int) -> str:
+    """Microseconds since 1970 as RFC 3339 UTC with six digits."""
+    moment = _EPOCH + timedelta(microseconds=time)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%f") + "Z"
+
+
+def microseconds(text: str) -> int:
+    """The inverse of ``rfc3339``. Raises ValueError for any other form."""
+    moment = datetime.strptime(text, "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=UTC)
+    return (moment - _EPOCH) // timedelta(microseconds=1)

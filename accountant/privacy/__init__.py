@@ -1,0 +1,1 @@
+"""Mathematics: integer units, privacy losses, mechanisms, gates. Pure: no I/O, no clock."""

@@ -1,0 +1,173 @@
+"""Gates: privacy filters, the only rules that may admit or block.
+
+A gate stays valid when pipelines choose every next mechanism, and when to stop, after seeing the
+earlier answers. Formulas that assume a schedule fixed in advance (Dwork-Rothblum-Vadhan,
+Kairouz-Oh-Viswanath, numerical PLDs, Renyi minimised over orders) are not gates and are not here.
+
+The delta of a limit is split once, when the rule is adopted: ``own_delta`` is kept for the deltas
+that mechanisms bring themselves, the rest, delta', belongs to the gate. Under that split
+**"basic holds or this gate holds"** is a valid filter: the own-delta failures cost at most
+``own_delta`` in all, and outside them paths that end under basic are bounded surely and those under
+the gate up to delta'. A limit without a delta is basic only.
+
+Admission compares integers: capacities are rounded down here, charges were rounded up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from fractions import Fraction
+from functools import lru_cache
+from typing import Final, Protocol
+
+from accountant.privacy.units import Currency, units_down, units_up
+
+_WORK: Final = Context(prec=60, Emin=-10**6, Emax=10**6)
+_SLACK: Final = Fraction(1, 10**45)
+"""Relative error allowed for a handful of correctly rounded 60-digit operations (true: < 1e-57)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """What a rule promises: (epsilon, delta), of which ``own_delta`` is kept for own deltas."""
+
+    epsilon: Fraction
+    delta: Fraction = Fraction(0)
+    own_delta: Fraction = Fraction(0)
+
+    @property
+    def gate_delta(self) -> Fraction:
+        """delta', the failure probability that the gate itself may use."""
+        return self.delta - self.own_delta
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """The most that a cell may hold, in units. ``second`` is what the gate beside basic counts in."""
+
+    epsilon: int
+    own_delta: int
+    second: int | None = None
+    second_currency: Currency | None = None
+
+
+class Gate(Protocol):
+    """One filter. ``share`` scales the limit: 4/5 gives the capacity at which 80 % is spent."""
+
+    name: str
+
+    def capacity(self, limit: Limit, share: Fraction = Fraction(1)) -> Capacity:
+        """The capacity that keeps the spent epsilon within ``share`` of the limit's."""
+        ...
+
+    def spent(self, limit: Limit, epsilon: int, second: int | None) -> int:
+        """Epsilon spent, in units and rounded up: valid at every stopping time.
+
+        ``second`` is the sum in the gate's own currency; None if it holds an infinite charge.
+        """
+        ...
+
+
+class Basic:
+    """The sum of epsilons and the sum of deltas.
+
+    Source: Rogers, Roth, Ullman, Vadhan, "Privacy odometers and filters", NeurIPS 2016 (fully
+    adaptive); Vadhan and Wang 2021, Vadhan and Zhang 2023 (concurrent interactive mechanisms).
+    Precondition: none beyond (epsilon_i, delta_i)-DP of each mechanism given its past.
+    """
+
+    name = "basic"
+
+    def capacity(self, limit: Limit, share: Fraction = Fraction(1)) -> Capacity:
+        """Basic has no failure probability of its own."""
+        return Capacity(
+            units_down(limit.epsilon * share, Currency.EPSILON),
+            units_down(limit.own_delta * share, Currency.DELTA),
+        )
+
+    def spent(self, limit: Limit, epsilon: int, second: int | None) -> int:
+        """The path-wise sum."""
+        return epsilon
+
+
+class Advanced:
+    """Fully adaptive advanced composition: sqrt(2 ln(1/delta') S) + S/2 <= epsilon, S = sum eps_i^2.
+
+    Source: Whitehouse, Ramdas, Rogers, Wu, "Fully adaptive composition in differential privacy",
+    ICML 2023, Theorem 1. S includes the new request. Preconditions: delta' > 0; each mechanism is
+    (eps_i, delta_i)-DP given its past, its delta_i paid from ``own_delta``.
+
+    The filter is the line that Ville's inequality gives at one order a fixed by (epsilon, delta'):
+    except with probability delta', at every time at once, loss <= a S/2 + ln(1/delta')/(a-1). The
+    order is the one that is best when S reaches its capacity V, a - 1 = sqrt(2 ln(1/delta')/V), so
+    that the line meets epsilon exactly there. Converting S afresh at each step (a better order for
+    a smaller S) is *not* valid at a stopping time that depends on the answers; ``spent`` therefore
+    stays on the line.
+    """
+
+    name = "advanced"
+
+    def capacity(self, limit: Limit, share: Fraction = Fraction(1)) -> Capacity:
+        """V = (sqrt(2L + 2 epsilon) - sqrt(2L))^2, L = ln(1/delta'); on the line below that."""
+        slope, intercept, v = _line(limit)
+        room = v if share == 1 else (limit.epsilon * share - intercept) / slope
+        basic = BASIC.capacity(limit, share)
+        second = units_down(room, Currency.EPSILON_SQUARED)
+        return Capacity(basic.epsilon, basic.own_delta, second, Currency.EPSILON_SQUARED)
+
+    def spent(self, limit: Limit, epsilon: int, second: int | None) -> int:
+        """The smaller of the path-wise sum and the line at the fixed order."""
+        if second is None:
+            return epsilon
+        slope, intercept, _ = _line(limit)
+        s = Fraction(second, units_up(Fraction(1), Currency.EPSILON_SQUARED))
+        return min(epsilon, units_up(slope * s + intercept, Currency.EPSILON))
+
+
+@lru_cache(maxsize=1024)
+def _line(limit: Limit) -> tuple[Fraction, Fraction, Fraction]:
+    """(slope a/2, intercept ln(1/delta')/(a-1), capacity V) of the advanced gate's line.
+
+    Any order a > 1 gives a valid line, so slope and order need no rounding; the intercept is
+    rounded up and the capacity down.
+    """
+    log = _log_inverse(limit.gate_delta)
+    two_l = _WORK.multiply(Decimal(2), log)
+    two_e = _WORK.multiply(Decimal(2), _decimal_down(limit.epsilon))
+    # V = (2 epsilon / (sqrt(2L + 2 epsilon) + sqrt(2L)))^2, the form that does not cancel.
+    roots = _WORK.add(_WORK.sqrt(_WORK.add(two_l, two_e)), _WORK.sqrt(two_l))
+    root_v = _WORK.divide(two_e, roots)
+    capacity = Fraction(_WORK.multiply(root_v, root_v)) * (1 - _SLACK)
+    order_less_1 = Fraction(_WORK.divide(_WORK.sqrt(two_l), root_v))
+    intercept = Fraction(log) * (1 + _SLACK) / order_less_1
+    return (1 + order_less_1) / 2, intercept, capacity
+
+
+def _log_inverse(delta: Fraction) -> Decimal:
+    """ln(1/delta) to 60 digits, for 0 < delta < 1."""
+    ratio = _WORK.divide(Decimal(delta.denominator), Decimal(delta.numerator))
+    return _WORK.ln(ratio)
+
+
+def _decimal_down(value: Fraction) -> Decimal:
+    floor = Context(prec=60, rounding=ROUND_FLOOR)
+    return floor.divide(Decimal(value.numerator), Decimal(value.denominator))
+
+
+def decimal_up(value: Fraction, digits: int = 9) -> Decimal:
+    """``value`` rounded up to ``digits`` decimals, for people to read."""
+    ceiling = Context(prec=60, rounding=ROUND_CEILING)
+    quotient = ceiling.divide(Decimal(value.numerator), Decimal(value.denominator))
+    return quotient.quantize(Decimal(1).scaleb(-digits), context=ceiling)
+
+
+BASIC: Final = Basic()
+ADVANCED: Final = Advanced()
+GATES: Final[dict[str, Gate]] = {gate.name: gate for gate in (BASIC, ADVANCED)}
+DEFAULT_GATE: Final = "advanced"
+
+
+def gate_for(name: str, limit: Limit) -> Gate:
+    """The gate called ``name``; a limit that leaves no delta' is basic only."""
+    return GATES[name] if limit.gate_delta > 0 else BASIC

@@ -1,0 +1,150 @@
+"""What all mechanisms have in common: the fields, and the questions that pricing asks them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from typing import Annotated, Any, ClassVar, Final
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, StringConstraints, Tag
+
+from accountant.privacy.mechanisms.amounts import NonNegative, Positive, Probability
+from accountant.privacy.mechanisms.relations import Relation
+from accountant.privacy.units import Currency, Loss, show, units_up
+
+MOST_INVOCATIONS: Final = 10**9
+
+KIND: Final = "What was done; decides which other fields there are."
+
+ShortText = Annotated[
+    str, StringConstraints(strict=True, max_length=100, pattern=r"^[^\x00-\x1f\x7f]+$")
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Objection:
+    """Why a request must be refused: ``code`` is for programs, ``text`` for people."""
+
+    code: str
+    text: str
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Norms(_Model):
+    """The most by which one privacy unit can change the answer, by norm."""
+
+    l1: Positive | None = Field(default=None, description="Sum of the absolute changes.")
+    l2: Positive | None = Field(default=None, description="Euclidean length of the change.")
+
+
+def _shape(value: Any) -> str:
+    return "norms" if isinstance(value, dict | Norms) else "amount"
+
+
+Sensitivity = Annotated[
+    Annotated[Positive, Tag("amount")] | Annotated[Norms, Tag("norms")], Discriminator(_shape)
+]
+
+
+class Claim(_Model):
+    """What the client believes one invocation to cost, under the mechanism's own relation."""
+
+    epsilon: NonNegative = Field(description="Natural-log epsilon of one invocation.")
+    delta: Probability = Field(default=Decimal(0), description="Delta of one invocation.")
+
+    def loss(self) -> Loss:
+        """The claim as exact numbers."""
+        return Loss(Fraction(self.epsilon), Fraction(self.delta))
+
+
+class Sampler(_Model):
+    """The software that drew the noise. Information only; nothing is derived from it."""
+
+    library: ShortText = Field(description="Name of the library.")
+    version: ShortText = Field(description="Its version.")
+
+
+class BaseMechanism(_Model, ABC):
+    """One randomised answer, or ``count`` independent ones with the same parameters.
+
+    A further currency joins as one more component of ``Loss``, filled in by ``loss``.
+    """
+
+    local: ClassVar[bool] = False
+    """Randomises on the person's side: only a replace-one quantity exists."""
+
+    kind: str = Field(description=KIND)
+    count: int = Field(
+        default=1,
+        strict=True,
+        ge=1,
+        le=MOST_INVOCATIONS,
+        description="Invocations, each with fresh noise and each charged.",
+    )
+    neighbouring: Relation | None = Field(
+        default=None,
+        description="The relation under which sensitivity and claim are stated. "
+        "Absent: the population's.",
+    )
+    claimed: Claim | None = Field(
+        default=None,
+        description="What the client believes one invocation to cost. The larger of this and the "
+        "derivation is booked; a claim below the derivation is refused.",
+    )
+    sampler: Sampler | None = Field(
+        default=None, description="The software that drew the noise. Information only."
+    )
+
+    @abstractmethod
+    def loss(self, stated: Relation) -> Loss | None:
+        """What one invocation costs under the relation ``stated``, never below the truth.
+
+        Epsilon None means unbounded. None in place of a loss means that nothing can be derived from
+        the parameters.
+        """
+
+    def objections(self, stated: Relation) -> tuple[Objection, ...]:
+        """What is wrong with the parameters themselves, whatever the claim."""
+        return ()
+
+    def claim(self) -> Loss | None:
+        """The client's own figure for one invocation, under the relation it is stated in."""
+        return self.claimed.loss() if self.claimed else None
+
+    def loss_beside(self, claim: Loss, stated: Relation) -> Loss | None:
+        """The derivation that ``claim`` is compared with."""
+        return self.loss(stated)
+
+    def understated(self, claim: Loss, derived: Loss) -> Objection:
+        """The objection to a ``claim`` that lies below what was ``derived``."""
+        return Objection(
+            "claim-understated",
+            f"The claim ({in_words(claim)}) is below what the stated parameters cost "
+            f"({in_words(derived)}). Claim at least that, leave the claim out, or correct the "
+            "parameters.",
+        )
+
+
+def in_words(loss: Loss) -> str:
+    """A loss for people, rounded up in its last digit as it would be booked."""
+    delta = show(units_up(loss.delta, Currency.DELTA), Currency.DELTA)
+    if loss.epsilon is None:
+        return f"epsilon unbounded, delta {delta}"
+    epsilon = show(units_up(loss.epsilon, Currency.EPSILON), Currency.EPSILON)
+    return f"epsilon {epsilon}, delta {delta}"
+
+
+def norm(sensitivity: Decimal | Norms, wanted: str) -> Fraction | None:
+    """The sensitivity in the norm ``wanted``, if it was given; a bare amount is every norm."""
+    value = getattr(sensitivity, wanted) if isinstance(sensitivity, Norms) else sensitivity
+    return None if value is None else Fraction(value)
+
+
+def ratio(numerator: Fraction, denominator: Decimal) -> Fraction | None:
+    """The quotient, or None where the divisor is zero: no noise, no bound."""
+    return numerator / Fraction(denominator) if denominator else None

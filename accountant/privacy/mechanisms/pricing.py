@@ -1,0 +1,127 @@
+"""The price of a mechanism: what is booked for it, and what is to be said about its claim."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from fractions import Fraction
+from functools import lru_cache
+from typing import Final
+
+from accountant.privacy.mechanisms.base import BaseMechanism, Objection
+from accountant.privacy.mechanisms.relations import Relation, convert
+from accountant.privacy.units import Charge, Loss, charge_of
+
+CLAIM_SLACK: Final = Fraction(1, 10_000)
+"""Relative difference up to which a claim agrees with the derivation. Clients round: ln 3 arrives
+as 1.0986, a relative 1e-5 below. The larger of the two is booked either way."""
+
+_REMEMBERED: Final = 4096
+
+
+class Verdict(StrEnum):
+    """How a claim compares with what follows from the stated parameters.
+
+    None of these says that the stated parameters are what ran: that cannot be seen from here.
+    """
+
+    CONSISTENT = "consistent"
+    CONSERVATIVE = "conservative"
+    UNDERSTATED = "understated"
+    UNVERIFIABLE = "unverifiable"
+    UNCLAIMED = "unclaimed"
+
+
+@dataclass(frozen=True, slots=True)
+class Priced:
+    """``charge`` is for all invocations; ``derived`` and ``claimed`` for one, both in the
+    population's relation. ``derived`` None: nothing can be derived; ``claimed`` None: no claim.
+    ``objections`` are grounds to refuse a request; what has already run is booked at ``charge``."""
+
+    charge: Charge
+    verdict: Verdict
+    derived: Loss | None
+    claimed: Loss | None
+    objections: tuple[Objection, ...]
+
+
+def price(mechanism: BaseMechanism, population: Relation) -> Priced:
+    """Prices ``mechanism`` in a population with the relation ``population``; never raises."""
+    return _price(mechanism, population)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _price(mechanism: BaseMechanism, population: Relation) -> Priced:
+    stated = mechanism.neighbouring or population
+    claim, derived = mechanism.claim(), mechanism.loss(stated)
+    objections = mechanism.objections(stated) + _misplaced(mechanism, stated, population)
+    verdict = Verdict.UNCLAIMED
+    if claim is not None:
+        beside = mechanism.loss_beside(claim, stated)
+        verdict = _compare(claim, beside)
+        explained = objections and derived is not None and derived.epsilon is None
+        if verdict is Verdict.UNDERSTATED and beside is not None and not explained:
+            objections += (mechanism.understated(claim, beside),)
+    return Priced(
+        charge_of(_booked(claim, derived, stated, population), mechanism.count),
+        verdict,
+        _in_population(derived, stated, population),
+        _in_population(claim, stated, population),
+        objections,
+    )
+
+
+def _misplaced(
+    mechanism: BaseMechanism, stated: Relation, population: Relation
+) -> tuple[Objection, ...]:
+    if mechanism.local:
+        if stated is population is Relation.REPLACE_ONE:
+            return ()
+        return (
+            Objection(
+                "local-needs-replace-one",
+                f"{mechanism.kind} hides what a person answered, not that the person "
+                "answered: it has a finite loss under replace_one only, in a replace_one "
+                "population.",
+            ),
+        )
+    if stated is Relation.REPLACE_ONE and population is Relation.ADD_OR_REMOVE_ONE:
+        return (
+            Objection(
+                "relation-not-derivable",
+                "The mechanism is stated under replace_one and the population counts in "
+                "add_or_remove_one, for which nothing follows: state its sensitivity under "
+                "add_or_remove_one.",
+            ),
+        )
+    return ()
+
+
+def _in_population(loss: Loss | None, stated: Relation, population: Relation) -> Loss | None:
+    return None if loss is None else convert(loss, stated, population) or Loss(None)
+
+
+def _booked(
+    claim: Loss | None, derived: Loss | None, stated: Relation, population: Relation
+) -> Loss:
+    """The larger of claim and derivation in each component, in the population's relation."""
+    losses = [_in_population(loss, stated, population) for loss in (claim, derived)]
+    known = [loss for loss in losses if loss is not None]
+    epsilons = [loss.epsilon for loss in known if loss.epsilon is not None]
+    bounded = len(epsilons) == len(known) > 0
+    return Loss(
+        max(epsilons) if bounded else None, max((loss.delta for loss in known), default=Fraction(0))
+    )
+
+
+def _compare(claim: Loss, derived: Loss | None) -> Verdict:
+    if derived is None:
+        return Verdict.UNVERIFIABLE
+    if derived.epsilon is None or claim.epsilon is None:
+        return Verdict.UNDERSTATED
+    pairs = ((claim.epsilon, derived.epsilon), (claim.delta, derived.delta))
+    if any(mine < (1 - CLAIM_SLACK) * theirs for mine, theirs in pairs):
+        return Verdict.UNDERSTATED
+    if any(mine > (1 + CLAIM_SLACK) * theirs for mine, theirs in pairs):
+        return Verdict.CONSERVATIVE
+    return Verdict.CONSISTENT

@@ -1,0 +1,210 @@
+"""The sparse vector technique: many threshold questions, of which only positive answers cost.
+
+Source for all of it: Lyu, Su, Li, *Understanding the sparse vector technique for differential
+privacy*, PVLDB 10(6), 2017. Their Algorithm 7 is the sound one; Algorithms 3 to 6 are published
+variants that are not private as claimed. Those are recognised from the declared noise and refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from fractions import Fraction
+from typing import Final, Literal, Self
+
+from pydantic import ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from accountant.privacy.mechanisms.amounts import NonNegative, Positive
+from accountant.privacy.mechanisms.base import KIND, BaseMechanism, Objection, in_words, ratio
+from accountant.privacy.mechanisms.relations import Relation, convert
+from accountant.privacy.mechanisms.selection import MONOTONIC_OBJECTION
+from accountant.privacy.units import Loss
+
+BROKEN: Final = "sparse-vector-broken"
+
+_ROUNDING: Final = Fraction(9999, 10000)
+"""A claim that was rounded in its fifth digit still counts as the price of one positive."""
+
+_NO_COMPARISON_NOISE: Final = (
+    "The comparisons have no noise (comparison_scale 0): the threshold noise is drawn only once, "
+    "and enough answers reveal the data (Lyu, Su, Li 2017, Alg. 5)."
+)
+_NO_THRESHOLD_NOISE: Final = (
+    "The threshold has no noise (threshold_scale 0): every negative answer then costs as much as a "
+    "positive one, and their number is not bounded."
+)
+_SAME_NOISE: Final = (
+    "The noisy number that was compared is itself released (noisy_comparison). It shows how low the "
+    "noisy threshold is, which the free negatives rely on staying hidden; release a number "
+    "with fresh noise instead (Lyu, Su, Li 2017, Alg. 3)."
+)
+_NO_CUT_OFF: Final = (
+    "There is no cut-off (max_positives null): every positive costs, and their number is not "
+    "bounded (Lyu, Su, Li 2017, Algs. 5 and 6)."
+)
+_NO_ANSWER_NOISE: Final = "The numbers released with positives have no noise (answer_scale 0)."
+
+
+class Releases(StrEnum):
+    """What is published for a positive answer."""
+
+    ABOVE_BELOW = "above_below"
+    FRESH_NOISY_ANSWER = "fresh_noisy_answer"
+    NOISY_COMPARISON = "noisy_comparison"
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    threshold: Fraction
+    positive: Fraction
+    """What each positive costs: its comparison, and its numeric answer if there is one."""
+    positives: int
+
+    def after(self, positives: int) -> Loss:
+        return Loss(self.threshold + positives * self.positive)
+
+
+class SparseVector(BaseMechanism):
+    """Compares noisy answers with one noisy threshold, up to ``max_positives`` positives (c).
+
+    Lyu, Su, Li 2017, Alg. 7 and Theorems 4 and 5: eps1 + eps2 + eps3 with eps1 = sensitivity /
+    threshold_scale, eps2 = 2 c sensitivity / comparison_scale (without the 2 if monotonic, under
+    add-or-remove-one) and eps3 = c sensitivity / answer_scale for numeric answers. Preconditions:
+    the threshold noise is drawn once, each comparison has fresh noise, the session ends at the c-th
+    positive, and numeric answers have noise of their own. ``count`` counts sessions.
+    """
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "kind": "sparse_vector",
+                    "sensitivity": "1",
+                    "threshold_scale": "20",
+                    "comparison_scale": "400",
+                    "max_positives": 10,
+                }
+            ]
+        }
+    )
+
+    kind: Literal["sparse_vector"] = Field(description=KIND)
+    sensitivity: Positive = Field(
+        description="The most by which one privacy unit can change any one answer, in its units."
+    )
+    threshold_scale: NonNegative = Field(
+        description="Scale of the Laplace noise on the threshold, drawn once per session, in units "
+        "of the answers. 0 = none, which is refused with the reason (Lyu, Su, Li 2017)."
+    )
+    comparison_scale: NonNegative = Field(
+        description="Scale of the fresh Laplace noise on each answer that is compared, in units of "
+        "the answers. 0 = none, which is refused with the reason (Lyu, Su, Li 2017, Alg. 5)."
+    )
+    answer_scale: NonNegative | None = Field(
+        default=None,
+        description="Scale of the fresh Laplace noise on the number released with each positive, "
+        "in units of the answers; given exactly when `releases` is fresh_noisy_answer.",
+    )
+    max_positives: int | None = Field(
+        strict=True,
+        ge=1,
+        le=10**9,
+        description="Positives (c) after which the session stops. null = no cut-off, which is "
+        "refused with the reason (Lyu, Su, Li 2017, Algs. 5 and 6).",
+    )
+    monotonic: bool = Field(
+        default=False,
+        strict=True,
+        description="True if one more unit can only raise all answers, or only lower them all, as "
+        "with counts; halves the comparisons' cost, under add_or_remove_one only.",
+    )
+    releases: Releases = Field(
+        default=Releases.ABOVE_BELOW,
+        description="What a positive publishes: only that it is above; also a number with noise of "
+        "its own; or the very number that was compared, which is refused with the reason (Lyu, Su, "
+        "Li 2017, Alg. 3).",
+    )
+
+    @model_validator(mode="after")
+    def _answers(self) -> Self:
+        fresh = self.releases is Releases.FRESH_NOISY_ANSWER
+        if fresh and self.answer_scale is None:
+            raise PydanticCustomError(
+                "answer_scale_missing", "answer_scale is required for fresh_noisy_answer"
+            )
+        if not fresh and self.answer_scale is not None:
+            raise PydanticCustomError(
+                "answer_scale_misplaced", "answer_scale goes with fresh_noisy_answer only"
+            )
+        return self
+
+    def loss(self, stated: Relation) -> Loss:
+        """eps1 + eps2 + eps3, all c positives included."""
+        parts = self._parts(stated)
+        return parts.after(parts.positives) if parts else Loss(None)
+
+    def loss_after(self, positives: int, population: Relation) -> Loss:
+        """The realised loss of one session after ``positives``, in the population's relation.
+
+        eps1 + positives / c x (eps2 + eps3): an ex-post bound, true along the path taken, hence
+        good for adding up epsilons and for nothing else. Negatives are free; eps1 is spent as soon
+        as the session opens. Unbounded where the whole session is.
+        """
+        if positives < 0 or positives > (self.max_positives or positives):
+            raise ValueError(f"positives must be from 0 to {self.max_positives}, not {positives}")
+        stated = self.neighbouring or population
+        parts = self._parts(stated)
+        realised = convert(parts.after(positives), stated, population) if parts else None
+        return realised or Loss(None)
+
+    def objections(self, stated: Relation) -> tuple[Objection, ...]:
+        """Objects to parameters without a bound, and to ``monotonic`` under replace-one."""
+        broken = tuple(Objection(BROKEN, text) for text in self._defects())
+        misplaced = self.monotonic and stated is not Relation.ADD_OR_REMOVE_ONE
+        return (*broken, MONOTONIC_OBJECTION) if misplaced else broken
+
+    def understated(self, claim: Loss, derived: Loss) -> Objection:
+        """A claim that pays for at least one positive, but not for c, has its own explanation."""
+        c = self.max_positives
+        if c is None or c == 1 or claim.epsilon is None or claim.epsilon < self._one() * _ROUNDING:
+            return super().understated(claim, derived)
+        return Objection(
+            BROKEN,
+            f"At this comparison noise every one of the {c} positives costs again "
+            f"({in_words(derived)} in all), while the claim ({in_words(claim)}) pays for fewer, as "
+            f"if the noise had been scaled with {c} or the session stopped earlier (Lyu, Su, Li "
+            f"2017, Alg. 4). Scale the comparison noise with {c}, lower max_positives, or claim the "
+            "whole.",
+        )
+
+    def _one(self) -> Fraction:
+        """The least that anyone takes one positive to cost, so also without the factor 2."""
+        scales = (self.threshold_scale, self.comparison_scale, self.answer_scale)
+        return sum(
+            (Fraction(self.sensitivity) / Fraction(s) for s in scales if s), start=Fraction(0)
+        )
+
+    def _parts(self, stated: Relation) -> _Parts | None:
+        """The parts of the loss, or None where they have no bound."""
+        if self._defects() or self.max_positives is None:
+            return None
+        width = Fraction(self.sensitivity)
+        halved = self.monotonic and stated is Relation.ADD_OR_REMOVE_ONE
+        threshold = ratio(width, self.threshold_scale)
+        comparison = ratio((1 if halved else 2) * width, self.comparison_scale)
+        answer = Fraction(0) if self.answer_scale is None else ratio(width, self.answer_scale)
+        if threshold is None or comparison is None or answer is None:
+            return None
+        return _Parts(threshold, comparison + answer, self.max_positives)
+
+    def _defects(self) -> list[str]:
+        """What makes the loss unbounded, one explanation each."""
+        found = (
+            (_NO_COMPARISON_NOISE, self.comparison_scale == 0),
+            (_NO_THRESHOLD_NOISE, self.threshold_scale == 0),
+            (_SAME_NOISE, self.releases is Releases.NOISY_COMPARISON),
+            (_NO_CUT_OFF, self.max_positives is None),
+            (_NO_ANSWER_NOISE, self.answer_scale == 0),
+        )
+        return [text for text, holds in found if holds]

@@ -1,0 +1,76 @@
+"""What an epsilon means, for people who read reports. Nothing here takes part in a decision.
+
+From Bayes' rule: whoever sees the releases can move the odds of any statement about one unit by at
+most a factor e^epsilon either way (Kasiviswanathan and Smith 2014). Floats are good enough for
+print; they are widened by a part in 1e12 and printed rounded outward.
+"""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+from typing import Final
+
+_WIDER: Final = 1e-12
+_COUNTABLE: Final = 13.8
+"""Up to about ln(1,000,000) a factor is printed in full; beyond, that it exceeds a million."""
+
+_COARSE: Final = 100
+"""From here on a factor is printed without decimals."""
+
+
+def most_likely(prior: float, epsilon: Decimal | None) -> float:
+    """The largest belief that can follow from ``prior``: p e^eps / (1 - p + p e^eps).
+
+    ``epsilon`` None means unbounded: then 1, unless the prior rules it out.
+    """
+    return min(1.0, _posterior(prior, epsilon) * (1 + _WIDER))
+
+
+def least_likely(prior: float, epsilon: Decimal | None) -> float:
+    """The smallest belief that can follow from ``prior``: p / (p + (1 - p) e^eps)."""
+    return max(0.0, 1 - _posterior(1 - prior, epsilon) * (1 + _WIDER))
+
+
+def _posterior(prior: float, epsilon: Decimal | None) -> float:
+    """Written with e^-eps, which fades to 0 where e^eps would overflow."""
+    if not 0 <= prior <= 1:
+        raise ValueError(f"a prior lies from 0 to 1, not {prior}")
+    if prior == 0:
+        return 0.0
+    shrink = 0.0 if epsilon is None else math.exp(-float(epsilon))
+    return prior / (prior + (1 - prior) * shrink)
+
+
+def in_plain_words(epsilon: Decimal | None, delta: Decimal, unit: str = "one person") -> str:
+    """One or two sentences for a report. ``unit`` is what is protected, such as "one person"."""
+    if epsilon is None:
+        return (
+            f"There is no bound: whoever sees these releases may have learned everything about "
+            f"{unit}."
+        )
+    return f"{_factor(epsilon, delta, unit)} {_example(epsilon)}"
+
+
+def _factor(epsilon: Decimal, delta: Decimal, unit: str) -> str:
+    value = float(epsilon)
+    if value > _COUNTABLE:
+        times = "more than a million times"
+        bound = f"may be {times} more or less likely because of the data of {unit}"
+    else:
+        factor = math.exp(value) * (1 + _WIDER)
+        times = f"{_ceil(factor, 3):.3f} times" if factor < _COARSE else f"{math.ceil(factor):,} times"
+        bound = f"is at most {times} more or less likely because of the data of {unit}"
+    failure = f", except with probability about {delta:g}" if delta else ""
+    return f"Anything that happens {bound}{failure}."
+
+
+def _example(epsilon: Decimal) -> str:
+    high = _ceil(100 * most_likely(0.5, epsilon), 1)
+    low = 100 - high
+    return f"A belief held at 50 % stays between {low:.1f} % and {high:.1f} %."
+
+
+def _ceil(value: float, digits: int) -> float:
+    scale = float(f"1e{digits}")
+    return math.ceil(value * scale) / scale

@@ -1,0 +1,235 @@
+"""Use cases. The only place where a transaction begins."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+from accountant.budget.commands import Asked, ExpireGrant, Role
+from accountant.budget.decide import SYSTEM, Repeated, decide, prepare
+from accountant.budget.errors import Conflict, Invalid, NotFound, Problem, Unavailable
+from accountant.budget.judge import Decision, Request, how_many, judge
+from accountant.budget.state import State
+from accountant.keys import CREATED, LEDGER, REVOKED, Key, KeyRing, key_digest, new_secret
+from accountant.ledger.events import Event, EventTooLarge
+from accountant.store.ledgers import Ledgers, StoreError, Stored, Writing
+
+MAX_EXPIRIES: Final = 1_000
+"""Expiries written per round; the rest stay charged as reserved until the next."""
+
+
+def wall_clock() -> int:
+    """Microseconds since 1970 UTC."""
+    return time.time_ns() // 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The events that a command led to, or the one that answered it the first time."""
+
+    events: tuple[Event, ...]
+    repeated: bool = False
+
+
+@dataclass(slots=True)
+class _Book:
+    """The state of one ledger, guarded by its lock."""
+
+    state: State
+    lock: threading.RLock = field(default_factory=threading.RLock)
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What a request would be answered, and how many like it would be admitted (None: no end)."""
+
+    request: Request
+    decision: Decision
+    fits: int | None
+    sequence: int
+
+
+class Service:
+    """Everything that the doors may do. Thread-safe.
+
+    State in memory is only ever changed by folding events that are committed. If the outcome of a
+    commit is unknown the state is dropped and read back.
+    """
+
+    def __init__(self, ledgers: Ledgers, clock: Callable[[], int] = wall_clock) -> None:
+        self._ledgers = ledgers
+        self._clock = clock
+        self._books: dict[str, _Book] = {}
+        self._books_lock = threading.Lock()
+        self._keys = KeyRing()
+        self._keys_lock = threading.Lock()
+
+    # -- writing ----------------------------------------------------------------------------
+
+    def execute(self, ledger: str, asked: Asked) -> Answer:
+        """Answers one command durably. Raises Problem; then nothing was recorded."""
+        book = self._book(ledger)
+        with book.lock:
+            try:
+                with self._ledgers.writing() as writing:
+                    self._catch_up(book, writing)
+                    outcome = decide(book.state, asked, self._clock())
+                    if isinstance(outcome, Repeated):
+                        [stored] = writing.read(ledger, outcome.sequence, 1)
+                        return Answer((Event.from_bytes(stored.body),), repeated=True)
+                    if outcome:
+                        # What is folded and answered is what was written, to the byte.
+                        outcome = [Event.from_bytes(event.to_bytes()) for event in outcome]
+                        writing.append(outcome)
+            except StoreError as error:
+                book.state = State(ledger)
+                raise Unavailable(
+                    "storage-failed",
+                    f"the ledger could not be written ({error}); nothing is lost: try again with "
+                    "the same Idempotency-Key",
+                ) from error
+            except EventTooLarge as error:
+                raise Invalid("event-too-large", str(error)) from error
+            try:
+                for event in outcome:
+                    book.state.apply(event)
+            except BaseException:
+                book.state = State(ledger)  # half folded: read it back from what is committed
+                raise
+            return Answer(tuple(outcome))
+
+    def expire_due(self) -> int:
+        """Charges every open grant whose time has passed; returns how many."""
+        expired = 0
+        for ledger in self.populations():
+            now = self._clock()
+            with self.state(ledger) as state:
+                due = [g.id for g in state.open.values() if g.due(max(now, state.time))]
+            for grant in due[: MAX_EXPIRIES - expired]:
+                try:
+                    self.execute(ledger, Asked(SYSTEM, ExpireGrant(grant=grant)))
+                    expired += 1
+                except Conflict:
+                    pass  # settled by its owner, or by another process, in the meantime
+        return expired
+
+    # -- reading ----------------------------------------------------------------------------
+
+    @contextmanager
+    def state(self, ledger: str) -> Iterator[State]:
+        """The committed state, held still. Raises NotFound for an unknown population."""
+        book = self._book(ledger)
+        with book.lock:
+            try:
+                self._read_up(book)
+            except StoreError as error:
+                raise Unavailable("storage-failed", f"the ledger cannot be read: {error}") from error
+            book.state.people()
+            yield book.state
+
+    def preview(self, ledger: str, asked: Asked) -> Preview:
+        """The decision that ``asked`` would get now; records nothing."""
+        with self.state(ledger) as state:
+            request = prepare(state, asked)
+            decision = judge(state, request)
+            return Preview(request, decision, how_many(state, request), state.sequence)
+
+    def events(self, ledger: str, first: int, limit: int) -> list[Stored]:
+        """Stored events from ``first`` on."""
+        return self._ledgers.read(ledger, first, limit)
+
+    def stream(self, ledger: str) -> Iterator[Stored]:
+        """All stored events."""
+        return self._ledgers.stream(ledger)
+
+    def event(self, ledger: str, sequence: int) -> Event:
+        """One event. Raises NotFound."""
+        found = self._ledgers.read(ledger, sequence, 1)
+        if not found or found[0].sequence != sequence:
+            raise NotFound("unknown-event", f"ledger {ledger} has no event {sequence}")
+        return Event.from_bytes(found[0].body)
+
+    def populations(self) -> list[str]:
+        """All populations, in order."""
+        return [name for name in self._ledgers.names() if name != LEDGER]
+
+    def ready(self) -> None:
+        """Raises Unavailable, with the reason, unless the service can decide."""
+        try:
+            for ledger in self.populations():
+                with self.state(ledger):
+                    pass
+        except (StoreError, ValueError) as error:
+            raise Unavailable("not-ready", f"{error}; has `accountant migrate` run?") from error
+
+    # -- keys -------------------------------------------------------------------------------
+
+    def create_key(self, name: str, role: Role, by: str) -> str:
+        """Creates a key and returns it, the only time that it is ever shown."""
+        secret = new_secret()
+        self._key_event(
+            CREATED, by, {"name": name, "role": role, "digest": key_digest(secret)}, exists=False
+        )
+        return secret
+
+    def revoke_key(self, name: str, by: str) -> None:
+        """Ends a key's life. Raises NotFound."""
+        self._key_event(REVOKED, by, {"name": name}, exists=True)
+
+    def authenticate(self, secret: str) -> Key | None:
+        """Whose key this is. Keys made or revoked by another process count at once."""
+        with self._keys_lock:
+            self._read_keys()
+            return self._keys.find(secret)
+
+    def keys(self) -> list[Key]:
+        """All valid keys."""
+        with self._keys_lock:
+            self._read_keys()
+            return sorted(self._keys.by_digest.values(), key=lambda key: key.name)
+
+    def _key_event(self, kind: str, by: str, body: dict[str, str], *, exists: bool) -> None:
+        with self._keys_lock, self._ledgers.writing() as writing:
+            for stored in writing.read(LEDGER, self._keys.sequence, 10**9):
+                self._keys.apply(Event.from_bytes(stored.body))
+            there = self._keys.named(body["name"])
+            if there and not exists:
+                raise Conflict("key-exists", f"a key is called {body['name']!r}; revoke it first")
+            if exists and not there:
+                raise NotFound("unknown-key", f"no valid key is called {body['name']!r}")
+            now = max(self._clock(), self._keys.time)
+            writing.append([Event(LEDGER, self._keys.sequence, kind, now, by, dict(body))])
+
+    def _read_keys(self) -> None:
+        for stored in self._ledgers.stream(LEDGER, self._keys.sequence):
+            self._keys.apply(Event.from_bytes(stored.body))
+
+    # -- the state in memory ----------------------------------------------------------------
+
+    def _book(self, ledger: str) -> _Book:
+        with self._books_lock:
+            return self._books.setdefault(ledger, _Book(State(ledger)))
+
+    def _catch_up(self, book: _Book, writing: Writing) -> None:
+        """Folds in what other processes have appended; the head cannot move meanwhile."""
+        while writing.head(book.state.ledger).sequence != book.state.sequence:
+            self._fold(book, writing.read(book.state.ledger, book.state.sequence, 1_000))
+
+    def _read_up(self, book: _Book) -> None:
+        if self._ledgers.head(book.state.ledger).sequence != book.state.sequence:
+            self._fold(book, self._ledgers.stream(book.state.ledger, book.state.sequence))
+
+    @staticmethod
+    def _fold(book: _Book, events: Iterator[Stored] | list[Stored]) -> None:
+        before = book.state.sequence
+        for stored in events:
+            book.state.apply(Event.from_bytes(stored.body))
+        if book.state.sequence == before:
+            raise StoreError(f"ledger {book.state.ledger} ends before its head")
+
+
+__all__ = ["Answer", "Preview", "Problem", "Service", "wall_clock"]

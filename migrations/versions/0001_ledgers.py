@@ -1,0 +1,54 @@
+"""Ledgers: append-only events and one head row each.
+
+There is no downgrade: a ledger is never taken apart.
+"""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0001"
+down_revision = None
+
+# Beside UPDATE and DELETE, an INSERT over an existing row is refused by itself: INSERT OR REPLACE
+# fires no DELETE trigger on a connection without recursive_triggers.
+_GUARDS = {
+    "event_no_update": "BEFORE UPDATE ON event",
+    "event_no_delete": "BEFORE DELETE ON event",
+    "event_no_replace": (
+        "BEFORE INSERT ON event WHEN EXISTS (SELECT 1 FROM event"
+        " WHERE ledger = NEW.ledger AND sequence = NEW.sequence)"
+    ),
+    "head_no_delete": "BEFORE DELETE ON ledger_head",
+    "head_no_rewind": "BEFORE UPDATE ON ledger_head WHEN NEW.sequence <= OLD.sequence",
+    "head_no_replace": (
+        "BEFORE INSERT ON ledger_head WHEN EXISTS (SELECT 1 FROM ledger_head"
+        " WHERE ledger = NEW.ledger)"
+    ),
+}
+
+
+def upgrade() -> None:
+    op.create_table(
+        "event",
+        sa.Column("ledger", sa.String(64), primary_key=True),
+        sa.Column("sequence", sa.BigInteger(), primary_key=True, autoincrement=False),
+        sa.Column("type", sa.String(64), nullable=False),
+        sa.Column("time", sa.BigInteger(), nullable=False),
+        sa.Column("body", sa.LargeBinary(), nullable=False),
+        sa.Column("link", sa.LargeBinary(), nullable=False),
+    )
+    op.create_table(
+        "ledger_head",
+        sa.Column("ledger", sa.String(64), primary_key=True),
+        sa.Column("sequence", sa.BigInteger(), nullable=False),
+        sa.Column("link", sa.LargeBinary(), nullable=False),
+    )
+    for name, when in _GUARDS.items():
+        op.execute(
+            f"CREATE TRIGGER {name} {when} "
+            "BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END"
+        )
+
+
+def downgrade() -> None:
+    raise RuntimeError("a ledger is never taken apart")
