@@ -9,14 +9,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
-from accountant.budget.commands import Asked, ExpireGrant, Role
+from accountant.budget.commands import Asked, AskGrant, ExpireGrant, Role
 from accountant.budget.decide import SYSTEM, Repeated, decide, prepare
-from accountant.budget.errors import Conflict, Invalid, NotFound, Problem, Unavailable
+from accountant.budget.errors import Conflict, Invalid, NotFound, Unavailable
 from accountant.budget.judge import Decision, Request, how_many, judge
 from accountant.budget.state import State
 from accountant.keys import CREATED, LEDGER, REVOKED, Key, KeyRing, key_digest, new_secret
 from accountant.ledger.events import Event, EventTooLarge
-from accountant.store.ledgers import Ledgers, StoreError, Stored, Writing
+from accountant.store.ledgers import Ledgers, Stored, StoreError, Writing
 
 MAX_EXPIRIES: Final = 1_000
 """Expiries written per round; the rest stay charged as reserved until the next."""
@@ -56,8 +56,8 @@ class Preview:
 class Service:
     """Everything that the doors may do. Thread-safe.
 
-    State in memory is only ever changed by folding events that are committed. If the outcome of a
-    commit is unknown the state is dropped and read back.
+    State in memory is only ever changed by folding events. If the outcome of a commit is unknown
+    the state is dropped and read back.
     """
 
     def __init__(self, ledgers: Ledgers, clock: Callable[[], int] = wall_clock) -> None:
@@ -72,19 +72,26 @@ class Service:
 
     def execute(self, ledger: str, asked: Asked) -> Answer:
         """Answers one command durably. Raises Problem; then nothing was recorded."""
+        return self.execute_all(ledger, [asked])[0]
+
+    def execute_all(self, ledger: str, commands: list[Asked]) -> list[Answer]:
+        """Answers commands in order with one commit, all or nothing.
+
+        Nobody sees the state before the commit: events are folded in under the book's lock, and a
+        state that is ahead of a failed commit is dropped.
+        """
         book = self._book(ledger)
         with book.lock:
             try:
                 with self._ledgers.writing() as writing:
                     self._catch_up(book, writing)
-                    outcome = decide(book.state, asked, self._clock())
-                    if isinstance(outcome, Repeated):
-                        [stored] = writing.read(ledger, outcome.sequence, 1)
-                        return Answer((Event.from_bytes(stored.body),), repeated=True)
-                    if outcome:
-                        # What is folded and answered is what was written, to the byte.
-                        outcome = [Event.from_bytes(event.to_bytes()) for event in outcome]
-                        writing.append(outcome)
+                    committed = book.state.sequence
+                    try:
+                        return [self._answer(book, writing, asked) for asked in commands]
+                    except BaseException:
+                        if book.state.sequence != committed:
+                            book.state = State(ledger)
+                        raise
             except StoreError as error:
                 book.state = State(ledger)
                 raise Unavailable(
@@ -94,13 +101,19 @@ class Service:
                 ) from error
             except EventTooLarge as error:
                 raise Invalid("event-too-large", str(error)) from error
-            try:
-                for event in outcome:
-                    book.state.apply(event)
-            except BaseException:
-                book.state = State(ledger)  # half folded: read it back from what is committed
-                raise
-            return Answer(tuple(outcome))
+
+    def _answer(self, book: _Book, writing: Writing, asked: Asked) -> Answer:
+        outcome = decide(book.state, asked, self._clock())
+        if isinstance(outcome, Repeated):
+            [stored] = writing.read(book.state.ledger, outcome.sequence, 1)
+            return Answer((Event.from_bytes(stored.body),), repeated=True)
+        # What is folded and answered is what was written, to the byte.
+        events = [Event.from_bytes(event.to_bytes()) for event in outcome]
+        if events:
+            writing.append(events)
+        for event in events:
+            book.state.apply(event)
+        return Answer(tuple(events))
 
     def expire_due(self) -> int:
         """Charges every open grant whose time has passed; returns how many."""
@@ -127,14 +140,16 @@ class Service:
             try:
                 self._read_up(book)
             except StoreError as error:
-                raise Unavailable("storage-failed", f"the ledger cannot be read: {error}") from error
+                raise Unavailable(
+                    "storage-failed", f"the ledger cannot be read: {error}"
+                ) from error
             book.state.people()
             yield book.state
 
-    def preview(self, ledger: str, asked: Asked) -> Preview:
-        """The decision that ``asked`` would get now; records nothing."""
+    def preview(self, ledger: str, by: str, command: AskGrant) -> Preview:
+        """The decision that ``by`` would get for ``command`` now; records nothing."""
         with self.state(ledger) as state:
-            request = prepare(state, asked)
+            request = prepare(state, by, command)
             decision = judge(state, request)
             return Preview(request, decision, how_many(state, request), state.sequence)
 
@@ -230,6 +245,3 @@ class Service:
             book.state.apply(Event.from_bytes(stored.body))
         if book.state.sequence == before:
             raise StoreError(f"ledger {book.state.ledger} ends before its head")
-
-
-__all__ = ["Answer", "Preview", "Problem", "Service", "wall_clock"]

@@ -23,7 +23,8 @@ class Settings:
     @classmethod
     def from_environment(cls, env: Mapping[str, str] = os.environ) -> Settings:
         """Reads ACCOUNTANT_HOME, _DATABASE_URL, _HOST, _PORT, _EXPIRY_SECONDS, _REPORT_HOURS and
-        _MAX_BODY_BYTES. Raises ValueError, naming the variable, for what cannot be read."""
+        _MAX_BODY_BYTES. Raises ValueError, naming the variable, for what cannot be read.
+        """
         home = Path(env.get("ACCOUNTANT_HOME") or "var")
         return cls(
             home=home,

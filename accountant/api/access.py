@@ -44,7 +44,8 @@ def caller(*roles: Role) -> Callable[..., Key]:
     """A dependency: the caller's key, if it has one of ``roles``."""
 
     def authenticate(
-        request: Request, authorization: Annotated[str | None, Header(include_in_schema=False)] = None
+        request: Request,
+        authorization: Annotated[str | None, Header(include_in_schema=False)] = None,
     ) -> Key:
         key = key_from(service_of(request), authorization, "Authorization")
         request.state.client = key.name
@@ -77,15 +78,18 @@ def idempotency_key(
     value: Annotated[str | None, Header(alias="Idempotency-Key", include_in_schema=False)] = None,
 ) -> str | None:
     """The Idempotency-Key header: 1 to 200 visible ASCII characters."""
-    if value is not None and not (1 <= len(value) <= 200 and value.isascii() and value.isprintable()):
+    if value is not None and not (
+        1 <= len(value) <= 200 and value.isascii() and value.isprintable()
+    ):
         raise Invalid(
             "malformed-idempotency-key", "an Idempotency-Key has 1 to 200 visible ASCII characters"
         )
     return value
 
 
-def ask(kind: type[Command], key: Key, body: dict[str, Any], idempotency: str | None, **path: Any
-        ) -> Asked:
+def ask(
+    kind: type[Command], key: Key, body: dict[str, Any], idempotency: str | None, **path: Any
+) -> Asked:
     """The command in ``body``; names in the path are not accepted in the body too."""
     for name in path:
         if name in body:

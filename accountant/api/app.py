@@ -6,12 +6,12 @@ import re
 import secrets
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Final
 
 import structlog
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, PlainTextResponse
+from fastapi.responses import JSONResponse
 
 from accountant import __version__
 from accountant.api import problems
@@ -94,6 +94,3 @@ async def _limited(
             chunks.append(chunk)
         request._body = b"".join(chunks)  # what Request.body() would keep
     return await call_next(request)
-
-
-__all__: list[Any] = ["PlainTextResponse", "create_app"]

@@ -1,4 +1,4 @@
-"""The calls under /v1/populations/{population}. Each does one thing: read, ask the service, render."""
+"""The calls under /v1/populations/{population}. Each reads, asks the service, and renders."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from accountant.api.access import (
 from accountant.api.answers import grant_view, preview_view, respond
 from accountant.budget.commands import (
     AdoptPolicy,
-    AskGrant,
     Asked,
+    AskGrant,
     CloseSparseVector,
     CommitGrant,
     CountAnswers,
@@ -160,7 +160,9 @@ def commit_grant(
     service: TheService,
 ) -> JSONResponse:
     """Say what was really run: all (empty body), or a listed part; the rest comes back."""
-    return respond(service.execute(population, ask(CommitGrant, key, body, idempotency, grant=grant)))
+    return respond(
+        service.execute(population, ask(CommitGrant, key, body, idempotency, grant=grant))
+    )
 
 
 @router.post("/grants/{grant}/release", tags=["spending"])
@@ -188,7 +190,8 @@ def record_invocations(
 @router.post("/preview", tags=["spending"])
 def preview(population: Population, body: Body, key: Asker, service: TheService) -> JSONResponse:
     """The decision and its numbers without recording anything, and how many more would fit."""
-    return JSONResponse(preview_view(service.preview(population, ask(AskGrant, key, body, None))))
+    command = AskGrant.model_validate(body)
+    return JSONResponse(preview_view(service.preview(population, key.name, command)))
 
 
 @router.post("/sparse-vector", status_code=201, tags=["sparse vector"])

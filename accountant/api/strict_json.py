@@ -13,7 +13,8 @@ MAX_DEPTH: Final = 32
 
 def parse(data: bytes) -> Any:
     """Reads one JSON document. Raises Invalid ("malformed-json") for duplicate keys, NaN,
-    infinities, lone surrogates, absurd numbers or nesting, and anything that is not JSON."""
+    infinities, lone surrogates, absurd numbers or nesting, and anything that is not JSON.
+    """
     try:
         document = json.loads(
             data.decode("utf-8"),

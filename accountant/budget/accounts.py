@@ -74,7 +74,8 @@ class Meter:
 
     def extend(self, axis: int, by: int, inherit: bool) -> None:
         """Appends ``by`` values on ``axis``. A new cell inherits the largest sum of the cells that
-        its members may have come from (all along the axis), unless they are attested new."""
+        its members may have come from (all along the axis), unless they are attested new.
+        """
         shape = list(self.shape)
         shape[axis] += by
         self.shape = tuple(shape)
@@ -89,7 +90,8 @@ class Meter:
 
     def absorb(self, other: Meter, as_infinite: NDArray[np.bool_]) -> None:
         """Adds the sums of a meter of the same shape; in the currencies marked ``as_infinite``
-        one infinite charge to everyone instead of the finite sums."""
+        one infinite charge to everyone instead of the finite sums.
+        """
         keep = np.concatenate([~as_infinite, np.ones(N, dtype=np.bool_)])
         self._everyone += np.where(keep, other._everyone, 0)
         self._everyone[N:] += as_infinite
@@ -164,7 +166,8 @@ class Account:
 
 def worst(meter: Meter, selection: Selection) -> Charge:
     """The largest sum in each currency over the selected cells: under parallel composition, what
-    the most charged person among them has lost."""
+    the most charged person among them has lost.
+    """
     parts = [part.max(axis=1) for part in meter.parts(selection)]
     return charge_from(np.maximum.reduce(parts))
 
@@ -188,4 +191,3 @@ def fits(used: Integers, charge: Charge, currency: Currency, capacity: int) -> N
         return np.zeros(used.shape[1], dtype=np.bool_)
     fit: NDArray[np.bool_] = (used[i] <= capacity - charge.finite[i]) & (used[N + i] == 0)
     return fit
-

@@ -29,8 +29,10 @@ SubjectsField = Annotated[
     Subjects | None,
     Field(description="the subject group; absent means everyone; a list is a union of groups"),
 ]
-Ttl = Annotated[StrictInt, Field(ge=1, le=30 * DAY, description="seconds until an open grant "
-                                 "expires, and is charged")]
+Ttl = Annotated[
+    StrictInt,
+    Field(ge=1, le=30 * DAY, description="seconds until an open grant expires, and is charged"),
+]
 
 
 class Command(BaseModel):
@@ -111,9 +113,9 @@ class RecordInvocations(_Request):
 
     command: ClassVar[str] = "record_invocations"
     mechanisms: Mechanisms
-    ran_at: Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?Z$")] | None = (
-        Field(None, description="when it ran, RFC 3339 UTC; information only")
-    )
+    ran_at: (
+        Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?Z$")] | None
+    ) = Field(None, description="when it ran, RFC 3339 UTC; information only")
 
 
 class CommitGrant(Command):

@@ -6,14 +6,15 @@ that ``replay`` can ask again and compare.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any, Final
 
 from accountant.budget.commands import (
     AdoptPolicy,
-    AskGrant,
     Asked,
+    AskGrant,
     CloseSparseVector,
     Command,
     CommitGrant,
@@ -32,7 +33,7 @@ from accountant.budget.population import MAX_CELLS
 from accountant.budget.selection import EVERYONE, select
 from accountant.budget.state import Grant, State, limit_rule, opens_epoch, same_scope
 from accountant.ledger.events import Event, rfc3339
-from accountant.privacy.mechanisms import SparseVector
+from accountant.privacy.mechanisms import Mechanism, SparseVector
 from accountant.privacy.units import NOTHING, Charge, Currency, Loss, charge_of
 
 SYSTEM: Final = ":accountant"
@@ -80,23 +81,12 @@ def _event(state: State, asked: Asked, kind: str, now: int, body: dict[str, Any]
     return Event(state.ledger, state.sequence, kind, now, asked.by, body)
 
 
-def _population(
-    state: State, asked: Asked, command: RegisterPopulation, now: int
-) -> list[Event]:
+def _population(state: State, asked: Asked, command: RegisterPopulation, now: int) -> list[Event]:
     dimensions = {name: tuple(values) for name, values in sorted(command.dimensions.items())}
-    cells = 1
-    for name, values in dimensions.items():
-        if len(set(values)) != len(values):
-            raise Invalid("duplicate-value", f"dimension {name!r} lists a value twice")
-        cells *= len(values)
-    if cells > MAX_CELLS:
-        raise Invalid(
-            "too-many-cells",
-            f"the dimensions make {cells} cells, the most is {MAX_CELLS}; use coarser values",
-        )
-    if state.population is None:
-        return [_event(state, asked, "population.registered.v1", now, {})]
+    _check_cells(dimensions)
     there = state.population
+    if there is None:
+        return [_event(state, asked, "population.registered.v1", now, {})]
     fixed = (there.privacy_unit, there.relation, there.membership)
     if fixed != (command.privacy_unit, command.neighbouring, command.membership):
         raise Conflict(
@@ -104,23 +94,44 @@ def _population(
             "privacy unit, neighbouring relation and membership are fixed for the population's "
             f"life (they are: {', '.join(fixed)}); register another population",
         )
-    old = dict(there.dimensions)
-    added = {}
-    for name, values in dimensions.items():
-        before = old.get(name, ())
-        if name not in old or values[: len(before)] != before:
-            raise Conflict(
-                "dimensions-append-only",
-                f"dimension {name!r} can only get further values at its end; a new dimension or "
-                "another order needs another population",
-            )
-        if values[len(before) :]:
-            added[name] = list(values[len(before) :])
-    if set(old) - set(dimensions):
-        raise Conflict("dimensions-append-only", "a dimension cannot be taken away")
+    added = _added(dict(there.dimensions), dimensions)
     if not added:
         return []
     return [_event(state, asked, "population.extended.v1", now, {"added": added})]
+
+
+def _check_cells(dimensions: dict[str, tuple[str, ...]]) -> None:
+    for name, values in dimensions.items():
+        if len(set(values)) != len(values):
+            raise Invalid("duplicate-value", f"dimension {name!r} lists a value twice")
+    cells = prod(map(len, dimensions.values()))
+    if cells > MAX_CELLS:
+        raise Invalid(
+            "too-many-cells",
+            f"the dimensions make {cells} cells, the most is {MAX_CELLS}; use coarser values",
+        )
+
+
+def _added(
+    old: dict[str, tuple[str, ...]], new: dict[str, tuple[str, ...]]
+) -> dict[str, list[str]]:
+    """The values that ``new`` appends. Raises Conflict if it does anything else."""
+    if set(old) != set(new):
+        raise Conflict(
+            "dimensions-append-only",
+            f"the dimensions are {', '.join(old) or 'none'}; others need another population",
+        )
+    added = {}
+    for name, values in new.items():
+        before = old[name]
+        if values[: len(before)] != before:
+            raise Conflict(
+                "dimensions-append-only",
+                f"dimension {name!r} can only get further values at its end",
+            )
+        if values[len(before) :]:
+            added[name] = list(values[len(before) :])
+    return added
 
 
 def _dataset(state: State, asked: Asked, command: RegisterDataset, now: int) -> list[Event]:
@@ -197,13 +208,13 @@ def _as_strict(old: LimitRule, new: LimitRule) -> bool:
     )
 
 
-def prepare(state: State, asked: Asked) -> Request:
+def prepare(
+    state: State, by: str, command: AskGrant | OpenSparseVector | RecordInvocations
+) -> Request:
     """Prices and compiles what is asked. Raises Invalid for unknown datasets or groups."""
-    command = asked.command
-    assert isinstance(command, AskGrant | OpenSparseVector | RecordInvocations)
     people = state.people()
     state.dataset(command.dataset)
-    mechanisms = (
+    mechanisms: Sequence[Mechanism] = (
         [command.mechanism] if isinstance(command, OpenSparseVector) else command.mechanisms
     )
     selection = select(people, command.subjects)
@@ -213,7 +224,7 @@ def prepare(state: State, asked: Asked) -> Request:
         selection = EVERYONE
         priced = tuple(replace(p, charge=charge_of(Loss(None), 1)) for p in priced)
     return Request(
-        by=asked.by,
+        by=by,
         dataset=command.dataset,
         selection=selection,
         mechanisms=tuple(mechanisms),
@@ -229,7 +240,7 @@ def _grant(
 ) -> list[Event]:
     if isinstance(command, OpenSparseVector) and command.mechanism.count != 1:
         raise Invalid("one-session", "a sparse vector session has count 1; open one for each")
-    request = prepare(state, asked)
+    request = prepare(state, asked.by, command)
     decision = judge(state, request)
     body = _judged(state, request, decision)
     if decision.outcome == "block":
@@ -240,7 +251,7 @@ def _grant(
 
 
 def _record(state: State, asked: Asked, command: RecordInvocations, now: int) -> list[Event]:
-    request = prepare(state, asked)
+    request = prepare(state, asked.by, command)
     decision = judge(state, request)
     body = _judged(state, request, decision)
     body["overrun"] = decision.outcome == "block"
@@ -317,7 +328,8 @@ def _settle(
 ) -> list[Event]:
     """A grant past its time is charged in full, noticed or not; then a commit is only a note."""
     if grant.due(now):
-        [expired] = _expire(state, Asked(SYSTEM, ExpireGrant(grant=grant.id)), None, now)
+        expire = ExpireGrant(grant=grant.id)
+        [expired] = _expire(state, Asked(SYSTEM, expire), expire, now)
         body = {"command": asked.command.to_json(), "grant": grant.id}
         body |= {"key": asked.key} if asked.key is not None else {}
         note = Event(state.ledger, state.sequence + 1, "grant.noted.v1", now, asked.by, body)
@@ -342,9 +354,8 @@ def _release(state: State, asked: Asked, command: ReleaseGrant, now: int) -> lis
     return [_event(state, asked, "grant.released.v1", now, body)]
 
 
-def _expire(state: State, asked: Asked, _: Any, now: int) -> list[Event]:
-    assert isinstance(asked.command, ExpireGrant)
-    grant = state.grant(asked.command.grant)
+def _expire(state: State, asked: Asked, command: ExpireGrant, now: int) -> list[Event]:
+    grant = state.grant(command.grant)
     if not grant.due(now):
         raise Conflict("not-due", f"grant {grant.id} is not open past its time")
     body = {"grant": grant.id, "charge": grant.total.to_json()}

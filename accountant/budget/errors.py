@@ -10,7 +10,8 @@ from typing import Any
 
 class Problem(Exception):
     """A command that cannot be answered. ``code`` names the violated condition, ``detail`` tells
-    the reader what is wrong and what to do, ``numbers`` carries the facts."""
+    the reader what is wrong and what to do, ``numbers`` carries the facts.
+    """
 
     def __init__(self, code: str, detail: str, **numbers: Any) -> None:
         super().__init__(detail)

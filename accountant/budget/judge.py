@@ -5,7 +5,7 @@ A decision names each rule with both sides of its comparisons, at the cell where
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final, Literal
@@ -96,9 +96,7 @@ class Decision:
 
     def to_json(self) -> dict[str, Any]:
         """As an event holds it: fired rules first, the strictest first among them."""
-        ordered = sorted(
-            self.findings, key=lambda f: (not f.fired, -_STRICTNESS[f.action])
-        )
+        ordered = sorted(self.findings, key=lambda f: (not f.fired, -_STRICTNESS[f.action]))
         return {"outcome": self.outcome, "rules": [f.to_json() for f in ordered]}
 
 
@@ -142,8 +140,7 @@ def _claims(request: Request) -> list[Finding]:
     """What stands against the stated mechanisms themselves."""
     findings = []
     for mechanism, priced in zip(request.mechanisms, request.priced, strict=True):
-        for objection in priced.objections:
-            findings.append(_built_in(objection.code, "block", objection.code, objection.text))
+        findings += [_built_in(o.code, "block", o.code, o.text) for o in priced.objections]
         if priced.verdict is Verdict.UNVERIFIABLE:
             text = (
                 f"the loss of {mechanism.kind} is the client's word; "
@@ -158,13 +155,12 @@ def unplaced(
 ) -> tuple[str, ...]:
     """The kinds that may not charge ``selection``. Under replace-one with private membership a
     person may move between cells, so only mechanisms proved under add-or-remove may charge a part
-    of the population (population.py says why the largest cell is then still the bound)."""
+    of the population (population.py says why the largest cell is then still the bound).
+    """
     private = people.membership is Membership.PRIVATE and people.relation is Relation.REPLACE_ONE
     if not private or selection.everyone:
         return ()
-    return tuple(
-        m.kind for m in mechanisms if m.neighbouring is not Relation.ADD_OR_REMOVE_ONE
-    )
+    return tuple(m.kind for m in mechanisms if m.neighbouring is not Relation.ADD_OR_REMOVE_ONE)
 
 
 def _membership(request: Request) -> list[Finding]:
@@ -180,7 +176,9 @@ def _terms(request: Request, rule: MechanismRule | RequireRule | PurposeRule) ->
     match rule:
         case MechanismRule():
             used = [m.kind for m in request.mechanisms if m.kind in rule.mechanisms]
-            text = f"{', '.join(used) or 'nothing'} asked of the kinds " + ", ".join(rule.mechanisms)
+            text = f"{', '.join(used) or 'nothing'} asked of the kinds " + ", ".join(
+                rule.mechanisms
+            )
             return Finding(rule.id, rule.action, bool(used), "mechanism-denied", text, {})
         case RequireRule():
             missing = [name for name in rule.require if not getattr(request, name)]
@@ -256,7 +254,8 @@ def tightest(
     account: Account, selection: Selection, charge: Charge, capacity: Capacity
 ) -> tuple[tuple[int, ...] | None, Charge, bool]:
     """(cell, sums used there, whether all selected cells fit): the cell with the largest epsilon
-    among those that do not fit, or among all. The cell is None where everyone has the same."""
+    among those that do not fit, or among all. The cell is None where everyone has the same.
+    """
     candidates = []
     parts = account.used.parts(selection)
     for box, part in enumerate(parts):
@@ -325,11 +324,7 @@ def spent(rule: LimitRule, used: Charge) -> str:
     """Epsilon spent under the rule's gate, as a decimal string rounded up, or "infinite"."""
     if used.is_infinite(Currency.EPSILON):
         return "infinite"
-    second = (
-        None
-        if used.is_infinite(Currency.EPSILON_SQUARED)
-        else used[Currency.EPSILON_SQUARED]
-    )
+    second = None if used.is_infinite(Currency.EPSILON_SQUARED) else used[Currency.EPSILON_SQUARED]
     return show(rule.filter.spent(rule.promise, used[Currency.EPSILON], second), Currency.EPSILON)
 
 
@@ -339,7 +334,7 @@ def scope_name(key: AccountKey) -> str:
     return f"{data}, client {key.client}" if key.client else data
 
 
-def price_all(mechanisms: list[Mechanism], relation: Relation) -> tuple[Priced, ...]:
+def price_all(mechanisms: Sequence[Mechanism], relation: Relation) -> tuple[Priced, ...]:
     """The price of each mechanism in a population with ``relation``."""
     return tuple(price(mechanism, relation) for mechanism in mechanisms)
 

@@ -25,7 +25,7 @@ from pydantic import (
 )
 
 from accountant.budget.errors import Invalid
-from accountant.privacy.gates import DEFAULT_GATE, GATES, Gate, Limit, gate_for
+from accountant.privacy.gates import DEFAULT_GATE, Gate, Limit, gate_for
 from accountant.privacy.mechanisms import KINDS, Amount
 
 RuleId = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]{0,63}$")]
@@ -110,8 +110,9 @@ class MechanismRule(_Strict):
     def _known(cls, kinds: list[str]) -> list[str]:
         for kind in kinds:
             if kind not in KINDS:
-                raise ValueError(f"no mechanism kind is called {kind!r}; there are: "
-                                 + ", ".join(KINDS))
+                raise ValueError(
+                    f"no mechanism kind is called {kind!r}; there are: " + ", ".join(KINDS)
+                )
         return kinds
 
 
@@ -239,7 +240,8 @@ def parse_policy(text: str) -> tuple[Policy, str]:
 
 def _plain(node: yaml.Node, path: tuple[str | int, ...], lines: dict[Any, int]) -> Any:
     """The node as dicts, lists and text, noting each path's line. Refuses keys given twice,
-    aliases that would repeat a node, and anything tagged."""
+    aliases that would repeat a node, and anything tagged.
+    """
     lines[path] = node.start_mark.line + 1
     if len(lines) > 20_000:
         raise _malformed(f"line {lines[path]}: it is too large (aliases count each time)")
@@ -271,7 +273,7 @@ def _reasons(error: ValidationError, lines: dict[Any, int]) -> list[str]:
 
 
 def _without_tags(path: tuple[str | int, ...]) -> tuple[str | int, ...]:
-    """pydantic puts the tag of a union after the index of the rule: it is not in the file."""
+    """Pydantic puts the tag of a union after the index of the rule: it is not in the file."""
     if len(path) >= 3 and path[0] == "rules" and path[2] in _KINDS_OF_RULE:
         return (*path[:2], *path[3:])
     return path

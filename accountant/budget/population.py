@@ -85,9 +85,7 @@ class Population:
 
     def describe(self, cell: tuple[int, ...]) -> dict[str, str]:
         """The attribute values of a cell."""
-        return {
-            name: values[i] for (name, values), i in zip(self.dimensions, cell, strict=True)
-        }
+        return {name: values[i] for (name, values), i in zip(self.dimensions, cell, strict=True)}
 
     def to_json(self) -> dict[str, Any]:
         """As it is served."""

@@ -133,7 +133,9 @@ class State:
         return self.accounts.get(key) or Account.empty(self.people().shape)
 
     def limits_on(self, dataset: str, client: str) -> list[tuple[LimitRule, AccountKey]]:
-        """The limit rules that a charge on ``dataset`` by ``client`` counts in, with the account."""
+        """The limit rules that a charge by ``client`` on ``dataset`` counts in, each with its
+        account.
+        """
         if self.adopted is None:
             return []
         return [
@@ -259,7 +261,8 @@ def _carry_epoch(state: State, rule: LimitRule, number: int) -> None:
 
 def _carry_lifetime(state: State, rule: LimitRule, number: int) -> None:
     """A rule that is new starts with what its datasets have used in their lifetime. A client's
-    sub-limit starts at zero: it is no promise about the data."""
+    sub-limit starts at zero: it is no promise about the data.
+    """
     if rule.per:
         return
     for dataset in sorted(state.datasets):
@@ -334,9 +337,7 @@ def _note(state: State, event: Event) -> None:
 
 def _answered(state: State, event: Event) -> None:
     grant = state.grants[event.body["grant"]]
-    counted = replace(
-        grant, positives=event.body["positives"], negatives=event.body["negatives"]
-    )
+    counted = replace(grant, positives=event.body["positives"], negatives=event.body["negatives"])
     state.grants[grant.id] = state.open[grant.id] = counted
 
 

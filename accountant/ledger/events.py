@@ -90,7 +90,8 @@ class Event:
 
 def canonical(document: Any) -> bytes:
     """RFC 8785 bytes, for documents of objects with ASCII keys, strings, booleans and integers
-    below 2**53 (for these, orjson's sorted output is RFC 8785). Raises ValueError otherwise."""
+    below 2**53 (for these, orjson's sorted output is RFC 8785). Raises ValueError otherwise.
+    """
     _check(document)
     return orjson.dumps(document, option=orjson.OPT_SORT_KEYS)
 

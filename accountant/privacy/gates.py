@@ -16,14 +16,14 @@ Admission compares integers: capacities are rounded down here, charges were roun
 from __future__ import annotations
 
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
 from typing import Final, Protocol
 
 from accountant.privacy.units import Currency, units_down, units_up
 
-_WORK: Final = Context(prec=60, Emin=-10**6, Emax=10**6)
+_WORK: Final = Context(prec=60, Emin=-(10**6), Emax=10**6)
 _SLACK: Final = Fraction(1, 10**45)
 """Relative error allowed for a handful of correctly rounded 60-digit operations (true: < 1e-57)."""
 
@@ -44,7 +44,7 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """The most that a cell may hold, in units. ``second`` is what the gate beside basic counts in."""
+    """The most that a cell may hold, in units. ``second`` is in the gate's own currency."""
 
     epsilon: int
     own_delta: int
@@ -92,11 +92,13 @@ class Basic:
 
 
 class Advanced:
-    """Fully adaptive advanced composition: sqrt(2 ln(1/delta') S) + S/2 <= epsilon, S = sum eps_i^2.
+    """Fully adaptive advanced composition: sqrt(2 ln(1/delta') S) + S/2 <= epsilon.
+
+    S is the sum of the squares of all epsilons, the new request's included.
 
     Source: Whitehouse, Ramdas, Rogers, Wu, "Fully adaptive composition in differential privacy",
-    ICML 2023, Theorem 1. S includes the new request. Preconditions: delta' > 0; each mechanism is
-    (eps_i, delta_i)-DP given its past, its delta_i paid from ``own_delta``.
+    ICML 2023, Theorem 1. Preconditions: delta' > 0; each mechanism is (eps_i, delta_i)-DP given its
+    past, its delta_i paid from ``own_delta``.
 
     The filter is the line that Ville's inequality gives at one order a fixed by (epsilon, delta'):
     except with probability delta', at every time at once, loss <= a S/2 + ln(1/delta')/(a-1). The
@@ -155,13 +157,6 @@ def _decimal_down(value: Fraction) -> Decimal:
     return floor.divide(Decimal(value.numerator), Decimal(value.denominator))
 
 
-def decimal_up(value: Fraction, digits: int = 9) -> Decimal:
-    """``value`` rounded up to ``digits`` decimals, for people to read."""
-    ceiling = Context(prec=60, rounding=ROUND_CEILING)
-    quotient = ceiling.divide(Decimal(value.numerator), Decimal(value.denominator))
-    return quotient.quantize(Decimal(1).scaleb(-digits), context=ceiling)
-
-
 BASIC: Final = Basic()
 ADVANCED: Final = Advanced()
 GATES: Final[dict[str, Gate]] = {gate.name: gate for gate in (BASIC, ADVANCED)}
@@ -171,3 +166,13 @@ DEFAULT_GATE: Final = "advanced"
 def gate_for(name: str, limit: Limit) -> Gate:
     """The gate called ``name``; a limit that leaves no delta' is basic only."""
     return GATES[name] if limit.gate_delta > 0 else BASIC
+
+
+def advanced_epsilon(epsilon_squared: Fraction, gate_delta: Fraction) -> Fraction:
+    """The smallest epsilon whose advanced gate admits a sum S of squares: sqrt(2 L S) + S/2,
+    L = ln(1/delta'), rounded up. For a question asked in advance; ``Advanced`` says the source.
+    """
+    log = Fraction(_log_inverse(gate_delta)) * (1 + _SLACK)
+    product = 2 * log * epsilon_squared
+    ratio = _WORK.divide(Decimal(product.numerator), Decimal(product.denominator))
+    return Fraction(_WORK.sqrt(ratio)) * (1 + _SLACK) + epsilon_squared / 2

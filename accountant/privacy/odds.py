@@ -59,7 +59,9 @@ def _factor(epsilon: Decimal, delta: Decimal, unit: str) -> str:
         bound = f"may be {times} more or less likely because of the data of {unit}"
     else:
         factor = math.exp(value) * (1 + _WIDER)
-        times = f"{_ceil(factor, 3):.3f} times" if factor < _COARSE else f"{math.ceil(factor):,} times"
+        times = (
+            f"{_ceil(factor, 3):.3f} times" if factor < _COARSE else f"{math.ceil(factor):,} times"
+        )
         bound = f"is at most {times} more or less likely because of the data of {unit}"
     failure = f", except with probability about {delta:g}" if delta else ""
     return f"Anything that happens {bound}{failure}."

@@ -29,19 +29,21 @@ AXIS: Final = {currency: i for i, currency in enumerate(CURRENCIES)}
 DIGITS: Final = {Currency.EPSILON: 9, Currency.DELTA: 15, Currency.EPSILON_SQUARED: 15}
 """Decimal digits after the point that one unit stands for: epsilon is kept in billionths."""
 
+_PER_ONE: Final[dict[Currency, int]] = {c: int("1" + "0" * n) for c, n in DIGITS.items()}
+
 LARGEST: Final = 2**62
 """No accumulator ever holds more units than this: what would pass it is booked as infinite."""
 
 
 def units_up(value: Fraction, currency: Currency) -> int:
     """The smallest number of units that is at least ``value``; a loss is never rounded away."""
-    scaled = value * 10 ** DIGITS[currency]
+    scaled = value * _PER_ONE[currency]
     return -(-scaled.numerator // scaled.denominator)
 
 
 def units_down(value: Fraction, currency: Currency) -> int:
     """The largest number of units that is at most ``value``."""
-    scaled = value * 10 ** DIGITS[currency]
+    scaled = value * _PER_ONE[currency]
     return scaled.numerator // scaled.denominator
 
 
@@ -93,6 +95,7 @@ class Charge:
         return self.finite[AXIS[currency]]
 
     def is_infinite(self, currency: Currency) -> bool:
+        """True if some charge in it is infinite in this currency."""
         return self.infinite[AXIS[currency]] > 0
 
     def within(self, other: Charge) -> bool:
@@ -115,9 +118,11 @@ class Charge:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Units as decimal strings; ``infinite`` names the currencies that have infinite charges."""
+        """Units as decimal strings; ``infinite`` counts infinite charges by currency."""
         body: dict[str, Any] = {c.value: str(self.finite[i]) for i, c in enumerate(CURRENCIES)}
-        unbounded = {c.value: self.infinite[i] for i, c in enumerate(CURRENCIES) if self.infinite[i]}
+        unbounded = {
+            c.value: self.infinite[i] for i, c in enumerate(CURRENCIES) if self.infinite[i]
+        }
         return body | ({"infinite": unbounded} if unbounded else {})
 
     @classmethod

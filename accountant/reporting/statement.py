@@ -84,8 +84,9 @@ def lifetime_totals(state: State, by: str | None = None) -> list[dict[str, Any]]
     return rows
 
 
-def accounts_json(state: State, dataset: str | None = None, by: str | None = None
-                  ) -> dict[str, Any]:
+def accounts_json(
+    state: State, dataset: str | None = None, by: str | None = None
+) -> dict[str, Any]:
     """The statement and the lifetime totals as one document, at a stated sequence."""
     return {
         "population": state.ledger,
@@ -157,8 +158,15 @@ def _balance(group: str, rule: LimitRule, used: Charge, spent: Charge) -> Balanc
     fits = _within(rule, used)
     if after is None:
         held = "0" if before is None else "infinite"
-        return Balance(group, "infinite" if before is None else show(before, Currency.EPSILON),
-                       held, "0", 1.0, own, not fits)
+        return Balance(
+            group,
+            "infinite" if before is None else show(before, Currency.EPSILON),
+            held,
+            "0",
+            1.0,
+            own,
+            not fits,
+        )
     assert before is not None
     room = max(0, limit - after) if used[Currency.DELTA] <= delta else 0
     return Balance(

@@ -100,9 +100,13 @@ class Ledgers:
     @contextmanager
     def writing(self) -> Iterator[Writing]:
         """A write transaction, committed at the end, rolled back on any exception."""
-        with self._one_at_a_time, _translated(), file_lock(self._path):
-            with self._writer.begin() as connection:
-                yield Writing(connection)
+        with (
+            self._one_at_a_time,
+            _translated(),
+            file_lock(self._path),
+            self._writer.begin() as connection,
+        ):
+            yield Writing(connection)
 
     def head(self, ledger: str) -> Head:
         """Where the ledger ends; sequence 0 if it has no event."""
@@ -123,7 +127,9 @@ class Ledgers:
     def names(self) -> list[str]:
         """All ledgers, in order."""
         with _translated(), self._reader.begin() as connection:
-            return list(connection.execute(select(_HEAD.c.ledger).order_by(_HEAD.c.ledger)).scalars())
+            return list(
+                connection.execute(select(_HEAD.c.ledger).order_by(_HEAD.c.ledger)).scalars()
+            )
 
     def close(self) -> None:
         """Lets go of the database file."""

@@ -35,9 +35,9 @@ _NO_THRESHOLD_NOISE: Final = (
     "positive one, and their number is not bounded."
 )
 _SAME_NOISE: Final = (
-    "The noisy number that was compared is itself released (noisy_comparison). It shows how low the "
-    "noisy threshold is, which the free negatives rely on staying hidden; release a number "
-    "with fresh noise instead (Lyu, Su, Li 2017, Alg. 3)."
+    "The noisy number that was compared is itself released (noisy_comparison). It bounds the noisy "
+    "threshold, which the free negatives rely on staying hidden; release a number with fresh "
+    "noise instead (Lyu, Su, Li 2017, Alg. 3)."
 )
 _NO_CUT_OFF: Final = (
     "There is no cut-off (max_positives null): every positive costs, and their number is not "
@@ -167,15 +167,15 @@ class SparseVector(BaseMechanism):
     def understated(self, claim: Loss, derived: Loss) -> Objection:
         """A claim that pays for at least one positive, but not for c, has its own explanation."""
         c = self.max_positives
-        if c is None or c == 1 or claim.epsilon is None or claim.epsilon < self._one() * _ROUNDING:
+        low = claim.epsilon is None or claim.epsilon < self._one() * _ROUNDING
+        if c is None or c == 1 or low:
             return super().understated(claim, derived)
         return Objection(
             BROKEN,
-            f"At this comparison noise every one of the {c} positives costs again "
-            f"({in_words(derived)} in all), while the claim ({in_words(claim)}) pays for fewer, as "
-            f"if the noise had been scaled with {c} or the session stopped earlier (Lyu, Su, Li "
-            f"2017, Alg. 4). Scale the comparison noise with {c}, lower max_positives, or claim the "
-            "whole.",
+            f"At this comparison noise every one of the {c} positives costs again: "
+            f"{in_words(derived)} in all. The claim ({in_words(claim)}) pays for fewer, as if the "
+            f"noise grew with max_positives (Lyu, Su, Li 2017, Alg. 4). Scale the comparison noise "
+            f"with {c}, lower max_positives, or claim the whole.",
         )
 
     def _one(self) -> Fraction:

@@ -1,0 +1,35 @@
+"""The command line. Exit code 0: fine; 1: the thing checked is wrong, or refused; 2: misuse."""
+
+from __future__ import annotations
+
+import sys
+
+from pydantic import ValidationError
+
+from accountant.budget.errors import Problem
+from accountant.cli import asking, composing, replaying, serving
+from accountant.cli.common import app, errors
+from accountant.store.ledgers import StoreError
+
+__all__ = ["app", "asking", "composing", "main", "replaying", "serving"]
+
+
+def main() -> None:
+    """Runs the command line; a known error is one readable line, never a traceback."""
+    try:
+        app()
+    except Problem as problem:
+        _fail(f"{problem.detail} [{problem.code}]")
+    except ValidationError as error:
+        for item in error.errors(include_url=False, include_input=False)[:10]:
+            errors.print(f"{'.'.join(map(str, item['loc']))}: {item['msg']}", markup=False)
+        sys.exit(2)
+    except StoreError as error:
+        _fail(f"the database cannot be used: {error}. Has `accountant migrate` run?")
+    except (OSError, ValueError) as error:
+        _fail(str(error))
+
+
+def _fail(text: str) -> None:
+    errors.print(f"accountant: {text}", markup=False, highlight=False)
+    sys.exit(2)

@@ -1,0 +1,5 @@
+"""``python -m accountant.cli``."""
+
+from accountant.cli import main
+
+main()

@@ -1,0 +1,94 @@
+"""What the commands share: options, consoles, the service on the local database."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from accountant import __version__
+from accountant.service import Service
+from accountant.settings import Settings
+from accountant.store.ledgers import Ledgers
+
+out = Console()
+errors = Console(stderr=True, soft_wrap=True)
+
+app = typer.Typer(
+    name="accountant",
+    help="Knows how much privacy has been spent. Settings come from ACCOUNTANT_* variables or "
+    "from flags of the same name.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+PopulationOption = Annotated[
+    str, typer.Option("--population", "-p", help="the population whose ledger is meant")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="print JSON for a script to read")]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        out.print(__version__, highlight=False)
+        raise typer.Exit
+
+
+@app.callback()
+def _settings(
+    context: typer.Context,
+    home: Annotated[Path | None, typer.Option(help="reports, the default database")] = None,
+    database_url: Annotated[str | None, typer.Option(help="e.g. sqlite:///var/x.db")] = None,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="print and exit")
+    ] = False,
+) -> None:
+    env = dict(os.environ)
+    if home is not None:
+        env["ACCOUNTANT_HOME"] = str(home)
+    if database_url is not None:
+        env["ACCOUNTANT_DATABASE_URL"] = database_url
+    context.obj = Settings.from_environment(env)
+
+
+def settings(context: typer.Context, **changes: Any) -> Settings:
+    """The settings, with flags over the environment."""
+    found: Settings = context.obj
+    return replace(found, **{k: v for k, v in changes.items() if v is not None})
+
+
+@contextmanager
+def local_service(context: typer.Context) -> Iterator[Service]:
+    """The service on the local database, whether or not it is being served too."""
+    ledgers = Ledgers(settings(context).database_url)
+    try:
+        ledgers.names()  # a database that is not there, or not migrated, is an error now
+        yield Service(ledgers)
+    finally:
+        ledgers.close()
+
+
+def progress() -> Progress:
+    """A progress bar on standard error, gone when done."""
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=errors,
+        transient=True,
+    )
+
+
+def print_json(document: Any) -> None:
+    """JSON on standard output, unstyled."""
+    typer.echo(json.dumps(document, indent=2, ensure_ascii=False))

@@ -1,0 +1,98 @@
+"""compose: mechanisms in, totals under every rule out. Needs no service."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from fractions import Fraction
+from typing import Annotated, Any
+
+import typer
+from pydantic import BaseModel, ConfigDict, Field
+from rich.table import Table
+
+from accountant.api.strict_json import parse
+from accountant.budget.commands import Mechanisms
+from accountant.cli.asking import read_bytes
+from accountant.cli.common import JsonOption, app, out, print_json
+from accountant.privacy.gates import advanced_epsilon
+from accountant.privacy.mechanisms import Amount, Relation, price
+from accountant.privacy.units import NOTHING, Charge, Currency, exact, show, units_up
+
+
+class Plan(BaseModel):
+    """The file: ``{"mechanisms": [...]}``, each as in a request."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    mechanisms: Mechanisms
+
+
+class Delta(BaseModel):
+    """The delta asked for."""
+
+    model_config = ConfigDict(frozen=True)
+    delta: Annotated[Amount, Field(ge=0, lt=1)]
+
+
+@app.command()
+def compose(
+    file: Annotated[str, typer.Argument(help='{"mechanisms": [ … ]}; - reads standard input')],
+    delta: Annotated[str, typer.Option(help="total failure probability, own deltas included")],
+    neighbouring: Annotated[
+        Relation, typer.Option(help="the relation of the population")
+    ] = Relation.ADD_OR_REMOVE_ONE,
+    json: JsonOption = False,
+) -> None:
+    """Total privacy loss of a list of mechanisms under every gate: the smallest epsilon limit that
+    would admit them all, whatever their order.
+    """
+    wanted = Delta.model_validate({"delta": delta}).delta
+    plan = Plan.model_validate(parse(read_bytes(file)))
+    prices = [price(mechanism, neighbouring) for mechanism in plan.mechanisms]
+    total = sum((p.charge for p in prices), start=NOTHING).saturated()
+    document: dict[str, Any] = {
+        "delta": format(wanted, "f"),
+        "neighbouring": neighbouring.value,
+        "gate": gates(total, wanted),
+        "objections": [{"code": o.code, "text": o.text} for p in prices for o in p.objections],
+    }
+    if json or not out.is_terminal:
+        print_json(document)
+    else:
+        table = Table("gate", "ε", "δ", "note")
+        for name, row in document["gate"].items():
+            table.add_row(name, row["epsilon"] or "-", row.get("delta", "-"), row.get("why", ""))
+        out.print(table)
+        for objection in document["objections"]:
+            out.print(f"{objection['code']}: {objection['text']}", style="red", markup=False)
+    raise typer.Exit(int(bool(document["objections"])))
+
+
+def gates(total: Charge, delta: Decimal) -> dict[str, dict[str, Any]]:
+    """(epsilon, delta) under each gate as decimal strings rounded up; epsilon None if it has none,
+    with the reason.
+    """
+    own = Currency.DELTA
+    basic: dict[str, Any] = {
+        "epsilon": _amount(total, Currency.EPSILON),
+        "delta": _amount(total, own),
+    }
+    spare = Fraction(delta) - Fraction(exact(total[own], own))
+    if total.is_infinite(own) or spare < 0:
+        why = f"the mechanisms' own deltas add up to {_amount(total, own)}, more than {delta:f}"
+        return {
+            "basic": {"epsilon": None, "why": why},
+            "advanced": {"epsilon": None, "why": why},
+        }
+    if spare == 0:
+        why = f"nothing is left of delta {delta:f} for the gate itself"
+        return {"basic": basic, "advanced": {"epsilon": None, "why": why}}
+    if total.is_infinite(Currency.EPSILON_SQUARED):
+        return {"basic": basic, "advanced": {"epsilon": "infinite", "delta": format(delta, "f")}}
+    squares = Fraction(exact(total[Currency.EPSILON_SQUARED], Currency.EPSILON_SQUARED))
+    units = units_up(advanced_epsilon(squares, spare), Currency.EPSILON)
+    advanced = {"epsilon": show(units, Currency.EPSILON), "delta": format(delta, "f")}
+    return {"basic": basic, "advanced": advanced}
+
+
+def _amount(total: Charge, currency: Currency) -> str:
+    return "infinite" if total.is_infinite(currency) else show(total[currency], currency)

@@ -1,0 +1,99 @@
+"""serve, migrate, keys."""
+
+from __future__ import annotations
+
+import getpass
+from typing import Annotated, cast, get_args
+
+import typer
+import uvicorn
+from rich.table import Table
+
+from accountant import jobs, logs
+from accountant.api.app import create_app
+from accountant.budget.commands import Role
+from accountant.budget.errors import Invalid
+from accountant.cli.common import app, errors, local_service, out, print_json, settings
+from accountant.migrate import migrate as run_migrations
+
+keys = typer.Typer(help="API keys.", no_args_is_help=True)
+app.add_typer(keys, name="keys")
+
+
+@app.command()
+def migrate(context: typer.Context) -> None:
+    """Create the database, or bring it to the newest schema."""
+    url = settings(context).database_url
+    run_migrations(url)
+    errors.print(f"the database is up to date: {url}", markup=False, highlight=False)
+
+
+@app.command()
+def serve(
+    context: typer.Context,
+    host: Annotated[str | None, typer.Option(help="address to bind; default 127.0.0.1")] = None,
+    port: Annotated[int | None, typer.Option(help="port; default 8321", min=0, max=65535)] = None,
+) -> None:
+    """Keep the service running."""
+    chosen = settings(context, host=host, port=port)
+    with local_service(context) as service:
+        service.ready()
+        if not service.keys():
+            errors.print("no key exists yet: accountant keys create --role admin --name me")
+        logs.configure()
+        scheduler = jobs.start(service, chosen)
+        try:
+            uvicorn.run(
+                create_app(service, chosen),
+                host=chosen.host,
+                port=chosen.port,
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                timeout_graceful_shutdown=10,
+            )
+        finally:
+            scheduler.shutdown()
+
+
+@keys.command("create")
+def create_key(
+    context: typer.Context,
+    role: Annotated[str, typer.Option(help="admin, pipeline, officer or auditor")],
+    name: Annotated[str, typer.Option(help="the client's name in events")],
+) -> None:
+    """Create a key and print it, alone on its line: the only time that it is shown."""
+    if role not in get_args(Role):
+        raise Invalid("unknown-role", f"no role is called {role!r}: " + ", ".join(get_args(Role)))
+    with local_service(context) as service:
+        typer.echo(service.create_key(name, cast("Role", role), by=_operator()))
+
+
+@keys.command("revoke")
+def revoke_key(
+    context: typer.Context, name: Annotated[str, typer.Option(help="the key's name")]
+) -> None:
+    """End a key's life; a running service refuses it from the next request on."""
+    with local_service(context) as service:
+        service.revoke_key(name, by=_operator())
+    errors.print(f"key {name} is revoked", markup=False, highlight=False)
+
+
+@keys.command("list")
+def list_keys(
+    context: typer.Context, json: Annotated[bool, typer.Option("--json")] = False
+) -> None:
+    """List the valid keys' names and roles."""
+    with local_service(context) as service:
+        found = service.keys()
+    if json:
+        print_json([{"name": key.name, "role": key.role} for key in found])
+        return
+    table = Table("name", "role")
+    for key in found:
+        table.add_row(key.name, key.role)
+    out.print(table)
+
+
+def _operator() -> str:
+    return f"operator:{getpass.getuser()}"

@@ -1,0 +1,50 @@
+"""Reports as files: written whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Final
+
+from accountant.reporting.model import Report, build_report
+from accountant.reporting.render import to_csv, to_html, to_json
+from accountant.service import Service
+
+FORMATS: Final = ("html", "json", "csv")
+
+
+def report_of(service: Service, population: str) -> Report:
+    """The report of everything committed. Raises NotFound for an unknown population."""
+    with service.state(population):
+        pass
+    return build_report(population, service.stream(population))
+
+
+def rendered(report: Report, form: str) -> str:
+    """The report as ``html``, ``json`` or ``csv`` text."""
+    match form:
+        case "html":
+            return to_html(report)
+        case "json":
+            return json.dumps(to_json(report), indent=1, ensure_ascii=False) + "\n"
+        case _:
+            return to_csv(report)
+
+
+def write_report(service: Service, population: str, folder: Path) -> dict[str, Path]:
+    """Writes ``folder/<population>.<format>`` for every format; returns the paths by format."""
+    report = report_of(service, population)
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = {}
+    for form in FORMATS:
+        paths[form] = folder / f"{population}.{form}"
+        write_whole(paths[form], rendered(report, form))
+    return paths
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Puts ``text`` at ``path`` by renaming: a reader never sees half of it."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    part.write_text(text, encoding="utf-8", newline="")
+    os.replace(part, path)
