@@ -11,7 +11,7 @@ from typing import Final
 
 from accountant.budget.commands import Asked, AskGrant, ExpireGrant, Role
 from accountant.budget.decide import SYSTEM, Repeated, decide, prepare
-from accountant.budget.errors import Conflict, Invalid, NotFound, Unavailable
+from accountant.budget.errors import Conflict, Invalid, NotFound, Problem, Unavailable
 from accountant.budget.judge import Decision, Request, how_many, judge
 from accountant.budget.state import State
 from accountant.keys import CREATED, LEDGER, REVOKED, Key, KeyRing, key_digest, new_secret
@@ -82,25 +82,16 @@ class Service:
         """
         book = self._book(ledger)
         with book.lock:
+            committed = None
             try:
                 with self._ledgers.writing() as writing:
                     self._catch_up(book, writing)
                     committed = book.state.sequence
-                    try:
-                        return [self._answer(book, writing, asked) for asked in commands]
-                    except BaseException:
-                        if book.state.sequence != committed:
-                            book.state = State(ledger)
-                        raise
-            except StoreError as error:
-                book.state = State(ledger)
-                raise Unavailable(
-                    "storage-failed",
-                    f"the ledger could not be written ({error}); nothing is lost: try again with "
-                    "the same Idempotency-Key",
-                ) from error
-            except EventTooLarge as error:
-                raise Invalid("event-too-large", str(error)) from error
+                    return [self._answer(book, writing, asked) for asked in commands]
+            except BaseException as error:
+                if not (isinstance(error, Problem) and book.state.sequence == committed):
+                    book.state = State(ledger)  # ahead of the commit, or half folded: read it back
+                raise _as_problem(error) from error
 
     def _answer(self, book: _Book, writing: Writing, asked: Asked) -> Answer:
         outcome = decide(book.state, asked, self._clock())
@@ -245,3 +236,16 @@ class Service:
             book.state.apply(Event.from_bytes(stored.body))
         if book.state.sequence == before:
             raise StoreError(f"ledger {book.state.ledger} ends before its head")
+
+
+def _as_problem(error: BaseException) -> BaseException:
+    """What the caller is told; anything unforeseen stays as it is."""
+    if isinstance(error, StoreError):
+        return Unavailable(
+            "storage-failed",
+            f"the ledger could not be reached ({error}); nothing is lost: try again with the same "
+            "Idempotency-Key",
+        )
+    if isinstance(error, EventTooLarge):
+        return Invalid("event-too-large", str(error))
+    return error

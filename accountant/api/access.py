@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Annotated, Any, Final
 
@@ -18,6 +19,9 @@ READ: Final[tuple[Role, ...]] = ("admin", "pipeline", "officer", "auditor")
 ASK: Final[tuple[Role, ...]] = ("admin", "pipeline", "officer")
 OVERSEE: Final[tuple[Role, ...]] = ("admin", "officer", "auditor")
 ADMIN: Final[tuple[Role, ...]] = ("admin",)
+
+
+_KEY: Final = re.compile(r"[\x21-\x7e]{1,200}")
 
 
 def service_of(request: Request) -> Service:
@@ -74,17 +78,17 @@ async def json_body(request: Request) -> dict[str, Any]:
     return document
 
 
-def idempotency_key(
-    value: Annotated[str | None, Header(alias="Idempotency-Key", include_in_schema=False)] = None,
-) -> str | None:
-    """The Idempotency-Key header: 1 to 200 visible ASCII characters."""
-    if value is not None and not (
-        1 <= len(value) <= 200 and value.isascii() and value.isprintable()
-    ):
+def idempotency_key(request: Request) -> str | None:
+    """The Idempotency-Key header: one, of 1 to 200 visible ASCII characters."""
+    values = request.headers.getlist("Idempotency-Key")
+    if not values:
+        return None
+    if len(values) > 1 or not _KEY.fullmatch(values[0]):
         raise Invalid(
-            "malformed-idempotency-key", "an Idempotency-Key has 1 to 200 visible ASCII characters"
+            "malformed-idempotency-key",
+            "send one Idempotency-Key of 1 to 200 visible ASCII characters",
         )
-    return value
+    return values[0]
 
 
 def ask(

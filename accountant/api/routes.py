@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import orjson
 from fastapi import APIRouter, Header, Path, Query, Request, Response
@@ -39,6 +39,7 @@ from accountant.budget.commands import (
 from accountant.budget.errors import Forbidden, Invalid, NotFound
 from accountant.budget.policy import parse_policy
 from accountant.ledger.events import rfc3339
+from accountant.reporting.files import rendered, report_of
 from accountant.reporting.statement import accounts_json
 from accountant.service import wall_clock
 
@@ -243,12 +244,26 @@ def show_accounts(
         return JSONResponse(accounts_json(state, dataset, by))
 
 
+@router.get("/report", tags=["reading"])
+def show_report(
+    population: Population,
+    key: Overseer,
+    service: TheService,
+    form: Annotated[Literal["html", "json", "csv"], Query(alias="format")] = "html",
+) -> Response:
+    """The compliance report."""
+    media = {"html": "text/html", "json": "application/json", "csv": "text/csv"}[form]
+    return Response(rendered(report_of(service, population), form), media_type=media)
+
+
 @router.get("/events", tags=["reading"])
 def list_events(
     population: Population,
     key: Overseer,
     service: TheService,
-    after: Annotated[int, Query(ge=-1, description="only events after this sequence")] = -1,
+    after: Annotated[
+        int, Query(ge=-1, le=2**53, description="only events after this sequence")
+    ] = -1,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> Response:
     """The ledger as it is. ``event`` is the canonical document that ``link`` binds."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
 from accountant.budget.errors import Invalid
@@ -36,7 +36,10 @@ def parse(data: bytes) -> Any:
 def _decimal(text: str) -> Decimal:
     if len(text) > 100:
         raise _malformed("a number has more than 100 characters")
-    return Decimal(text)
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        raise _malformed(f"the number {text} is beyond all measure") from None
 
 
 def _integer(text: str) -> int:

@@ -141,10 +141,22 @@ class Account:
         return booked
 
     def settle(self, selection: Selection, booked: Charge, final: Charge) -> None:
-        """Turns a reservation of ``booked`` into a spending of ``final``, giving back the rest."""
+        """Turns a reservation of ``booked`` into a spending of ``final``, giving back the rest.
+
+        Where a finite sum takes the place of an infinite charge it must fit like any new one;
+        otherwise the currency keeps what was booked.
+        """
+        finite, infinite = list(final.finite), list(final.infinite)
+        for i, amount in enumerate(final.finite):
+            more = amount - booked.finite[i]
+            if more > 0 and self.ever[i] + more > LARGEST:
+                finite[i], infinite[i] = booked.finite[i], booked.infinite[i]
+            elif more > 0:
+                self.ever[i] += more
+        spent = Charge(tuple(finite), tuple(infinite))
         self.reserved.add(selection, -vector(booked))
-        if final != booked:
-            self.used.add(selection, vector(final) - vector(booked))
+        if spent != booked:
+            self.used.add(selection, vector(spent) - vector(booked))
 
     def extend(self, axis: int, by: int, inherit: bool) -> None:
         """Makes room for new cells. What they inherit counts as spent: nobody can give it back."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StrictInt, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, TypeAdapter
 
 from accountant.budget.population import Membership
 from accountant.budget.selection import Name, Subjects
@@ -59,7 +59,7 @@ class RegisterPopulation(Command):
         dict[Identifier, Annotated[list[Name], Field(min_length=1, max_length=100_000)]],
         Field(max_length=8, description="unchanging public attributes with all their values"),
     ] = {}
-    attested_new: bool = Field(
+    attested_new: StrictBool = Field(
         False, description="when extending: the members of new cells were in no data before"
     )
 

@@ -6,6 +6,7 @@ that ``replay`` can ask again and compare.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
@@ -25,6 +26,7 @@ from accountant.budget.commands import (
     RegisterDataset,
     RegisterPopulation,
     ReleaseGrant,
+    command_from_json,
 )
 from accountant.budget.errors import Conflict, Forbidden, Invalid
 from accountant.budget.judge import Decision, Request, judge, price_all, unplaced
@@ -169,7 +171,7 @@ def _policy(state: State, asked: Asked, command: AdoptPolicy, now: int) -> list[
     ]
     capacities = {}
     for rule in policy.limits:
-        capacity = rule.filter.capacity(rule.promise)
+        capacity = rule.capacity
         units = {"epsilon": str(capacity.epsilon), "delta": str(capacity.own_delta)}
         if capacity.second_currency is not None:
             units[capacity.second_currency.value] = str(capacity.second)
@@ -304,17 +306,35 @@ def _commit(state: State, asked: Asked, command: CommitGrant, now: int) -> list[
         raise Conflict("is-a-session", f"grant {grant.id} is a sparse vector session; close it")
     final = grant.total
     if command.mechanisms is not None:
-        prices = price_all(command.mechanisms, state.people().relation)
-        final = sum((p.charge for p in prices), start=NOTHING)
-    if not final.within(grant.total):
-        raise Invalid(
-            "commit-exceeds-reservation",
-            f"what is committed costs more than grant {grant.id} reserved; commit what fits and "
-            "record the rest with POST …/invocations",
-            committed=final.to_json(),
-            reserved=grant.total.to_json(),
-        )
+        final = _part(state, grant, command.mechanisms)
     return _settle(state, asked, grant, now, "grant.committed.v1", final, {})
+
+
+def _part(state: State, grant: Grant, mechanisms: Sequence[Mechanism]) -> Charge:
+    """What a listed part of ``grant`` costs. Raises Invalid if it is no part: only what was judged
+    may be committed, so each mechanism must have been asked for, at least as many times.
+    """
+    left: Counter[Mechanism] = Counter()
+    for mechanism in getattr(command_from_json(grant.command), "mechanisms", ()):
+        left[_once(mechanism)] += mechanism.count
+    for mechanism in mechanisms:
+        reserved = left[_once(mechanism)]
+        if mechanism.count > reserved:
+            raise Invalid(
+                "commit-exceeds-reservation",
+                f"grant {grant.id} reserved {reserved} of this {mechanism.kind}, not "
+                f"{mechanism.count}: list mechanisms as they were asked for, with the same or a "
+                "smaller count, and record anything else that ran with POST …/invocations",
+                reserved=reserved,
+                committed=mechanism.count,
+            )
+        left[_once(mechanism)] -= mechanism.count
+    prices = price_all(mechanisms, state.people().relation)
+    return sum((p.charge for p in prices), start=NOTHING).saturated()
+
+
+def _once(mechanism: Mechanism) -> Mechanism:
+    return mechanism.model_copy(update={"count": 1})
 
 
 def _settle(
@@ -412,7 +432,9 @@ def realised(grant: Grant, mechanism: SparseVector, state: State) -> Charge:
     relation = state.people().relation
     whole = charge_of(mechanism.loss_after(mechanism.max_positives or 0, relation), 1)
     used = charge_of(mechanism.loss_after(grant.positives, relation), 1)
-    back = whole[Currency.EPSILON] - used[Currency.EPSILON]
+    back = 0
+    if not whole.is_infinite(Currency.EPSILON):
+        back = whole[Currency.EPSILON] - used[Currency.EPSILON]
     only_epsilon = tuple(back if c is Currency.EPSILON else 0 for c in Currency)
     return grant.total - Charge(only_epsilon)
 

@@ -23,12 +23,16 @@ from accountant.budget.policy import (
 from accountant.budget.population import Membership, Population
 from accountant.budget.selection import Selection
 from accountant.budget.state import AccountKey, State, matches
+from accountant.ledger.events import canonical
 from accountant.privacy.gates import Capacity
 from accountant.privacy.mechanisms import Mechanism, Priced, Relation, Verdict, price
-from accountant.privacy.units import NOTHING, Charge, Currency, show
+from accountant.privacy.units import LARGEST, NOTHING, Charge, Currency, show
 
 Outcome = Literal["allow", "flag", "block"]
 _STRICTNESS: Final[dict[str, int]] = {"allow": 0, "flag": 1, "block": 2}
+MAX_DETAIL: Final = 24_000
+"""Bytes of a decision; an event has 65,535 in all."""
+
 BUILT_IN: Final = "built-in:"
 """Prefix of rules that no policy states. (No policy's rule id contains a colon.)"""
 
@@ -95,9 +99,18 @@ class Decision:
         return next((f for f in self.findings if f.fired and f.action == outcome), None)
 
     def to_json(self) -> dict[str, Any]:
-        """As an event holds it: fired rules first, the strictest first among them."""
+        """As an event holds it: fired rules first, the strictest first among them.
+
+        What would not fit into an event is named without its numbers, the least important first.
+        """
         ordered = sorted(self.findings, key=lambda f: (not f.fired, -_STRICTNESS[f.action]))
-        return {"outcome": self.outcome, "rules": [f.to_json() for f in ordered]}
+        rules, size = [], 0
+        for finding in ordered:
+            whole = finding.to_json()
+            size += len(canonical(whole))
+            short = {k: whole[k] for k in ("rule", "action", "fired", "code")}
+            rules.append(whole if size <= MAX_DETAIL else short | {"text": "details left out"})
+        return {"outcome": self.outcome, "rules": rules}
 
 
 def judge(state: State, request: Request) -> Decision:
@@ -191,8 +204,7 @@ def _terms(request: Request, rule: MechanismRule | RequireRule | PurposeRule) ->
 
 
 def _limit(state: State, request: Request, rule: LimitRule, key: AccountKey) -> Finding:
-    capacity = rule.filter.capacity(rule.promise)
-    fired, numbers = _compare(state, request, rule, key, capacity)
+    fired, numbers = _compare(state, request, rule, key, rule.capacity)
     text = (
         f"{numbers['scope']}: epsilon {numbers['spent_after']} of {rule.limit.epsilon} "
         f"would be spent ({numbers['spent_before']} before)"
@@ -291,9 +303,8 @@ def how_many(state: State, request: Request) -> int | None:
     for rule, key in state.limits_on(request.dataset, request.by):
         if rule.action != "block":
             continue
-        capacity = rule.filter.capacity(rule.promise)
         for part in state.account(key).used.parts(request.selection):
-            fit = int(_times(part, charge, capacity).min())
+            fit = int(_times(part, charge, rule.capacity).min())
             most = fit if most is None else min(most, fit)
     return most
 
@@ -304,7 +315,7 @@ def _times(used: Integers, charge: Charge, capacity: Capacity) -> Integers:
     def times(currency: Currency, most: int) -> Integers:
         i = list(Currency).index(currency)
         one = charge.finite[i]
-        left = np.where(used[len(Currency) + i] > 0, -1, most - used[i])
+        left = np.where(used[len(Currency) + i] > 0, -1, min(most, LARGEST) - used[i])
         if charge.infinite[i]:
             return np.zeros_like(left)
         return np.where(left < 0, 0, left // one if one else np.iinfo(np.int64).max)

@@ -6,8 +6,9 @@ JSON is read by the same parser (it is a subset of YAML).
 
 from __future__ import annotations
 
-from decimal import Decimal
+from decimal import Context, Decimal
 from fractions import Fraction
+from functools import cached_property
 from hashlib import sha256
 from typing import Annotated, Any, Final, Literal
 
@@ -25,12 +26,22 @@ from pydantic import (
 )
 
 from accountant.budget.errors import Invalid
-from accountant.privacy.gates import DEFAULT_GATE, Gate, Limit, gate_for
+from accountant.privacy.gates import DEFAULT_GATE, Capacity, Gate, Limit, gate_for
 from accountant.privacy.mechanisms import KINDS, Amount
 
 RuleId = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]{0,63}$")]
 Action = Literal["block", "flag"]
-MAX_RULES: Final = 200
+SMALLEST_DELTA: Final = Decimal("1e-20")
+MAX_RULES: Final = 50
+"""Each rule evaluated takes up to a kilobyte of a decision, and an event has 64 of them."""
+
+
+MAX_DEPTH: Final = 10
+MAX_NODES: Final = 20_000
+_YAML: Final = "tag:yaml.org,2002:"
+_PLAIN_TAGS: Final = frozenset(
+    ["str", "int", "float", "bool", "null", "timestamp", "map", "seq", "merge", "value"]
+)
 
 
 class _Strict(BaseModel):
@@ -40,7 +51,7 @@ class _Strict(BaseModel):
 class LimitSpec(_Strict):
     """(epsilon, delta); ``own_delta`` is the part kept for mechanisms' own deltas."""
 
-    epsilon: Annotated[Amount, Field(gt=0, le=10**6)]
+    epsilon: Annotated[Amount, Field(ge=Decimal("1e-9"), le=10**6)]
     delta: Annotated[Amount, Field(ge=0, lt=1)] = Decimal(0)
     own_delta: Annotated[Amount, Field(ge=0, lt=1)] | None = None
 
@@ -48,6 +59,8 @@ class LimitSpec(_Strict):
     def _own_within_delta(self) -> LimitSpec:
         if self.own_delta is not None and self.own_delta > self.delta:
             raise ValueError(f"own_delta {self.own_delta} is more than delta {self.delta}")
+        if 0 < self.delta < SMALLEST_DELTA:
+            raise ValueError(f"delta {self.delta} is neither 0 nor at least {SMALLEST_DELTA}")
         return self
 
 
@@ -67,7 +80,7 @@ class LimitRule(_Strict):
         "used", description="what a new epoch starts with; none is a reset and takes two names"
     )
 
-    @property
+    @cached_property
     def promise(self) -> Limit:
         """The limit with its delta split: all of it is own delta under basic, else a tenth."""
         delta = Fraction(self.limit.delta)
@@ -77,10 +90,15 @@ class LimitRule(_Strict):
             own = delta if self.gate == "basic" else delta / 10
         return Limit(Fraction(self.limit.epsilon), delta, own)
 
-    @property
+    @cached_property
     def filter(self) -> Gate:
         """The gate that admits beside basic."""
         return gate_for(self.gate or DEFAULT_GATE, self.promise)
+
+    @cached_property
+    def capacity(self) -> Capacity:
+        """What a cell may hold under this rule."""
+        return self.filter.capacity(self.promise)
 
 
 class ThresholdRule(_Strict):
@@ -211,7 +229,8 @@ class Policy(_Strict):
 
 
 def _decimal(value: Fraction) -> Decimal:
-    return Decimal(value.numerator) / Decimal(value.denominator)
+    """``value``, which has few digits, exactly."""
+    return Context(prec=80).divide(Decimal(value.numerator), Decimal(value.denominator))
 
 
 def parse_policy(text: str) -> tuple[Policy, str]:
@@ -221,12 +240,10 @@ def parse_policy(text: str) -> tuple[Policy, str]:
     """
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f"line {mark.line + 1}: " if mark else ""
         raise _malformed(f"{where}{getattr(error, 'problem', None) or error}") from None
-    except RecursionError:
-        raise _malformed("it is nested too deeply") from None
     lines: dict[tuple[str | int, ...], int] = {}
     if node is None:
         raise _malformed("line 1: it is empty")
@@ -239,12 +256,14 @@ def parse_policy(text: str) -> tuple[Policy, str]:
 
 
 def _plain(node: yaml.Node, path: tuple[str | int, ...], lines: dict[Any, int]) -> Any:
-    """The node as dicts, lists and text, noting each path's line. Refuses keys given twice,
-    aliases that would repeat a node, and anything tagged.
+    """The node as dicts, lists and text, noting each path's line. Refuses keys given twice
+    and, since aliases can repeat a node, even inside itself, what is too deep or too large.
     """
     lines[path] = node.start_mark.line + 1
-    if len(lines) > 20_000:
-        raise _malformed(f"line {lines[path]}: it is too large (aliases count each time)")
+    if len(path) > MAX_DEPTH or len(lines) > MAX_NODES:
+        raise _malformed(f"line {lines[path]}: it is too large or too deep (aliases count too)")
+    if node.tag.removeprefix(_YAML) not in _PLAIN_TAGS:
+        raise _malformed(f"line {lines[path]}: the tag {node.tag} has no meaning here")
     if isinstance(node, yaml.ScalarNode):
         return node.value
     if isinstance(node, yaml.SequenceNode):

@@ -314,20 +314,11 @@ def _settle(status: Status) -> Callable[[State, Event], None]:
         grant = state.grants[event.body["grant"]]
         final = Charge.from_json(event.body["charge"])
         for key, booked in grant.bookings:
-            state.accounts[key].settle(grant.selection, booked, _as_booked(final, grant, booked))
+            state.accounts[key].settle(grant.selection, booked, final)
         state.open.pop(grant.id)
         state.grants[grant.id] = replace(grant, status=status, charged=final)
 
     return settle
-
-
-def _as_booked(final: Charge, grant: Grant, booked: Charge) -> Charge:
-    """``final`` in an account that booked some currency as infinite: there nothing comes back."""
-    finite, infinite = list(final.finite), list(final.infinite)
-    for i, (asked, held) in enumerate(zip(grant.total.infinite, booked.infinite, strict=True)):
-        if held > asked:
-            finite[i], infinite[i] = booked.finite[i], held
-    return Charge(tuple(finite), tuple(infinite))
 
 
 def _note(state: State, event: Event) -> None:

@@ -23,6 +23,8 @@ import orjson
 MAX_BYTES: Final = 65_535
 """An entry of the evidence formats has a 16-bit length."""
 
+MAX_DEPTH: Final = 64
+
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MAX_SAFE: Final = 2**53
 
@@ -92,11 +94,16 @@ def canonical(document: Any) -> bytes:
     """RFC 8785 bytes, for documents of objects with ASCII keys, strings, booleans and integers
     below 2**53 (for these, orjson's sorted output is RFC 8785). Raises ValueError otherwise.
     """
-    _check(document)
-    return orjson.dumps(document, option=orjson.OPT_SORT_KEYS)
+    _check(document, MAX_DEPTH)
+    try:
+        return orjson.dumps(document, option=orjson.OPT_SORT_KEYS)
+    except TypeError as error:  # a string with half of a surrogate pair
+        raise ValueError(str(error)) from None
 
 
-def _check(value: Any) -> None:
+def _check(value: Any, depth: int) -> None:
+    if depth < 0:
+        raise ValueError(f"it is nested more than {MAX_DEPTH} deep")
     if value is None or isinstance(value, (str, bool)):
         return
     if isinstance(value, int):
@@ -104,12 +111,12 @@ def _check(value: Any) -> None:
             raise ValueError(f"{value} is not below 2**53: write it as a string")
     elif isinstance(value, (list, tuple)):
         for item in value:
-            _check(item)
+            _check(item, depth - 1)
     elif isinstance(value, dict):
         for key, item in value.items():
             if not (isinstance(key, str) and key.isascii()):
                 raise ValueError(f"the key {key!r} is not ASCII text")
-            _check(item)
+            _check(item, depth - 1)
     else:
         raise ValueError(f"a {type(value).__name__} has no place in an event")
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
+from math import lcm
 from typing import Final, Protocol
 
 from accountant.privacy.units import Currency, units_down, units_up
@@ -28,9 +29,12 @@ _SLACK: Final = Fraction(1, 10**45)
 """Relative error allowed for a handful of correctly rounded 60-digit operations (true: < 1e-57)."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Limit:
-    """What a rule promises: (epsilon, delta), of which ``own_delta`` is kept for own deltas."""
+    """What a rule promises: (epsilon, delta), of which ``own_delta`` is kept for own deltas.
+
+    Compared and hashed by identity, so that what is derived from it can be cached cheaply.
+    """
 
     epsilon: Fraction
     delta: Fraction = Fraction(0)
@@ -112,27 +116,44 @@ class Advanced:
 
     def capacity(self, limit: Limit, share: Fraction = Fraction(1)) -> Capacity:
         """V = (sqrt(2L + 2 epsilon) - sqrt(2L))^2, L = ln(1/delta'); on the line below that."""
-        slope, intercept, v = _line(limit)
-        room = v if share == 1 else (limit.epsilon * share - intercept) / slope
+        line = _line(limit)
         basic = BASIC.capacity(limit, share)
-        second = units_down(room, Currency.EPSILON_SQUARED)
+        second = line.capacity if share == 1 else line.most(limit.epsilon * share)
         return Capacity(basic.epsilon, basic.own_delta, second, Currency.EPSILON_SQUARED)
 
     def spent(self, limit: Limit, epsilon: int, second: int | None) -> int:
         """The smaller of the path-wise sum and the line at the fixed order."""
         if second is None:
             return epsilon
-        slope, intercept, _ = _line(limit)
-        s = Fraction(second, units_up(Fraction(1), Currency.EPSILON_SQUARED))
-        return min(epsilon, units_up(slope * s + intercept, Currency.EPSILON))
+        return min(epsilon, _line(limit).spent(second))
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """epsilon <= (a S + b) / d in units, with whole a, b and d; ``capacity`` is the most S."""
+
+    a: int
+    b: int
+    d: int
+    capacity: int
+
+    def spent(self, squares: int) -> int:
+        """Units of epsilon at a sum of squares, rounded up."""
+        return -(-(self.a * squares + self.b) // self.d)
+
+    def most(self, epsilon: Fraction) -> int:
+        """The largest sum of squares at which no more than ``epsilon`` is spent; below zero if
+        even nothing is more.
+        """
+        return (units_down(epsilon, Currency.EPSILON) * self.d - self.b) // self.a
 
 
 @lru_cache(maxsize=1024)
-def _line(limit: Limit) -> tuple[Fraction, Fraction, Fraction]:
-    """(slope a/2, intercept ln(1/delta')/(a-1), capacity V) of the advanced gate's line.
+def _line(limit: Limit) -> _Line:
+    """Slope a/2, intercept ln(1/delta')/(a-1) and capacity V of the advanced gate.
 
-    Any order a > 1 gives a valid line, so slope and order need no rounding; the intercept is
-    rounded up and the capacity down.
+    Any order a > 1 gives a valid line, so the order needs no rounding; the intercept is rounded up
+    and the capacity down.
     """
     log = _log_inverse(limit.gate_delta)
     two_l = _WORK.multiply(Decimal(2), log)
@@ -142,8 +163,16 @@ def _line(limit: Limit) -> tuple[Fraction, Fraction, Fraction]:
     root_v = _WORK.divide(two_e, roots)
     capacity = Fraction(_WORK.multiply(root_v, root_v)) * (1 - _SLACK)
     order_less_1 = Fraction(_WORK.divide(_WORK.sqrt(two_l), root_v))
-    intercept = Fraction(log) * (1 + _SLACK) / order_less_1
-    return (1 + order_less_1) / 2, intercept, capacity
+    one_epsilon = units_up(Fraction(1), Currency.EPSILON)
+    slope = (1 + order_less_1) / 2 * one_epsilon / units_up(Fraction(1), Currency.EPSILON_SQUARED)
+    intercept = Fraction(log) * (1 + _SLACK) / order_less_1 * one_epsilon
+    d = lcm(slope.denominator, intercept.denominator)
+    return _Line(
+        a=int(slope * d),
+        b=int(intercept * d),
+        d=d,
+        capacity=units_down(capacity, Currency.EPSILON_SQUARED),
+    )
 
 
 def _log_inverse(delta: Fraction) -> Decimal:

@@ -54,8 +54,10 @@ def exact(units: int, currency: Currency) -> Decimal:
 
 def show(units: int, currency: Currency) -> str:
     """``units`` as a plain decimal string without an exponent: ``100000000`` nano is ``0.1``."""
-    text = format(exact(units, currency), "f")
-    return text.rstrip("0").rstrip(".") if "." in text else text
+    whole, part = divmod(abs(units), _PER_ONE[currency])
+    sign = "-" if units < 0 else ""
+    fraction = f"{part:0{DIGITS[currency]}d}".rstrip("0")
+    return f"{sign}{whole}.{fraction}" if fraction else f"{sign}{whole}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """The statement: per rule and scope, what is limited, spent, reserved and left, by group.
 
-A group's total is the largest of its cells, in each currency (parallel composition over disjoint
-cells, population.py). Spent amounts are rounded up, remaining ones down.
+A group's number is that of its most charged cell (worst.py). Spent amounts are rounded up,
+remaining ones down.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from accountant.budget.accounts import Account, Integers, charge_from
+from accountant.budget.accounts import Integers, N, charge_from
+from accountant.budget.errors import NotFound
 from accountant.budget.judge import amount, scope_name
 from accountant.budget.policy import LimitRule
-from accountant.budget.state import ALL, AccountKey, State, account_key, lifetime, matches
+from accountant.budget.state import ALL, AccountKey, Adopted, State, account_key, lifetime, matches
 from accountant.ledger.events import rfc3339
-from accountant.privacy.units import Charge, Currency, show, units_down
+from accountant.privacy.units import Charge, Currency, show
+from accountant.reporting.worst import Ruler, Worst
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,11 @@ class Balance:
     """Spent and reserved as a share of the limit, for a picture; infinite losses are 1 or more."""
     own_delta: str
     over: bool
+    """More is spent or reserved than the limit allows."""
+    void: bool
     """More is spent than the limit allows: the rule's promise is void for this epoch."""
+    sum_of_epsilons: str
+    """The largest plain sum of what is spent: true also where the promise is void."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +68,17 @@ def statement(state: State, dataset: str | None = None, by: str | None = None) -
     if dataset is not None:
         state.dataset(dataset)
     axis = state.people().axis(by) if by is not None else None
-    lines = []
-    for rule, key in _scopes(state):
-        if dataset is None or key.dataset in (dataset, ALL):
-            lines.append(_line(state, rule, key, axis))
-    return lines
+    return [
+        _line(state, rule, key, axis)
+        for rule, key in scopes(state)
+        if dataset is None or key.dataset in (dataset, ALL)
+    ]
+
+
+def balances(state: State, rule: LimitRule, key: AccountKey, axis: int) -> list[Balance]:
+    """The balance of each value of a dimension, in declared order."""
+    values = state.people().dimensions[axis][1]
+    return _balances(state, rule, key, axis, values)
 
 
 def lifetime_totals(state: State, by: str | None = None) -> list[dict[str, Any]]:
@@ -74,19 +86,20 @@ def lifetime_totals(state: State, by: str | None = None) -> list[dict[str, Any]]
     axis = state.people().axis(by) if by is not None else None
     rows = []
     for name in [*sorted(state.datasets), ALL]:
-        account = state.account(lifetime(name))
-        row: dict[str, Any] = {"dataset": name} | _sums(_largest(account.used.cells(), None)[0][1])
+        cells = state.account(lifetime(name)).used.cells()
+        row: dict[str, Any] = {"dataset": name} | _sums(_largest(cells, None)[0])
         if axis is not None:
-            groups = _largest(account.used.cells(), axis)
             values = state.people().dimensions[axis][1]
-            row["groups"] = [{"group": values[i]} | _sums(charge) for i, charge in groups]
+            row["groups"] = [
+                {"group": value} | _sums(charge)
+                for value, charge in zip(values, _largest(cells, axis), strict=True)
+            ]
         rows.append(row)
     return rows
 
 
-def accounts_json(
-    state: State, dataset: str | None = None, by: str | None = None
-) -> dict[str, Any]:
+def accounts_json(state: State, dataset: str | None = None, by: str | None = None
+                  ) -> dict[str, Any]:
     """The statement and the lifetime totals as one document, at a stated sequence."""
     return {
         "population": state.ledger,
@@ -101,37 +114,33 @@ def accounts_json(
     }
 
 
-def _scopes(state: State) -> list[tuple[LimitRule, AccountKey]]:
+def scopes(state: State) -> list[tuple[LimitRule, AccountKey]]:
     """Every account that a limit rule in force has, also those that nothing was charged to yet."""
     if state.adopted is None:
         return []
-    scopes: dict[AccountKey, LimitRule] = {}
+    found: dict[AccountKey, LimitRule] = {}
     for rule in state.adopted.policy.limits:
         number = state.adopted.epochs[rule.id].number
         for dataset in sorted(state.datasets):
             if matches(rule.datasets, dataset) and not rule.per:
-                scopes[account_key(rule, number, dataset, "")] = rule
+                found[account_key(rule, number, dataset, "")] = rule
         for key in sorted(state.accounts):
             if key.rule == rule.id and key.epoch == number:
-                scopes[key] = rule
-    return [(rule, key) for key, rule in scopes.items()]
+                found[key] = rule
+    return [(rule, key) for key, rule in found.items()]
+
+
+def adopted(state: State) -> Adopted:
+    """The policy in force, where a rule shows that there is one. Raises NotFound otherwise."""
+    if state.adopted is None:
+        raise NotFound("no-policy", f"no policy is adopted in {state.ledger}")
+    return state.adopted
 
 
 def _line(state: State, rule: LimitRule, key: AccountKey, axis: int | None) -> Line:
-    assert state.adopted is not None
-    account, people = state.account(key), state.people()
-    epoch = state.adopted.epochs[rule.id]
-    used = account.used.cells()
-    groups = []
-    if axis is not None:
-        held = dict(_largest(used - account.reserved.cells(), axis))
-        groups = [
-            _balance(people.dimensions[axis][1][i], rule, charge, held[i])
-            for i, charge in _largest(used, axis)
-        ]
-    [(_, everyone)] = _largest(used, None)
-    [(_, spent)] = _largest(used - account.reserved.cells(), None)
-    whole = _sums(_largest(state.account(lifetime(key.dataset)).used.cells(), None)[0][1])
+    epoch = adopted(state).epochs[rule.id]
+    used = state.account(key).used.cells()
+    whole = _sums(_largest(state.account(lifetime(key.dataset)).used.cells(), None)[0])
     return Line(
         rule=rule.id,
         scope=scope_name(key),
@@ -139,80 +148,78 @@ def _line(state: State, rule: LimitRule, key: AccountKey, axis: int | None) -> L
         client=key.client,
         action=rule.action,
         gate=rule.filter.name,
-        limit={"epsilon": format(rule.limit.epsilon, "f"), "delta": format(rule.limit.delta, "f")},
+        limit={
+            "epsilon": format(rule.limit.epsilon, "f"),
+            "delta": format(rule.limit.delta, "f"),
+            "own_delta": show(rule.filter.capacity(rule.promise).own_delta, Currency.DELTA),
+        },
         epoch=epoch.number,
         counted_from=rfc3339(epoch.since),
         carried=epoch.carried,
-        total=_balance("everyone", rule, everyone, spent),
-        worst_group=_worst_group(state, account),
+        total=_balances(state, rule, key, None, ("everyone",))[0],
+        worst_group=_worst_group(state, rule, used),
         lifetime=whole,
-        groups=groups,
+        groups=[] if axis is None else balances(state, rule, key, axis),
     )
 
 
-def _balance(group: str, rule: LimitRule, used: Charge, spent: Charge) -> Balance:
-    limit = units_down(rule.promise.epsilon, Currency.EPSILON)
-    delta = rule.filter.capacity(rule.promise).own_delta
-    own = amount(used, Currency.DELTA)
-    after, before = _epsilon(rule, used), _epsilon(rule, spent)
-    fits = _within(rule, used)
-    if after is None:
-        held = "0" if before is None else "infinite"
-        return Balance(
-            group,
-            "infinite" if before is None else show(before, Currency.EPSILON),
-            held,
-            "0",
-            1.0,
-            own,
-            not fits,
-        )
-    assert before is not None
-    room = max(0, limit - after) if used[Currency.DELTA] <= delta else 0
+def _balances(
+    state: State, rule: LimitRule, key: AccountKey, axis: int | None, names: tuple[str, ...]
+) -> list[Balance]:
+    account, ruler = state.account(key), Ruler(rule)
+    used, reserved = account.used.cells(), account.reserved.cells()
+    after = ruler.by_value(_by(used, axis))
+    before = ruler.by_value(_by(used - reserved, axis)) if reserved.any() else after
+    return [
+        _balance(name, ruler, a, b) for name, a, b in zip(names, after, before, strict=True)
+    ]
+
+
+def _balance(group: str, ruler: Ruler, used: Worst, spent: Worst) -> Balance:
+    limit = ruler.capacity.epsilon
+    own_left = used.own_delta is not None and used.own_delta <= ruler.capacity.own_delta
+    if used.epsilon is None or spent.epsilon is None:
+        reserved = "0" if spent.epsilon is None else "infinite"
+        remaining, share = 0, 1.0
+    else:
+        reserved = show(max(0, used.epsilon - spent.epsilon), Currency.EPSILON)
+        remaining = max(0, limit - used.epsilon) if own_left else 0
+        share = used.epsilon / limit if limit else 1.0
     return Balance(
         group=group,
-        spent=show(before, Currency.EPSILON),
-        reserved=show(max(0, after - before), Currency.EPSILON),
-        remaining=show(room, Currency.EPSILON),
-        share=after / limit,
-        own_delta=own,
-        over=not fits,
+        spent=_amount(spent.epsilon, Currency.EPSILON),
+        reserved=reserved,
+        remaining=show(remaining, Currency.EPSILON),
+        share=share,
+        own_delta=_amount(used.own_delta, Currency.DELTA),
+        over=used.over,
+        void=spent.over,
+        sum_of_epsilons=_amount(spent.path_sum, Currency.EPSILON),
     )
 
 
-def _epsilon(rule: LimitRule, used: Charge) -> int | None:
-    if used.is_infinite(Currency.EPSILON):
-        return None
-    infinite = used.is_infinite(Currency.EPSILON_SQUARED)
-    second = None if infinite else used[Currency.EPSILON_SQUARED]
-    return rule.filter.spent(rule.promise, used[Currency.EPSILON], second)
+def _amount(units: int | None, currency: Currency) -> str:
+    return "infinite" if units is None else show(units, currency)
 
 
-def _within(rule: LimitRule, used: Charge) -> bool:
-    epsilon = _epsilon(rule, used)
-    capacity = rule.filter.capacity(rule.promise)
-    own = not used.is_infinite(Currency.DELTA) and used[Currency.DELTA] <= capacity.own_delta
-    return own and epsilon is not None and epsilon <= capacity.epsilon
-
-
-def _largest(cells: Integers, axis: int | None) -> list[tuple[int, Charge]]:
-    """The largest sums per value of a dimension, or (axis None) over all cells."""
-    flat = cells.reshape(cells.shape[0], -1)
+def _by(cells: Integers, axis: int | None) -> Integers:
+    """The cells as (2N, values of the dimension, rest); one value where there is no ``axis``."""
     if axis is None:
-        return [(0, charge_from(flat.max(axis=1)))]
-    split = np.moveaxis(cells, axis + 1, 1).reshape(cells.shape[0], cells.shape[axis + 1], -1)
-    return [(i, charge_from(column)) for i, column in enumerate(split.max(axis=2).T)]
+        return cells.reshape(2 * N, 1, -1)
+    return np.moveaxis(cells, axis + 1, 1).reshape(2 * N, cells.shape[axis + 1], -1)
 
 
-def _worst_group(state: State, account: Account) -> dict[str, str]:
-    """The attributes of the most charged cell (by epsilon); empty if all are alike."""
-    cells = account.used.cells()
-    n = cells.shape[0] // 2
-    epsilon, infinite = cells[0].reshape(-1), cells[n].reshape(-1)
-    if epsilon.min() == epsilon.max() and infinite.min() == infinite.max():
+def _largest(cells: Integers, axis: int | None) -> list[Charge]:
+    """The largest sums per value of a dimension, or (axis None) over all cells."""
+    return [charge_from(column) for column in _by(cells, axis).max(axis=2).T]
+
+
+def _worst_group(state: State, rule: LimitRule, used: Integers) -> dict[str, str]:
+    """The attributes of the cell that has spent most under the rule; empty if all are alike."""
+    flat = used.reshape(2 * N, -1)
+    if (flat == flat[:, :1]).all():
         return {}
-    at = int(np.lexsort((epsilon, infinite))[-1])
-    where = np.unravel_index(at, state.people().shape)
+    where = np.unravel_index(Ruler(rule).worst(used).cell, state.people().shape)
     return state.people().describe(tuple(int(i) for i in where))
 
 

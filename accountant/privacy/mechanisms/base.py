@@ -143,8 +143,3 @@ def norm(sensitivity: Decimal | Norms, wanted: str) -> Fraction | None:
     """The sensitivity in the norm ``wanted``, if it was given; a bare amount is every norm."""
     value = getattr(sensitivity, wanted) if isinstance(sensitivity, Norms) else sensitivity
     return None if value is None else Fraction(value)
-
-
-def ratio(numerator: Fraction, denominator: Decimal) -> Fraction | None:
-    """The quotient, or None where the divisor is zero: no noise, no bound."""
-    return numerator / Fraction(denominator) if denominator else None

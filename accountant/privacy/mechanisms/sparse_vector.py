@@ -16,7 +16,7 @@ from pydantic import ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from accountant.privacy.mechanisms.amounts import NonNegative, Positive
-from accountant.privacy.mechanisms.base import KIND, BaseMechanism, Objection, in_words, ratio
+from accountant.privacy.mechanisms.base import KIND, BaseMechanism, Objection, in_words
 from accountant.privacy.mechanisms.relations import Relation, convert
 from accountant.privacy.mechanisms.selection import MONOTONIC_OBJECTION
 from accountant.privacy.units import Loss
@@ -174,7 +174,7 @@ class SparseVector(BaseMechanism):
             BROKEN,
             f"At this comparison noise every one of the {c} positives costs again: "
             f"{in_words(derived)} in all. The claim ({in_words(claim)}) pays for fewer, as if the "
-            f"noise grew with max_positives (Lyu, Su, Li 2017, Alg. 4). Scale the comparison noise "
+            "noise grew with max_positives (Lyu, Su, Li 2017, Alg. 4). Scale the comparison noise "
             f"with {c}, lower max_positives, or claim the whole.",
         )
 
@@ -191,11 +191,9 @@ class SparseVector(BaseMechanism):
             return None
         width = Fraction(self.sensitivity)
         halved = self.monotonic and stated is Relation.ADD_OR_REMOVE_ONE
-        threshold = ratio(width, self.threshold_scale)
-        comparison = ratio((1 if halved else 2) * width, self.comparison_scale)
-        answer = Fraction(0) if self.answer_scale is None else ratio(width, self.answer_scale)
-        if threshold is None or comparison is None or answer is None:
-            return None
+        comparison = (1 if halved else 2) * width / Fraction(self.comparison_scale)
+        answer = width / Fraction(self.answer_scale) if self.answer_scale else Fraction(0)
+        threshold = width / Fraction(self.threshold_scale)
         return _Parts(threshold, comparison + answer, self.max_positives)
 
     def _defects(self) -> list[str]:

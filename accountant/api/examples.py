@@ -1,0 +1,568 @@
+"""An example of every call, in an order that works: a hospital from its first call to its accounts.
+
+The documentation shows these requests and answers, and a test sends them to a running service and
+compares what comes back, so that the documentation says what is so. Times and hash links are
+the only values that differ from run to run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from pydantic import TypeAdapter
+
+from accountant import __version__
+from accountant.api.answers import amounts
+from accountant.budget.commands import Role
+from accountant.privacy.mechanisms import Mechanism, Relation, price
+from accountant.privacy.units import NOTHING
+
+CLIENTS: Final[Mapping[Role, str]] = {
+    "admin": "steward",
+    "pipeline": "visits",
+    "officer": "privacy-office",
+    "auditor": "audit",
+}
+"""The name of the key of each role, which is the client's name in events."""
+
+Document = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One request and what it is answered. ``call`` is the operation's id, ``by`` the key's role;
+    ``answer`` None stands for an answer that is shown by its media type only."""
+
+    call: str
+    title: str
+    request: str
+    by: Role | None
+    status: int
+    answer: Any
+    body: Document | str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+_HOSPITAL: Final = "/v1/populations/hospital"
+_POLICY: Final = """\
+policy: hospital
+rules:
+  - id: lifetime            # each dataset, each group of patients
+    datasets: "health-*"
+    limit: {epsilon: 3, delta: 1e-6}
+    gate: basic
+  - {id: nearly, of: lifetime, at: 80%, action: flag}
+  - {id: reasons, require: [purpose], action: block}
+"""
+_ADOPTED: Final[Document] = {
+    "digest": "95b63ee898423ce458889efe7eb5a94c638e5ecc026f2f187e22ed30d0bda519",
+    "policy": "hospital",
+    "rules": [
+        {
+            "id": "lifetime",
+            "limit": {"epsilon": "3", "delta": "0.000001", "own_delta": "0.000001"},
+            "datasets": "health-*",
+            "gate": "basic",
+            "action": "block",
+            "carry": "used",
+        },
+        {"id": "nearly", "of": "lifetime", "at": "80%", "action": "flag"},
+        {"id": "reasons", "require": ["purpose"], "datasets": "*", "action": "block"},
+    ],
+}
+_PEOPLE: Final[Document] = {
+    "privacy_unit": "patient",
+    "neighbouring": "add_or_remove_one",
+    "membership": "public",
+    "dimensions": {
+        "born": ["before-1960", "1960-1989", "since-1990"],
+        "joined": ["2024", "2025", "2026"],
+    },
+}
+_POPULATION: Final[Document] = {"population": "hospital", **_PEOPLE, "cells": 9}
+_VISITS: Final[Document] = {
+    "namespace": "postgres://warehouse",
+    "name": "public.visits",
+    "owner": "data office",
+}
+
+_COUNT: Final[Document] = {"kind": "laplace", "sensitivity": "1", "scale": "4"}
+_COUNTS: Final[Document] = _COUNT | {"count": 2, "claimed": {"epsilon": "0.25"}}
+_TABLE: Final[Document] = {
+    "kind": "gaussian",
+    "sensitivity": {"l2": "1"},
+    "scale": "20",
+    "delta": "1e-8",
+}
+_CHOICE: Final[Document] = {"kind": "exponential", "sensitivity": "1", "scale": "10"}
+_LOUD: Final[Document] = {"kind": "laplace", "sensitivity": "1", "scale": "0.25"}
+_ALARM: Final[Document] = {
+    "kind": "sparse_vector",
+    "sensitivity": "1",
+    "threshold_scale": "10",
+    "comparison_scale": "80",
+    "max_positives": 4,
+}
+_YOUNG: Final[Document] = {"born": ["since-1990"], "joined": {"from": "2025", "to": "2026"}}
+
+
+def _time(sequence: int, hour: int = 9) -> str:
+    return f"2026-01-05T{hour:02}:{sequence:02}:00.000000Z"
+
+
+def _cost(mechanism: Document) -> dict[str, str]:
+    """What a mechanism costs here, in every currency that is kept."""
+    model: Mechanism = TypeAdapter(Mechanism).validate_python(mechanism)
+    return amounts(price(model, Relation.ADD_OR_REMOVE_ONE).charge)
+
+
+def _compared(currency: str, used: str, charge: str, capacity: str, holds: bool = True) -> Document:
+    return {
+        "currency": currency,
+        "used": used,
+        "charge": charge,
+        "capacity": capacity,
+        "holds": holds,
+    }
+
+
+def _decision(
+    mechanism: Document, before: str, after: str, group: Document, fired: bool = False
+) -> Document:
+    """The decision that the policy above leads to; ``fired``: it is over the limit."""
+    cost = _cost(mechanism)
+    scope = "dataset health-visits"
+    common = {
+        "fired": fired,
+        "scope": scope,
+        "group": group,
+        "limit": {"epsilon": "3", "delta": "0.000001"},
+        "gate": "basic",
+        "spent_before": before,
+        "spent_after": after,
+    }
+    limit = common | {
+        "rule": "lifetime",
+        "action": "block",
+        "code": "budget-exceeded",
+        "text": f"{scope}: epsilon {after} of 3 would be spent ({before} before)",
+        "comparisons": [
+            _compared("epsilon", before, cost["epsilon"], "3", not fired),
+            _compared("delta", "0", cost["delta"], "0.000001"),
+        ],
+    }
+    place = "above" if fired else "within"
+    threshold = common | {
+        "rule": "nearly",
+        "action": "flag",
+        "code": "threshold-passed",
+        "text": f"{scope}: epsilon {after} of 3 would be spent, {place} 80% of rule lifetime",
+        "comparisons": [
+            _compared("epsilon", before, cost["epsilon"], "2.4", not fired),
+            _compared("delta", "0", cost["delta"], "0.0000008"),
+        ],
+    }
+    reasons = {
+        "rule": "reasons",
+        "action": "block",
+        "fired": False,
+        "code": "reason-required",
+        "text": "required: purpose; missing: none",
+    }
+    rules = [limit, threshold, reasons] if fired else [limit, reasons, threshold]
+    return {"outcome": "block" if fired else "allow", "rules": rules}
+
+
+def _admitted(sequence: int, mechanism: Document, verdict: str, decision: Document) -> Document:
+    cost = _cost(mechanism)
+    priced = {"kind": mechanism["kind"], "count": mechanism.get("count", 1)}
+    return {
+        "charge": cost,
+        "mechanisms": [priced | {"verdict": verdict, "charge": cost}],
+        "decision": {"id": f"d{sequence}"} | decision,
+        "sequence": sequence,
+        "time": _time(sequence),
+    }
+
+
+def _reserved(sequence: int, mechanism: Document, verdict: str, decision: Document) -> Document:
+    grant = {"id": f"g{sequence}", "state": "reserved", "expires": _time(sequence, hour=10)}
+    return grant | _admitted(sequence, mechanism, verdict, decision)
+
+
+def _settled(
+    grant: str, state: str, sequence: int, charged: Document, returned: Document
+) -> Document:
+    return {
+        "id": grant,
+        "state": state,
+        "charged": charged,
+        "returned": returned,
+        "sequence": sequence,
+        "time": _time(sequence),
+    }
+
+
+def _problem(code: str, status: int, detail: str, **facts: Any) -> Document:
+    return {
+        "type": f"urn:accountant:problem:{code}",
+        "title": code.replace("-", " ").capitalize(),
+        "status": status,
+        "detail": detail,
+    } | facts
+
+
+def _balance(group: str, spent: str, remaining: str, share: float) -> Document:
+    return {
+        "group": group,
+        "spent": spent,
+        "reserved": "0",
+        "remaining": remaining,
+        "share": share,
+        "own_delta": "0",
+        "over": False,
+    }
+
+
+def _asked(mechanism: Document, purpose: str, **more: Any) -> Document:
+    return {"dataset": "health-visits", "purpose": purpose, "mechanisms": [mechanism]} | more
+
+
+_NOTHING: Final = amounts(NOTHING)
+_WIDEST: Final = {"born": "since-1990", "joined": "2026"}
+_OVER: Final = _decision(_LOUD, "0.45", "4.45", _WIDEST, fired=True)
+_GROUPS: Final = ("before-1960", "1960-1989")
+_SPENT: Final = [{"group": name, "epsilon": "0.325", "delta": "0"} for name in _GROUPS] + [
+    {"group": "since-1990", "epsilon": "0.575", "delta": "0"}
+]
+_COUNTED: Final[Document] = {
+    "by": CLIENTS["pipeline"],
+    "command": {"grant": "g9", "negatives": 30, "positives": 1, "type": "count_answers"},
+    "grant": "g9",
+    "key": "load-2026-01-a",
+    "ledger": "hospital",
+    "negatives": 30,
+    "positives": 1,
+    "sequence": 10,
+    "time": _time(10),
+    "type": "sparse_vector.answered.v1",
+}
+_SESSION_COST: Final = _cost(_ALARM) | {"epsilon": "0.125"}
+
+STORY: Final = (
+    Example(
+        call="register_population",
+        title="Patients, by decade of birth and year of joining",
+        request=f"PUT {_HOSPITAL}",
+        by="admin",
+        body=_PEOPLE,
+        status=200,
+        answer=_POPULATION | {"sequence": 1},
+    ),
+    Example(
+        call="register_dataset",
+        title="A table of visits",
+        request=f"PUT {_HOSPITAL}/datasets/health-visits",
+        by="admin",
+        body=_VISITS,
+        status=200,
+        answer=_VISITS | {"id": "health-visits"},
+    ),
+    Example(
+        call="adopt_policy",
+        title="At most epsilon 3 for each dataset and group, with reasons",
+        request=f"PUT {_HOSPITAL}/policy",
+        by="admin",
+        headers={"Content-Type": "application/yaml"},
+        body=_POLICY,
+        status=200,
+        answer=_ADOPTED | {"adopted": True, "opens_epoch": ["lifetime"]},
+    ),
+    Example(
+        call="show_population",
+        title="What is registered",
+        request=f"GET {_HOSPITAL}",
+        by="officer",
+        status=200,
+        answer=_POPULATION
+        | {
+            "sequence": 3,
+            "datasets": [{"id": "health-visits", **_VISITS}],
+            "policy": _ADOPTED,
+        },
+    ),
+    Example(
+        call="preview",
+        title="What would one count cost?",
+        request=f"POST {_HOSPITAL}/preview",
+        by="pipeline",
+        body=_asked(_COUNT, "weekly visit counts"),
+        status=200,
+        answer={
+            "decision": _decision(_COUNT, "0", "0.25", {}),
+            "charge": _cost(_COUNT),
+            "fits": 12,
+            "sequence": 3,
+        },
+    ),
+    Example(
+        call="ask_grant",
+        title="Two counts about the youngest patients who joined lately",
+        request=f"POST {_HOSPITAL}/grants",
+        by="pipeline",
+        headers={"Idempotency-Key": "visits-2026-w01"},
+        body=_asked(_COUNTS, "weekly visit counts", subjects=_YOUNG),
+        status=201,
+        answer=_reserved(
+            3,
+            _COUNTS,
+            "consistent",
+            _decision(_COUNTS, "0", "0.5", {"born": "since-1990", "joined": "2025"}),
+        ),
+    ),
+    Example(
+        call="show_grant",
+        title="A grant that is open",
+        request=f"GET {_HOSPITAL}/grants/g3",
+        by="pipeline",
+        status=200,
+        answer={
+            "id": "g3",
+            "state": "reserved",
+            "client": CLIENTS["pipeline"],
+            "dataset": "health-visits",
+            "request": _asked(_COUNTS, "weekly visit counts", subjects=_YOUNG, type="ask_grant"),
+            "opened": _time(3),
+            "expires": _time(3, hour=10),
+            "reserved": _cost(_COUNTS),
+            "charged": None,
+            "sequence": 3,
+        },
+    ),
+    Example(
+        call="commit_grant",
+        title="Only one of the two counts was run; the other comes back",
+        request=f"POST {_HOSPITAL}/grants/g3/commit",
+        by="pipeline",
+        headers={"Idempotency-Key": "visits-2026-w01-commit"},
+        body={"mechanisms": [_COUNT]},
+        status=200,
+        answer=_settled("g3", "committed", 4, _cost(_COUNT), _cost(_COUNT)),
+    ),
+    Example(
+        call="ask_grant",
+        title="A table with Gaussian noise, about everyone",
+        request=f"POST {_HOSPITAL}/grants",
+        by="pipeline",
+        headers={"Idempotency-Key": "wards-2026-01"},
+        body=_asked(_TABLE, "visits by ward"),
+        status=201,
+        answer=_reserved(
+            5, _TABLE, "unclaimed", _decision(_TABLE, "0.25", "0.488578091", _WIDEST)
+        ),
+    ),
+    Example(
+        call="release_grant",
+        title="The query was never sent",
+        request=f"POST {_HOSPITAL}/grants/g5/release",
+        by="pipeline",
+        body={"reason": "the warehouse was down; no query was sent"},
+        status=200,
+        answer=_settled("g5", "released", 6, _NOTHING, _cost(_TABLE)),
+    ),
+    Example(
+        call="record_invocations",
+        title="A choice that was made this morning without asking",
+        request=f"POST {_HOSPITAL}/invocations",
+        by="pipeline",
+        headers={"Idempotency-Key": "busiest-2026-01"},
+        body=_asked(_CHOICE, "busiest ward", ran_at="2026-01-05T08:00:00Z"),
+        status=201,
+        answer={"overrun": False}
+        | _admitted(7, _CHOICE, "unclaimed", _decision(_CHOICE, "0.25", "0.45", _WIDEST)),
+    ),
+    Example(
+        call="ask_grant",
+        title="Too much: refused, with both sides of each comparison",
+        request=f"POST {_HOSPITAL}/grants",
+        by="pipeline",
+        headers={"Idempotency-Key": "table-2026-01"},
+        body=_asked(_LOUD, "a table with little noise"),
+        status=403,
+        answer=_problem(
+            "budget-exceeded",
+            403,
+            "refused by rule lifetime: dataset health-visits: epsilon 4.45 of 3 would be spent "
+            "(0.45 before)",
+            decision={"id": "d8"} | _OVER,
+            charge=_cost(_LOUD),
+            sequence=8,
+        ),
+    ),
+    Example(
+        call="open_sparse_vector",
+        title="Watch for days with unusual load, four alarms at most",
+        request=f"POST {_HOSPITAL}/sparse-vector",
+        by="pipeline",
+        headers={"Idempotency-Key": "load-2026-01"},
+        body={"dataset": "health-visits", "purpose": "unusual load", "mechanism": _ALARM},
+        status=201,
+        answer=_reserved(9, _ALARM, "unclaimed", _decision(_ALARM, "0.45", "0.65", _WIDEST)),
+    ),
+    Example(
+        call="count_answers",
+        title="Thirty days below the threshold, one above",
+        request=f"POST {_HOSPITAL}/sparse-vector/g9/answers",
+        by="pipeline",
+        headers={"Idempotency-Key": "load-2026-01-a"},
+        body={"positives": 1, "negatives": 30},
+        status=200,
+        answer={
+            "id": "g9",
+            "state": "reserved",
+            "positives": 1,
+            "negatives": 30,
+            "sequence": 10,
+            "time": _time(10),
+        },
+    ),
+    Example(
+        call="close_sparse_vector",
+        title="Three alarms were not used; their epsilon comes back",
+        request=f"POST {_HOSPITAL}/sparse-vector/g9/close",
+        by="pipeline",
+        body={},
+        status=200,
+        answer=_settled("g9", "committed", 11, _SESSION_COST, _NOTHING | {"epsilon": "0.075"}),
+    ),
+    Example(
+        call="show_grant",
+        title="A session that is closed",
+        request=f"GET {_HOSPITAL}/grants/g9",
+        by="pipeline",
+        status=200,
+        answer={
+            "id": "g9",
+            "state": "committed",
+            "client": CLIENTS["pipeline"],
+            "dataset": "health-visits",
+            "request": {
+                "dataset": "health-visits",
+                "purpose": "unusual load",
+                "mechanism": _ALARM,
+                "type": "open_sparse_vector",
+            },
+            "opened": _time(9),
+            "expires": _time(9, hour=10),
+            "reserved": _cost(_ALARM),
+            "charged": _SESSION_COST,
+            "sequence": 9,
+            "positives": 1,
+            "negatives": 30,
+        },
+    ),
+    Example(
+        call="show_accounts",
+        title="What is spent and what is left, by decade of birth",
+        request=f"GET {_HOSPITAL}/accounts?dataset=health-visits&by=born",
+        by="officer",
+        status=200,
+        answer={
+            "population": "hospital",
+            "sequence": 12,
+            "time": _time(11),
+            "accounts": [
+                {
+                    "rule": "lifetime",
+                    "scope": "dataset health-visits",
+                    "dataset": "health-visits",
+                    "client": "",
+                    "action": "block",
+                    "gate": "basic",
+                    "limit": {"epsilon": "3", "delta": "0.000001"},
+                    "epoch": 1,
+                    "counted_from": _time(2),
+                    "carried": True,
+                    "total": _balance("everyone", "0.575", "2.425", 0.575 / 3),
+                    "worst_group": _WIDEST,
+                    "lifetime": {"epsilon": "0.575", "delta": "0"},
+                    "groups": [
+                        *(_balance(name, "0.325", "2.675", 0.325 / 3) for name in _GROUPS),
+                        _balance("since-1990", "0.575", "2.425", 0.575 / 3),
+                    ],
+                }
+            ],
+            "lifetime": [
+                {"dataset": name, "epsilon": "0.575", "delta": "0", "groups": _SPENT}
+                for name in ("health-visits", "*")
+            ],
+        },
+    ),
+    Example(
+        call="show_decision",
+        title="Why was it refused?",
+        request=f"GET {_HOSPITAL}/decisions/d8",
+        by="pipeline",
+        status=200,
+        answer={
+            "id": "d8",
+            "type": "grant.refused.v1",
+            "sequence": 8,
+            "time": _time(8),
+            "client": CLIENTS["pipeline"],
+            "request": _asked(_LOUD, "a table with little noise", type="ask_grant"),
+        }
+        | _OVER,
+    ),
+    Example(
+        call="show_report",
+        title="The compliance report as a page",
+        request=f"GET {_HOSPITAL}/report?format=html",
+        by="auditor",
+        status=200,
+        answer=None,
+    ),
+    Example(
+        call="list_events",
+        title="The ledger after event 9",
+        request=f"GET {_HOSPITAL}/events?after=9&limit=1",
+        by="auditor",
+        status=200,
+        answer={
+            "events": [
+                {
+                    "event": _COUNTED,
+                    "link": "86b3cbc849a0a58473ab079eb50b5f7cae62e8ff3ef49879c627abe96064f171",
+                }
+            ],
+            "last": 10,
+        },
+    ),
+    Example(
+        call="show_event",
+        title="Event 10",
+        request=f"GET {_HOSPITAL}/events/10",
+        by="auditor",
+        status=200,
+        answer=_COUNTED,
+    ),
+    Example(
+        call="healthz",
+        title="Alive",
+        request="GET /healthz",
+        by=None,
+        status=200,
+        answer={"status": "ok", "version": __version__},
+    ),
+    Example(
+        call="readyz",
+        title="Ready",
+        request="GET /readyz",
+        by=None,
+        status=200,
+        answer={"status": "ready"},
+    ),
+)
+"""In order: each builds on those before it. Sequences, and so the ids, follow from that."""

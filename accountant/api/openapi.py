@@ -1,0 +1,404 @@
+"""The OpenAPI document: what FastAPI knows of the routes, completed with what only we know.
+
+Bodies are read raw and strictly, so FastAPI sees no request schemas; they are the commands' own.
+Answers are made from events, so their shapes are written down here, and the tests hold every one
+against what the service really answers. Examples come from examples.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from inspect import cleandoc
+from typing import Any, Final
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from fastapi.responses import JSONResponse
+from fastapi.routing import RouteContext, iter_route_contexts
+from pydantic import BaseModel, TypeAdapter
+from pydantic.json_schema import models_json_schema
+
+from accountant.api.access import idempotency_key
+from accountant.api.examples import STORY, Example
+from accountant.api.problems import MEDIA
+from accountant.budget import commands
+from accountant.budget.commands import Command, Role
+from accountant.budget.policy import Policy, Rule
+from accountant.budget.selection import Subjects
+from accountant.privacy.mechanisms import Amount, Mechanism
+from accountant.privacy.units import CURRENCIES
+
+Schema = dict[str, Any]
+
+PURPOSE: Final = (
+    "Knows how much differential privacy an organisation has spent, and says no in time."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """What a call takes and gives. ``in_path`` names fields that its path already carries."""
+
+    answer: str | None
+    command: type[BaseModel] | None = None
+    in_path: tuple[str, ...] = ()
+    topics: tuple[str, ...] = ()
+    media: tuple[str, ...] = ("application/json",)
+
+
+OPERATIONS: Final[dict[str, Operation]] = {
+    "register_population": Operation(
+        "Population", commands.RegisterPopulation, topics=("population",)
+    ),
+    "show_population": Operation("PopulationInForce"),
+    "register_dataset": Operation(
+        "Dataset", commands.RegisterDataset, in_path=("id",), topics=("dataset",)
+    ),
+    "adopt_policy": Operation("AdoptedPolicy", Policy, topics=("policy",)),
+    "ask_grant": Operation("Reservation", commands.AskGrant, topics=("asking", "refusal")),
+    "show_grant": Operation("Grant", topics=("grant",)),
+    "commit_grant": Operation(
+        "Settlement", commands.CommitGrant, in_path=("grant",), topics=("grant", "settling")
+    ),
+    "release_grant": Operation(
+        "Settlement", commands.ReleaseGrant, in_path=("grant",), topics=("grant", "settling")
+    ),
+    "record_invocations": Operation("Record", commands.RecordInvocations, topics=("asking",)),
+    "preview": Operation("Preview", commands.AskGrant, topics=("asking",)),
+    "open_sparse_vector": Operation(
+        "Reservation", commands.OpenSparseVector, topics=("asking", "refusal", "session")
+    ),
+    "count_answers": Operation(
+        "Counted",
+        commands.CountAnswers,
+        in_path=("grant",),
+        topics=("grant", "settling", "session"),
+    ),
+    "close_sparse_vector": Operation(
+        "Settlement",
+        commands.CloseSparseVector,
+        in_path=("grant",),
+        topics=("grant", "settling", "session"),
+    ),
+    "show_accounts": Operation("Accounts", topics=("reading",)),
+    "show_report": Operation(None, media=("text/html", "application/json", "text/csv")),
+    "list_events": Operation("Events"),
+    "show_event": Operation("Event", topics=("event",)),
+    "show_decision": Operation("DecisionInFull", topics=("event",)),
+    "healthz": Operation("Health"),
+    "readyz": Operation("Health", topics=("health",)),
+}
+"""By operation id, which is the name of the handler."""
+
+_WHOLE_DECISION: Final = {
+    "outcome": ("text", "allow, flag or block: the strictest action among the rules that fired"),
+    "rules": ("[RuleFinding]", "every rule that was evaluated, those that fired first"),
+}
+_STAMP: Final = {
+    "sequence": ("int", "the event that answers this request"),
+    "time": ("time", "when the service stamped that event"),
+}
+_JUDGED: Final = {
+    "charge": ("Charge", "what all mechanisms cost together, per cell"),
+    "mechanisms": ("[PricedMechanism]", "what each mechanism costs, in the order asked"),
+    "decision": ("Decision", "the rules that were evaluated"),
+    **_STAMP,
+}
+_PEOPLE: Final = {
+    "population": ("text", "its name"),
+    "privacy_unit": ("text", "who or what is protected"),
+    "neighbouring": ("text", "add_or_remove_one or replace_one"),
+    "membership": ("text", "public or private"),
+    "dimensions": ("{[text]}", "each dimension with its values in order"),
+    "cells": ("int", "how many cells the dimensions make"),
+    "sequence": ("int", "how many events the ledger has"),
+}
+_POLICY: Final = {
+    "digest": ("text", "SHA-256 of the policy file's text, in hex"),
+    "policy": ("text", "its name"),
+    "rules": ("[Rule]", "its rules with every default written out"),
+}
+
+SHAPES: Final[dict[str, tuple[str, dict[str, tuple[str, str]]]]] = {
+    "Charge": (
+        "A privacy loss in every currency that is kept.",
+        {c.value: ("loss", f"sum of {c.value.replace('_', ' ')}") for c in CURRENCIES},
+    ),
+    "PricedMechanism": (
+        "One mechanism's price.",
+        {
+            "kind": ("text", "the mechanism's kind"),
+            "count": ("int", "invocations"),
+            "verdict": (
+                "text",
+                "how the claim compares with what follows from the stated parameters: consistent, "
+                "conservative, understated, unverifiable or unclaimed",
+            ),
+            "charge": ("Charge", "what is booked for all invocations"),
+        },
+    ),
+    "Comparison": (
+        "One inequality: used + charge <= capacity.",
+        {
+            "currency": ("text", "what is compared"),
+            "used": ("loss", "already spent or reserved, at the tightest cell"),
+            "charge": ("loss", "what this request would add"),
+            "capacity": ("loss", "the most that the rule admits"),
+            "holds": ("bool", "whether it fits"),
+        },
+    ),
+    "RuleFinding": (
+        "One rule's word. Rules that the policy does not state are called built-in:….",
+        {
+            "rule": ("text", "the rule's id"),
+            "action": ("text", "what it does when it fires: block or flag"),
+            "fired": ("bool", "whether it objects"),
+            "code": ("text", "the problem code that it stands for"),
+            "text": ("text", "the comparison in words"),
+            "scope?": ("text", "limit rules: which account"),
+            "group?": ("{text}", "limit rules: the tightest cell; empty if all are alike"),
+            "limit?": ("Limit", "limit rules: the promise"),
+            "gate?": ("text", "limit rules: how losses are added up"),
+            "spent_before?": ("loss", "limit rules: epsilon before this request"),
+            "spent_after?": ("loss", "limit rules: epsilon if it were admitted"),
+            "comparisons?": (
+                "[Comparison]",
+                "both sides; epsilon or the gate's own currency has to hold, and delta has to",
+            ),
+        },
+    ),
+    "Limit": (
+        "A promise (epsilon, delta).",
+        {"epsilon": ("loss", "at most this epsilon"), "delta": ("loss", "except with about this")},
+    ),
+    "Decision": ("A decision and its id.", {"id?": ("text", "d and a sequence"), **_WHOLE_DECISION}),
+    "DecisionInFull": (
+        "A decision with the request that led to it.",
+        {
+            "id": ("text", "its id"),
+            "type": ("text", "the type of the event that holds it"),
+            **_STAMP,
+            "client": ("text", "the name of the key that asked"),
+            "request": ("object", "the request as the ledger holds it, defaults left out"),
+            **_WHOLE_DECISION,
+        },
+    ),
+    "Population": ("A population.", _PEOPLE),
+    "PopulationInForce": (
+        "A population with its datasets and policy.",
+        _PEOPLE
+        | {
+            "datasets": ("[Dataset]", "the datasets"),
+            "policy": ("PolicyInForce?", "the policy in force, if one is adopted"),
+        },
+    ),
+    "PolicyInForce": ("A policy as it was adopted.", _POLICY),
+    "AdoptedPolicy": (
+        "What adopting a policy has changed.",
+        _POLICY
+        | {
+            "adopted": ("bool", "false if this very policy was in force already"),
+            "opens_epoch": ("[text]", "limit rules that begin a new epoch"),
+        },
+    ),
+    "Dataset": (
+        "A dataset.",
+        {
+            "id": ("text", "its short id; grants and rules use it"),
+            "namespace": ("text", "OpenLineage namespace"),
+            "name": ("text", "OpenLineage name"),
+            "owner?": ("text?", "who answers for it"),
+            "parents?": ("[text]", "what it was made from"),
+        },
+    ),
+    "Reservation": (
+        "Budget that is set aside until the grant is settled or expires.",
+        {
+            "id": ("text", "the grant's id"),
+            "state": ("text", "reserved"),
+            "expires": ("time", "from then on it is charged in full"),
+            **_JUDGED,
+        },
+    ),
+    "Record": (
+        "What has already run, as booked.",
+        {"overrun": ("bool", "a rule would have refused it; it is charged all the same")} | _JUDGED,
+    ),
+    "Preview": (
+        "The decision that the request would get now.",
+        {
+            "decision": ("Decision", "the rules that were evaluated"),
+            "charge": ("Charge", "what all mechanisms cost together, per cell"),
+            "fits": ("int?", "how many requests like this the limits admit; null: no end"),
+            "sequence": ("int", "how many events the ledger has"),
+        },
+    ),
+    "Grant": (
+        "A grant as it stands.",
+        {
+            "id": ("text", "its id"),
+            "state": ("text", "reserved, committed, released or expired"),
+            "client": ("text", "the name of the key that asked"),
+            "dataset": ("text", "the dataset's id"),
+            "request": ("object", "the request as the ledger holds it, defaults left out"),
+            "opened": ("time", "when it was reserved"),
+            "expires": ("time", "when it expires, or would have"),
+            "reserved": ("Charge", "what was set aside"),
+            "charged": ("Charge?", "what is booked for good; null while it is open"),
+            "sequence": ("int", "the event that reserved it"),
+            "positives?": ("int", "sessions: positive answers counted"),
+            "negatives?": ("int", "sessions: negative answers counted"),
+        },
+    ),
+    "Settlement": (
+        "How a grant ended. A commit after the expiry changes nothing and is only noted.",
+        {
+            "id": ("text", "the grant's id"),
+            "state": ("text", "committed, released or expired"),
+            "charged?": ("Charge", "what is booked for good"),
+            "returned?": ("Charge", "what came back"),
+            "note?": ("text", "why nothing changed"),
+            **_STAMP,
+        },
+    ),
+    "Counted": (
+        "A session's answers so far.",
+        {
+            "id": ("text", "the session's grant id"),
+            "state": ("text", "reserved"),
+            "positives": ("int", "positive answers in all"),
+            "negatives": ("int", "negative answers in all"),
+            **_STAMP,
+        },
+    ),
+    "Balance": (
+        "One group's place under one limit.",
+        {
+            "group": ("text", "a value of the dimension, or everyone"),
+            "spent": ("loss", "epsilon spent for good, rounded up"),
+            "reserved": ("loss", "epsilon that open grants hold"),
+            "remaining": ("loss", "epsilon left, rounded down"),
+            "share": ("number", "spent and reserved over the limit, for pictures only"),
+            "own_delta": ("loss", "sum of the mechanisms' own deltas"),
+            "over": ("bool", "the limit is passed: its promise is void for this epoch"),
+        },
+    ),
+    "Account": (
+        "One limit rule on one scope.",
+        {
+            "rule": ("text", "the rule's id"),
+            "scope": ("text", "what it is about, in words"),
+            "dataset": ("text", "the dataset's id, or * for the total over all"),
+            "client": ("text", "the client of a sub-limit, or empty"),
+            "action": ("text", "block or flag"),
+            "gate": ("text", "how losses are added up"),
+            "limit": ("Limit", "the promise"),
+            "epoch": ("int", "how often the limit was changed, from 1"),
+            "counted_from": ("time", "when this epoch began"),
+            "carried": ("bool", "what was used before the epoch still counts in it"),
+            "total": ("Balance", "the most charged group, in each currency"),
+            "worst_group": ("{text}", "the most charged cell; empty if all are alike"),
+            "lifetime": ("Limit", "sums of everything ever booked, whatever the epoch"),
+            "groups": ("[Balance]", "one a value of the dimension in `by`"),
+        },
+    ),
+    "Lifetime": (
+        "Sums of everything ever booked.",
+        {
+            "dataset": ("text", "the dataset's id, or * for the total over all"),
+            "epsilon": ("loss", "sum of epsilons"),
+            "delta": ("loss", "sum of deltas"),
+            "groups?": ("[LifetimeGroup]", "one a value of the dimension in `by`"),
+        },
+    ),
+    "LifetimeGroup": (
+        "Sums of everything ever booked for one group.",
+        {
+            "group": ("text", "a value of the dimension"),
+            "epsilon": ("loss", "sum of epsilons"),
+            "delta": ("loss", "sum of deltas"),
+        },
+    ),
+    "Accounts": (
+        "What is spent and what is left.",
+        {
+            "population": ("text", "its name"),
+            "sequence": ("int", "how many events are counted in"),
+            "time": ("time", "the last event's stamp"),
+            "accounts": ("[Account]", "one a limit rule and scope"),
+            "lifetime": ("[Lifetime]", "one a dataset, and the total over all"),
+        },
+    ),
+    "Event": (
+        "An event. What else it has depends on its type; its `command` is the request it answers.",
+        {
+            "ledger": ("text", "the population's name"),
+            "sequence": ("int", "its place, from 0"),
+            "type": ("text", "what happened, in the past tense, with a version"),
+            "time": ("time", "the service's stamp"),
+            "by": ("text", "the name of the key that asked"),
+            "command": ("object", "the request as it was understood, defaults left out"),
+            "…": ("", ""),
+        },
+    ),
+    "LinkedEvent": (
+        "An event and the hash that binds it to all before it.",
+        {"event": ("Event", "the canonical document"), "link": ("text", "SHA-256 chain, in hex")},
+    ),
+    "Events": (
+        "A page of the ledger.",
+        {
+            "events": ("[LinkedEvent]", "in order"),
+            "last": ("int", "send it as `after` for the next page"),
+        },
+    ),
+    "Health": (
+        "Fit to serve.",
+        {"status": ("text", "ok or ready"), "version?": ("text", "of the program")},
+    ),
+}
+"""Answers, by name: what each is, and its fields with type and meaning (see ``_type``). A field
+with a question mark may be absent; an ellipsis stands for fields that are not listed."""
+
+_PLAIN: Final[dict[str, Schema]] = {
+    "text": {"type": "string"},
+    "int": {"type": "integer"},
+    "bool": {"type": "boolean"},
+    "number": {"type": "number"},
+    "time": {"type": "string", "format": "date-time"},
+    "object": {"type": "object"},
+    "loss": {"$ref": "#/components/schemas/Loss"},
+}
+LOSS: Final[Schema] = {
+    "type": "string",
+    "pattern": r"^([0-9]+(\.[0-9]+)?|infinite)$",
+    "description": 'A decimal string such as "0.25", or "infinite".',
+}
+PROBLEM: Final[Schema] = {
+    "type": "object",
+    "description": "What is wrong and what to do (RFC 9457). Further fields carry the facts.",
+    "properties": {
+        "type": {
+            "type": "string",
+            "pattern": "^urn:accountant:problem:[a-z-]+$",
+            "description": "its code is what follows the last colon; programs compare this",
+        },
+        "title": {"type": "string", "description": "the code in words"},
+        "status": {"type": "integer", "description": "the HTTP status"},
+        "detail": {"type": "string", "description": "what is wrong here, and what to do"},
+        "errors": {
+            "type": "array",
+            "description": "invalid-request: each field with its reason",
+            "items": {
+                "type": "object",
+                "properties": {"field": {"type": "string"}, "reason": {"type": "string"}},
+                "required": ["field", "reason"],
+            },
+        },
+        "decision": {"$ref": "#/components/schemas/Decision"},
+        "charge": {"$ref": "#/components/schemas/Charge"},
+        "sequence": {"type": "integer", "description": "the event that this is about"},
+    },
+    "required": ["type", "title", "status", "detail"],
+}

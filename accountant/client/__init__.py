@@ -1,0 +1,34 @@
+"""The client that pipelines carry: ask before running, say afterwards what ran.
+
+::
+
+    with Accountant(url, key, "fair-survey") as accountant:
+        with accountant.grant("marriages", [mechanism], purpose="dashboard") as grant:
+            noisy = sampler(true_answer)      # runs only if the grant was given
+        publish(noisy)                        # only once it is committed
+
+It needs httpx2 and the standard library, and nothing else of this project.
+"""
+
+from accountant.client.accounts import Accountant
+from accountant.client.errors import AccountantError, Failed, MayHaveRun, Refused, Unreachable
+from accountant.client.grants import Grant, Session
+from accountant.client.ledger import ChainBroken, LedgerEvent
+from accountant.client.registering import Registrar
+from accountant.client.requests import Mechanism, Subjects
+
+__all__ = [
+    "Accountant",
+    "AccountantError",
+    "ChainBroken",
+    "Failed",
+    "Grant",
+    "LedgerEvent",
+    "MayHaveRun",
+    "Mechanism",
+    "Refused",
+    "Registrar",
+    "Session",
+    "Subjects",
+    "Unreachable",
+]

@@ -1,0 +1,155 @@
+"""One population's accounts, as a pipeline or an auditor sees them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from accountant.client.grants import Grant, Session
+from accountant.client.ledger import LedgerEvent, chained
+from accountant.client.requests import Mechanism, Subjects, asking
+from accountant.client.transport import Transport
+
+PAGE = 500
+
+
+class Accountant:
+    """The service at ``url``, asked with ``key`` about ``population``.
+
+    Every request that can spend carries an idempotency key, a fresh one unless you name it; retries
+    after connection errors and 503 reuse it. Name one yourself where the whole process may be
+    started again for the same work: then a restart is not charged twice either, and ``with``
+    refuses to run on a grant that the earlier run may have used.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        key: str,
+        population: str,
+        *,
+        timeout: float = 10.0,
+        attempts: int = 5,
+        backoff: float = 0.25,
+    ) -> None:
+        self.population = population
+        self._at = f"/v1/populations/{population}"
+        self._transport = Transport(url, key, timeout=timeout, attempts=attempts, backoff=backoff)
+
+    @classmethod
+    def from_environment(cls, population: str, env: Mapping[str, str] = os.environ) -> Self:
+        """Reads ACCOUNTANT_URL and ACCOUNTANT_KEY. Raises KeyError, naming what is missing."""
+        return cls(env["ACCOUNTANT_URL"], env["ACCOUNTANT_KEY"], population)
+
+    def grant(
+        self,
+        dataset: str,
+        mechanisms: Sequence[Mechanism],
+        *,
+        subjects: Subjects | None = None,
+        purpose: str | None = None,
+        justification: str | None = None,
+        ttl_seconds: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> Grant:
+        """Asks for budget before anything runs. Raises Refused."""
+        more = {"mechanisms": mechanisms, "ttl_seconds": ttl_seconds}
+        body = asking(dataset, subjects, purpose, justification, **more)
+        path = f"{self._at}/grants"
+        return Grant(self._transport, path, self._transport.post(path, body, idempotency_key))
+
+    def sparse_vector(
+        self,
+        dataset: str,
+        mechanism: Mechanism,
+        *,
+        subjects: Subjects | None = None,
+        purpose: str | None = None,
+        justification: str | None = None,
+        ttl_seconds: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> Session:
+        """Opens a sparse vector session: its whole cost is reserved. Raises Refused."""
+        more = {"mechanism": mechanism, "ttl_seconds": ttl_seconds}
+        body = asking(dataset, subjects, purpose, justification, **more)
+        path = f"{self._at}/sparse-vector"
+        return Session(self._transport, path, self._transport.post(path, body, idempotency_key))
+
+    def record(
+        self,
+        dataset: str,
+        mechanisms: Sequence[Mechanism],
+        *,
+        subjects: Subjects | None = None,
+        purpose: str | None = None,
+        justification: str | None = None,
+        ran_at: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> dict[str, Any]:
+        """Records what has already run: always recorded, ``overrun`` says if it was too much."""
+        more = {"mechanisms": mechanisms, "ran_at": ran_at}
+        body = asking(dataset, subjects, purpose, justification, **more)
+        answer = self._transport.post(f"{self._at}/invocations", body, idempotency_key).body
+        return dict(answer)
+
+    def preview(
+        self,
+        dataset: str,
+        mechanisms: Sequence[Mechanism],
+        *,
+        subjects: Subjects | None = None,
+        purpose: str | None = None,
+        justification: str | None = None,
+    ) -> dict[str, Any]:
+        """The decision that ``grant`` would get, and how many like it fit; records nothing."""
+        body = asking(dataset, subjects, purpose, justification, mechanisms=mechanisms)
+        return dict(self._transport.post(f"{self._at}/preview", body).body)
+
+    def commit(self, grant: str, mechanisms: Sequence[Mechanism] | None = None) -> dict[str, Any]:
+        """Commits a grant by its id, for instance from another process of the same pipeline."""
+        body = {} if mechanisms is None else {"mechanisms": mechanisms}
+        return dict(self._transport.post(f"{self._at}/grants/{grant}/commit", body).body)
+
+    def release(self, grant: str, reason: str) -> dict[str, Any]:
+        """Attests for a grant, by its id, that none of it was executed on the data."""
+        body = {"reason": reason}
+        return dict(self._transport.post(f"{self._at}/grants/{grant}/release", body).body)
+
+    def grant_state(self, grant: str) -> dict[str, Any]:
+        """A grant as it stands now."""
+        return dict(self._transport.get(f"{self._at}/grants/{grant}"))
+
+    def accounts(self, dataset: str | None = None, by: str | None = None) -> dict[str, Any]:
+        """Per rule: limit, spent, reserved and left; lifetime totals; split ``by`` a dimension."""
+        query = {name: v for name, v in (("dataset", dataset), ("by", by)) if v is not None}
+        return dict(self._transport.get(f"{self._at}/accounts", query))
+
+    def events(self) -> Iterator[LedgerEvent]:
+        """The whole ledger in order, each event checked against the hash chain as it arrives."""
+        return chained(self._pages())
+
+    def _pages(self) -> Iterator[list[dict[str, Any]]]:
+        last = -1
+        while True:
+            page = self._transport.get(f"{self._at}/events", {"after": last, "limit": PAGE})
+            if not page["events"]:
+                return
+            yield page["events"]
+            last = page["last"]
+
+    def close(self) -> None:
+        """Closes the connections."""
+        self._transport.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

@@ -1,0 +1,70 @@
+"""Setting a population up: an administrator's work, apart from what pipelines do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from accountant.client.transport import Transport
+
+
+class Registrar:
+    """Registers a population with its datasets and adopts its policy. Needs an admin's key.
+
+    Every call may be repeated: registering what is there already changes nothing.
+    """
+
+    def __init__(self, url: str, key: str, population: str, *, timeout: float = 10.0) -> None:
+        self._at = f"/v1/populations/{population}"
+        self._transport = Transport(url, key, timeout=timeout, attempts=5, backoff=0.25)
+
+    def population(
+        self,
+        *,
+        privacy_unit: str,
+        neighbouring: str,
+        membership: str,
+        dimensions: Mapping[str, Sequence[str]],
+    ) -> dict[str, Any]:
+        """Registers the population, or appends values to its dimensions."""
+        body = {
+            "privacy_unit": privacy_unit,
+            "neighbouring": neighbouring,
+            "membership": membership,
+            "dimensions": dimensions,
+        }
+        return self._put("", body)
+
+    def dataset(
+        self, dataset: str, *, namespace: str, name: str, owner: str | None = None
+    ) -> dict[str, Any]:
+        """Registers a dataset about the population under a short id."""
+        body = {"namespace": namespace, "name": name}
+        return self._put(f"/datasets/{dataset}", body | ({"owner": owner} if owner else {}))
+
+    def policy(self, text: str, *, approver_key: str | None = None) -> dict[str, Any]:
+        """Adopts a policy file. Loosening the one in force takes a second person's key."""
+        headers = {"Accountant-Approver": f"Bearer {approver_key}"} if approver_key else {}
+        put = self._transport.put
+        return dict(put(f"{self._at}/policy", text.encode(), "application/yaml", headers))
+
+    def close(self) -> None:
+        """Closes the connections."""
+        self._transport.close()
+
+    def _put(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        content = json.dumps(body, ensure_ascii=False).encode()
+        return dict(self._transport.put(self._at + path, content, "application/json"))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

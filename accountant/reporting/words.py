@@ -1,0 +1,197 @@
+"""What a report says in words: groups, units, rules, formulas, what an epsilon means."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any, Final
+
+from accountant.budget.policy import (
+    LimitRule,
+    MechanismRule,
+    PurposeRule,
+    RequireRule,
+    Rule,
+    ThresholdRule,
+)
+from accountant.budget.population import Membership, Population
+from accountant.privacy.mechanisms import Relation
+from accountant.privacy.odds import in_plain_words
+
+_ACTIONS: Final = {
+    "block": "blocked",
+    "approve": "held until a second person approves",
+    "flag": "let through and flagged",
+}
+
+_RELATIONS: Final = {
+    Relation.ADD_OR_REMOVE_ONE: (
+        "add or remove one",
+        "All losses compare the data as they are with the same data after adding or removing all "
+        "that belongs to {unit}. Even whether {unit} is in the data at all is protected.",
+    ),
+    Relation.REPLACE_ONE: (
+        "replace one",
+        "All losses compare the data as they are with the same data after exchanging all that "
+        "belongs to {unit} for anything else. How many records there are is not protected.",
+    ),
+}
+
+_MEMBERSHIPS: Final = {
+    Membership.PUBLIC: "Who belongs to which subject group is treated as public knowledge.",
+    Membership.PRIVATE: "Who belongs to which subject group is itself protected.",
+}
+
+_FORMULAS: Final = {
+    "basic": (
+        "Sum of epsilons (basic composition)",
+        "spent = ε₁ + ε₂ + …",
+        "Rogers, Roth, Ullman and Vadhan, “Privacy odometers and filters”, NeurIPS 2016. Valid "
+        "however each step is chosen after seeing the earlier answers.",
+    ),
+    "advanced": (
+        "The smaller of the sum of epsilons and fully adaptive advanced composition",
+        "spent = min( ε₁ + ε₂ + … , a·S/2 + ln(1/δ′)/(a − 1) ), S = ε₁² + ε₂² + …, with the order "
+        "a fixed when the limit was adopted",
+        "Whitehouse, Ramdas, Rogers and Wu, “Fully adaptive composition in differential privacy”, "
+        "ICML 2023. δ′ is the part of the limit’s delta that is not kept for mechanisms. Valid "
+        "however each step is chosen after seeing the earlier answers, and whenever one stops.",
+    ),
+}
+
+
+def formula(gate: str, explanation: str | None) -> tuple[str, str, str]:
+    """(name, formula, source) of a gate; ``explanation`` speaks for one that is not known here."""
+    return _FORMULAS.get(gate, (gate, " ".join((explanation or "").split()), ""))
+
+
+def unit_of(people: Population) -> str:
+    """The privacy unit with its article: "one person"."""
+    unit = people.privacy_unit
+    return unit if unit.split(" ")[0].lower() in ("a", "an", "one", "each") else f"one {unit}"
+
+
+def relation_in_words(people: Population) -> tuple[str, str]:
+    """(name, what it means)."""
+    name, text = _RELATIONS[people.relation]
+    return name, text.format(unit=unit_of(people))
+
+
+def membership_in_words(people: Population) -> str:
+    """What is assumed about who is in which group."""
+    return _MEMBERSHIPS[people.membership] if people.dimensions else ""
+
+
+def meaning(epsilon: str, delta: str, unit: str) -> str:
+    """What (epsilon, delta), as a report states them, says about one unit."""
+    if delta == "infinite":
+        epsilon = delta
+    if epsilon == "infinite":
+        return in_plain_words(None, Decimal(0), unit)
+    if Decimal(epsilon) == 0 and Decimal(delta) == 0:
+        return f"Nothing has been learned about {unit} yet."
+    return in_plain_words(Decimal(epsilon), Decimal(delta), unit)
+
+
+def groups_in_words(subjects: Any) -> str:
+    """A subject group as an event holds it: "country: KR, JP"; "everyone" if there is none."""
+    if not subjects or {} in (terms := subjects if isinstance(subjects, list) else [subjects]):
+        return "everyone"
+    text = " or ".join(_term(term) for term in terms)
+    return text if len(text) <= 200 else text[:199] + "…"
+
+
+def _term(term: dict[str, Any]) -> str:
+    return "; ".join(
+        f"{name}: "
+        + (f"{values['from']} to {values['to']}" if isinstance(values, dict) else ", ".join(values))
+        for name, values in sorted(term.items())
+    )
+
+
+def rule_in_words(rule: Rule, unit: str) -> str:
+    """A policy rule as a sentence. Terms that this code has no words for are quoted as they are."""
+    action = _ACTIONS.get(rule.action, rule.action)
+    data = _data(getattr(rule, "datasets", "*"))
+    match rule:
+        case LimitRule():
+            text = _limit(rule, unit, action)
+        case ThresholdRule():
+            text = (
+                f"A request that takes more than {rule.at} of the epsilon of rule “{rule.of}” is "
+                f"{action}."
+            )
+        case MechanismRule():
+            text = f"On {data}, any request of the kind {_either(rule.mechanisms)} is {action}."
+        case RequireRule():
+            text = f"On {data}, any request without a {_either(rule.require)} is {action}."
+        case PurposeRule():
+            text = (
+                f"On {data}, any request for a purpose other than {_either(rule.purposes)} is "
+                f"{action}."
+            )
+        case _:
+            return f"As written: {_quoted(rule.model_dump(mode='json', exclude_none=True))}"
+    further = {
+        name: value
+        for name, value in rule.model_dump(mode="json", exclude_defaults=True).items()
+        if name not in _TOLD
+    }
+    return text + (f" Also, as written: {_quoted(further)}." if further else "")
+
+
+_TOLD: Final = frozenset(
+    [
+        "id",
+        "limit",
+        "datasets",
+        "across",
+        "per",
+        "gate",
+        "action",
+        "carry",
+        "of",
+        "at",
+        "mechanisms",
+        "require",
+        "purposes",
+    ]
+)
+
+
+def _limit(rule: LimitRule, unit: str, action: str) -> str:
+    epsilon, delta = format(rule.limit.epsilon, "f"), format(rule.limit.delta, "f")
+    amount = f"epsilon {epsilon}" + (f" (delta {delta})" if rule.limit.delta else "")
+    data = _data(rule.datasets)
+    if rule.per:
+        text = (
+            f"Each client may use at most {amount} on "
+            + ("all datasets together" if rule.across else f"each of {data}")
+            + f"; what would go beyond is {action}. This divides the budget and promises nothing "
+            "about the data."
+        )
+    elif rule.across:
+        text = (
+            f"Over {data} together, {unit} may lose at most {amount}; what would go beyond is "
+            f"{action}."
+        )
+    else:
+        text = (
+            f"On each of {data}, {unit} may lose at most {amount}, in whatever subject group; what "
+            f"would go beyond is {action}."
+        )
+    if rule.carry == "none":
+        text += " Counting was started afresh when this limit was adopted."
+    return text
+
+
+def _data(pattern: str) -> str:
+    return "all datasets" if pattern == "*" else f"the datasets that match “{pattern}”"
+
+
+def _either(names: list[Any]) -> str:
+    shown = [f"“{name}”" for name in names]
+    return shown[0] if len(shown) == 1 else ", ".join(shown[:-1]) + " or " + shown[-1]
+
+
+def _quoted(terms: dict[str, Any]) -> str:
+    return ", ".join(f"{name} = {value}" for name, value in terms.items())

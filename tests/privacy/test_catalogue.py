@@ -1,0 +1,268 @@
+"""Every kind of mechanism: its formula, the laws all of them obey, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, get_args
+
+import mpmath
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import TypeAdapter, ValidationError
+
+from accountant.privacy.mechanisms import KINDS, BaseMechanism, Mechanism, Relation, Verdict, price
+from accountant.privacy.mechanisms.pricing import _price
+from accountant.privacy.units import Currency
+
+ADAPTER: TypeAdapter[BaseMechanism] = TypeAdapter(Mechanism)
+CLASSES = get_args(get_args(Mechanism)[0])
+EXAMPLES = [c.model_config["json_schema_extra"]["examples"][0] for c in CLASSES]
+GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "mechanisms.json").read_text())
+KNOWN_BAD = GOLDEN["known_bad"]["rows"]
+ADD, REPLACE = Relation
+
+
+def parse(body: dict[str, Any]) -> BaseMechanism:
+    """The mechanism that a request body describes."""
+    return ADAPTER.validate_python(body)
+
+
+def epsilon(body: dict[str, Any], relation: Relation = REPLACE) -> Fraction:
+    """The finite derived epsilon of one invocation."""
+    derived = price(parse(body), relation).derived
+    assert derived is not None
+    assert derived.epsilon is not None
+    return derived.epsilon
+
+
+def test_kinds_are_the_members_of_the_union() -> None:
+    """KINDS names every member of the union once, in its order."""
+    assert tuple(get_args(c.model_fields["kind"].annotation)[0] for c in CLASSES) == KINDS
+
+
+@pytest.mark.parametrize("body", EXAMPLES, ids=KINDS)
+def test_examples_are_valid_and_survive_a_round_trip(body: dict[str, Any]) -> None:
+    """Each documented example is accepted, hashable, and reads back equal from its JSON."""
+    mechanism = parse(body)
+    assert ADAPTER.validate_json(mechanism.model_dump_json()) == mechanism
+    short = mechanism.model_dump(mode="json", exclude_defaults=True)
+    assert ADAPTER.validate_python(short) == mechanism
+    assert hash(parse(body)) == hash(mechanism)
+
+
+@pytest.mark.parametrize("model", CLASSES, ids=KINDS)
+def test_every_field_is_described(model: type[BaseMechanism]) -> None:
+    """No field reaches the interface's description without a text."""
+    assert [n for n, f in model.model_fields.items() if not f.description] == []
+    assert model.__doc__
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ({"kind": "laplace", "sensitivity": "1", "scale": "10"}, "1/10"),
+        ({"kind": "laplace", "sensitivity": {"l1": "3", "l2": "1"}, "scale": "7"}, "3/7"),
+        ({"kind": "discrete_laplace", "sensitivity": {"l1": 2}, "scale": "0.5"}, "4"),
+        ({"kind": "exponential", "sensitivity": "1", "scale": "20"}, "1/10"),
+    ],
+)
+def test_exact_formulas(body: dict[str, Any], expected: str) -> None:
+    """Sensitivity over scale is an exact fraction, twice that for the exponential mechanism."""
+    assert epsilon(body) == Fraction(expected)
+
+
+def test_monotonic_scores_cost_half_under_add_or_remove() -> None:
+    """Monotonic scores halve the price where one unit is added or removed."""
+    body = {"kind": "exponential", "sensitivity": "1", "scale": "20", "monotonic": True}
+    assert epsilon(body, ADD) == Fraction(1, 20)
+    assert price(parse(body), ADD).objections == ()
+
+
+def test_monotonic_scores_are_objected_to_under_replace_one() -> None:
+    """Elsewhere the mark is objected to and the full price is booked."""
+    body = {"kind": "exponential", "sensitivity": "1", "scale": "20", "monotonic": True}
+    for stated, population in ((None, REPLACE), (REPLACE, REPLACE)):
+        priced = price(parse(body | {"neighbouring": stated}), population)
+        assert [o.code for o in priced.objections] == ["monotonic-needs-add-or-remove"]
+        assert priced.charge[Currency.EPSILON] == 10**8
+
+
+def test_monotonic_scores_stated_under_add_or_remove_convert() -> None:
+    """Stated under add-or-remove, the halved price doubles into a replace-one population."""
+    body = {
+        "kind": "exponential",
+        "sensitivity": "1",
+        "scale": "20",
+        "monotonic": True,
+        "neighbouring": "add_or_remove_one",
+    }
+    assert epsilon(body, REPLACE) == Fraction(1, 10)
+    assert price(parse(body), REPLACE).objections == ()
+
+
+@given(st.integers(0, 10**6 - 1), st.integers(2, 10**6))
+def test_randomized_response(millionths: int, categories: int) -> None:
+    """epsilon = ln(1 + k t / (1 - t)), never below and hardly above."""
+    truth = Decimal(millionths).scaleb(-6)
+    body = {"kind": "randomized_response", "truth_probability": truth, "categories": categories}
+    with mpmath.workdps(50):
+        t = mpmath.mpf(millionths) / 10**6
+        hit, miss = t + (1 - t) / categories, (1 - t) / categories
+        _above(epsilon(body), mpmath.log(hit / miss))
+
+
+@given(st.integers(2, 10**6 - 1), st.data())
+def test_unary_encoding(high: int, data: st.DataObject) -> None:
+    """epsilon = ln(p (1 - q) / ((1 - p) q)), never below and hardly above."""
+    low = data.draw(st.integers(1, high - 1))
+    body = {"kind": "unary_encoding", "p": Decimal(high).scaleb(-6), "q": Decimal(low).scaleb(-6)}
+    with mpmath.workdps(50):
+        p, q = mpmath.mpf(high) / 10**6, mpmath.mpf(low) / 10**6
+        _above(epsilon(body), mpmath.log(p / q) + mpmath.log((1 - q) / (1 - p)))
+
+
+def _above(bound: Fraction, truth: mpmath.mpf) -> None:
+    with mpmath.workdps(110):
+        difference = mpmath.mpf(bound.numerator) / bound.denominator - truth
+        assert mpmath.mpf("-1e-45") <= difference <= mpmath.mpf("1e-45")
+
+
+def test_two_coins_cost_ln_3() -> None:
+    """Truth with probability one half, two answers: ln 3, rounded up to a billionth."""
+    body = {"kind": "randomized_response", "truth_probability": "0.5"}
+    assert price(parse(body), REPLACE).charge[Currency.EPSILON] == 1098612289
+
+
+def test_a_coin_that_never_tells_the_truth_still_counts() -> None:
+    """A mechanism without loss is booked as one unit: nothing that ran is booked as nothing."""
+    body = {"kind": "randomized_response", "truth_probability": "0"}
+    assert price(parse(body), REPLACE).charge[Currency.EPSILON] == 1
+
+
+@pytest.mark.parametrize("row", KNOWN_BAD[:2], ids=["randomized_response", "exponential"])
+def test_the_count_is_never_lost(row: dict[str, Any]) -> None:
+    """A hundred invocations cost a hundred times one (other accountants returned one)."""
+    body: dict[str, Any] = {"kind": "randomized_response", "truth_probability": "0.5"}
+    if "Exponential" in row["where"]:
+        body = {"kind": "exponential", "sensitivity": "1", "scale": "20"}
+    charged = price(parse(body | {"count": 100}), REPLACE).charge[Currency.EPSILON]
+    assert charged == 100 * price(parse(body), REPLACE).charge[Currency.EPSILON]
+    assert charged > row["correct"] * 10**9 > row["returned"] * 10**9
+
+
+def test_gaussian_at_its_delta() -> None:
+    """The point of the exact curve at the named delta, and that delta, are charged."""
+    body = {"kind": "gaussian", "sensitivity": {"l2": "1"}, "scale": "1", "delta": "1e-6"}
+    charge = price(parse(body), ADD).charge
+    assert charge[Currency.EPSILON] == 4886554118
+    assert charge[Currency.DELTA] == 10**9
+
+
+def test_gaussian_without_a_delta_is_unbounded() -> None:
+    """No finite epsilon holds without a delta; that is no ground to object."""
+    priced = price(parse({"kind": "gaussian", "sensitivity": "1", "scale": "1"}), ADD)
+    assert priced.charge.is_infinite(Currency.EPSILON)
+    assert priced.objections == ()
+
+
+def test_a_not_a_number_is_never_free() -> None:
+    """A NaN noise scale is refused (one accountant answers epsilon 0 for everything)."""
+    assert KNOWN_BAD[2]["returned"] == 0
+    with pytest.raises(ValidationError, match="scale"):
+        parse({"kind": "gaussian", "sensitivity": "1", "scale": Decimal("NaN")})
+
+
+def test_no_noise_is_infinite() -> None:
+    """A release without noise is infinite under both relations, and says why."""
+    for relation in Relation:
+        priced = price(parse({"kind": "non_private", "count": 3}), relation)
+        assert priced.verdict is Verdict.UNCLAIMED
+        assert priced.objections == ()
+        assert priced.charge.is_infinite(Currency.EPSILON)
+    assert "without noise" in CLASSES[-1].reason
+
+
+def test_what_passes_the_largest_sum_is_infinite() -> None:
+    """Amounts beyond 2^62 units are booked as infinite, never wrapped or clipped."""
+    body = {"kind": "laplace", "sensitivity": "5", "scale": "1", "count": 10**9}
+    charge = price(parse(body), ADD).charge
+    assert charge.is_infinite(Currency.EPSILON)
+    assert charge[Currency.EPSILON] == 0
+
+
+def test_prices_are_remembered_within_bounds() -> None:
+    """An equal mechanism is priced once, and the memory is bounded."""
+    body = {"kind": "gaussian", "sensitivity": "1", "scale": "3.14159", "delta": "1e-9"}
+    first = price(parse(body), ADD)
+    assert price(parse(body | {"scale": Decimal("3.141590")}), ADD) is first
+    assert _price.cache_info().maxsize
+
+
+LAPLACE = {"kind": "laplace", "sensitivity": "1", "scale": "1"}
+GAUSSIAN = {"kind": "gaussian", "sensitivity": "1", "scale": "1"}
+DISCRETE = {"kind": "discrete_laplace", "sensitivity": "1", "scale": "1"}
+RESPONSE = {"kind": "randomized_response", "truth_probability": "0.5"}
+UNARY = {"kind": "unary_encoding", "p": "0.5", "q": "0.25"}
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        (LAPLACE | {"scale": "0"}, "scale"),
+        (LAPLACE | {"scale": "-1"}, "scale"),
+        (LAPLACE | {"scale": 0.5}, "scale"),
+        (LAPLACE | {"scale": True}, "scale"),
+        (LAPLACE | {"scale": Decimal("Infinity")}, "scale"),
+        (LAPLACE | {"scale": "1" * 41}, "scale"),
+        (LAPLACE | {"sensitivity": "0"}, "sensitivity"),
+        (LAPLACE | {"sensitivity": {"l1": "-1"}}, "sensitivity"),
+        (LAPLACE | {"sensitivity": {"l2": "1"}}, "sensitivity"),
+        (LAPLACE | {"sensitivity": {}}, "sensitivity"),
+        (LAPLACE | {"sensitivity": {"l1": "1", "l3": "1"}}, "sensitivity"),
+        ({"kind": "laplace", "scale": "1"}, "sensitivity"),
+        (LAPLACE | {"count": 0}, "count"),
+        (LAPLACE | {"count": 10**9 + 1}, "count"),
+        (LAPLACE | {"count": True}, "count"),
+        (LAPLACE | {"count": "5"}, "count"),
+        (LAPLACE | {"count": Decimal("5")}, "count"),
+        (LAPLACE | {"neighbouring": "both"}, "neighbouring"),
+        (LAPLACE | {"claimed": {"epsilon": "-1"}}, "epsilon"),
+        (LAPLACE | {"claimed": {"epsilon": "1", "delta": "2"}}, "delta"),
+        (LAPLACE | {"claimed": "0.1"}, "claimed"),
+        (LAPLACE | {"sampler": {"library": "x" * 101, "version": "1"}}, "library"),
+        (LAPLACE | {"sampler": {"library": "a\x00b", "version": "1"}}, "library"),
+        (LAPLACE | {"extra": 1}, "extra"),
+        (GAUSSIAN | {"sensitivity": {"l1": "1"}}, "sensitivity"),
+        (GAUSSIAN | {"delta": "0"}, "delta"),
+        (GAUSSIAN | {"delta": "1"}, "delta"),
+        (DISCRETE | {"sensitivity": "1.5"}, "sensitivity"),
+        ({"kind": "exponential", "sensitivity": {"l1": "1"}, "scale": "1"}, "sensitivity"),
+        (RESPONSE | {"truth_probability": "1"}, "truth_probability"),
+        (RESPONSE | {"categories": 1}, "categories"),
+        (RESPONSE | {"sensitivity": "1"}, "sensitivity"),
+        (UNARY | {"q": "0"}, "q"),
+        (UNARY | {"p": "1"}, "p"),
+        (UNARY | {"q": "0.5"}, "q must be less than p"),
+        ({"kind": "declared", "epsilon": "1", "claimed": {"epsilon": "1"}}, "claimed"),
+        ({"kind": "non_private", "claimed": {"epsilon": "1"}}, "claimed"),
+        ({"kind": "declared"}, "epsilon"),
+        ({"kind": "guessing"}, "kind"),
+        ({}, "kind"),
+    ],
+)
+def test_bad_parameters_are_refused_by_name(body: dict[str, Any], field: str) -> None:
+    """What is out of range or of the wrong type is refused, and the message names the field."""
+    with pytest.raises(ValidationError) as refusal:
+        parse(body)
+    error = refusal.value.errors()[0]
+    assert field in error["loc"] or field in error["msg"]
+
+
+def test_mechanisms_are_immutable() -> None:
+    """A parsed mechanism cannot be changed afterwards."""
+    with pytest.raises(ValidationError, match="frozen"):
+        parse(LAPLACE).count = 2  # type: ignore[misc]

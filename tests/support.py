@@ -1,0 +1,356 @@
+"""What tests of several folders share: ledgers in memory, services on files, and comparisons."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from alembic import command
+from alembic.config import Config
+from pydantic import TypeAdapter
+
+from accountant.budget.commands import AdoptPolicy, Asked, Command, command_from_json
+from accountant.budget.decide import Repeated, decide
+from accountant.budget.policy import parse_policy
+from accountant.budget.replay import Replay, replay
+from accountant.budget.state import AccountKey, State
+from accountant.ledger.chain import EMPTY, link
+from accountant.ledger.events import Event
+from accountant.privacy.mechanisms import BaseMechanism, Mechanism
+from accountant.privacy.units import CURRENCIES
+from accountant.service import Service
+from accountant.settings import Settings
+from accountant.store.engine import writer
+from accountant.store.ledgers import Ledgers
+
+MIGRATIONS = Path(__file__).resolve().parent.parent / "migrations"
+SECOND = 1_000_000
+START = 1_790_000_000 * SECOND
+"""A fixed moment in 2026 at which ledgers in memory begin."""
+_MECHANISM: TypeAdapter[BaseMechanism] = TypeAdapter(Mechanism)
+
+
+def migrate(url: str) -> None:
+    """Creates or upgrades the tables, as ``accountant migrate`` does."""
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    engine = writer(url)
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "head")
+    engine.dispose()
+
+
+# -- mechanisms ------------------------------------------------------------------------------
+
+
+def laplace(epsilon: str | int, count: int = 1, **more: Any) -> dict[str, Any]:
+    """A Laplace mechanism that costs exactly ``epsilon`` an invocation."""
+    stated = {"kind": "laplace", "sensitivity": str(epsilon), "scale": "1", "count": count}
+    return stated | more
+
+
+def declared(epsilon: str | int, delta: str | int = "0", count: int = 1) -> dict[str, Any]:
+    """(epsilon, delta) on the client's word."""
+    return {"kind": "declared", "epsilon": str(epsilon), "delta": str(delta), "count": count}
+
+
+NON_PRIVATE = {"kind": "non_private"}
+
+
+def mechanism(body: dict[str, Any]) -> BaseMechanism:
+    """The mechanism that ``body`` states."""
+    return _MECHANISM.validate_python(body)
+
+
+def sparse_vector(**more: Any) -> dict[str, Any]:
+    """A sound session: 0.1 for the threshold and 0.02 for each of 5 positives, 0.2 in all."""
+    return {
+        "kind": "sparse_vector",
+        "sensitivity": "1",
+        "threshold_scale": "10",
+        "comparison_scale": "100",
+        "max_positives": 5,
+    } | more
+
+
+# -- a ledger in memory ----------------------------------------------------------------------
+
+
+def make(kind: str, **fields: Any) -> Command:
+    """The command called ``kind``, validated as a request body is."""
+    return command_from_json({"type": kind} | fields)
+
+
+@dataclass
+class Book:
+    """A ledger without a database: decides, writes bytes, folds what the bytes say."""
+
+    name: str = "fair"
+    now: int = START
+    state: State = field(init=False)
+    stored: list[tuple[bytes, bytes]] = field(default_factory=list)
+    keys: int = 0
+
+    def __post_init__(self) -> None:
+        self.state = State(self.name)
+
+    def ask(self, command: Command, by: str = "pipe", key: str | None = None) -> Any:
+        """Events, or Repeated. Commands that need a key get a fresh one unless one is given."""
+        if key is None and command.needs_key:
+            self.keys += 1
+            key = f"auto-{self.keys}"
+        outcome = decide(self.state, Asked(by, command, key), self.now)
+        if isinstance(outcome, Repeated):
+            return outcome
+        events = [Event.from_bytes(event.to_bytes()) for event in outcome]
+        for event in events:
+            self.state.apply(event)
+            data = event.to_bytes()
+            before = self.stored[-1][1] if self.stored else EMPTY
+            self.stored.append((data, link(before, data)))
+        return events
+
+    def do(self, kind: str, by: str = "pipe", key: str | None = None, **fields: Any) -> Event:
+        """The one event (the last, if there are more) that answers the command ``kind``."""
+        return self.ask(make(kind, **fields), by, key)[-1]
+
+    def register(
+        self,
+        dimensions: dict[str, list[str]] | None = None,
+        *,
+        neighbouring: str = "replace_one",
+        membership: str = "public",
+        **more: Any,
+    ) -> None:
+        """Registers the population, or extends it."""
+        self.ask(
+            make(
+                "register_population",
+                privacy_unit="person",
+                neighbouring=neighbouring,
+                membership=membership,
+                dimensions=dimensions or {},
+                **more,
+            ),
+            "admin",
+        )
+
+    def dataset(self, name: str) -> None:
+        """Registers a dataset."""
+        self.ask(make("register_dataset", id=name, namespace="n", name=name), "admin")
+
+    def policy(self, rules: str, approved_by: str | None = None) -> list[Event]:
+        """Adopts a policy of the given rules (YAML list items)."""
+        policy, digest = parse_policy("policy: p\nrules:\n" + rules)
+        asked = AdoptPolicy(policy=policy.to_json(), source_digest=digest, approved_by=approved_by)
+        return self.ask(asked, "admin")
+
+    def grant(self, *mechanisms: dict[str, Any], dataset: str = "d", **more: Any) -> Event:
+        """Asks for a grant."""
+        return self.do("ask_grant", dataset=dataset, mechanisms=list(mechanisms), **more)
+
+    def record(self, *mechanisms: dict[str, Any], dataset: str = "d", **more: Any) -> Event:
+        """Records invocations that already happened."""
+        return self.do("record_invocations", dataset=dataset, mechanisms=list(mechanisms), **more)
+
+    def used(self, rule: str = "a", dataset: str = "d", client: str = "") -> list[tuple[int, ...]]:
+        """Units used per cell, in the order of the cells: finite sums, then infinities."""
+        return cells_of(self.account(rule, dataset, client).used)
+
+    def reserved(self, rule: str = "a", dataset: str = "d") -> list[tuple[int, ...]]:
+        """Units only reserved per cell."""
+        return cells_of(self.account(rule, dataset).reserved)
+
+    def account(self, rule: str = "a", dataset: str = "d", client: str = "") -> Any:
+        """The account of a rule in its present epoch ("" for the lifetime)."""
+        adopted = self.state.adopted
+        epoch = adopted.epochs[rule].number if rule and adopted else 0
+        return self.state.account(AccountKey(rule, epoch, dataset, client))
+
+    def replayed(self) -> Replay:
+        """The replay of everything stored."""
+        return last_replay(self.name, self.stored)
+
+
+def hospital(
+    rules: str = "  - {id: a, limit: {epsilon: 1}}\n",
+    dimensions: dict[str, list[str]] | None = None,
+    **more: Any,
+) -> Book:
+    """A ledger with a population, the dataset ``d`` and a policy of ``rules``."""
+    book = Book()
+    book.register(dimensions, **more)
+    book.dataset("d")
+    book.policy(rules)
+    return book
+
+
+def last_replay(name: str, stored: Iterable[tuple[bytes, bytes | None]]) -> Replay:
+    """The finished replay."""
+    result = None
+    for result in replay(name, stored):
+        pass
+    assert result is not None
+    return result
+
+
+def cells_of(meter: Any) -> list[tuple[int, ...]]:
+    """A meter's sums, one tuple a cell."""
+    flat = np.asarray(meter.cells()).reshape(2 * len(CURRENCIES), -1)
+    return [tuple(int(v) for v in column) for column in flat.T]
+
+
+def snapshot(state: State) -> dict[str, Any]:
+    """Everything in a state, comparable; an account with nothing in it counts as absent."""
+    accounts = {}
+    for key, account in state.accounts.items():
+        value = (cells_of(account.used), cells_of(account.reserved), tuple(account.ever))
+        if any(any(cell) for cell in value[0]) or any(value[2]):
+            accounts[key] = value
+    return {
+        "sequence": state.sequence,
+        "time": state.time,
+        "population": state.population,
+        "datasets": state.datasets,
+        "adopted": state.adopted,
+        "accounts": accounts,
+        "grants": state.grants,
+        "open": state.open,
+        "answers": state.answers,
+        "last_epoch": state.last_epoch,
+    }
+
+
+# -- a service on a file ---------------------------------------------------------------------
+
+
+class Clock:
+    """A clock that moves when it is told to."""
+
+    def __init__(self, now: int = START) -> None:
+        self.now = now
+
+    def __call__(self) -> int:
+        """Microseconds since 1970."""
+        return self.now
+
+    def forward(self, seconds: float) -> None:
+        """Lets time pass."""
+        self.now += int(seconds * SECOND)
+
+
+def client_of(service: Service) -> Any:
+    """An HTTP client of the service's door; what the door fails at comes back as a 500."""
+    from fastapi.testclient import TestClient  # noqa: PLC0415 (pure tests do without a door)
+
+    from accountant.api.app import create_app  # noqa: PLC0415
+
+    return TestClient(create_app(service, Settings()), raise_server_exceptions=False)
+
+
+ROLES = ("admin", "pipeline", "officer", "auditor")
+
+
+class World:
+    """A service on a database file, a key for each role, and an HTTP client."""
+
+    def __init__(self, url: str, clock: Clock | None = None) -> None:
+        self.url = url
+        self.service = Service(Ledgers(url), clock) if clock else Service(Ledgers(url))
+        self.secrets = {
+            role: self.service.create_key(role, role, "test")  # type: ignore[arg-type]
+            for role in ROLES
+            if role not in {key.name for key in self.service.keys()}
+        }
+        self.http = client_of(self.service)
+        self.keys = 0
+
+    def close(self) -> None:
+        """Lets go of the file."""
+        self.http.close()
+        self.service._ledgers.close()
+
+    def auth(self, who: str) -> dict[str, str]:
+        """The Authorization header of a role's key."""
+        return {"Authorization": f"Bearer {self.secrets[who]}"}
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        who: str = "pipeline",
+        key: str | None = None,
+        **more: Any,
+    ) -> Any:
+        """One request under /v1/populations/fair; POSTs get a fresh key unless one is given."""
+        headers = self.auth(who) | more.pop("headers", {})
+        if method == "POST" and key is None:
+            self.keys += 1
+            key = f"auto-{self.keys}"
+        if key is not None:
+            headers["Idempotency-Key"] = key
+        content = {"content": body} if isinstance(body, bytes | str) else {"json": body}
+        if body is None:
+            content = {}
+        return self.http.request(
+            method, f"/v1/populations/fair{path}", headers=headers, **content, **more
+        )
+
+    def post(self, path: str, body: Any = None, **more: Any) -> Any:
+        """A POST by the pipeline."""
+        return self.call("POST", path, body, **more)
+
+    def put(self, path: str, body: Any = None, **more: Any) -> Any:
+        """A PUT by the administrator."""
+        return self.call("PUT", path, body, **({"who": "admin"} | more))
+
+    def get(self, path: str, **more: Any) -> Any:
+        """A GET by the administrator."""
+        return self.call("GET", path, **({"who": "admin"} | more))
+
+    def hospital(
+        self,
+        rules: str = "  - {id: a, limit: {epsilon: 1}}\n",
+        dimensions: dict[str, list[str]] | None = None,
+        **more: Any,
+    ) -> World:
+        """Registers a population, the dataset ``d`` and a policy; returns itself."""
+        population = {
+            "privacy_unit": "person",
+            "neighbouring": "replace_one",
+            "membership": "public",
+            "dimensions": dimensions or {},
+        } | more
+        for answer in (
+            self.put("", population),
+            self.put("/datasets/d", {"namespace": "n", "name": "d"}),
+            self.put("/policy", "policy: p\nrules:\n" + rules),
+        ):
+            assert answer.status_code == 200, answer.text
+        return self
+
+    def head(self) -> Any:
+        """Where the ledger ends: (sequence, link)."""
+        return self.service._ledgers.head("fair")
+
+    def stored(self) -> list[tuple[bytes, bytes]]:
+        """(bytes, link) of every event."""
+        return [(row.body, row.link) for row in self.service.stream("fair")]
+
+    def used(self, rule: str = "a", dataset: str = "d") -> list[tuple[int, ...]]:
+        """Units used per cell."""
+        with self.service.state("fair") as state:
+            assert state.adopted is not None
+            key = AccountKey(rule, state.adopted.epochs[rule].number, dataset)
+            return cells_of(state.account(key).used)
+
+
+def ask(*mechanisms: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """A request body for grants and invocations."""
+    return {"dataset": "d", "mechanisms": list(mechanisms)} | more
