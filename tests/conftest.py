@@ -26,7 +26,7 @@ settings.load_profile("ci" if os.environ.get("CI") else "default")
 @pytest.fixture(autouse=True, scope="session")
 def _quiet() -> None:
     """A log line for each of some thousand requests would hide what matters."""
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL + 1))
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
 
 
 @pytest.fixture(scope="session")

@@ -191,11 +191,7 @@ def hospital(
 
 def last_replay(name: str, stored: Iterable[tuple[bytes, bytes | None]]) -> Replay:
     """The finished replay."""
-    result = None
-    for result in replay(name, stored):
-        pass
-    assert result is not None
-    return result
+    return list(replay(name, stored))[-1]
 
 
 def cells_of(meter: Any) -> list[tuple[int, ...]]:
@@ -261,10 +257,11 @@ class World:
     def __init__(self, url: str, clock: Clock | None = None) -> None:
         self.url = url
         self.service = Service(Ledgers(url), clock) if clock else Service(Ledgers(url))
+        there = [key.name for key in self.service.keys()]  # noqa: SIM118 (no dict)
         self.secrets = {
             role: self.service.create_key(role, role, "test")  # type: ignore[arg-type]
             for role in ROLES
-            if role not in {key.name for key in self.service.keys()}
+            if role not in there
         }
         self.http = client_of(self.service)
         self.keys = 0

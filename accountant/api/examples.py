@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any, Final
 
 from pydantic import TypeAdapter
@@ -33,7 +34,8 @@ Document = dict[str, Any]
 @dataclass(frozen=True, slots=True)
 class Example:
     """One request and what it is answered. ``call`` is the operation's id, ``by`` the key's role;
-    ``answer`` None stands for an answer that is shown by its media type only."""
+    ``answer`` None stands for an answer that is shown by its media type only.
+    """
 
     call: str
     title: str
@@ -57,7 +59,7 @@ rules:
   - {id: reasons, require: [purpose], action: block}
 """
 _ADOPTED: Final[Document] = {
-    "digest": "95b63ee898423ce458889efe7eb5a94c638e5ecc026f2f187e22ed30d0bda519",
+    "digest": sha256(_POLICY.encode()).hexdigest(),
     "policy": "hospital",
     "rules": [
         {
@@ -89,7 +91,8 @@ _VISITS: Final[Document] = {
 }
 
 _COUNT: Final[Document] = {"kind": "laplace", "sensitivity": "1", "scale": "4"}
-_COUNTS: Final[Document] = _COUNT | {"count": 2, "claimed": {"epsilon": "0.25"}}
+_CLAIMED: Final[Document] = _COUNT | {"claimed": {"epsilon": "0.25"}}
+_COUNTS: Final[Document] = _CLAIMED | {"count": 2}
 _TABLE: Final[Document] = {
     "kind": "gaussian",
     "sensitivity": {"l2": "1"},
@@ -105,6 +108,7 @@ _ALARM: Final[Document] = {
     "comparison_scale": "80",
     "max_positives": 4,
 }
+_LATEST: Final[Document] = {"joined": ["2026"]}
 _YOUNG: Final[Document] = {"born": ["since-1990"], "joined": {"from": "2025", "to": "2026"}}
 
 
@@ -158,7 +162,8 @@ def _decision(
         "rule": "nearly",
         "action": "flag",
         "code": "threshold-passed",
-        "text": f"{scope}: epsilon {after} of 3 would be spent, {place} 80% of rule lifetime",
+        "text": f"{scope}: epsilon {after} of 3 would be spent, own deltas 0 + {cost['delta']}: "
+        f"{place} 80% of what rule lifetime allows",
         "comparisons": [
             _compared("epsilon", before, cost["epsilon"], "2.4", not fired),
             _compared("delta", "0", cost["delta"], "0.0000008"),
@@ -223,6 +228,8 @@ def _balance(group: str, spent: str, remaining: str, share: float) -> Document:
         "share": share,
         "own_delta": "0",
         "over": False,
+        "void": False,
+        "sum_of_epsilons": spent,
     }
 
 
@@ -254,7 +261,7 @@ _SESSION_COST: Final = _cost(_ALARM) | {"epsilon": "0.125"}
 STORY: Final = (
     Example(
         call="register_population",
-        title="Patients, by decade of birth and year of joining",
+        title="Patients, by period of birth and year of joining",
         request=f"PUT {_HOSPITAL}",
         by="admin",
         body=_PEOPLE,
@@ -347,9 +354,20 @@ STORY: Final = (
         request=f"POST {_HOSPITAL}/grants/g3/commit",
         by="pipeline",
         headers={"Idempotency-Key": "visits-2026-w01-commit"},
-        body={"mechanisms": [_COUNT]},
+        body={"mechanisms": [_CLAIMED]},
         status=200,
         answer=_settled("g3", "committed", 4, _cost(_COUNT), _cost(_COUNT)),
+    ),
+    Example(
+        call="record_invocations",
+        title="A choice that was made this morning without asking",
+        request=f"POST {_HOSPITAL}/invocations",
+        by="pipeline",
+        headers={"Idempotency-Key": "busiest-2026-01"},
+        body=_asked(_CHOICE, "busiest ward", subjects=_LATEST, ran_at="2026-01-05T08:00:00Z"),
+        status=201,
+        answer={"overrun": False}
+        | _admitted(5, _CHOICE, "unclaimed", _decision(_CHOICE, "0.25", "0.45", _WIDEST)),
     ),
     Example(
         call="ask_grant",
@@ -359,29 +377,16 @@ STORY: Final = (
         headers={"Idempotency-Key": "wards-2026-01"},
         body=_asked(_TABLE, "visits by ward"),
         status=201,
-        answer=_reserved(
-            5, _TABLE, "unclaimed", _decision(_TABLE, "0.25", "0.488578091", _WIDEST)
-        ),
+        answer=_reserved(6, _TABLE, "unclaimed", _decision(_TABLE, "0.45", "0.688578091", _WIDEST)),
     ),
     Example(
         call="release_grant",
         title="The query was never sent",
-        request=f"POST {_HOSPITAL}/grants/g5/release",
+        request=f"POST {_HOSPITAL}/grants/g6/release",
         by="pipeline",
         body={"reason": "the warehouse was down; no query was sent"},
         status=200,
-        answer=_settled("g5", "released", 6, _NOTHING, _cost(_TABLE)),
-    ),
-    Example(
-        call="record_invocations",
-        title="A choice that was made this morning without asking",
-        request=f"POST {_HOSPITAL}/invocations",
-        by="pipeline",
-        headers={"Idempotency-Key": "busiest-2026-01"},
-        body=_asked(_CHOICE, "busiest ward", ran_at="2026-01-05T08:00:00Z"),
-        status=201,
-        answer={"overrun": False}
-        | _admitted(7, _CHOICE, "unclaimed", _decision(_CHOICE, "0.25", "0.45", _WIDEST)),
+        answer=_settled("g6", "released", 7, _NOTHING, _cost(_TABLE)),
     ),
     Example(
         call="ask_grant",
@@ -465,7 +470,7 @@ STORY: Final = (
     ),
     Example(
         call="show_accounts",
-        title="What is spent and what is left, by decade of birth",
+        title="What is spent and what is left, by period of birth",
         request=f"GET {_HOSPITAL}/accounts?dataset=health-visits&by=born",
         by="officer",
         status=200,
@@ -481,16 +486,16 @@ STORY: Final = (
                     "client": "",
                     "action": "block",
                     "gate": "basic",
-                    "limit": {"epsilon": "3", "delta": "0.000001"},
+                    "limit": {"epsilon": "3", "delta": "0.000001", "own_delta": "0.000001"},
                     "epoch": 1,
                     "counted_from": _time(2),
                     "carried": True,
-                    "total": _balance("everyone", "0.575", "2.425", 0.575 / 3),
+                    "total": _balance("everyone", "0.575", "2.425", 575 / 3000),
                     "worst_group": _WIDEST,
                     "lifetime": {"epsilon": "0.575", "delta": "0"},
                     "groups": [
-                        *(_balance(name, "0.325", "2.675", 0.325 / 3) for name in _GROUPS),
-                        _balance("since-1990", "0.575", "2.425", 0.575 / 3),
+                        *(_balance(name, "0.325", "2.675", 325 / 3000) for name in _GROUPS),
+                        _balance("since-1990", "0.575", "2.425", 575 / 3000),
                     ],
                 }
             ],

@@ -52,7 +52,7 @@ GrantId = Annotated[str, Path(pattern=r"^g\d{1,18}$", description="a grant's id"
 
 @router.put("", tags=["registering"])
 def register_population(
-    population: Population, body: Body, key: Administrator, service: TheService
+    population: Population, key: Administrator, body: Body, service: TheService
 ) -> JSONResponse:
     """Register a population, or append values to its dimensions.
 
@@ -86,8 +86,8 @@ def show_population(population: Population, key: Reader, service: TheService) ->
 def register_dataset(
     population: Population,
     dataset: Annotated[str, Path(pattern=_ID)],
-    body: Body,
     key: Administrator,
+    body: Body,
     service: TheService,
 ) -> JSONResponse:
     """Register a dataset about the population under a short id."""
@@ -98,8 +98,8 @@ def register_dataset(
 @router.put("/policy", tags=["registering"])
 def adopt_policy(
     population: Population,
-    body: Raw,
     key: Administrator,
+    body: Raw,
     service: TheService,
     request: Request,
     approver: Annotated[
@@ -136,7 +136,7 @@ def adopt_policy(
 
 @router.post("/grants", status_code=201, tags=["spending"])
 def ask_grant(
-    population: Population, body: Body, key: Spender, idempotency: Idempotency, service: TheService
+    population: Population, key: Spender, body: Body, idempotency: Idempotency, service: TheService
 ) -> JSONResponse:
     """Ask for budget before anything runs: 201 reserved, or 403 with the whole decision."""
     return respond(service.execute(population, ask(AskGrant, key, body, idempotency)))
@@ -155,8 +155,8 @@ def show_grant(
 def commit_grant(
     population: Population,
     grant: GrantId,
-    body: Body,
     key: Spender,
+    body: Body,
     idempotency: Idempotency,
     service: TheService,
 ) -> JSONResponse:
@@ -170,8 +170,8 @@ def commit_grant(
 def release_grant(
     population: Population,
     grant: GrantId,
-    body: Body,
     key: Spender,
+    body: Body,
     idempotency: Idempotency,
     service: TheService,
 ) -> JSONResponse:
@@ -182,14 +182,14 @@ def release_grant(
 
 @router.post("/invocations", status_code=201, tags=["spending"])
 def record_invocations(
-    population: Population, body: Body, key: Spender, idempotency: Idempotency, service: TheService
+    population: Population, key: Spender, body: Body, idempotency: Idempotency, service: TheService
 ) -> JSONResponse:
     """Record what has already run: always recorded, flagged where it is over budget."""
     return respond(service.execute(population, ask(RecordInvocations, key, body, idempotency)))
 
 
 @router.post("/preview", tags=["spending"])
-def preview(population: Population, body: Body, key: Asker, service: TheService) -> JSONResponse:
+def preview(population: Population, key: Asker, body: Body, service: TheService) -> JSONResponse:
     """The decision and its numbers without recording anything, and how many more would fit."""
     command = AskGrant.model_validate(body)
     return JSONResponse(preview_view(service.preview(population, key.name, command)))
@@ -197,7 +197,7 @@ def preview(population: Population, body: Body, key: Asker, service: TheService)
 
 @router.post("/sparse-vector", status_code=201, tags=["sparse vector"])
 def open_sparse_vector(
-    population: Population, body: Body, key: Spender, idempotency: Idempotency, service: TheService
+    population: Population, key: Spender, body: Body, idempotency: Idempotency, service: TheService
 ) -> JSONResponse:
     """Open a sparse vector session: its whole cost is reserved."""
     return respond(service.execute(population, ask(OpenSparseVector, key, body, idempotency)))
@@ -207,8 +207,8 @@ def open_sparse_vector(
 def count_answers(
     population: Population,
     grant: GrantId,
-    body: Body,
     key: Spender,
+    body: Body,
     idempotency: Idempotency,
     service: TheService,
 ) -> JSONResponse:
@@ -221,8 +221,8 @@ def count_answers(
 def close_sparse_vector(
     population: Population,
     grant: GrantId,
-    body: Body,
     key: Spender,
+    body: Body,
     idempotency: Idempotency,
     service: TheService,
 ) -> JSONResponse:

@@ -176,14 +176,6 @@ class Account:
         self.used.absorb(other.used, over)
 
 
-def worst(meter: Meter, selection: Selection) -> Charge:
-    """The largest sum in each currency over the selected cells: under parallel composition, what
-    the most charged person among them has lost.
-    """
-    parts = [part.max(axis=1) for part in meter.parts(selection)]
-    return charge_from(np.maximum.reduce(parts))
-
-
 def room(capacity: Capacity, used: Integers, charge: Charge) -> NDArray[np.bool_]:
     """For sums ``used`` (2N, cells): which cells can take ``charge``.
 

@@ -33,7 +33,15 @@ from accountant.budget.judge import Decision, Request, judge, price_all, unplace
 from accountant.budget.policy import LimitRule, Policy
 from accountant.budget.population import MAX_CELLS
 from accountant.budget.selection import EVERYONE, select
-from accountant.budget.state import Grant, State, limit_rule, opens_epoch, same_scope
+from accountant.budget.state import (
+    Grant,
+    State,
+    lifetime,
+    limit_rule,
+    matches,
+    opens_epoch,
+    same_scope,
+)
 from accountant.ledger.events import Event, rfc3339
 from accountant.privacy.mechanisms import Mechanism, SparseVector
 from accountant.privacy.units import NOTHING, Charge, Currency, Loss, charge_of
@@ -181,21 +189,29 @@ def _policy(state: State, asked: Asked, command: AdoptPolicy, now: int) -> list[
 
 
 def loosens(state: State, policy: Policy) -> list[str]:
-    """In which ways ``policy`` blocks less than the one in force."""
-    if state.adopted is None:
-        return []
-    reasons = []
+    """In which ways ``policy`` blocks less than the one in force, or forgets what was used."""
+    reasons = [
+        f"{rule.id} forgets what was used" for rule in policy.limits if _forgets(state, rule)
+    ]
     after = {rule.id: rule for rule in policy.rules}
-    for old in state.adopted.policy.rules:
+    for old in state.adopted.policy.rules if state.adopted else ():
         new = after.get(old.id)
         if isinstance(old, LimitRule) and isinstance(new, LimitRule):
-            if new.carry == "none" and opens_epoch(old, new):
-                reasons.append(f"{old.id} forgets what was used")
             if old.action == "block" and not _as_strict(old, new):
                 reasons.append(f"{old.id} is raised or changed")
         elif old.action == "block" and new != old:
             reasons.append(f"{old.id} is {'changed' if new else 'removed'}")
     return reasons
+
+
+def _forgets(state: State, rule: LimitRule) -> bool:
+    old = limit_rule(state.adopted, rule.id)
+    used = (d for d in state.datasets if lifetime(d) in state.accounts)
+    return (
+        rule.carry == "none"
+        and (old is None or opens_epoch(old, rule))
+        and any(matches(rule.datasets, dataset) for dataset in used)
+    )
 
 
 def _as_strict(old: LimitRule, new: LimitRule) -> bool:

@@ -217,9 +217,11 @@ def _threshold(
 ) -> Finding:
     capacity = of.filter.capacity(of.promise, rule.share)
     fired, numbers = _compare(state, request, of, key, capacity)
+    [own] = [c for c in numbers["comparisons"] if c["currency"] == Currency.DELTA.value]
     text = (
         f"{numbers['scope']}: epsilon {numbers['spent_after']} of {of.limit.epsilon} would be "
-        f"spent, {'above' if fired else 'within'} {rule.at} of rule {of.id}"
+        f"spent, own deltas {own['used']} + {own['charge']}: "
+        f"{'above' if fired else 'within'} {rule.at} of what rule {of.id} allows"
     )
     return Finding(rule.id, rule.action, fired, "threshold-passed", text, numbers)
 

@@ -102,7 +102,7 @@ class LimitRule(_Strict):
 
 
 class ThresholdRule(_Strict):
-    """Fires when a limit rule has spent more than a share of its epsilon."""
+    """Fires when more than a share of a limit rule's epsilon, or of its own delta, is spent."""
 
     id: RuleId
     of: RuleId

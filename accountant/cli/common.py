@@ -17,6 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from accountant import __version__
 from accountant.service import Service
 from accountant.settings import Settings
+from accountant.store.engine import sqlite_path
 from accountant.store.ledgers import Ledgers
 
 out = Console()
@@ -69,7 +70,10 @@ def settings(context: typer.Context, **changes: Any) -> Settings:
 @contextmanager
 def local_service(context: typer.Context) -> Iterator[Service]:
     """The service on the local database, whether or not it is being served too."""
-    ledgers = Ledgers(settings(context).database_url)
+    url = settings(context).database_url
+    if not sqlite_path(url).exists():
+        raise ValueError(f"there is no database at {url}; make it with `accountant migrate`")
+    ledgers = Ledgers(url)
     try:
         ledgers.names()  # a database that is not there, or not migrated, is an error now
         yield Service(ledgers)

@@ -42,9 +42,7 @@ def compose(
     ] = Relation.ADD_OR_REMOVE_ONE,
     json: JsonOption = False,
 ) -> None:
-    """Total privacy loss of a list of mechanisms under every gate: the smallest epsilon limit that
-    would admit them all, whatever their order.
-    """
+    """Total a list of mechanisms under every gate: the smallest limit that would admit them all."""
     wanted = Delta.model_validate({"delta": delta}).delta
     plan = Plan.model_validate(parse(read_bytes(file)))
     prices = [price(mechanism, neighbouring) for mechanism in plan.mechanisms]

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from accountant.client import Accountant, Failed, Mechanism, Refused
 from accountant.demo.noise import covered, discrete_laplace
-from accountant.demo.survey_data import POPULATION, Survey, load
+from accountant.demo.survey_data import CHILDREN, POPULATION, Survey, load
 
 DATASET = "households"
 PURPOSE = "family sizes, in a hurry"
@@ -70,7 +70,7 @@ def expect_refusal(what: str, ask: Callable[[], object]) -> None:
     try:
         ask()
     except Refused as refused:
-        console.print(f"{what}: refused. {refused.detail}")
+        console.print(f"{what}: {refused.detail}")
         return
     raise NotRefused(what)
 
@@ -91,17 +91,19 @@ def retry(accountant: Accountant, survey: Survey) -> None:
     try:
         accountant.grant(DATASET, [noise.declaration] * 2, purpose=PURPOSE, idempotency_key=key)
     except Failed as failed:
-        console.print(f"another question under that key: failed. {failed.detail}")
+        console.print(f"another question under that key: {failed.detail}")
     else:
         raise NotRefused("another question under a used key")
 
 
 def run_first_tell_later(accountant: Accountant, survey: Survey) -> None:
-    """Runs six counts without asking. They happened, so they are recorded and charged, and the
-    account says that it is overrun. Nothing that one does afterwards makes them unhappen."""
+    """Runs six counts without asking, and says so afterwards.
+
+    They happened, so they are recorded and charged, and the account says that it is overrun.
+    """
     noise = discrete_laplace(scale=Decimal(2))
     children = survey.column(DATASET, "children")[survey.members(education="advanced degree")]
-    counts = [noise.draw(int((children == number).sum())) for number in sorted(set(children))]
+    counts = [noise.draw(int((children == number).sum())) for number in CHILDREN]
     answer = accountant.record(
         DATASET,
         [noise.declaration | {"count": len(counts)}],

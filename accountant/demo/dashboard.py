@@ -47,10 +47,10 @@ def main() -> None:
                     shown[group].append(noisy)
                     flagged += grant.outcome == "flag"
             except Refused as refused:
-                console.print(f"refresh {number}: refused. {refused.detail}")
+                console.print(f"refresh {number}: {refused.detail}")
                 break
-            note = f"; {flagged} of {len(GROUPS)} grants flagged: {grant.flags[0]}" * (flagged > 0)
-            console.print(f"refresh {number}: {len(GROUPS)} counts, ε 0.25 per group{note}")
+            note = f"; {flagged} grants flagged: nearly used up" if flagged else ""
+            console.print(f"refresh {number}: {len(GROUPS)} counts, ε {noise.epsilon} each{note}")
     console.print("From now on the dashboard shows the last numbers that it could afford:")
     console.print(_table(shown, truth))
     console.print("(True numbers are shown only because this is a demonstration on public data.)")

@@ -60,6 +60,9 @@ DATASETS: Final[dict[str, tuple[str, ...]]] = {
 RATINGS: Final = ("very poor", "poor", "fair", "good", "very good")
 """What ``rate_marriage`` 1 to 5 stand for."""
 
+CHILDREN: Final = (0.0, 1.0, 2.0, 3.0, 4.0, 5.5)
+"""The values of ``children``; 5.5 stands for five or more."""
+
 Column = NDArray[np.float64]
 Rows = NDArray[np.bool_]
 

@@ -77,13 +77,14 @@ def ask_for_ratings(accountant: Accountant, survey: Survey) -> None:
         reports = [bits.draw(one_hot[int(rating) - 1]) for rating in ratings]
     sums = [sum(column) / WOMEN for column in zip(*reports, strict=True)]
     shares = [(share - FLIPS) / (1 - 2 * FLIPS) for share in sums]
-    console.print(f"ratings of marriages, estimated (true); ε {grant.epsilon}:")
+    error = 1.96 * math.sqrt(FLIPS * (1 - FLIPS) / WOMEN) / (1 - 2 * FLIPS)
+    console.print(f"ratings of marriages, each ± {error:.1%} (true); ε {grant.epsilon}:")
     for i, (name, share) in enumerate(zip(RATINGS, shares, strict=True)):
         console.print(f"  {name:>9}: {share:6.1%} ({(ratings == i + 1).mean():.1%})")
 
 
 def look_for_offices(accountant: Accountant, survey: Survey) -> None:
-    """Asks of every subgroup: have at least 550 women in it had an affair?"""
+    """Asks of every subgroup whether at least ``OFFICE`` women in it had an affair."""
     session_noise = AboveThreshold(
         OFFICE, threshold_scale=Decimal(8), comparison_scale=Decimal(16), positives=5
     )

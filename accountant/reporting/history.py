@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from accountant.budget.commands import CommitGrant
-from accountant.budget.judge import price_all
+from accountant.budget.judge import amount, price_all
 from accountant.budget.state import Grant, State, asked_of
 from accountant.ledger.events import Event, rfc3339
 from accountant.privacy.mechanisms import Verdict
-from accountant.privacy.units import NOTHING, Charge
+from accountant.privacy.units import NOTHING, Charge, Currency
+from accountant.reporting.shape import ChangeFacts, NotableFacts
 from accountant.reporting.words import groups_in_words
 
 LATEST: Final = 200
@@ -62,49 +63,20 @@ class Tally:
     given_back: Charge = NOTHING
 
 
-@dataclass(frozen=True, slots=True)
-class Notable:
-    """An event that an officer may want to look at."""
-
-    sequence: int
-    time: str
-    client: str
-    dataset: str
-    subjects: str
-    charge: Charge
-    purpose: str
-    rules: tuple[str, ...]
-    text: str
-
-
 @dataclass(slots=True)
 class Seen:
     """The events of one sort: how many, on which datasets, and the latest."""
 
     total: int = 0
     by_dataset: dict[str, int] = field(default_factory=dict)
-    latest: deque[Notable] = field(default_factory=lambda: deque(maxlen=LATEST))
+    latest: deque[NotableFacts] = field(default_factory=lambda: deque(maxlen=LATEST))
 
-    def add(self, notable: Notable) -> None:
+    def add(self, notable: NotableFacts) -> None:
         """Counts one."""
         self.total += 1
         count = self.by_dataset.get(notable.dataset, 0)
         self.by_dataset[notable.dataset] = count + 1
         self.latest.append(notable)
-
-
-@dataclass(frozen=True, slots=True)
-class PolicyChange:
-    """An adoption of a policy."""
-
-    sequence: int
-    time: str
-    by: str
-    approved_by: str | None
-    policy: str
-    digest: str
-    opened_epochs: tuple[str, ...]
-    loosened: tuple[str, ...]
 
 
 class History:
@@ -114,7 +86,7 @@ class History:
         self.usage: dict[tuple[str, str], dict[str | None, Tally]] = {}
         self.totals: dict[str, Tally] = {}
         self.seen: dict[str, Seen] = {sort: Seen() for sort in SORTS}
-        self.policies: deque[PolicyChange] = deque(maxlen=LATEST)
+        self.policies: deque[ChangeFacts] = deque(maxlen=LATEST)
         self.policies_total = 0
         self._held: dict[str, Parts] = {}
 
@@ -206,8 +178,8 @@ class History:
                 self._note("overrun", event, limits)
             if others:
                 self._note("against_rule", event, others)
-        elif decision["outcome"] == "flag":
-            self._note("flagged", event, fired)
+        elif by_policy := [rule for rule in fired if rule["code"] != "unverifiable-claim"]:
+            self._note("flagged", event, by_policy)
         verdicts = {charge["verdict"] for charge in event.body["charges"]}
         if Verdict.UNVERIFIABLE in verdicts and not refused:
             self._note("unverifiable", event, [])
@@ -217,13 +189,13 @@ class History:
     def _note(self, sort: str, event: Event, rules: list[dict[str, Any]], text: str = "") -> None:
         command = event.body["command"]
         everyone = event.body.get("charged_to") == "everyone"
-        notable = Notable(
+        notable = NotableFacts(
             event.sequence,
             rfc3339(event.time),
             event.by,
             command["dataset"],
             groups_in_words(None if everyone else command.get("subjects")),
-            Charge.from_json(event.body["total"]),
+            *_amounts(Charge.from_json(event.body["total"])),
             command.get("purpose") or UNKNOWN,
             tuple(rule["rule"] for rule in rules),
             text or _in_short("; ".join(rule["text"] for rule in rules) or _claims(event)),
@@ -234,7 +206,7 @@ class History:
         command = event.body["command"]
         self.policies_total += 1
         self.policies.append(
-            PolicyChange(
+            ChangeFacts(
                 event.sequence,
                 rfc3339(event.time),
                 event.by,
@@ -272,18 +244,22 @@ def _add(tally: Tally, change: Charge, *, settled: bool) -> None:
         )
 
 
-def _of_grant(event: Event, grant: Grant, charge: Charge, text: str) -> Notable:
-    return Notable(
+def _of_grant(event: Event, grant: Grant, charge: Charge, text: str) -> NotableFacts:
+    return NotableFacts(
         event.sequence,
         rfc3339(event.time),
         grant.by,
         grant.dataset,
         groups_in_words(grant.command.get("subjects")),
-        charge,
+        *_amounts(charge),
         grant.command.get("purpose") or UNKNOWN,
         (),
         _in_short(text),
     )
+
+
+def _amounts(charge: Charge) -> tuple[str, str]:
+    return amount(charge, Currency.EPSILON), amount(charge, Currency.DELTA)
 
 
 def _claims(event: Event) -> str:

@@ -12,7 +12,7 @@ from accountant.budget.state import State
 from accountant.ledger.chain import EMPTY, link
 from accountant.ledger.events import Event, rfc3339
 from accountant.reporting.history import History
-from accountant.reporting.persons import lifetimes
+from accountant.reporting.lifetimes import lifetimes
 from accountant.reporting.series import Burndowns, Point
 from accountant.reporting.shape import (
     FORMAT,

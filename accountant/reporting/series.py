@@ -19,6 +19,9 @@ from accountant.reporting.statement import adopted
 from accountant.reporting.worst import Ruler
 
 MOST_POINTS: Final = 400
+FEW_POINTS: Final = 100
+MANY_CELLS: Final = 10_000
+"""From so many cells on a series has only FEW_POINTS points."""
 
 _STARTING: Final = frozenset({"policy.adopted.v1", "dataset.registered.v1"})
 
@@ -43,6 +46,7 @@ class Series:
     points: list[Point] = field(default_factory=list)
     every: int = 1
     seen: int = 0
+    most: int = MOST_POINTS
 
     def due(self) -> bool:
         """Counts an event; true if its balance is to be read."""
@@ -52,7 +56,7 @@ class Series:
     def add(self, point: Point) -> None:
         """Appends a point and thins the series if it is full."""
         self.points.append(point)
-        if len(self.points) >= MOST_POINTS:
+        if len(self.points) >= self.most:
             self.points = self.points[::2]
             self.every *= 2
 
@@ -75,8 +79,9 @@ class Burndowns:
             for dataset in self._touched(state, event)
             for rule, key in _keys(state, dataset)
         }
+        most = MOST_POINTS if state.people().cells < MANY_CELLS else FEW_POINTS
         for key, rule in touched.items():
-            series = self.series.setdefault((rule.id, key.dataset), Series())
+            series = self.series.setdefault((rule.id, key.dataset), Series(most=most))
             if series.due():
                 series.add(self._point(state, event.sequence, event.time, rule, key))
 

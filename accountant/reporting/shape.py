@@ -51,7 +51,8 @@ class PopulationFacts:
 @dataclass(frozen=True, slots=True)
 class LedgerFacts:
     """Where in the ledger the report stands. ``head`` is the last link of the hash chain, in hex;
-    ``broken_at`` the first event whose stored link does not follow from its bytes."""
+    ``broken_at`` the first event whose stored link does not follow from its bytes.
+    """
 
     events: int
     last_sequence: int | None
@@ -97,7 +98,8 @@ class Split:
 @dataclass(frozen=True, slots=True)
 class Meaning:
     """What epsilon and delta say in plain words: of the limit, of what is spent, and of that
-    together with what is reserved (empty if nothing is)."""
+    together with what is reserved (empty if nothing is).
+    """
 
     limit: str
     spent: str
@@ -161,7 +163,8 @@ class Lifetime:
 @dataclass(frozen=True, slots=True)
 class Usage:
     """What was booked under one name, net of what was given back. ``unbounded`` counts charges
-    without a finite epsilon. ``other``: everything beyond the names that are listed singly."""
+    without a finite epsilon. ``other``: everything beyond the names that are listed singly.
+    """
 
     name: str
     other: bool
@@ -199,7 +202,8 @@ class Reservations:
 @dataclass(frozen=True, slots=True)
 class DatasetFacts:
     """One dataset. ``rule`` is its tightest limit, ``rule_scope`` the dataset itself, or "*" if
-    only a person's total covers it; both empty if nothing does."""
+    only a person's total covers it; both empty if nothing does.
+    """
 
     id: str
     namespace: str

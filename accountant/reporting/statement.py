@@ -17,7 +17,7 @@ from accountant.budget.judge import amount, scope_name
 from accountant.budget.policy import LimitRule
 from accountant.budget.state import ALL, AccountKey, Adopted, State, account_key, lifetime, matches
 from accountant.ledger.events import rfc3339
-from accountant.privacy.units import Charge, Currency, show
+from accountant.privacy.units import Currency, show
 from accountant.reporting.worst import Ruler, Worst
 
 
@@ -37,7 +37,7 @@ class Balance:
     void: bool
     """More is spent than the limit allows: the rule's promise is void for this epoch."""
     sum_of_epsilons: str
-    """The largest plain sum of what is spent: true also where the promise is void."""
+    """The largest plain sum of what is spent or reserved: true also where the promise is void."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ def statement(state: State, dataset: str | None = None, by: str | None = None) -
         state.dataset(dataset)
     axis = state.people().axis(by) if by is not None else None
     return [
-        _line(state, rule, key, axis)
+        line(state, rule, key, axis)
         for rule, key in scopes(state)
         if dataset is None or key.dataset in (dataset, ALL)
     ]
@@ -81,25 +81,36 @@ def balances(state: State, rule: LimitRule, key: AccountKey, axis: int) -> list[
     return _balances(state, rule, key, axis, values)
 
 
+def lifetime_sums(state: State, dataset: str, axis: int | None) -> list[tuple[str, str]]:
+    """(epsilon, delta) ever booked on a dataset (or ALL): per value of a dimension, or one for
+    everyone. Path-wise sums at the most charged cell.
+    """
+    cells = state.account(lifetime(dataset)).used.cells()
+    columns = [charge_from(column) for column in _by(cells, axis).max(axis=2).T]
+    return [(amount(c, Currency.EPSILON), amount(c, Currency.DELTA)) for c in columns]
+
+
 def lifetime_totals(state: State, by: str | None = None) -> list[dict[str, Any]]:
     """The path-wise sums of everything ever booked, per dataset and over all of them."""
     axis = state.people().axis(by) if by is not None else None
     rows = []
     for name in [*sorted(state.datasets), ALL]:
-        cells = state.account(lifetime(name)).used.cells()
-        row: dict[str, Any] = {"dataset": name} | _sums(_largest(cells, None)[0])
+        row: dict[str, Any] = {"dataset": name} | _sums(state, name)
         if axis is not None:
-            values = state.people().dimensions[axis][1]
+            sums = lifetime_sums(state, name, axis)
             row["groups"] = [
-                {"group": value} | _sums(charge)
-                for value, charge in zip(values, _largest(cells, axis), strict=True)
+                {"group": value, "epsilon": epsilon, "delta": delta}
+                for value, (epsilon, delta) in zip(
+                    state.people().dimensions[axis][1], sums, strict=True
+                )
             ]
         rows.append(row)
     return rows
 
 
-def accounts_json(state: State, dataset: str | None = None, by: str | None = None
-                  ) -> dict[str, Any]:
+def accounts_json(
+    state: State, dataset: str | None = None, by: str | None = None
+) -> dict[str, Any]:
     """The statement and the lifetime totals as one document, at a stated sequence."""
     return {
         "population": state.ledger,
@@ -137,10 +148,10 @@ def adopted(state: State) -> Adopted:
     return state.adopted
 
 
-def _line(state: State, rule: LimitRule, key: AccountKey, axis: int | None) -> Line:
+def line(state: State, rule: LimitRule, key: AccountKey, axis: int | None = None) -> Line:
+    """One limit rule on one scope, split by a dimension if ``axis`` names one."""
     epoch = adopted(state).epochs[rule.id]
     used = state.account(key).used.cells()
-    whole = _sums(_largest(state.account(lifetime(key.dataset)).used.cells(), None)[0])
     return Line(
         rule=rule.id,
         scope=scope_name(key),
@@ -158,7 +169,7 @@ def _line(state: State, rule: LimitRule, key: AccountKey, axis: int | None) -> L
         carried=epoch.carried,
         total=_balances(state, rule, key, None, ("everyone",))[0],
         worst_group=_worst_group(state, rule, used),
-        lifetime=whole,
+        lifetime=_sums(state, key.dataset),
         groups=[] if axis is None else balances(state, rule, key, axis),
     )
 
@@ -170,9 +181,7 @@ def _balances(
     used, reserved = account.used.cells(), account.reserved.cells()
     after = ruler.by_value(_by(used, axis))
     before = ruler.by_value(_by(used - reserved, axis)) if reserved.any() else after
-    return [
-        _balance(name, ruler, a, b) for name, a, b in zip(names, after, before, strict=True)
-    ]
+    return [_balance(name, ruler, a, b) for name, a, b in zip(names, after, before, strict=True)]
 
 
 def _balance(group: str, ruler: Ruler, used: Worst, spent: Worst) -> Balance:
@@ -194,7 +203,7 @@ def _balance(group: str, ruler: Ruler, used: Worst, spent: Worst) -> Balance:
         own_delta=_amount(used.own_delta, Currency.DELTA),
         over=used.over,
         void=spent.over,
-        sum_of_epsilons=_amount(spent.path_sum, Currency.EPSILON),
+        sum_of_epsilons=_amount(used.path_sum, Currency.EPSILON),
     )
 
 
@@ -209,11 +218,6 @@ def _by(cells: Integers, axis: int | None) -> Integers:
     return np.moveaxis(cells, axis + 1, 1).reshape(2 * N, cells.shape[axis + 1], -1)
 
 
-def _largest(cells: Integers, axis: int | None) -> list[Charge]:
-    """The largest sums per value of a dimension, or (axis None) over all cells."""
-    return [charge_from(column) for column in _by(cells, axis).max(axis=2).T]
-
-
 def _worst_group(state: State, rule: LimitRule, used: Integers) -> dict[str, str]:
     """The attributes of the cell that has spent most under the rule; empty if all are alike."""
     flat = used.reshape(2 * N, -1)
@@ -223,5 +227,6 @@ def _worst_group(state: State, rule: LimitRule, used: Integers) -> dict[str, str
     return state.people().describe(tuple(int(i) for i in where))
 
 
-def _sums(charge: Charge) -> dict[str, str]:
-    return {c.value: amount(charge, c) for c in (Currency.EPSILON, Currency.DELTA)}
+def _sums(state: State, dataset: str) -> dict[str, str]:
+    [(epsilon, delta)] = lifetime_sums(state, dataset, None)
+    return {"epsilon": epsilon, "delta": delta}

@@ -81,7 +81,11 @@ def revealing(delta: Fraction) -> Finite:
     """Tells the truth with probability ``delta``, else nothing: (0, delta)-private, no better."""
     zero = Fraction(0)
     return Finite(
-        f"reveals at {delta}", (delta, 1 - delta, zero), (zero, 1 - delta, delta), Fraction(1), delta
+        f"reveals at {delta}",
+        (delta, 1 - delta, zero),
+        (zero, 1 - delta, delta),
+        Fraction(1),
+        delta,
     )
 
 
@@ -148,6 +152,12 @@ def leaves(tree: object) -> list[tuple[Fraction, Fraction]]:
     ]
 
 
+def within(found: mpmath.mpf, delta: Fraction) -> bool:
+    """True if ``found`` is at most ``delta``, but for the last of sixty digits."""
+    with mpmath.workdps(60):
+        return bool(found <= real(delta) + mpmath.mpf("1e-50"))
+
+
 def real(value: Fraction) -> mpmath.mpf:
     """The value at the working precision."""
     return mpmath.mpf(value.numerator) / value.denominator
@@ -159,7 +169,8 @@ def menu_for(limit: Limit) -> list[Finite]:
     assert capacity.second is not None
     step = math.sqrt(capacity.second / 1e15)
     ratios = {
-        Fraction(math.exp(step / math.sqrt(n)) * 0.9999).limit_denominator(997) for n in (1, 2, 3, 4)
+        Fraction(math.exp(step / math.sqrt(n)) * 0.9999).limit_denominator(997)
+        for n in (1, 2, 3, 4)
     }
     ratios.add(Fraction(math.exp(float(limit.epsilon)) * 0.9999).limit_denominator(997))
     ratios = {ratio for ratio in ratios if ratio > 1}
@@ -193,13 +204,13 @@ def test_no_adaptive_attack_gets_past_the_gate(limit: Limit, gate: Gate) -> None
     """The best adaptive tree's exact delta stays within the limit's delta."""
     split = limit if gate is ADVANCED else Limit(limit.epsilon, limit.delta, limit.delta)
     found = best_attack(limit, menu_for(limit), gate_of(gate.capacity(split)), depth=4)
-    assert found <= real(limit.delta)
+    assert within(found, limit.delta)
     assert found > 0  # the attacker does get somewhere
 
 
 @pytest.mark.parametrize("limit", LIMITS[:3], ids=str)
 def test_the_attacker_beats_a_gate_without_the_delta_split(limit: Limit) -> None:
-    """ "Basic or advanced" with the full delta for both is not a filter, and the search shows it."""
+    """With the full delta for both, "basic or advanced" is no filter, and the search shows it."""
     whole = Limit(limit.epsilon, limit.delta, Fraction(0))
     capacity = ADVANCED.capacity(whole)
     unsplit = Capacity(
@@ -209,7 +220,7 @@ def test_the_attacker_beats_a_gate_without_the_delta_split(limit: Limit) -> None
         capacity.second_currency,
     )
     found = best_attack(whole, menu_for(limit), gate_of(unsplit), depth=4)
-    assert found > real(limit.delta)
+    assert not within(found, limit.delta)
 
 
 @dataclass(frozen=True)
@@ -223,14 +234,15 @@ class Unvalued(Finite):
         return Charge(tuple(0 if c is Currency.EPSILON_SQUARED else true[c] for c in Currency))
 
 
-@pytest.mark.parametrize("limit", LIMITS, ids=str)
-def test_the_attacker_beats_a_gate_that_skips_what_it_cannot_value(limit: Limit) -> None:
+@pytest.mark.parametrize("delta", ["0.3", "1e-3", "1e-6"])
+def test_the_attacker_beats_a_gate_that_skips_what_it_cannot_value(delta: str) -> None:
     """A gate that books nothing for a charge without a value in its currency can be overspent."""
+    limit = Limit(Fraction(1), Fraction(delta), Fraction(delta) / 10)
     menu = menu_for(limit)
     largest = max(menu, key=lambda mechanism: mechanism.ratio)
     skipped = Unvalued(largest.name, largest.p, largest.q, largest.ratio, largest.delta)
     admits = gate_of(ADVANCED.capacity(limit))
-    assert best_attack(limit, [*menu, skipped], admits, depth=3) > real(limit.delta)
+    assert not within(best_attack(limit, [*menu, skipped], admits, depth=4), limit.delta)
 
 
 ratios = st.builds(lambda n, d: Fraction(n + d, d), st.integers(1, 30), st.integers(10, 40))
@@ -240,13 +252,19 @@ chances = st.fractions(Fraction(1, 100), Fraction(1, 2), max_denominator=100)
 @settings(max_examples=25)
 @given(
     st.lists(st.one_of(ratios.map(response), st.builds(spike, ratios, chances)), max_size=3),
-    st.lists(st.builds(both, ratios, st.sampled_from([Fraction(1, 50), Fraction(1, 20)])), max_size=2),
+    st.lists(
+        st.builds(both, ratios, st.sampled_from([Fraction(1, 50), Fraction(1, 20)])), max_size=2
+    ),
     st.fractions(Fraction(1, 5), 2, max_denominator=20),
     st.fractions(Fraction(1, 10), Fraction(7, 10), max_denominator=20),
     st.fractions(Fraction(1, 10), Fraction(9, 10), max_denominator=10),
 )
 def test_no_random_menu_gets_past_the_gate(
-    pure: list[Finite], approximate: list[Finite], epsilon: Fraction, delta: Fraction, part: Fraction
+    pure: list[Finite],
+    approximate: list[Finite],
+    epsilon: Fraction,
+    delta: Fraction,
+    part: Fraction,
 ) -> None:
     """Whatever mechanisms and limit: the best adaptive tree stays within the limit's delta."""
     menu = pure + approximate
@@ -254,7 +272,7 @@ def test_no_random_menu_gets_past_the_gate(
     assert all(mechanism.exact() for mechanism in menu)
     limit = Limit(epsilon, delta, delta * part)
     found = best_attack(limit, menu, gate_of(ADVANCED.capacity(limit)), depth=4)
-    assert found <= real(delta)
+    assert within(found, delta)
 
 
 @pytest.mark.parametrize(
@@ -262,8 +280,9 @@ def test_no_random_menu_gets_past_the_gate(
     [("1", "1e-6", "0.05"), ("0.3", "0.2", "0.05"), ("2", "1e-2", "0.2")],
 )
 def test_a_long_adaptive_ladder_stays_within_delta(epsilon: str, delta: str, each: str) -> None:
-    """Randomised response as often as the gate admits, stopping at the best moment on every path,
-    with a revealing event of all the own delta on top, stays within delta."""
+    """Randomised response as often as the gate admits, stopped at the best moment on every path,
+    with a revealing event of all the own delta on top, stays within delta.
+    """
     whole = Fraction(delta)
     limit = Limit(Fraction(epsilon), whole, whole / 10)
     capacity = ADVANCED.capacity(limit)
@@ -288,7 +307,7 @@ def test_a_long_adaptive_ladder_stays_within_delta(epsilon: str, delta: str, eac
                 go = values[u] + values[u + 1] if n < steps else stop
                 values[u] = max(stop, go)
         assert values[0] <= real(whole)
-        assert values[0] > own
+        assert values[0] > own * (1 - own) ** 2  # the revealing event alone reaches that
 
 
 def test_infinite_charges_never_fit() -> None:

@@ -98,7 +98,8 @@ def test_capacity_at_a_share_lies_on_the_line(limit: Limit, share: Fraction) -> 
     """The capacity at a share of the limit is where the gate's fixed line reaches that share."""
     with mpmath.workdps(100):
         _, slope, intercept = truth(limit)
-        exact = (real(limit.epsilon * share) - intercept) / slope * SQUARE_UNIT
+        reached = units_down(limit.epsilon * share, Currency.EPSILON)  # whole units, rounded down
+        exact = (mpmath.mpf(reached) / EPSILON_UNIT - intercept) / slope * SQUARE_UNIT
         second = ADVANCED.capacity(limit, share).second
         assert second is not None
         assert exact - 1 - mpmath.mpf("1e-20") < second <= exact + mpmath.mpf("1e-20")
@@ -117,17 +118,23 @@ def test_spent_is_never_below_the_line(limit: Limit, epsilon: int, second: int) 
         assert BASIC.spent(limit, epsilon, second) == epsilon
 
 
-@given(limits, st.integers(0, 10**9), st.fractions(Fraction(1, 100), 1, max_denominator=100))
-def test_spent_and_capacity_tell_the_same_story(limit: Limit, beyond: int, share: Fraction) -> None:
-    """What fits within the capacity shows at most the limit as spent; one unit more shows more."""
+@given(limits, st.fractions(Fraction(1, 100), Fraction(99, 100), max_denominator=100))
+def test_spent_and_capacity_tell_the_same_story(limit: Limit, share: Fraction) -> None:
+    """What fits within the capacity at a share shows at most that share as spent, one unit more
+    shows more: a threshold fires exactly when the number that people see passes it."""
     capacity = ADVANCED.capacity(limit, share)
     assert capacity.second is not None
-    most = units_up(limit.epsilon * share, Currency.EPSILON)
     if capacity.second >= 0:
-        assert ADVANCED.spent(limit, 2**62, capacity.second) <= most
-    slack = 10**7  # one unit of the square is worth far less than one unit of epsilon
-    above = max(0, capacity.second + 1) + beyond + slack * most
-    assert ADVANCED.spent(limit, 2**62, above) >= units_down(limit.epsilon * share, Currency.EPSILON)
+        assert ADVANCED.spent(limit, 2**80, capacity.second) <= capacity.epsilon
+    assert ADVANCED.spent(limit, 2**80, max(0, capacity.second + 1)) > capacity.epsilon
+
+
+@given(limits)
+def test_a_full_account_shows_the_limit_as_spent(limit: Limit) -> None:
+    """At full capacity the number that people see is the limit's epsilon and never more."""
+    second = ADVANCED.capacity(limit).second
+    assert second is not None
+    assert ADVANCED.spent(limit, 2**80, second) <= units_up(limit.epsilon, Currency.EPSILON)
 
 
 @given(limits, st.integers(0, 2**61), st.integers(0, 2**61), st.integers(0, 2**60))

@@ -1,0 +1,133 @@
+"""The page at /docs: whole, self-contained, and enough for a stranger."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+from story_runner import Told
+
+from accountant.api import docs
+from accountant.api.app import create_app
+from accountant.api.docs import pretty
+from accountant.api.examples import STORY
+from accountant.api.openapi import OPERATIONS, PROBLEMS
+from accountant.privacy.mechanisms import KINDS
+from accountant.service import Service
+from accountant.settings import Settings
+from accountant.store.ledgers import Ledgers
+
+VOID = {"meta", "br", "hr", "img", "link", "input"}
+
+
+class Page(HTMLParser):
+    """Ids, links, code samples, and whether every element is closed."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: list[str] = []
+        self.links: list[str] = []
+        self.samples: list[str] = []
+        self.sources: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Notes the element."""
+        given = dict(attrs)
+        self.open += [] if tag in VOID else [tag]
+        self.ids += [given["id"] or ""] if "id" in given else []
+        self.links += [given["href"] or ""] if "href" in given else []
+        self.sources += [name for name in given if name in ("src", "srcset", "onclick")]
+        if tag == "pre":
+            self.samples.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        """Closes the element."""
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        """Collects code samples."""
+        if "pre" in self.open:
+            self.samples[-1] += data
+
+
+@pytest.fixture(scope="module")
+def text() -> str:
+    """The page as HTML."""
+    return docs.page(create_app(None, Settings()))  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def parsed(text: str) -> Page:
+    """The page, parsed."""
+    return Page(text)
+
+
+def test_the_page_loads_nothing_and_runs_nothing(text: str, parsed: Page) -> None:
+    """No scripts, images, fonts or style sheets from elsewhere: it can be saved and printed."""
+    assert "<script" not in text
+    assert "@import" not in text
+    assert "url(" not in text
+    assert not parsed.sources
+    assert not parsed.open
+
+
+def test_links_lead_to_places_on_the_page(parsed: Page) -> None:
+    """Every link in the page has its target there, once."""
+    assert len(parsed.ids) == len(set(parsed.ids))
+    inside = {link[1:] for link in parsed.links if link.startswith("#")}
+    assert inside <= set(parsed.ids)
+    assert {link for link in parsed.links if not link.startswith("#")} == {"/openapi.json"}
+
+
+def test_the_page_has_every_call_mechanism_and_problem(parsed: Page) -> None:
+    """Nothing that the program has is left out."""
+    there = set(parsed.ids)
+    assert set(OPERATIONS) <= there
+    assert {f"kind-{kind}" for kind in KINDS} <= there
+    assert {f"problem-{code}" for code in PROBLEMS} <= there
+
+
+def test_the_curl_commands_work_as_they_are_printed(database: str, parsed: Page) -> None:
+    """A reader who pastes the commands in the order of the story gets the documented statuses."""
+    told = Told(Service(Ledgers(database)))
+    printed = set(parsed.samples)
+    for example in STORY:
+        command = docs._curl(example)
+        assert command in printed, example.title
+        assert run(told, command).status_code == example.status, command
+
+
+def run(told: Told, command: str) -> Any:
+    """Sends what a printed curl command would send."""
+    words = shlex.split(command.replace("\\\n", " "))
+    assert words.pop(0) == "curl"
+    method, path, body = "GET", "", None
+    headers: dict[str, str] = {}
+    while words:
+        match words.pop(0):
+            case "-X":
+                method = words.pop(0)
+            case "-H":
+                name, value = words.pop(0).split(": ", 1)
+                headers[name] = re.sub(
+                    r"\$([A-Z]+)", lambda found: told.secrets[found[1].lower()], value
+                )
+            case "--data-binary":
+                body = words.pop(0)
+            case url:
+                path = url.removeprefix("$URL")
+    return told.http.request(method, path, headers=headers, content=body)
+
+
+@pytest.mark.parametrize("example", [e for e in STORY if e.answer is not None])
+def test_pretty_json_is_the_same_json(example: Any) -> None:
+    """Laying JSON out for print changes no value, and keeps to the page's width."""
+    text = pretty(example.answer)
+    assert json.loads(text) == example.answer
+    assert max(map(len, text.splitlines())) <= 110

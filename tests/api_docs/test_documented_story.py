@@ -1,0 +1,63 @@
+"""The documentation cannot lie: its requests are sent, its answers compared."""
+
+from __future__ import annotations
+
+import pytest
+from schema_check import errors
+from story_runner import Told, differences, masked
+
+from accountant.api.examples import STORY
+from accountant.service import Service
+from accountant.store.ledgers import Ledgers
+
+
+@pytest.fixture
+def told(database: str) -> Told:
+    """A service on a database of its own."""
+    return Told(Service(Ledgers(database)))
+
+
+def test_every_documented_request_is_answered_as_documented(told: Told) -> None:
+    """Status and body are those on the page, up to times and hash links."""
+    for example, response in told.tell():
+        title = f"{example.call}: {example.title}"
+        assert response.status_code == example.status, (title, response.text)
+        if example.answer is None:
+            continue
+        found = list(differences(masked(response.json()), masked(example.answer)))
+        assert not found, (title, found)
+
+
+def test_answers_and_requests_obey_their_schemas(told: Told) -> None:
+    """What is sent and what comes back fit the OpenAPI document, field by field."""
+    spec = told.http.get("/openapi.json").json()
+    parts = spec["components"]["schemas"]
+    calls = {c["operationId"]: c for p in spec["paths"].values() for c in p.values()}
+    for example, response in told.tell():
+        call = calls[example.call]
+        if isinstance(example.body, dict):
+            schema = call["requestBody"]["content"]["application/json"]["schema"]
+            assert not list(errors(schema, example.body, parts)), example.title
+        media = response.headers["content-type"].split(";")[0]
+        content = call["responses"][str(response.status_code)]["content"]
+        assert media in content, example.title
+        if media.endswith("json") and "schema" in content[media]:
+            found = list(errors(content[media]["schema"], response.json(), parts))
+            assert not found, (example.title, found)
+
+
+def test_a_repeated_request_is_given_the_first_answer_again(told: Told) -> None:
+    """What the page says of idempotency holds for each documented request with a key."""
+    for example, first in told.tell():
+        if "Idempotency-Key" not in example.headers:
+            continue
+        again = told.send(example)
+        assert again.content == first.content, example.title
+        assert again.headers["Idempotent-Replay"] == "true"
+
+
+def test_the_story_has_an_example_of_every_call(told: Told) -> None:
+    """No call is documented without a request and an answer that can be tried."""
+    spec = told.http.get("/openapi.json").json()
+    calls = {c["operationId"] for p in spec["paths"].values() for c in p.values()}
+    assert calls == {example.call for example in STORY}

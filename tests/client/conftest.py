@@ -1,0 +1,153 @@
+"""The real service on a temporary ledger, served by uvicorn, and a network that can misbehave."""
+
+from __future__ import annotations
+
+import http.client
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import uvicorn
+
+from accountant.api.app import create_app
+from accountant.client import Accountant, Registrar
+from accountant.migrate import migrate
+from accountant.service import Service
+from accountant.settings import Settings
+from accountant.store.ledgers import Ledgers
+
+POLICY = """
+policy: test
+rules:
+  - {id: lifetime, limit: {epsilon: 1}}
+  - {id: reasons, require: [purpose]}
+"""
+
+
+@dataclass
+class Served:
+    """A running service with an admin's, two pipelines' and an auditor's key."""
+
+    port: int
+    keys: dict[str, str]
+    names: Iterator[int] = field(default_factory=count)
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def population(self) -> str:
+        """A new population with dataset ``visits`` and a lifetime limit of epsilon 1."""
+        name = f"people-{next(self.names)}"
+        with Registrar(self.url, self.keys["admin"], name) as registrar:
+            registrar.population(
+                privacy_unit="person",
+                neighbouring="replace_one",
+                membership="public",
+                dimensions={"country": ["KR", "JP"]},
+            )
+            registrar.dataset("visits", namespace="test", name="visits")
+            registrar.policy(POLICY)
+        return name
+
+    def client(self, population: str, key: str = "pipeline", **options: Any) -> Accountant:
+        """A client with one of the keys; it waits little between retries."""
+        options = {"backoff": 0.01} | options
+        url = options.pop("url", self.url)
+        return Accountant(url, self.keys[key], population, **options)
+
+
+@pytest.fixture(scope="session")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """The real app under uvicorn, for all tests of this folder."""
+    folder: Path = tmp_path_factory.mktemp("service")
+    url = f"sqlite:///{folder}/accountant.db"
+    migrate(url)
+    ledgers = Ledgers(url)
+    service = Service(ledgers)
+    roles = {"admin": "admin", "pipeline": "pipeline", "other": "pipeline", "auditor": "auditor"}
+    keys = {name: service.create_key(name, cast(Any, role), "test") for name, role in roles.items()}
+    config = uvicorn.Config(create_app(service, Settings()), port=0, log_config=None)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    yield Served(server.servers[0].sockets[0].getsockname()[1], keys)
+    server.should_exit = True
+    thread.join()
+    ledgers.close()
+
+
+class Network:
+    """A proxy to the service that treats requests as planned, then passes everything on.
+
+    ``lose``: the service gets the request, the client never gets the answer. ``busy``: the client
+    gets a 503 that asks for ``wait`` seconds of patience, the service gets nothing. ``cut``: the
+    connection is closed at once.
+    """
+
+    def __init__(self, port: int) -> None:
+        self.plan: list[str] = []
+        self.wait = "0"
+        self.keys: list[str | None] = []
+        self.bodies: list[bytes] = []
+        network = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def _any(self) -> None:
+                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                network.keys.append(self.headers.get("Idempotency-Key"))
+                network.bodies.append(body)
+                treatment = network.plan.pop(0) if network.plan else "pass"
+                self.close_connection = True
+                if treatment == "cut":
+                    return
+                if treatment == "busy":
+                    self.send_response(503)
+                    self.send_header("Retry-After", network.wait)
+                    self.end_headers()
+                    return
+                onward = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+                onward.request(self.command, self.path, body, dict(self.headers))
+                answer = onward.getresponse()
+                data = answer.read()
+                onward.close()
+                if treatment == "lose":
+                    return
+                self.send_response(answer.status)
+                for name, value in answer.getheaders():
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(data)
+
+            do_GET = do_POST = do_PUT = _any  # noqa: N815 - http.server's names
+
+            def log_message(self, *_: Any) -> None:
+                """Nothing: the test's output is not a log."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever)
+        self._thread.start()
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def close(self) -> None:
+        """Stops listening."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+@pytest.fixture
+def network(served: Served) -> Iterator[Network]:
+    """A network between client and service, without a plan."""
+    running = Network(served.port)
+    yield running
+    running.close()

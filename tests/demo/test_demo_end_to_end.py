@@ -1,0 +1,119 @@
+"""END TO END, SLOW (about half a minute): the demonstration itself, and how its processes end."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from accountant.demo import auditor, story
+from accountant.demo.running import Runner
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """The folder and the output of one whole run, on a machine whose proxy is out of order."""
+    folder = tmp_path_factory.mktemp("demo") / "demo-output"
+    run = subprocess.run(
+        [sys.executable, "-m", "accountant.demo", "--out", str(folder)],
+        env=os.environ | {"HTTP_PROXY": "http://127.0.0.1:9", "http_proxy": "http://127.0.0.1:9"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    return folder, run.stdout
+
+
+def test_demo(finished: tuple[Path, str]) -> None:
+    """The demonstration ends well, and leaves a ledger, a report in three forms, and logs."""
+    folder, output = finished
+    assert "all agree with what the service shows" in output
+    for name in ("report.html", "report.json", "report.csv", "ledger.jsonl", "logs/service.jsonl"):
+        assert (folder / name).stat().st_size > 0
+    for line in (folder / "logs" / "service.jsonl").read_text().splitlines():
+        json.loads(line)
+
+
+def test_no_keys_left(finished: tuple[Path, str]) -> None:
+    """No API key is printed, logged or left in the folder."""
+    folder, output = finished
+    assert "acct_" not in output
+    for path in folder.rglob("*"):
+        assert path.is_dir() or b"acct_" not in path.read_bytes(), path
+
+
+def test_story_is_checked(finished: tuple[Path, str]) -> None:
+    """A ledger in which one expected thing is missing is told apart."""
+    folder, _ = finished
+    events = [json.loads(line) for line in (folder / "ledger.jsonl").read_bytes().splitlines()]
+    assert story.differences(events) == []
+    fewer = [event for event in events if event["type"] != "grant.expired.v1"]
+    assert story.differences(fewer) == [":accountant grant.expired.v1 happened 0 times, not 1"]
+
+
+def test_auditor_notices(finished: tuple[Path, str], tmp_path: Path) -> None:
+    """The offline replay finds a decision that was changed afterwards, and a total that is off."""
+    folder, _ = finished
+    data = (folder / "ledger.jsonl").read_bytes()
+    good = auditor.replay_offline(folder / "ledger.jsonl")
+    count, head = good["events"], good["head"]
+    assert auditor.compare(good, good["totals"], count, head) == []
+    shown = good["totals"] | {"lifetime": []}
+    assert len(auditor.compare(good, shown, count, head)) == 1
+    forged = tmp_path / "forged.jsonl"
+    forged.write_bytes(data.replace(b'"outcome":"flag"', b'"outcome":"allow"', 1))
+    bad = auditor.replay_offline(forged)
+    assert any("taken again" in text for text in auditor.compare(bad, good["totals"], count, head))
+
+
+def test_service_ends_with_parent(tmp_path: Path) -> None:
+    """The service ends when the process that started it is gone, even if it was killed."""
+    (tmp_path / "logs").mkdir()
+    runner = Runner(tmp_path, 80)
+    runner.command("migrate")
+    with runner.service():
+        assert httpx2.get(f"{runner.url}/readyz").status_code == 200
+        [process] = runner.running
+        assert process.stdin
+        process.stdin.close()  # what the system does when a process dies
+        assert process.wait(20) == 0
+    with pytest.raises(httpx2.ConnectError):
+        httpx2.get(f"{runner.url}/readyz")
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_stopped(tmp_path: Path, how: signal.Signals) -> None:
+    """Ctrl-C and SIGTERM stop the demonstration, its pipelines and its service."""
+    folder = tmp_path / "demo-output"
+    demo = subprocess.Popen(
+        [sys.executable, "-m", "accountant.demo", "--out", str(folder)], stdout=subprocess.DEVNULL
+    )
+    deadline = time.monotonic() + 60
+    log = folder / "logs" / "survey_team.txt"
+    while not log.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    demo.send_signal(how)
+    assert demo.wait(30) == 128 + how
+    assert still_running(folder) == []
+
+
+def still_running(folder: Path) -> list[str]:
+    """Processes that were started for ``folder`` (where the system tells)."""
+    wanted = f"ACCOUNTANT_HOME={folder}".encode()
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if wanted in (process / "environ").read_bytes().split(b"\0"):
+                found.append(process.name)
+        except OSError:
+            continue
+    return [name for name in found if name != str(os.getpid())]

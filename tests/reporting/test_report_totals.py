@@ -1,0 +1,342 @@
+"""The report's numbers against sums made from the events' bytes alone, without the fold."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import random
+from collections import Counter
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from conftest import DAY, Desk
+from support import NON_PRIVATE, declared, laplace, sparse_vector
+
+from accountant.budget.state import _HANDLERS
+from accountant.reporting.history import BOOKING, JUDGED, MOST_NAMES, SETTLING
+from accountant.reporting.model import Report, build_report
+from accountant.reporting.series import MOST_POINTS
+from accountant.store.ledgers import Stored
+
+DIMENSIONS = {"country": ["AT", "BE", "KR"], "joined": ["2024", "2025"]}
+CELLS = list(itertools.product(*DIMENSIONS.values()))
+Find = Callable[..., Any]
+
+
+def _random_ledger(desk: Desk, seed: int) -> None:
+    """Grants, part commits, releases, expiries and invocations on two datasets."""
+    rnd = random.Random(seed)
+    desk.hospital("  - {id: a, limit: {epsilon: 50}}\n", DIMENSIONS)
+    desk.dataset("e")
+    for _ in range(60):
+        desk.forward(rnd.uniform(1, 5_000))
+        groups: list[Any] = [None, {"country": ["KR"]}, {"country": ["AT", "KR"]}]
+        groups += [{"joined": ["2025"]}, [{"country": ["BE"]}, {"joined": ["2024"]}]]
+        by, fields = (
+            rnd.choice(["x", "y"]),
+            {
+                "dataset": rnd.choice(["d", "e"]),
+                "subjects": rnd.choice(groups),
+                "purpose": rnd.choice([None, "ops", "research"]),
+            },
+        )
+        first, second = laplace(rnd.choice(["0.1", "0.25"]), rnd.randint(1, 3)), declared("0.125")
+        if rnd.random() < 0.3:
+            desk.do("record_invocations", by, mechanisms=[first, second], **fields)
+            continue
+        ttl = rnd.choice([60, 10**6])
+        grant = desk.do(
+            "ask_grant", by, mechanisms=[first, second], ttl_seconds=ttl, **fields
+        ).body["grant"]
+        if ttl == 60:
+            desk.forward(61)
+            desk.service.expire_due()
+            continue
+        settle = rnd.choice(["all", "part", "release", "leave"])
+        if settle == "release":
+            desk.do("release_grant", by, grant=grant, reason="cancelled")
+        elif settle != "leave":
+            part = {"mechanisms": [second]} if settle == "part" else {}
+            desk.do("commit_grant", by, grant=grant, **part)
+
+
+def _in(cell: tuple[str, ...], subjects: Any) -> bool:
+    if not subjects:
+        return True
+    terms = subjects if isinstance(subjects, list) else [subjects]
+    place = dict(zip(DIMENSIONS, cell, strict=True))
+    return any(all(place[name] in values for name, values in term.items()) for term in terms)
+
+
+class Recount:
+    """Nano-epsilons per dataset and cell, and per name, from the stored bytes."""
+
+    def __init__(self, stored: list[Stored]) -> None:
+        self.spent: Counter[tuple[str, tuple[str, ...]]] = Counter()
+        self.held: Counter[tuple[str, tuple[str, ...]]] = Counter()
+        self.names: Counter[tuple[str, str, str]] = Counter()
+        self.back: Counter[str] = Counter()
+        grants: dict[str, dict[str, Any]] = {}
+        for row in stored:
+            event = json.loads(row.body)
+            if event["type"] == "grant.reserved.v1":
+                grants[event["grant"]] = event
+                self._book(event, self.held, int(event["total"]["epsilon"]))
+            elif event["type"] == "invocation.recorded.v1":
+                self._book(event, self.spent, int(event["total"]["epsilon"]))
+                self._name(event, event["charges"])
+            elif "charge" in event and "grant" in event:
+                asked = grants.pop(event["grant"])
+                whole, final = int(asked["total"]["epsilon"]), int(event["charge"]["epsilon"])
+                self._book(asked, self.held, -whole)
+                self._book(asked, self.spent, final)
+                self.back[asked["command"]["dataset"]] += whole - final
+                part = event["type"] == "grant.committed.v1" and final < whole
+                charges = [c for c in asked["charges"] if not part or c["kind"] == "declared"]
+                self._name(asked, charges if final else [])
+        for asked in grants.values():
+            self._name(asked, asked["charges"])
+
+    @staticmethod
+    def _book(event: dict[str, Any], into: Counter[Any], units: int) -> None:
+        for cell in CELLS:
+            if _in(cell, event["command"].get("subjects")):
+                into[event["command"]["dataset"], cell] += units
+
+    def _name(self, event: dict[str, Any], charges: list[dict[str, Any]]) -> None:
+        command = event["command"]
+        for charge in charges:
+            units = int(charge["charge"]["epsilon"])
+            self.names[command["dataset"], "client", event["by"]] += units
+            self.names[command["dataset"], "purpose", command.get("purpose", "")] += units
+            self.names[command["dataset"], "kind", charge["kind"]] += units
+
+    def largest(self, dataset: str, dimension: str = "", value: str = "") -> tuple[int, int]:
+        """(spent, spent and reserved) of the most charged cell of a group."""
+        at = list(DIMENSIONS).index(dimension) if dimension else -1
+        cells = [c for c in CELLS if not dimension or c[at] == value]
+        spent = max(self.spent[dataset, c] for c in cells)
+        return spent, max(self.spent[dataset, c] + self.held[dataset, c] for c in cells)
+
+
+def _nano(amount: str) -> int:
+    return int(Decimal(amount) * 10**9)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_totals_equal_a_recount_from_the_bytes(desk: Desk, limit: Find, seed: int) -> None:
+    """Spent, reserved, remaining and lifetime of every group are what the events add up to."""
+    _random_ledger(desk, seed)
+    report, recount = desk.report(), Recount(desk.stored())
+    for dataset in ("d", "e"):
+        standing = limit(report, dataset=dataset)
+        places = [("", standing.total)]
+        places += [(s.dimension, place) for s in standing.splits for place in s.groups]
+        assert len(places) == 1 + 3 + 2
+        for dimension, place in places:
+            spent, held = recount.largest(dataset, dimension, place.group)
+            assert _nano(place.spent) == spent
+            assert _nano(place.spent) + _nano(place.reserved) == held
+            assert _nano(place.remaining) == 50 * 10**9 - held
+            assert _nano(place.lifetime_epsilon) == _nano(place.sum_of_epsilons) == held
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_usage_is_net_of_what_was_given_back(desk: Desk, data: Find, seed: int) -> None:
+    """What is booked by client, kind and purpose is what was charged, not what was reserved."""
+    _random_ledger(desk, seed)
+    report, recount = desk.report(), Recount(desk.stored())
+    for dataset in ("d", "e"):
+        facts = data(report, dataset)
+        tables = {"client": facts.by_client, "kind": facts.by_kind, "purpose": facts.by_purpose}
+        for heading, rows in tables.items():
+            found = {row.name: _nano(row.epsilon) for row in rows}
+            wanted = {
+                n: v for (d, h, n), v in recount.names.items() if (d, h) == (dataset, heading)
+            }
+            assert found == {name: wanted.get(name, 0) for name in found}
+            assert set(wanted) <= set(found)
+        assert _nano(facts.booked.given_back) == recount.back[dataset]
+        assert _nano(facts.booked.epsilon) == sum(_nano(row.epsilon) for row in facts.by_client)
+
+
+def test_a_closed_session_keeps_only_what_its_positives_cost(desk: Desk, data: Find) -> None:
+    """A sparse vector session gives back epsilon for positives that it did not use."""
+    desk.hospital()
+    opened = desk.do("open_sparse_vector", dataset="d", mechanism=sparse_vector())
+    desk.do("count_answers", grant=opened.body["grant"], positives=1, negatives=7)
+    desk.do("close_sparse_vector", grant=opened.body["grant"])
+    facts = data(desk.report())
+    assert [(row.name, row.epsilon) for row in facts.by_kind] == [("sparse_vector", "0.12")]
+    assert (facts.booked.given_back, facts.counts["given_back"]) == ("0.08", 1)
+
+
+def test_every_type_of_event_is_collected_or_books_nothing() -> None:
+    """A new type of event has to be given its place in the report's history."""
+    nothing = {
+        "population.registered.v1",
+        "population.extended.v1",
+        "dataset.registered.v1",
+        "policy.adopted.v1",
+        "grant.noted.v1",
+        "sparse_vector.answered.v1",
+    }
+    assert set(_HANDLERS) == nothing | JUDGED | SETTLING
+    assert BOOKING < JUDGED
+
+
+def test_no_total_is_put_together_from_two_cells(desk: Desk, limit: Find) -> None:
+    """Many small charges in one cell and one large one in another are no overrun for anybody."""
+    desk.hospital("  - {id: a, limit: {epsilon: 1, delta: 1e-6}}\n", {"c": ["x", "y"]})
+    desk.record(laplace("0.01", 150), subjects={"c": ["x"]})
+    desk.record(laplace("0.9"), subjects={"c": ["y"]})
+    total = limit(desk.report()).total
+    log = math.log(1 / 9e-7)
+    root = math.sqrt(2 * log + 2) - math.sqrt(2 * log)
+    order = math.sqrt(2 * log) / root
+    line = (1 + order) / 2 * 150 * 1e-4 + log / order
+    assert float(total.spent) == pytest.approx(max(line, 0.9), abs=2e-9)
+    assert (total.sum_of_epsilons, total.status) == ("1.5", "near")
+
+
+def test_the_gates_own_delta_stands_beside_a_number_below_the_sum(desk: Desk, limit: Find) -> None:
+    """Where composition makes the number smaller than the plain sum, its delta is stated."""
+    desk.hospital("  - {id: a, limit: {epsilon: 1, delta: 1e-6}}\n")
+    desk.record(laplace("0.01", 10), declared("0.01", "1e-9"))
+    assert limit(desk.report()).spent_delta == "0.000000001"
+    desk.record(laplace("0.01", 140))
+    assert limit(desk.report()).spent_delta == "0.000000901"
+
+
+def test_after_an_overrun_only_the_sum_holds_and_the_report_says_so(
+    desk: Desk, limit: Find, data: Find
+) -> None:
+    """An overrun voids the rule's promise for its epoch, first thing on the page."""
+    desk.hospital("  - {id: a, limit: {epsilon: 1}}\n", {"c": ["x", "y"]})
+    desk.record(laplace("0.7"))
+    desk.record(laplace("0.5"), subjects={"c": ["y"]})
+    report = desk.report()
+    standing = limit(report)
+    assert (standing.status, standing.total.remaining) == ("over", "0")
+    assert [(p.group, p.status) for p in standing.splits[0].groups] == [
+        ("y", "over"),
+        ("x", "within"),
+    ]
+    assert data(report).counts["overrun"] == 1
+    assert report.verdict.level == "bad"
+    assert report.verdict.headline == "The dataset is over its limit."
+    assert "void for its epoch 1; only the plain sum of epsilons, 1.2" in report.verdict.points[0]
+
+
+def test_a_limit_that_reservations_would_exceed_is_not_void_yet(desk: Desk, limit: Find) -> None:
+    """Spent and reserved above the limit is told apart from spent above the limit."""
+    desk.hospital()
+    held = desk.grant(laplace("0.6")).body["grant"]
+    desk.record(laplace("0.7"))
+    report = desk.report()
+    assert limit(report).status == "over_if_reservations_run"
+    assert report.verdict.headline == "The dataset will be over its limit if what is reserved runs."
+    desk.do("release_grant", grant=held, reason="did not run")
+    assert limit(desk.report()).status == "within"
+
+
+def test_a_release_without_noise_has_no_bound(desk: Desk, limit: Find, data: Find) -> None:
+    """An infinite loss is counted beside the sums and named for what it is."""
+    desk.hospital()
+    desk.record(laplace("0.25"))
+    desk.record(NON_PRIVATE)
+    report = desk.report()
+    assert limit(report).total.spent == limit(report).total.lifetime_epsilon == "infinite"
+    assert "no bound" in limit(report).meaning.spent.lower()
+    booked = data(report).booked
+    assert (booked.epsilon, booked.unbounded) == ("0.25", 1)
+
+
+def test_a_reset_lowers_no_lifetime_total(desk: Desk, limit: Find) -> None:
+    """A new epoch that starts from zero leaves what was ever spent as it is."""
+    desk.hospital()
+    desk.record(laplace("0.75"))
+    desk.policy("  - {id: a, limit: {epsilon: 2}, carry: none}\n", approved_by="officer")
+    desk.record(laplace("0.5"))
+    report = desk.report()
+    assert (limit(report).epoch, limit(report).carried) == (2, False)
+    assert limit(report).total.spent == "0.5"
+    assert limit(report).total.lifetime_epsilon == report.lifetimes[0].epsilon == "1.25"
+    [series] = report.series
+    assert [(p.limit, p.spent) for p in series.points[-2:]] == [("2", "0"), ("2", "0.5")]
+    [now, _] = report.policy.latest_changes if report.policy else ()
+    assert (now.approved_by, now.opened_epochs) == ("officer", ("a",))
+
+
+def test_what_stood_out_is_counted_by_sort(desk: Desk, data: Find) -> None:
+    """Blocks, flags, expiries and claims nobody can check are told apart."""
+    desk.hospital(
+        "  - {id: a, limit: {epsilon: 1}}\n  - {id: n, of: a, at: 50%}\n"
+        "  - {id: m, mechanisms: [exponential]}\n"
+    )
+    desk.grant(declared("0.25"), ttl_seconds=60)
+    desk.forward(DAY)
+    desk.service.expire_due()
+    desk.grant(laplace("0.5"))
+    desk.grant(laplace("0.5"))
+    desk.grant(laplace("0.1", claimed={"epsilon": "0.01"}))
+    desk.record({"kind": "exponential", "sensitivity": "1", "epsilon": "0.125"})
+    counts = data(desk.report()).counts
+    assert counts == {
+        "overrun": 0,
+        "against_rule": 1,
+        "blocked": 2,
+        "flagged": 1,
+        "unverifiable": 1,
+        "understated": 1,
+        "expired": 1,
+        "given_back": 0,
+    }
+
+
+def test_memory_is_bounded_and_nothing_is_lost(desk: Desk, data: Find) -> None:
+    """Beyond so many names one row adds up the rest; a long history has a short series."""
+    desk.hospital("  - {id: a, limit: {epsilon: 1000}}\n")
+    n = MOST_NAMES + 20
+    desk.all(
+        [
+            (
+                "record_invocations",
+                "pipe",
+                {"dataset": "d", "mechanisms": [laplace("0.5")], "purpose": f"purpose {i}"},
+            )
+            for i in range(n)
+        ]
+    )
+    report = desk.report()
+    rows = data(report).by_purpose
+    assert (len(rows), rows[-1].other, rows[-1].epsilon) == (MOST_NAMES + 1, True, "10")
+    assert sum(_nano(row.epsilon) for row in rows) == n * 5 * 10**8
+    [series] = report.series
+    assert MOST_POINTS / 2 <= len(series.points) <= MOST_POINTS + 1
+    assert series.points[0].spent == "0"
+    assert (series.points[-1].spent, series.points[-1].sequence) == (str(n // 2), n + 2)
+
+
+def test_the_report_names_where_in_the_ledger_it_stands(desk: Desk) -> None:
+    """Sequence, time and head link tie the report to the ledger; the chain is recomputed."""
+    desk.hospital()
+    stored = desk.stored()
+    facts = desk.report().ledger
+    assert (facts.events, facts.last_sequence) == (3, 2)
+    assert (facts.head, facts.broken_at) == (stored[-1].link.hex(), None)
+    forged = [stored[0], stored[1]._replace(link=bytes(32)), stored[2]]
+    report = build_report("clinic", forged)
+    assert report.ledger.broken_at == 1
+    assert report.verdict.level == "bad"
+    assert "hash chain" in report.verdict.points[0]
+
+
+def test_the_same_events_give_the_same_report(desk: Desk) -> None:
+    """A report depends on the events alone."""
+    _random_ledger(desk, 7)
+    reports: list[Report] = [desk.report(), build_report("clinic", iter(desk.stored()))]
+    assert reports[0] == reports[1]

@@ -1,0 +1,133 @@
+"""The database file: append-only by triggers, durable by its settings."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+
+import pytest
+from sqlalchemy import text
+from support import World, ask, laplace, migrate
+
+from accountant.store.engine import reader, sqlite_path, writer
+
+
+@pytest.fixture
+def filled(world: Callable[..., World]) -> World:
+    """A service whose ledger has a few events."""
+    made = world().hospital()
+    assert made.post("/grants", ask(laplace("0.1"))).status_code == 201
+    return made
+
+
+@pytest.fixture(params=[True, False], ids=["recursive triggers", "plain triggers"])
+def connection(filled: World, request: pytest.FixtureRequest) -> Iterator[sqlite3.Connection]:
+    """A stranger's connection, with the setting that REPLACE depends on on and off."""
+    with closing(sqlite3.connect(sqlite_path(filled.url), isolation_level=None)) as raw:
+        raw.execute(f"PRAGMA recursive_triggers={int(request.param)}")
+        yield raw
+
+
+ROW = "'fair', 0, 'x', 0, x'00', x'00'"
+REFUSED = [
+    "UPDATE event SET body = x'00'",
+    "UPDATE event SET time = time + 1 WHERE ledger = 'fair' AND sequence = 0",
+    "UPDATE OR IGNORE event SET body = x'00' WHERE sequence = 1",
+    "UPDATE OR REPLACE event SET sequence = 0 WHERE ledger = 'fair' AND sequence = 1",
+    "UPDATE event SET ledger = 'other'",
+    "DELETE FROM event",
+    "DELETE FROM event WHERE ledger = 'fair' AND sequence = 3",
+    f"INSERT INTO event VALUES ({ROW})",
+    f"INSERT OR REPLACE INTO event VALUES ({ROW})",
+    f"REPLACE INTO event VALUES ({ROW})",
+    f"INSERT INTO event VALUES ({ROW}) ON CONFLICT DO UPDATE SET body = x'00'",
+    "DELETE FROM ledger_head",
+    "UPDATE ledger_head SET sequence = 0 WHERE ledger = 'fair'",
+    "UPDATE ledger_head SET sequence = sequence WHERE ledger = 'fair'",
+    "UPDATE ledger_head SET link = x'00'",
+    "INSERT OR REPLACE INTO ledger_head VALUES ('fair', 0, x'00')",
+    "REPLACE INTO ledger_head VALUES ('fair', 99, x'00')",
+    "INSERT INTO ledger_head VALUES ('fair', 0, x'00') ON CONFLICT DO UPDATE SET sequence = 0",
+]
+
+
+@pytest.mark.parametrize("statement", REFUSED)
+def test_the_ledger_cannot_be_rewritten(
+    filled: World, connection: sqlite3.Connection, statement: str
+) -> None:
+    """No statement changes or removes an event, or moves a head back, with any trigger setting."""
+    before = (filled.stored(), filled.head())
+    with pytest.raises(sqlite3.DatabaseError, match="append-only|UNIQUE"):
+        connection.execute(statement)
+    assert (filled.stored(), filled.head()) == before
+
+
+QUIET = ["INSERT OR IGNORE INTO event VALUES (" + ROW + ")"]
+
+
+@pytest.mark.parametrize("statement", QUIET)
+def test_ignored_inserts_change_nothing(
+    filled: World, connection: sqlite3.Connection, statement: str
+) -> None:
+    """What SQLite may silently ignore is at least ignored."""
+    before = (filled.stored(), filled.head())
+    try:
+        connection.execute(statement)
+    except sqlite3.DatabaseError as refusal:
+        assert "append-only" in str(refusal)
+    assert (filled.stored(), filled.head()) == before
+
+
+def test_migrating_again_keeps_the_triggers(filled: World) -> None:
+    """A second ``migrate`` changes nothing and leaves all guards in place."""
+    with closing(sqlite3.connect(sqlite_path(filled.url))) as raw:
+        query = "SELECT name, sql FROM sqlite_master ORDER BY name"
+        before = raw.execute(query).fetchall()
+        migrate(filled.url)
+        assert raw.execute(query).fetchall() == before
+        triggers = [name for name, sql in before if sql and sql.startswith("CREATE TRIGGER")]
+    assert len(triggers) == 6
+
+
+def test_the_writer_is_durable(database: str) -> None:
+    """The writing connection has a write-ahead log, full synchronisation and recursive triggers."""
+    engine = writer(database)
+    with engine.begin() as connection:
+        assert connection.execute(text("PRAGMA journal_mode")).scalar() == "wal"
+        assert connection.execute(text("PRAGMA synchronous")).scalar() == 2
+        assert connection.execute(text("PRAGMA recursive_triggers")).scalar() == 1
+        assert connection.execute(text("PRAGMA busy_timeout")).scalar() == 10_000
+    engine.dispose()
+
+
+def test_readers_cannot_write(database: str) -> None:
+    """A reading connection refuses every change."""
+    engine = reader(database)
+    with engine.begin() as connection, pytest.raises(Exception, match="readonly"):
+        connection.execute(text("INSERT INTO event VALUES ('x', 0, 'x', 0, x'00', x'00')"))
+    engine.dispose()
+
+
+def test_the_lock_is_taken_at_begin(database: str) -> None:
+    """BEGIN IMMEDIATE: a second writer cannot even begin while a transaction is open, so nobody
+    checks against a state that another is about to change.
+    """
+    engine = writer(database)
+    with engine.begin(), closing(sqlite3.connect(sqlite_path(database), timeout=0.05)) as other:
+        with pytest.raises(sqlite3.OperationalError, match="locked"):
+            other.execute("BEGIN IMMEDIATE")
+        other.execute("SELECT count(*) FROM event").fetchone()  # reading goes on
+    with closing(sqlite3.connect(sqlite_path(database), timeout=0.05)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        other.rollback()
+    engine.dispose()
+
+
+@pytest.mark.parametrize(
+    "url", ["sqlite://", "sqlite:///:memory:", "postgresql://h/d", "sqlite:///", "nonsense"]
+)
+def test_only_files_are_ledgers(url: str) -> None:
+    """A database that would vanish, or that is no SQLite file, is refused by name."""
+    with pytest.raises(Exception, match=r"SQLite file|URL"):
+        sqlite_path(url)
