@@ -16,7 +16,7 @@ from accountant.budget.judge import Decision, Request, how_many, judge
 from accountant.budget.state import State
 from accountant.keys import CREATED, LEDGER, REVOKED, Key, KeyRing, key_digest, new_secret
 from accountant.ledger.events import Event, EventTooLarge
-from accountant.store.ledgers import Ledgers, Stored, StoreError, Writing
+from accountant.store.ledgers import Head, Ledgers, Stored, StoreError, Writing
 
 MAX_EXPIRIES: Final = 1_000
 """Expiries written per round; the rest stay charged as reserved until the next."""
@@ -143,6 +143,10 @@ class Service:
             request = prepare(state, by, command)
             decision = judge(state, request)
             return Preview(request, decision, how_many(state, request), state.sequence)
+
+    def head(self, ledger: str) -> Head:
+        """Where the ledger says that it ends."""
+        return self._ledgers.head(ledger)
 
     def events(self, ledger: str, first: int, limit: int) -> list[Stored]:
         """Stored events from ``first`` on."""

@@ -126,7 +126,7 @@ def _contents(spec: Schema) -> dict[str, Any]:
             for e in _first_steps()
         ],
         "mechanisms": book.mechanisms(),
-        "common": book.fields("NonPrivate"),
+        "common": book.common(),
         "range": book.component("Range"),
         "details": [book.component(name) for name in ("Norms", "Claim", "Sampler")],
         "rules": [book.component(n) for n in book.options("Rule")],
@@ -257,15 +257,21 @@ class Book:
         schema = self._schemas[name]
         return [_name(option) for option in schema["oneOf"]]
 
+    def common(self) -> list[dict[str, Any]]:
+        """The fields that every kind of mechanism has, which are all that the plainest one has."""
+        kind, *rest = self.fields("NonPrivate")
+        return [kind | {"type": "one of those above"}, *rest]
+
     def mechanisms(self) -> list[dict[str, Any]]:
         """The catalogue: each kind with its own parameters, and an example."""
-        common = {field["name"] for field in self.fields("NonPrivate")}
+        common = {field["name"] for field in self.common()}
         rows = []
         for name in self.options("Mechanism"):
             row = self.component(name)
             row["kind"] = self._schemas[name]["properties"]["kind"]["const"]
             row["fields"] = [f for f in row["fields"] if f["name"] not in common]
-            row["example"] = pretty(self._schemas[name]["examples"][0])
+            example = self._schemas[name]["examples"][0]
+            row["example"] = pretty({"kind": row["kind"]} | example)
             rows.append(row)
         return rows
 

@@ -19,6 +19,7 @@ from accountant.budget.errors import (
     Problem,
     Unavailable,
 )
+from accountant.store.ledgers import StoreError
 
 MEDIA: Final = "application/problem+json"
 _STATUS: Final[dict[type[Problem], int]] = {
@@ -63,6 +64,16 @@ def install(app: FastAPI) -> None:
             503: {"Retry-After": "1"},
         }.get(status)
         return problem(error.code, status, error.detail, headers, **error.numbers)
+
+    @app.exception_handler(StoreError)
+    async def _store(request: Request, error: StoreError) -> JSONResponse:
+        _log.error("the database failed", path=request.url.path, reason=str(error))
+        return problem(
+            "storage-failed",
+            503,
+            "the database cannot be read; try again, and look at the service's log if it stays so",
+            {"Retry-After": "1"},
+        )
 
     @app.exception_handler(ValidationError)
     async def _invalid(_: Request, error: ValidationError) -> JSONResponse:

@@ -92,18 +92,16 @@ class Decision:
         fired += [f.action for f in self.findings if f.fired]  # type: ignore[misc]
         return max(fired, key=_STRICTNESS.__getitem__)
 
-    @property
-    def reason(self) -> Finding | None:
-        """The first finding among the strictest that fired."""
-        outcome = self.outcome
-        return next((f for f in self.findings if f.fired and f.action == outcome), None)
-
     def to_json(self) -> dict[str, Any]:
-        """As an event holds it: fired rules first, the strictest first among them.
+        """As an event holds it: fired rules first, among them the strictest first, and what is
+        wrong with the request itself before what is used up.
 
         What would not fit into an event is named without its numbers, the least important first.
         """
-        ordered = sorted(self.findings, key=lambda f: (not f.fired, -_STRICTNESS[f.action]))
+        ordered = sorted(
+            self.findings,
+            key=lambda f: (not f.fired, -_STRICTNESS[f.action], f.code == "budget-exceeded"),
+        )
         rules, size = [], 0
         for finding in ordered:
             whole = finding.to_json()
@@ -189,9 +187,7 @@ def _terms(request: Request, rule: MechanismRule | RequireRule | PurposeRule) ->
     match rule:
         case MechanismRule():
             used = [m.kind for m in request.mechanisms if m.kind in rule.mechanisms]
-            text = f"{', '.join(used) or 'nothing'} asked of the kinds " + ", ".join(
-                rule.mechanisms
-            )
+            text = f"denied kinds: {', '.join(rule.mechanisms)}; asked: {', '.join(used) or 'none'}"
             return Finding(rule.id, rule.action, bool(used), "mechanism-denied", text, {})
         case RequireRule():
             missing = [name for name in rule.require if not getattr(request, name)]

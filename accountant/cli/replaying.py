@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +12,7 @@ import orjson
 import typer
 
 from accountant.budget.errors import Invalid
-from accountant.budget.replay import Replay, replay
+from accountant.budget.replay import Finding, Replay, replay
 from accountant.cli.asking import show_accounts
 from accountant.cli.common import JsonOption, app, local_service, out, print_json, progress
 from accountant.reporting.statement import accounts_json
@@ -28,6 +29,9 @@ def replay_(
     ] = None,
     population: Annotated[str | None, typer.Option("--population", "-p")] = None,
     by: Annotated[str | None, typer.Option(help="split the totals by this dimension")] = None,
+    head: Annotated[
+        str | None, typer.Option(help="the last link you were given; anything else is a finding")
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Take every decision again and add every total up from the events alone.
@@ -42,14 +46,22 @@ def replay_(
         result = _run(ledger, ((line, None) for line in events), len(events))
     elif population is not None:
         with local_service(context) as service:
-            with service.state(population) as state:
-                total = state.sequence
+            end = service.head(population)
             stored = ((row.body, row.link) for row in service.stream(population))
-            result = _run(population, stored, total)
+            result = _run(population, islice(stored, end.sequence), end.sequence)
+        _ends(result, end.link.hex(), "the head of the database")
     else:
         raise Invalid("what-to-replay", "name a file of events, or a --population of the database")
+    if head is not None:
+        _ends(result, head.strip().lower(), "the link that was given")
     _show(result, by, json)
     raise typer.Exit(int(bool(result.findings)))
+
+
+def _ends(result: Replay, link: str, whose: str) -> None:
+    if result.head.hex() != link:
+        reason = f"the ledger ends with {result.head.hex()}, {whose} is {link}"
+        result.findings.append(Finding(result.state.sequence, reason))
 
 
 def _ledger_of(events: list[bytes]) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import getpass
+import signal
+import sys
 from typing import Annotated, cast, get_args
 
 import typer
@@ -41,6 +43,8 @@ def serve(
         if not service.keys():
             errors.print("no key exists yet: accountant keys create --role admin --name me")
         logs.configure()
+        # uvicorn hands a signal on once it has shut down; the rest of this function must run too.
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
         scheduler = jobs.start(service, chosen)
         try:
             uvicorn.run(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import ROUND_FLOOR, Context, Decimal
 from typing import Final
 
 from accountant.ledger.events import microseconds
@@ -19,6 +19,9 @@ WIDTH: Final = 720
 HEIGHT: Final = 270
 LEFT, RIGHT, TOP, BOTTOM = 62, 92, 34, 226
 """The plot lies from x LEFT to WIDTH - RIGHT and from y TOP to BOTTOM."""
+
+_TAIL: Final = 14
+"""So far the lines go on after the last point, so that its level can be seen."""
 
 _SHORT: Final = 10_000_000
 """Below so many microseconds the x axis counts events instead of time."""
@@ -109,7 +112,7 @@ def _scale(low: float, high: float, start: float, end: float) -> Callable[[float
 def _across(points: Sequence[PointFacts]) -> tuple[list[float], tuple[Tick, ...], str]:
     """The x of every point and the axis: time, or events where all happened at once."""
     times = [microseconds(p.time) for p in points]
-    right = WIDTH - RIGHT
+    right = WIDTH - RIGHT - _TAIL
     if times[-1] - times[0] < _SHORT:
         sequences = [p.sequence for p in points]
         last = max(sequences[-1], sequences[0] + 1)
@@ -140,7 +143,10 @@ def _end(point: PointFacts) -> str:
     if point.spent_and_reserved == "infinite":
         return "no bound"
     left = Decimal(point.limit) - Decimal(point.spent_and_reserved)
-    return f"{abs(left):.4g} " + ("left" if left >= 0 else "over")
+    short = Context(prec=4, rounding=ROUND_FLOOR).plus(left)
+    text = format(abs(short), "f")
+    text = text.rstrip("0").rstrip(".") if "." in text else text
+    return f"{text} " + ("left" if left >= 0 else "over")
 
 
 def _description(points: Sequence[PointFacts]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Final, NamedTuple
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -36,7 +37,11 @@ def amounts(low: float, high: float) -> list[tuple[float, str]]:
     """Round amounts from ``low`` to ``high``."""
     step = _step(high - low, 5)
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
-    return [(i * step, f"{i * step:.6g}".replace("-", "−")) for i in range(first, last + 1)]
+    return [(i * step, _plain(i * step)) for i in range(first, last + 1)]
+
+
+def _plain(value: float) -> str:
+    return format(Decimal(f"{value:.6g}"), "f").replace("-", "−")
 
 
 def numbers(low: int, high: int) -> list[tuple[float, str]]:

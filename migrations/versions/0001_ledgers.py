@@ -36,6 +36,8 @@ def upgrade() -> None:
         sa.Column("time", sa.BigInteger(), nullable=False),
         sa.Column("body", sa.LargeBinary(), nullable=False),
         sa.Column("link", sa.LargeBinary(), nullable=False),
+        sa.CheckConstraint("typeof(body) = 'blob' AND length(body) <= 65535", name="event_body"),
+        sa.CheckConstraint("typeof(link) = 'blob' AND length(link) = 32", name="event_link"),
     )
     op.create_table(
         "ledger_head",

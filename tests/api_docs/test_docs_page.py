@@ -127,7 +127,7 @@ def run(told: Told, command: str) -> Any:
 
 @pytest.mark.parametrize("example", [e for e in STORY if e.answer is not None])
 def test_pretty_json_is_the_same_json(example: Any) -> None:
-    """Laying JSON out for print changes no value, and keeps to the page's width."""
+    """Laying JSON out for print changes no value, and only a long text leaves the page's width."""
     text = pretty(example.answer)
     assert json.loads(text) == example.answer
-    assert max(map(len, text.splitlines())) <= 110
+    assert all(len(line) <= 96 or line.count('"') == 4 for line in text.splitlines())

@@ -31,7 +31,8 @@ CASES: dict[str, list[Case]] = {
     "hospital": [
         ("a count", "health-visits", [laplace("0.1")], CARE, "allow", ""),
         ("a count with Gaussian noise", "health-visits", [GAUSSIAN], CARE, "allow", ""),
-        ("more than a client's half", "health-visits", [laplace("0.6")], CARE, "block", "fair-share"),
+        ("more than a client's half", "health-visits", [laplace("0.6")], CARE, "block",
+         "fair-share"),
         ("more than the limit", "health-visits", [laplace("1.1")], CARE, "block", "health"),
         ("own delta over its part", "health-visits", [COARSE, COARSE], CARE, "block", "health"),
         ("no justification", "health-visits", [laplace("0.1")], WEEKLY, "block", "reasons"),
@@ -52,7 +53,8 @@ CASES: dict[str, list[Case]] = {
         ("a table", "census-2026", [laplace("0.5")], TABLE, "allow", ""),
         ("a table with Gaussian noise", "census-2026", [GAUSSIAN], TABLE, "allow", ""),
         ("too large an own delta", "census-2026", [COARSE], TABLE, "block", "census"),
-        ("over half of the census", "census-2026", [laplace("1.2")], TABLE, "flag", "census-half-used"),
+        ("over half of the census", "census-2026", [laplace("1.2")], TABLE, "flag",
+         "census-half-used"),
         ("more than the census allows", "census-2026", [laplace("2.1")], TABLE, "block", "census"),
         ("all of a survey", "survey-health", [laplace("1")], TABLE, "flag", "survey-nearly-used"),
         ("more than a survey allows", "survey-health", [laplace("1.1")], TABLE, "block", "survey"),
@@ -66,7 +68,8 @@ CASES: dict[str, list[Case]] = {
     ],
     "product-analytics": [
         ("a dashboard", "usage-app", [laplace("0.02", 20)], WEEKLY, "allow", ""),
-        ("many small questions", "usage-app", [laplace("0.01", 600)], WEEKLY, "flag", "greedy-client"),
+        ("many small questions", "usage-app", [laplace("0.01", 600)], WEEKLY, "allow", ""),
+        ("much for one team", "usage-app", [laplace("2.5")], WEEKLY, "flag", "greedy-client"),
         ("far too many", "usage-app", [laplace("0.01", 10_000)], WEEKLY, "block", "usage"),
         ("nearly all", "usage-app", [laplace("3.5")], WEEKLY, "flag", "usage-nearly-used"),
         ("sensitive data", "sensitive-billing", [laplace("0.4")], WEEKLY, "allow", ""),
@@ -93,17 +96,17 @@ def test_a_policy_parses_and_is_stable_under_resolving(path: Path) -> None:
     policy, digest = parse_policy(path.read_text(encoding="utf-8"))
     assert len(digest) == 64
     assert Policy.model_validate(policy.to_json()).resolved() == policy
-    assert policy.policy == path.stem or path.stem == "demo"
+    assert path.stem in (policy.policy, "demo")
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_a_policy_explains_each_rule(path: Path) -> None:
-    """Whoever answers for a rule finds its meaning beside it: a comment before it or on its line."""
+    """Whoever answers for a rule finds its meaning in a comment before it or beside it."""
     lines = path.read_text(encoding="utf-8").splitlines()
     for rule in yaml.safe_load("\n".join(lines))["rules"]:
         at = next(i for i, line in enumerate(lines) if f"id: {rule['id']}" in line.split("#")[0])
         said = lines[at - 1].lstrip().startswith("#") or "#" in lines[at]
-        assert said or rule["id"] in ("sensitive-half-used", "reasons"), rule["id"]
+        assert said, rule["id"]
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
@@ -153,7 +156,7 @@ POPULATION = {"privacy_unit": "person", "neighbouring": "replace_one", "membersh
 @pytest.mark.parametrize(
     ("name", "prior", "stated"),
     [
-        ("hospital", 0.5, {"0.1": 53, "0.5": 63, "1": 74, "2": 89, "4": 98}),
+        ("hospital", 0.5, {"0.1": 53, "0.5": 63, "1": 74, "2": 89, "3": 96}),
         ("statistics-office", 0.1, {"0.5": 16, "1": 24, "2": 46, "3": 70}),
         ("product-analytics", 0.5, {"1": 74, "2": 89, "4": 99}),
     ],
@@ -161,7 +164,7 @@ POPULATION = {"privacy_unit": "person", "neighbouring": "replace_one", "membersh
 def test_the_beliefs_in_the_comments_are_right(
     name: str, prior: float, stated: dict[str, int]
 ) -> None:
-    """ "At most 74 in 100" is rounded up from the posterior that epsilon 1 allows."""
+    """Each "so many in 100" is the posterior that the epsilon allows, rounded up."""
     text = (shipped("policies") / f"{name}.yaml").read_text(encoding="utf-8")
     for epsilon, per_hundred in stated.items():
         most = 100 * most_likely(prior, Decimal(epsilon))

@@ -1,4 +1,4 @@
-"""The page stands alone, cannot be taken over by what clients write, and says first things first."""
+"""The page stands alone, is safe from what clients write, and says first things first."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from html.parser import HTMLParser
 
 import pytest
-from conftest import DAY, Desk
+from report_desk import DAY, Desk
 from support import NON_PRIVATE, laplace
 
 from accountant.reporting.burndown import BOTTOM, LEFT, RIGHT, TOP, WIDTH, chart

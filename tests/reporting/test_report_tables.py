@@ -8,7 +8,7 @@ import json
 from decimal import Decimal
 from typing import Any
 
-from conftest import Desk
+from report_desk import Desk
 from support import NON_PRIVATE, laplace
 
 from accountant.reporting.model import build_report

@@ -7,12 +7,11 @@ import json
 import math
 import random
 from collections import Counter
-from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
 import pytest
-from conftest import DAY, Desk
+from report_desk import DAY, Desk, data_of, limit_of
 from support import NON_PRIVATE, declared, laplace, sparse_vector
 
 from accountant.budget.state import _HANDLERS
@@ -23,12 +22,11 @@ from accountant.store.ledgers import Stored
 
 DIMENSIONS = {"country": ["AT", "BE", "KR"], "joined": ["2024", "2025"]}
 CELLS = list(itertools.product(*DIMENSIONS.values()))
-Find = Callable[..., Any]
 
 
 def _random_ledger(desk: Desk, seed: int) -> None:
     """Grants, part commits, releases, expiries and invocations on two datasets."""
-    rnd = random.Random(seed)
+    rnd = random.Random(seed)  # noqa: S311 (a reproducible ledger, no secret)
     desk.hospital("  - {id: a, limit: {epsilon: 50}}\n", DIMENSIONS)
     desk.dataset("e")
     for _ in range(60):
@@ -127,12 +125,12 @@ def _nano(amount: str) -> int:
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_totals_equal_a_recount_from_the_bytes(desk: Desk, limit: Find, seed: int) -> None:
+def test_totals_equal_a_recount_from_the_bytes(desk: Desk, seed: int) -> None:
     """Spent, reserved, remaining and lifetime of every group are what the events add up to."""
     _random_ledger(desk, seed)
     report, recount = desk.report(), Recount(desk.stored())
     for dataset in ("d", "e"):
-        standing = limit(report, dataset=dataset)
+        standing = limit_of(report, dataset=dataset)
         places = [("", standing.total)]
         places += [(s.dimension, place) for s in standing.splits for place in s.groups]
         assert len(places) == 1 + 3 + 2
@@ -145,12 +143,12 @@ def test_totals_equal_a_recount_from_the_bytes(desk: Desk, limit: Find, seed: in
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_usage_is_net_of_what_was_given_back(desk: Desk, data: Find, seed: int) -> None:
+def test_usage_is_net_of_what_was_given_back(desk: Desk, seed: int) -> None:
     """What is booked by client, kind and purpose is what was charged, not what was reserved."""
     _random_ledger(desk, seed)
     report, recount = desk.report(), Recount(desk.stored())
     for dataset in ("d", "e"):
-        facts = data(report, dataset)
+        facts = data_of(report, dataset)
         tables = {"client": facts.by_client, "kind": facts.by_kind, "purpose": facts.by_purpose}
         for heading, rows in tables.items():
             found = {row.name: _nano(row.epsilon) for row in rows}
@@ -163,13 +161,13 @@ def test_usage_is_net_of_what_was_given_back(desk: Desk, data: Find, seed: int) 
         assert _nano(facts.booked.epsilon) == sum(_nano(row.epsilon) for row in facts.by_client)
 
 
-def test_a_closed_session_keeps_only_what_its_positives_cost(desk: Desk, data: Find) -> None:
+def test_a_closed_session_keeps_only_what_its_positives_cost(desk: Desk) -> None:
     """A sparse vector session gives back epsilon for positives that it did not use."""
     desk.hospital()
     opened = desk.do("open_sparse_vector", dataset="d", mechanism=sparse_vector())
     desk.do("count_answers", grant=opened.body["grant"], positives=1, negatives=7)
     desk.do("close_sparse_vector", grant=opened.body["grant"])
-    facts = data(desk.report())
+    facts = data_of(desk.report())
     assert [(row.name, row.epsilon) for row in facts.by_kind] == [("sparse_vector", "0.12")]
     assert (facts.booked.given_back, facts.counts["given_back"]) == ("0.08", 1)
 
@@ -188,12 +186,12 @@ def test_every_type_of_event_is_collected_or_books_nothing() -> None:
     assert BOOKING < JUDGED
 
 
-def test_no_total_is_put_together_from_two_cells(desk: Desk, limit: Find) -> None:
+def test_no_total_is_put_together_from_two_cells(desk: Desk) -> None:
     """Many small charges in one cell and one large one in another are no overrun for anybody."""
     desk.hospital("  - {id: a, limit: {epsilon: 1, delta: 1e-6}}\n", {"c": ["x", "y"]})
     desk.record(laplace("0.01", 150), subjects={"c": ["x"]})
     desk.record(laplace("0.9"), subjects={"c": ["y"]})
-    total = limit(desk.report()).total
+    total = limit_of(desk.report()).total
     log = math.log(1 / 9e-7)
     root = math.sqrt(2 * log + 2) - math.sqrt(2 * log)
     order = math.sqrt(2 * log) / root
@@ -202,80 +200,78 @@ def test_no_total_is_put_together_from_two_cells(desk: Desk, limit: Find) -> Non
     assert (total.sum_of_epsilons, total.status) == ("1.5", "near")
 
 
-def test_the_gates_own_delta_stands_beside_a_number_below_the_sum(desk: Desk, limit: Find) -> None:
+def test_the_gates_own_delta_stands_beside_a_number_below_the_sum(desk: Desk) -> None:
     """Where composition makes the number smaller than the plain sum, its delta is stated."""
     desk.hospital("  - {id: a, limit: {epsilon: 1, delta: 1e-6}}\n")
     desk.record(laplace("0.01", 10), declared("0.01", "1e-9"))
-    assert limit(desk.report()).spent_delta == "0.000000001"
+    assert limit_of(desk.report()).spent_delta == "0.000000001"
     desk.record(laplace("0.01", 140))
-    assert limit(desk.report()).spent_delta == "0.000000901"
+    assert limit_of(desk.report()).spent_delta == "0.000000901"
 
 
-def test_after_an_overrun_only_the_sum_holds_and_the_report_says_so(
-    desk: Desk, limit: Find, data: Find
-) -> None:
+def test_after_an_overrun_only_the_sum_holds_and_the_report_says_so(desk: Desk) -> None:
     """An overrun voids the rule's promise for its epoch, first thing on the page."""
     desk.hospital("  - {id: a, limit: {epsilon: 1}}\n", {"c": ["x", "y"]})
     desk.record(laplace("0.7"))
     desk.record(laplace("0.5"), subjects={"c": ["y"]})
     report = desk.report()
-    standing = limit(report)
+    standing = limit_of(report)
     assert (standing.status, standing.total.remaining) == ("over", "0")
     assert [(p.group, p.status) for p in standing.splits[0].groups] == [
         ("y", "over"),
         ("x", "within"),
     ]
-    assert data(report).counts["overrun"] == 1
+    assert data_of(report).counts["overrun"] == 1
     assert report.verdict.level == "bad"
     assert report.verdict.headline == "The dataset is over its limit."
     assert "void for its epoch 1; only the plain sum of epsilons, 1.2" in report.verdict.points[0]
 
 
-def test_a_limit_that_reservations_would_exceed_is_not_void_yet(desk: Desk, limit: Find) -> None:
+def test_a_limit_that_reservations_would_exceed_is_not_void_yet(desk: Desk) -> None:
     """Spent and reserved above the limit is told apart from spent above the limit."""
     desk.hospital()
     held = desk.grant(laplace("0.6")).body["grant"]
     desk.record(laplace("0.7"))
     report = desk.report()
-    assert limit(report).status == "over_if_reservations_run"
+    assert limit_of(report).status == "over_if_reservations_run"
     assert report.verdict.headline == "The dataset will be over its limit if what is reserved runs."
     desk.do("release_grant", grant=held, reason="did not run")
-    assert limit(desk.report()).status == "within"
+    assert limit_of(desk.report()).status == "within"
 
 
-def test_a_release_without_noise_has_no_bound(desk: Desk, limit: Find, data: Find) -> None:
+def test_a_release_without_noise_has_no_bound(desk: Desk) -> None:
     """An infinite loss is counted beside the sums and named for what it is."""
     desk.hospital()
     desk.record(laplace("0.25"))
     desk.record(NON_PRIVATE)
     report = desk.report()
-    assert limit(report).total.spent == limit(report).total.lifetime_epsilon == "infinite"
-    assert "no bound" in limit(report).meaning.spent.lower()
-    booked = data(report).booked
+    assert limit_of(report).total.spent == limit_of(report).total.lifetime_epsilon == "infinite"
+    assert "no bound" in limit_of(report).meaning.spent.lower()
+    booked = data_of(report).booked
     assert (booked.epsilon, booked.unbounded) == ("0.25", 1)
 
 
-def test_a_reset_lowers_no_lifetime_total(desk: Desk, limit: Find) -> None:
+def test_a_reset_lowers_no_lifetime_total(desk: Desk) -> None:
     """A new epoch that starts from zero leaves what was ever spent as it is."""
     desk.hospital()
     desk.record(laplace("0.75"))
     desk.policy("  - {id: a, limit: {epsilon: 2}, carry: none}\n", approved_by="officer")
     desk.record(laplace("0.5"))
     report = desk.report()
-    assert (limit(report).epoch, limit(report).carried) == (2, False)
-    assert limit(report).total.spent == "0.5"
-    assert limit(report).total.lifetime_epsilon == report.lifetimes[0].epsilon == "1.25"
+    assert (limit_of(report).epoch, limit_of(report).carried) == (2, False)
+    assert limit_of(report).total.spent == "0.5"
+    assert limit_of(report).total.lifetime_epsilon == report.lifetimes[0].epsilon == "1.25"
     [series] = report.series
     assert [(p.limit, p.spent) for p in series.points[-2:]] == [("2", "0"), ("2", "0.5")]
     [now, _] = report.policy.latest_changes if report.policy else ()
     assert (now.approved_by, now.opened_epochs) == ("officer", ("a",))
 
 
-def test_what_stood_out_is_counted_by_sort(desk: Desk, data: Find) -> None:
+def test_what_stood_out_is_counted_by_sort(desk: Desk) -> None:
     """Blocks, flags, expiries and claims nobody can check are told apart."""
     desk.hospital(
         "  - {id: a, limit: {epsilon: 1}}\n  - {id: n, of: a, at: 50%}\n"
-        "  - {id: m, mechanisms: [exponential]}\n"
+        "  - {id: m, mechanisms: [discrete_laplace]}\n"
     )
     desk.grant(declared("0.25"), ttl_seconds=60)
     desk.forward(DAY)
@@ -283,8 +279,8 @@ def test_what_stood_out_is_counted_by_sort(desk: Desk, data: Find) -> None:
     desk.grant(laplace("0.5"))
     desk.grant(laplace("0.5"))
     desk.grant(laplace("0.1", claimed={"epsilon": "0.01"}))
-    desk.record({"kind": "exponential", "sensitivity": "1", "epsilon": "0.125"})
-    counts = data(desk.report()).counts
+    desk.record({"kind": "discrete_laplace", "sensitivity": "1", "scale": "8"})
+    counts = data_of(desk.report()).counts
     assert counts == {
         "overrun": 0,
         "against_rule": 1,
@@ -297,7 +293,7 @@ def test_what_stood_out_is_counted_by_sort(desk: Desk, data: Find) -> None:
     }
 
 
-def test_memory_is_bounded_and_nothing_is_lost(desk: Desk, data: Find) -> None:
+def test_memory_is_bounded_and_nothing_is_lost(desk: Desk) -> None:
     """Beyond so many names one row adds up the rest; a long history has a short series."""
     desk.hospital("  - {id: a, limit: {epsilon: 1000}}\n")
     n = MOST_NAMES + 20
@@ -312,7 +308,7 @@ def test_memory_is_bounded_and_nothing_is_lost(desk: Desk, data: Find) -> None:
         ]
     )
     report = desk.report()
-    rows = data(report).by_purpose
+    rows = data_of(report).by_purpose
     assert (len(rows), rows[-1].other, rows[-1].epsilon) == (MOST_NAMES + 1, True, "10")
     assert sum(_nano(row.epsilon) for row in rows) == n * 5 * 10**8
     [series] = report.series

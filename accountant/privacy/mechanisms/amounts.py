@@ -57,7 +57,8 @@ def _canonical(value: Decimal) -> Decimal:
     Built from the digits, because arithmetic would round to the caller's context.
     """
     sign, digits, exponent = value.as_tuple()
-    assert isinstance(exponent, int)
+    if not isinstance(exponent, int):
+        raise _refuse()
     text = "".join(map(str, digits))
     stripped = text.rstrip("0")
     if not stripped.lstrip("0"):

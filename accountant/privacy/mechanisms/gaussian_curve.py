@@ -61,7 +61,7 @@ def gaussian_epsilon(mu: Fraction, delta: Fraction) -> Fraction:
 
 
 def _closed_form(mu: Fraction, delta: Fraction) -> Fraction:
-    """rho + 2 sqrt(rho ln(1/delta)) with rho = mu^2 / 2 (Bun-Steinke 2016, Props. 1.3 and 1.6)."""
+    """Rho + 2 sqrt(rho ln(1/delta)) with rho = mu^2 / 2 (Bun-Steinke 2016, Props. 1.3 and 1.6)."""
     return mu * mu / 2 + mu * sqrt_up(2 * ln_up(1 / delta))
 
 

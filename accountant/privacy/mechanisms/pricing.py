@@ -36,7 +36,8 @@ class Verdict(StrEnum):
 class Priced:
     """``charge`` is for all invocations; ``derived`` and ``claimed`` for one, both in the
     population's relation. ``derived`` None: nothing can be derived; ``claimed`` None: no claim.
-    ``objections`` are grounds to refuse a request; what has already run is booked at ``charge``."""
+    ``objections`` are grounds to refuse a request; what has already run is booked at ``charge``.
+    """
 
     charge: Charge
     verdict: Verdict

@@ -41,7 +41,7 @@ class Declared(_Stated):
 
     def loss(self, stated: Relation) -> None:
         """Nothing can be derived."""
-        return None
+        return
 
     def claim(self) -> Loss:
         """The declaration itself is the claim."""

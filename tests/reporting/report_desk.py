@@ -1,0 +1,105 @@
+"""A desk at which tests of the report write real ledgers and read reports of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from support import SECOND, Clock, make
+
+from accountant.budget.commands import AdoptPolicy, Asked
+from accountant.budget.policy import parse_policy
+from accountant.ledger.events import Event
+from accountant.reporting.model import Report, build_report
+from accountant.reporting.shape import DatasetFacts, Standing
+from accountant.service import Service
+from accountant.store.ledgers import Ledgers, Stored
+
+DAY = 86_400
+
+
+class Desk:
+    """A service on a database file, with a clock that a test moves."""
+
+    def __init__(self, url: str, name: str = "clinic") -> None:
+        self.name, self.clock = name, Clock()
+        self.ledgers = Ledgers(url)
+        self.service = Service(self.ledgers, self.clock)
+        self.keys = 0
+
+    def do(self, kind: str, by: str = "pipe", **fields: Any) -> Event:
+        """The event that answers a command."""
+        return self.all([(kind, by, fields)])[-1]
+
+    def all(self, commands: list[tuple[str, str, dict[str, Any]]]) -> list[Event]:
+        """The events that answer commands, in one commit."""
+        asked = []
+        for kind, by, fields in commands:
+            command = make(kind, **fields)
+            self.keys += 1
+            asked.append(Asked(by, command, f"key-{self.keys}" if command.needs_key else None))
+        answers = self.service.execute_all(self.name, asked)
+        return [answer.events[-1] for answer in answers]
+
+    def population(self, dimensions: dict[str, list[str]] | None = None, **more: Any) -> None:
+        """Registers the population."""
+        stated = {"privacy_unit": "person", "neighbouring": "replace_one", "membership": "public"}
+        self.do("register_population", "admin", dimensions=dimensions or {}, **(stated | more))
+
+    def dataset(self, *names: str, **more: Any) -> None:
+        """Registers datasets."""
+        for name in names:
+            self.do(
+                "register_dataset", "admin", **({"namespace": "n", "name": name} | more), id=name
+            )
+
+    def policy(self, rules: str, approved_by: str | None = None) -> None:
+        """Adopts a policy of the given rules (YAML list items)."""
+        policy, digest = parse_policy("policy: p\nrules:\n" + rules)
+        command = AdoptPolicy(
+            policy=policy.to_json(), source_digest=digest, approved_by=approved_by
+        )
+        self.service.execute(self.name, Asked("admin", command))
+
+    def hospital(
+        self,
+        rules: str = "  - {id: a, limit: {epsilon: 1}}\n",
+        dimensions: dict[str, list[str]] | None = None,
+        **more: Any,
+    ) -> Desk:
+        """A population, the dataset ``d`` and a policy of ``rules``; returns itself."""
+        self.population(dimensions, **more)
+        self.dataset("d")
+        self.policy(rules)
+        return self
+
+    def grant(self, *mechanisms: dict[str, Any], dataset: str = "d", **more: Any) -> Event:
+        """Asks for a grant."""
+        return self.do("ask_grant", dataset=dataset, mechanisms=list(mechanisms), **more)
+
+    def record(self, *mechanisms: dict[str, Any], dataset: str = "d", **more: Any) -> Event:
+        """Records what has already run."""
+        return self.do("record_invocations", dataset=dataset, mechanisms=list(mechanisms), **more)
+
+    def forward(self, seconds: float) -> None:
+        """Lets time pass."""
+        self.clock.now += int(seconds * SECOND)
+
+    def stored(self) -> list[Stored]:
+        """Every event as it is kept."""
+        return list(self.service.stream(self.name))
+
+    def report(self) -> Report:
+        """The report of everything so far."""
+        return build_report(self.name, self.service.stream(self.name))
+
+
+def limit_of(report: Report, rule: str = "a", dataset: str = "d", client: str = "") -> Standing:
+    """Where a rule stands."""
+    [found] = [s for s in report.limits if (s.rule, s.dataset, s.client) == (rule, dataset, client)]
+    return found
+
+
+def data_of(report: Report, dataset: str = "d") -> DatasetFacts:
+    """A dataset's facts."""
+    [found] = [d for d in report.datasets if d.id == dataset]
+    return found
