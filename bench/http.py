@@ -13,6 +13,7 @@ import httpx2
 import uvicorn
 from fastapi import FastAPI
 
+from accountant import logs
 from accountant.api.app import create_app
 from accountant.migrate import migrate
 from accountant.service import Service
@@ -56,7 +57,8 @@ def _rate(base: str, send: Callable[[httpx2.Client, int], int]) -> tuple[float, 
 
 
 def durable_grants(folder: Path) -> list[dict[str, Any]]:
-    """durable grants over HTTP on one hot dataset, 32 connections"""
+    """Durable grants over HTTP on one hot dataset, 32 connections."""
+    logs.configure((folder / "service.log").open("w"))
     url = f"sqlite:///{folder}/bench.db"
     migrate(url)
     service = Service(Ledgers(url))

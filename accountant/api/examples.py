@@ -176,7 +176,7 @@ def _decision(
         "code": "reason-required",
         "text": "required: purpose; missing: none",
     }
-    rules = [limit, threshold, reasons] if fired else [limit, reasons, threshold]
+    rules = [limit, threshold, reasons] if fired else [reasons, limit, threshold]
     return {"outcome": "block" if fired else "allow", "rules": rules}
 
 

@@ -54,7 +54,7 @@ def problem(
 
 
 def install(app: FastAPI) -> None:
-    """Answers every exception with a problem."""
+    """Answers what is foreseen with a problem; around.py answers what is not."""
 
     @app.exception_handler(Problem)
     async def _known(_: Request, error: Problem) -> JSONResponse:
@@ -89,16 +89,6 @@ def install(app: FastAPI) -> None:
         code = {404: "no-such-page", 405: "method-not-allowed"}.get(error.status_code, "http-error")
         detail = f"{error.detail}; the calls are listed at /docs"
         return problem(code, error.status_code, detail, error.headers)
-
-    @app.exception_handler(Exception)
-    async def _unknown(request: Request, error: Exception) -> JSONResponse:
-        _log.error("request failed", path=request.url.path, exc_info=error)
-        return problem(
-            "internal-error",
-            500,
-            "the service failed; nothing was promised: retry with the same Idempotency-Key, and "
-            "give the X-Request-ID to whoever runs it",
-        )
 
 
 def _path(location: tuple[int | str, ...]) -> str:

@@ -272,7 +272,9 @@ def _record(state: State, asked: Asked, command: RecordInvocations, now: int) ->
     request = prepare(state, asked.by, command)
     decision = judge(state, request)
     body = _judged(state, request, decision)
-    body["overrun"] = decision.outcome == "block"
+    body["overrun"] = any(
+        f.fired and f.action == "block" and f.code == "budget-exceeded" for f in decision.findings
+    )
     if request.unplaced:
         body["charged_to"] = "everyone"
     body["decision"]["outcome"] = "allow" if decision.outcome == "allow" else "flag"

@@ -34,8 +34,8 @@ class EventTooLarge(ValueError):
 
     def __init__(self, size: int) -> None:
         super().__init__(
-            f"the event would take {size} bytes, the most is {MAX_BYTES}; "
-            "name fewer mechanisms or a simpler selection"
+            f"what is asked takes {size} bytes of the ledger, the most is {MAX_BYTES}: "
+            "make it smaller, or ask in several parts"
         )
 
 

@@ -212,7 +212,6 @@ GETS = [
     "/events/-1",
     "/events/99",
     "/events/" + "9" * 30,
-    "/events/1.0",
     "/decisions/d99",
     "/decisions/d0",
     "/decisions/x",

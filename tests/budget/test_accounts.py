@@ -11,7 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from support import cells_of
 
-from accountant.budget.accounts import Account, Meter, charge_from, room, vector, worst
+from accountant.budget.accounts import Account, Meter, charge_from, room, vector
 from accountant.budget.errors import Invalid
 from accountant.budget.population import Membership, Population
 from accountant.budget.selection import EVERYONE, Selection, select
@@ -97,7 +97,8 @@ def test_sums_are_those_of_a_dictionary(booked: list[tuple[Any, Charge]], asked:
             model[cell] = model[cell] + charge
     assert cells_of(meter) == [model[c].finite + model[c].infinite for c in CELLS]
     inside = [model[cell] for cell in naive(asked)]
-    largest = worst(meter, compiled(asked))
+    columns = np.concatenate(meter.parts(compiled(asked)), axis=1).max(axis=1)
+    largest = charge_from(columns)
     for currency in Currency:
         assert largest[currency] == max(charge[currency] for charge in inside)
         assert largest.is_infinite(currency) == any(c.is_infinite(currency) for c in inside)

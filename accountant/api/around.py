@@ -1,0 +1,101 @@
+"""What surrounds every request: its id, a limit on its body, one line in the log."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import time
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import structlog
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from accountant.api.problems import problem
+
+_REQUEST_ID: Final = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
+_FAILED: Final = (
+    "the service failed; nothing was promised: retry with the same Idempotency-Key, and give the "
+    "X-Request-ID to whoever runs it"
+)
+_log = structlog.get_logger()
+
+
+class Around:
+    """ASGI middleware. Reads the body before anything else sees the request, so that one that is
+    too large, or that ends early, never gets further.
+    """
+
+    def __init__(self, app: ASGIApp, max_body_bytes: int) -> None:
+        self._app = app
+        self._most = max_body_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handles one connection; anything but HTTP passes."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        given = headers.get("X-Request-ID", "")
+        request_id = given if _REQUEST_ID.fullmatch(given) else secrets.token_hex(8)
+        started = time.perf_counter()
+        status = 0
+
+        async def sending(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                MutableHeaders(scope=message)["X-Request-ID"] = request_id
+            await send(message)
+
+        scope.setdefault("state", {})
+        with structlog.contextvars.bound_contextvars(request_id=request_id):
+            try:
+                await self._limited(scope, headers, receive, sending)
+            except Exception as error:
+                _log.error("request failed", path=scope["path"], exc_info=error)
+                if status:
+                    raise  # the answer has begun: all that is left is to cut the connection
+                await problem("internal-error", 500, _FAILED)(scope, receive, sending)
+            finally:
+                _log.info(
+                    "request",
+                    method=scope["method"],
+                    path=scope["path"],
+                    status=status,
+                    client=scope["state"].get("client"),
+                    milliseconds=round((time.perf_counter() - started) * 1000, 2),
+                )
+
+    async def _limited(self, scope: Scope, headers: Headers, receive: Receive, send: Send) -> None:
+        length = headers.get("Content-Length", "0")
+        body = bytearray()
+        more = length.isdigit() and int(length) <= self._most
+        too_large = not more
+        while more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return
+            body += message.get("body", b"")
+            too_large = len(body) > self._most
+            more = message.get("more_body", False) and not too_large
+        if too_large:
+            text = f"the body has more than {self._most} bytes; split the request"
+            await problem("body-too-large", 413, text)(scope, receive, send)
+            return
+        await self._app(scope, _once(bytes(body), receive), send)
+
+
+def _once(body: bytes, receive: Receive) -> Callable[[], Awaitable[Message]]:
+    """A receive that hands out ``body``, then whatever comes after it."""
+    handed_out = False
+
+    async def receiving() -> Message:
+        nonlocal handed_out
+        if handed_out:
+            return await receive()
+        handed_out = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return receiving

@@ -1,0 +1,289 @@
+"""Who may call what, what a key is good for, and how often a request counts."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from support import ROLES, World, ask, laplace, last_replay, sparse_vector
+
+GOOD = ask(laplace("0.1"))
+SESSION = {"dataset": "d", "mechanism": sparse_vector()}
+POLICY = "policy: p\nrules:\n  - {id: a, limit: {epsilon: 1}}\n"
+POPULATION = {"privacy_unit": "person", "neighbouring": "replace_one", "membership": "public"}
+
+CALLS: list[tuple[str, str, Any, str]] = [
+    # method, path, body, the roles that may call: admin, pipeline, officer, auditor
+    ("PUT", "", POPULATION, "a"),
+    ("GET", "", None, "apou"),
+    ("PUT", "/datasets/e", {"namespace": "n", "name": "e"}, "a"),
+    ("PUT", "/policy", POLICY, "a"),
+    ("POST", "/grants", GOOD, "ap"),
+    ("GET", "/grants/g3", None, "apou"),
+    ("POST", "/grants/g3/commit", {}, "ap"),
+    ("POST", "/grants/g3/release", {"reason": "x"}, "ap"),
+    ("POST", "/invocations", GOOD, "ap"),
+    ("POST", "/preview", GOOD, "apo"),
+    ("POST", "/sparse-vector", SESSION, "ap"),
+    ("POST", "/sparse-vector/g4/answers", {"positives": 1, "negatives": 0}, "ap"),
+    ("POST", "/sparse-vector/g4/close", {}, "ap"),
+    ("GET", "/accounts", None, "apou"),
+    ("GET", "/report?format=json", None, "aou"),
+    ("GET", "/events", None, "aou"),
+    ("GET", "/events/0", None, "aou"),
+    ("GET", "/decisions/d3", None, "apou"),
+]
+LETTERS = dict(zip("apou", ROLES, strict=True))
+
+
+@pytest.fixture
+def hospital(world: Callable[..., World]) -> World:
+    """A service with a policy of epsilon 1, the grant g3 and the session g4 of the pipeline's."""
+    made = world().hospital()
+    assert made.post("/grants", GOOD).json()["id"] == "g3"
+    assert made.post("/sparse-vector", SESSION).json()["id"] == "g4"
+    return made
+
+
+@pytest.mark.parametrize("letter", LETTERS)
+@pytest.mark.parametrize(("method", "path", "body", "allowed"), CALLS)
+def test_each_role_may_call_what_it_may(
+    hospital: World, method: str, path: str, body: Any, allowed: str, letter: str
+) -> None:
+    """A call by a role that may not make it is a 403 and leaves no trace; else it gets through."""
+    before = hospital.head()
+    answer = hospital.call(method, path, body, who=LETTERS[letter])
+    code = answer.json().get("type", "") if answer.status_code >= 400 else ""
+    if letter in allowed:
+        # Another client's grant may still be none of the caller's business.
+        assert answer.status_code < 400 or code.endswith("not-your-grant"), answer.text
+    else:
+        assert (answer.status_code, code) == (403, "urn:accountant:problem:role-not-allowed")
+        assert hospital.head() == before
+
+
+@pytest.mark.parametrize(("method", "path", "body", "allowed"), CALLS)
+def test_without_a_valid_key_nothing_is_answered(
+    hospital: World, method: str, path: str, body: Any, allowed: str
+) -> None:
+    """No key, a wrong key, a digest, another scheme or a revoked key: 401, whatever the body."""
+    before = hospital.head()
+    revoked = hospital.service.create_key("old", "admin", "test")
+    hospital.service.revoke_key("old", "test")
+    [digest] = {d for d, k in hospital.service._keys.by_digest.items() if k.name == "admin"}
+    secret = hospital.secrets["admin"]
+    for header in (
+        None,
+        "",
+        "Bearer",
+        "Bearer ",
+        f"Bearer {revoked}",
+        f"Bearer {digest}",
+        f"Bearer {secret[:-1]}",
+        f"Bearer {secret}x",
+        f"Bearer {secret.lower()}",
+        f"Basic {secret}",
+        secret,
+    ):
+        headers = {"Idempotency-Key": "x"} | ({} if header is None else {"Authorization": header})
+        for content in (json.dumps(body), "{", None):
+            answer = hospital.http.request(
+                method, f"/v1/populations/fair{path}", headers=headers, content=content
+            )
+            assert answer.status_code == 401, (header, content, answer.text)
+            assert "bearer" in answer.headers["www-authenticate"].lower()
+            assert secret not in answer.text
+    assert hospital.head() == before
+
+
+def test_grants_belong_to_their_key(hospital: World) -> None:
+    """Even an administrator cannot settle another key's grant."""
+    before = hospital.head()
+    for path, body in (
+        ("/grants/g3/commit", {}),
+        ("/grants/g3/release", {"reason": "x"}),
+        ("/sparse-vector/g4/answers", {"positives": 1, "negatives": 0}),
+        ("/sparse-vector/g4/close", {}),
+    ):
+        answer = hospital.post(path, body, who="admin")
+        assert answer.status_code == 403, path
+    assert hospital.head() == before
+
+
+def test_loosening_takes_the_key_of_another(hospital: World) -> None:
+    """The approver must be another admin or officer, with a valid key."""
+    looser = "policy: p\nrules:\n  - {id: a, limit: {epsilon: 2}}\n"
+    before = hospital.head()
+    for approver, status in (
+        (hospital.secrets["admin"], 403),
+        (hospital.secrets["pipeline"], 403),
+        (hospital.secrets["auditor"], 403),
+        ("acct_nonsense", 401),
+    ):
+        headers = {"Accountant-Approver": f"Bearer {approver}"}
+        assert hospital.put("/policy", looser, headers=headers).status_code == status
+    assert hospital.put("/policy", looser).status_code == 403
+    assert hospital.head() == before
+    headers = {"Accountant-Approver": f"Bearer {hospital.secrets['officer']}"}
+    assert hospital.put("/policy", looser, headers=headers).status_code == 200
+    command = json.loads(hospital.stored()[-1][0])["command"]
+    assert command["approved_by"] == "officer"
+    for secret in hospital.secrets.values():
+        assert all(secret.encode() not in body for body, _ in hospital.stored())
+
+
+RETRIED: list[tuple[str, Any]] = [
+    ("/grants", GOOD),
+    ("/grants", ask(laplace("5"))),
+    ("/grants", ask(laplace("0.1", claimed={"epsilon": "0.01"}))),
+    ("/invocations", GOOD),
+    ("/invocations", ask(laplace("5"))),
+    ("/sparse-vector", SESSION),
+    ("/sparse-vector/g4/answers", {"positives": 1, "negatives": 2}),
+    ("/sparse-vector/g4/close", {}),
+    ("/grants/g3/commit", {}),
+    ("/grants/g3/release", {"reason": "x"}),
+]
+
+
+@pytest.mark.parametrize(("path", "body"), RETRIED)
+def test_a_retry_gets_the_first_answer(hospital: World, path: str, body: Any) -> None:
+    """The same key and body give the same status and the same bytes, refusals included."""
+    first = hospital.post(path, body, key="k")
+    after = hospital.head()
+    hospital.post("/invocations", ask(laplace("0.5")))  # the world moves on
+    later = hospital.head()
+    for spelled in (body, json.dumps(body, indent=3)):
+        again = hospital.post(path, spelled, key="k")
+        assert (again.status_code, again.content) == (first.status_code, first.content)
+        assert again.headers["idempotent-replay"] == "true"
+    assert "idempotent-replay" not in first.headers
+    assert after.sequence + 1 == later.sequence
+    assert hospital.head() == later
+
+
+@pytest.mark.parametrize(("path", "body"), RETRIED)
+def test_a_key_is_good_for_one_request(hospital: World, path: str, body: Any) -> None:
+    """The same key with another body, or at another call, is an error and changes nothing."""
+    hospital.post(path, body, key="k")
+    before = hospital.head()
+    for other_path, other in (
+        ("/grants", ask(laplace("0.2"))),
+        ("/invocations", ask(laplace("0.3"))),
+    ):
+        answer = hospital.post(other_path, other, key="k")
+        assert answer.status_code == 422
+        assert answer.json()["type"].endswith("idempotency-key-reused")
+    assert hospital.head() == before
+
+
+def test_a_refusal_stays_refused(hospital: World) -> None:
+    """A retry cannot turn a refusal into a grant, not even when there is room again."""
+    big = ask(laplace("0.8"))
+    assert hospital.post("/grants", big, key="k").status_code == 403
+    hospital.post("/grants/g3/release", {"reason": "x"})
+    hospital.post("/sparse-vector/g4/close", {})
+    assert hospital.post("/grants", big, key="k").status_code == 403
+    assert hospital.post("/grants", big, key="another").status_code == 201
+
+
+def together(calls: list[Callable[[], Any]]) -> list[Any]:
+    """The answers of calls that start at the same moment."""
+    start = threading.Barrier(len(calls))
+    answers: list[Any] = [None] * len(calls)
+
+    def run(i: int) -> None:
+        start.wait()
+        answers[i] = calls[i]()
+
+    threads = [threading.Thread(target=run, args=[i]) for i in range(len(calls))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return answers
+
+
+@pytest.mark.parametrize("epsilon", ["0.1", "5"])
+def test_sixteen_retries_at_once_are_one_request(hospital: World, epsilon: str) -> None:
+    """Identical retries that arrive together are charged once and all get the same bytes."""
+    before = hospital.head().sequence
+    body = ask(laplace(epsilon))
+    answers = together([lambda: hospital.post("/grants", body, key="same")] * 16)
+    assert len({answer.content for answer in answers}) == 1
+    assert len([a for a in answers if "idempotent-replay" not in a.headers]) == 1
+    assert hospital.head().sequence == before + 1
+
+
+def test_racing_clients_never_overspend(hospital: World) -> None:
+    """Sixteen clients that want ten hundredths each get what is left, to the last unit."""
+    hospital.post("/grants/g3/release", {"reason": "x"})
+    hospital.post("/grants/g4/release", {"reason": "x"})
+
+    def client(n: int) -> list[int]:
+        return [
+            hospital.post("/grants", ask(laplace("0.01")), key=f"{n}-{i}").status_code
+            for i in range(10)
+        ]
+
+    statuses = [s for found in together([lambda n=n: client(n) for n in range(16)]) for s in found]
+    assert (statuses.count(201), statuses.count(403)) == (100, 60)
+    assert hospital.used()[0][0] == 10**9
+    assert last_replay("fair", hospital.stored()).findings == []
+
+
+def test_settling_at_once_settles_once(hospital: World) -> None:
+    """Commit and release that race: one wins, the others are told so."""
+    calls = [lambda: hospital.post("/grants/g3/commit", {})] * 4
+    calls += [lambda: hospital.post("/grants/g3/release", {"reason": "x"})] * 4
+    statuses = sorted(answer.status_code for answer in together(calls))
+    assert statuses == [200] + [409] * 7
+
+
+def test_what_is_shown_is_what_is_stored(hospital: World) -> None:
+    """Events are served as the canonical bytes that their links bind."""
+    listed = hospital.get("/events?limit=1000").json()
+    stored = hospital.stored()
+    assert [row["link"] for row in listed["events"]] == [link.hex() for _, link in stored]
+    for row, (body, _) in zip(listed["events"], stored, strict=True):
+        assert hospital.get(f"/events/{row['event']['sequence']}").content == body
+    page = hospital.get("/events?after=1&limit=2").json()
+    assert [row["event"]["sequence"] for row in page["events"]] == [2, 3]
+    assert hospital.get(f"/events?after={len(stored)}").json()["events"] == []
+
+
+def test_accounts_agree_with_decisions(hospital: World) -> None:
+    """What the accounts show as spent and reserved adds up to what the last decision saw."""
+    hospital.post("/grants/g3/commit", {})
+    [line] = hospital.get("/accounts").json()["accounts"]
+    assert (line["total"]["spent"], line["total"]["reserved"]) == ("0.1", "0.2")
+    assert line["total"]["remaining"] == "0.7"
+    refused = hospital.post("/grants", ask(laplace("0.8"))).json()
+    assert refused["decision"]["rules"][0]["spent_before"] == "0.3"
+    assert hospital.post("/preview", ask(laplace("0.7"))).json()["fits"] == 1
+
+
+def test_health_needs_no_key(hospital: World) -> None:
+    """Whether the service lives and can decide is nobody's secret; everything else is."""
+    assert hospital.http.get("/healthz").status_code == 200
+    assert hospital.http.get("/readyz").status_code == 200
+    for path in ("/v1", "/v1/populations", "/nowhere"):
+        assert hospital.http.get(path).status_code in (401, 404)
+    answer = hospital.http.delete("/v1/populations/fair")
+    assert (answer.status_code, answer.headers["content-type"]) == (405, "application/problem+json")
+
+
+def test_tiny_and_huge_limits_can_be_shown(world: Callable[..., World]) -> None:
+    """The smallest and the largest limit that a policy may state can be previewed and shown."""
+    made = world().hospital(
+        "  - {id: a, limit: {epsilon: 1e-9, delta: 1e-20}}\n"
+        "  - {id: b, limit: {epsilon: 1000000, delta: 0.999999}}\n"
+    )
+    assert made.post("/preview", ask(laplace("1e-9"))).json()["fits"] == 1
+    assert made.post("/grants", ask(laplace("1e-9"))).status_code == 201
+    assert made.post("/invocations", ask({"kind": "non_private"})).status_code == 201
+    assert made.get("/accounts").status_code == 200
+    assert made.post("/preview", ask(laplace("1"))).json()["fits"] == 0
