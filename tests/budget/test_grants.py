@@ -358,14 +358,16 @@ def test_thresholds_fire_exactly_when_the_shown_number_passes(
         assert rule["fired"] == passes
 
 
-@pytest.mark.xfail(strict=True, reason="B14: the share is applied to own deltas too")
-def test_a_threshold_watches_epsilon_only() -> None:
-    """Own deltas near their limit do not make a threshold on epsilon say that it has passed."""
+def test_a_threshold_watches_own_deltas_too() -> None:
+    """A threshold fires at its share of the own delta as well, and its text shows both sums."""
     book = hospital(
         "  - {id: a, limit: {epsilon: 10, delta: 1e-6}}\n  - {id: nearly, of: a, at: 80%}\n"
     )
-    event = book.grant(declared("0.1", "9e-8"))
-    assert outcome(event)[1] == ["built-in:unverifiable-claim"]
+    assert "nearly" not in outcome(book.grant(declared("0.1", "8e-8")))[1]
+    event = book.grant(declared("0.1", "1e-15"))
+    assert "nearly" in outcome(event)[1]
+    [rule] = [r for r in event.body["decision"]["rules"] if r["rule"] == "nearly"]
+    assert "own delta" in rule["text"]
 
 
 def test_an_infinite_charge_closes_the_rule() -> None:

@@ -132,7 +132,6 @@ def test_the_first_policy_counts_what_ran_before_it() -> None:
     assert spent(book, "person", "*") == [1_100_000_000]
 
 
-@pytest.mark.xfail(strict=True, reason="B16: the first policy is never held against anything")
 def test_a_first_policy_that_forgets_takes_a_second_name() -> None:
     """Invocations recorded before any policy cannot be forgotten by one name alone."""
     book = Book()

@@ -129,7 +129,9 @@ def test_any_changed_byte_is_found(data: st.DataObject) -> None:
 
 FREE = {"time", "by", "key", "purpose", "justification", "owner", "source_digest", "approved_by"}
 """What nothing in a ledger decides or repeats: who asked, when, and words that no rule reads. A
-forger who can make the chain anew can change these; signed checkpoints are there against that."""
+forger who can make the chain anew can change these (and a finding's text, which may be worded
+better one day); whoever holds a link sees it.
+"""
 
 
 @settings(max_examples=300)
@@ -141,7 +143,7 @@ def test_any_changed_value_is_found_even_with_new_links(data: st.DataObject) -> 
     inside = [
         (path, leaf)
         for path, leaf in paths(document)
-        if path[0] != "command" and path[0] not in FREE
+        if path[0] != "command" and path[0] not in FREE and path[-1] != "text"
     ]
     path, leaf = data.draw(st.sampled_from(inside))
     other: Any = data.draw(
@@ -199,7 +201,6 @@ def test_garbage_is_found(at: int, garbage: bytes, anew: bool) -> None:
     assert {f.sequence for f in found} >= {at, len(STORED) - 1}
 
 
-@pytest.mark.xfail(strict=True, raises=TypeError, reason="B19: rows are believed to be bytes")
 @pytest.mark.parametrize(
     ("column", "value"), [(0, None), (0, "text"), (0, 5), (1, "text"), (1, 5)], ids=str
 )
@@ -311,7 +312,6 @@ def test_forged_events_are_found(body: dict[str, Any]) -> None:
     assert findings(relinked(forge(**body)))
 
 
-@pytest.mark.xfail(strict=True, raises=OverflowError, reason="B17: replay catches too little")
 def test_a_grant_at_the_end_of_time_is_found() -> None:
     """A stamp so late that its expiry has no date is a finding, no crash."""
     document = json.loads(STORED[-1][0]) | {"time": "9999-12-31T23:59:59.000000Z"}

@@ -255,7 +255,6 @@ def test_a_missing_table_is_no_crash(tmp_path: Path) -> None:
     service._ledgers.close()
 
 
-@pytest.mark.xfail(strict=True, reason="B18: a StoreError outside of commands is a 500")
 def test_a_missing_table_is_no_crash_at_the_door(tmp_path: Path) -> None:
     """Every call answers 503 when the database cannot be read, authentication included."""
     from support import client_of  # noqa: PLC0415
