@@ -15,6 +15,7 @@ from accountant.budget.errors import Problem
 from accountant.reporting.files import write_report
 from accountant.service import Service
 from accountant.settings import Settings
+from accountant.store.ledgers import StoreError
 
 _log = structlog.get_logger()
 
@@ -43,8 +44,8 @@ def expire(service: Service) -> None:
     try:
         if expired := service.expire_due():
             _log.info("grants expired and charged", grants=expired)
-    except Problem as error:  # the next round tries again; until then they stay reserved
-        _log.warning("expiry failed", reason=error.detail)
+    except (Problem, StoreError) as error:  # until the next round they stay reserved
+        _log.warning("expiry failed", reason=str(error))
 
 
 def report(service: Service, folder: Path) -> None:

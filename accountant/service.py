@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final
 
 from accountant.budget.commands import Asked, AskGrant, ExpireGrant, Role
@@ -15,9 +17,11 @@ from accountant.budget.errors import Conflict, Invalid, NotFound, Problem, Unava
 from accountant.budget.judge import Decision, Request, how_many, judge
 from accountant.budget.state import State
 from accountant.keys import CREATED, LEDGER, REVOKED, Key, KeyRing, key_digest, new_secret
+from accountant.ledger.chain import EMPTY, link
 from accountant.ledger.events import Event, EventTooLarge
 from accountant.store.ledgers import Head, Ledgers, Stored, StoreError, Writing
 
+_KEY_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}")
 MAX_EXPIRIES: Final = 1_000
 """Expiries written per round; the rest stay charged as reserved until the next."""
 
@@ -35,12 +39,57 @@ class Answer:
     repeated: bool = False
 
 
+class Diverged(StoreError):
+    """The database does not continue the ledger that this process has seen."""
+
+    def __init__(self, ledger: str, sequence: int) -> None:
+        super().__init__(
+            f"ledger {ledger} does not continue what this service has seen up to event "
+            f"{sequence - 1}: it was restored from a backup or rewritten. Nothing is written until "
+            "somebody has looked at it and restarted the service"
+        )
+
+
 @dataclass(slots=True)
 class _Book:
-    """The state of one ledger, guarded by its lock."""
+    """The state of one ledger and the last link that it was folded from, guarded by a lock."""
 
     state: State
+    link: bytes = EMPTY
     lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def drop(self) -> None:
+        """Forgets what is in memory; it is read back when next asked for."""
+        self.state, self.link = State(self.state.ledger), EMPTY
+
+    def follow(self, head: Head, read: Callable[[int], Iterable[Stored]]) -> None:
+        """Folds in what other processes have appended, up to ``head``, checking every link.
+
+        Raises Diverged if the database went back or another way, StoreError if it is damaged.
+        """
+        seen = self.state.sequence
+        if head.sequence < seen or (head.sequence == seen and head.link != self.link):
+            raise Diverged(self.state.ledger, seen)
+        while self.state.sequence < head.sequence:
+            before = self.state.sequence
+            for stored in islice(read(before), head.sequence - before):
+                self._fold(stored, seen)
+            if self.state.sequence == before:
+                raise StoreError(f"ledger {self.state.ledger} ends before its head")
+
+    def _fold(self, stored: Stored, seen: int) -> None:
+        ledger, number = self.state.ledger, stored.sequence
+        expected = link(self.link, stored.body)
+        if stored.link != expected:
+            if number == seen and seen > 0:
+                raise Diverged(ledger, seen)
+            raise StoreError(f"ledger {ledger} is damaged: the chain breaks at event {number}")
+        try:
+            self.state.apply(Event.from_bytes(stored.body))
+        except Exception as error:
+            self.drop()
+            raise StoreError(f"event {number} of {ledger} cannot be folded: {error}") from error
+        self.link = expected
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +134,16 @@ class Service:
             committed = None
             try:
                 with self._ledgers.writing() as writing:
-                    self._catch_up(book, writing)
+                    book.follow(
+                        writing.head(ledger), lambda first: writing.read(ledger, first, 1_000)
+                    )
                     committed = book.state.sequence
                     return [self._answer(book, writing, asked) for asked in commands]
+            except Diverged as error:  # what is in memory is the witness: keep it
+                raise _as_problem(error) from error
             except BaseException as error:
                 if not (isinstance(error, Problem) and book.state.sequence == committed):
-                    book.state = State(ledger)  # ahead of the commit, or half folded: read it back
+                    book.drop()  # ahead of the commit, or half folded: read it back
                 raise _as_problem(error) from error
 
     def _answer(self, book: _Book, writing: Writing, asked: Asked) -> Answer:
@@ -101,7 +154,7 @@ class Service:
         # What is folded and answered is what was written, to the byte.
         events = [Event.from_bytes(event.to_bytes()) for event in outcome]
         if events:
-            writing.append(events)
+            book.link = writing.append(events).link
         for event in events:
             book.state.apply(event)
         return Answer(tuple(events))
@@ -110,9 +163,8 @@ class Service:
         """Charges every open grant whose time has passed; returns how many."""
         expired = 0
         for ledger in self.populations():
-            now = self._clock()
             with self.state(ledger) as state:
-                due = [g.id for g in state.open.values() if g.due(max(now, state.time))]
+                due = [g.id for g in state.open.values() if g.due(self.now(state))]
             for grant in due[: MAX_EXPIRIES - expired]:
                 try:
                     self.execute(ledger, Asked(SYSTEM, ExpireGrant(grant=grant)))
@@ -129,11 +181,10 @@ class Service:
         book = self._book(ledger)
         with book.lock:
             try:
-                self._read_up(book)
+                head = self._ledgers.head(ledger)
+                book.follow(head, lambda first: self._ledgers.read(ledger, first))
             except StoreError as error:
-                raise Unavailable(
-                    "storage-failed", f"the ledger cannot be read: {error}"
-                ) from error
+                raise _as_problem(error) from error
             book.state.people()
             yield book.state
 
@@ -142,7 +193,12 @@ class Service:
         with self.state(ledger) as state:
             request = prepare(state, by, command)
             decision = judge(state, request)
-            return Preview(request, decision, how_many(state, request), state.sequence)
+            fits = 0 if decision.outcome == "block" else how_many(state, request)
+            return Preview(request, decision, fits, state.last)
+
+    def now(self, state: State) -> int:
+        """The stamp that an event of ``state`` would get now."""
+        return max(self._clock(), state.time)
 
     def head(self, ledger: str) -> Head:
         """Where the ledger says that it ends."""
@@ -173,13 +229,21 @@ class Service:
             for ledger in self.populations():
                 with self.state(ledger):
                     pass
-        except (StoreError, ValueError) as error:
+        except StoreError as error:
             raise Unavailable("not-ready", f"{error}; has `accountant migrate` run?") from error
 
     # -- keys -------------------------------------------------------------------------------
 
     def create_key(self, name: str, role: Role, by: str) -> str:
-        """Creates a key and returns it, the only time that it is ever shown."""
+        """Creates a key and returns it, the only time that it is ever shown. Raises Invalid for a
+        name that is no name, Conflict for one that is taken.
+        """
+        if not _KEY_NAME.fullmatch(name):
+            raise Invalid(
+                "malformed-key-name",
+                "a key's name has 1 to 64 letters, digits, dots, dashes, underscores or @, and "
+                "begins with a letter or digit",
+            )
         secret = new_secret()
         self._key_event(
             CREATED, by, {"name": name, "role": role, "digest": key_digest(secret)}, exists=False
@@ -224,26 +288,11 @@ class Service:
         with self._books_lock:
             return self._books.setdefault(ledger, _Book(State(ledger)))
 
-    def _catch_up(self, book: _Book, writing: Writing) -> None:
-        """Folds in what other processes have appended; the head cannot move meanwhile."""
-        while writing.head(book.state.ledger).sequence != book.state.sequence:
-            self._fold(book, writing.read(book.state.ledger, book.state.sequence, 1_000))
-
-    def _read_up(self, book: _Book) -> None:
-        if self._ledgers.head(book.state.ledger).sequence != book.state.sequence:
-            self._fold(book, self._ledgers.stream(book.state.ledger, book.state.sequence))
-
-    @staticmethod
-    def _fold(book: _Book, events: Iterator[Stored] | list[Stored]) -> None:
-        before = book.state.sequence
-        for stored in events:
-            book.state.apply(Event.from_bytes(stored.body))
-        if book.state.sequence == before:
-            raise StoreError(f"ledger {book.state.ledger} ends before its head")
-
 
 def _as_problem(error: BaseException) -> BaseException:
     """What the caller is told; anything unforeseen stays as it is."""
+    if isinstance(error, Diverged):
+        return Unavailable("ledger-diverged", str(error))
     if isinstance(error, StoreError):
         return Unavailable(
             "storage-failed",

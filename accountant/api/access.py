@@ -64,6 +64,25 @@ def caller(*roles: Role) -> Callable[..., Key]:
     return authenticate
 
 
+def only_own(key: Key, owner: str, what: str) -> None:
+    """Raises Forbidden if a pipeline asks for what another client asked for, and why."""
+    if key.role == "pipeline" and key.name != owner:
+        raise Forbidden("not-your-grant", f"{what} belongs to another client")
+
+
+def known_parameters(request: Request) -> None:
+    """Raises Invalid for a query parameter that the call does not have: a misspelt filter would
+    silently show everything.
+    """
+    known = {field.alias for field in request.scope["route"].dependant.query_params}
+    for name in request.query_params:
+        if name not in known:
+            raise Invalid(
+                "unknown-parameter",
+                f"this call has no parameter {name!r}, only: {', '.join(sorted(known)) or 'none'}",
+            )
+
+
 async def raw_body(request: Request) -> bytes:
     """The body; its size was limited on the way in."""
     return await request.body()

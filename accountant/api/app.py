@@ -7,7 +7,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 
 from accountant import __version__
-from accountant.api import problems
+from accountant.api import description, problems
 from accountant.api.access import TheService
 from accountant.api.around import Around
 from accountant.api.routes import router
@@ -46,4 +46,5 @@ def create_app(service: Service, settings: Settings) -> FastAPI:
         return {"status": "ready"}
 
     app.include_router(router)
+    description.install(app)
     return app

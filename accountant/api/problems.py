@@ -19,6 +19,7 @@ from accountant.budget.errors import (
     Problem,
     Unavailable,
 )
+from accountant.privacy.mechanisms import KINDS
 from accountant.store.ledgers import StoreError
 
 MEDIA: Final = "application/problem+json"
@@ -92,7 +93,11 @@ def install(app: FastAPI) -> None:
 
 
 def _path(location: tuple[int | str, ...]) -> str:
+    """The field in the reader's words: without the tags that pydantic puts in for unions."""
     text = ""
-    for part in location:
+    for before, part in zip((None, *location), location, strict=False):
+        tag = isinstance(before, int) or before == "mechanism"
+        if str(part).startswith(":") or (tag and part in KINDS):
+            continue
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
     return text

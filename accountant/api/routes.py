@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 import orjson
-from fastapi import APIRouter, Header, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 from fastapi.responses import JSONResponse
 
 from accountant.api.access import (
@@ -20,6 +20,8 @@ from accountant.api.access import (
     TheService,
     ask,
     key_from,
+    known_parameters,
+    only_own,
     service_of,
 )
 from accountant.api.answers import grant_view, preview_view, respond
@@ -41,9 +43,8 @@ from accountant.budget.policy import parse_policy
 from accountant.ledger.events import rfc3339
 from accountant.reporting.files import rendered, report_of
 from accountant.reporting.statement import accounts_json
-from accountant.service import wall_clock
 
-router = APIRouter(prefix="/v1/populations/{population}")
+router = APIRouter(prefix="/v1/populations/{population}", dependencies=[Depends(known_parameters)])
 
 _ID = r"^[a-z0-9][a-z0-9_.-]{0,63}$"
 Population = Annotated[str, Path(pattern=_ID, description="the population's name")]
@@ -61,7 +62,7 @@ def register_population(
     """
     service.execute(population, ask(RegisterPopulation, key, body, None))
     with service.state(population) as state:
-        return JSONResponse(state.people().to_json() | {"sequence": state.sequence})
+        return JSONResponse(state.people().to_json() | {"sequence": state.last})
 
 
 @router.get("", tags=["registering"])
@@ -72,7 +73,7 @@ def show_population(population: Population, key: Reader, service: TheService) ->
         return JSONResponse(
             state.people().to_json()
             | {
-                "sequence": state.sequence,
+                "sequence": state.last,
                 "datasets": [
                     {"id": d.id, "namespace": d.namespace, "name": d.name, "owner": d.owner}
                     for d in state.datasets.values()
@@ -146,9 +147,11 @@ def ask_grant(
 def show_grant(
     population: Population, grant: GrantId, key: Reader, service: TheService
 ) -> JSONResponse:
-    """A grant's present state."""
+    """A grant's present state. A pipeline sees its own."""
     with service.state(population) as state:
-        return JSONResponse(grant_view(state.grant(grant), max(wall_clock(), state.time)))
+        found = state.grant(grant)
+        only_own(key, found.by, grant)
+        return JSONResponse(grant_view(found, service.now(state)))
 
 
 @router.post("/grants/{grant}/commit", tags=["spending"])
@@ -283,12 +286,15 @@ def list_events(
 @router.get("/events/{sequence}", tags=["reading"])
 def show_event(
     population: Population,
-    sequence: Annotated[int, Path(ge=0, le=2**53)],
+    sequence: Annotated[str, Path(pattern=r"^\d{1,15}$")],
     key: Overseer,
     service: TheService,
 ) -> Response:
     """One event, as its canonical bytes."""
-    return Response(service.event(population, sequence).to_bytes(), media_type="application/json")
+    with service.state(population):
+        pass
+    event = service.event(population, int(sequence))
+    return Response(event.to_bytes(), media_type="application/json")
 
 
 @router.get("/decisions/{decision}", tags=["reading"])
@@ -298,10 +304,13 @@ def show_decision(
     key: Reader,
     service: TheService,
 ) -> JSONResponse:
-    """Every rule that was evaluated, both sides of each comparison, and what used the budget up."""
+    """Every rule that was evaluated, with both sides of its comparison; pipelines see theirs."""
+    with service.state(population):
+        pass
     event = service.event(population, int(decision[1:]))
     if "decision" not in event.body:
         raise NotFound("unknown-decision", f"event {event.sequence} holds no decision")
+    only_own(key, event.by, decision)
     document: dict[str, Any] = {
         "id": event.body["decision"]["id"],
         "type": event.type,

@@ -8,9 +8,18 @@ a field's default never changes (charter, ledger/events.py).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Annotated, Any, ClassVar, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, TypeAdapter
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictInt,
+    TypeAdapter,
+    field_validator,
+)
 
 from accountant.budget.population import Membership
 from accountant.budget.selection import Name, Subjects
@@ -116,6 +125,13 @@ class RecordInvocations(_Request):
     ran_at: (
         Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?Z$")] | None
     ) = Field(None, description="when it ran, RFC 3339 UTC; information only")
+
+    @field_validator("ran_at")
+    @classmethod
+    def _moment(cls, text: str | None) -> str | None:
+        if text is not None:
+            datetime.fromisoformat(text)  # raises ValueError for a month 13
+        return text
 
 
 class CommitGrant(Command):

@@ -33,6 +33,9 @@ _STRICTNESS: Final[dict[str, int]] = {"allow": 0, "flag": 1, "block": 2}
 MAX_DETAIL: Final = 24_000
 """Bytes of a decision; an event has 65,535 in all."""
 
+_UNBOUNDED: Final = (
+    "something asked for has no finite epsilon (Gaussian noise has one only at a delta: name it)"
+)
 BUILT_IN: Final = "built-in:"
 """Prefix of rules that no policy states. (No policy's rule id contains a colon.)"""
 
@@ -205,6 +208,8 @@ def _limit(state: State, request: Request, rule: LimitRule, key: AccountKey) -> 
         f"{numbers['scope']}: epsilon {numbers['spent_after']} of {rule.limit.epsilon} "
         f"would be spent ({numbers['spent_before']} before)"
     )
+    if any(p.derived and p.derived.epsilon is None for p in request.priced):
+        text += f"; {_UNBOUNDED}"
     return Finding(rule.id, rule.action, fired, "budget-exceeded", text, numbers)
 
 

@@ -11,13 +11,15 @@ from math import prod
 from typing import Annotated, Any, Final
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
 from accountant.budget.errors import Invalid
 from accountant.budget.population import Population
 
 MAX_TERMS: Final = 100
-MAX_BOXES: Final = 5_000
+MAX_BOXES: Final = 500
+MAX_CUTS: Final = 20_000
+"""Bounds the work of compiling one selection, which is done under the ledger's lock."""
 
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 
@@ -32,8 +34,16 @@ class Range(BaseModel):
 
 
 DimensionName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]{0,63}$")]
-Term = dict[DimensionName, Annotated[list[Name], Field(min_length=1)] | Range]
-Subjects = Term | Annotated[list[Term], Field(min_length=1, max_length=MAX_TERMS)]
+Values = Annotated[
+    Annotated[list[Name], Field(min_length=1), Tag(":values")] | Annotated[Range, Tag(":range")],
+    Discriminator(lambda value: ":values" if isinstance(value, list) else ":range"),
+]
+Term = dict[DimensionName, Values]
+Terms = Annotated[list[Term], Field(min_length=1, max_length=MAX_TERMS)]
+Subjects = Annotated[
+    Annotated[Term, Tag(":term")] | Annotated[Terms, Tag(":terms")],
+    Discriminator(lambda value: ":terms" if isinstance(value, list) else ":term"),
+]
 
 Box = tuple[frozenset[int], ...]
 Index = tuple[Any, ...]
@@ -62,16 +72,19 @@ def select(population: Population, subjects: Subjects | None) -> Selection:
     if any(term == {} for term in terms):
         return EVERYONE
     disjoint: list[Box] = []
+    cuts = 0
     for term in terms:
         pieces = [_box(population, term)]
         for taken in disjoint:
+            cuts += len(pieces)
+            if len(disjoint) + len(pieces) > MAX_BOXES or cuts > MAX_CUTS:
+                raise Invalid(
+                    "selection-too-complex",
+                    f"the union falls into more than {MAX_BOXES} separate boxes of cells, or takes "
+                    f"more than {MAX_CUTS} cuts to get there; ask for simpler groups",
+                )
             pieces = [rest for piece in pieces for rest in _minus(piece, taken)]
         disjoint += pieces
-        if len(disjoint) > MAX_BOXES:
-            raise Invalid(
-                "selection-too-complex",
-                f"the union falls into more than {MAX_BOXES} boxes; ask for simpler groups",
-            )
     return Selection(everyone=False, boxes=tuple(disjoint))
 
 

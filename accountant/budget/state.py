@@ -102,6 +102,11 @@ class State:
     answers: dict[tuple[str, str], tuple[str, int]] = field(default_factory=dict)
     last_epoch: dict[str, int] = field(default_factory=dict)
 
+    @property
+    def last(self) -> int:
+        """The sequence of the last event; -1 before the first."""
+        return self.sequence - 1
+
     def people(self) -> Population:
         """The population. Raises NotFound while none is registered."""
         if self.population is None:

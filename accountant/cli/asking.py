@@ -119,7 +119,7 @@ def accounts(
 
 def show_accounts(document: dict[str, Any]) -> None:
     """The statement as a table on standard output."""
-    table = Table(title=f"{document['population']} at event {document['sequence'] - 1}")
+    table = Table(title=f"{document['population']} at event {document['sequence']}")
     for name in ("rule", "scope", "group"):
         table.add_column(name)
     for name in ("limit", "spent", "reserved", "remaining"):

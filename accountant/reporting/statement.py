@@ -114,7 +114,7 @@ def accounts_json(
     """The statement and the lifetime totals as one document, at a stated sequence."""
     return {
         "population": state.ledger,
-        "sequence": state.sequence,
+        "sequence": state.last,
         "time": rfc3339(state.time),
         "accounts": [asdict(line) for line in statement(state, dataset, by)],
         "lifetime": [

@@ -54,8 +54,11 @@ class Writing:
         """Events from ``first`` on."""
         return _read(self.connection, ledger, first, limit)
 
-    def append(self, events: list[Event]) -> None:
-        """Appends events of one ledger, which must follow its head. Raises StoreError if not."""
+    def append(self, events: list[Event]) -> Head:
+        """Appends events of one ledger, which must follow its head; returns where it ends then.
+
+        Raises StoreError if they do not follow.
+        """
         ledger = events[0].ledger
         head = self.head(ledger)
         rows, last = [], head.link
@@ -75,10 +78,10 @@ class Writing:
                 }
             )
         self.connection.execute(insert(_EVENT), rows)
-        after = {"sequence": head.sequence + len(rows), "link": last}
+        after: dict[str, Any] = {"sequence": head.sequence + len(rows), "link": last}
         if head.sequence == 0:
             self.connection.execute(insert(_HEAD), [{"ledger": ledger, **after}])
-            return
+            return Head(**after)
         moved = self.connection.execute(
             update(_HEAD)
             .where(_HEAD.c.ledger == ledger, _HEAD.c.sequence == head.sequence)
@@ -86,6 +89,7 @@ class Writing:
         )
         if moved.rowcount != 1:
             raise StoreError(f"the head of {ledger} moved while it was locked")
+        return Head(**after)
 
 
 class Ledgers:

@@ -346,10 +346,47 @@ leaves = (
     | st.text(max_size=5)
 )
 names = st.sampled_from(
-    "dataset mechanisms mechanism subjects purpose kind sensitivity scale count claimed epsilon delta "
-    "l1 l2 sex from to neighbouring ttl_seconds positives negatives reason grant max_positives "
-    "threshold_scale comparison_scale releases namespace name parents dimensions membership policy "
-    "privacy_unit attested_new id rules limit ran_at".split()
+    [
+        "dataset",
+        "mechanisms",
+        "mechanism",
+        "subjects",
+        "purpose",
+        "kind",
+        "sensitivity",
+        "scale",
+        "count",
+        "claimed",
+        "epsilon",
+        "delta",
+        "l1",
+        "l2",
+        "sex",
+        "from",
+        "to",
+        "neighbouring",
+        "ttl_seconds",
+        "positives",
+        "negatives",
+        "reason",
+        "grant",
+        "max_positives",
+        "threshold_scale",
+        "comparison_scale",
+        "releases",
+        "namespace",
+        "name",
+        "parents",
+        "dimensions",
+        "membership",
+        "policy",
+        "privacy_unit",
+        "attested_new",
+        "id",
+        "rules",
+        "limit",
+        "ran_at",
+    ]
 )
 documents = st.recursive(
     leaves,

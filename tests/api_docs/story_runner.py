@@ -9,8 +9,7 @@ from typing import Any
 
 from support import client_of
 
-from accountant.api import docs, openapi
-from accountant.api.examples import CLIENTS, STORY, Example
+from accountant.api.description.examples import CLIENTS, STORY, Example
 from accountant.service import Service
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
@@ -24,11 +23,6 @@ class Told:
             role: service.create_key(name, role, "test") for role, name in CLIENTS.items()
         }
         self.http = client_of(service)
-        served = {getattr(route, "path", "") for route in self.http.app.routes}
-        if "/openapi.json" not in served:
-            openapi.install(self.http.app)
-        if "/docs" not in served:
-            docs.install(self.http.app)
 
     def send(self, example: Example) -> Any:
         """The response to one documented request."""

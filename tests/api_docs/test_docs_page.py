@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 from story_runner import Told
 
-from accountant.api import docs
 from accountant.api.app import create_app
-from accountant.api.docs import pretty
-from accountant.api.examples import STORY
-from accountant.api.openapi import OPERATIONS, PROBLEMS
+from accountant.api.description import page
+from accountant.api.description.page import pretty
+from accountant.api.description.examples import STORY
+from accountant.api.description.openapi import OPERATIONS
+from accountant.api.description.problem_codes import PROBLEMS
 from accountant.privacy.mechanisms import KINDS
 from accountant.service import Service
 from accountant.settings import Settings
@@ -59,7 +60,7 @@ class Page(HTMLParser):
 @pytest.fixture(scope="module")
 def text() -> str:
     """The page as HTML."""
-    return docs.page(create_app(None, Settings()))  # type: ignore[arg-type]
+    return page.page(create_app(None, Settings()))  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +99,7 @@ def test_the_curl_commands_work_as_they_are_printed(database: str, parsed: Page)
     told = Told(Service(Ledgers(database)))
     printed = set(parsed.samples)
     for example in STORY:
-        command = docs._curl(example)
+        command = page._curl(example)
         assert command in printed, example.title
         assert run(told, command).status_code == example.status, command
 

@@ -14,8 +14,9 @@ from story_runner import Told
 
 import accountant
 from accountant.api.app import create_app
-from accountant.api.docs import WHERE
-from accountant.api.openapi import OPERATIONS, PROBLEMS, document
+from accountant.api.description.page import WHERE
+from accountant.api.description.openapi import OPERATIONS, document
+from accountant.api.description.problem_codes import PROBLEMS
 from accountant.api.problems import _STATUS_OF_CODE
 from accountant.budget.commands import Role
 from accountant.privacy.mechanisms import KINDS
@@ -24,7 +25,7 @@ from accountant.settings import Settings
 from accountant.store.ledgers import Ledgers
 
 ROOMS = ("api", "budget", "keys.py", "ledger", "privacy", "service.py", "store")
-NO_CODES: frozenset[str] = frozenset({"key-exists", "unknown-key", "not-due"})
+NO_CODES: frozenset[str] = frozenset({"key-exists", "malformed-key-name", "not-due", "unknown-key"})
 """Problems that only the command line or the service's own jobs can meet."""
 
 
@@ -139,7 +140,7 @@ def test_every_problem_code_of_the_program_is_documented() -> None:
 def codes_in_the_code() -> Iterator[str]:
     """Strings like ``budget-exceeded``, and the first argument of every problem raised."""
     package = Path(accountant.__file__).parent
-    described = {package / "api" / name for name in ("openapi.py", "examples.py", "docs.py")}
+    described = set((package / "api" / "description").glob("*.py"))
     for room in ROOMS:
         files = [package / room] if room.endswith(".py") else sorted((package / room).rglob("*.py"))
         for file in files:

@@ -33,7 +33,7 @@ WIDE = "  - {id: a, limit: {epsilon: 1000, delta: 0.1}}\n"
 amounts = st.integers(1, 4000).map(lambda n: str(Decimal(n) / 1000))
 deltas = st.sampled_from(["0", "1e-9", "0.00015", "1e-17"])
 mechanisms = st.builds(
-    lambda epsilon, delta, count: declared(epsilon, delta, count),
+    declared,
     amounts,
     deltas,
     st.integers(1, 5),
@@ -81,7 +81,7 @@ def test_the_order_of_independent_charges_never_matters(both: tuple[list[Any], .
 
 @given(mechanisms, st.integers(2, 7))
 def test_a_loop_of_n_costs_what_a_count_of_n_costs(mechanism: dict[str, Any], n: int) -> None:
-    """n grants of one invocation, one grant of n mechanisms, and one of count n cost the same."""
+    """N grants of one invocation, one grant of n mechanisms, and one of count n cost the same."""
     one = mechanism | {"count": 1}
     loop, together, counted = (hospital(WIDE) for _ in range(3))
     for _ in range(n):
@@ -293,7 +293,8 @@ def test_one_full_cell_refuses_the_whole_selection() -> None:
 def test_a_person_pays_in_every_dataset() -> None:
     """A rule across datasets sums over them, cell by cell."""
     book = hospital(
-        "  - {id: a, limit: {epsilon: 1}}\n  - {id: person, across: datasets, limit: {epsilon: 1.5}}\n",
+        "  - {id: a, limit: {epsilon: 1}}\n"
+        "  - {id: person, across: datasets, limit: {epsilon: 1.5}}\n",
         DIMENSIONS,
     )
     book.dataset("e")
@@ -337,8 +338,19 @@ def test_without_a_policy_nothing_is_granted() -> None:
     book.register()
     book.dataset("d")
     assert outcome(book.grant(laplace("0.1"))) == ("block", ["built-in:no-policy"])
-    assert book.record(laplace("0.1")).body["overrun"] is True
+    event = book.record(laplace("0.1"))
+    assert outcome(event) == ("flag", ["built-in:no-policy"])
+    assert event.body["overrun"] is False  # there is no limit that it could be over
     assert book.used("")[0][0] == 10**8
+
+
+def test_only_a_passed_limit_is_an_overrun() -> None:
+    """An invocation without a required purpose is flagged, but it is over no budget."""
+    book = hospital("  - {id: a, limit: {epsilon: 1}}\n  - {id: r, require: [purpose]}\n")
+    event = book.record(laplace("0.1"))
+    assert outcome(event) == ("flag", ["r"])
+    assert event.body["overrun"] is False
+    assert book.record(laplace("1")).body["overrun"] is True
 
 
 @pytest.mark.parametrize("at", ["80%", "33.3%", "0.001%", "99.999999%", "50%"])

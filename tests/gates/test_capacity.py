@@ -121,7 +121,8 @@ def test_spent_is_never_below_the_line(limit: Limit, epsilon: int, second: int) 
 @given(limits, st.fractions(Fraction(1, 100), Fraction(99, 100), max_denominator=100))
 def test_spent_and_capacity_tell_the_same_story(limit: Limit, share: Fraction) -> None:
     """What fits within the capacity at a share shows at most that share as spent, one unit more
-    shows more: a threshold fires exactly when the number that people see passes it."""
+    shows more: a threshold fires exactly when the number that people see passes it.
+    """
     capacity = ADVANCED.capacity(limit, share)
     assert capacity.second is not None
     if capacity.second >= 0:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import START, Clock, World, ask, laplace, last_replay, make, snapshot
+from support import START, Clock, World, ask, cells_of, laplace, last_replay, make, snapshot
 
 from accountant.budget.commands import Asked
 from accountant.budget.errors import Unavailable
@@ -169,8 +169,7 @@ def test_a_disk_that_is_full_changes_nothing(world: Callable[..., World]) -> Non
         before = made.head()
         try:
             made.service.execute("fair", Asked("p", command, f"k{i}"))
-        except Unavailable as problem:
-            assert problem.code == "storage-failed"
+        except Unavailable:
             failed = i
             break
     assert failed is not None
@@ -235,6 +234,7 @@ def test_a_write_that_the_system_cuts_off_changes_nothing(world: Callable[..., W
         capture_output=True,
         text=True,
         timeout=60,
+        check=False,
     )
     assert run.returncode == 0, run.stderr
     fresh = world()
@@ -247,7 +247,7 @@ def test_a_missing_table_is_no_crash(tmp_path: Path) -> None:
     service = Service(Ledgers(f"sqlite:///{tmp_path}/empty.db"))
     for call in (
         lambda: hundredth(service, "p", "k"),
-        lambda: service.ready(),
+        service.ready,
         lambda: service.state("fair").__enter__(),
     ):
         with pytest.raises(Unavailable):
@@ -280,6 +280,55 @@ def test_a_restored_backup_is_noticed(world: Callable[..., World], tmp_path: Pat
         hundredth(made.service, "p", "k2")
     hundredth(made.service, "p", "k2")  # read back: the memory now agrees with the file
     clean(made)
+
+
+@pytest.mark.xfail(strict=True, reason="B23: only the sequence of the head is compared")
+def test_a_history_of_the_same_length_is_noticed(
+    world: Callable[..., World], tmp_path: Path
+) -> None:
+    """A restored database that has grown again is another history, even at the same length."""
+    made = world().hospital()
+    path = sqlite_path(made.url)
+    with closing(sqlite3.connect(path)) as raw, closing(sqlite3.connect(tmp_path / "b")) as backup:
+        raw.backup(backup)
+        hundredth(made.service, "p", "k")
+        made.service._ledgers.close()
+        backup.backup(raw)
+    other = Service(Ledgers(made.url))
+    command = make("ask_grant", dataset="d", mechanisms=[laplace("1")])
+    assert other.execute("fair", Asked("q", command, "k")).events[0].type == "grant.reserved.v1"
+    other._ledgers.close()
+    try:
+        assert hundredth(made.service, "p", "k2").type == "grant.refused.v1"  # all is spent
+    except Unavailable:
+        assert hundredth(made.service, "p", "k2").type == "grant.refused.v1"
+    clean(made)
+
+
+@pytest.mark.xfail(strict=True, reason="B22: a read leaves a half folded state behind")
+def test_an_event_that_fails_half_way_is_not_half_applied(world: Callable[..., World]) -> None:
+    """If an event cannot be folded to its end, nobody is ever shown what its beginning did."""
+    made = world().hospital()
+    grant = hundredth(made.service, "p", "k").body["grant"]
+    made.service.execute("fair", Asked("p", make("commit_grant", grant=grant)))
+    with closing(sqlite3.connect(sqlite_path(made.url))) as raw:
+        raw.execute("DROP TRIGGER event_no_update")
+        raw.execute(
+            "UPDATE event SET body = CAST(replace(body, '\"10000000\"', ?) AS BLOB)"
+            " WHERE sequence = 4",
+            ['"' + "9" * 30 + '"'],
+        )
+        raw.commit()
+    fresh = Service(Ledgers(made.url))
+    for _ in range(2):
+        with pytest.raises(Unavailable), fresh.state("fair"):
+            pass
+    [book] = fresh._books.values()
+    for account in book.state.accounts.values():  # all that is before the event, or nothing
+        assert cells_of(account.reserved) == [(10**7, 0, 10**11, 0, 0, 0)]
+    with pytest.raises(Unavailable):
+        fresh.ready()
+    fresh._ledgers.close()
 
 
 def test_a_damaged_event_stops_the_service_not_the_verifier(world: Callable[..., World]) -> None:
@@ -327,8 +376,9 @@ def test_the_file_is_locked_against_other_writers(world: Callable[..., World]) -
         "except BlockingIOError:\n    print('locked')\n"
     )
     lock = os.fspath(sqlite_path(made.url)) + ".lock"
+    probe = [sys.executable, "-c", code, lock]
     with made.service._ledgers.writing():
-        run = subprocess.run([sys.executable, "-c", code, lock], capture_output=True, text=True)
+        run = subprocess.run(probe, capture_output=True, text=True, check=True)
     assert run.stdout == "locked\n"
-    run = subprocess.run([sys.executable, "-c", code, lock], capture_output=True, text=True)
+    run = subprocess.run(probe, capture_output=True, text=True, check=True)
     assert run.stdout == ""

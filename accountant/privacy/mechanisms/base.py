@@ -43,11 +43,11 @@ class Norms(_Model):
 
 
 def _shape(value: Any) -> str:
-    return "norms" if isinstance(value, dict | Norms) else "amount"
+    return ":norms" if isinstance(value, dict | Norms) else ":amount"
 
 
 Sensitivity = Annotated[
-    Annotated[Positive, Tag("amount")] | Annotated[Norms, Tag("norms")], Discriminator(_shape)
+    Annotated[Positive, Tag(":amount")] | Annotated[Norms, Tag(":norms")], Discriminator(_shape)
 ]
 
 

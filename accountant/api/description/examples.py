@@ -266,7 +266,7 @@ STORY: Final = (
         by="admin",
         body=_PEOPLE,
         status=200,
-        answer=_POPULATION | {"sequence": 1},
+        answer=_POPULATION | {"sequence": 0},
     ),
     Example(
         call="register_dataset",
@@ -295,7 +295,7 @@ STORY: Final = (
         status=200,
         answer=_POPULATION
         | {
-            "sequence": 3,
+            "sequence": 2,
             "datasets": [{"id": "health-visits", **_VISITS}],
             "policy": _ADOPTED,
         },
@@ -311,7 +311,7 @@ STORY: Final = (
             "decision": _decision(_COUNT, "0", "0.25", {}),
             "charge": _cost(_COUNT),
             "fits": 12,
-            "sequence": 3,
+            "sequence": 2,
         },
     ),
     Example(
@@ -476,7 +476,7 @@ STORY: Final = (
         status=200,
         answer={
             "population": "hospital",
-            "sequence": 12,
+            "sequence": 11,
             "time": _time(11),
             "accounts": [
                 {

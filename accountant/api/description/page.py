@@ -13,8 +13,9 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from accountant.api.examples import STORY, Example
-from accountant.api.openapi import PROBLEMS, PURPOSE, document
+from accountant.api.description.examples import STORY, Example
+from accountant.api.description.openapi import PURPOSE, document
+from accountant.api.description.problem_codes import PROBLEMS
 from accountant.shipped import shipped
 
 Schema = dict[str, Any]

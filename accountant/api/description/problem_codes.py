@@ -1,0 +1,91 @@
+"""Problem codes: every code that a call can answer or a decision can name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """A problem code. ``status`` None: it only occurs inside decisions."""
+
+    status: int | None
+    topic: str
+    meaning: str
+
+
+PROBLEMS: Final[dict[str, Code]] = {
+    "unauthenticated": Code(401, "every", "No API key was sent, or it is not valid any more."),
+    "role-not-allowed": Code(403, "every", "The key's role may not make this call."),
+    "unknown-population": Code(404, "ledger", "No population has this name."),
+    "unknown-parameter": Code(422, "every", "The call has no query parameter of that name."),
+    "no-such-page": Code(404, "nowhere", "No call has this path."),
+    "method-not-allowed": Code(405, "nowhere", "The path exists, the method does not."),
+    "invalid-request": Code(422, "every", "A field or parameter is wrong; `errors` names each."),
+    "http-error": Code(400, "nowhere", "The request is not proper HTTP for this service."),
+    "internal-error": Code(500, "every", "A fault of the service. Retry with the same key."),
+    "storage-failed": Code(503, "every", "The database did not answer. Retry with the same key."),
+    "ledger-diverged": Code(
+        503, "every", "The database went back or another way: nothing is written until looked at."
+    ),
+    "malformed-json": Code(
+        400, "json", "Not JSON, or a key given twice, NaN, or an absurd number."
+    ),
+    "body-too-large": Code(413, "body", "Split the request."),
+    "event-too-large": Code(422, "body", "It would not fit into one event; split the request."),
+    "idempotency-key-required": Code(400, "key", "This call can spend: send an Idempotency-Key."),
+    "malformed-idempotency-key": Code(400, "key", "1 to 200 visible ASCII characters."),
+    "idempotency-key-reused": Code(422, "key", "The key was used for another request."),
+    "population-immutable": Code(
+        409, "population", "Unit, relation and membership never change; register another."
+    ),
+    "dimensions-append-only": Code(409, "population", "Values can only be appended."),
+    "duplicate-value": Code(422, "population", "A dimension lists a value twice."),
+    "too-many-cells": Code(422, "population", "The dimensions make over a million cells."),
+    "dataset-immutable": Code(409, "dataset", "The id stands for other data already."),
+    "malformed-policy": Code(422, "policy", "The file cannot be adopted; each line is named."),
+    "second-name-needed": Code(403, "policy", "Loosening needs another person's key as well."),
+    "unknown-dataset": Code(422, "data", "No dataset has this id; register it first."),
+    "unknown-dimension": Code(422, "data", "The population has no such dimension."),
+    "unknown-group": Code(422, "asking", "The dimension has no such value."),
+    "empty-range": Code(422, "asking", "The range ends before it begins, in declared order."),
+    "selection-too-complex": Code(422, "asking", "Ask for simpler groups."),
+    "no-policy": Code(403, "refusal", "Nothing says yet how much may be spent."),
+    "no-limit": Code(403, "refusal", "No limit of the policy covers this dataset."),
+    "budget-exceeded": Code(403, "refusal", "A limit would be passed."),
+    "mechanism-denied": Code(403, "refusal", "The policy does not admit this kind."),
+    "reason-required": Code(403, "refusal", "The policy asks for a purpose or justification."),
+    "purpose-denied": Code(403, "refusal", "The purpose is not on the policy's list."),
+    "claim-understated": Code(403, "refusal", "The parameters cost more than is claimed."),
+    "sparse-vector-broken": Code(403, "refusal", "A variant known not to be private."),
+    "monotonic-needs-add-or-remove": Code(
+        403, "refusal", "Monotonic answers cost half under add_or_remove_one only."
+    ),
+    "local-needs-replace-one": Code(403, "refusal", "Local kinds need a replace_one population."),
+    "relation-not-derivable": Code(
+        403, "refusal", "A replace_one cost says nothing about add_or_remove_one."
+    ),
+    "private-membership": Code(
+        403, "refusal", "With private membership this mechanism can only charge everyone."
+    ),
+    "unverifiable-claim": Code(None, "decision", "Flags what rests on the client's word alone."),
+    "threshold-passed": Code(None, "decision", "Flags that a share of a limit is passed."),
+    "unknown-grant": Code(404, "grant", "No grant has this id."),
+    "not-your-grant": Code(403, "settling", "Only the key that asked can settle a grant."),
+    "grant-settled": Code(409, "settling", "It is committed or released already."),
+    "grant-expired": Code(409, "settling", "It has expired and is charged in full."),
+    "commit-exceeds-reservation": Code(
+        422, "settling", "More than was reserved; record the rest with invocations."
+    ),
+    "is-a-session": Code(409, "settling", "A sparse vector session is closed, not committed."),
+    "session-has-answered": Code(409, "settling", "It has run, so it cannot be released."),
+    "one-session": Code(422, "session", "A session has count 1."),
+    "not-a-session": Code(409, "session", "This grant is committed, not closed."),
+    "nothing-counted": Code(422, "session", "Count at least one answer."),
+    "session-exhausted": Code(409, "session", "More positives than the session may give."),
+    "unknown-event": Code(404, "event", "The ledger does not have this event."),
+    "unknown-decision": Code(404, "event", "That event holds no decision."),
+    "not-ready": Code(503, "health", "The service cannot decide; the text says why."),
+}
+"""Every code that a call can answer or a decision can name, with where it occurs."""
