@@ -5,25 +5,29 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from itertools import islice
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, NoReturn
 
+from accountant.book import Book, Diverged, F
 from accountant.budget.commands import Asked, AskGrant, ExpireGrant, Role
-from accountant.budget.decide import SYSTEM, Repeated, decide, prepare
+from accountant.budget.decide import SYSTEM, Repeated, decide
+from accountant.budget.decision import Decision
 from accountant.budget.errors import Conflict, Invalid, NotFound, Problem, Unavailable
-from accountant.budget.judge import Decision, Request, how_many, judge
+from accountant.budget.judge import judge
+from accountant.budget.limits import how_many
+from accountant.budget.request import Request, prepare
 from accountant.budget.state import State
-from accountant.keys import CREATED, LEDGER, REVOKED, Key, KeyRing, key_digest, new_secret
-from accountant.ledger.chain import EMPTY, link
+from accountant.keys import CREATED, REVOKED, Key, KeyRing, key_digest, new_secret
+from accountant.keys import LEDGER as KEYS
 from accountant.ledger.events import Event, EventTooLarge
 from accountant.store.ledgers import Head, Ledgers, Stored, StoreError, Writing
 
 _KEY_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}")
+PAGE: Final = 1_000
 MAX_EXPIRIES: Final = 1_000
-"""Expiries written per round; the rest stay charged as reserved until the next."""
+"""Expiries written per round; the rest stay reserved until the next."""
 
 
 def wall_clock() -> int:
@@ -37,59 +41,6 @@ class Answer:
 
     events: tuple[Event, ...]
     repeated: bool = False
-
-
-class Diverged(StoreError):
-    """The database does not continue the ledger that this process has seen."""
-
-    def __init__(self, ledger: str, sequence: int) -> None:
-        super().__init__(
-            f"ledger {ledger} does not continue what this service has seen up to event "
-            f"{sequence - 1}: it was restored from a backup or rewritten. Nothing is written until "
-            "somebody has looked at it and restarted the service"
-        )
-
-
-@dataclass(slots=True)
-class _Book:
-    """The state of one ledger and the last link that it was folded from, guarded by a lock."""
-
-    state: State
-    link: bytes = EMPTY
-    lock: threading.RLock = field(default_factory=threading.RLock)
-
-    def drop(self) -> None:
-        """Forgets what is in memory; it is read back when next asked for."""
-        self.state, self.link = State(self.state.ledger), EMPTY
-
-    def follow(self, head: Head, read: Callable[[int], Iterable[Stored]]) -> None:
-        """Folds in what other processes have appended, up to ``head``, checking every link.
-
-        Raises Diverged if the database went back or another way, StoreError if it is damaged.
-        """
-        seen = self.state.sequence
-        if head.sequence < seen or (head.sequence == seen and head.link != self.link):
-            raise Diverged(self.state.ledger, seen)
-        while self.state.sequence < head.sequence:
-            before = self.state.sequence
-            for stored in islice(read(before), head.sequence - before):
-                self._fold(stored, seen)
-            if self.state.sequence == before:
-                raise StoreError(f"ledger {self.state.ledger} ends before its head")
-
-    def _fold(self, stored: Stored, seen: int) -> None:
-        ledger, number = self.state.ledger, stored.sequence
-        expected = link(self.link, stored.body)
-        if stored.link != expected:
-            if number == seen and seen > 0:
-                raise Diverged(ledger, seen)
-            raise StoreError(f"ledger {ledger} is damaged: the chain breaks at event {number}")
-        try:
-            self.state.apply(Event.from_bytes(stored.body))
-        except Exception as error:
-            self.drop()
-            raise StoreError(f"event {number} of {ledger} cannot be folded: {error}") from error
-        self.link = expected
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,10 +63,9 @@ class Service:
     def __init__(self, ledgers: Ledgers, clock: Callable[[], int] = wall_clock) -> None:
         self._ledgers = ledgers
         self._clock = clock
-        self._books: dict[str, _Book] = {}
+        self._books: dict[str, Book[State]] = {}
         self._books_lock = threading.Lock()
-        self._keys = KeyRing()
-        self._keys_lock = threading.Lock()
+        self._keys = Book(KEYS, KeyRing)
 
     # -- writing ----------------------------------------------------------------------------
 
@@ -134,43 +84,53 @@ class Service:
             committed = None
             try:
                 with self._ledgers.writing() as writing:
-                    book.follow(
-                        writing.head(ledger), lambda first: writing.read(ledger, first, 1_000)
-                    )
-                    committed = book.state.sequence
+                    _write_up(book, writing)
+                    committed = book.fold.sequence
                     return [self._answer(book, writing, asked) for asked in commands]
-            except Diverged as error:  # what is in memory is the witness: keep it
-                raise _as_problem(error) from error
-            except BaseException as error:
-                if not (isinstance(error, Problem) and book.state.sequence == committed):
+            except BaseException as error:  # noqa: BLE001 whatever it is, the state must follow
+                refused = isinstance(error, Problem) and book.fold.sequence == committed
+                if not (refused or isinstance(error, Diverged)):
                     book.drop()  # ahead of the commit, or half folded: read it back
-                raise _as_problem(error) from error
+                _raise(error)
 
-    def _answer(self, book: _Book, writing: Writing, asked: Asked) -> Answer:
-        outcome = decide(book.state, asked, self._clock())
+    def _answer(self, book: Book[State], writing: Writing, asked: Asked) -> Answer:
+        outcome = decide(book.fold, asked, self._clock())
         if isinstance(outcome, Repeated):
-            [stored] = writing.read(book.state.ledger, outcome.sequence, 1)
+            [stored] = writing.read(book.fold.ledger, outcome.sequence, 1)
             return Answer((Event.from_bytes(stored.body),), repeated=True)
         # What is folded and answered is what was written, to the byte.
         events = [Event.from_bytes(event.to_bytes()) for event in outcome]
         if events:
             book.link = writing.append(events).link
         for event in events:
-            book.state.apply(event)
+            book.fold.apply(event)
         return Answer(tuple(events))
 
     def expire_due(self) -> int:
-        """Charges every open grant whose time has passed; returns how many."""
-        expired = 0
+        """Charges open grants whose time has passed, at most ``MAX_EXPIRIES`` a ledger.
+
+        Returns how many. Raises the first Problem met, after trying every ledger.
+        """
+        expired, problems = 0, []
         for ledger in self.populations():
-            with self.state(ledger) as state:
-                due = [g.id for g in state.open.values() if g.due(self.now(state))]
-            for grant in due[: MAX_EXPIRIES - expired]:
-                try:
-                    self.execute(ledger, Asked(SYSTEM, ExpireGrant(grant=grant)))
-                    expired += 1
-                except Conflict:
-                    pass  # settled by its owner, or by another process, in the meantime
+            try:
+                expired += self._expire_due(ledger)
+            except Problem as problem:
+                problems.append(problem)
+        if problems:
+            raise problems[0]
+        return expired
+
+    def _expire_due(self, ledger: str) -> int:
+        with self.state(ledger) as state:
+            due = [grant.id for grant in state.open.values() if grant.due(self.now(state))]
+        expired = 0
+        for grant in due[:MAX_EXPIRIES]:
+            try:
+                self.execute(ledger, Asked(SYSTEM, ExpireGrant(grant=grant)))
+                expired += 1
+            except Conflict:
+                pass  # settled by its owner, or by another process, in the meantime
         return expired
 
     # -- reading ----------------------------------------------------------------------------
@@ -181,12 +141,11 @@ class Service:
         book = self._book(ledger)
         with book.lock:
             try:
-                head = self._ledgers.head(ledger)
-                book.follow(head, lambda first: self._ledgers.read(ledger, first))
+                self._read_up(book)
             except StoreError as error:
-                raise _as_problem(error) from error
-            book.state.people()
-            yield book.state
+                _raise(error)
+            book.fold.people()
+            yield book.fold
 
     def preview(self, ledger: str, by: str, command: AskGrant) -> Preview:
         """The decision that ``by`` would get for ``command`` now; records nothing."""
@@ -221,7 +180,7 @@ class Service:
 
     def populations(self) -> list[str]:
         """All populations, in order."""
-        return [name for name in self._ledgers.names() if name != LEDGER]
+        return [name for name in self._ledgers.names() if name != KEYS]
 
     def ready(self) -> None:
         """Raises Unavailable, with the reason, unless the service can decide."""
@@ -256,49 +215,55 @@ class Service:
 
     def authenticate(self, secret: str) -> Key | None:
         """Whose key this is. Keys made or revoked by another process count at once."""
-        with self._keys_lock:
-            self._read_keys()
-            return self._keys.find(secret)
+        with self._keys.lock:
+            return self._read_up(self._keys).find(secret)
 
     def keys(self) -> list[Key]:
         """All valid keys."""
-        with self._keys_lock:
-            self._read_keys()
-            return sorted(self._keys.by_digest.values(), key=lambda key: key.name)
+        with self._keys.lock:
+            ring = self._read_up(self._keys)
+            return sorted(ring.by_digest.values(), key=lambda key: key.name)
 
     def _key_event(self, kind: str, by: str, body: dict[str, str], *, exists: bool) -> None:
-        with self._keys_lock, self._ledgers.writing() as writing:
-            for stored in writing.read(LEDGER, self._keys.sequence, 10**9):
-                self._keys.apply(Event.from_bytes(stored.body))
-            there = self._keys.named(body["name"])
+        with self._keys.lock, self._ledgers.writing() as writing:
+            ring = _write_up(self._keys, writing)
+            there = ring.named(body["name"])
             if there and not exists:
                 raise Conflict("key-exists", f"a key is called {body['name']!r}; revoke it first")
             if exists and not there:
                 raise NotFound("unknown-key", f"no valid key is called {body['name']!r}")
-            now = max(self._clock(), self._keys.time)
-            writing.append([Event(LEDGER, self._keys.sequence, kind, now, by, dict(body))])
-
-    def _read_keys(self) -> None:
-        for stored in self._ledgers.stream(LEDGER, self._keys.sequence):
-            self._keys.apply(Event.from_bytes(stored.body))
+            now = max(self._clock(), ring.time)
+            writing.append([Event(KEYS, ring.sequence, kind, now, by, dict(body))])
 
     # -- the state in memory ----------------------------------------------------------------
 
-    def _book(self, ledger: str) -> _Book:
+    def _book(self, ledger: str) -> Book[State]:
         with self._books_lock:
-            return self._books.setdefault(ledger, _Book(State(ledger)))
+            return self._books.setdefault(ledger, Book(ledger, lambda: State(ledger)))
+
+    def _read_up(self, book: Book[F]) -> F:
+        book.follow(
+            self._ledgers.head(book.ledger), lambda first: self._ledgers.read(book.ledger, first)
+        )
+        return book.fold
 
 
-def _as_problem(error: BaseException) -> BaseException:
-    """What the caller is told; anything unforeseen stays as it is."""
+def _write_up(book: Book[F], writing: Writing) -> F:
+    """Folds in what other processes have appended; the head cannot move meanwhile."""
+    book.follow(writing.head(book.ledger), lambda first: writing.read(book.ledger, first, PAGE))
+    return book.fold
+
+
+def _raise(error: BaseException) -> NoReturn:
+    """Raises what the caller is told; anything unforeseen as it is."""
     if isinstance(error, Diverged):
-        return Unavailable("ledger-diverged", str(error))
+        raise Unavailable("ledger-diverged", str(error)) from error
     if isinstance(error, StoreError):
-        return Unavailable(
+        raise Unavailable(
             "storage-failed",
             f"the ledger could not be reached ({error}); nothing is lost: try again with the same "
             "Idempotency-Key",
-        )
+        ) from error
     if isinstance(error, EventTooLarge):
-        return Invalid("event-too-large", str(error))
-    return error
+        raise Invalid("event-too-large", str(error)) from error
+    raise error

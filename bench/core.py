@@ -15,7 +15,7 @@ from accountant.budget.commands import (
     RegisterPopulation,
 )
 from accountant.budget.decide import Repeated, decide
-from accountant.budget.policy import parse_policy
+from accountant.budget.policy_file import parse_policy
 from accountant.budget.replay import replay
 from accountant.budget.state import State
 from accountant.ledger.events import Event

@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 
 from accountant.budget.commands import AdoptPolicy, Asked, Command, command_from_json
 from accountant.budget.decide import Repeated, decide
-from accountant.budget.policy import parse_policy
+from accountant.budget.policy_file import parse_policy
 from accountant.budget.replay import Replay, replay
 from accountant.budget.state import AccountKey, State
 from accountant.ledger.chain import EMPTY, link
@@ -257,11 +257,11 @@ class World:
     def __init__(self, url: str, clock: Clock | None = None) -> None:
         self.url = url
         self.service = Service(Ledgers(url), clock) if clock else Service(Ledgers(url))
-        there = [key.name for key in self.service.keys()]  # noqa: SIM118 (no dict)
+        for key in self.service.keys():  # noqa: SIM118 (no dict)
+            self.service.revoke_key(key.name, "test")  # nobody knows the old ones any more
         self.secrets = {
             role: self.service.create_key(role, role, "test")  # type: ignore[arg-type]
             for role in ROLES
-            if role not in there
         }
         self.http = client_of(self.service)
         self.keys = 0
@@ -334,7 +334,7 @@ class World:
 
     def head(self) -> Any:
         """Where the ledger ends: (sequence, link)."""
-        return self.service._ledgers.head("fair")
+        return self.service.head("fair")
 
     def stored(self) -> list[tuple[bytes, bytes]]:
         """(bytes, link) of every event."""

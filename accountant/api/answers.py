@@ -7,7 +7,7 @@ from typing import Any
 from fastapi.responses import JSONResponse
 
 from accountant.api.problems import problem
-from accountant.budget.judge import amount
+from accountant.budget.limits import amount
 from accountant.budget.state import Grant
 from accountant.ledger.events import Event, rfc3339
 from accountant.privacy.units import CURRENCIES, Charge

@@ -39,7 +39,7 @@ from accountant.budget.commands import (
     ReleaseGrant,
 )
 from accountant.budget.errors import Forbidden, Invalid, NotFound
-from accountant.budget.policy import parse_policy
+from accountant.budget.policy_file import parse_policy
 from accountant.ledger.events import rfc3339
 from accountant.reporting.files import rendered, report_of
 from accountant.reporting.statement import accounts_json

@@ -1,31 +1,22 @@
-"""Policy files: what blocks, what flags. Parsed strictly; every error names its line.
-
-All scalars stay text until a field's type reads them, so ``1e-6`` is a number and ``NO`` a country.
-JSON is read by the same parser (it is a subset of YAML).
-"""
+"""Policies: which rules there are, what blocks and what flags; policy_file.py reads them."""
 
 from __future__ import annotations
 
 from decimal import Context, Decimal
 from fractions import Fraction
 from functools import cached_property
-from hashlib import sha256
 from typing import Annotated, Any, Final, Literal
 
-import yaml
 from pydantic import (
     BaseModel,
     ConfigDict,
     Discriminator,
     Field,
     Tag,
-    TypeAdapter,
-    ValidationError,
     field_validator,
     model_validator,
 )
 
-from accountant.budget.errors import Invalid
 from accountant.privacy.gates import DEFAULT_GATE, Capacity, Gate, Limit, gate_for
 from accountant.privacy.mechanisms import KINDS, Amount
 
@@ -34,14 +25,6 @@ Action = Literal["block", "flag"]
 SMALLEST_DELTA: Final = Decimal("1e-20")
 MAX_RULES: Final = 50
 """Each rule evaluated takes up to a kilobyte of a decision, and an event has 64 of them."""
-
-
-MAX_DEPTH: Final = 10
-MAX_NODES: Final = 20_000
-_YAML: Final = "tag:yaml.org,2002:"
-_PLAIN_TAGS: Final = frozenset(
-    ["str", "int", "float", "bool", "null", "timestamp", "map", "seq", "merge", "value"]
-)
 
 
 class _Strict(BaseModel):
@@ -152,14 +135,14 @@ class PurposeRule(_Strict):
     action: Action = "block"
 
 
-_KINDS_OF_RULE: Final = ("limit", "of", "mechanisms", "require", "purposes")
+KINDS_OF_RULE: Final = ("limit", "of", "mechanisms", "require", "purposes")
 
 
 def _kind_of_rule(rule: Any) -> str | None:
     if isinstance(rule, BaseModel):
-        return next(k for k in _KINDS_OF_RULE if k in type(rule).model_fields)
+        return next(k for k in KINDS_OF_RULE if k in type(rule).model_fields)
     if isinstance(rule, dict):
-        return next((key for key in _KINDS_OF_RULE if key in rule), None)
+        return next((key for key in KINDS_OF_RULE if key in rule), None)
     return None
 
 
@@ -172,7 +155,7 @@ Rule = Annotated[
     Discriminator(
         _kind_of_rule,
         custom_error_type="rule_kind",
-        custom_error_message="a rule has one of: " + ", ".join(_KINDS_OF_RULE),
+        custom_error_message="a rule has one of: " + ", ".join(KINDS_OF_RULE),
     ),
 ]
 
@@ -231,76 +214,3 @@ class Policy(_Strict):
 def _decimal(value: Fraction) -> Decimal:
     """``value``, which has few digits, exactly."""
     return Context(prec=80).divide(Decimal(value.numerator), Decimal(value.denominator))
-
-
-def parse_policy(text: str) -> tuple[Policy, str]:
-    """Reads a policy file; returns it with defaults written out, and the digest of its text.
-
-    Raises Invalid ("malformed-policy") with the line and the reason.
-    """
-    try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
-    except (yaml.YAMLError, RecursionError) as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"line {mark.line + 1}: " if mark else ""
-        raise _malformed(f"{where}{getattr(error, 'problem', None) or error}") from None
-    lines: dict[tuple[str | int, ...], int] = {}
-    if node is None:
-        raise _malformed("line 1: it is empty")
-    try:
-        document = _plain(node, (), lines)
-        policy = TypeAdapter(Policy).validate_python(document)
-    except ValidationError as error:
-        raise _malformed("; ".join(_reasons(error, lines))) from None
-    return policy.resolved(), sha256(text.encode()).hexdigest()
-
-
-def _plain(node: yaml.Node, path: tuple[str | int, ...], lines: dict[Any, int]) -> Any:
-    """The node as dicts, lists and text, noting each path's line. Refuses keys given twice
-    and, since aliases can repeat a node, even inside itself, what is too deep or too large.
-    """
-    lines[path] = node.start_mark.line + 1
-    if len(path) > MAX_DEPTH or len(lines) > MAX_NODES:
-        raise _malformed(f"line {lines[path]}: it is too large or too deep (aliases count too)")
-    if node.tag.removeprefix(_YAML) not in _PLAIN_TAGS:
-        raise _malformed(f"line {lines[path]}: the tag {node.tag} has no meaning here")
-    if isinstance(node, yaml.ScalarNode):
-        return node.value
-    if isinstance(node, yaml.SequenceNode):
-        return [_plain(item, (*path, i), lines) for i, item in enumerate(node.value)]
-    document: dict[str, Any] = {}
-    for key_node, value in node.value:
-        key = key_node.value
-        line = key_node.start_mark.line + 1
-        if not isinstance(key, str):
-            raise _malformed(f"line {line}: a key must be text")
-        if key in document:
-            raise _malformed(f"line {line}: the key {key!r} is given twice")
-        document[key] = _plain(value, (*path, key), lines)
-        lines[(*path, key)] = line
-    return document
-
-
-def _reasons(error: ValidationError, lines: dict[Any, int]) -> list[str]:
-    reasons = []
-    for item in error.errors()[:20]:
-        path = _without_tags(tuple(item["loc"]))
-        line = next(lines[p] for p in _prefixes(path) if p in lines)
-        name = ".".join(str(part) for part in path) or "policy"
-        reasons.append(f"line {line}: {name}: {item['msg'].removeprefix('Value error, ')}")
-    return reasons
-
-
-def _without_tags(path: tuple[str | int, ...]) -> tuple[str | int, ...]:
-    """Pydantic puts the tag of a union after the index of the rule: it is not in the file."""
-    if len(path) >= 3 and path[0] == "rules" and path[2] in _KINDS_OF_RULE:
-        return (*path[:2], *path[3:])
-    return path
-
-
-def _prefixes(path: tuple[str | int, ...]) -> list[tuple[str | int, ...]]:
-    return [path[:n] for n in range(len(path), -1, -1)]
-
-
-def _malformed(reason: str) -> Invalid:
-    return Invalid("malformed-policy", f"the policy cannot be adopted: {reason}")

@@ -149,6 +149,13 @@ class State:
             if matches(rule.datasets, dataset)
         ]
 
+    def next_event(self, asked: Asked, kind: str, now: int, body: dict[str, Any]) -> Event:
+        """The event of ``kind`` that would answer ``asked`` at stamp ``now``."""
+        body = {"command": asked.command.to_json()} | body
+        if asked.key is not None:
+            body["key"] = asked.key
+        return Event(self.ledger, self.sequence, kind, now, asked.by, body)
+
     def apply(self, event: Event) -> None:
         """Folds one event in. Raises ValueError if it is not the next one or of no known type."""
         if event.ledger != self.ledger or event.sequence != self.sequence:

@@ -16,8 +16,8 @@ from rich.table import Table
 from accountant.api.answers import preview_view
 from accountant.api.strict_json import parse
 from accountant.budget.commands import Asked, AskGrant, RecordInvocations
-from accountant.budget.decide import prepare
 from accountant.budget.errors import Invalid, Problem
+from accountant.budget.request import prepare
 from accountant.cli.common import (
     JsonOption,
     PopulationOption,

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from accountant.budget.commands import CommitGrant
-from accountant.budget.judge import amount, price_all
+from accountant.budget.limits import amount
+from accountant.budget.request import price_all
 from accountant.budget.state import Grant, State, asked_of
 from accountant.ledger.events import Event, rfc3339
 from accountant.privacy.mechanisms import Verdict
@@ -171,7 +172,7 @@ class History:
         blocking = [rule for rule in fired if rule["action"] == "block"]
         if refused:
             self._note("blocked", event, blocking)
-        elif event.body.get("overrun"):
+        elif blocking:  # it ran all the same
             limits = [rule for rule in blocking if rule["code"] == "budget-exceeded"]
             others = [rule for rule in blocking if rule["code"] != "budget-exceeded"]
             if limits:

@@ -13,7 +13,7 @@ import numpy as np
 
 from accountant.budget.accounts import Integers, N, charge_from
 from accountant.budget.errors import NotFound
-from accountant.budget.judge import amount, scope_name
+from accountant.budget.limits import amount, scope_name
 from accountant.budget.policy import LimitRule
 from accountant.budget.state import ALL, AccountKey, Adopted, State, account_key, lifetime, matches
 from accountant.ledger.events import rfc3339

@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Final
 
-from accountant.budget.judge import amount
+from accountant.budget.limits import amount
 from accountant.budget.state import ALL, State, matches
 from accountant.ledger.events import rfc3339
 from accountant.privacy.units import NOTHING, Currency, show

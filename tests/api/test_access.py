@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 from support import ROLES, World, ask, laplace, last_replay, sparse_vector
 
+from accountant.budget.errors import Conflict, Invalid
+from accountant.keys import key_digest
+
 GOOD = ask(laplace("0.1"))
 SESSION = {"dataset": "d", "mechanism": sparse_vector()}
 POLICY = "policy: p\nrules:\n  - {id: a, limit: {epsilon: 1}}\n"
@@ -73,8 +76,8 @@ def test_without_a_valid_key_nothing_is_answered(
     before = hospital.head()
     revoked = hospital.service.create_key("old", "admin", "test")
     hospital.service.revoke_key("old", "test")
-    [digest] = {d for d, k in hospital.service._keys.by_digest.items() if k.name == "admin"}
     secret = hospital.secrets["admin"]
+    digest = key_digest(secret)
     for header in (
         None,
         "",
@@ -264,6 +267,15 @@ def test_accounts_agree_with_decisions(hospital: World) -> None:
     refused = hospital.post("/grants", ask(laplace("0.8"))).json()
     assert refused["decision"]["rules"][0]["spent_before"] == "0.3"
     assert hospital.post("/preview", ask(laplace("0.7"))).json()["fits"] == 1
+
+
+@pytest.mark.parametrize("name", ["", ":accountant", " ", "a b", "a\n", "x" * 65, "é", "*", "\x00"])
+def test_a_key_has_a_proper_name(hospital: World, name: str) -> None:
+    """A client cannot be called like the service itself, like nobody, or like everything."""
+    with pytest.raises(Invalid):
+        hospital.service.create_key(name, "pipeline", "test")
+    with pytest.raises(Conflict):
+        hospital.service.create_key("pipeline", "admin", "test")
 
 
 def test_health_needs_no_key(hospital: World) -> None:

@@ -13,9 +13,9 @@ from story_runner import Told
 
 from accountant.api.app import create_app
 from accountant.api.description import page
-from accountant.api.description.page import pretty
 from accountant.api.description.examples import STORY
 from accountant.api.description.openapi import OPERATIONS
+from accountant.api.description.page import pretty
 from accountant.api.description.problem_codes import PROBLEMS
 from accountant.privacy.mechanisms import KINDS
 from accountant.service import Service

@@ -14,8 +14,8 @@ from story_runner import Told
 
 import accountant
 from accountant.api.app import create_app
-from accountant.api.description.page import WHERE
 from accountant.api.description.openapi import OPERATIONS, document
+from accountant.api.description.page import WHERE
 from accountant.api.description.problem_codes import PROBLEMS
 from accountant.api.problems import _STATUS_OF_CODE
 from accountant.budget.commands import Role

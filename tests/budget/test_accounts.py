@@ -302,7 +302,6 @@ def test_charging_a_union_in_parts_never_costs_less(union: list[Any], charge: Ch
         assert one in ((0,) * 6, charge.finite + charge.infinite)
 
 
-@pytest.mark.xfail(strict=True, reason="B24: boxes are counted only after each term")
 def test_a_tangled_union_is_refused_quickly() -> None:
     """A union that falls into thousands of boxes is refused before it costs seconds of a lock."""
     dice = random.Random(1)

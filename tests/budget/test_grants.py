@@ -21,9 +21,10 @@ from support import (
 )
 
 from accountant.budget.commands import Asked, ExpireGrant
-from accountant.budget.decide import SYSTEM, Repeated, decide, prepare
+from accountant.budget.decide import SYSTEM, Repeated, decide
 from accountant.budget.errors import Conflict, Forbidden, Invalid, NotFound, Problem
-from accountant.budget.judge import how_many
+from accountant.budget.limits import how_many
+from accountant.budget.request import prepare
 from accountant.privacy.units import LARGEST
 
 NOTHING = (0, 0, 0, 0, 0, 0)

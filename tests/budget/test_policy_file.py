@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accountant.budget.errors import Invalid
-from accountant.budget.policy import Policy, parse_policy
+from accountant.budget.policy import Policy
+from accountant.budget.policy_file import parse_policy
 
 HEAD = "policy: p\nrules:\n"
 GOOD = HEAD + "  - {id: a, limit: {epsilon: 1}}\n"

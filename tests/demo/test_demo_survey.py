@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from accountant.budget.policy import parse_policy
+from accountant.budget.policy_file import parse_policy
 from accountant.demo import survey_data
 from accountant.demo.folder import README, NotOurs, prepare
 from accountant.shipped import shipped

@@ -10,7 +10,8 @@ import pytest
 import yaml
 from support import World, declared, laplace
 
-from accountant.budget.policy import Policy, parse_policy
+from accountant.budget.policy import Policy
+from accountant.budget.policy_file import parse_policy
 from accountant.privacy.odds import most_likely
 from accountant.shipped import shipped
 

@@ -7,7 +7,7 @@ from typing import Any
 from support import SECOND, Clock, make
 
 from accountant.budget.commands import AdoptPolicy, Asked
-from accountant.budget.policy import parse_policy
+from accountant.budget.policy_file import parse_policy
 from accountant.ledger.events import Event
 from accountant.reporting.model import Report, build_report
 from accountant.reporting.shape import DatasetFacts, Standing

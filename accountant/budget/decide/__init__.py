@@ -1,0 +1,85 @@
+"""Decisions: ``decide(state, asked, now) -> events``. Pure; the state is left as it is.
+
+``now`` is the stamp of the events to be. Each event answers exactly one command and holds it, so
+that ``replay`` can ask again and compare.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from accountant.budget.commands import (
+    AdoptPolicy,
+    Asked,
+    AskGrant,
+    CloseSparseVector,
+    Command,
+    CommitGrant,
+    CountAnswers,
+    ExpireGrant,
+    OpenSparseVector,
+    RecordInvocations,
+    RegisterDataset,
+    RegisterPopulation,
+    ReleaseGrant,
+)
+from accountant.budget.decide.asking import ask_grant, record
+from accountant.budget.decide.registering import adopt_policy, register_dataset, register_population
+from accountant.budget.decide.sessions import close, count
+from accountant.budget.decide.settling import SYSTEM, commit, expire, release
+from accountant.budget.errors import Invalid
+from accountant.budget.state import State
+from accountant.ledger.events import Event
+
+__all__ = ["SYSTEM", "Repeated", "decide"]
+
+
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """The same request was answered before, by the event at ``sequence``."""
+
+    sequence: int
+
+
+def decide(state: State, asked: Asked, now: int) -> list[Event] | Repeated:
+    """The events that answer ``asked`` at stamp ``now``; none if it is already so.
+
+    Raises budget.errors.Problem when it cannot be answered; then nothing happens.
+    """
+    if asked.key is None:
+        if asked.command.needs_key:
+            raise Invalid(
+                "idempotency-key-required",
+                "this request can spend: send an Idempotency-Key header, the same for every retry, "
+                "so that a retry is never charged twice",
+            )
+    elif (before := state.answers.get((asked.by, asked.key))) is not None:
+        fingerprint, sequence = before
+        if fingerprint != asked.fingerprint:
+            raise Invalid(
+                "idempotency-key-reused",
+                f"the key {asked.key!r} was used for another request (event {sequence}); "
+                "use a new key for a new request",
+                sequence=sequence,
+            )
+        return Repeated(sequence)
+    if not isinstance(asked.command, RegisterPopulation):
+        state.people()
+    return _DECIDERS[type(asked.command)](state, asked, asked.command, max(now, state.time))
+
+
+_DECIDERS: Final[dict[type[Command], Callable[[State, Asked, Any, int], list[Event]]]] = {
+    RegisterPopulation: register_population,
+    RegisterDataset: register_dataset,
+    AdoptPolicy: adopt_policy,
+    AskGrant: ask_grant,
+    OpenSparseVector: ask_grant,
+    RecordInvocations: record,
+    CommitGrant: commit,
+    ReleaseGrant: release,
+    ExpireGrant: expire,
+    CountAnswers: count,
+    CloseSparseVector: close,
+}

@@ -1,0 +1,152 @@
+"""Registering populations and datasets, adopting policies."""
+
+from __future__ import annotations
+
+from math import prod
+
+from accountant.budget.commands import AdoptPolicy, Asked, RegisterDataset, RegisterPopulation
+from accountant.budget.errors import Conflict, Forbidden, Invalid
+from accountant.budget.policy import LimitRule, Policy
+from accountant.budget.population import MAX_CELLS
+from accountant.budget.state import State, lifetime, limit_rule, matches, opens_epoch, same_scope
+from accountant.ledger.events import Event
+
+
+def register_population(
+    state: State, asked: Asked, command: RegisterPopulation, now: int
+) -> list[Event]:
+    """Opens the ledger, or appends values to dimensions. Raises Conflict for anything else."""
+    dimensions = {name: tuple(values) for name, values in sorted(command.dimensions.items())}
+    _check_cells(dimensions)
+    there = state.population
+    if there is None:
+        return [state.next_event(asked, "population.registered.v1", now, {})]
+    fixed = (there.privacy_unit, there.relation, there.membership)
+    if fixed != (command.privacy_unit, command.neighbouring, command.membership):
+        raise Conflict(
+            "population-immutable",
+            "privacy unit, neighbouring relation and membership are fixed for the population's "
+            f"life (they are: {', '.join(fixed)}); register another population",
+        )
+    added = _added(dict(there.dimensions), dimensions)
+    if not added:
+        return []
+    return [state.next_event(asked, "population.extended.v1", now, {"added": added})]
+
+
+def _check_cells(dimensions: dict[str, tuple[str, ...]]) -> None:
+    for name, values in dimensions.items():
+        if len(set(values)) != len(values):
+            raise Invalid("duplicate-value", f"dimension {name!r} lists a value twice")
+    cells = prod(map(len, dimensions.values()))
+    if cells > MAX_CELLS:
+        raise Invalid(
+            "too-many-cells",
+            f"the dimensions make {cells} cells, the most is {MAX_CELLS}; use coarser values",
+        )
+
+
+def _added(
+    old: dict[str, tuple[str, ...]], new: dict[str, tuple[str, ...]]
+) -> dict[str, list[str]]:
+    """The values that ``new`` appends. Raises Conflict if it does anything else."""
+    if set(old) != set(new):
+        raise Conflict(
+            "dimensions-append-only",
+            f"the dimensions are {', '.join(old) or 'none'}; others need another population",
+        )
+    added = {}
+    for name, values in new.items():
+        before = old[name]
+        if values[: len(before)] != before:
+            raise Conflict(
+                "dimensions-append-only",
+                f"dimension {name!r} can only get further values at its end",
+            )
+        if values[len(before) :]:
+            added[name] = list(values[len(before) :])
+    return added
+
+
+def register_dataset(state: State, asked: Asked, command: RegisterDataset, now: int) -> list[Event]:
+    """Registers a dataset, or its new owner or parents."""
+    there = state.datasets.get(command.id)
+    if there is not None:
+        if (there.namespace, there.name) != (command.namespace, command.name):
+            raise Conflict(
+                "dataset-immutable",
+                f"dataset {command.id!r} is {there.namespace} {there.name}; "
+                "other data need another id",
+            )
+        if (there.owner, there.parents) == (command.owner, tuple(command.parents)):
+            return []
+    return [state.next_event(asked, "dataset.registered.v1", now, {})]
+
+
+def adopt_policy(state: State, asked: Asked, command: AdoptPolicy, now: int) -> list[Event]:
+    """Adopts a policy. Raises Forbidden if it loosens the one in force under one name only."""
+    policy = Policy.model_validate(command.policy)
+    if state.adopted and state.adopted.policy == policy:
+        return []
+    loosened = loosens(state, policy)
+    if loosened and command.approved_by in (None, asked.by):
+        raise Forbidden(
+            "second-name-needed",
+            "this policy loosens the one in force ("
+            + "; ".join(loosened)
+            + "), so a second person has to agree: send the key of another admin or officer in "
+            "the header Accountant-Approver",
+            loosened=loosened,
+        )
+    opened = [
+        rule.id
+        for rule in policy.limits
+        if (old := limit_rule(state.adopted, rule.id)) is None or opens_epoch(old, rule)
+    ]
+    capacities = {}
+    for rule in policy.limits:
+        capacity = rule.capacity
+        units = {"epsilon": str(capacity.epsilon), "delta": str(capacity.own_delta)}
+        if capacity.second_currency is not None:
+            units[capacity.second_currency.value] = str(capacity.second)
+        capacities[rule.id] = units
+    body = {"opens_epoch": opened, "loosens": loosened, "capacities": capacities}
+    return [state.next_event(asked, "policy.adopted.v1", now, body)]
+
+
+def loosens(state: State, policy: Policy) -> list[str]:
+    """In which ways ``policy`` blocks less than the one in force, or forgets what was used."""
+    reasons = [
+        f"{rule.id} forgets what was used" for rule in policy.limits if _forgets(state, rule)
+    ]
+    after = {rule.id: rule for rule in policy.rules}
+    for old in state.adopted.policy.rules if state.adopted else ():
+        new = after.get(old.id)
+        if isinstance(old, LimitRule) and isinstance(new, LimitRule):
+            if old.action == "block" and not _as_strict(old, new):
+                reasons.append(f"{old.id} is raised or changed")
+        elif old.action == "block" and new != old:
+            reasons.append(f"{old.id} is {'changed' if new else 'removed'}")
+    return reasons
+
+
+def _forgets(state: State, rule: LimitRule) -> bool:
+    old = limit_rule(state.adopted, rule.id)
+    used = (d for d in state.datasets if lifetime(d) in state.accounts)
+    return (
+        rule.carry == "none"
+        and (old is None or opens_epoch(old, rule))
+        and any(matches(rule.datasets, dataset) for dataset in used)
+    )
+
+
+def _as_strict(old: LimitRule, new: LimitRule) -> bool:
+    before, now = old.promise, new.promise
+    return (
+        new.action == "block"
+        and same_scope(old, new)
+        and old.gate == new.gate
+        and now.epsilon <= before.epsilon
+        and now.own_delta <= before.own_delta
+        and now.gate_delta <= before.gate_delta
+    )

@@ -1,0 +1,70 @@
+"""Sparse vector sessions: count what was answered, close, give back what was not used."""
+
+from __future__ import annotations
+
+from accountant.budget.commands import Asked, CloseSparseVector, CountAnswers, OpenSparseVector
+from accountant.budget.decide.settling import own, settle, still_open
+from accountant.budget.errors import Conflict, Invalid
+from accountant.budget.state import Grant, State
+from accountant.ledger.events import Event
+from accountant.privacy.mechanisms import SparseVector
+from accountant.privacy.units import Charge, Currency, charge_of
+
+
+def _session(state: State, asked: Asked, name: str) -> tuple[Grant, SparseVector]:
+    grant = own(state, asked, name)
+    if not grant.session:
+        raise Conflict("not-a-session", f"grant {name} is no sparse vector session; commit it")
+    return grant, OpenSparseVector.model_validate(
+        {k: v for k, v in grant.command.items() if k != "type"}
+    ).mechanism
+
+
+def count(state: State, asked: Asked, command: CountAnswers, now: int) -> list[Event]:
+    """Counts answers given. Raises Conflict past the cut-off: such answers are no part of it."""
+    grant, mechanism = _session(state, asked, command.grant)
+    still_open(grant, now)
+    most = mechanism.max_positives or 0
+    positives = grant.positives + command.positives
+    if not (command.positives or command.negatives):
+        raise Invalid("nothing-counted", "count at least one answer")
+    if grant.positives >= most or positives > most:
+        raise Conflict(
+            "session-exhausted",
+            f"session {grant.id} stops after {most} positives and would have {positives}: give no "
+            "further answers, close it, and record any answer given beyond that with POST "
+            "…/invocations",
+            max_positives=most,
+            positives=positives,
+        )
+    body = {
+        "grant": grant.id,
+        "positives": positives,
+        "negatives": grant.negatives + command.negatives,
+    }
+    return [state.next_event(asked, "sparse_vector.answered.v1", now, body)]
+
+
+def close(state: State, asked: Asked, command: CloseSparseVector, now: int) -> list[Event]:
+    """Ends a session and charges what it has cost."""
+    grant, mechanism = _session(state, asked, command.grant)
+    extra = {"positives": grant.positives, "negatives": grant.negatives}
+    final = realised(grant, mechanism, state)
+    return settle(state, asked, grant, now, "sparse_vector.closed.v1", final, extra)
+
+
+def realised(grant: Grant, mechanism: SparseVector, state: State) -> Charge:
+    """What a session has cost after its positives.
+
+    The ex-post bound is path-wise, so only the basic currency gives back; the others keep the
+    whole charge (theory: mechanisms/sparse_vector.py). What is given back is the difference of the
+    derived values, also where a larger claim was booked.
+    """
+    relation = state.people().relation
+    whole = charge_of(mechanism.loss_after(mechanism.max_positives or 0, relation), 1)
+    used = charge_of(mechanism.loss_after(grant.positives, relation), 1)
+    back = 0
+    if not whole.is_infinite(Currency.EPSILON):
+        back = whole[Currency.EPSILON] - used[Currency.EPSILON]
+    only_epsilon = tuple(back if c is Currency.EPSILON else 0 for c in Currency)
+    return grant.total - Charge(only_epsilon)

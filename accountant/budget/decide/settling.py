@@ -1,0 +1,130 @@
+"""What becomes of a grant: committed, released, or expired and charged."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from accountant.budget.commands import (
+    Asked,
+    CommitGrant,
+    ExpireGrant,
+    ReleaseGrant,
+    command_from_json,
+)
+from accountant.budget.errors import Conflict, Forbidden, Invalid
+from accountant.budget.request import price_all
+from accountant.budget.state import Grant, State
+from accountant.ledger.events import Event, rfc3339
+from accountant.privacy.mechanisms import Mechanism
+from accountant.privacy.units import NOTHING, Charge
+
+SYSTEM: Final = ":accountant"
+"""Who asks for expiries. (No key's name begins with a colon.)"""
+
+
+def own(state: State, asked: Asked, name: str) -> Grant:
+    """A grant of whoever asks. Raises NotFound or Forbidden."""
+    grant = state.grant(name)
+    if grant.by != asked.by:
+        raise Forbidden(
+            "not-your-grant", f"grant {name} belongs to {grant.by}; only that key can settle it"
+        )
+    return grant
+
+
+def still_open(grant: Grant, now: int) -> None:
+    """Raises Conflict if the grant is settled, or past its time."""
+    if grant.status == "expired" or grant.due(now):
+        raise Conflict(
+            "grant-expired",
+            f"grant {grant.id} expired at {rfc3339(grant.expires)} and is charged in full",
+            expires=rfc3339(grant.expires),
+        )
+    if grant.status != "reserved":
+        raise Conflict("grant-settled", f"grant {grant.id} is already {grant.status}")
+
+
+def commit(state: State, asked: Asked, command: CommitGrant, now: int) -> list[Event]:
+    """Charges what was run and gives back the rest."""
+    grant = own(state, asked, command.grant)
+    if grant.session:
+        raise Conflict("is-a-session", f"grant {grant.id} is a sparse vector session; close it")
+    final = grant.total
+    if command.mechanisms is not None:
+        final = _part(state, grant, command.mechanisms)
+    return settle(state, asked, grant, now, "grant.committed.v1", final, {})
+
+
+def _part(state: State, grant: Grant, mechanisms: Sequence[Mechanism]) -> Charge:
+    """What a listed part of ``grant`` costs. Raises Invalid if it is no part: only what was judged
+    may be committed, so each mechanism must have been asked for, at least as many times.
+    """
+    left: Counter[Mechanism] = Counter()
+    for mechanism in getattr(command_from_json(grant.command), "mechanisms", ()):
+        left[_once(mechanism)] += mechanism.count
+    for mechanism in mechanisms:
+        reserved = left[_once(mechanism)]
+        if mechanism.count > reserved:
+            raise Invalid(
+                "commit-exceeds-reservation",
+                f"grant {grant.id} reserved {reserved} of this {mechanism.kind}, not "
+                f"{mechanism.count}: list mechanisms as they were asked for, with the same or a "
+                "smaller count, and record anything else that ran with POST …/invocations",
+                reserved=reserved,
+                committed=mechanism.count,
+            )
+        left[_once(mechanism)] -= mechanism.count
+    prices = price_all(mechanisms, state.people().relation)
+    return sum((p.charge for p in prices), start=NOTHING).saturated()
+
+
+def _once(mechanism: Mechanism) -> Mechanism:
+    return mechanism.model_copy(update={"count": 1})
+
+
+def settle(
+    state: State,
+    asked: Asked,
+    grant: Grant,
+    now: int,
+    kind: str,
+    final: Charge,
+    extra: dict[str, Any],
+) -> list[Event]:
+    """A grant past its time is charged in full, noticed or not; then a commit is only a note."""
+    if grant.due(now):
+        due = ExpireGrant(grant=grant.id)
+        [expired] = expire(state, Asked(SYSTEM, due), due, now)
+        note = state.next_event(asked, "grant.noted.v1", now, {"grant": grant.id})
+        return [expired, replace(note, sequence=expired.sequence + 1)]
+    if grant.status == "expired" and not grant.late_note:
+        return [state.next_event(asked, "grant.noted.v1", now, {"grant": grant.id})]
+    still_open(grant, now)
+    body = {"grant": grant.id, "charge": final.to_json(), **extra}
+    body["returned"] = (grant.total - final).to_json()
+    return [state.next_event(asked, kind, now, body)]
+
+
+def release(state: State, asked: Asked, command: ReleaseGrant, now: int) -> list[Event]:
+    """Gives back all of a grant of which nothing was executed."""
+    grant = own(state, asked, command.grant)
+    still_open(grant, now)
+    if grant.positives or grant.negatives:
+        raise Conflict(
+            "session-has-answered",
+            f"session {grant.id} has given answers, so it was executed; close it instead",
+        )
+    body = {"grant": grant.id, "charge": NOTHING.to_json(), "returned": grant.total.to_json()}
+    return [state.next_event(asked, "grant.released.v1", now, body)]
+
+
+def expire(state: State, asked: Asked, command: ExpireGrant, now: int) -> list[Event]:
+    """Charges a grant whose time has passed. Raises Conflict if it has not."""
+    grant = state.grant(command.grant)
+    if not grant.due(now):
+        raise Conflict("not-due", f"grant {grant.id} is not open past its time")
+    body = {"grant": grant.id, "charge": grant.total.to_json()}
+    return [state.next_event(asked, "grant.expired.v1", now, body)]

@@ -1,0 +1,177 @@
+"""Limits: the comparison of what is used, what is asked and what may be held, cell by cell.
+
+A finding quotes both sides at the cell where the limit is tightest.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any, Final
+
+import numpy as np
+
+from accountant.budget.accounts import Account, Integers, charge_from, room
+from accountant.budget.decision import Finding
+from accountant.budget.policy import LimitRule, ThresholdRule
+from accountant.budget.request import Request
+from accountant.budget.selection import Selection
+from accountant.budget.state import ALL, AccountKey, State
+from accountant.privacy.gates import Capacity
+from accountant.privacy.units import AXIS, CURRENCIES, LARGEST, Charge, Currency, show
+
+_UNBOUNDED: Final = (
+    "something asked for has no finite epsilon (Gaussian noise has one only at a delta: name it)"
+)
+
+
+def limit(state: State, request: Request, rule: LimitRule, key: AccountKey) -> Finding:
+    """What a limit rule says of ``request`` in the account ``key``."""
+    fired, numbers = _compare(state, request, rule, key, rule.capacity)
+    text = (
+        f"{numbers['scope']}: epsilon {numbers['spent_after']} of {rule.limit.epsilon} "
+        f"would be spent ({numbers['spent_before']} before)"
+    )
+    if any(p.derived and p.derived.epsilon is None for p in request.priced):
+        text += f"; {_UNBOUNDED}"
+    return Finding(rule.id, rule.action, fired, "budget-exceeded", text, numbers)
+
+
+def threshold(
+    state: State, request: Request, rule: ThresholdRule, of: LimitRule, key: AccountKey
+) -> Finding:
+    """What a threshold says of ``request`` in the account ``key`` of the rule that it watches."""
+    capacity = of.filter.capacity(of.promise, rule.share)
+    fired, numbers = _compare(state, request, of, key, capacity)
+    [own] = [c for c in numbers["comparisons"] if c["currency"] == Currency.DELTA.value]
+    text = (
+        f"{numbers['scope']}: epsilon {numbers['spent_after']} of {of.limit.epsilon} would be "
+        f"spent, own deltas {own['used']} + {own['charge']}: "
+        f"{'above' if fired else 'within'} {rule.at} of what rule {of.id} allows"
+    )
+    return Finding(rule.id, rule.action, fired, "threshold-passed", text, numbers)
+
+
+def _compare(
+    state: State, request: Request, rule: LimitRule, key: AccountKey, capacity: Capacity
+) -> tuple[bool, dict[str, Any]]:
+    """Whether some selected cell cannot take the charge, and the numbers at the tightest cell."""
+    account, charge = state.account(key), request.total
+    cell, used, fits = tightest(account, request.selection, charge, capacity)
+    after = used + charge
+    numbers: dict[str, Any] = {
+        "scope": scope_name(key),
+        "group": state.people().describe(cell) if cell is not None else {},
+        "limit": {"epsilon": _plain(rule.limit.epsilon), "delta": _plain(rule.limit.delta)},
+        "gate": rule.filter.name,
+        "spent_before": spent(rule, used),
+        "spent_after": spent(rule, after),
+        "comparisons": [
+            _comparison(currency, used, charge, most)
+            for currency, most in (
+                (Currency.EPSILON, capacity.epsilon),
+                (Currency.DELTA, capacity.own_delta),
+                (capacity.second_currency, capacity.second),
+            )
+            if currency is not None and most is not None
+        ],
+    }
+    return not fits, numbers
+
+
+def _comparison(currency: Currency, used: Charge, charge: Charge, most: int) -> dict[str, Any]:
+    unbounded = used.is_infinite(currency) or charge.is_infinite(currency)
+    return {
+        "currency": currency.value,
+        "used": amount(used, currency),
+        "charge": amount(charge, currency),
+        "capacity": show(most, currency),
+        "holds": not unbounded and used[currency] <= most - charge[currency],
+    }
+
+
+def tightest(
+    account: Account, selection: Selection, charge: Charge, capacity: Capacity
+) -> tuple[tuple[int, ...] | None, Charge, bool]:
+    """(cell, sums used there, whether all selected cells fit): the cell with the largest epsilon
+    among those that do not fit, or among all. The cell is None where everyone has the same.
+    """
+    candidates = []
+    parts = account.used.parts(selection)
+    for box, part in enumerate(parts):
+        fit = room(capacity, part, charge)
+        fits = bool(fit.all())
+        infinite, epsilon = part[len(charge.finite)], part[0]
+        among = np.arange(fit.size) if fits else np.flatnonzero(~fit)
+        among = among[infinite[among] == infinite[among].max()]
+        at = int(among[epsilon[among].argmax()])
+        candidates.append(((not fits, int(infinite[at]), int(epsilon[at])), -box, at, part))
+    _, minus_box, at, part = max(candidates, key=lambda c: (c[0], c[1]))
+    fits = not any(c[0][0] for c in candidates)
+    return _cell(account, selection, -minus_box, at, part), charge_from(part[:, at]), fits
+
+
+def _cell(
+    account: Account, selection: Selection, box: int, at: int, part: Integers
+) -> tuple[int, ...] | None:
+    shape = account.used.shape
+    if selection.everyone:
+        whole = part.shape[1] == int(np.prod(shape)) and shape
+        return tuple(int(i) for i in np.unravel_index(at, shape)) if whole else None
+    sides = [sorted(side) for side in selection.boxes[box]]
+    if part.shape[1] == 1:
+        return tuple(side[0] for side in sides)
+    position = np.unravel_index(at, tuple(len(side) for side in sides))
+    return tuple(side[int(i)] for side, i in zip(sides, position, strict=True))
+
+
+def how_many(state: State, request: Request) -> int | None:
+    """How many more requests like this one the blocking limits would admit; None: no end."""
+    most: int | None = None
+    charge = request.total
+    for rule, key in state.limits_on(request.dataset, request.by):
+        if rule.action != "block":
+            continue
+        for part in state.account(key).used.parts(request.selection):
+            fit = int(_times(part, charge, rule.capacity).min())
+            most = fit if most is None else min(most, fit)
+    return most
+
+
+def _times(used: Integers, charge: Charge, capacity: Capacity) -> Integers:
+    """How many times ``charge`` fits on each cell."""
+
+    def times(currency: Currency, most: int) -> Integers:
+        i = AXIS[currency]
+        one = charge.finite[i]
+        left = np.where(used[len(CURRENCIES) + i] > 0, -1, min(most, LARGEST) - used[i])
+        if charge.infinite[i]:
+            return np.zeros_like(left)
+        return np.where(left < 0, 0, left // one if one else np.iinfo(np.int64).max)
+
+    basic = times(Currency.EPSILON, capacity.epsilon)
+    if capacity.second_currency is not None and capacity.second is not None:
+        basic = np.maximum(basic, times(capacity.second_currency, capacity.second))
+    return np.minimum(basic, times(Currency.DELTA, capacity.own_delta))
+
+
+def amount(charge: Charge, currency: Currency) -> str:
+    """A sum for people: a decimal, or "infinite"."""
+    return "infinite" if charge.is_infinite(currency) else show(charge[currency], currency)
+
+
+def spent(rule: LimitRule, used: Charge) -> str:
+    """Epsilon spent under the rule's gate, as a decimal string rounded up, or "infinite"."""
+    if used.is_infinite(Currency.EPSILON):
+        return "infinite"
+    second = None if used.is_infinite(Currency.EPSILON_SQUARED) else used[Currency.EPSILON_SQUARED]
+    return show(rule.filter.spent(rule.promise, used[Currency.EPSILON], second), Currency.EPSILON)
+
+
+def scope_name(key: AccountKey) -> str:
+    """What an account is about, in words."""
+    data = "a person's total over datasets" if key.dataset == ALL else f"dataset {key.dataset}"
+    return f"{data}, client {key.client}" if key.client else data
+
+
+def _plain(value: Decimal) -> str:
+    return format(value, "f")
