@@ -29,10 +29,6 @@ class Fold(Protocol):
 
     sequence: int
 
-    def apply(self, event: Event) -> None:
-        """Folds one event in."""
-        ...
-
 
 F = TypeVar("F", bound=Fold)
 
@@ -43,6 +39,7 @@ class Book(Generic[F]):
 
     ledger: str
     new: Callable[[], F]
+    apply: Callable[[F, Event], None]
     fold: F = field(init=False)
     link: bytes = field(init=False, default=EMPTY)
     lock: threading.RLock = field(init=False, default_factory=threading.RLock)
@@ -73,7 +70,7 @@ class Book(Generic[F]):
         try:
             expected = link(self.link, stored.body)
             if stored.link == expected:
-                self.fold.apply(Event.from_bytes(stored.body))
+                self.apply(self.fold, Event.from_bytes(stored.body))
                 self.link = expected
                 return
         except Exception as error:

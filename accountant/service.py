@@ -15,6 +15,7 @@ from accountant.budget.commands import Asked, AskGrant, ExpireGrant, Role
 from accountant.budget.decide import SYSTEM, Repeated, decide
 from accountant.budget.decision import Decision
 from accountant.budget.errors import Conflict, Invalid, NotFound, Problem, Unavailable
+from accountant.budget.folding import apply
 from accountant.budget.judge import judge
 from accountant.budget.limits import how_many
 from accountant.budget.request import Request, prepare
@@ -65,7 +66,7 @@ class Service:
         self._clock = clock
         self._books: dict[str, Book[State]] = {}
         self._books_lock = threading.Lock()
-        self._keys = Book(KEYS, KeyRing)
+        self._keys = Book(KEYS, KeyRing, KeyRing.apply)
 
     # -- writing ----------------------------------------------------------------------------
 
@@ -103,7 +104,7 @@ class Service:
         if events:
             book.link = writing.append(events).link
         for event in events:
-            book.fold.apply(event)
+            book.apply(book.fold, event)
         return Answer(tuple(events))
 
     def expire_due(self) -> int:
@@ -239,7 +240,7 @@ class Service:
 
     def _book(self, ledger: str) -> Book[State]:
         with self._books_lock:
-            return self._books.setdefault(ledger, Book(ledger, lambda: State(ledger)))
+            return self._books.setdefault(ledger, Book(ledger, lambda: State(ledger), apply))
 
     def _read_up(self, book: Book[F]) -> F:
         book.follow(

@@ -15,6 +15,7 @@ from accountant.budget.commands import (
     RegisterPopulation,
 )
 from accountant.budget.decide import Repeated, decide
+from accountant.budget.folding import apply
 from accountant.budget.policy_file import parse_policy
 from accountant.budget.replay import replay
 from accountant.budget.state import State
@@ -35,7 +36,7 @@ def run(state: State, asked: Asked, now: int) -> list[Event]:
     if isinstance(events, Repeated):
         raise TypeError("a benchmark repeated a key")
     for event in events:
-        state.apply(event)
+        apply(state, event)
     return events
 
 

@@ -14,6 +14,7 @@ from pydantic import TypeAdapter
 
 from accountant.budget.commands import AdoptPolicy, Asked, Command, command_from_json
 from accountant.budget.decide import Repeated, decide
+from accountant.budget.folding import apply
 from accountant.budget.policy_file import parse_policy
 from accountant.budget.replay import Replay, replay
 from accountant.budget.state import AccountKey, State
@@ -108,7 +109,7 @@ class Book:
             return outcome
         events = [Event.from_bytes(event.to_bytes()) for event in outcome]
         for event in events:
-            self.state.apply(event)
+            apply(self.state, event)
             data = event.to_bytes()
             before = self.stored[-1][1] if self.stored else EMPTY
             self.stored.append((data, link(before, data)))

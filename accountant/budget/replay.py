@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from accountant.budget.decide import Repeated, decide
+from accountant.budget.folding import apply
 from accountant.budget.state import State, asked_of
 from accountant.ledger.chain import EMPTY, link
 from accountant.ledger.events import Event, canonical
@@ -110,7 +111,7 @@ def _difference(events: list[Event], event: Event) -> str:
 
 def _fold(state: State, event: Event, findings: list[str]) -> bool:
     try:
-        state.apply(event)
+        apply(state, event)
     except Exception as error:  # noqa: BLE001 a damaged event may fail in any way: a finding
         findings.append(f"it cannot be folded: {error}")
         return False

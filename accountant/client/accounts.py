@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from types import TracebackType
 from typing import Any, Self
 
 from accountant.client.grants import Grant, Session
 from accountant.client.ledger import LedgerEvent, chained
 from accountant.client.requests import Mechanism, Subjects, asking
-from accountant.client.transport import Transport
+from accountant.client.transport import Connected, Transport
 
 PAGE = 500
 
 
-class Accountant:
+class Accountant(Connected):
     """The service at ``url``, asked with ``key`` about ``population``.
 
     Every request that can spend carries an idempotency key, a fresh one unless you name it; retries
@@ -35,8 +34,9 @@ class Accountant:
         backoff: float = 0.25,
     ) -> None:
         self.population = population
-        self._at = f"/v1/populations/{population}"
-        self._transport = Transport(url, key, timeout=timeout, attempts=attempts, backoff=backoff)
+        super().__init__(
+            population, Transport(url, key, timeout=timeout, attempts=attempts, backoff=backoff)
+        )
 
     @classmethod
     def from_environment(cls, population: str, env: Mapping[str, str] = os.environ) -> Self:
@@ -138,18 +138,3 @@ class Accountant:
                 return
             yield page["events"]
             last = page["last"]
-
-    def close(self) -> None:
-        """Closes the connections."""
-        self._transport.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()

@@ -40,6 +40,11 @@ class _Reservation:
         """The epsilon that is reserved (possibly infinite)."""
         return epsilon_of(self.answer["charge"])
 
+    def __enter__(self) -> Self:
+        if self._earlier_run:
+            raise MayHaveRun(self.id)
+        return self
+
     def _settle(self, call: str, body: dict[str, Any]) -> dict[str, Any]:
         answer: dict[str, Any] = self._transport.post(f"{self._path}/{call}", body).body
         self.settled = True
@@ -64,11 +69,6 @@ class Grant(_Reservation):
     def release(self, reason: str) -> dict[str, Any]:
         """Attests that none of it was executed on the data; the budget comes back."""
         return self._settle("release", {"reason": reason})
-
-    def __enter__(self) -> Self:
-        if self._earlier_run:
-            raise MayHaveRun(self.id)
-        return self
 
     def __exit__(
         self,
@@ -107,11 +107,6 @@ class Session(_Reservation):
     def close(self) -> dict[str, Any]:
         """Ends the session; says what is charged and what came back."""
         return self._settle("close", {})
-
-    def __enter__(self) -> Self:
-        if self._earlier_run:
-            raise MayHaveRun(self.id)
-        return self
 
     def __exit__(
         self,

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
-from accountant.client.transport import Transport
+from accountant.client.transport import Connected, Transport
 
 
-class Registrar:
+class Registrar(Connected):
     """Registers a population with its datasets and adopts its policy. Needs an admin's key.
 
     Every call may be repeated: registering what is there already changes nothing.
     """
 
     def __init__(self, url: str, key: str, population: str, *, timeout: float = 10.0) -> None:
-        self._at = f"/v1/populations/{population}"
-        self._transport = Transport(url, key, timeout=timeout, attempts=5, backoff=0.25)
+        super().__init__(population, Transport(url, key, timeout=timeout, attempts=5, backoff=0.25))
 
     def population(
         self,
@@ -50,21 +48,6 @@ class Registrar:
         put = self._transport.put
         return dict(put(f"{self._at}/policy", text.encode(), "application/yaml", headers))
 
-    def close(self) -> None:
-        """Closes the connections."""
-        self._transport.close()
-
     def _put(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         content = json.dumps(body, ensure_ascii=False).encode()
         return dict(self._transport.put(self._at + path, content, "application/json"))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, Final
+from types import TracebackType
+from typing import Any, Final, Self
 
 import httpx2
 
@@ -100,6 +101,29 @@ class Transport:
     def _pause(self, attempt: int) -> float:
         """Doubles each time; the random part keeps many pipelines from returning together."""
         return float(self._backoff * 2**attempt * random.uniform(0.5, 1.0))  # noqa: S311
+
+
+class Connected:
+    """A door to one population; as a context manager it closes its connections."""
+
+    def __init__(self, population: str, transport: Transport) -> None:
+        self._at = f"/v1/populations/{population}"
+        self._transport = transport
+
+    def close(self) -> None:
+        """Closes the connections."""
+        self._transport.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
 
 
 def retry_after(header: str | None, otherwise: float) -> float:

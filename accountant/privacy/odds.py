@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import Final
 
 _WIDER: Final = 1e-12
-_COUNTABLE: Final = 13.8
+_COUNTABLE: Final = Decimal("13.8")
 """Up to about ln(1,000,000) a factor is printed in full; beyond, that it exceeds a million."""
 
 _COARSE: Final = 100
@@ -56,7 +56,7 @@ def in_plain_words(epsilon: Decimal | None, delta: Decimal, unit: str = "one per
 
 def _factor(epsilon: Decimal, delta: Decimal, unit: str) -> str:
     value = float(epsilon)
-    if value > _COUNTABLE:
+    if epsilon > _COUNTABLE:
         times = "more than a million times"
         bound = f"may be {times} more or less likely because of the data of {unit}"
     else:
@@ -70,9 +70,14 @@ def _factor(epsilon: Decimal, delta: Decimal, unit: str) -> str:
 
 
 def _example(epsilon: Decimal) -> str:
-    high = _ceil(100 * most_likely(0.5, epsilon), 1)
-    low = 100 - high
-    return f"A belief held at 50 % stays between {low:.1f} % and {high:.1f} %."
+    if epsilon > _COUNTABLE:
+        return "A belief held at 50 % may become all but certainty, either way."
+    # As many digits as it takes for the bounds not to read 0 % and 100 %.
+    digits = max(1, math.ceil(float(epsilon) / math.log(10)) - 1)
+    high = _ceil(100 * most_likely(0.5, epsilon), digits)
+    return (
+        f"A belief held at 50 % stays between {100 - high:.{digits}f} % and {high:.{digits}f} %."
+    )
 
 
 def _ceil(value: float, digits: int) -> float:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, Protocol
 
+from accountant.budget.folding import apply
 from accountant.budget.state import State
 from accountant.ledger.chain import EMPTY, link
 from accountant.ledger.events import Event, rfc3339
@@ -77,7 +78,7 @@ def build_report(ledger: str, stored: Iterable[StoredLike]) -> Report:
     head, broken_at = EMPTY, None
     for row in stored:
         event = Event.from_bytes(row.body)
-        state.apply(event)
+        apply(state, event)
         history.add(state, event)
         burndowns.add(state, event)
         if link(head, row.body) != row.link and broken_at is None:

@@ -31,7 +31,9 @@ def door(tmp_path_factory: pytest.TempPathFactory, empty_database: Path) -> Iter
     world.close()
 
 
-def refused(door: World, answer: Any, before: Any, status: int | None = None) -> dict[str, Any]:
+def check_refused(
+    door: World, answer: Any, before: Any, status: int | None = None
+) -> dict[str, Any]:
     """Checks the answer's form and that nothing was recorded; returns the problem."""
     assert 400 <= answer.status_code < 500, (answer.status_code, answer.text)
     assert answer.headers["content-type"] == "application/problem+json"
@@ -165,7 +167,7 @@ def test_bad_bodies_are_refused(door: World, path: str, body: bytes, status: int
     """A body that is not exactly right is a 4xx problem with a detail, and nothing is recorded."""
     if path == "/invocations" and b"ttl_seconds" in body:
         status = 422
-    refused(door, door.post(path, body), door.head(), status)
+    check_refused(door, door.post(path, body), door.head(), status)
 
 
 PUTS: list[tuple[str, str, Any]] = [
@@ -199,7 +201,7 @@ PUTS: list[tuple[str, str, Any]] = [
 @pytest.mark.parametrize(("path", "body"), [r[1:] for r in PUTS], ids=[r[0] for r in PUTS])
 def test_bad_registrations_are_refused(door: World, path: str, body: Any) -> None:
     """Populations, datasets and policies that contradict what is there leave no trace."""
-    refused(door, door.put(path, body), door.head())
+    check_refused(door, door.put(path, body), door.head())
 
 
 GETS = [
@@ -231,7 +233,7 @@ GETS = [
 @pytest.mark.parametrize("path", GETS)
 def test_bad_questions_are_refused(door: World, path: str) -> None:
     """What does not exist, or is no number, is a problem too."""
-    refused(door, door.get(path), door.head())
+    check_refused(door, door.get(path), door.head())
 
 
 @pytest.mark.parametrize("name", ["X", "_service", "a b", "..", "x" * 65, "%2e%2e", "é", "a%2fb"])
@@ -242,7 +244,7 @@ def test_bad_population_names_are_refused(door: World, name: str) -> None:
         answer = door.http.request(
             method, f"/v1/populations/{name}{path}", headers=headers, json=POPULATION
         )
-        refused(door, answer, door.head())
+        check_refused(door, answer, door.head())
     assert "_service" not in door.service.populations()
 
 
@@ -254,7 +256,7 @@ def test_oversized_bodies_are_refused(door: World, path: str, chunked: bool) -> 
     content: Any = (body[i : i + 65_536] for i in range(0, len(body), 65_536)) if chunked else body
     headers = door.auth("pipeline") | {"Idempotency-Key": "big"}
     answer = door.http.post(f"/v1/populations/fair{path}", headers=headers, content=content)
-    assert refused(door, answer, door.head(), 413)["type"].endswith("body-too-large")
+    assert check_refused(door, answer, door.head(), 413)["type"].endswith("body-too-large")
 
 
 def test_a_lie_about_the_length_is_no_way_in(door: World) -> None:
@@ -272,7 +274,7 @@ def test_the_content_type_does_not_change_what_is_read(door: World, content_type
     """Bodies are read as JSON whatever they are called; what is no JSON is refused."""
     before = door.head()
     headers = {"Content-Type": content_type}
-    refused(door, door.post("/grants", b"dataset=d", headers=headers), before, 400)
+    check_refused(door, door.post("/grants", b"dataset=d", headers=headers), before, 400)
     answer = door.post("/preview", json.dumps(GOOD).encode(), headers=headers)
     assert answer.status_code in (200, 415)
     assert door.head() == before
@@ -283,7 +285,7 @@ def test_malformed_idempotency_keys_are_refused(door: World, key: str) -> None:
     """An idempotency key is visible ASCII of a bounded length."""
     headers = door.auth("pipeline") | {"Idempotency-Key": key.encode("latin-1")}  # type: ignore[dict-item]
     answer = door.http.post("/v1/populations/fair/grants", headers=headers, json=GOOD)
-    refused(door, answer, door.head(), 400)
+    check_refused(door, answer, door.head(), 400)
 
 
 @pytest.mark.parametrize("path", ["/grants", "/invocations", "/sparse-vector"])
@@ -291,7 +293,9 @@ def test_spending_without_a_key_is_refused(door: World, path: str) -> None:
     """What can spend takes an idempotency key."""
     body = GOOD if path != "/sparse-vector" else {"dataset": "d", "mechanism": sparse_vector()}
     answer = door.http.post(f"/v1/populations/fair{path}", headers=door.auth("pipeline"), json=body)
-    assert refused(door, answer, door.head(), 400)["type"].endswith("idempotency-key-required")
+    assert check_refused(door, answer, door.head(), 400)["type"].endswith(
+        "idempotency-key-required"
+    )
 
 
 def test_numbers_are_kept_as_they_are_spelled(world: Callable[..., World]) -> None:

@@ -30,7 +30,7 @@ from support import SECOND, Book, declared, laplace, make, snapshot, sparse_vect
 
 from accountant.budget.decide import SYSTEM, Repeated
 from accountant.budget.errors import Problem
-from accountant.budget.state import fold
+from accountant.budget.folding import fold
 from accountant.ledger.events import Event
 
 DATASETS = ("d", "e")

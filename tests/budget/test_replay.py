@@ -21,8 +21,8 @@ from support import (
     sparse_vector,
 )
 
+from accountant.budget.folding import fold
 from accountant.budget.replay import Finding, Replay
-from accountant.budget.state import fold
 from accountant.ledger.chain import EMPTY, link
 from accountant.ledger.events import Event, canonical
 

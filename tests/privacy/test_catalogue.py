@@ -112,7 +112,7 @@ def test_randomized_response(millionths: int, categories: int) -> None:
     with mpmath.workdps(50):
         t = mpmath.mpf(millionths) / 10**6
         hit, miss = t + (1 - t) / categories, (1 - t) / categories
-        _above(epsilon(body), mpmath.log(hit / miss))
+        _check_above(epsilon(body), mpmath.log(hit / miss))
 
 
 @given(st.integers(2, 10**6 - 1), st.data())
@@ -122,10 +122,10 @@ def test_unary_encoding(high: int, data: st.DataObject) -> None:
     body = {"kind": "unary_encoding", "p": Decimal(high).scaleb(-6), "q": Decimal(low).scaleb(-6)}
     with mpmath.workdps(50):
         p, q = mpmath.mpf(high) / 10**6, mpmath.mpf(low) / 10**6
-        _above(epsilon(body), mpmath.log(p / q) + mpmath.log((1 - q) / (1 - p)))
+        _check_above(epsilon(body), mpmath.log(p / q) + mpmath.log((1 - q) / (1 - p)))
 
 
-def _above(bound: Fraction, truth: mpmath.mpf) -> None:
+def _check_above(bound: Fraction, truth: mpmath.mpf) -> None:
     with mpmath.workdps(110):
         difference = mpmath.mpf(bound.numerator) / bound.denominator - truth
         assert mpmath.mpf("-1e-45") <= difference <= mpmath.mpf("1e-45")

@@ -14,7 +14,7 @@ import pytest
 from report_desk import DAY, Desk, data_of, limit_of
 from support import NON_PRIVATE, declared, laplace, sparse_vector
 
-from accountant.budget.state import _HANDLERS
+from accountant.budget.folding import HANDLERS
 from accountant.reporting.history import BOOKING, JUDGED, MOST_NAMES, SETTLING
 from accountant.reporting.model import Report, build_report
 from accountant.reporting.series import MOST_POINTS
@@ -182,7 +182,7 @@ def test_every_type_of_event_is_collected_or_books_nothing() -> None:
         "grant.noted.v1",
         "sparse_vector.answered.v1",
     }
-    assert set(_HANDLERS) == nothing | JUDGED | SETTLING
+    assert set(HANDLERS) == nothing | JUDGED | SETTLING
     assert BOOKING < JUDGED
 
 
