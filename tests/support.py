@@ -205,7 +205,7 @@ def snapshot(state: State) -> dict[str, Any]:
     """Everything in a state, comparable; an account with nothing in it counts as absent."""
     accounts = {}
     for key, account in state.accounts.items():
-        value = (cells_of(account.used), cells_of(account.reserved), tuple(account.ever))
+        value = (cells_of(account.used), cells_of(account.reserved), tuple(account.bound))
         if any(any(cell) for cell in value[0]) or any(value[2]):
             accounts[key] = value
     return {

@@ -8,7 +8,10 @@ charge, so an account of a million cells costs nothing until somebody needs the 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +22,8 @@ from accountant.privacy.units import AXIS, CURRENCIES, LARGEST, Charge, Currency
 
 Integers = NDArray[np.int64]
 N = len(CURRENCIES)
+_MOST_PEELED: Final = 64
+"""Cells that ``frontier`` looks at one by one; what then remains is bounded from above."""
 
 
 def vector(charge: Charge) -> Integers:
@@ -100,6 +105,16 @@ class Meter:
             theirs = np.where(wide, other._cells, 0)
             self._cells = theirs if self._cells is None else self._cells + theirs
 
+    def restate(self, row: int, source: int, factor: Fraction, infinite: bool) -> None:
+        """Makes row ``row`` the sums of row ``source`` times ``factor``, rounded up, with its
+        infinities; ``infinite`` adds one more for everyone.
+        """
+        for sums in (self._everyone, self._cells):
+            if sums is not None:
+                sums[row] = _times_up(sums[source], factor)
+                sums[N + row] = sums[N + source]
+        self._everyone[N + row] += infinite
+
     def copy(self) -> Meter:
         """An independent meter with the same sums."""
         twin = Meter(self.shape)
@@ -108,14 +123,24 @@ class Meter:
         return twin
 
 
+def _times_up(sums: Integers, factor: Fraction) -> Integers:
+    """Exactly, in whole numbers of any size: few distinct sums, however many cells."""
+    values, where = np.unique(sums, return_inverse=True)
+    products = np.array([-(-int(value) * factor // 1) for value in values], dtype=np.int64)
+    return products[where].reshape(sums.shape)
+
+
 @dataclass(slots=True)
 class Account:
     """One accumulator: what a rule, or the lifetime, has used of one scope in one epoch."""
 
     used: Meter
     reserved: Meter
-    ever: list[int] = field(default_factory=lambda: [0] * N)
-    """All that was ever booked, per currency: bounds every cell, so that nothing can wrap."""
+    bound: list[int] = field(default_factory=lambda: [0] * N)
+    """All that was booked and not given back, per currency, whatever the cells: no cell holds
+    more, so that nothing can wrap."""
+    held: list[int] = field(default_factory=lambda: [0] * N)
+    """The part of ``bound`` that may still be given back."""
 
     @classmethod
     def empty(cls, shape: tuple[int, ...]) -> Account:
@@ -126,19 +151,27 @@ class Account:
         """``charge`` as this account books it: infinite where it could take a sum past 2**62."""
         finite, infinite = list(charge.finite), list(charge.infinite)
         for i, amount in enumerate(charge.finite):
-            if self.ever[i] + amount > LARGEST:
+            if self.bound[i] + amount > LARGEST:
                 finite[i], infinite[i] = 0, infinite[i] + 1
         return Charge(tuple(finite), tuple(infinite))
 
     def book(self, selection: Selection, charge: Charge, *, reserve: bool) -> Charge:
         """Adds ``charge`` to the selection's cells; returns what was booked (see ``bounded``)."""
         booked = self.bounded(charge)
-        self.ever = [e + a for e, a in zip(self.ever, booked.finite, strict=True)]
-        column = vector(booked)
-        self.used.add(selection, column)
+        self.bound = _plus(self.bound, booked.finite)
+        self.used.add(selection, vector(booked))
         if reserve:
-            self.reserved.add(selection, column)
+            self.held = _plus(self.held, booked.finite)
+            self.reserved.add(selection, vector(booked))
         return booked
+
+    def widen(self, selection: Selection, booked: Charge, *, spend: bool) -> None:
+        """A reservation of ``booked`` turns out to cover the cells of ``selection`` too. ``spend``:
+        they did not inherit it.
+        """
+        self.reserved.add(selection, vector(booked))
+        if spend:
+            self.used.add(selection, vector(booked))
 
     def settle(self, selection: Selection, booked: Charge, final: Charge) -> None:
         """Turns a reservation of ``booked`` into a spending of ``final``, giving back the rest.
@@ -149,31 +182,50 @@ class Account:
         finite, infinite = list(final.finite), list(final.infinite)
         for i, amount in enumerate(final.finite):
             more = amount - booked.finite[i]
-            if more > 0 and self.ever[i] + more > LARGEST:
+            self.held[i] -= booked.finite[i]
+            if more > 0 and self.bound[i] + more > LARGEST:
                 finite[i], infinite[i] = booked.finite[i], booked.infinite[i]
-            elif more > 0:
-                self.ever[i] += more
+            else:
+                self.bound[i] += more
         spent = Charge(tuple(finite), tuple(infinite))
         self.reserved.add(selection, -vector(booked))
         if spent != booked:
             self.used.add(selection, vector(spent) - vector(booked))
 
     def extend(self, axis: int, by: int, inherit: bool) -> None:
-        """Makes room for new cells. What they inherit counts as spent: nobody can give it back."""
+        """Makes room for new cells. What they inherit counts as spent, unless ``widen`` says that
+        it is reserved there too; so what is given back elsewhere stays in ``bound``.
+        """
         self.used.extend(axis, by, inherit)
         self.reserved.extend(axis, by, inherit=False)
+        if inherit:
+            self.bound = _plus(self.bound, self.held)
 
-    def carried(self) -> Account:
-        """A new epoch's account that starts with all that is used here as spent."""
-        used = self.used.copy()
-        return Account(used, Meter(used.shape), list(self.ever))
+    def copy(self) -> Account:
+        """An independent account with the same sums."""
+        return Account(self.used.copy(), self.reserved.copy(), list(self.bound), list(self.held))
 
     def absorb(self, other: Account) -> None:
         """Adds all that is used in ``other`` as spent; what could pass 2**62 becomes infinite."""
-        total = [a + b for a, b in zip(self.ever, other.ever, strict=True)]
+        total = _plus(self.bound, other.bound)
         over = np.array([t > LARGEST for t in total])
-        self.ever = [mine if o else t for mine, t, o in zip(self.ever, total, over, strict=True)]
+        self.bound = [mine if o else t for mine, t, o in zip(self.bound, total, over, strict=True)]
         self.used.absorb(other.used, over)
+
+    def restate(self, currency: Currency, per_epsilon: Fraction) -> None:
+        """Replaces the sums in ``currency`` by ``per_epsilon`` units, rounded up, for each unit of
+        epsilon; what could pass 2**62 becomes infinite.
+        """
+        i = AXIS[currency]
+        # Everyone's part and the cells' part are rounded apart.
+        bound = -(-self.bound[AXIS[Currency.EPSILON]] * per_epsilon // 1) + 2
+        over = bound > LARGEST
+        self.bound[i] = 0 if over else int(bound)
+        self.used.restate(i, AXIS[Currency.EPSILON], Fraction(0) if over else per_epsilon, over)
+
+
+def _plus(left: Sequence[int], right: Sequence[int]) -> list[int]:
+    return [a + b for a, b in zip(left, right, strict=True)]
 
 
 def room(capacity: Capacity, used: Integers, charge: Charge) -> NDArray[np.bool_]:
@@ -195,3 +247,20 @@ def fits(used: Integers, charge: Charge, currency: Currency, capacity: int) -> N
         return np.zeros(used.shape[1], dtype=np.bool_)
     fit: NDArray[np.bool_] = (used[i] <= capacity - charge.finite[i]) & (used[N + i] == 0)
     return fit
+
+
+def frontier(epsilon: Integers, second: Integers) -> list[tuple[int, int, int]]:
+    """(epsilon, second, cell) of the cells that no other cell exceeds in both.
+
+    Every gate's number grows with both sums, so its largest value lies on this frontier.
+    """
+    found: list[tuple[int, int, int]] = []
+    left: NDArray[np.intp] = np.arange(len(epsilon))
+    while left.size and len(found) < _MOST_PEELED:
+        tied = left[epsilon[left] == epsilon[left].max()]
+        top = tied[second[tied].argmax()]
+        found.append((int(epsilon[top]), int(second[top]), int(top)))
+        left = left[second[left] > second[top]]
+    if left.size:
+        found.append((int(epsilon[left].max()), int(second[left].max()), int(left[0])))
+    return found

@@ -9,24 +9,22 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Final
 
+from accountant.budget.accounts import Account
+from accountant.budget.commands import command_from_json
+from accountant.budget.epochs import Adopted, Epoch, Start, next_epoch, start_of
 from accountant.budget.policy import LimitRule, Policy
 from accountant.budget.population import Dataset, Membership, Population
-from accountant.budget.selection import EVERYONE, Selection, select
+from accountant.budget.selection import EVERYONE, Selection, reaching, select
 from accountant.budget.state import (
     ALL,
     AccountKey,
-    Adopted,
-    Epoch,
     Grant,
     State,
     Status,
     account_key,
     asked_of,
     lifetime,
-    limit_rule,
     matches,
-    opens_epoch,
-    same_scope,
 )
 from accountant.ledger.events import Event, digest, microseconds
 from accountant.privacy.mechanisms import Relation
@@ -77,6 +75,27 @@ def _extend_population(state: State, event: Event) -> None:
         for account in state.accounts.values():
             account.extend(axis, len(values), inherit)
         state.population = population.extended(dimension, tuple(values))
+        for grant in list(state.open.values()):
+            _widen(state, grant, dimension, values, inherit)
+
+
+def _widen(state: State, grant: Grant, dimension: str, values: list[str], inherited: bool) -> None:
+    """An open grant on a group that does not name ``dimension`` covers the new values too: what it
+    runs from now on reaches their members. A rule that does not hold the reservation counts it
+    there as spent.
+    """
+    asked = command_from_json(grant.command)
+    new = reaching(state.people(), getattr(asked, "subjects", None), dimension, values)
+    if grant.selection.everyone or not new.boxes:
+        return
+    holding = dict(grant.bookings)
+    for key, booked in grant.bookings:
+        state.accounts[key].widen(new, booked, spend=not inherited)
+    if not inherited:
+        for counted in state.limits_on(grant.dataset, grant.by):
+            if counted.key not in holding:
+                _account(state, counted.key).book(new, grant.total, reserve=False)
+    _keep(state, replace(grant, selection=grant.selection | new))
 
 
 def _register_dataset(state: State, event: Event) -> None:
@@ -95,53 +114,68 @@ def _adopt_policy(state: State, event: Event) -> None:
     before = state.adopted
     epochs: dict[str, Epoch] = {}
     for rule in policy.limits:
-        old = limit_rule(before, rule.id)
-        if before and old and not opens_epoch(old, rule):
-            epochs[rule.id] = before.epochs[rule.id]
-            continue
         number = state.last_epoch.get(rule.id, 0) + 1
-        state.last_epoch[rule.id] = number
-        epochs[rule.id] = Epoch(number, event.time, carried=rule.carry == "used")
-        if rule.carry == "used":
-            if old and same_scope(old, rule):
-                _carry_epoch(state, rule, number)
-            else:
-                _carry_lifetime(state, rule, number)
+        epoch, start = next_epoch(before, rule, number, event.time), start_of(before, rule)
+        state.last_epoch[rule.id] = epoch.number
+        carried = False
+        if before and start is Start.CARRIED:
+            carried = _carry(state, rule, before.epochs[rule.id].number, number)
+        elif start is Start.BROUGHT:
+            carried = _bring(state, rule, epoch)
+        epochs[rule.id] = replace(epoch, carried=carried) if carried else epoch
     state.adopted = Adopted(policy, event.body["command"]["source_digest"], event.sequence, epochs)
 
 
-def _carry_epoch(state: State, rule: LimitRule, number: int) -> None:
-    for key, account in list(state.accounts.items()):
-        if key.rule == rule.id and key.epoch == number - 1:
-            state.accounts[key._replace(epoch=number)] = account.carried()
+def _carry(state: State, rule: LimitRule, old: int, new: int) -> bool:
+    """Goes on from the accounts of the epoch ``old``, open reservations included; says if any."""
+    keys = {
+        key: key._replace(epoch=new)
+        for key in state.accounts
+        if key.rule == rule.id and key.epoch == old
+    }
+    for key, after in keys.items():
+        state.accounts[after] = state.accounts[key].copy()
+    for grant in list(state.open.values()):
+        also = tuple((keys[key], booked) for key, booked in grant.bookings if key in keys)
+        if also:
+            _keep(state, replace(grant, bookings=grant.bookings + also))
+    return bool(keys)
 
 
-def _carry_lifetime(state: State, rule: LimitRule, number: int) -> None:
-    """A rule that is new starts with what its datasets have used in their lifetime. A client's
-    sub-limit starts at zero: it is no promise about the data.
+def _bring(state: State, rule: LimitRule, epoch: Epoch) -> bool:
+    """Starts from what the rule's datasets have used in their lifetime, as a sure sum of epsilons;
+    says if any. A client's sub-limit starts at zero: it is no promise about the data.
     """
-    if rule.per:
-        return
+    brought: dict[AccountKey, Account] = {}
     for dataset in sorted(state.datasets):
         account = state.accounts.get(lifetime(dataset))
-        if account is None or not matches(rule.datasets, dataset):
-            continue
-        key = account_key(rule, number, dataset, "")
-        if key in state.accounts:
-            state.accounts[key].absorb(account)
-        else:
-            state.accounts[key] = account.carried()
+        if account is not None and matches(rule.datasets, dataset) and not rule.per:
+            key = account_key(rule, epoch.number, dataset, "")
+            brought.setdefault(key, Account.empty(account.used.shape)).absorb(account)
+    if epoch.capacity.second_currency is not None:
+        for account in brought.values():
+            account.restate(epoch.capacity.second_currency, rule.filter.per_epsilon(epoch.limit))
+    state.accounts |= brought
+    return bool(brought)
+
+
+def _keep(state: State, grant: Grant) -> None:
+    state.grants[grant.id] = state.open[grant.id] = grant
 
 
 def _book(
     state: State, dataset: str, by: str, selection: Selection, charge: Charge, *, reserve: bool
 ) -> tuple[tuple[AccountKey, Charge], ...]:
-    keys = [key for _, key in state.limits_on(dataset, by)]
+    keys = [counted.key for counted in state.limits_on(dataset, by)]
     bookings = []
     for key in [*keys, lifetime(dataset), lifetime(ALL)]:
-        account = state.accounts.setdefault(key, state.account(key))
-        bookings.append((key, account.book(selection, charge, reserve=reserve)))
+        booked = _account(state, key).book(selection, charge, reserve=reserve)
+        bookings.append((key, booked))
     return tuple(bookings)
+
+
+def _account(state: State, key: AccountKey) -> Account:
+    return state.accounts.setdefault(key, state.account(key))
 
 
 def _reserve(state: State, event: Event) -> None:
@@ -163,7 +197,7 @@ def _reserve(state: State, event: Event) -> None:
         bookings=_book(state, dataset, event.by, selection, total, reserve=True),
         session=command["type"] == "open_sparse_vector",
     )
-    state.grants[grant.id] = state.open[grant.id] = grant
+    _keep(state, grant)
 
 
 def _settle(status: Status) -> Callable[[State, Event], None]:
@@ -185,8 +219,8 @@ def _note(state: State, event: Event) -> None:
 
 def _answered(state: State, event: Event) -> None:
     grant = state.grants[event.body["grant"]]
-    counted = replace(grant, positives=event.body["positives"], negatives=event.body["negatives"])
-    state.grants[grant.id] = state.open[grant.id] = counted
+    positives, negatives = event.body["positives"], event.body["negatives"]
+    _keep(state, replace(grant, positives=positives, negatives=negatives))
 
 
 def _record(state: State, event: Event) -> None:

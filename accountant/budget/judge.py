@@ -32,7 +32,7 @@ def judge(state: State, request: Request) -> Decision:
         findings.append(_built_in("no-policy", "block", "no-policy", text))
         return Decision(tuple(findings))
     counted = state.limits_on(request.dataset, request.by)
-    if not any(rule.action == "block" and rule.per is None for rule, _ in counted):
+    if not any(rule.action == "block" and rule.per is None for rule, _, _ in counted):
         text = (
             f"no limit of policy {state.adopted.policy.policy!r} covers dataset "
             f"{request.dataset!r}; add a rule with a limit that does"
@@ -41,14 +41,12 @@ def judge(state: State, request: Request) -> Decision:
     for rule in state.adopted.policy.rules:
         match rule:
             case LimitRule():
-                findings += [
-                    limits.limit(state, request, rule, key) for r, key in counted if r is rule
-                ]
+                findings += [limits.limit(state, request, c) for c in counted if c.rule is rule]
             case ThresholdRule():
                 findings += [
-                    limits.threshold(state, request, rule, of, key)
-                    for of, key in counted
-                    if of.id == rule.of
+                    limits.threshold(state, request, rule, c)
+                    for c in counted
+                    if c.rule.id == rule.of
                 ]
             case _ if matches(rule.datasets, request.dataset):
                 findings.append(_terms(request, rule))

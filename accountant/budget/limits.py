@@ -9,14 +9,15 @@ from decimal import Decimal
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from accountant.budget.accounts import Account, Integers, charge_from, room
+from accountant.budget.accounts import Account, Integers, N, charge_from, frontier, room
 from accountant.budget.decision import Finding
 from accountant.budget.policy import LimitRule, ThresholdRule
 from accountant.budget.request import Request
 from accountant.budget.selection import Selection
-from accountant.budget.state import ALL, AccountKey, State
-from accountant.privacy.gates import Capacity
+from accountant.budget.state import ALL, AccountKey, Counted, State
+from accountant.privacy.gates import Capacity, Limit
 from accountant.privacy.units import AXIS, CURRENCIES, LARGEST, Charge, Currency, show
 
 _UNBOUNDED: Final = (
@@ -24,9 +25,10 @@ _UNBOUNDED: Final = (
 )
 
 
-def limit(state: State, request: Request, rule: LimitRule, key: AccountKey) -> Finding:
-    """What a limit rule says of ``request`` in the account ``key``."""
-    fired, numbers = _compare(state, request, rule, key, rule.capacity)
+def limit(state: State, request: Request, counted: Counted) -> Finding:
+    """What a limit rule says of ``request`` in one of its accounts."""
+    rule = counted.rule
+    fired, numbers = _compare(state, request, counted, counted.epoch.capacity)
     text = (
         f"{numbers['scope']}: epsilon {numbers['spent_after']} of {rule.limit.epsilon} "
         f"would be spent ({numbers['spent_before']} before)"
@@ -36,12 +38,11 @@ def limit(state: State, request: Request, rule: LimitRule, key: AccountKey) -> F
     return Finding(rule.id, rule.action, fired, "budget-exceeded", text, numbers)
 
 
-def threshold(
-    state: State, request: Request, rule: ThresholdRule, of: LimitRule, key: AccountKey
-) -> Finding:
-    """What a threshold says of ``request`` in the account ``key`` of the rule that it watches."""
-    capacity = of.filter.capacity(of.promise, rule.share)
-    fired, numbers = _compare(state, request, of, key, capacity)
+def threshold(state: State, request: Request, rule: ThresholdRule, counted: Counted) -> Finding:
+    """What a threshold says of ``request`` in one of the accounts of the rule that it watches."""
+    of = counted.rule
+    capacity = of.filter.capacity(counted.epoch.limit, rule.share)
+    fired, numbers = _compare(state, request, counted, capacity)
     [own] = [c for c in numbers["comparisons"] if c["currency"] == Currency.DELTA.value]
     text = (
         f"{numbers['scope']}: epsilon {numbers['spent_after']} of {of.limit.epsilon} would be "
@@ -52,19 +53,20 @@ def threshold(
 
 
 def _compare(
-    state: State, request: Request, rule: LimitRule, key: AccountKey, capacity: Capacity
+    state: State, request: Request, counted: Counted, capacity: Capacity
 ) -> tuple[bool, dict[str, Any]]:
     """Whether some selected cell cannot take the charge, and the numbers at the tightest cell."""
+    rule, epoch, key = counted
     account, charge = state.account(key), request.total
-    cell, used, fits = tightest(account, request.selection, charge, capacity)
+    cell, used, fits = tightest(account, counted, request.selection, charge, capacity)
     after = used + charge
     numbers: dict[str, Any] = {
         "scope": scope_name(key),
         "group": state.people().describe(cell) if cell is not None else {},
         "limit": {"epsilon": _plain(rule.limit.epsilon), "delta": _plain(rule.limit.delta)},
         "gate": rule.filter.name,
-        "spent_before": spent(rule, used),
-        "spent_after": spent(rule, after),
+        "spent_before": spent(rule, epoch.limit, used),
+        "spent_after": spent(rule, epoch.limit, after),
         "comparisons": [
             _comparison(currency, used, charge, most)
             for currency, most in (
@@ -90,24 +92,35 @@ def _comparison(currency: Currency, used: Charge, charge: Charge, most: int) -> 
 
 
 def tightest(
-    account: Account, selection: Selection, charge: Charge, capacity: Capacity
+    account: Account, counted: Counted, selection: Selection, charge: Charge, capacity: Capacity
 ) -> tuple[tuple[int, ...] | None, Charge, bool]:
-    """(cell, sums used there, whether all selected cells fit): the cell with the largest epsilon
-    among those that do not fit, or among all. The cell is None where everyone has the same.
+    """(cell, sums used there, whether all selected cells fit): the cell that has spent most among
+    those that do not fit, or among all. The cell is None where everyone has the same.
     """
-    candidates = []
-    parts = account.used.parts(selection)
-    for box, part in enumerate(parts):
+    found = []
+    for box, part in enumerate(account.used.parts(selection)):
         fit = room(capacity, part, charge)
         fits = bool(fit.all())
-        infinite, epsilon = part[len(charge.finite)], part[0]
         among = np.arange(fit.size) if fits else np.flatnonzero(~fit)
-        among = among[infinite[among] == infinite[among].max()]
-        at = int(among[epsilon[among].argmax()])
-        candidates.append(((not fits, int(infinite[at]), int(epsilon[at])), -box, at, part))
-    _, minus_box, at, part = max(candidates, key=lambda c: (c[0], c[1]))
-    fits = not any(c[0][0] for c in candidates)
-    return _cell(account, selection, -minus_box, at, part), charge_from(part[:, at]), fits
+        among = among[part[N][among] == part[N][among].max()]
+        at, spent = _most_spent(counted, part, among)
+        found.append(((not fits, int(part[N][at]), spent), -box, at, part))
+    (blocked, *_), minus_box, at, part = max(found, key=lambda c: (c[0], c[1]))
+    return _cell(account, selection, -minus_box, at, part), charge_from(part[:, at]), not blocked
+
+
+def _most_spent(counted: Counted, part: Integers, among: NDArray[np.intp]) -> tuple[int, int]:
+    """(column, epsilon spent there) of the cell with the most, of the cells ``among``."""
+    gate, epsilon = counted.rule.filter, part[0][among]
+    top, second = int(epsilon.argmax()), np.zeros_like(epsilon)
+    if counted.epoch.capacity.second_currency is not None:
+        i = AXIS[counted.epoch.capacity.second_currency]
+        second = np.where(part[N + i][among] > 0, LARGEST, part[i][among])
+    places = [(int(epsilon[top]), int(second[top]), top)]
+    if second[top] < second.max():
+        places = frontier(epsilon, second)
+    spent, minus = max((gate.spent(counted.epoch.limit, e, s), -at) for e, s, at in places)
+    return int(among[-minus]), spent
 
 
 def _cell(
@@ -128,11 +141,11 @@ def how_many(state: State, request: Request) -> int | None:
     """How many more requests like this one the blocking limits would admit; None: no end."""
     most: int | None = None
     charge = request.total
-    for rule, key in state.limits_on(request.dataset, request.by):
+    for rule, epoch, key in state.limits_on(request.dataset, request.by):
         if rule.action != "block":
             continue
         for part in state.account(key).used.parts(request.selection):
-            fit = int(_times(part, charge, rule.capacity).min())
+            fit = int(_times(part, charge, epoch.capacity).min())
             most = fit if most is None else min(most, fit)
     return most
 
@@ -159,12 +172,12 @@ def amount(charge: Charge, currency: Currency) -> str:
     return "infinite" if charge.is_infinite(currency) else show(charge[currency], currency)
 
 
-def spent(rule: LimitRule, used: Charge) -> str:
+def spent(rule: LimitRule, limit: Limit, used: Charge) -> str:
     """Epsilon spent under the rule's gate, as a decimal string rounded up, or "infinite"."""
     if used.is_infinite(Currency.EPSILON):
         return "infinite"
     second = None if used.is_infinite(Currency.EPSILON_SQUARED) else used[Currency.EPSILON_SQUARED]
-    return show(rule.filter.spent(rule.promise, used[Currency.EPSILON], second), Currency.EPSILON)
+    return show(rule.filter.spent(limit, used[Currency.EPSILON], second), Currency.EPSILON)
 
 
 def scope_name(key: AccountKey) -> str:

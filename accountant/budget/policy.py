@@ -17,7 +17,7 @@ from pydantic import (
     model_validator,
 )
 
-from accountant.privacy.gates import DEFAULT_GATE, Capacity, Gate, Limit, gate_for
+from accountant.privacy.gates import DEFAULT_GATE, Gate, Limit, gate_for
 from accountant.privacy.mechanisms import KINDS, Amount
 
 RuleId = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]{0,63}$")]
@@ -77,11 +77,6 @@ class LimitRule(_Strict):
     def filter(self) -> Gate:
         """The gate that admits beside basic."""
         return gate_for(self.gate or DEFAULT_GATE, self.promise)
-
-    @cached_property
-    def capacity(self) -> Capacity:
-        """What a cell may hold under this rule."""
-        return self.filter.capacity(self.promise)
 
 
 class ThresholdRule(_Strict):

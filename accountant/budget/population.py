@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import cached_property
 from math import prod
 from typing import Any, Final
 
@@ -25,7 +26,7 @@ class Membership(StrEnum):
     PRIVATE = "private"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Population:
     """One privacy unit, one neighbouring relation. Dimensions map a name to its values, in order.
 
@@ -52,6 +53,10 @@ class Population:
         """How many cells there are."""
         return prod(self.shape)
 
+    @cached_property
+    def _positions(self) -> tuple[dict[str, int], ...]:
+        return tuple({value: i for i, value in enumerate(values)} for _, values in self.dimensions)
+
     def axis(self, dimension: str) -> int:
         """The position of ``dimension``. Raises Invalid if there is none of that name."""
         for axis, (name, _) in enumerate(self.dimensions):
@@ -67,8 +72,8 @@ class Population:
         """The position of ``value`` on ``axis``. Raises Invalid if it is not registered."""
         name, values = self.dimensions[axis]
         try:
-            return values.index(value)
-        except ValueError:
+            return self._positions[axis][value]
+        except KeyError:
             raise Invalid(
                 "unknown-group",
                 f"dimension {name!r} has no value {value!r}; its values are: "

@@ -6,6 +6,7 @@ A union is cut into disjoint boxes: no cell is charged twice however the parts o
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import prod
 from typing import Annotated, Any, Final
@@ -18,8 +19,8 @@ from accountant.budget.population import Population
 
 MAX_TERMS: Final = 100
 MAX_BOXES: Final = 500
-MAX_CUTS: Final = 20_000
-"""Bounds the work of compiling one selection, which is done under the ledger's lock."""
+MAX_WORK: Final = 3_000_000
+"""Set members looked at: bounds the time that one selection takes under the ledger's lock."""
 
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 
@@ -60,6 +61,10 @@ class Selection:
         """How many cells it has."""
         return population.cells if self.everyone else sum(prod(map(len, b)) for b in self.boxes)
 
+    def __or__(self, other: Selection) -> Selection:
+        """Both, which must be disjoint."""
+        return Selection(self.everyone or other.everyone, self.boxes + other.boxes)
+
 
 EVERYONE: Final = Selection(everyone=True)
 
@@ -71,21 +76,44 @@ def select(population: Population, subjects: Subjects | None) -> Selection:
     terms = subjects if isinstance(subjects, list) else [subjects]
     if any(term == {} for term in terms):
         return EVERYONE
+    return _union(population, terms, MAX_WORK)
+
+
+def reaching(
+    population: Population, subjects: Subjects | None, dimension: str, values: list[str]
+) -> Selection:
+    """The cells with one of ``values`` that ``subjects`` covers without naming ``dimension``: a
+    group that names no value of a dimension means all of them, those appended later included.
+
+    Never too complex if ``subjects`` was not: it is used while an event is folded.
+    """
+    terms = subjects if isinstance(subjects, list) else [subjects or {}]
+    unnamed = [term | {dimension: values} for term in terms if dimension not in term]
+    return _union(population, unnamed, None)
+
+
+def _union(population: Population, terms: Iterable[Term], most: int | None) -> Selection:
     disjoint: list[Box] = []
-    cuts = 0
+    work = 0
     for term in terms:
+        work += sum(population.shape)
+        _bounded(work, most, len(disjoint))
         pieces = [_box(population, term)]
         for taken in disjoint:
-            cuts += len(pieces)
-            if len(disjoint) + len(pieces) > MAX_BOXES or cuts > MAX_CUTS:
-                raise Invalid(
-                    "selection-too-complex",
-                    f"the union falls into more than {MAX_BOXES} separate boxes of cells, or takes "
-                    f"more than {MAX_CUTS} cuts to get there; ask for simpler groups",
-                )
+            work += sum(len(side) for piece in pieces for side in piece)
+            _bounded(work, most, len(disjoint) + len(pieces))
             pieces = [rest for piece in pieces for rest in _minus(piece, taken)]
         disjoint += pieces
     return Selection(everyone=False, boxes=tuple(disjoint))
+
+
+def _bounded(work: int, most: int | None, boxes: int) -> None:
+    if most is not None and (work > most or boxes > MAX_BOXES):
+        raise Invalid(
+            "selection-too-complex",
+            f"the union falls into more than {MAX_BOXES} separate boxes of cells, or takes more "
+            f"than {most} steps to get there; ask for simpler groups",
+        )
 
 
 def index_of(box: Box) -> Index:

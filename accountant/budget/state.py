@@ -11,8 +11,9 @@ from typing import Any, Final, Literal, NamedTuple
 
 from accountant.budget.accounts import Account
 from accountant.budget.commands import Asked, command_from_json
+from accountant.budget.epochs import Adopted, Epoch
 from accountant.budget.errors import Invalid, NotFound
-from accountant.budget.policy import LimitRule, Policy
+from accountant.budget.policy import LimitRule
 from accountant.budget.population import Dataset, Population
 from accountant.budget.selection import Selection
 from accountant.ledger.events import Event
@@ -64,23 +65,12 @@ class Grant:
         return self.status == "reserved" and now >= self.expires
 
 
-@dataclass(frozen=True, slots=True)
-class Epoch:
-    """A rule's life with one limit. ``since`` is the stamp from which it counts."""
+class Counted(NamedTuple):
+    """A limit rule in force, its epoch, and one account that it counts in."""
 
-    number: int
-    since: int
-    carried: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Adopted:
-    """The policy in force and the epoch of each of its limit rules."""
-
-    policy: Policy
-    digest: str
-    sequence: int
-    epochs: dict[str, Epoch]
+    rule: LimitRule
+    epoch: Epoch
+    key: AccountKey
 
 
 @dataclass(slots=True)
@@ -134,16 +124,15 @@ class State:
         """The account of ``key``, or an empty one; it is not kept."""
         return self.accounts.get(key) or Account.empty(self.people().shape)
 
-    def limits_on(self, dataset: str, client: str) -> list[tuple[LimitRule, AccountKey]]:
-        """The limit rules that a charge by ``client`` on ``dataset`` counts in, each with its
-        account.
-        """
+    def limits_on(self, dataset: str, client: str) -> list[Counted]:
+        """The limit rules that a charge by ``client`` on ``dataset`` counts in."""
         if self.adopted is None:
             return []
         return [
-            (rule, account_key(rule, self.adopted.epochs[rule.id].number, dataset, client))
+            Counted(rule, epoch, account_key(rule, epoch.number, dataset, client))
             for rule in self.adopted.policy.limits
             if matches(rule.datasets, dataset)
+            for epoch in [self.adopted.epochs[rule.id]]
         ]
 
     def next_event(self, asked: Asked, kind: str, now: int, body: dict[str, Any]) -> Event:
@@ -168,19 +157,3 @@ def matches(pattern: str, dataset: str) -> bool:
 def asked_of(event: Event) -> Asked:
     """The command that ``event`` answers."""
     return Asked(event.by, command_from_json(event.body["command"]), event.body.get("key"))
-
-
-def limit_rule(adopted: Adopted | None, name: str) -> LimitRule | None:
-    """The limit rule of that name in force, if there is one."""
-    return next((r for r in adopted.policy.limits if r.id == name), None) if adopted else None
-
-
-def same_scope(old: LimitRule, new: LimitRule) -> bool:
-    """True if both rules count the same charges in the same accounts."""
-    return (old.datasets, old.across, old.per) == (new.datasets, new.across, new.per)
-
-
-def opens_epoch(old: LimitRule, new: LimitRule) -> bool:
-    """True if ``new`` is another filter: limit, split, gate or scope differ, or it is a reset."""
-    reset = new.carry == "none" and old.carry != "none"
-    return reset or not same_scope(old, new) or (old.limit, old.gate) != (new.limit, new.gate)

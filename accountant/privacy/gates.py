@@ -29,16 +29,18 @@ _SLACK: Final = Fraction(1, 10**45)
 """Relative error allowed for a handful of correctly rounded 60-digit operations (true: < 1e-57)."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class Limit:
     """What a rule promises: (epsilon, delta), of which ``own_delta`` is kept for own deltas.
 
-    Compared and hashed by identity, so that what is derived from it can be cached cheaply.
+    ``order``, if given, is that of the limit whose spending this one carries on; otherwise a gate
+    that has an order takes the best one for (epsilon, delta').
     """
 
     epsilon: Fraction
     delta: Fraction = Fraction(0)
     own_delta: Fraction = Fraction(0)
+    order: Fraction | None = None
 
     @property
     def gate_delta(self) -> Fraction:
@@ -72,6 +74,16 @@ class Gate(Protocol):
         """
         ...
 
+    def order(self, limit: Limit) -> Fraction | None:
+        """The order at which the gate reads its own currency; None if it has none."""
+        ...
+
+    def per_epsilon(self, limit: Limit) -> Fraction:
+        """Units of the gate's own currency that stand for one unit of epsilon already spent,
+        when a gate starts on data that were used before it counted.
+        """
+        ...
+
 
 class Basic:
     """The sum of epsilons and the sum of deltas.
@@ -94,31 +106,46 @@ class Basic:
         """The path-wise sum."""
         return epsilon
 
+    def order(self, limit: Limit) -> Fraction | None:
+        """Basic has none."""
+        return None
+
+    def per_epsilon(self, limit: Limit) -> Fraction:
+        """Basic has no currency of its own."""
+        return Fraction(0)
+
 
 class Advanced:
-    """Fully adaptive advanced composition: sqrt(2 ln(1/delta') S) + S/2 <= epsilon.
+    """Fully adaptive advanced composition: a S/2 + ln(1/delta')/(a-1) <= epsilon.
 
-    S is the sum of the squares of all epsilons, the new request's included.
+    S is the sum of the squares of all epsilons, the new request's included. At the best order a
+    that is sqrt(2 ln(1/delta') S) + S/2 <= epsilon.
 
     Source: Whitehouse, Ramdas, Rogers, Wu, "Fully adaptive composition in differential privacy",
     ICML 2023, Theorem 1. Preconditions: delta' > 0; each mechanism is (eps_i, delta_i)-DP given its
     past, its delta_i paid from ``own_delta``.
 
-    The filter is the line that Ville's inequality gives at one order a fixed by (epsilon, delta'):
-    except with probability delta', at every time at once, loss <= a S/2 + ln(1/delta')/(a-1). The
-    order is the one that is best when S reaches its capacity V, a - 1 = sqrt(2 ln(1/delta')/V), so
-    that the line meets epsilon exactly there. Converting S afresh at each step (a better order for
-    a smaller S) is *not* valid at a stopping time that depends on the answers; ``spent`` therefore
-    stays on the line.
+    The filter is the line that Ville's inequality gives at one order a: except with probability
+    delta', at every time at once, loss <= a S/2 + ln(1/delta')/(a-1). The order is the one that is
+    best when S reaches its capacity V, a - 1 = sqrt(2 ln(1/delta')/V), so that the line meets
+    epsilon exactly there.
+
+    The order has to be fixed before the first charge that S counts. Converting S afresh at a moment
+    chosen after seeing answers is *not* valid, be it at each step or when a limit is changed
+    (five well-timed raises reach 2.2 delta'). So ``spent`` stays on the line; a changed limit that
+    carries on S keeps its order, for one line holds however often the limit on it moves; and a
+    limit adopted on data already used takes what was used as a sure sum of epsilons (E counts as
+    S = 2 E / a) and draws its line from there.
     """
 
     name = "advanced"
 
     def capacity(self, limit: Limit, share: Fraction = Fraction(1)) -> Capacity:
-        """V = (sqrt(2L + 2 epsilon) - sqrt(2L))^2, L = ln(1/delta'); on the line below that."""
-        line = _line(limit)
+        """The S at which the line meets ``share`` of epsilon; at the best order and all of it
+        that is V = (sqrt(2L + 2 epsilon) - sqrt(2L))^2, L = ln(1/delta').
+        """
         basic = BASIC.capacity(limit, share)
-        second = line.capacity if share == 1 else line.most(limit.epsilon * share)
+        second = _line(limit).most(limit.epsilon * share)
         return Capacity(basic.epsilon, basic.own_delta, second, Currency.EPSILON_SQUARED)
 
     def spent(self, limit: Limit, epsilon: int, second: int | None) -> int:
@@ -127,15 +154,29 @@ class Advanced:
             return epsilon
         return min(epsilon, _line(limit).spent(second))
 
+    def order(self, limit: Limit) -> Fraction:
+        """The order of the line."""
+        return _line(limit).order
+
+    def per_epsilon(self, limit: Limit) -> Fraction:
+        """2 / a: then the line at E turned into S lies E above its intercept."""
+        return 2 / _line(limit).order * _SQUARE_PER_EPSILON
+
+
+_SQUARE_PER_EPSILON: Final = Fraction(
+    units_up(Fraction(1), Currency.EPSILON_SQUARED), units_up(Fraction(1), Currency.EPSILON)
+)
+"""Units of a square for one unit of epsilon, where both stand for the same number."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """epsilon <= (a S + b) / d in units, with whole a, b and d; ``capacity`` is the most S."""
+    """epsilon <= (a S + b) / d in units, with whole a, b and d."""
 
+    order: Fraction
     a: int
     b: int
     d: int
-    capacity: int
 
     def spent(self, squares: int) -> int:
         """Units of epsilon at a sum of squares, rounded up."""
@@ -150,29 +191,27 @@ class _Line:
 
 @lru_cache(maxsize=1024)
 def _line(limit: Limit) -> _Line:
-    """Slope a/2, intercept ln(1/delta')/(a-1) and capacity V of the advanced gate.
+    """Slope a/2 and intercept ln(1/delta')/(a-1) of the advanced gate.
 
-    Any order a > 1 gives a valid line, so the order needs no rounding; the intercept is rounded up
-    and the capacity down.
+    Any order a > 1 gives a valid line, so the order needs no rounding; the intercept is rounded up.
     """
     log = _log_inverse(limit.gate_delta)
+    order = limit.order or _best_order(limit.epsilon, log)
+    slope = order / 2 / _SQUARE_PER_EPSILON
+    intercept = Fraction(log) * (1 + _SLACK) / (order - 1) * units_up(Fraction(1), Currency.EPSILON)
+    d = lcm(slope.denominator, intercept.denominator)
+    return _Line(order=order, a=int(slope * d), b=int(intercept * d), d=d)
+
+
+def _best_order(epsilon: Fraction, log: Decimal) -> Fraction:
+    """1 + sqrt(2L/V), V = (2 epsilon / (sqrt(2L + 2 epsilon) + sqrt(2L)))^2, which is the form
+    that does not cancel.
+    """
     two_l = _WORK.multiply(Decimal(2), log)
-    two_e = _WORK.multiply(Decimal(2), _decimal_down(limit.epsilon))
-    # V = (2 epsilon / (sqrt(2L + 2 epsilon) + sqrt(2L)))^2, the form that does not cancel.
+    two_e = _WORK.multiply(Decimal(2), _decimal_down(epsilon))
     roots = _WORK.add(_WORK.sqrt(_WORK.add(two_l, two_e)), _WORK.sqrt(two_l))
     root_v = _WORK.divide(two_e, roots)
-    capacity = Fraction(_WORK.multiply(root_v, root_v)) * (1 - _SLACK)
-    order_less_1 = Fraction(_WORK.divide(_WORK.sqrt(two_l), root_v))
-    one_epsilon = units_up(Fraction(1), Currency.EPSILON)
-    slope = (1 + order_less_1) / 2 * one_epsilon / units_up(Fraction(1), Currency.EPSILON_SQUARED)
-    intercept = Fraction(log) * (1 + _SLACK) / order_less_1 * one_epsilon
-    d = lcm(slope.denominator, intercept.denominator)
-    return _Line(
-        a=int(slope * d),
-        b=int(intercept * d),
-        d=d,
-        capacity=units_down(capacity, Currency.EPSILON_SQUARED),
-    )
+    return 1 + Fraction(_WORK.divide(_WORK.sqrt(two_l), root_v))
 
 
 def _log_inverse(delta: Fraction) -> Decimal:

@@ -75,9 +75,7 @@ def _example(epsilon: Decimal) -> str:
     # As many digits as it takes for the bounds not to read 0 % and 100 %.
     digits = max(1, math.ceil(float(epsilon) / math.log(10)) - 1)
     high = _ceil(100 * most_likely(0.5, epsilon), digits)
-    return (
-        f"A belief held at 50 % stays between {100 - high:.{digits}f} % and {high:.{digits}f} %."
-    )
+    return f"A belief held at 50 % stays between {100 - high:.{digits}f} % and {high:.{digits}f} %."
 
 
 def _ceil(value: float, digits: int) -> float:

@@ -51,6 +51,8 @@ HEADER: Final = (
     "reserved_epsilon_rounded_up",
     "remaining_epsilon_rounded_down",
     "sum_of_epsilons",
+    "spent_delta_probability",
+    "spent_and_reserved_delta_probability",
     "own_delta_probability",
     "lifetime_epsilon",
     "lifetime_delta_probability",
@@ -155,6 +157,8 @@ def _place(dimension: str, place: Place) -> dict[str, Any]:
         "reserved_epsilon_rounded_up": place.reserved,
         "remaining_epsilon_rounded_down": place.remaining,
         "sum_of_epsilons": place.sum_of_epsilons,
+        "spent_delta_probability": place.spent_delta,
+        "spent_and_reserved_delta_probability": place.held_delta,
         "own_delta_probability": place.own_delta,
         "lifetime_epsilon": place.lifetime_epsilon,
         "lifetime_delta_probability": place.lifetime_delta,
@@ -179,5 +183,5 @@ def _cell(name: str, value: Any) -> Any:
         return ""
     if name in NUMBERS:
         return "inf" if value == "infinite" else value
-    text = str(value)
-    return f"'{text}" if text.startswith(_FORMULA) else text
+    text = visible(str(value))
+    return f"'{text}" if text.lstrip().startswith(_FORMULA) else text

@@ -71,7 +71,8 @@ class Burndowns:
     def add(self, state: State, event: Event) -> None:
         """Takes the points that ``event``, already folded in, is due for."""
         if event.type == "policy.adopted.v1":
-            self._rulers = {rule.id: Ruler(rule) for rule in adopted(state).policy.limits}
+            policy = adopted(state)
+            self._rulers = {r.id: Ruler(r, policy.epochs[r.id]) for r in policy.policy.limits}
         if state.adopted is None:
             return
         touched = {

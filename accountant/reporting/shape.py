@@ -79,6 +79,10 @@ class Place:
     reserved: str
     remaining: str
     sum_of_epsilons: str
+    spent_delta: str
+    """The delta that belongs to ``spent``."""
+    held_delta: str
+    """The delta that belongs to spent and reserved together."""
     own_delta: str
     status: Status
     lifetime_epsilon: str
@@ -123,8 +127,6 @@ class Standing:
     carried: bool
     status: Status
     total: Place
-    spent_delta: str
-    """The delta that belongs to ``total.spent``."""
     worst_group: dict[str, str]
     meaning: Meaning
     splits: tuple[Split, ...]

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from fractions import Fraction
 from typing import Final
 
 from accountant.budget.policy import LimitRule
-from accountant.budget.state import AccountKey, State
-from accountant.privacy.units import Currency, show, units_up
+from accountant.budget.state import Counted, State
 from accountant.reporting.lifetimes import MOST_GROUPS, as_number
 from accountant.reporting.shape import LimitFacts, Meaning, Place, Split, Standing, Status
 from accountant.reporting.statement import Balance, Line, balances, lifetime_sums, line, scopes
@@ -23,17 +21,16 @@ def standings(state: State) -> tuple[Standing, ...]:
     not split: it promises nothing about groups.
     """
     found = []
-    for rule, key in scopes(state):
-        axes = () if rule.per else range(len(state.people().shape))
-        splits = tuple(_split(state, rule, key, axis) for axis in axes)
-        found.append(_standing(state, rule, line(state, rule, key), splits))
+    for counted in scopes(state):
+        axes = () if counted.rule.per else range(len(state.people().shape))
+        splits = tuple(_split(state, counted, axis) for axis in axes)
+        found.append(_standing(state, counted.rule, line(state, counted), splits))
     return tuple(found)
 
 
 def _standing(state: State, rule: LimitRule, row: Line, splits: tuple[Split, ...]) -> Standing:
     total = _place(row.total, (row.lifetime["epsilon"], row.lifetime["delta"]))
     limit = LimitFacts(row.limit["epsilon"], row.limit["delta"], row.limit["own_delta"])
-    delta = _spent_delta(rule, row.total)
     return Standing(
         rule=row.rule,
         scope=row.scope,
@@ -48,17 +45,16 @@ def _standing(state: State, rule: LimitRule, row: Line, splits: tuple[Split, ...
         carried=row.carried,
         status=total.status,
         total=total,
-        spent_delta=delta,
         worst_group=row.worst_group,
-        meaning=_meaning(limit, total, delta, unit_of(state.people())),
+        meaning=_meaning(limit, total, unit_of(state.people())),
         splits=splits,
     )
 
 
-def _split(state: State, rule: LimitRule, key: AccountKey, axis: int) -> Split:
+def _split(state: State, counted: Counted, axis: int) -> Split:
     dimension, values = state.people().dimensions[axis]
-    ever = lifetime_sums(state, key.dataset, axis)
-    rows = zip(balances(state, rule, key, axis), ever, strict=True)
+    ever = lifetime_sums(state, counted.key.dataset, axis)
+    rows = zip(balances(state, counted, axis), ever, strict=True)
     ordered = sorted(rows, key=lambda row: -_weight(row[0]))
     places = tuple(_place(balance, sums) for balance, sums in ordered[:MOST_GROUPS])
     return Split(dimension, len(values), len(values) - len(places), places)
@@ -75,6 +71,8 @@ def _place(balance: Balance, ever: tuple[str, str]) -> Place:
         reserved=balance.reserved,
         remaining=balance.remaining,
         sum_of_epsilons=balance.sum_of_epsilons,
+        spent_delta=balance.spent_delta,
+        held_delta=balance.held_delta,
         own_delta=balance.own_delta,
         status=_status(balance),
         lifetime_epsilon=ever[0],
@@ -89,32 +87,17 @@ def _status(balance: Balance) -> Status:
         return "over_if_reservations_run"
     if balance.remaining == "0":
         return "used_up"
-    return "near" if balance.share >= NEAR else "within"
+    return "near" if balance.share is None or balance.share >= NEAR else "within"
 
 
-def _spent_delta(rule: LimitRule, total: Balance) -> str:
-    """The delta beside what is spent: the mechanisms' own, and the gate's delta' where the gate's
-    number is below the plain sum of epsilons. After an overrun only that sum is left.
-    """
-    if "infinite" in (total.own_delta, total.sum_of_epsilons):
-        return total.own_delta
-    below = Decimal(total.spent) + Decimal(total.reserved) < Decimal(total.sum_of_epsilons)
-    if total.void or not below:
-        return total.own_delta
-    return show(
-        units_up(rule.promise.gate_delta + Fraction(total.own_delta), Currency.DELTA),
-        Currency.DELTA,
-    )
-
-
-def _meaning(limit: LimitFacts, total: Place, delta: str, unit: str) -> Meaning:
+def _meaning(limit: LimitFacts, total: Place, unit: str) -> Meaning:
     promised = meaning(limit.epsilon, limit.delta, unit)
-    if total.status == "over":
-        return Meaning(promised, meaning(total.sum_of_epsilons, delta, unit), "")
-    spent = meaning(total.spent, delta, unit)
-    if total.reserved == "0":
+    if total.status == "over":  # only the plain sum is left
+        return Meaning(promised, meaning(total.sum_of_epsilons, total.own_delta, unit), "")
+    spent = meaning(total.spent, total.spent_delta, unit)
+    if total.reserved == "0" and total.held_delta == total.spent_delta:
         return Meaning(promised, spent, "")
     if total.reserved == "infinite":
-        return Meaning(promised, spent, meaning("infinite", delta, unit))
+        return Meaning(promised, spent, meaning("infinite", total.held_delta, unit))
     held = Decimal(total.spent) + Decimal(total.reserved)
-    return Meaning(promised, spent, meaning(format(held, "f"), delta, unit))
+    return Meaning(promised, spent, meaning(format(held, "f"), total.held_delta, unit))

@@ -7,31 +7,41 @@ remaining ones down.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from math import prod
+from typing import Any, Final
 
 import numpy as np
 
 from accountant.budget.accounts import Integers, N, charge_from
+from accountant.budget.epochs import Adopted
 from accountant.budget.errors import NotFound
 from accountant.budget.limits import amount, scope_name
-from accountant.budget.policy import LimitRule
-from accountant.budget.state import ALL, AccountKey, Adopted, State, account_key, lifetime, matches
+from accountant.budget.state import ALL, AccountKey, Counted, State, account_key, lifetime, matches
 from accountant.ledger.events import rfc3339
 from accountant.privacy.units import Currency, show
 from accountant.reporting.worst import Ruler, Worst
 
+MOST_NAMED: Final = 5
+"""Values of a dimension that a group is described by."""
+
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """One group's place under one limit. Epsilons are decimal strings; deltas are own deltas."""
+    """One group's place under one limit. Epsilons and deltas are decimal strings."""
 
     group: str
     spent: str
     reserved: str
     remaining: str
-    share: float
-    """Spent and reserved as a share of the limit, for a picture; infinite losses are 1 or more."""
+    share: float | None
+    """Spent and reserved as a share of the limit, for a picture; None if it is infinite."""
+    spent_delta: str
+    """The delta that belongs to ``spent``: the mechanisms' own, and the gate's where its number is
+    below the plain sum."""
+    held_delta: str
+    """The delta that belongs to spent and reserved together."""
     own_delta: str
+    """The sum of the mechanisms' own deltas, spent or reserved."""
     over: bool
     """More is spent or reserved than the limit allows."""
     void: bool
@@ -69,16 +79,16 @@ def statement(state: State, dataset: str | None = None, by: str | None = None) -
         state.dataset(dataset)
     axis = state.people().axis(by) if by is not None else None
     return [
-        line(state, rule, key, axis)
-        for rule, key in scopes(state)
-        if dataset is None or key.dataset in (dataset, ALL)
+        line(state, counted, axis)
+        for counted in scopes(state)
+        if dataset is None or counted.key.dataset in (dataset, ALL)
     ]
 
 
-def balances(state: State, rule: LimitRule, key: AccountKey, axis: int) -> list[Balance]:
+def balances(state: State, counted: Counted, axis: int) -> list[Balance]:
     """The balance of each value of a dimension, in declared order."""
     values = state.people().dimensions[axis][1]
-    return _balances(state, rule, key, axis, values)
+    return _balances(state, counted, axis, values)
 
 
 def lifetime_sums(state: State, dataset: str, axis: int | None) -> list[tuple[str, str]]:
@@ -125,20 +135,19 @@ def accounts_json(
     }
 
 
-def scopes(state: State) -> list[tuple[LimitRule, AccountKey]]:
+def scopes(state: State) -> list[Counted]:
     """Every account that a limit rule in force has, also those that nothing was charged to yet."""
-    if state.adopted is None:
-        return []
-    found: dict[AccountKey, LimitRule] = {}
-    for rule in state.adopted.policy.limits:
-        number = state.adopted.epochs[rule.id].number
-        for dataset in sorted(state.datasets):
-            if matches(rule.datasets, dataset) and not rule.per:
-                found[account_key(rule, number, dataset, "")] = rule
-        for key in sorted(state.accounts):
-            if key.rule == rule.id and key.epoch == number:
-                found[key] = rule
-    return [(rule, key) for key, rule in found.items()]
+    found: dict[AccountKey, Counted] = {}
+    for rule in state.adopted.policy.limits if state.adopted else ():
+        epoch = adopted(state).epochs[rule.id]
+        keys = [
+            account_key(rule, epoch.number, dataset, "")
+            for dataset in sorted(state.datasets)
+            if matches(rule.datasets, dataset) and not rule.per
+        ]
+        keys += [k for k in sorted(state.accounts) if (k.rule, k.epoch) == (rule.id, epoch.number)]
+        found |= {key: Counted(rule, epoch, key) for key in keys}
+    return list(found.values())
 
 
 def adopted(state: State) -> Adopted:
@@ -148,9 +157,9 @@ def adopted(state: State) -> Adopted:
     return state.adopted
 
 
-def line(state: State, rule: LimitRule, key: AccountKey, axis: int | None = None) -> Line:
+def line(state: State, counted: Counted, axis: int | None = None) -> Line:
     """One limit rule on one scope, split by a dimension if ``axis`` names one."""
-    epoch = adopted(state).epochs[rule.id]
+    rule, epoch, key = counted
     used = state.account(key).used.cells()
     return Line(
         rule=rule.id,
@@ -162,22 +171,22 @@ def line(state: State, rule: LimitRule, key: AccountKey, axis: int | None = None
         limit={
             "epsilon": format(rule.limit.epsilon, "f"),
             "delta": format(rule.limit.delta, "f"),
-            "own_delta": show(rule.filter.capacity(rule.promise).own_delta, Currency.DELTA),
+            "own_delta": show(epoch.capacity.own_delta, Currency.DELTA),
         },
         epoch=epoch.number,
         counted_from=rfc3339(epoch.since),
         carried=epoch.carried,
-        total=_balances(state, rule, key, None, ("everyone",))[0],
-        worst_group=_worst_group(state, rule, used),
+        total=_balances(state, counted, None, ("everyone",))[0],
+        worst_group=_worst_group(state, counted, used),
         lifetime=_sums(state, key.dataset),
-        groups=[] if axis is None else balances(state, rule, key, axis),
+        groups=[] if axis is None else balances(state, counted, axis),
     )
 
 
 def _balances(
-    state: State, rule: LimitRule, key: AccountKey, axis: int | None, names: tuple[str, ...]
+    state: State, counted: Counted, axis: int | None, names: tuple[str, ...]
 ) -> list[Balance]:
-    account, ruler = state.account(key), Ruler(rule)
+    account, ruler = state.account(counted.key), Ruler(counted.rule, counted.epoch)
     used, reserved = account.used.cells(), account.reserved.cells()
     after = ruler.by_value(_by(used, axis))
     before = ruler.by_value(_by(used - reserved, axis)) if reserved.any() else after
@@ -189,7 +198,7 @@ def _balance(group: str, ruler: Ruler, used: Worst, spent: Worst) -> Balance:
     own_left = used.own_delta is not None and used.own_delta <= ruler.capacity.own_delta
     if used.epsilon is None or spent.epsilon is None:
         reserved = "0" if spent.epsilon is None else "infinite"
-        remaining, share = 0, 1.0
+        remaining, share = 0, None
     else:
         reserved = show(max(0, used.epsilon - spent.epsilon), Currency.EPSILON)
         remaining = max(0, limit - used.epsilon) if own_left else 0
@@ -200,6 +209,8 @@ def _balance(group: str, ruler: Ruler, used: Worst, spent: Worst) -> Balance:
         reserved=reserved,
         remaining=show(remaining, Currency.EPSILON),
         share=share,
+        spent_delta=_amount(spent.delta, Currency.DELTA),
+        held_delta=_amount(used.delta, Currency.DELTA),
         own_delta=_amount(used.own_delta, Currency.DELTA),
         over=used.over,
         void=spent.over,
@@ -218,13 +229,29 @@ def _by(cells: Integers, axis: int | None) -> Integers:
     return np.moveaxis(cells, axis + 1, 1).reshape(2 * N, cells.shape[axis + 1], -1)
 
 
-def _worst_group(state: State, rule: LimitRule, used: Integers) -> dict[str, str]:
-    """The attributes of the cell that has spent most under the rule; empty if all are alike."""
+def _worst_group(state: State, counted: Counted, used: Integers) -> dict[str, str]:
+    """What the cells have in common that have spent most under the rule; empty if all are alike.
+
+    Cells that stand exactly alike are one group if they are all combinations of some values.
+    """
     flat = used.reshape(2 * N, -1)
-    if (flat == flat[:, :1]).all():
+    if not state.people().dimensions:
         return {}
-    where = np.unravel_index(Ruler(rule).worst(used).cell, state.people().shape)
-    return state.people().describe(tuple(int(i) for i in where))
+    worst = Ruler(counted.rule, counted.epoch).worst(used).cell
+    alike = (flat == flat[:, worst : worst + 1]).all(axis=0).reshape(used.shape[1:])
+    sides = [np.unique(side) for side in alike.nonzero()]
+    if prod(map(len, sides)) != alike.sum():
+        sides = [np.array([i]) for i in np.unravel_index(worst, alike.shape)]
+    return {
+        name: _some([values[i] for i in side])
+        for (name, values), side in zip(state.people().dimensions, sides, strict=True)
+        if len(side) < len(values)
+    }
+
+
+def _some(values: list[str]) -> str:
+    more = len(values) - MOST_NAMED
+    return ", ".join(values[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _sums(state: State, dataset: str) -> dict[str, str]:

@@ -13,16 +13,14 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.budget.accounts import Integers, N, room
+from accountant.budget.accounts import Integers, N, frontier, room
+from accountant.budget.epochs import Epoch
 from accountant.budget.policy import LimitRule
 from accountant.privacy.gates import Capacity, Gate, Limit
-from accountant.privacy.units import AXIS, NOTHING, Currency
+from accountant.privacy.units import AXIS, NOTHING, Currency, units_up
 
 _UNBOUNDED: Final = 2**63 - 1
 """Stands for an infinite sum in comparisons; finite sums stay at or below 2**62."""
-
-_MOST_PEELED: Final = 64
-"""Cells that are looked at one by one; what then remains is bounded from above."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +33,8 @@ class Worst:
     """The largest plain sum of epsilons."""
     own_delta: int | None
     """The largest sum of the mechanisms' own deltas."""
+    delta: int | None
+    """What belongs to ``epsilon``: own deltas, and the gate's where it is below ``path_sum``."""
     over: bool
     """Some cell holds more than the rule's capacity."""
     cell: int
@@ -42,12 +42,13 @@ class Worst:
 
 
 class Ruler:
-    """Reads cells as one limit rule does: capacity and gate are worked out once."""
+    """Reads cells as one limit rule does in one epoch."""
 
-    def __init__(self, rule: LimitRule) -> None:
-        self.promise: Limit = rule.promise
+    def __init__(self, rule: LimitRule, epoch: Epoch) -> None:
         self.gate: Gate = rule.filter
-        self.capacity: Capacity = self.gate.capacity(self.promise)
+        self.limit: Limit = epoch.limit
+        self.capacity: Capacity = epoch.capacity
+        self._gate_delta = units_up(epoch.limit.gate_delta, Currency.DELTA)
         self._known: dict[tuple[int, int | None], int] = {}
 
     def worst(self, cells: Integers) -> Worst:
@@ -69,11 +70,17 @@ class Ruler:
                 top = int(tops[i])
                 places = [(int(epsilon[i, top]), int(second[i, top]), top)]
             else:
-                places = _frontier(epsilon[i], second[i])
+                places = frontier(epsilon[i], second[i])
             spent, cell = max((self._spent(e, s), -at) for e, s, at in places)
+            own = _finite(deltas[i])
             found.append(
                 Worst(
-                    _finite(spent), _finite(sums[i]), _finite(deltas[i]), not bool(within[i]), -cell
+                    epsilon=_finite(spent),
+                    path_sum=_finite(sums[i]),
+                    own_delta=own,
+                    delta=own if own is None or spent >= sums[i] else own + self._gate_delta,
+                    over=not bool(within[i]),
+                    cell=-cell,
                 )
             )
         return found
@@ -89,7 +96,7 @@ class Ruler:
             return epsilon
         key = (epsilon, None if second == _UNBOUNDED else second)
         if key not in self._known:
-            self._known[key] = self.gate.spent(self.promise, *key)
+            self._known[key] = self.gate.spent(self.limit, *key)
         return self._known[key]
 
 
@@ -101,20 +108,3 @@ def _sums(cells: Integers, currency: Currency) -> Integers:
 
 def _finite(value: int | np.int64) -> int | None:
     return None if value == _UNBOUNDED else int(value)
-
-
-def _frontier(epsilon: Integers, second: Integers) -> list[tuple[int, int, int]]:
-    """(epsilon, second, cell) of the cells that no other cell exceeds in both.
-
-    Every gate's number grows with both sums, so its largest value lies on this frontier.
-    """
-    found: list[tuple[int, int, int]] = []
-    left: NDArray[np.intp] = np.arange(len(epsilon))
-    while left.size and len(found) < _MOST_PEELED:
-        tied = left[epsilon[left] == epsilon[left].max()]
-        top = tied[second[tied].argmax()]
-        found.append((int(epsilon[top]), int(second[top]), int(top)))
-        left = left[second[left] > second[top]]
-    if left.size:
-        found.append((int(epsilon[left].max()), int(second[left].max()), int(left[0])))
-    return found

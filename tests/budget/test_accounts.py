@@ -120,7 +120,7 @@ def test_order_never_matters(both: tuple[list[tuple[Any, Charge]], ...]) -> None
         account = Account.empty(PEOPLE.shape)
         for where, charge in booked:
             account.book(compiled(where), charge, reserve=False)
-        accounts.append((cells_of(account.used), account.ever))
+        accounts.append((cells_of(account.used), account.bound))
     assert accounts[0] == accounts[1]
 
 

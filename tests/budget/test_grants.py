@@ -433,7 +433,7 @@ def test_committing_all_as_a_list_is_committing_all() -> None:
 def test_never_over_any_limit_through_grants(epsilons: list[str]) -> None:
     """Whatever is asked, admitted grants stay within basic or within the second currency."""
     book = hospital("  - {id: a, limit: {epsilon: 3, delta: 0.01}}\n")
-    capacity = book.state.adopted.policy.limits[0].capacity  # type: ignore[union-attr]
+    capacity = book.state.adopted.epochs["a"].capacity  # type: ignore[union-attr]
     for epsilon in epsilons:
         book.grant(laplace(epsilon))
         [cell] = book.used()

@@ -340,23 +340,19 @@ class Ledger(RuleBasedStateMachine):
     @rule(attested=st.booleans())
     def extend(self, attested: bool) -> None:
         """New cells inherit the most that the cells beside them have lost, in each account; the
-        model keeps to attested ones, which start with what was charged to everyone.
+        model keeps to attested ones, which start with what was charged to everyone, and with
+        what open grants hold that name no age.
         """
         if not attested:
             return
-        everyone = self.cells(None)
         self.ages.append(f"{len(self.ages)}")
         self.book.register({"age": self.ages, "sex": SEXES}, attested_new=True)
-        for held in self.held.values():
-            if held.cells == everyone and self.said_everyone(held):
-                held.cells = self.cells(None)
-
-    def said_everyone(self, held: Held) -> bool:
-        """Whether a charge was to everyone, not merely to all the cells there were."""
-        name = next(name for name, other in self.held.items() if other is held)
-        at = int(name[1:])
-        asked = Event.from_bytes(self.book.stored[at][0]).body["command"].get("subjects")
-        return asked in (None, {}) or (isinstance(asked, list) and {} in asked)
+        for name, held in self.held.items():
+            event = Event.from_bytes(self.book.stored[int(name[1:])][0])
+            asked = event.body["command"].get("subjects")
+            everyone = asked in (None, {}) or (isinstance(asked, list) and {} in asked)
+            if held.open or everyone:
+                held.cells = self.cells(asked)
 
     # -- what always holds -------------------------------------------------------------------
 

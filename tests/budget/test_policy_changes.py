@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from support import Book, hospital, laplace
+from support import Book, hospital, laplace, sparse_vector
 
 from accountant.budget.errors import Forbidden
 
@@ -154,13 +154,13 @@ def test_widening_a_scope_collects_the_lifetimes() -> None:
 
 
 def test_open_grants_finish_where_they_began() -> None:
-    """A release after a policy change empties the old epoch; the new one stays on the safe side."""
+    """A changed limit carries open grants on as reserved; what they settle to counts in it too."""
     book = hospital(rule("1"))
     grant = book.grant(laplace("0.4")).body["grant"]
     book.policy(rule("0.9"))
+    assert book.reserved()[0][0] == spent(book)[0] == 400_000_000
     book.do("release_grant", grant=grant, reason="never run")
-    assert spent(book, "") == [0]
-    assert spent(book) == [400_000_000]
+    assert spent(book, "") == spent(book) == [0]
     assert book.reserved() == [(0,) * 6]
     assert book.replayed().findings == []
 
@@ -264,6 +264,47 @@ def test_open_grants_do_not_reach_new_cells() -> None:
     assert spent(book) == [0, 0, 500_000_000]
     assert book.reserved() == [(0,) * 6] * 3
     assert outcome(book.grant(laplace("2"), subjects={"age": ["17"]})) == "allow"
+
+
+COVERING: list[tuple[str, Any]] = [
+    ("one value of another dimension", {"sex": ["f"]}),
+    ("a union", [{"sex": ["f"]}, {"sex": ["m"], "age": ["17"]}]),
+]
+
+
+@pytest.mark.parametrize("attested", [True, False], ids=["attested new", "inheriting"])
+@pytest.mark.parametrize("subjects", [r[1] for r in COVERING], ids=[r[0] for r in COVERING])
+def test_an_open_grant_reaches_cells_that_are_added(subjects: Any, *, attested: bool) -> None:
+    """A group that names no value of a dimension means all of them: what an open grant still runs
+    after the dimension grew is charged to the new members too, and settles there too.
+    """
+    dimensions = {"age": ["17", "22"], "sex": ["f", "m"]}
+    book = hospital(rule("1"), dimensions)
+    grants = [
+        book.grant(laplace("0.4"), subjects=subjects).body["grant"],
+        book.do(
+            "open_sparse_vector", dataset="d", mechanism=sparse_vector(), subjects=subjects
+        ).body["grant"],
+    ]
+    book.policy(rule("0.9"))  # the epoch changes while they are open
+    book.register(dimensions | {"age": ["17", "22", "27"]}, attested_new=attested)
+    assert spent(book)[4] == book.reserved()[4][0] == 600_000_000
+    book.do("commit_grant", grant=grants[0])
+    book.do("close_sparse_vector", grant=grants[1])
+    assert spent(book)[4] == spent(book)[0] == spent(book, "")[4] == 500_000_000
+    assert book.reserved() == [(0,) * 6] * 6
+    asked = book.grant(laplace("0.5"), subjects={"age": ["27"], "sex": ["f"]})
+    assert outcome(asked) == "block"
+    assert book.replayed().findings == []
+
+
+def test_what_is_reserved_and_given_back_leaves_no_trace() -> None:
+    """However often a client reserves and releases, the gate for sums of squares stays open."""
+    book = hospital("  - {id: a, limit: {epsilon: 3, delta: 1e-6}}\n")
+    for _ in range(700):
+        grant = book.grant(laplace("3")).body["grant"]
+        book.do("release_grant", grant=grant, reason="never run")
+    assert outcome(book.grant(laplace("0.01", 1000))) == "allow"
 
 
 IMMUTABLE: list[tuple[str, dict[str, Any]]] = [

@@ -82,7 +82,11 @@ def test_golden_query_counts(row: dict[str, Any]) -> None:
 
 @given(limits)
 def test_capacity_is_the_truth_rounded_down(limit: Limit) -> None:
-    """A capacity is never above the exact one and less than one unit below it."""
+    """A capacity is never above the exact one and less than one unit below it, for a limit that
+    is a whole number of units of epsilon.
+    """
+    whole = Fraction(units_up(limit.epsilon, Currency.EPSILON), EPSILON_UNIT)
+    limit = Limit(whole, limit.delta, limit.own_delta)
     with mpmath.workdps(100):
         v, _, _ = truth(limit)
         exact = v * SQUARE_UNIT

@@ -204,9 +204,9 @@ def test_the_gates_own_delta_stands_beside_a_number_below_the_sum(desk: Desk) ->
     """Where composition makes the number smaller than the plain sum, its delta is stated."""
     desk.hospital("  - {id: a, limit: {epsilon: 1, delta: 1e-6}}\n")
     desk.record(laplace("0.01", 10), declared("0.01", "1e-9"))
-    assert limit_of(desk.report()).spent_delta == "0.000000001"
+    assert limit_of(desk.report()).total.spent_delta == "0.000000001"
     desk.record(laplace("0.01", 140))
-    assert limit_of(desk.report()).spent_delta == "0.000000901"
+    assert limit_of(desk.report()).total.spent_delta == "0.000000901"
 
 
 def test_after_an_overrun_only_the_sum_holds_and_the_report_says_so(desk: Desk) -> None:

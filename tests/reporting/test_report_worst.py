@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from accountant.budget.accounts import N
+from accountant.budget.epochs import next_epoch
 from accountant.budget.policy import LimitRule
 from accountant.privacy.units import AXIS, Currency
 from accountant.reporting.worst import Ruler
@@ -26,7 +27,7 @@ def _cells(rng: np.random.Generator, n: int, *, infinite: bool) -> np.ndarray:
 def test_a_group_is_charged_what_its_worst_cell_is(delta: str, *, infinite: bool) -> None:
     """Reading all cells at once gives the largest of what each cell gives alone."""
     rule = LimitRule.model_validate({"id": "a", "limit": {"epsilon": "1", "delta": delta}})
-    ruler, rng = Ruler(rule), np.random.default_rng(7)
+    ruler, rng = Ruler(rule, next_epoch(None, rule, 1, 0)), np.random.default_rng(7)
     for _ in range(40):
         n = int(rng.integers(1, 60))
         cells = _cells(rng, n, infinite=infinite)

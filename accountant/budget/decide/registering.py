@@ -5,10 +5,11 @@ from __future__ import annotations
 from math import prod
 
 from accountant.budget.commands import AdoptPolicy, Asked, RegisterDataset, RegisterPopulation
+from accountant.budget.epochs import Start, next_epoch, same_scope, start_of
 from accountant.budget.errors import Conflict, Forbidden, Invalid
 from accountant.budget.policy import LimitRule, Policy
 from accountant.budget.population import MAX_CELLS
-from accountant.budget.state import State, lifetime, limit_rule, matches, opens_epoch, same_scope
+from accountant.budget.state import State, lifetime, matches
 from accountant.ledger.events import Event
 
 
@@ -98,14 +99,11 @@ def adopt_policy(state: State, asked: Asked, command: AdoptPolicy, now: int) -> 
             "the header Accountant-Approver",
             loosened=loosened,
         )
-    opened = [
-        rule.id
-        for rule in policy.limits
-        if (old := limit_rule(state.adopted, rule.id)) is None or opens_epoch(old, rule)
-    ]
+    before = state.adopted
+    opened = [r.id for r in policy.limits if start_of(before, r) is not Start.KEPT]
     capacities = {}
     for rule in policy.limits:
-        capacity = rule.capacity
+        capacity = next_epoch(before, rule, 0, now).capacity
         units = {"epsilon": str(capacity.epsilon), "delta": str(capacity.own_delta)}
         if capacity.second_currency is not None:
             units[capacity.second_currency.value] = str(capacity.second)
@@ -131,12 +129,9 @@ def loosens(state: State, policy: Policy) -> list[str]:
 
 
 def _forgets(state: State, rule: LimitRule) -> bool:
-    old = limit_rule(state.adopted, rule.id)
     used = (d for d in state.datasets if lifetime(d) in state.accounts)
-    return (
-        rule.carry == "none"
-        and (old is None or opens_epoch(old, rule))
-        and any(matches(rule.datasets, dataset) for dataset in used)
+    return start_of(state.adopted, rule) is Start.EMPTY and any(
+        matches(rule.datasets, dataset) for dataset in used
     )
 
 

@@ -1,0 +1,86 @@
+"""Epochs: a rule's life with one limit, and what a new one starts from.
+
+A filter's promise holds for a limit and an order that were fixed before the first charge it counts.
+A changed limit is therefore a new epoch. It may carry on what was used in the old one, on the old
+order: one line holds at all times at once, wherever on it a limit is put. What was used before a
+rule counted it at all enters as a sure sum of epsilons (privacy/gates.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from accountant.budget.policy import LimitRule, Policy
+from accountant.privacy.gates import Capacity, Limit
+
+
+class Start(Enum):
+    """What a new epoch's accounts begin with."""
+
+    KEPT = "the rule is unchanged: its epoch goes on"
+    CARRIED = "what the rule has used, on the same order"
+    BROUGHT = "what the data have used, as a sure sum of epsilons"
+    EMPTY = "nothing: the rule was reset"
+
+
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """A rule's life with one limit, its order included. ``since`` is the stamp it counts from;
+    ``carried``: it began with something that had been used before.
+    """
+
+    number: int
+    since: int
+    limit: Limit
+    capacity: Capacity
+    carried: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Adopted:
+    """The policy in force and the epoch of each of its limit rules."""
+
+    policy: Policy
+    digest: str
+    sequence: int
+    epochs: dict[str, Epoch]
+
+    def rule(self, name: str) -> LimitRule | None:
+        """The limit rule of that name, if there is one."""
+        return next((rule for rule in self.policy.limits if rule.id == name), None)
+
+
+def start_of(before: Adopted | None, rule: LimitRule) -> Start:
+    """How ``rule`` begins when it is adopted after ``before``."""
+    old = before.rule(rule.id) if before else None
+    if old and not opens_epoch(old, rule):
+        return Start.KEPT
+    if rule.carry == "none":
+        return Start.EMPTY
+    if old and same_scope(old, rule) and old.filter is rule.filter:
+        return Start.CARRIED
+    return Start.BROUGHT
+
+
+def next_epoch(before: Adopted | None, rule: LimitRule, number: int, now: int) -> Epoch:
+    """The epoch that ``rule`` is in once adopted; ``number`` is for a new one."""
+    start = start_of(before, rule)
+    limit = rule.promise
+    if before and start in (Start.KEPT, Start.CARRIED):
+        old = before.epochs[rule.id]
+        if start is Start.KEPT:
+            return old
+        limit = replace(limit, order=rule.filter.order(old.limit))
+    return Epoch(number, now, limit, rule.filter.capacity(limit))
+
+
+def same_scope(old: LimitRule, new: LimitRule) -> bool:
+    """True if both rules count the same charges in the same accounts."""
+    return (old.datasets, old.across, old.per) == (new.datasets, new.across, new.per)
+
+
+def opens_epoch(old: LimitRule, new: LimitRule) -> bool:
+    """True if ``new`` is another filter: limit, split, gate or scope differ, or it is a reset."""
+    reset = new.carry == "none" and old.carry != "none"
+    return reset or not same_scope(old, new) or (old.limit, old.gate) != (new.limit, new.gate)
