@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final, NoReturn
+from typing import Final
 
 from accountant.book import Book, Diverged, F
-from accountant.budget.commands import Asked, AskGrant, ExpireGrant, Role
+from accountant.budget.commands import Asked, AskGrant, ExpireGrant, RegisterPopulation, Role
 from accountant.budget.decide import SYSTEM, Repeated, decide
 from accountant.budget.decision import Decision
 from accountant.budget.errors import Conflict, Invalid, NotFound, Problem, Unavailable
@@ -78,21 +78,22 @@ class Service:
         """Answers commands in order with one commit, all or nothing.
 
         Nobody sees the state before the commit: events are folded in under the book's lock, and a
-        state that is ahead of a failed commit is dropped.
+        state that is ahead of a failed commit is dropped. Who waits for the database does not hold
+        that lock, so that readers wait only for deciding and committing.
         """
-        book = self._book(ledger)
-        with book.lock:
-            committed = None
+        opens = any(isinstance(asked.command, RegisterPopulation) for asked in commands)
+        book = self._book(ledger, opens=opens)
+        with _told(), self._ledgers.writing() as writing, book.lock:
+            _write_up(book, writing)
             try:
-                with self._ledgers.writing() as writing:
-                    _write_up(book, writing)
-                    committed = book.fold.sequence
-                    return [self._answer(book, writing, asked) for asked in commands]
-            except BaseException as error:  # noqa: BLE001 whatever it is, the state must follow
-                refused = isinstance(error, Problem) and book.fold.sequence == committed
-                if not (refused or isinstance(error, Diverged)):
-                    book.drop()  # ahead of the commit, or half folded: read it back
-                _raise(error)
+                answers = [self._answer(book, writing, asked) for asked in commands]
+                writing.commit()
+            except BaseException:
+                if book.fold.sequence != book.witness.sequence:
+                    book.drop()  # ahead of the commit: read it back
+                raise
+            book.committed()
+            return answers
 
     def _answer(self, book: Book[State], writing: Writing, asked: Asked) -> Answer:
         outcome = decide(book.fold, asked, self._clock())
@@ -100,11 +101,17 @@ class Service:
             [stored] = writing.read(book.fold.ledger, outcome.sequence, 1)
             return Answer((Event.from_bytes(stored.body),), repeated=True)
         # What is folded and answered is what was written, to the byte.
-        events = [Event.from_bytes(event.to_bytes()) for event in outcome]
+        try:
+            events = [Event.from_bytes(event.to_bytes()) for event in outcome]
+        except EventTooLarge as error:
+            raise Invalid("event-too-large", str(error)) from error
         if events:
-            book.link = writing.append(events).link
-        for event in events:
-            book.apply(book.fold, event)
+            end = writing.append(events)
+            try:
+                book.add(events, end)
+            except BaseException:
+                book.drop()  # half folded
+                raise
         return Answer(tuple(events))
 
     def expire_due(self) -> int:
@@ -141,12 +148,15 @@ class Service:
         """The committed state, held still. Raises NotFound for an unknown population."""
         book = self._book(ledger)
         with book.lock:
-            try:
+            with _told():
                 self._read_up(book)
-            except StoreError as error:
-                _raise(error)
             book.fold.people()
             yield book.fold
+
+    def known(self, ledger: str) -> None:
+        """Raises NotFound for an unknown population."""
+        with self.state(ledger):
+            pass
 
     def preview(self, ledger: str, by: str, command: AskGrant) -> Preview:
         """The decision that ``by`` would get for ``command`` now; records nothing."""
@@ -184,11 +194,9 @@ class Service:
         return [name for name in self._ledgers.names() if name != KEYS]
 
     def ready(self) -> None:
-        """Raises Unavailable, with the reason, unless the service can decide."""
+        """Raises Unavailable, with the reason, unless the database can be read and written to."""
         try:
-            for ledger in self.populations():
-                with self.state(ledger):
-                    pass
+            self._ledgers.check()
         except StoreError as error:
             raise Unavailable("not-ready", f"{error}; has `accountant migrate` run?") from error
 
@@ -226,7 +234,7 @@ class Service:
             return sorted(ring.by_digest.values(), key=lambda key: key.name)
 
     def _key_event(self, kind: str, by: str, body: dict[str, str], *, exists: bool) -> None:
-        with self._keys.lock, self._ledgers.writing() as writing:
+        with self._ledgers.writing() as writing, self._keys.lock:
             ring = _write_up(self._keys, writing)
             there = ring.named(body["name"])
             if there and not exists:
@@ -235,12 +243,21 @@ class Service:
                 raise NotFound("unknown-key", f"no valid key is called {body['name']!r}")
             now = max(self._clock(), ring.time)
             writing.append([Event(KEYS, ring.sequence, kind, now, by, dict(body))])
+            writing.commit()
 
     # -- the state in memory ----------------------------------------------------------------
 
-    def _book(self, ledger: str) -> Book[State]:
+    def _book(self, ledger: str, *, opens: bool = False) -> Book[State]:
+        """The book of a ledger; names that nothing was ever registered under get none."""
+        if ledger not in self._books and not opens:
+            with _told():
+                head = self._ledgers.head(ledger)
+            if head.sequence == 0:
+                State(ledger).people()
         with self._books_lock:
-            return self._books.setdefault(ledger, Book(ledger, lambda: State(ledger), apply))
+            if ledger not in self._books:
+                self._books[ledger] = Book(ledger, lambda: State(ledger), apply)
+            return self._books[ledger]
 
     def _read_up(self, book: Book[F]) -> F:
         book.follow(
@@ -255,16 +272,16 @@ def _write_up(book: Book[F], writing: Writing) -> F:
     return book.fold
 
 
-def _raise(error: BaseException) -> NoReturn:
-    """Raises what the caller is told; anything unforeseen as it is."""
-    if isinstance(error, Diverged):
+@contextmanager
+def _told() -> Iterator[None]:
+    """Turns failures of the database into what the caller is told."""
+    try:
+        yield
+    except Diverged as error:
         raise Unavailable("ledger-diverged", str(error)) from error
-    if isinstance(error, StoreError):
+    except StoreError as error:
         raise Unavailable(
             "storage-failed",
             f"the ledger could not be reached ({error}); nothing is lost: try again with the same "
             "Idempotency-Key",
         ) from error
-    if isinstance(error, EventTooLarge):
-        raise Invalid("event-too-large", str(error)) from error
-    raise error

@@ -35,13 +35,13 @@ def create_app(service: Service, settings: Settings) -> FastAPI:
     app.add_middleware(Around, max_body_bytes=settings.max_body_bytes)
 
     @app.get("/healthz", tags=["health"])
-    def healthz() -> dict[str, str]:
+    async def healthz() -> dict[str, str]:
         """The process is alive."""
         return {"status": "ok", "version": __version__}
 
     @app.get("/readyz", tags=["health"])
     def readyz(service: TheService) -> dict[str, str]:
-        """The service can decide: the database answers and every ledger folds."""
+        """The service can decide: the database can be read and written to."""
         service.ready()
         return {"status": "ready"}
 

@@ -270,8 +270,7 @@ def list_events(
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> Response:
     """The ledger as it is. ``event`` is the canonical document that ``link`` binds."""
-    with service.state(population):
-        pass
+    service.known(population)
     rows = service.events(population, after + 1, limit)
     events = b",".join(
         b'{"event":' + row.body + b',"link":"' + row.link.hex().encode() + b'"}' for row in rows
@@ -291,8 +290,7 @@ def show_event(
     service: TheService,
 ) -> Response:
     """One event, as its canonical bytes."""
-    with service.state(population):
-        pass
+    service.known(population)
     event = service.event(population, int(sequence))
     return Response(event.to_bytes(), media_type="application/json")
 
@@ -305,8 +303,7 @@ def show_decision(
     service: TheService,
 ) -> JSONResponse:
     """Every rule that was evaluated, with both sides of its comparison; pipelines see theirs."""
-    with service.state(population):
-        pass
+    service.known(population)
     event = service.event(population, int(decision[1:]))
     if "decision" not in event.body:
         raise NotFound("unknown-decision", f"event {event.sequence} holds no decision")

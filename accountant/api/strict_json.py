@@ -53,11 +53,11 @@ def _constant(text: str) -> Any:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    document = dict(pairs)
-    if len(document) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise _malformed(f"the key {twice!r} is given twice")
+    document: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in document:
+            raise _malformed(f"the key {name!r} is given twice")
+        document[name] = value
     return document
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
+from hashlib import sha256
 from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import (
@@ -23,7 +25,7 @@ from pydantic import (
 
 from accountant.budget.population import Membership
 from accountant.budget.selection import Name, Subjects
-from accountant.ledger.events import digest
+from accountant.ledger.events import canonical
 from accountant.privacy.mechanisms import Mechanism, Relation, SparseVector
 
 DAY: Final = 86_400
@@ -201,7 +203,7 @@ def command_from_json(body: dict[str, Any]) -> Command:
     return TypeAdapter(kind).validate_python(fields)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Asked:
     """A command with the name of who asks, and the idempotency key, if any."""
 
@@ -209,10 +211,20 @@ class Asked:
     command: Command
     key: str | None = None
 
+    @cached_property
+    def document(self) -> dict[str, Any]:
+        """The command as events hold it."""
+        return self.command.to_json()
+
+    @cached_property
+    def canonical(self) -> bytes:
+        """Its canonical bytes."""
+        return canonical(self.document)
+
     @property
     def fingerprint(self) -> str:
         """Two requests with the same key must have the same fingerprint."""
-        return digest(self.command.to_json())
+        return sha256(self.canonical).hexdigest()
 
 
 Role = Literal["admin", "pipeline", "officer", "auditor"]

@@ -137,7 +137,7 @@ class State:
 
     def next_event(self, asked: Asked, kind: str, now: int, body: dict[str, Any]) -> Event:
         """The event of ``kind`` that would answer ``asked`` at stamp ``now``."""
-        body = {"command": asked.command.to_json()} | body
+        body = {"command": asked.document} | body
         if asked.key is not None:
             body["key"] = asked.key
         return Event(self.ledger, self.sequence, kind, now, asked.by, body)

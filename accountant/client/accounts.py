@@ -20,7 +20,8 @@ class Accountant(Connected):
     Every request that can spend carries an idempotency key, a fresh one unless you name it; retries
     after connection errors and 503 reuse it. Name one yourself where the whole process may be
     started again for the same work: then a restart is not charged twice either, and ``with``
-    refuses to run on a grant that the earlier run may have used.
+    refuses to run on a grant that had been given before (MayHaveRun), for an earlier run may have
+    used it; that the first answer was merely lost on its way cannot be told apart.
     """
 
     def __init__(
@@ -58,7 +59,8 @@ class Accountant(Connected):
         more = {"mechanisms": mechanisms, "ttl_seconds": ttl_seconds}
         body = asking(dataset, subjects, purpose, justification, **more)
         path = f"{self._at}/grants"
-        return Grant(self._transport, path, self._transport.post(path, body, idempotency_key))
+        reply = self._transport.post(path, body, idempotency_key)
+        return Grant(self._transport, path, reply, named=idempotency_key is not None)
 
     def sparse_vector(
         self,
@@ -75,7 +77,8 @@ class Accountant(Connected):
         more = {"mechanism": mechanism, "ttl_seconds": ttl_seconds}
         body = asking(dataset, subjects, purpose, justification, **more)
         path = f"{self._at}/sparse-vector"
-        return Session(self._transport, path, self._transport.post(path, body, idempotency_key))
+        reply = self._transport.post(path, body, idempotency_key)
+        return Session(self._transport, path, reply, named=idempotency_key is not None)
 
     def record(
         self,

@@ -46,7 +46,7 @@ class Failed(AccountantError):
 
 
 class Unreachable(AccountantError):
-    """No answer came, also after retries. Whether the service acted is not known.
+    """No answer came, or only "later", also after retries. Whether the service acted is not known.
 
     ``idempotency_key`` makes it safe to ask once more: the same key is never charged twice.
     """

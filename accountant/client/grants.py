@@ -15,12 +15,13 @@ from accountant.client.transport import Reply, Transport
 class _Reservation:
     """What grants and sessions share: the service's answer."""
 
-    def __init__(self, transport: Transport, path: str, reply: Reply) -> None:
+    def __init__(self, transport: Transport, path: str, reply: Reply, *, named: bool) -> None:
         self._transport = transport
         self.answer: dict[str, Any] = reply.body
         self.repeated = reply.repeated
         """True if this request had been answered before: it was a retry, and is charged once."""
-        self._earlier_run = reply.repeated and not reply.retried
+        # A key of our own making is known to nobody else: then only a retry of ours can repeat.
+        self._earlier_run = reply.repeated and named
         self.id: str = self.answer["id"]
         self._path = f"{path}/{self.id}"
         self.settled = False
@@ -59,7 +60,8 @@ class Grant(_Reservation):
     not, the privacy is spent. The exception goes on as it is. Only who knows that nothing at all
     was executed on the data may say so, with ``release``, before the block ends.
 
-    A grant that an earlier run got under the same key cannot be entered (MayHaveRun).
+    A grant that an earlier run may have got under the same named key cannot be entered
+    (MayHaveRun).
     """
 
     def commit(self, mechanisms: Sequence[Mechanism] | None = None) -> dict[str, Any]:

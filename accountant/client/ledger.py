@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
+from accountant.client.errors import AccountantError
+
 START = bytes(32)
 """The link before the first event."""
 
 
-class ChainBroken(Exception):
+class ChainBroken(AccountantError):
     """An event does not continue the chain: it, or one before it, is not what was written."""
 
 

@@ -31,8 +31,6 @@ class Reply:
     body: Any
     repeated: bool
     """The service had answered this very request before."""
-    retried: bool
-    """It was sent more than once from here, so that a repeated answer may be our own."""
 
 
 class Transport:
@@ -43,6 +41,8 @@ class Transport:
     ) -> None:
         if attempts < 1:
             raise ValueError("attempts must be at least 1")
+        if not url.startswith(("http://", "https://")):
+            raise ValueError(f"the service's address begins with http:// or https://, not {url!r}")
         self._attempts = attempts
         self._backoff = backoff
         self._http = httpx2.Client(
@@ -91,9 +91,11 @@ class Transport:
                 if not last:
                     time.sleep(self._pause(attempt))
                 continue
-            if response.status_code not in TRY_AGAIN or last:
-                return _read(response, retried=attempt > 0)
-            time.sleep(retry_after(response.headers.get("Retry-After"), self._pause(attempt)))
+            if response.status_code not in TRY_AGAIN:
+                return _read(response)
+            reason = f"{response.status_code}: {response.text[:200]}"
+            if not last:
+                time.sleep(retry_after(response.headers.get("Retry-After"), self._pause(attempt)))
         raise Unreachable(
             str(self._http.base_url), self._attempts, reason, headers.get("Idempotency-Key")
         )
@@ -143,7 +145,7 @@ def retry_after(header: str | None, otherwise: float) -> float:
     return min(max(asked, 0.0), LONGEST_WAIT) if asked == asked else otherwise  # noqa: PLR0124
 
 
-def _read(response: httpx2.Response, *, retried: bool) -> Reply:
+def _read(response: httpx2.Response) -> Reply:
     try:
         body = response.json()
     except ValueError:  # a proxy's error page, perhaps
@@ -151,7 +153,7 @@ def _read(response: httpx2.Response, *, retried: bool) -> Reply:
     if response.is_success:
         if body is None:
             raise Failed(response.status_code, {"type": "not-json", "detail": "no JSON came back"})
-        return Reply(body, response.headers.get("Idempotent-Replay") == "true", retried)
+        return Reply(body, response.headers.get("Idempotent-Replay") == "true")
     problem = body if isinstance(body, dict) else {"detail": response.text[:200]}
     if response.status_code == 403 and "decision" in problem:
         raise Refused(problem)

@@ -16,8 +16,7 @@ FORMATS: Final = ("html", "json", "csv")
 
 def report_of(service: Service, population: str) -> Report:
     """The report of everything committed. Raises NotFound for an unknown population."""
-    with service.state(population):
-        pass
+    service.known(population)
     return build_report(population, service.stream(population))
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,8 @@ from sqlalchemy import Engine, create_engine, event, make_url
 from sqlalchemy.pool import QueuePool, StaticPool
 
 BUSY_MS: Final = 10_000
+_POLL: Final = 0.002
+"""Seconds between two looks at a lock that another process holds."""
 
 
 def sqlite_path(url: str) -> Path:
@@ -66,11 +69,26 @@ def _engine(url: str, begin: str, *, query_only: bool = False, **pool: Any) -> E
 
 
 @contextmanager
-def file_lock(path: Path) -> Iterator[None]:
-    """An exclusive advisory lock on ``path``.lock, held by one process at a time."""
+def file_lock(path: Path, seconds: float = BUSY_MS / 1000) -> Iterator[None]:
+    """An exclusive advisory lock on ``path``.lock, held by one process at a time.
+
+    Raises TimeoutError (an OSError) if another process keeps it for ``seconds``.
+    """
+    deadline = time.monotonic() + seconds
     handle = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        while not _locked(handle):
+            if time.monotonic() >= deadline:
+                raise TimeoutError(f"another process has kept the database for {seconds:g} seconds")
+            time.sleep(_POLL)
         yield
     finally:
         os.close(handle)
+
+
+def _locked(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,7 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from accountant.ledger.chain import EMPTY, link
 from accountant.ledger.events import Event
-from accountant.store.engine import file_lock, reader, sqlite_path, writer
+from accountant.store.engine import BUSY_MS, file_lock, reader, sqlite_path, writer
 from accountant.store.tables import EventRow, HeadRow
 
 _EVENT: Any = EventRow.__table__  # type: ignore[attr-defined]
@@ -42,23 +44,34 @@ class Stored(NamedTuple):
 
 @dataclass(slots=True)
 class Writing:
-    """An open write transaction."""
+    """An open write transaction. Every method may raise StoreError."""
 
     connection: Connection
 
     def head(self, ledger: str) -> Head:
         """Where the ledger ends now; nobody else can move it before this transaction ends."""
-        return _head(self.connection, ledger)
+        with _translated():
+            return _head(self.connection, ledger)
 
     def read(self, ledger: str, first: int, limit: int) -> list[Stored]:
         """Events from ``first`` on."""
-        return _read(self.connection, ledger, first, limit)
+        with _translated():
+            return _read(self.connection, ledger, first, limit)
+
+    def commit(self) -> None:
+        """Makes what was appended durable. If it raises, that may or may not have happened."""
+        with _translated():
+            self.connection.commit()
 
     def append(self, events: list[Event]) -> Head:
         """Appends events of one ledger, which must follow its head; returns where it ends then.
 
         Raises StoreError if they do not follow.
         """
+        with _translated():
+            return self._append(events)
+
+    def _append(self, events: list[Event]) -> Head:
         ledger = events[0].ledger
         head = self.head(ledger)
         rows, last = [], head.link
@@ -103,14 +116,23 @@ class Ledgers:
 
     @contextmanager
     def writing(self) -> Iterator[Writing]:
-        """A write transaction, committed at the end, rolled back on any exception."""
-        with (
-            self._one_at_a_time,
-            _translated(),
-            file_lock(self._path),
-            self._writer.begin() as connection,
-        ):
-            yield Writing(connection)
+        """A write transaction; what is not committed when it ends is rolled back.
+
+        Raises StoreError if others keep the database busy for too long.
+        """
+        deadline = time.monotonic() + BUSY_MS / 1000
+        if not self._one_at_a_time.acquire(timeout=BUSY_MS / 1000):
+            raise StoreError("too many requests wait to write")
+        try:
+            with (
+                _translated(),
+                file_lock(self._path, max(0.0, deadline - time.monotonic())),
+                self._writer.connect() as connection,
+            ):
+                connection.begin()
+                yield Writing(connection)
+        finally:
+            self._one_at_a_time.release()
 
     def head(self, ledger: str) -> Head:
         """Where the ledger ends; sequence 0 if it has no event."""
@@ -128,6 +150,13 @@ class Ledgers:
             yield from page
             first = page[-1].sequence + 1
 
+    def check(self) -> None:
+        """Looks whether the database can be read, and by its permissions also written to."""
+        self.names()
+        for place in (self._path, self._path.parent):
+            if not os.access(place, os.W_OK):
+                raise StoreError("the database cannot be written to")
+
     def names(self) -> list[str]:
         """All ledgers, in order."""
         with _translated(), self._reader.begin() as connection:
@@ -136,7 +165,7 @@ class Ledgers:
             )
 
     def close(self) -> None:
-        """Lets go of the database file."""
+        """Lets go of the database file. Raises TimeoutError if another process keeps it."""
         with file_lock(self._path):  # closing may checkpoint
             self._reader.dispose()
             self._writer.dispose()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -473,3 +474,12 @@ def test_no_path_breaks_anything(door: World, path: str, method: str) -> None:
     headers = door.auth("admin") | {"Idempotency-Key": "p"}
     answer = door.http.request(method, f"/v1/populations/fair/{path}", headers=headers)
     assert answer.status_code < 500, answer.text
+
+
+def test_a_large_body_with_a_duplicate_key_is_refused_quickly(door: World) -> None:
+    """Finding the key that is given twice takes time in proportion to the body."""
+    keys = ",".join(f'"k{i}":0' for i in range(60_000))
+    started = time.process_time()
+    problem = check_refused(door, door.post("/grants", f'{{{keys},"k1":1}}'), door.head(), 400)
+    assert "'k1'" in problem["detail"]
+    assert time.process_time() - started < 3

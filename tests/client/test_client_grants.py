@@ -107,6 +107,18 @@ def test_earlier_run(served: Served) -> None:
         assert state(accountant, first.id) == ("committed", "0.25")
 
 
+def test_earlier_run_on_a_bad_day(served: Served, network: Network) -> None:
+    """A hiccup on the way does not make an earlier run's grant look like our own."""
+    population = served.population()
+    with served.client(population) as accountant:
+        accountant.grant("visits", [LAPLACE], purpose="test", idempotency_key="monday")
+    network.plan = ["busy", "lose"]
+    with served.client(population, url=network.url) as accountant:
+        again = accountant.grant("visits", [LAPLACE], purpose="test", idempotency_key="monday")
+        with pytest.raises(MayHaveRun), again:
+            pass
+
+
 def test_by_id(served: Served) -> None:
     """A grant can be committed or released by its id, from elsewhere."""
     with served.client(served.population()) as accountant:

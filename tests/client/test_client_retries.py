@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from accountant.client import Unreachable
+from accountant.client import Accountant, Unreachable
 from accountant.client.transport import LONGEST_WAIT, retry_after
 
 if TYPE_CHECKING:
@@ -87,6 +87,23 @@ def test_bounded(served: Served, network: Network) -> None:
         accountant.grant("visits", [LAPLACE], purpose="test")
     assert len(network.keys) == 3
     assert caught.value.idempotency_key == network.keys[0]
+
+
+def test_busy_to_the_end(served: Served, network: Network) -> None:
+    """A service that stays busy leaves the key in the error, for the grant may have been given."""
+    network.plan = ["busy"] * 10
+    with (
+        served.client(served.population(), url=network.url, attempts=2) as accountant,
+        pytest.raises(Unreachable, match="503") as caught,
+    ):
+        accountant.grant("visits", [LAPLACE], purpose="test")
+    assert caught.value.idempotency_key == network.keys[0]
+
+
+def test_an_address_without_a_scheme() -> None:
+    """An address that cannot work is an error at once, not a service out of reach."""
+    with pytest.raises(ValueError, match="http://"):
+        Accountant("127.0.0.1:8321", "key", "p")
 
 
 def test_fresh_keys(served: Served, network: Network) -> None:

@@ -31,7 +31,7 @@ from accountant.budget.decide.sessions import close, count
 from accountant.budget.decide.settling import SYSTEM, commit, expire, release
 from accountant.budget.errors import Invalid
 from accountant.budget.state import State
-from accountant.ledger.events import Event
+from accountant.ledger.events import MAX_BYTES, Event, EventTooLarge
 
 __all__ = ["SYSTEM", "Repeated", "decide"]
 
@@ -65,6 +65,8 @@ def decide(state: State, asked: Asked, now: int) -> list[Event] | Repeated:
                 sequence=sequence,
             )
         return Repeated(sequence)
+    if len(asked.canonical) > MAX_BYTES:  # before any work is done under the ledger's lock
+        raise Invalid("event-too-large", str(EventTooLarge(len(asked.canonical))))
     if not isinstance(asked.command, RegisterPopulation):
         state.people()
     return _DECIDERS[type(asked.command)](state, asked, asked.command, max(now, state.time))

@@ -1,0 +1,54 @@
+"""What is wrong with a document, field by field, in the reader's words."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from accountant.privacy.mechanisms import KINDS
+
+MOST: Final = 20
+"""Reasons that are told at once."""
+
+_TOLD: Final = {
+    "extra_forbidden": "there is no such field",
+    "missing": "is missing",
+    "too_short": "must not be empty",
+    "string_too_short": "must not be empty",
+    "union_tag_invalid": "there is no {tag}; there are: {expected_tags}",
+    "union_tag_not_found": "must say its {discriminator}",
+    "string_pattern_mismatch": "does not have the form {pattern}",
+}
+
+
+def reasons(error: ValidationError) -> list[dict[str, str]]:
+    """``field`` and ``reason`` of everything that pydantic found, at most ``MOST``."""
+    return [
+        {"field": field_name(item["loc"]), "reason": reason(item)}
+        for item in error.errors(include_url=False, include_input=False)[:MOST]
+    ]
+
+
+def in_one_line(found: list[dict[str, str]], whole: str) -> str:
+    """The first reasons for people; ``whole`` is what a reason without a field is about."""
+    return "; ".join(f"{f['field'] or whole}: {f['reason']}" for f in found[:5])
+
+
+def reason(item: Any) -> str:
+    """One of pydantic's errors in words that tell what to do."""
+    told = _TOLD.get(item["type"])
+    if told is None:
+        return str(item["msg"]).removeprefix("Value error, ")
+    return told.format(**item.get("ctx", {}))
+
+
+def field_name(location: tuple[int | str, ...]) -> str:
+    """The field as it is written, without the tags that pydantic puts in for unions."""
+    text = ""
+    for before, part in zip((None, *location), location, strict=False):
+        tag = isinstance(before, int) or before == "mechanism"
+        if str(part).startswith(":") or (tag and part in KINDS):
+            continue
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
+    return text
