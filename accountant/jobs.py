@@ -6,7 +6,9 @@ any other, a report is a file.
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Final
 
 import structlog
 from apscheduler.schedulers.background import BackgroundScheduler
@@ -18,6 +20,8 @@ from accountant.settings import Settings
 from accountant.store.ledgers import StoreError
 
 _log = structlog.get_logger()
+_ALIGNED: Final = datetime(2000, 1, 1, tzinfo=UTC)
+"""Reports fall on whole intervals since then, however often the service is started again."""
 
 
 def start(service: Service, settings: Settings) -> BackgroundScheduler:
@@ -32,6 +36,7 @@ def start(service: Service, settings: Settings) -> BackgroundScheduler:
         "interval",
         [service, settings.home / "reports"],
         hours=settings.report_hours,
+        start_date=_ALIGNED,
         id="report",
         **options,
     )
@@ -54,5 +59,5 @@ def report(service: Service, folder: Path) -> None:
         try:
             paths = write_report(service, population, folder)
             _log.info("report written", population=population, path=str(paths["html"]))
-        except (OSError, Problem) as error:
+        except (OSError, Problem, StoreError, ValueError) as error:
             _log.error("report failed", population=population, reason=str(error))

@@ -46,11 +46,11 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What a request would be answered, and how many like it would be admitted (None: no end)."""
+    """What a request would be answered, and how many like it would be admitted."""
 
     request: Request
     decision: Decision
-    fits: int | None
+    fits: int
     sequence: int
 
 
@@ -198,7 +198,8 @@ class Service:
         try:
             self._ledgers.check()
         except StoreError as error:
-            raise Unavailable("not-ready", f"{error}; has `accountant migrate` run?") from error
+            hint = "; has `accountant migrate` run?" if "no such table" in str(error) else ""
+            raise Unavailable("not-ready", f"{error}{hint}") from error
 
     # -- keys -------------------------------------------------------------------------------
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Final
 
-_CHECKOUT: Final = Path(__file__).resolve().parent.parent
-_INSTALLED: Final = Path(sys.prefix) / "share" / "accountant"
+_PACKAGE: Final = Path(__file__).resolve().parent
+_INSTALLED: Final = _PACKAGE / "_shipped"
 
 
 def shipped(name: str) -> Path:
-    """The path of ``migrations``, ``policies`` or ``reports/templates``."""
-    beside = _CHECKOUT / name
-    return beside if (_CHECKOUT / "pyproject.toml").exists() else _INSTALLED / name
+    """The path of ``migrations``, ``policies`` or ``reports/templates``: inside the package where
+    it is installed, beside it in a checkout.
+    """
+    return (_INSTALLED if _INSTALLED.is_dir() else _PACKAGE.parent) / name

@@ -21,7 +21,7 @@ OVERSEE: Final[tuple[Role, ...]] = ("admin", "officer", "auditor")
 ADMIN: Final[tuple[Role, ...]] = ("admin",)
 
 
-_KEY: Final = re.compile(r"[\x21-\x7e]{1,200}")
+_IDEMPOTENCY_KEY: Final = re.compile(r"[\x21-\x7e]{1,200}")
 
 
 def service_of(request: Request) -> Service:
@@ -103,7 +103,7 @@ def idempotency_key(request: Request) -> str | None:
     values = request.headers.getlist("Idempotency-Key")
     if not values:
         return None
-    if len(values) > 1 or not _KEY.fullmatch(values[0]):
+    if len(values) > 1 or not _IDEMPOTENCY_KEY.fullmatch(values[0]):
         raise Invalid(
             "malformed-idempotency-key",
             "send one Idempotency-Key of 1 to 200 visible ASCII characters",

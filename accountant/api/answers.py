@@ -7,7 +7,6 @@ from typing import Any
 from fastapi.responses import JSONResponse
 
 from accountant.api.problems import problem
-from accountant.budget.limits import amount
 from accountant.budget.state import Grant
 from accountant.ledger.events import Event, rfc3339
 from accountant.privacy.units import CURRENCIES, Charge
@@ -19,7 +18,7 @@ REPLAYED = {"Idempotent-Replay": "true"}
 def amounts(charge: Charge | dict[str, Any]) -> dict[str, str]:
     """A charge in decimal strings, "infinite" where it is."""
     value = charge if isinstance(charge, Charge) else Charge.from_json(charge)
-    return {currency.value: amount(value, currency) for currency in CURRENCIES}
+    return {currency.value: value.amount(currency) for currency in CURRENCIES}
 
 
 def respond(answer: Answer) -> JSONResponse:

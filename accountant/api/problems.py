@@ -19,7 +19,7 @@ from accountant.budget.errors import (
     Problem,
     Unavailable,
 )
-from accountant.privacy.mechanisms import KINDS
+from accountant.budget.malformed import in_one_line, reasons
 from accountant.store.ledgers import StoreError
 
 MEDIA: Final = "application/problem+json"
@@ -78,11 +78,8 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(ValidationError)
     async def _invalid(_: Request, error: ValidationError) -> JSONResponse:
-        fields = [
-            {"field": _path(item["loc"]), "reason": item["msg"].removeprefix("Value error, ")}
-            for item in error.errors(include_url=False, include_input=False)[:20]
-        ]
-        detail = "; ".join(f"{f['field'] or 'body'}: {f['reason']}" for f in fields[:5])
+        fields = reasons(error)
+        detail = in_one_line(fields, "body")
         return problem("invalid-request", 422, detail, errors=fields)
 
     @app.exception_handler(HTTPException)
@@ -90,14 +87,3 @@ def install(app: FastAPI) -> None:
         code = {404: "no-such-page", 405: "method-not-allowed"}.get(error.status_code, "http-error")
         detail = f"{error.detail}; the calls are listed at /docs"
         return problem(code, error.status_code, detail, error.headers)
-
-
-def _path(location: tuple[int | str, ...]) -> str:
-    """The field in the reader's words: without the tags that pydantic puts in for unions."""
-    text = ""
-    for before, part in zip((None, *location), location, strict=False):
-        tag = isinstance(before, int) or before == "mechanism"
-        if str(part).startswith(":") or (tag and part in KINDS):
-            continue
-        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
-    return text

@@ -75,7 +75,13 @@ def show_population(population: Population, key: Reader, service: TheService) ->
             | {
                 "sequence": state.last,
                 "datasets": [
-                    {"id": d.id, "namespace": d.namespace, "name": d.name, "owner": d.owner}
+                    {
+                        "id": d.id,
+                        "namespace": d.namespace,
+                        "name": d.name,
+                        "owner": d.owner,
+                        "parents": list(d.parents),
+                    }
                     for d in state.datasets.values()
                 ],
                 "policy": adopted and {"digest": adopted.digest, **adopted.policy.to_json()},
@@ -275,7 +281,7 @@ def list_events(
     events = b",".join(
         b'{"event":' + row.body + b',"link":"' + row.link.hex().encode() + b'"}' for row in rows
     )
-    last = rows[-1].sequence if rows else after
+    last = rows[-1].sequence if rows else min(after, service.head(population).sequence - 1)
     return Response(
         b'{"events":[' + events + b'],"last":' + orjson.dumps(last) + b"}",
         media_type="application/json",

@@ -83,4 +83,4 @@ def _text(value: str) -> None:
 
 
 def _malformed(reason: str) -> Invalid:
-    return Invalid("malformed-json", f"the body is not acceptable JSON: {reason}")
+    return Invalid("malformed-json", f"this is not acceptable JSON: {reason}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from typing import Final
 
 from accountant.budget import limits
@@ -53,6 +54,11 @@ def judge(state: State, request: Request) -> Decision:
     return Decision(tuple(findings))
 
 
+def blank(text: str | None) -> bool:
+    """True if ``text`` shows nothing: it is absent, or only spaces and invisible characters."""
+    return all(unicodedata.category(c)[0] in "ZC" for c in text or "")
+
+
 def _built_in(rule: str, action: Action, code: str, text: str) -> Finding:
     return Finding(BUILT_IN + rule, action, True, code, text, {})
 
@@ -87,7 +93,7 @@ def _terms(request: Request, rule: MechanismRule | RequireRule | PurposeRule) ->
             text = f"denied kinds: {', '.join(rule.mechanisms)}; asked: {', '.join(used) or 'none'}"
             return Finding(rule.id, rule.action, bool(used), "mechanism-denied", text, {})
         case RequireRule():
-            missing = [name for name in rule.require if not getattr(request, name)]
+            missing = [name for name in rule.require if blank(getattr(request, name))]
             text = f"required: {', '.join(rule.require)}; missing: {', '.join(missing) or 'none'}"
             return Finding(rule.id, rule.action, bool(missing), "reason-required", text, {})
         case PurposeRule():

@@ -20,9 +20,8 @@ from accountant.budget.state import ALL, AccountKey, Counted, State
 from accountant.privacy.gates import Capacity, Limit
 from accountant.privacy.units import AXIS, CURRENCIES, LARGEST, Charge, Currency, show
 
-_UNBOUNDED: Final = (
-    "something asked for has no finite epsilon (Gaussian noise has one only at a delta: name it)"
-)
+_UNBOUNDED: Final = "{} has no finite epsilon as stated"
+_NAME_A_DELTA: Final = " (Gaussian noise has one at a delta: add a delta to the mechanism)"
 
 
 def limit(state: State, request: Request, counted: Counted) -> Finding:
@@ -33,8 +32,14 @@ def limit(state: State, request: Request, counted: Counted) -> Finding:
         f"{numbers['scope']}: epsilon {numbers['spent_after']} of {rule.limit.epsilon} "
         f"would be spent ({numbers['spent_before']} before)"
     )
-    if any(p.derived and p.derived.epsilon is None for p in request.priced):
-        text += f"; {_UNBOUNDED}"
+    unbounded = [
+        mechanism.kind
+        for mechanism, priced in zip(request.mechanisms, request.priced, strict=True)
+        if priced.derived and priced.derived.epsilon is None
+    ]
+    if unbounded:
+        text += "; " + _UNBOUNDED.format(", ".join(dict.fromkeys(unbounded)))
+        text += _NAME_A_DELTA if "gaussian" in unbounded else ""
     return Finding(rule.id, rule.action, fired, "budget-exceeded", text, numbers)
 
 
@@ -84,8 +89,8 @@ def _comparison(currency: Currency, used: Charge, charge: Charge, most: int) -> 
     unbounded = used.is_infinite(currency) or charge.is_infinite(currency)
     return {
         "currency": currency.value,
-        "used": amount(used, currency),
-        "charge": amount(charge, currency),
+        "used": used.amount(currency),
+        "charge": charge.amount(currency),
         "capacity": show(most, currency),
         "holds": not unbounded and used[currency] <= most - charge[currency],
     }
@@ -137,17 +142,17 @@ def _cell(
     return tuple(side[int(i)] for side, i in zip(sides, position, strict=True))
 
 
-def how_many(state: State, request: Request) -> int | None:
-    """How many more requests like this one the blocking limits would admit; None: no end."""
-    most: int | None = None
+def how_many(state: State, request: Request) -> int:
+    """How many more requests like this one the blocking limits, of which there must be one, would
+    admit.
+    """
     charge = request.total
-    for rule, epoch, key in state.limits_on(request.dataset, request.by):
-        if rule.action != "block":
-            continue
-        for part in state.account(key).used.parts(request.selection):
-            fit = int(_times(part, charge, epoch.capacity).min())
-            most = fit if most is None else min(most, fit)
-    return most
+    return min(
+        int(_times(part, charge, epoch.capacity).min())
+        for rule, epoch, key in state.limits_on(request.dataset, request.by)
+        if rule.action == "block"
+        for part in state.account(key).used.parts(request.selection)
+    )
 
 
 def _times(used: Integers, charge: Charge, capacity: Capacity) -> Integers:
@@ -165,11 +170,6 @@ def _times(used: Integers, charge: Charge, capacity: Capacity) -> Integers:
     if capacity.second_currency is not None and capacity.second is not None:
         basic = np.maximum(basic, times(capacity.second_currency, capacity.second))
     return np.minimum(basic, times(Currency.DELTA, capacity.own_delta))
-
-
-def amount(charge: Charge, currency: Currency) -> str:
-    """A sum for people: a decimal, or "infinite"."""
-    return "infinite" if charge.is_infinite(currency) else show(charge[currency], currency)
 
 
 def spent(rule: LimitRule, limit: Limit, used: Charge) -> str:

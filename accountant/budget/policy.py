@@ -179,11 +179,6 @@ class Policy(_Strict):
         """The rules that have a limit, in order."""
         return tuple(rule for rule in self.rules if isinstance(rule, LimitRule))
 
-    @property
-    def thresholds(self) -> tuple[ThresholdRule, ...]:
-        """The rules that watch a limit, in order."""
-        return tuple(rule for rule in self.rules if isinstance(rule, ThresholdRule))
-
     def resolved(self) -> Policy:
         """The policy with every default written out, so that a later default changes nothing."""
         rules = [

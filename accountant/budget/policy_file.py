@@ -13,6 +13,7 @@ import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from accountant.budget.errors import Invalid
+from accountant.budget.malformed import MOST, reason
 from accountant.budget.policy import KINDS_OF_RULE, Policy
 
 MAX_DEPTH: Final = 10
@@ -30,7 +31,7 @@ def parse_policy(text: str) -> tuple[Policy, str]:
     """
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
-    except (yaml.YAMLError, RecursionError) as error:
+    except (yaml.YAMLError, RecursionError, ValueError, OverflowError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f"line {mark.line + 1}: " if mark else ""
         raise _malformed(f"{where}{getattr(error, 'problem', None) or error}") from None
@@ -73,11 +74,11 @@ def _plain(node: yaml.Node, path: tuple[str | int, ...], lines: dict[Any, int]) 
 
 def _reasons(error: ValidationError, lines: dict[Any, int]) -> list[str]:
     reasons = []
-    for item in error.errors()[:20]:
+    for item in error.errors(include_url=False, include_input=False)[:MOST]:
         path = _without_tags(tuple(item["loc"]))
         line = next(lines[p] for p in _prefixes(path) if p in lines)
         name = ".".join(str(part) for part in path) or "policy"
-        reasons.append(f"line {line}: {name}: {item['msg'].removeprefix('Value error, ')}")
+        reasons.append(f"line {line}: {name}: {reason(item)}")
     return reasons
 
 

@@ -43,6 +43,10 @@ class Population:
     membership: Membership
     dimensions: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
+    def __post_init__(self) -> None:
+        if self.cells > MAX_CELLS:
+            raise ValueError(f"{self.cells} cells are more than {MAX_CELLS}")
+
     @property
     def shape(self) -> tuple[int, ...]:
         """The number of values of each dimension."""

@@ -6,9 +6,10 @@ finding has every total and every decision as this code would take them from the
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from accountant.budget.decide import Repeated, decide
 from accountant.budget.folding import apply
@@ -37,27 +38,28 @@ class Replay:
 def replay(ledger: str, stored: Iterable[tuple[bytes, bytes | None]]) -> Iterator[Replay]:
     """Replays (event bytes, link or None) pairs in order, yielding the same Replay after each.
 
-    Where an event cannot be folded at all, the rest is checked for its bytes and links only.
+    Where an event cannot be folded at all, the rest is checked for its bytes, links and order only.
     """
     progress = Replay(State(ledger))
-    broken = False
-    for sequence, (data, claimed) in enumerate(stored):
+    broken, expected = False, 0
+    for place, (data, claimed) in enumerate(stored):
         findings: list[str] = []
         _continue_chain(progress, data, claimed, findings)
         try:
             event = Event.from_bytes(data)
         except (ValueError, TypeError) as error:  # a database may hand out text or nothing at all
             findings.append(f"not a canonical event: {error}")
-            broken = True
-        else:
-            if event.sequence != sequence or event.ledger != ledger:
-                findings.append(f"{event.ledger}/{event.sequence} stands in its place")
-            if not broken:
+            event = None
+        if event is not None and (event.ledger, event.sequence) != (ledger, expected):
+            findings.append(f"{event.ledger}/{event.sequence} stands where {expected} belongs")
+        expected = event.sequence + 1 if event else expected + 1
+        if not broken:
+            if event is not None:
                 findings += _again(progress.state, event)
-                broken = not _fold(progress.state, event, findings)
-            else:
-                findings.append("not decided again: the ledger is broken before it")
-        progress.findings += [Finding(sequence, reason) for reason in findings]
+            if event is None or not _fold(progress.state, event, findings):
+                broken = True
+                findings.append("from here on no decision can be taken again")
+        progress.findings += [Finding(place, reason) for reason in findings]
         yield progress
     if progress.state.sequence == 0 and not broken:
         yield progress
@@ -88,14 +90,19 @@ def _again(state: State, event: Event) -> list[str]:
     return []
 
 
+_NUMBER: Final = re.compile(r"\d+(?:\.\d+)?|infinite|unbounded")
+
+
 def _facts(event: Event) -> dict[str, Any]:
-    """The event without the wording of its findings: that may become better, a fact may not."""
+    """The event with only the numbers of its findings' wording: that may become better in a later
+    version, a number may not change.
+    """
     document = event.to_json()
     decision = document.get("decision")
     if not (isinstance(decision, dict) and isinstance(decision.get("rules"), list)):
         return document
     rules = [
-        {k: v for k, v in rule.items() if k != "text"} if isinstance(rule, dict) else rule
+        rule | {"text": _NUMBER.findall(str(rule.get("text")))} if isinstance(rule, dict) else rule
         for rule in decision["rules"]
     ]
     return document | {"decision": decision | {"rules": rules}}

@@ -7,6 +7,7 @@ import sys
 from pydantic import ValidationError
 
 from accountant.budget.errors import Problem
+from accountant.budget.malformed import in_one_line, reasons
 from accountant.cli import asking, composing, replaying, serving
 from accountant.cli.common import app, errors
 from accountant.store.ledgers import StoreError
@@ -21,11 +22,10 @@ def main() -> None:
     except Problem as problem:
         _fail(f"{problem.detail} [{problem.code}]")
     except ValidationError as error:
-        for item in error.errors(include_url=False, include_input=False)[:10]:
-            errors.print(f"{'.'.join(map(str, item['loc']))}: {item['msg']}", markup=False)
-        sys.exit(2)
+        _fail(in_one_line(reasons(error), "the document"))
     except StoreError as error:
-        _fail(f"the database cannot be used: {error}. Has `accountant migrate` run?")
+        hint = "; has `accountant migrate` run?" if "no such table" in str(error) else ""
+        _fail(f"the database cannot be used: {error}{hint}")
     except (OSError, ValueError) as error:
         _fail(str(error))
 

@@ -4,33 +4,37 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from hashlib import sha256
-from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from pydantic import ValidationError
 from rich.table import Table
 
 from accountant.api.answers import preview_view
 from accountant.api.strict_json import parse
 from accountant.budget.commands import Asked, AskGrant, RecordInvocations
+from accountant.budget.decide import Repeated, decide
 from accountant.budget.errors import Invalid, Problem
-from accountant.budget.request import prepare
+from accountant.budget.malformed import in_one_line, reasons
+from accountant.budget.state import State
 from accountant.cli.common import (
+    SHOWN,
     JsonOption,
     PopulationOption,
     app,
     errors,
     local_service,
     out,
+    plain,
     print_json,
     progress,
 )
+from accountant.ledger.events import Event
 from accountant.reporting.files import FORMATS, rendered, report_of, write_whole
 from accountant.reporting.statement import accounts_json
-from accountant.service import Service
 
 BATCH = 500
 
@@ -38,66 +42,95 @@ BATCH = 500
 @app.command("import")
 def import_(
     context: typer.Context,
-    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="JSONL, one a line")],
+    file: Annotated[str, typer.Argument(help="JSON lines, one invocation each; - reads stdin")],
     population: PopulationOption,
     client: Annotated[str, typer.Option(help="whose invocations these were")] = "import",
+    batch: Annotated[
+        str | None, typer.Option(help="the name of this import; default: the file's name")
+    ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Record past invocations from a JSONL file (bodies as for POST …/invocations).
+    """Record past invocations from a file of JSON lines (bodies as for POST …/invocations).
 
-    The whole file is checked first; one bad line and nothing is recorded. Importing a file again,
-    or a longer version of it, records only what is new.
+    Everything is checked first; one bad line and nothing is recorded. Importing a file again under
+    the same batch and client, or after lines were added at its end, records only what is new. A
+    line says when it ran ("ran_at"), or the batch is named: else two days' equal lines would be
+    taken for one.
     """
+    lines = [(n, line) for n, line in enumerate(read_bytes(file).split(b"\n"), 1) if line.strip()]
+    if batch is None and file == "-":
+        raise Invalid("unnamed-import", "name what comes from standard input with --batch")
     with local_service(context) as service, progress() as bars:
-        total = sum(1 for _ in _lines(file))
-        checking = bars.add_task("checking", total=total)
+        checking = bars.add_task("checking", total=len(lines))
         with service.state(population) as state:
-            for number, command, _ in _commands(file):
-                try:
-                    prepare(state, client, command)
-                except Problem as problem:
-                    raise Invalid(problem.code, f"line {number}: {problem.detail}") from None
-                bars.advance(checking)
-        recording = bars.add_task("recording", total=total)
+            asked = list(
+                _checked(state, lines, client, batch, file, lambda: bars.advance(checking))
+            )
+        recording = bars.add_task("recording", total=len(lines))
         counts: Counter[str] = Counter(recorded=0, already_there=0, overruns=0)
-        asked = (Asked(client, command, key) for _, command, key in _commands(file))
-        while batch := list(islice(asked, BATCH)):
-            for answer in service.execute_all(population, batch):
+        for first in range(0, len(asked), BATCH):
+            part = asked[first : first + BATCH]
+            for answer in service.execute_all(population, part):
                 counts["already_there" if answer.repeated else "recorded"] += 1
-                counts["overruns"] += int(answer.events[0].body["overrun"])
-            bars.advance(recording, len(batch))
+                counts["overruns"] += not answer.repeated and answer.events[0].body["overrun"]
+            bars.advance(recording, len(part))
     if json:
         print_json(dict(counts))
     else:
         out.print(
-            f"recorded {counts['recorded']} invocations ({counts['overruns']} over budget); "
+            f"{counts['recorded']} recorded ({counts['overruns']} of them over budget), "
             f"{counts['already_there']} were there already",
             highlight=False,
         )
 
 
-def _lines(file: Path) -> Iterator[tuple[int, bytes]]:
-    with file.open("rb") as lines:
-        for number, line in enumerate(lines, start=1):
-            if line.strip():
-                yield number, line.strip()
+def _checked(
+    state: State,
+    lines: list[tuple[int, bytes]],
+    client: str,
+    batch: str | None,
+    file: str,
+    advance: Callable[[], None],
+) -> Iterator[Asked]:
+    """What to ask for each line. Raises Invalid, naming the bad lines, if any would be refused.
 
-
-def _commands(file: Path) -> Iterator[tuple[int, RecordInvocations, str]]:
-    """(line number, command, idempotency key): the key is the line's digest and how often the same
-    line has come before, so that a file can be imported again and two equal lines both count.
+    The idempotency key of a line is a digest of the batch's name, the line and all lines before it:
+    equal lines both count, a file can be imported again, and one that was changed in the middle is
+    recorded anew from there on, for what is new in it cannot be told.
     """
-    seen: Counter[str] = Counter()
-    for number, line in _lines(file):
-        digest = sha256(line).hexdigest()
-        seen[digest] += 1
+    wrong: list[str] = []
+    key = sha256((batch or Path(file).name).encode()).digest()
+    for number, line in lines:
         try:
-            command = RecordInvocations.model_validate(parse(line))
+            command = _command(line, named=batch is not None)
+            key = sha256(key + Asked(client, command).canonical).digest()
+            asked = Asked(client, command, f"import:{key.hex()}")
+            for event in _decided(state, asked):
+                event.to_bytes()
         except Problem as problem:
-            raise Invalid(problem.code, f"line {number}: {problem.detail}") from None
+            wrong.append(f"line {number}: {problem.detail}")
+        except ValidationError as error:
+            wrong.append(f"line {number}: {in_one_line(reasons(error), 'the line')}")
         except ValueError as error:
-            raise Invalid("invalid-request", f"line {number}: {error}") from None
-        yield number, command, f"import:{digest}:{seen[digest]}"
+            wrong.append(f"line {number}: {error}")
+        else:
+            yield asked
+        advance()
+    if wrong:
+        more = f"\nand {len(wrong) - SHOWN} more" if len(wrong) > SHOWN else ""
+        raise Invalid("invalid-request", "nothing is recorded:\n" + "\n".join(wrong[:SHOWN]) + more)
+
+
+def _command(line: bytes, *, named: bool) -> RecordInvocations:
+    command = RecordInvocations.model_validate(parse(line))
+    if command.ran_at is None and not named:
+        raise Invalid("undated-import", "it has no ran_at: add it, or name the import with --batch")
+    return command
+
+
+def _decided(state: State, asked: Asked) -> list[Event]:
+    outcome = decide(state, asked, state.time)
+    return [] if isinstance(outcome, Repeated) else outcome
 
 
 @app.command()
@@ -121,26 +154,20 @@ def show_accounts(document: dict[str, Any]) -> None:
     """The statement as a table on standard output."""
     table = Table(title=f"{document['population']} at event {document['sequence']}")
     for name in ("rule", "scope", "group"):
-        table.add_column(name)
-    for name in ("limit", "spent", "reserved", "remaining"):
-        table.add_column(f"{name} ε", justify="right")
+        table.add_column(name, overflow="fold")
+    for name in ("limit", "spent", "reserved", "left"):
+        table.add_column(f"{name} ε", justify="right", overflow="fold")
+    table.add_column("")
     for line in document["accounts"]:
         for balance in [line["total"], *line["groups"]]:
-            style = "red" if balance["over"] else None
-            table.add_row(
-                line["rule"],
-                line["scope"],
-                balance["group"],
-                line["limit"]["epsilon"],
-                balance["spent"],
-                balance["reserved"],
-                balance["remaining"],
-                style=style,
-            )
+            over = "over" if balance["void"] else "over, with reserved" if balance["over"] else ""
+            cells = [line["rule"], line["scope"], balance["group"], line["limit"]["epsilon"]]
+            cells += [balance["spent"], balance["reserved"], balance["remaining"], over]
+            table.add_row(*map(plain, cells), style="red" if balance["over"] else None)
     out.print(table)
     for row in document["lifetime"]:
         name = "all datasets, one person" if row["dataset"] == "*" else row["dataset"]
-        out.print(f"lifetime, {name}: ε {row['epsilon']}, δ {row['delta']}", highlight=False)
+        out.print(plain(f"lifetime, {name}: ε {row['epsilon']}, δ {row['delta']}"))
 
 
 @app.command()
@@ -162,9 +189,8 @@ def preview(
         out.print(f"decision: {decision['outcome']}", highlight=False)
         for rule in decision["rules"]:
             mark = rule["action"] if rule["fired"] else "ok"
-            out.print(f"  {mark:>5}  {rule['rule']}: {rule['text']}", highlight=False, markup=False)
-        fits = document["fits"]
-        out.print(f"requests like this that fit: {'no end' if fits is None else fits}")
+            out.print(plain(f"  {mark:>5}  {rule['rule']}: {rule['text']}"))
+        out.print(f"requests like this that fit: {document['fits']}", highlight=False)
     raise typer.Exit(int(decision["outcome"] == "block"))
 
 
@@ -177,20 +203,19 @@ def read_bytes(file: str) -> bytes:
 def report(
     context: typer.Context,
     population: PopulationOption,
-    form: Annotated[str, typer.Option("--format", help="html, json or csv")] = "html",
+    form: Annotated[
+        str | None, typer.Option("--format", help="html, json or csv; default: as --out ends")
+    ] = None,
     to: Annotated[Path | None, typer.Option("--out", help="default: standard output")] = None,
 ) -> None:
     """Write the compliance report."""
+    form = form or (to and to.suffix.removeprefix(".")) or "html"
     if form not in FORMATS:
         raise Invalid("unknown-format", f"no report format is called {form!r}: html, json or csv")
     with local_service(context) as service:
-        text = _rendered(service, population, form)
+        text = rendered(report_of(service, population), form)
     if to is None:
         typer.echo(text, nl=False)
         return
     write_whole(to, text)
     errors.print(f"wrote {to}", markup=False, highlight=False)
-
-
-def _rendered(service: Service, population: str, form: str) -> str:
-    return rendered(report_of(service, population), form)

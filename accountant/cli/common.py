@@ -13,12 +13,17 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.text import Text
 
 from accountant import __version__
+from accountant.reporting.views import visible
 from accountant.service import Service
 from accountant.settings import Settings
 from accountant.store.engine import sqlite_path
 from accountant.store.ledgers import Ledgers
+
+SHOWN = 50
+"""Findings or bad lines that are listed one by one."""
 
 out = Console()
 errors = Console(stderr=True, soft_wrap=True)
@@ -79,6 +84,11 @@ def local_service(context: typer.Context) -> Iterator[Service]:
         yield Service(ledgers)
     finally:
         ledgers.close()
+
+
+def plain(text: str) -> Text:
+    """Text from a ledger for a terminal: no markup, and no control characters."""
+    return Text(visible(text))
 
 
 def progress() -> Progress:

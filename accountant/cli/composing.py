@@ -71,26 +71,20 @@ def gates(total: Charge, delta: Decimal) -> dict[str, dict[str, Any]]:
     """
     own = Currency.DELTA
     basic: dict[str, Any] = {
-        "epsilon": _amount(total, Currency.EPSILON),
-        "delta": _amount(total, own),
+        "epsilon": total.amount(Currency.EPSILON),
+        "delta": total.amount(own),
     }
     spare = Fraction(delta) - Fraction(exact(total[own], own))
     if total.is_infinite(own) or spare < 0:
-        why = f"the mechanisms' own deltas add up to {_amount(total, own)}, more than {delta:f}"
+        why = f"the mechanisms' own deltas add up to {total.amount(own)}, more than {delta:f}"
         return {
             "basic": {"epsilon": None, "why": why},
             "advanced": {"epsilon": None, "why": why},
         }
-    if spare == 0:
-        why = f"nothing is left of delta {delta:f} for the gate itself"
-        return {"basic": basic, "advanced": {"epsilon": None, "why": why}}
-    if total.is_infinite(Currency.EPSILON_SQUARED):
-        return {"basic": basic, "advanced": {"epsilon": "infinite", "delta": format(delta, "f")}}
-    squares = Fraction(exact(total[Currency.EPSILON_SQUARED], Currency.EPSILON_SQUARED))
-    units = units_up(advanced_epsilon(squares, spare), Currency.EPSILON)
-    advanced = {"epsilon": show(units, Currency.EPSILON), "delta": format(delta, "f")}
+    advanced = dict(basic)  # "basic or" is implied
+    if spare > 0 and not total.is_infinite(Currency.EPSILON_SQUARED):
+        squares = Fraction(exact(total[Currency.EPSILON_SQUARED], Currency.EPSILON_SQUARED))
+        units = units_up(advanced_epsilon(squares, spare), Currency.EPSILON)
+        if total.is_infinite(Currency.EPSILON) or units < total[Currency.EPSILON]:
+            advanced = {"epsilon": show(units, Currency.EPSILON), "delta": format(delta, "f")}
     return {"basic": basic, "advanced": advanced}
-
-
-def _amount(total: Charge, currency: Currency) -> str:
-    return "infinite" if total.is_infinite(currency) else show(total[currency], currency)

@@ -11,13 +11,20 @@ from typing import Annotated, Any
 import orjson
 import typer
 
-from accountant.budget.errors import Invalid
+from accountant.budget.errors import Invalid, NotFound
 from accountant.budget.replay import Finding, Replay, replay
 from accountant.cli.asking import show_accounts
-from accountant.cli.common import JsonOption, app, local_service, out, print_json, progress
+from accountant.cli.common import (
+    SHOWN,
+    JsonOption,
+    app,
+    local_service,
+    out,
+    plain,
+    print_json,
+    progress,
+)
 from accountant.reporting.statement import accounts_json
-
-SHOWN = 50
 
 
 @app.command("replay")
@@ -47,14 +54,18 @@ def replay_(
     elif population is not None:
         with local_service(context) as service:
             end = service.head(population)
+            if end.sequence == 0:
+                raise NotFound("unknown-population", f"no population is called {population!r}")
             stored = ((row.body, row.link) for row in service.stream(population))
             result = _run(population, islice(stored, end.sequence), end.sequence)
+            if service.events(population, end.sequence, 1) and service.head(population) == end:
+                result.findings.append(Finding(end.sequence, "events stand beyond the head"))
         _ends(result, end.link.hex(), "the head of the database")
     else:
         raise Invalid("what-to-replay", "name a file of events, or a --population of the database")
     if head is not None:
         _ends(result, head.strip().lower(), "the link that was given")
-    _show(result, by, json)
+    _show(result, by, anchored=file is None or head is not None, json=json)
     raise typer.Exit(int(bool(result.findings)))
 
 
@@ -85,7 +96,7 @@ def _run(ledger: str, stored: Iterable[tuple[bytes, bytes | None]], total: int) 
         return deque(shown(), maxlen=1)[0]
 
 
-def _show(result: Replay, by: str | None, json: bool) -> None:
+def _show(result: Replay, by: str | None, *, anchored: bool, json: bool) -> None:
     totals: dict[str, Any] = {}
     if result.state.population is not None:
         totals = accounts_json(result.state, by=by)
@@ -103,16 +114,17 @@ def _show(result: Replay, by: str | None, json: bool) -> None:
     if totals:
         show_accounts(totals)
     for finding in result.findings[:SHOWN]:
-        out.print(f"event {finding.sequence}: {finding.reason}", style="red", markup=False)
+        reason = finding.reason if len(finding.reason) < 300 else finding.reason[:299] + "…"
+        text = plain(f"event {finding.sequence}: {reason}")
+        text.stylize("red")
+        out.print(text)
     if (more := len(result.findings) - SHOWN) > 0:
         out.print(f"and {more} more findings (all with --json)", style="red")
     verdict = (
         f"{len(result.findings)} findings"
         if result.findings
         else "every decision was taken again and every total added up again: all agree"
+        + ("" if anchored else " (that no later event was cut off, only a known --head can tell)")
     )
-    out.print(
-        f"{result.state.ledger}: {result.state.sequence} events, {verdict}\n"
-        f"last link: {result.head.hex()}",
-        highlight=False,
-    )
+    out.print(plain(f"{result.state.ledger}: {result.state.sequence} events, {verdict}"))
+    out.print(plain(f"last link: {result.head.hex()}"))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import getpass
+import os
 import signal
+import socket
 import sys
 from typing import Annotated, cast, get_args
 
@@ -14,7 +16,7 @@ from rich.table import Table
 from accountant import jobs, logs
 from accountant.api.app import create_app
 from accountant.budget.commands import Role
-from accountant.budget.errors import Invalid
+from accountant.budget.errors import Invalid, Problem
 from accountant.cli.common import app, errors, local_service, out, print_json, settings
 from accountant.migrate import migrate as run_migrations
 
@@ -26,8 +28,8 @@ app.add_typer(keys, name="keys")
 def migrate(context: typer.Context) -> None:
     """Create the database, or bring it to the newest schema."""
     url = settings(context).database_url
-    run_migrations(url)
-    errors.print(f"the database is up to date: {url}", markup=False, highlight=False)
+    done = "was created" if run_migrations(url) else "is up to date"
+    errors.print(f"the database {done}: {url}", markup=False, highlight=False)
 
 
 @app.command()
@@ -40,6 +42,12 @@ def serve(
     chosen = settings(context, host=host, port=port)
     with local_service(context) as service:
         service.ready()
+        door = _listen(chosen.host, chosen.port)
+        for population in service.populations():
+            try:
+                service.known(population)  # read now, not at the first request
+            except Problem as problem:
+                errors.print(f"{population}: {problem.detail}", style="red", markup=False)
         if not service.keys():
             errors.print("no key exists yet: accountant keys create --role admin --name me")
         logs.configure()
@@ -47,15 +55,14 @@ def serve(
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
         scheduler = jobs.start(service, chosen)
         try:
-            uvicorn.run(
+            config = uvicorn.Config(
                 create_app(service, chosen),
-                host=chosen.host,
-                port=chosen.port,
                 log_config=None,
                 access_log=False,
                 server_header=False,
                 timeout_graceful_shutdown=10,
             )
+            uvicorn.Server(config).run(sockets=[door])
         finally:
             scheduler.shutdown()
 
@@ -100,4 +107,18 @@ def list_keys(
 
 
 def _operator() -> str:
-    return f"operator:{getpass.getuser()}"
+    try:
+        return f"operator:{getpass.getuser()}"
+    except (KeyError, OSError):  # a container's user without a name
+        return f"operator:uid-{os.getuid()}"
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
+        raise OSError(
+            f"cannot listen on {host} port {port} ({error.strerror or error}); choose another with "
+            "--host and --port"
+        ) from None

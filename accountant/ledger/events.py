@@ -85,6 +85,9 @@ class Event:
             )
         except (KeyError, TypeError) as missing:
             raise ValueError(f"the event lacks a field or has a wrong one: {missing}") from None
+        texts = (event.ledger, event.type, event.by)
+        if type(event.sequence) is not int or not all(type(text) is str for text in texts):
+            raise ValueError("a field of the event has a wrong type")
         if event.to_bytes() != data:
             raise ValueError("the event's bytes are not in canonical form")
         return event

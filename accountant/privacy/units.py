@@ -60,6 +60,11 @@ def show(units: int, currency: Currency) -> str:
     return f"{sign}{whole}.{fraction}" if fraction else f"{sign}{whole}"
 
 
+def amount(units: int | None, currency: Currency) -> str:
+    """``show``, or "infinite" for None."""
+    return "infinite" if units is None else show(units, currency)
+
+
 @dataclass(frozen=True, slots=True)
 class Loss:
     """What one invocation costs, as exact upper bounds. ``epsilon`` None means unbounded.
@@ -95,6 +100,10 @@ class Charge:
 
     def __getitem__(self, currency: Currency) -> int:
         return self.finite[AXIS[currency]]
+
+    def amount(self, currency: Currency) -> str:
+        """The sum in one currency as a plain decimal string, or "infinite"."""
+        return amount(None if self.is_infinite(currency) else self[currency], currency)
 
     def is_infinite(self, currency: Currency) -> bool:
         """True if some charge in it is infinite in this currency."""

@@ -34,7 +34,7 @@ def rendered(report: Report, form: str) -> str:
 def write_report(service: Service, population: str, folder: Path) -> dict[str, Path]:
     """Writes ``folder/<population>.<format>`` for every format; returns the paths by format."""
     report = report_of(service, population)
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     paths = {}
     for form in FORMATS:
         paths[form] = folder / f"{population}.{form}"
@@ -43,7 +43,17 @@ def write_report(service: Service, population: str, folder: Path) -> dict[str, P
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Puts ``text`` at ``path`` by renaming: a reader never sees half of it."""
+    """Puts ``text`` at ``path`` by renaming: a reader never sees half of it. Raises OSError."""
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder; name a file in it")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {path.parent}")
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    part.write_text(text, encoding="utf-8", newline="")
-    os.replace(part, path)
+    try:
+        with part.open("w", encoding="utf-8", newline="") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)

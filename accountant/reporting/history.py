@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from accountant.budget.commands import CommitGrant
-from accountant.budget.limits import amount
 from accountant.budget.request import price_all
 from accountant.budget.state import Grant, State, asked_of
 from accountant.ledger.events import Event, rfc3339
@@ -35,6 +34,7 @@ SORTS: Final = (
     "understated",
     "expired",
     "given_back",
+    "attested_new",
 )
 SETTLING: Final = frozenset(
     {
@@ -99,6 +99,8 @@ class History:
             self._settled(state, event)
         elif event.type == "policy.adopted.v1":
             self._adopted(event)
+        elif event.type == "population.extended.v1" and event.body["command"].get("attested_new"):
+            self._attested(event)
 
     def _judged(self, event: Event) -> None:
         body, command = event.body, event.body["command"]
@@ -203,6 +205,14 @@ class History:
         )
         self.seen[sort].add(notable)
 
+    def _attested(self, event: Event) -> None:
+        groups = groups_in_words(event.body["added"])
+        at = rfc3339(event.time)
+        text = "the members of the new groups were attested to be in no data before"
+        self.seen["attested_new"].add(
+            NotableFacts(event.sequence, at, event.by, "", groups, "0", "0", UNKNOWN, (), text)
+        )
+
     def _adopted(self, event: Event) -> None:
         command = event.body["command"]
         self.policies_total += 1
@@ -260,7 +270,7 @@ def _of_grant(event: Event, grant: Grant, charge: Charge, text: str) -> NotableF
 
 
 def _amounts(charge: Charge) -> tuple[str, str]:
-    return amount(charge, Currency.EPSILON), amount(charge, Currency.DELTA)
+    return charge.amount(Currency.EPSILON), charge.amount(Currency.DELTA)
 
 
 def _claims(event: Event) -> str:

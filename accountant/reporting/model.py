@@ -28,6 +28,7 @@ from accountant.reporting.standings import standings
 from accountant.reporting.story import datasets, notable, policy
 from accountant.reporting.verdict import verdict
 from accountant.reporting.words import (
+    bare_unit,
     formula,
     membership_in_words,
     relation_in_words,
@@ -101,7 +102,7 @@ def _report(state: State, history: History, burndowns: Burndowns, facts: LedgerF
     people = _population(state)
     limits = standings(state) if known else ()
     data = datasets(state, history, limits)
-    terms = {"unit": people.unit, "privacy_unit": people.privacy_unit} if people else {}
+    terms = {"unit": people.unit, "privacy_unit": bare_unit(people.privacy_unit)} if people else {}
     return Report(
         format=FORMAT,
         ledger_name=state.ledger,

@@ -20,6 +20,7 @@ from accountant.reporting.views import (
     one_in,
     percent,
     places,
+    second,
     sections,
     together,
     up,
@@ -85,7 +86,9 @@ def _environment() -> Environment:
         keep_trailing_newline=True,
         finalize=_printed,
     )
-    environment.filters.update(up=up, down=down, one_in=one_in, minute=minute, places=places)
+    environment.filters.update(
+        up=up, down=down, one_in=one_in, minute=minute, second=second, places=places
+    )
     environment.globals.update(bar=bar, percent=percent, together=together)
     return environment
 

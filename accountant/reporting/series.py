@@ -13,7 +13,7 @@ from typing import Final
 from accountant.budget.policy import LimitRule
 from accountant.budget.state import AccountKey, State, account_key, matches
 from accountant.ledger.events import Event
-from accountant.privacy.units import Currency, show
+from accountant.privacy.units import Currency, amount, show
 from accountant.reporting.history import BOOKING, SETTLING
 from accountant.reporting.statement import adopted
 from accountant.reporting.worst import Ruler
@@ -117,8 +117,8 @@ class Burndowns:
             sequence,
             time,
             show(ruler.capacity.epsilon, Currency.EPSILON),
-            _amount(spent.epsilon),
-            _amount(held.epsilon),
+            amount(spent.epsilon, Currency.EPSILON),
+            amount(held.epsilon, Currency.EPSILON),
             key.epoch,
         )
 
@@ -130,7 +130,3 @@ def _keys(state: State, dataset: str) -> list[tuple[LimitRule, AccountKey]]:
         for rule in policy.policy.limits
         if rule.per is None and matches(rule.datasets, dataset)
     ]
-
-
-def _amount(units: int | None) -> str:
-    return "infinite" if units is None else show(units, Currency.EPSILON)

@@ -15,10 +15,10 @@ import numpy as np
 from accountant.budget.accounts import Integers, N, charge_from
 from accountant.budget.epochs import Adopted
 from accountant.budget.errors import NotFound
-from accountant.budget.limits import amount, scope_name
+from accountant.budget.limits import scope_name
 from accountant.budget.state import ALL, AccountKey, Counted, State, account_key, lifetime, matches
 from accountant.ledger.events import rfc3339
-from accountant.privacy.units import Currency, show
+from accountant.privacy.units import Currency, amount, show
 from accountant.reporting.worst import Ruler, Worst
 
 MOST_NAMED: Final = 5
@@ -97,7 +97,7 @@ def lifetime_sums(state: State, dataset: str, axis: int | None) -> list[tuple[st
     """
     cells = state.account(lifetime(dataset)).used.cells()
     columns = [charge_from(column) for column in _by(cells, axis).max(axis=2).T]
-    return [(amount(c, Currency.EPSILON), amount(c, Currency.DELTA)) for c in columns]
+    return [(c.amount(Currency.EPSILON), c.amount(Currency.DELTA)) for c in columns]
 
 
 def lifetime_totals(state: State, by: str | None = None) -> list[dict[str, Any]]:
@@ -205,21 +205,17 @@ def _balance(group: str, ruler: Ruler, used: Worst, spent: Worst) -> Balance:
         share = used.epsilon / limit if limit else 1.0
     return Balance(
         group=group,
-        spent=_amount(spent.epsilon, Currency.EPSILON),
+        spent=amount(spent.epsilon, Currency.EPSILON),
         reserved=reserved,
         remaining=show(remaining, Currency.EPSILON),
         share=share,
-        spent_delta=_amount(spent.delta, Currency.DELTA),
-        held_delta=_amount(used.delta, Currency.DELTA),
-        own_delta=_amount(used.own_delta, Currency.DELTA),
+        spent_delta=amount(spent.delta, Currency.DELTA),
+        held_delta=amount(used.delta, Currency.DELTA),
+        own_delta=amount(used.own_delta, Currency.DELTA),
         over=used.over,
         void=spent.over,
-        sum_of_epsilons=_amount(used.path_sum, Currency.EPSILON),
+        sum_of_epsilons=amount(used.path_sum, Currency.EPSILON),
     )
-
-
-def _amount(units: int | None, currency: Currency) -> str:
-    return "infinite" if units is None else show(units, currency)
 
 
 def _by(cells: Integers, axis: int | None) -> Integers:

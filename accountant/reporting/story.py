@@ -5,7 +5,6 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Final
 
-from accountant.budget.limits import amount
 from accountant.budget.state import ALL, State, matches
 from accountant.ledger.events import rfc3339
 from accountant.privacy.units import NOTHING, Currency, show
@@ -101,7 +100,7 @@ def _usage(name: str | None, tally: Tally) -> Usage:
         epsilon=show(tally.net[Currency.EPSILON], Currency.EPSILON),
         delta=show(tally.net[Currency.DELTA], Currency.DELTA),
         unbounded=tally.net.infinite[0],
-        given_back=amount(tally.given_back, Currency.EPSILON),
+        given_back=tally.given_back.amount(Currency.EPSILON),
     )
 
 
@@ -111,7 +110,7 @@ def _reservations(state: State, dataset: str) -> Reservations:
     total = sum((grant.total for grant in grants), start=NOTHING)
     return Reservations(
         open=len(grants),
-        epsilon=amount(total, Currency.EPSILON),
+        epsilon=total.amount(Currency.EPSILON),
         first_expiry=rfc3339(grants[0].expires) if grants else None,
         listed=tuple(
             Reservation(
@@ -119,7 +118,7 @@ def _reservations(state: State, dataset: str) -> Reservations:
                 grant.by,
                 groups_in_words(grant.command.get("subjects")),
                 grant.command.get("purpose") or "",
-                amount(grant.total, Currency.EPSILON),
+                grant.total.amount(Currency.EPSILON),
                 rfc3339(grant.opened),
                 rfc3339(grant.expires),
             )

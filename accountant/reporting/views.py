@@ -228,6 +228,11 @@ def minute(time: str) -> str:
     return time[:16].replace("T", " ")
 
 
+def second(time: str) -> str:
+    """The same with seconds: "2026-03-05 14:07:21"."""
+    return time[:19].replace("T", " ")
+
+
 def anchors(found: Sequence[Section]) -> dict[str, str]:
     """Where each dataset's section is."""
     return {section.name: section.anchor for section in found if section.dataset}

@@ -66,8 +66,13 @@ def formula(gate: str, explanation: str | None) -> tuple[str, str, str]:
 
 def unit_of(people: Population) -> str:
     """The privacy unit with its article: "one person"."""
-    unit = people.privacy_unit
-    return unit if unit.split(" ")[0].lower() in ("a", "an", "one", "each") else f"one {unit}"
+    return f"one {bare_unit(people.privacy_unit)}"
+
+
+def bare_unit(privacy_unit: str) -> str:
+    """The privacy unit without its article: "person"."""
+    first, _, rest = privacy_unit.partition(" ")
+    return rest if rest and first.lower() in ("a", "an", "one", "each") else privacy_unit
 
 
 def relation_in_words(people: Population) -> tuple[str, str]:
@@ -117,8 +122,8 @@ def rule_in_words(rule: Rule, unit: str) -> str:
             text = _limit(rule, unit, action)
         case ThresholdRule():
             text = (
-                f"A request that takes more than {rule.at} of the epsilon of rule “{rule.of}” is "
-                f"{action}."
+                f"A request with which more than {rule.at} of what rule “{rule.of}” allows would "
+                f"be used is {action}."
             )
         case MechanismRule():
             text = f"On {data}, any request of the kind {_either(rule.mechanisms)} is {action}."
@@ -165,7 +170,7 @@ def _limit(rule: LimitRule, unit: str, action: str) -> str:
     if rule.per:
         text = (
             f"Each client may use at most {amount} on "
-            + ("all datasets together" if rule.across else f"each of {data}")
+            + ("all datasets together" if rule.across else _each(rule.datasets))
             + f"; what would go beyond is {action}. This divides the budget and promises nothing "
             "about the data."
         )
@@ -176,12 +181,16 @@ def _limit(rule: LimitRule, unit: str, action: str) -> str:
         )
     else:
         text = (
-            f"On each of {data}, {unit} may lose at most {amount}, in whatever subject group; what "
-            f"would go beyond is {action}."
+            f"On {_each(rule.datasets)}, {unit} may lose at most {amount}, in whatever subject "
+            f"group; what would go beyond is {action}."
         )
     if rule.carry == "none":
         text += " Counting was started afresh when this limit was adopted."
     return text
+
+
+def _each(pattern: str) -> str:
+    return "each dataset" if pattern == "*" else f"each dataset that matches “{pattern}”"
 
 
 def _data(pattern: str) -> str:

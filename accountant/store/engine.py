@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from sqlalchemy import Engine, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError
 from sqlalchemy.pool import QueuePool, StaticPool
 
 BUSY_MS: Final = 10_000
@@ -25,7 +26,12 @@ _POLL: Final = 0.002
 
 def sqlite_path(url: str) -> Path:
     """The database file. Raises ValueError for anything that is not a SQLite file."""
-    parsed = make_url(url)
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        raise ValueError(
+            "the database URL cannot be read: give a SQLite file, e.g. sqlite:///var/accountant.db"
+        ) from None
     if parsed.get_backend_name() != "sqlite" or parsed.database in (None, "", ":memory:"):
         raise ValueError(
             f"cannot use the database {parsed.render_as_string(hide_password=True)!r}: "

@@ -606,3 +606,29 @@ def test_policies_need_a_second_name_to_loosen() -> None:
         with pytest.raises(Forbidden):
             book.policy("  - {id: a, limit: {epsilon: 2}}\n", approved_by=name)
     book.policy("  - {id: a, limit: {epsilon: 2}}\n", approved_by="officer")
+
+
+@pytest.mark.parametrize("purpose", [None, " ", "\u200b", "\t\u00a0\u2060"])
+def test_a_reason_that_shows_nothing_is_no_reason(purpose: str | None) -> None:
+    """Spaces and invisible characters are no purpose."""
+    book = hospital("  - {id: a, limit: {epsilon: 1}}\n  - {id: r, require: [purpose]}\n")
+    more = {} if purpose is None else {"purpose": purpose}
+    assert book.grant(laplace("0.1"), **more).type == "grant.refused.v1"
+    assert book.grant(laplace("0.1"), purpose="a").type == "grant.reserved.v1"
+
+
+def test_the_same_data_have_one_budget() -> None:
+    """Data that are registered cannot be registered under a second id."""
+    book = hospital("  - {id: a, limit: {epsilon: 1}}\n")
+    with pytest.raises(Conflict, match="second budget"):
+        book.do("register_dataset", "admin", id="other", namespace="n", name="d")
+    book.do("register_dataset", "admin", id="other", namespace="n", name="e")
+
+
+def test_a_decision_quotes_the_cell_that_has_spent_most() -> None:
+    """The largest sum of epsilons is not always the most spent: the gate may count it for less."""
+    book = hospital("  - {id: a, limit: {epsilon: 3, delta: 1e-6}}\n", {"g": ["a", "b"]})
+    book.record(laplace("0.01", 200), subjects={"g": ["a"]})
+    book.record(laplace("1.9"), subjects={"g": ["b"]})
+    [rule] = book.grant(laplace("0.1")).body["decision"]["rules"]
+    assert (rule["group"], rule["spent_before"], rule["spent_after"]) == ({"g": "b"}, "1.9", "2")

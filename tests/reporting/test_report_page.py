@@ -147,7 +147,7 @@ def test_numbers_are_explained(desk: Desk) -> None:
         "rounded up",
         "path-wise sums",
         "1 reservation is open, for epsilon 0.25",
-        "On each of all datasets, one person may lose at most epsilon 1",
+        "On each dataset, one person may lose at most epsilon 1",
         report.policy.digest,
         report.ledger.head,
     ):

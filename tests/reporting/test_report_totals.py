@@ -17,6 +17,7 @@ from support import NON_PRIVATE, declared, laplace, sparse_vector
 from accountant.budget.folding import HANDLERS
 from accountant.reporting.history import BOOKING, JUDGED, MOST_NAMES, SETTLING
 from accountant.reporting.model import Report, build_report
+from accountant.reporting.render import to_html
 from accountant.reporting.series import MOST_POINTS
 from accountant.store.ledgers import Stored
 
@@ -290,6 +291,7 @@ def test_what_stood_out_is_counted_by_sort(desk: Desk) -> None:
         "understated": 1,
         "expired": 1,
         "given_back": 0,
+        "attested_new": 0,
     }
 
 
@@ -336,3 +338,50 @@ def test_the_same_events_give_the_same_report(desk: Desk) -> None:
     _random_ledger(desk, 7)
     reports: list[Report] = [desk.report(), build_report("clinic", iter(desk.stored()))]
     assert reports[0] == reports[1]
+
+
+def test_an_open_reservation_does_not_hide_the_gates_delta(desk: Desk) -> None:
+    """What is spent has its own delta, whatever is reserved beside it."""
+    desk.hospital("  - {id: a, limit: {epsilon: 3, delta: 1e-6}}\n")
+    desk.record(laplace("0.01", 200))
+    before = limit_of(desk.report()).total
+    desk.grant(laplace("1"))
+    limit = limit_of(desk.report())
+    assert (limit.total.spent, limit.total.spent_delta) == (before.spent, before.spent_delta)
+    assert limit.total.spent_delta == "0.0000009"
+    assert "except with probability" in limit.meaning.spent
+
+
+def test_a_reserved_delta_is_not_spent(desk: Desk) -> None:
+    """A mechanism's own delta counts as spent when it is, not while it is only reserved."""
+    desk.hospital("  - {id: a, limit: {epsilon: 3, delta: 1e-6}}\n")
+    desk.grant(declared("0.5", "1e-9"))
+    limit = limit_of(desk.report())
+    assert (limit.total.spent, limit.total.spent_delta) == ("0", "0")
+    assert limit.total.held_delta == "0.000000001"
+    assert limit.meaning.spent.startswith("Nothing has been learned")
+    assert limit.meaning.with_reservations
+
+
+def test_the_most_charged_group_is_what_its_cells_share(desk: Desk) -> None:
+    """Cells that stand alike are described by what they have in common, not by one of them."""
+    dimensions = {"age": ["17", "22"], "sex": ["f", "m"], "work": ["a", "b", "c"]}
+    desk.hospital("  - {id: a, limit: {epsilon: 3}}\n", dimensions)
+    desk.record(laplace("0.5"), subjects={"sex": ["f"]})
+    assert limit_of(desk.report()).worst_group == {"sex": "f"}
+    desk.record(laplace("0.1"), subjects={"work": ["a", "c"]})
+    assert limit_of(desk.report()).worst_group == {"sex": "f", "work": "a, c"}
+    desk.record(laplace("0.5"), subjects={"sex": ["m"], "age": ["17"]})
+    desk.record(laplace("0.1"), subjects=[{"sex": ["m"], "age": ["17"], "work": ["b"]}])
+    group = limit_of(desk.report()).worst_group  # no product of values: one of the cells
+    assert len(group) == 3
+
+
+def test_attested_members_are_listed(desk: Desk) -> None:
+    """Whoever lets groups start from nothing is named in the report."""
+    desk.hospital("  - {id: a, limit: {epsilon: 3}}\n", {"week": ["1"]})
+    desk.population({"week": ["1", "2"]}, attested_new=True)
+    report = desk.report()
+    [seen] = [s for s in report.notable if s.sort == "attested_new"]
+    assert (seen.total, seen.latest[0].client, seen.latest[0].subjects) == (1, "admin", "week: 2")
+    assert "attested to be in no data before" in to_html(report)

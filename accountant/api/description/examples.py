@@ -226,6 +226,8 @@ def _balance(group: str, spent: str, remaining: str, share: float) -> Document:
         "reserved": "0",
         "remaining": remaining,
         "share": share,
+        "spent_delta": "0",
+        "held_delta": "0",
         "own_delta": "0",
         "over": False,
         "void": False,
@@ -296,7 +298,7 @@ STORY: Final = (
         answer=_POPULATION
         | {
             "sequence": 2,
-            "datasets": [{"id": "health-visits", **_VISITS}],
+            "datasets": [{"id": "health-visits", **_VISITS, "parents": []}],
             "policy": _ADOPTED,
         },
     ),
@@ -489,7 +491,7 @@ STORY: Final = (
                     "limit": {"epsilon": "3", "delta": "0.000001", "own_delta": "0.000001"},
                     "epoch": 1,
                     "counted_from": _time(2),
-                    "carried": True,
+                    "carried": False,
                     "total": _balance("everyone", "0.575", "2.425", 575 / 3000),
                     "worst_group": _WIDEST,
                     "lifetime": {"epsilon": "0.575", "delta": "0"},

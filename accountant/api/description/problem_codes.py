@@ -44,6 +44,7 @@ PROBLEMS: Final[dict[str, Code]] = {
     "duplicate-value": Code(422, "population", "A dimension lists a value twice."),
     "too-many-cells": Code(422, "population", "The dimensions make over a million cells."),
     "dataset-immutable": Code(409, "dataset", "The id stands for other data already."),
+    "dataset-known": Code(409, "dataset", "The same data are registered under another id."),
     "malformed-policy": Code(422, "policy", "The file cannot be adopted; each line is named."),
     "second-name-needed": Code(403, "policy", "Loosening needs another person's key as well."),
     "unknown-dataset": Code(422, "data", "No dataset has this id; register it first."),

@@ -81,6 +81,14 @@ def register_dataset(state: State, asked: Asked, command: RegisterDataset, now: 
             )
         if (there.owner, there.parents) == (command.owner, tuple(command.parents)):
             return []
+    for other in state.datasets.values():
+        same = (other.namespace, other.name) == (command.namespace, command.name)
+        if same and other.id != command.id:
+            raise Conflict(
+                "dataset-known",
+                f"{command.namespace} {command.name} is registered as {other.id!r}: the same data "
+                "under a second id would have a second budget; use that id",
+            )
     return [state.next_event(asked, "dataset.registered.v1", now, {})]
 
 
@@ -96,7 +104,7 @@ def adopt_policy(state: State, asked: Asked, command: AdoptPolicy, now: int) -> 
             "this policy loosens the one in force ("
             + "; ".join(loosened)
             + "), so a second person has to agree: send the key of another admin or officer in "
-            "the header Accountant-Approver",
+            "a header: Accountant-Approver: Bearer <key>",
             loosened=loosened,
         )
     before = state.adopted

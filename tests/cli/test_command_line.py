@@ -1,0 +1,234 @@
+"""The command line, as people and scripts meet it: real processes on a real database."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import ask, laplace
+
+RULES = "  - {id: a, limit: {epsilon: 1, delta: 1e-6}}\n"
+
+
+class Line:
+    """``accountant …`` in a folder of its own, on the test's database."""
+
+    def __init__(self, folder: Path, url: str) -> None:
+        self.folder = folder
+        self.env = dict(os.environ) | {
+            "ACCOUNTANT_HOME": str(folder),
+            "ACCOUNTANT_DATABASE_URL": url,
+            "COLUMNS": "200",
+        }
+
+    def __call__(self, *words: str, code: int = 0, stdin: str = "", **env: str) -> str:
+        """Runs a command, checks its exit code, and returns what it printed on both outputs."""
+        run = subprocess.run(
+            [sys.executable, "-m", "accountant.cli", *words],
+            cwd=self.folder,
+            env=self.env | env,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        said = run.stdout + run.stderr
+        assert run.returncode == code, said
+        assert "Traceback" not in said
+        return said
+
+    def json(self, *words: str, code: int = 0) -> Any:
+        """What a command prints with --json."""
+        return json.loads(self(*words, "--json", code=code))
+
+    def file(self, name: str, *documents: Any) -> str:
+        """A file of JSON lines."""
+        path = self.folder / name
+        path.write_text("".join(json.dumps(d) + "\n" for d in documents))
+        return str(path)
+
+    def lifetime(self) -> str:
+        """The lifetime epsilon of dataset d."""
+        rows = self.json("accounts", "-p", "fair")["lifetime"]
+        return str(next(row["epsilon"] for row in rows if row["dataset"] == "d"))
+
+
+@pytest.fixture
+def line(world: Callable[..., Any], database: str, tmp_path: Path) -> Line:
+    """A command line beside a population with the dataset d and a limit."""
+    world().hospital(RULES, {"country": ["KR", "[red]x[/y]", "JP\x1b[2J"]})
+    folder = tmp_path / "home"
+    folder.mkdir()
+    return Line(folder, database)
+
+
+def ran(epsilon: str, at: str | None = "2026-03-02T10:00:00Z") -> dict[str, Any]:
+    """One line of an import."""
+    return ask(laplace(epsilon)) | ({"ran_at": at} if at else {})
+
+
+def test_importing_again_records_only_what_is_new(line: Line) -> None:
+    """A file counts once, equal lines in it both, and lines that were added at its end once."""
+    rows = [ran("0.01"), ran("0.01"), ran("0.02")]
+    path = line.file("past.jsonl", *rows)
+    first = {"recorded": 3, "already_there": 0, "overruns": 0}
+    assert line.json("import", path, "-p", "fair") == first
+    assert line.json("import", path, "-p", "fair")["recorded"] == 0
+    spaced = line.folder / "past.jsonl"
+    spaced.write_text(spaced.read_text().replace(": ", " :  ") + "\n\n")
+    assert line.json("import", path, "-p", "fair")["recorded"] == 0
+    path = line.file("past.jsonl", *rows, ran("0.02"))
+    assert line.json("import", path, "-p", "fair")["recorded"] == 1
+    assert line.lifetime() == "0.06"
+
+
+def test_equal_lines_of_two_days_both_count(line: Line) -> None:
+    """Two files may hold the same line: both are charged, and what is undated needs a name."""
+    for name in ("monday.jsonl", "tuesday.jsonl"):
+        assert line.json("import", line.file(name, ran("0.1")), "-p", "fair")["recorded"] == 1
+    undated = line.file("log.jsonl", ran("0.1", None))
+    assert "--batch" in line("import", undated, "-p", "fair", code=2)
+    for batch in ("week-1", "week-2"):
+        done = line.json("import", undated, "-p", "fair", "--batch", batch)
+        assert done["recorded"] == 1
+    assert line.lifetime() == "0.4"
+
+
+def test_one_bad_line_and_nothing_is_recorded(line: Line) -> None:
+    """Every bad line is named with its reason, one that is only too large as well."""
+    large = ask(*[laplace("0.001", justification=None) | {"sampler": {"library": "x" * 60,
+        "version": "1" * 60}} for _ in range(200)])  # fmt: skip
+    for mechanism in large["mechanisms"]:
+        mechanism.pop("justification")
+    rows = [ran("0.01"), ran("0.01") | {"when": 1}, large | {"ran_at": "2026-03-02T10:00:00Z"}]
+    said = line("import", line.file("x.jsonl", *rows, "text"), "-p", "fair", code=2)
+    assert "line 2: when: there is no such field" in said
+    assert "line 4" in said
+    assert "pydantic" not in said
+    assert line.lifetime() == "0"
+
+
+def test_a_misspelt_population_is_no_clean_audit(line: Line) -> None:
+    """Replaying what does not exist is an error, never "all agree"."""
+    for command in ("replay", "accounts", "report"):
+        assert "nope" in line(command, "-p", "nope", code=2)
+
+
+def test_replay_tells_what_is_wrong_once(line: Line) -> None:
+    """A missing line is a few findings, not one for every line after it; exit code 1."""
+    for i in range(5):
+        line("import", line.file(f"{i}.jsonl", ran("0.01")), "-p", "fair")
+    with closing(sqlite3.connect(line.env["ACCOUNTANT_DATABASE_URL"][10:])) as raw:
+        rows = raw.execute("SELECT body FROM event WHERE ledger = 'fair' ORDER BY sequence")
+        events = [row[0] for row in rows]
+    path = line.folder / "events.jsonl"
+    path.write_bytes(b"\n".join(events) + b"\n")
+    assert "all agree" in line("replay", str(path))
+    assert line.json("replay", str(path))["findings"] == []
+    path.write_bytes(b"\n".join(events[:3] + events[4:]) + b"\n")
+    assert 1 <= len(line.json("replay", str(path), code=1)["findings"]) <= 4
+    line("replay", str(path), "--head", "00" * 32, code=1)
+
+
+def test_text_from_the_ledger_is_only_text(line: Line) -> None:
+    """Group names are neither markup nor control sequences to the terminal."""
+    said = line("accounts", "-p", "fair", "--by", "country")
+    assert "[red]x[/y]" in said
+    assert "\x1b" not in said
+
+
+def test_a_forged_population_is_a_finding(line: Line) -> None:
+    """A ledger that claims more cells than fit anywhere is refused with a reason."""
+    values = [f"v{i}" for i in range(1500)]
+    forged = {
+        "ledger": "fair", "sequence": 0, "type": "population.registered.v1",
+        "time": "2026-01-01T00:00:00.000000Z", "by": "admin",
+        "command": {
+            "type": "register_population", "privacy_unit": "person", "membership": "public",
+            "neighbouring": "replace_one", "dimensions": {f"d{i}": values for i in range(4)},
+        },
+    }  # fmt: skip
+    path = line.folder / "forged.jsonl"
+    path.write_text(json.dumps(forged, sort_keys=True, separators=(",", ":")) + "\n")
+    assert "cells" in line("replay", str(path), code=1)
+
+
+def test_compose_needs_no_more_than_the_gate_does(line: Line) -> None:
+    """A rule's gate admits what basic admits, so the smallest limit is never above the sum."""
+    path = line.file("one.json", {"mechanisms": [laplace("1")]})
+    gate = line.json("compose", path, "--delta", "1e-6")["gate"]
+    assert gate["advanced"]["epsilon"] == gate["basic"]["epsilon"] == "1"
+    path = line.file("many.json", {"mechanisms": [laplace("0.01", 1000)]})
+    gate = line.json("compose", path, "--delta", "1e-6")["gate"]
+    assert float(gate["advanced"]["epsilon"]) < float(gate["basic"]["epsilon"]) == 10
+
+
+def test_reports_go_where_they_are_sent(line: Line) -> None:
+    """The format follows the file's name; what cannot be written leaves nothing behind."""
+    line("report", "-p", "fair", "--out", str(line.folder / "r.csv"))
+    assert (line.folder / "r.csv").read_text().startswith("population,")
+    assert json.loads(line("report", "-p", "fair", "--format", "json"))["ledger_name"] == "fair"
+    before = sorted(line.folder.iterdir())
+    assert "is a folder" in line(
+        "report", "-p", "fair", "--format", "csv", "--out", str(line.folder), code=2
+    )
+    assert "no folder" in line("report", "-p", "fair", "--out", "/nowhere/at/all.csv", code=2)
+    line("report", "-p", "fair", "--out", str(line.folder / "r.pdf"), code=2)
+    assert sorted(line.folder.iterdir()) == before
+    assert not list(line.folder.parent.glob(".*.part"))
+
+
+def test_migrate_creates_and_refuses(line: Line, tmp_path: Path) -> None:
+    """A fresh database is made for its owner only; files of something else are left alone."""
+    fresh = tmp_path / "new" / "a.db"
+    assert "was created" in line("--database-url", f"sqlite:///{fresh}", "migrate")
+    assert "up to date" in line("--database-url", f"sqlite:///{fresh}", "migrate")
+    assert fresh.stat().st_mode & 0o777 == 0o600
+    foreign = tmp_path / "foreign.db"
+    with closing(sqlite3.connect(foreign)) as raw:
+        raw.execute("CREATE TABLE foo (x)")
+    assert "something else" in line("--database-url", f"sqlite:///{foreign}", "migrate", code=2)
+    text = tmp_path / "text.db"
+    text.write_text("this is no database at all, only words\n" * 100)
+    line("--database-url", f"sqlite:///{text}", "migrate", code=2)
+    line("--database-url", "garbage", "migrate", code=2)
+    line("--database-url", "garbage", "keys", "list", code=2)
+    line("--database-url", "sqlite:////nowhere/at/all/x.db", "migrate", code=2)
+
+
+def test_a_port_in_use_is_said_in_one_line(line: Line) -> None:
+    """Serving where somebody listens already ends at once, with what to do."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        assert "--port" in line("serve", "--port", port, code=2)
+
+
+def test_keys_are_shown_once_alone_on_their_line(line: Line) -> None:
+    """A created key is all of standard output; revoking it ends it; roles are checked."""
+    key = line("keys", "create", "--role", "pipeline", "--name", "etl")
+    assert key.startswith("acct_")
+    assert key.count("\n") == 1
+    assert {"name": "etl", "role": "pipeline"} in line.json("keys", "list")
+    line("keys", "create", "--role", "pipeline", "--name", "etl", code=2)
+    line("keys", "create", "--role", "king", "--name", "me", code=2)
+    line("keys", "revoke", "--name", "etl")
+    line("keys", "revoke", "--name", "etl", code=2)
+
+
+def test_preview_tells_and_records_nothing(line: Line) -> None:
+    """Exit code 1 says that a request would be blocked."""
+    small, large = (line.file(f"{e}.json", ask(laplace(e))) for e in ("0.5", "5"))
+    assert line.json("preview", small, "-p", "fair")["fits"] == 2
+    assert "block" in line("preview", large, "-p", "fair", code=1)
+    assert line.lifetime() == "0"
+    assert "mechanisms" in line("preview", "-", "-p", "fair", code=2, stdin='{"dataset": "d"}')
