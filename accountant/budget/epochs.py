@@ -20,6 +20,7 @@ class Start(Enum):
 
     KEPT = "the rule is unchanged: its epoch goes on"
     CARRIED = "what the rule has used, on the same order"
+    CONVERTED = "what the rule has used, as a sure sum of epsilons: its gate is another"
     BROUGHT = "what the data have used, as a sure sum of epsilons"
     EMPTY = "nothing: the rule was reset"
 
@@ -58,8 +59,8 @@ def start_of(before: Adopted | None, rule: LimitRule) -> Start:
         return Start.KEPT
     if rule.carry == "none":
         return Start.EMPTY
-    if old and same_scope(old, rule) and old.filter is rule.filter:
-        return Start.CARRIED
+    if old and same_scope(old, rule):
+        return Start.CARRIED if old.filter is rule.filter else Start.CONVERTED
     return Start.BROUGHT
 
 

@@ -117,22 +117,32 @@ def _adopt_policy(state: State, event: Event) -> None:
         number = state.last_epoch.get(rule.id, 0) + 1
         epoch, start = next_epoch(before, rule, number, event.time), start_of(before, rule)
         state.last_epoch[rule.id] = epoch.number
+        old = before.epochs[rule.id].number if before and rule.id in before.epochs else 0
         carried = False
-        if before and start is Start.CARRIED:
-            carried = _carry(state, rule, before.epochs[rule.id].number, number)
-        elif start is Start.BROUGHT:
-            carried = _bring(state, rule, epoch)
+        if start is Start.CARRIED:
+            carried = _carry(state, rule, old, epoch.number)
+        elif start in (Start.CONVERTED, Start.BROUGHT):
+            sources = _own(state, rule, old) if start is Start.CONVERTED else _used(state, rule)
+            carried = _bring(state, rule, epoch, sources)
         epochs[rule.id] = replace(epoch, carried=carried) if carried else epoch
     state.adopted = Adopted(policy, event.body["command"]["source_digest"], event.sequence, epochs)
 
 
+def _own(state: State, rule: LimitRule, epoch: int) -> list[AccountKey]:
+    return [key for key in state.accounts if (key.rule, key.epoch) == (rule.id, epoch)]
+
+
+def _used(state: State, rule: LimitRule) -> list[AccountKey]:
+    """The lifetimes of the rule's datasets; none for a client's sub-limit, which starts at zero:
+    it is no promise about the data.
+    """
+    datasets = [d for d in sorted(state.datasets) if matches(rule.datasets, d) and not rule.per]
+    return [lifetime(dataset) for dataset in datasets if lifetime(dataset) in state.accounts]
+
+
 def _carry(state: State, rule: LimitRule, old: int, new: int) -> bool:
     """Goes on from the accounts of the epoch ``old``, open reservations included; says if any."""
-    keys = {
-        key: key._replace(epoch=new)
-        for key in state.accounts
-        if key.rule == rule.id and key.epoch == old
-    }
+    keys = {key: key._replace(epoch=new) for key in _own(state, rule, old)}
     for key, after in keys.items():
         state.accounts[after] = state.accounts[key].copy()
     for grant in list(state.open.values()):
@@ -142,16 +152,15 @@ def _carry(state: State, rule: LimitRule, old: int, new: int) -> bool:
     return bool(keys)
 
 
-def _bring(state: State, rule: LimitRule, epoch: Epoch) -> bool:
-    """Starts from what the rule's datasets have used in their lifetime, as a sure sum of epsilons;
-    says if any. A client's sub-limit starts at zero: it is no promise about the data.
+def _bring(state: State, rule: LimitRule, epoch: Epoch, sources: list[AccountKey]) -> bool:
+    """Starts from what was used in ``sources``, reserved or not, as a sure sum of epsilons; says
+    if any.
     """
     brought: dict[AccountKey, Account] = {}
-    for dataset in sorted(state.datasets):
-        account = state.accounts.get(lifetime(dataset))
-        if account is not None and matches(rule.datasets, dataset) and not rule.per:
-            key = account_key(rule, epoch.number, dataset, "")
-            brought.setdefault(key, Account.empty(account.used.shape)).absorb(account)
+    for source in sources:
+        account = state.accounts[source]
+        key = account_key(rule, epoch.number, source.dataset, source.client)
+        brought.setdefault(key, Account.empty(account.used.shape)).absorb(account)
     if epoch.capacity.second_currency is not None:
         for account in brought.values():
             account.restate(epoch.capacity.second_currency, rule.filter.per_epsilon(epoch.limit))

@@ -149,3 +149,26 @@ def test_a_new_population_starts_from_nothing() -> None:
     book = hospital(rules("1"))
     assert book.state.adopted is not None
     assert not book.state.adopted.epochs["a"].carried
+
+
+@pytest.mark.parametrize("scope", ["", ", per: client"])
+def test_another_gate_keeps_what_the_rule_has_used(scope: str) -> None:
+    """A rule that changes its gate starts from its own sum of epsilons; what is reserved then
+    counts as spent in it, for its squares are not what the new gate counts.
+    """
+    basic = "  - {id: a, limit: {epsilon: 9, delta: 1e-6}, gate: basic" + scope + "}\n"
+    total = "  - {id: t, limit: {epsilon: 99}}\n"
+    book = hospital(basic + total)
+    book.record(laplace("0.5"))
+    grant = book.grant(laplace("3")).body["grant"]
+    client = "pipe" if scope else ""
+    book.policy(basic.replace("basic", "advanced") + total, approved_by="officer")
+    assert book.state.adopted is not None
+    rule = book.state.adopted.policy.limits[0]
+    epoch = book.state.adopted.epochs["a"]
+    per = rule.filter.per_epsilon(epoch.limit)
+    book.do("release_grant", grant=grant, reason="never run")
+    [cell] = book.used("a", client=client)
+    assert cell[0] == 3_500_000_000
+    assert cell[0] * per <= cell[2] <= cell[0] * per + 2
+    assert book.replayed().findings == []

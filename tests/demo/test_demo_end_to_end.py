@@ -95,7 +95,10 @@ def test_stopped(tmp_path: Path, how: signal.Signals) -> None:
     """Ctrl-C and SIGTERM stop the demonstration, its pipelines and its service."""
     folder = tmp_path / "demo-output"
     demo = subprocess.Popen(
-        [sys.executable, "-m", "accountant.demo", "--out", str(folder)], stdout=subprocess.DEVNULL
+        [sys.executable, "-m", "accountant.demo", "--out", str(folder)],
+        stdout=subprocess.DEVNULL,
+        # What runs in a shell's background ignores Ctrl-C, and hands that on.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     deadline = time.monotonic() + 60
     log = folder / "logs" / "survey_team.txt"

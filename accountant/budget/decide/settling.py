@@ -30,7 +30,8 @@ def own(state: State, asked: Asked, name: str) -> Grant:
     grant = state.grant(name)
     if grant.by != asked.by:
         raise Forbidden(
-            "not-your-grant", f"grant {name} belongs to {grant.by}; only that key can settle it"
+            "not-your-grant",
+            f"grant {name} belongs to another client; only that can settle it",
         )
     return grant
 
