@@ -30,6 +30,11 @@ def service_of(request: Request) -> Service:
     return service
 
 
+async def _service(request: Request) -> Service:
+    """``service_of`` as a dependency: async, since what blocks nothing needs no thread."""
+    return service_of(request)
+
+
 def key_from(service: Service, header: str | None, name: str) -> Key:
     """Whose key a header holds. Raises Problem ("unauthenticated")."""
     scheme, _, secret = (header or "").partition(" ")
@@ -70,7 +75,7 @@ def only_own(key: Key, owner: str, what: str) -> None:
         raise Forbidden("not-your-grant", f"{what} belongs to another client")
 
 
-def known_parameters(request: Request) -> None:
+async def known_parameters(request: Request) -> None:
     """Raises Invalid for a query parameter that the call does not have: a misspelt filter would
     silently show everything.
     """
@@ -98,7 +103,7 @@ def json_body(data: Annotated[bytes, Depends(raw_body)]) -> dict[str, Any]:
     return document
 
 
-def idempotency_key(request: Request) -> str | None:
+async def idempotency_key(request: Request) -> str | None:
     """The Idempotency-Key header: one, of 1 to 200 visible ASCII characters."""
     values = request.headers.getlist("Idempotency-Key")
     if not values:
@@ -124,7 +129,8 @@ def ask(
 Body = Annotated[dict[str, Any], Depends(json_body)]
 Raw = Annotated[bytes, Depends(raw_body)]
 Idempotency = Annotated[str | None, Depends(idempotency_key)]
-TheService = Annotated[Service, Depends(service_of)]
+
+TheService = Annotated[Service, Depends(_service)]
 Spender = Annotated[Key, Depends(caller(*SPEND))]
 Reader = Annotated[Key, Depends(caller(*READ))]
 Asker = Annotated[Key, Depends(caller(*ASK))]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from accountant.ledger.events import canonical
+import orjson
 
 Action = Literal["flag", "block"]
 Outcome = Literal["allow", "flag", "block"]
@@ -61,7 +61,7 @@ class Decision:
         rules, size = [], 0
         for finding in ordered:
             whole = finding.to_json()
-            size += len(canonical(whole))
+            size += len(orjson.dumps(whole))
             short = {k: whole[k] for k in ("rule", "action", "fired", "code")}
             rules.append(whole if size <= MAX_DETAIL else short | {"text": "details left out"})
         return {"outcome": self.outcome, "rules": rules}

@@ -106,9 +106,11 @@ def tightest(
     for box, part in enumerate(account.used.parts(selection)):
         fit = room(capacity, part, charge)
         fits = bool(fit.all())
-        among = np.arange(fit.size) if fits else np.flatnonzero(~fit)
-        among = among[part[N][among] == part[N][among].max()]
-        at, spent = _most_spent(counted, part, among)
+        at = spent = 0
+        if fit.size > 1:
+            among = np.arange(fit.size) if fits else np.flatnonzero(~fit)
+            among = among[part[N][among] == part[N][among].max()]
+            at, spent = _most_spent(counted, part, among)
         found.append(((not fits, int(part[N][at]), spent), -box, at, part))
     (blocked, *_), minus_box, at, part = max(found, key=lambda c: (c[0], c[1]))
     return _cell(account, selection, -minus_box, at, part), charge_from(part[:, at]), not blocked
@@ -116,15 +118,16 @@ def tightest(
 
 def _most_spent(counted: Counted, part: Integers, among: NDArray[np.intp]) -> tuple[int, int]:
     """(column, epsilon spent there) of the cell with the most, of the cells ``among``."""
-    gate, epsilon = counted.rule.filter, part[0][among]
-    top, second = int(epsilon.argmax()), np.zeros_like(epsilon)
+    gate, limit, epsilon = counted.rule.filter, counted.epoch.limit, part[0][among]
+    second = np.zeros_like(epsilon)
     if counted.epoch.capacity.second_currency is not None:
         i = AXIS[counted.epoch.capacity.second_currency]
         second = np.where(part[N + i][among] > 0, LARGEST, part[i][among])
+    top = int(epsilon.argmax())
     places = [(int(epsilon[top]), int(second[top]), top)]
     if second[top] < second.max():
         places = frontier(epsilon, second)
-    spent, minus = max((gate.spent(counted.epoch.limit, e, s), -at) for e, s, at in places)
+    spent, minus = max((gate.spent(limit, e, s), -at) for e, s, at in places)
     return int(among[-minus]), spent
 
 

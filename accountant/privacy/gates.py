@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property
 from math import lcm
 from typing import Final, Protocol
 
@@ -29,7 +29,7 @@ _SLACK: Final = Fraction(1, 10**45)
 """Relative error allowed for a handful of correctly rounded 60-digit operations (true: < 1e-57)."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Limit:
     """What a rule promises: (epsilon, delta), of which ``own_delta`` is kept for own deltas.
 
@@ -46,6 +46,11 @@ class Limit:
     def gate_delta(self) -> Fraction:
         """delta', the failure probability that the gate itself may use."""
         return self.delta - self.own_delta
+
+    @cached_property
+    def line(self) -> Line:
+        """The line of the advanced gate."""
+        return _line(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,22 +150,22 @@ class Advanced:
         that is V = (sqrt(2L + 2 epsilon) - sqrt(2L))^2, L = ln(1/delta').
         """
         basic = BASIC.capacity(limit, share)
-        second = _line(limit).most(limit.epsilon * share)
+        second = limit.line.most(limit.epsilon * share)
         return Capacity(basic.epsilon, basic.own_delta, second, Currency.EPSILON_SQUARED)
 
     def spent(self, limit: Limit, epsilon: int, second: int | None) -> int:
         """The smaller of the path-wise sum and the line at the fixed order."""
         if second is None:
             return epsilon
-        return min(epsilon, _line(limit).spent(second))
+        return min(epsilon, limit.line.spent(second))
 
     def order(self, limit: Limit) -> Fraction:
         """The order of the line."""
-        return _line(limit).order
+        return limit.line.order
 
     def per_epsilon(self, limit: Limit) -> Fraction:
         """2 / a: then the line at E turned into S lies E above its intercept."""
-        return 2 / _line(limit).order * _SQUARE_PER_EPSILON
+        return 2 / limit.line.order * _SQUARE_PER_EPSILON
 
 
 _SQUARE_PER_EPSILON: Final = Fraction(
@@ -170,7 +175,7 @@ _SQUARE_PER_EPSILON: Final = Fraction(
 
 
 @dataclass(frozen=True, slots=True)
-class _Line:
+class Line:
     """epsilon <= (a S + b) / d in units, with whole a, b and d."""
 
     order: Fraction
@@ -189,8 +194,7 @@ class _Line:
         return (units_down(epsilon, Currency.EPSILON) * self.d - self.b) // self.a
 
 
-@lru_cache(maxsize=1024)
-def _line(limit: Limit) -> _Line:
+def _line(limit: Limit) -> Line:
     """Slope a/2 and intercept ln(1/delta')/(a-1) of the advanced gate.
 
     Any order a > 1 gives a valid line, so the order needs no rounding; the intercept is rounded up.
@@ -200,7 +204,7 @@ def _line(limit: Limit) -> _Line:
     slope = order / 2 / _SQUARE_PER_EPSILON
     intercept = Fraction(log) * (1 + _SLACK) / (order - 1) * units_up(Fraction(1), Currency.EPSILON)
     d = lcm(slope.denominator, intercept.denominator)
-    return _Line(order=order, a=int(slope * d), b=int(intercept * d), d=d)
+    return Line(order=order, a=int(slope * d), b=int(intercept * d), d=d)
 
 
 def _best_order(epsilon: Fraction, log: Decimal) -> Fraction:

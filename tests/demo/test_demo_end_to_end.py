@@ -98,7 +98,7 @@ def test_stopped(tmp_path: Path, how: signal.Signals) -> None:
         [sys.executable, "-m", "accountant.demo", "--out", str(folder)],
         stdout=subprocess.DEVNULL,
         # What runs in a shell's background ignores Ctrl-C, and hands that on.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
     )
     deadline = time.monotonic() + 60
     log = folder / "logs" / "survey_team.txt"
