@@ -41,6 +41,7 @@ from accountant.budget.commands import (
 from accountant.budget.errors import Forbidden, Invalid, NotFound
 from accountant.budget.policy_file import parse_policy
 from accountant.ledger.events import rfc3339
+from accountant.reporting.contributors import used_up_by
 from accountant.reporting.files import rendered, report_of
 from accountant.reporting.statement import accounts_json
 
@@ -308,8 +309,11 @@ def show_decision(
     key: Reader,
     service: TheService,
 ) -> JSONResponse:
-    """Every rule that was evaluated, with both sides of its comparison; pipelines see theirs."""
-    service.known(population)
+    """Every rule that was evaluated, with both sides of its comparison, and for each limit that
+    fired the charges that used it up. Pipelines see their own decisions, without other clients.
+    """
+    with service.state(population) as state:
+        pass  # what is read of it below are single values that never change: no lock is held
     event = service.event(population, int(decision[1:]))
     if "decision" not in event.body:
         raise NotFound("unknown-decision", f"event {event.sequence} holds no decision")
@@ -323,4 +327,7 @@ def show_decision(
         "request": event.body["command"],
         **event.body["decision"],
     }
+    if key.role != "pipeline":
+        rows = service.stream(population)
+        document["used_up_by"] = used_up_by(state, rows, event.body["decision"], event.sequence)
     return JSONResponse(document)

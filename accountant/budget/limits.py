@@ -67,6 +67,8 @@ def _compare(
     after = used + charge
     numbers: dict[str, Any] = {
         "scope": scope_name(key),
+        "dataset": key.dataset,
+        "client": key.client,
         "group": state.people().describe(cell) if cell is not None else {},
         "limit": {"epsilon": _plain(rule.limit.epsilon), "delta": _plain(rule.limit.delta)},
         "gate": rule.filter.name,

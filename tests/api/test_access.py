@@ -299,3 +299,27 @@ def test_tiny_and_huge_limits_can_be_shown(world: Callable[..., World]) -> None:
     assert made.post("/invocations", ask({"kind": "non_private"})).status_code == 201
     assert made.get("/accounts").status_code == 200
     assert made.post("/preview", ask(laplace("1"))).json()["fits"] == 0
+
+
+def test_a_decision_names_what_used_the_budget_up(world: Callable[..., World]) -> None:
+    """An officer sees the charges behind a refusal, the largest first; a pipeline does not."""
+    made = world().hospital(
+        "  - {id: a, limit: {epsilon: 1}}\n  - {id: t, of: a, at: 10%}\n", {"sex": ["f", "m"]}
+    )
+    made.post("/grants", ask(laplace("0.1"), subjects={"sex": ["f"]}, purpose="small"))
+    released = made.post("/grants", ask(laplace("0.2"))).json()["id"]
+    made.post(f"/grants/{released}/release", {"reason": "never run"})
+    made.post("/grants", ask(laplace("0.9"), subjects={"sex": ["m"]}, purpose="elsewhere"))
+    made.post("/invocations", ask(laplace("0.8"), subjects={"sex": ["f"]}, purpose="large"))
+    for _ in range(25):
+        made.post("/grants", ask(laplace("0.001"), subjects={"sex": ["f"]}))
+    refusal = made.post("/grants", ask(laplace("0.5"), subjects={"sex": ["f"]})).json()
+    path = f"/decisions/{refusal['decision']['id']}"
+    first, second = made.get(path, who="officer").json()["used_up_by"]
+    assert (first["rule"], second["rule"]) == ("a", "t")
+    assert first["events"] == second["events"]
+    rows = [(e["purpose"], e["state"], e["epsilon"]) for e in first["events"]]
+    assert rows[:2] == [("large", "recorded", "0.8"), ("small", "reserved", "0.1")]
+    assert {row[2] for row in rows[2:]} == {"0.001"}
+    assert (len(rows), first["left_out"]) == (20, 7)
+    assert "used_up_by" not in made.get(path, who="pipeline").json()

@@ -141,6 +141,8 @@ def _decision(
     common = {
         "fired": fired,
         "scope": scope,
+        "dataset": "health-visits",
+        "client": "",
         "group": group,
         "limit": {"epsilon": "3", "delta": "0.000001"},
         "gate": "basic",

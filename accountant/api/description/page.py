@@ -284,6 +284,8 @@ class Book:
             "Decision",
             "RuleFinding",
             "Comparison",
+            "Contributors",
+            "Contribution",
             "Limit",
             "Sums",
         )
