@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
+import math
+from collections.abc import Sequence
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from fractions import Fraction
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 from pydantic import BaseModel, ConfigDict, Field
@@ -15,8 +17,13 @@ from accountant.budget.commands import Mechanisms
 from accountant.cli.asking import read_bytes
 from accountant.cli.common import JsonOption, app, out, print_json
 from accountant.privacy.gates import advanced_epsilon
-from accountant.privacy.mechanisms import Amount, Relation, price
+from accountant.privacy.mechanisms import Amount, Mechanism, Priced, Relation, price
+from accountant.privacy.schedules.plan import Tight, tight
 from accountant.privacy.units import NOTHING, Charge, Currency, exact, show, units_up
+
+FIXED: Final = (
+    "true only if the whole list was fixed before any answer was seen; for planning, never a limit"
+)
 
 
 class Plan(BaseModel):
@@ -42,7 +49,10 @@ def compose(
     ] = Relation.ADD_OR_REMOVE_ONE,
     json: JsonOption = False,
 ) -> None:
-    """Total a list of mechanisms under every gate: the smallest limit that would admit them all."""
+    """Total a list of mechanisms under every gate: the smallest limit that would admit them all.
+
+    Beside it the tight total of the same list, had all of it been fixed in advance: for planning.
+    """
     wanted = Delta.model_validate({"delta": delta}).delta
     plan = Plan.model_validate(parse(read_bytes(file)))
     prices = [price(mechanism, neighbouring) for mechanism in plan.mechanisms]
@@ -51,6 +61,7 @@ def compose(
         "delta": format(wanted, "f"),
         "neighbouring": neighbouring.value,
         "gate": gates(total, wanted),
+        "report": reports(plan.mechanisms, prices, neighbouring, wanted),
         "objections": [{"code": o.code, "text": o.text} for p in prices for o in p.objections],
     }
     if json or not out.is_terminal:
@@ -59,10 +70,38 @@ def compose(
         table = Table("gate", "ε", "δ", "note")
         for name, row in document["gate"].items():
             table.add_row(name, row["epsilon"] or "-", row.get("delta", "-"), row.get("why", ""))
+        report = document["report"]
+        for name in ("pld", "optimal"):
+            if row := report[name]:
+                lower = f"at least {row['lower']}" if "lower" in row else ""
+                table.add_row(f"({name})", row["epsilon"], document["delta"], lower)
         out.print(table)
+        out.print(f"In brackets: {report['precondition']}", highlight=False)
         for objection in document["objections"]:
             out.print(f"{objection['code']}: {objection['text']}", style="red", markup=False)
     raise typer.Exit(int(bool(document["objections"])))
+
+
+def reports(
+    mechanisms: Sequence[Mechanism], prices: Sequence[Priced], relation: Relation, delta: Decimal
+) -> dict[str, Any]:
+    """What only informs: epsilon at ``delta``, rounded up, with the lower end of its interval."""
+    found = tight(mechanisms, prices, relation, Fraction(delta)) if delta else Tight(None, None)
+    pld = found.pld
+    return {
+        "precondition": FIXED,
+        "pld": pld and {"epsilon": _printed(pld.upper, ROUND_CEILING),
+                        "lower": _printed(pld.lower, ROUND_FLOOR)},
+        "optimal": None
+        if found.optimal is None
+        else {"epsilon": _printed(found.optimal, ROUND_CEILING)},
+    }  # fmt: skip
+
+
+def _printed(epsilon: float, rounding: str) -> str:
+    if epsilon == math.inf:
+        return "infinite"
+    return format(Decimal(epsilon).quantize(Decimal("1e-9"), rounding), "f")
 
 
 def gates(total: Charge, delta: Decimal) -> dict[str, dict[str, Any]]:

@@ -173,6 +173,23 @@ def test_compose_needs_no_more_than_the_gate_does(line: Line) -> None:
     assert float(gate["advanced"]["epsilon"]) < float(gate["basic"]["epsilon"]) == 10
 
 
+def test_compose_tells_what_planning_would_save(line: Line) -> None:
+    """Beside the gates stands the tight total of the same list, with its precondition."""
+    gaussian = {"kind": "gaussian", "sensitivity": "1", "scale": "10", "count": 100}
+    path = line.file("g.json", {"mechanisms": [gaussian | {"delta": "1e-9"}]})
+    report = line.json("compose", path, "--delta", "1e-6")["report"]
+    assert "fixed before any answer" in report["precondition"]
+    assert float(report["pld"]["lower"]) <= 4.886554117462212 <= float(report["pld"]["epsilon"])
+    assert report["optimal"] is None
+    path = line.file("l.json", {"mechanisms": [laplace("0.01", 4000), laplace("0.01", 6000)]})
+    document = line.json("compose", path, "--delta", "1e-6")
+    assert document["report"]["optimal"]["epsilon"] == "4.885515602"
+    assert float(document["report"]["pld"]["epsilon"]) < 4.885515602
+    assert float(document["gate"]["advanced"]["epsilon"]) > 5.7
+    path = line.file("n.json", {"mechanisms": [{"kind": "non_private"}]})
+    assert line.json("compose", path, "--delta", "1e-6")["report"]["pld"] is None
+
+
 def test_reports_go_where_they_are_sent(line: Line) -> None:
     """The format follows the file's name; what cannot be written leaves nothing behind."""
     line("report", "-p", "fair", "--out", str(line.folder / "r.csv"))

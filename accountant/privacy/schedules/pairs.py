@@ -1,0 +1,102 @@
+"""Dominating pairs: for each mechanism two distributions P and Q that are hardest to tell apart.
+
+The privacy loss is ln P/Q under P. A pair is described by how much of P and of Q lies above each
+loss; whatever composes the pairs then bounds the composition of the mechanisms (Zhu, Dong, Wang,
+*Optimal accounting of differential privacy via characteristic function*, AISTATS 2022). All pairs
+here are symmetric: exchanging P and Q gives the same curve.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+Floats = NDArray[np.float64]
+
+
+class Pair(Protocol):
+    """One dominating pair."""
+
+    @property
+    def infinite(self) -> float:
+        """The mass of P where Q has none."""
+        ...
+
+    @property
+    def reach(self) -> float:
+        """Losses lie within plus and minus this, but for a mass of P below 1e-30."""
+        ...
+
+    def above(self, loss: Floats) -> tuple[Floats, Floats]:
+        """The mass of P and of Q with a finite loss above each ``loss``."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """Randomised response of ``epsilon`` that reveals all with probability ``delta``: the hardest
+    (epsilon, delta) mechanism (Kairouz, Oh, Viswanath 2015).
+    """
+
+    epsilon: float
+    delta: float = 0.0
+
+    @property
+    def infinite(self) -> float:
+        """What reveals all."""
+        return self.delta
+
+    @property
+    def reach(self) -> float:
+        """Two finite losses only."""
+        return self.epsilon
+
+    def above(self, loss: Floats) -> tuple[Floats, Floats]:
+        """Two steps."""
+        up, down = 1 / (1 + np.exp(-self.epsilon)), 1 / (1 + np.exp(self.epsilon))
+        p = up * (loss < self.epsilon) + down * (loss < -self.epsilon)
+        q = down * (loss < self.epsilon) + up * (loss < -self.epsilon)
+        return p * (1 - self.delta), q * (1 - self.delta)
+
+
+@dataclass(frozen=True, slots=True)
+class Laplace:
+    """Laplace noise of scale 1 / ``epsilon`` on an answer that moves by 1."""
+
+    epsilon: float
+    infinite: float = 0.0
+
+    @property
+    def reach(self) -> float:
+        """The loss is epsilon on one side, -epsilon on the other, and linear in between."""
+        return self.epsilon
+
+    def above(self, loss: Floats) -> tuple[Floats, Floats]:
+        """1 - e^(-(epsilon - l)/2)/2 of P, e^(-(epsilon + l)/2)/2 of Q, between the two ends."""
+        inside = np.clip(loss, -self.epsilon, self.epsilon)
+        p = np.where(loss < self.epsilon, 1 - np.exp((inside - self.epsilon) / 2) / 2, 0.0)
+        q = np.where(loss < self.epsilon, np.exp(-(inside + self.epsilon) / 2) / 2, 0.0)
+        return np.where(loss < -self.epsilon, 1.0, p), np.where(loss < -self.epsilon, 1.0, q)
+
+
+@dataclass(frozen=True, slots=True)
+class Gaussian:
+    """Normal noise: the loss is normal with mean ``mu``^2 / 2 and deviation ``mu``. Any number of
+    Gaussian mechanisms is one, with the root of the sum of squares as its mu.
+    """
+
+    mu: float
+    infinite: float = 0.0
+
+    @property
+    def reach(self) -> float:
+        """12 deviations to either side."""
+        return self.mu * (self.mu / 2 + 12)
+
+    def above(self, loss: Floats) -> tuple[Floats, Floats]:
+        """Balle and Wang 2018."""
+        return ndtr(self.mu / 2 - loss / self.mu), ndtr(-self.mu / 2 - loss / self.mu)

@@ -1,0 +1,187 @@
+"""Totals of schedules that were fixed in advance, held against exact sums and golden values."""
+
+from __future__ import annotations
+
+import json
+import math
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from accountant.privacy.schedules.optimal import MOST, optimal_epsilon
+from accountant.privacy.schedules.pairs import Gaussian, Laplace, Pair, Response
+from accountant.privacy.schedules.pld import total
+
+GOLDEN = json.loads((Path(__file__).parent.parent / "golden" / "schedules.json").read_text())
+
+
+@pytest.mark.parametrize("row", GOLDEN["kov15_optimal_homogeneous"], ids=str)
+def test_the_optimal_total_is_the_golden_one(row: dict[str, Any]) -> None:
+    """Never below the exact inversion of the continuous curve, and within 1e-9 of it."""
+    epsilon, delta, total_delta = (float(row[k]) for k in ("eps", "delta", "delta_total"))
+    truth = float(row["eps_optimal_continuous"])
+    found = optimal_epsilon(epsilon, delta, row["k"], total_delta)
+    assert found is not None
+    assert truth * (1 - 1e-15) <= found <= truth + 1e-9
+    inside = total({Response(epsilon, delta): row["k"]}, total_delta)
+    assert inside.lower <= truth <= inside.upper
+
+
+@given(
+    st.floats(0.001, 3), st.sampled_from([0.0, 1e-9, 1e-3]), st.integers(1, 60),
+    st.sampled_from([1e-12, 1e-6, 1e-2, 0.3]),
+)  # fmt: skip
+def test_the_optimal_total_inverts_the_exact_curve(
+    epsilon: float, delta: float, count: int, at: float
+) -> None:
+    """At what is returned the exact curve is at most delta; a little below, it is more."""
+    found = optimal_epsilon(epsilon, delta, count, at)
+    assert found is not None
+    with mpmath.workdps(60):
+        if found == math.inf:
+            assert 1 - (1 - mpmath.mpf(delta)) ** count > at
+            return
+        assert exact_curve(epsilon, delta, count, found) <= mpmath.mpf(at)
+        if found > 1e-6:
+            assert exact_curve(epsilon, delta, count, found - 1e-6) > mpmath.mpf(at) * (1 - 1e-9)
+
+
+def exact_curve(epsilon: float, delta: float, count: int, at: float) -> mpmath.mpf:
+    """Delta of k-fold randomised response at an epsilon, exactly."""
+    e, x = mpmath.exp(mpmath.mpf(epsilon)), mpmath.mpf(at)
+    above = mpmath.mpf(0)
+    for i in range(count + 1):
+        loss = (count - 2 * i) * mpmath.mpf(epsilon)
+        if loss > x:
+            p = mpmath.binomial(count, i) * e ** (count - i) / (1 + e) ** count
+            above += p * (1 - mpmath.exp(x - loss))
+    return 1 - (1 - mpmath.mpf(delta)) ** count * (1 - above)
+
+
+@pytest.mark.parametrize("bad", [(0, 0, 1, 0.1), (math.nan, 0, 1, 0.1), (1, 1, 1, 0.1),
+    (1, 0, 0, 0.1), (1, 0, 1, 1), (1, 0, 1, math.nan), (math.inf, 0, 1, 0.1)])  # fmt: skip
+def test_what_is_no_composition_is_an_error(bad: tuple[float, float, int, float]) -> None:
+    """Nothing returns zero or NaN for parameters that mean nothing."""
+    with pytest.raises(ValueError, match="composition"):
+        optimal_epsilon(*bad)
+
+
+def test_too_many_terms_are_not_guessed() -> None:
+    """Beyond what is added up term by term there is no answer, rather than a wrong one."""
+    assert optimal_epsilon(0.01, 0, MOST + 1, 1e-6) is None
+
+
+@pytest.mark.parametrize("row", GOLDEN["gaussian_exact"], ids=str)
+def test_gaussian_totals_enclose_the_exact_curve(row: dict[str, Any]) -> None:
+    """One Gaussian, and the same in 25 pieces: Balle and Wang's value lies in the interval."""
+    mu, delta, truth = float(row["mu"]), float(row["delta"]), float(row["eps"])
+    for pieces in (1, 25):
+        found = total({Gaussian(mu / math.sqrt(pieces)): pieces}, delta)
+        assert found.lower <= truth <= found.upper
+        assert found.upper - truth < 1e-3 * max(1.0, truth)
+
+
+@pytest.mark.parametrize("row", GOLDEN["mv16_optimal_heterogeneous"], ids=str)
+def test_unequal_mechanisms_enclose_the_optimum(row: dict[str, Any]) -> None:
+    """Murtagh and Vadhan's optimal composition of unequal mechanisms lies in the interval."""
+    pairs: dict[Pair, int] = {
+        Response(float(e), float(d)): 1 for e, d in zip(row["eps"], row["delta"], strict=True)
+    }
+    found = total(pairs, float(row["delta_total"]))
+    assert found.lower <= float(row["eps_optimal"]) <= found.upper <= found.lower + 2e-3
+
+
+def test_a_thousand_unequal_mechanisms() -> None:
+    """500 Laplace and 500 Gaussian mechanisms, scales from 30 to 150: within 1e-3 of 2.625."""
+    scales = np.geomspace(30, 150, 500)
+    mu = math.sqrt(sum((1 / s) ** 2 for s in scales))
+    schedule: dict[Pair, int] = {Laplace(1 / s): 1 for s in scales}
+    found = total(schedule | {Gaussian(mu): 1}, 1e-6)
+    assert 2.6245 <= found.upper <= 2.626
+    assert found.lower <= 2.625
+
+
+@given(st.floats(0.01, 5), st.floats(1e-9, 0.5))
+def test_one_laplace_mechanism_is_its_closed_form(epsilon: float, delta: float) -> None:
+    """delta = 1 - e^((x - epsilon)/2) lies in the interval."""
+    truth = max(0.0, epsilon + 2 * math.log1p(-delta))
+    found = total({Laplace(epsilon): 1}, delta, grid=1e-3)
+    assert found.lower - 1e-12 <= truth <= found.upper + 1e-12
+
+
+responses = st.dictionaries(
+    st.builds(Response, st.floats(0.01, 2), st.sampled_from([0.0, 1e-4])),
+    st.integers(1, 2), min_size=1, max_size=4,
+)  # fmt: skip
+
+
+@settings(max_examples=30)
+@given(responses, st.sampled_from([1e-6, 1e-3, 0.1]))
+def test_small_schedules_enclose_the_enumerated_truth(
+    schedule: dict[Response, int], delta: float
+) -> None:
+    """Every outcome of a few unequal responses, enumerated: the truth lies in the interval."""
+    rows = [(0.0, 1.0)]
+    hidden = 1.0
+    for pair in (p for p, n in schedule.items() for _ in range(n)):
+        up = 1 / (1 + math.exp(-pair.epsilon))
+        steps = [(pair.epsilon, up), (-pair.epsilon, 1 - up)]
+        rows = [(a + b, p * q) for (a, p), (b, q) in product(rows, steps)]
+        hidden *= 1 - pair.delta
+
+    def curve(x: float) -> float:
+        return 1 - hidden + hidden * sum(p * -math.expm1(x - a) for a, p in rows if a > x)
+
+    found = total(dict(schedule), delta, grid=1e-3)
+    if found.upper < math.inf:
+        assert curve(found.upper) <= delta * (1 + 1e-9)
+    if 0 < found.lower < math.inf:
+        assert curve(found.lower) >= delta * (1 - 1e-9)
+
+
+@given(st.permutations(range(6)), st.integers(1, 40))
+def test_order_never_matters(order: list[int], count: int) -> None:
+    """The same schedule in another order has the very same total, to the last bit."""
+    items = [(Laplace(0.1 * (i + 1)), count) for i in range(5)] + [(Gaussian(0.3), 1)]
+    shuffled: dict[Pair, int] = dict(items[i] for i in order)
+    straight: dict[Pair, int] = dict(items)
+    assert total(shuffled, 1e-6, grid=1e-3) == total(straight, 1e-6, grid=1e-3)
+
+
+@given(st.floats(0.01, 2), st.integers(1, 200), st.floats(1.05, 2))
+def test_more_noise_never_costs_more(epsilon: float, count: int, factor: float) -> None:
+    """Less epsilon each, or fewer of them, is never shown to cost clearly more."""
+    whole = total({Laplace(epsilon): count}, 1e-6, grid=1e-3)
+    for less in ({Laplace(epsilon / factor): count}, {Laplace(epsilon): max(1, count // 2)}):
+        assert total(dict(less), 1e-6, grid=1e-3).lower <= whole.upper
+
+
+EXTREMES: list[dict[Pair, int]] = [
+    {Laplace(0.01): 10**9},
+    {Laplace(1e-9): 10**9},
+    {Laplace(500.0): 3},
+    {Gaussian(1e-6): 10**9},
+    {Gaussian(30.0): 5},
+    {Response(1.0, 0.5): 1000},
+    {Response(1e-5): 1, Laplace(50.0): 1},
+]
+
+
+@pytest.mark.parametrize("schedule", EXTREMES, ids=str)
+def test_absurd_schedules_have_an_answer(schedule: dict[Pair, int]) -> None:
+    """Whatever the counts and scales: an interval, in bounded time, never NaN or negative."""
+    found = total(schedule, 1e-6)
+    assert 0 <= found.lower <= found.upper
+
+
+@pytest.mark.parametrize("delta", [0.0, 1.0, -1.0, math.nan])
+def test_a_delta_is_a_probability(delta: float) -> None:
+    """Anything but a probability between 0 and 1 is refused."""
+    with pytest.raises(ValueError, match="delta"):
+        total({Laplace(1.0): 1}, delta)
