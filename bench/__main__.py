@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from bench import core, http
+from bench import core, http, schedules
 
 RESULTS = Path(__file__).parent / "results" / "latest.json"
 
@@ -25,6 +25,8 @@ def main() -> None:
             core.decide_flat,
             core.wide_charge,
             core.replay_rate,
+            schedules.unequal,
+            schedules.equal,
             http.durable_grants,
         ):
             console.print(f"{measure.__doc__}", style="dim")
@@ -36,7 +38,7 @@ def main() -> None:
     RESULTS.parent.mkdir(exist_ok=True)
     machine = {"python": sys.version.split()[0], "machine": platform.machine()}
     RESULTS.write_text(json.dumps({"machine": machine, "rows": rows}, indent=1) + "\n")
-    console.print(f"written to {RESULTS.relative_to(Path.cwd())}")
+    console.print(f"written to {RESULTS}")
 
 
 main()

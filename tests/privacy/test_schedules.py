@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import warnings
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -185,3 +186,40 @@ def test_a_delta_is_a_probability(delta: float) -> None:
     """Anything but a probability between 0 and 1 is refused."""
     with pytest.raises(ValueError, match="delta"):
         total({Laplace(1.0): 1}, delta)
+
+
+@pytest.fixture(scope="module")
+def peer() -> Any:
+    """Another implementation, as an oracle."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from dp_accounting.pld import privacy_loss_distribution  # noqa: PLC0415
+    return privacy_loss_distribution
+
+
+@pytest.mark.parametrize(
+    ("laplace", "gaussian"), [((20.0, 50), (10.0, 20)), ((2.0, 3), (5.0, 1)), ((100.0, 900), None)]
+)
+def test_totals_agree_with_another_implementation(
+    peer: Any, laplace: tuple[float, int], gaussian: tuple[float, int] | None
+) -> None:
+    """dp-accounting's upper bound is not below our interval, and hardly above it."""
+    schedule: dict[Pair, int] = {Laplace(1 / laplace[0]): laplace[1]}
+    theirs = peer.from_laplace_mechanism(laplace[0], value_discretization_interval=1e-4)
+    theirs = theirs.self_compose(laplace[1])
+    if gaussian:
+        schedule[Gaussian(1 / gaussian[0])] = gaussian[1]
+        more = peer.from_gaussian_mechanism(gaussian[0], value_discretization_interval=1e-4)
+        theirs = theirs.compose(more.self_compose(gaussian[1]))
+    for delta in (1e-4, 1e-6, 1e-9):
+        found, other = total(schedule, delta), float(theirs.get_epsilon_for_delta(delta))
+        assert found.lower <= other
+        assert abs(found.upper - other) < (1e-3 if delta > 1e-8 else 1e-2)
+
+
+def test_a_count_is_never_forgotten() -> None:
+    """100 answers by two coins cost 94.29; a well-known accountant once charged them as one."""
+    found = optimal_epsilon(math.log(3), 0.0, 100, 1e-6)
+    assert found == pytest.approx(94.29, abs=0.01)
+    inside = total({Response(math.log(3)): 100}, 1e-6)
+    assert inside.lower <= found <= inside.upper
