@@ -249,3 +249,32 @@ def test_preview_tells_and_records_nothing(line: Line) -> None:
     assert "block" in line("preview", large, "-p", "fair", code=1)
     assert line.lifetime() == "0"
     assert "mechanisms" in line("preview", "-", "-p", "fair", code=2, stdin='{"dataset": "d"}')
+
+
+def test_fit_answers_the_inverse_question(line: Line) -> None:
+    """How often a list fits is what the gates admit one by one; the plan's count is the golden one;
+    the noise factor is the smallest with which the list fits once.
+    """
+    path = line.file("one.json", {"mechanisms": [laplace("0.01")]})
+    fits = line.json("fit", path, "--epsilon", "1", "--delta", "1e-6")["fits"]
+    assert fits["basic"]["count"] == 100
+    assert fits["pld"]["count"] == 564  # how_many_queries.json: non-adaptive PLD, Laplace
+    admitted = fits["advanced"]["count"]
+    for count, code in ((admitted, 0), (admitted + 1, 1)):
+        asked = line.file("ask.json", ask(laplace("0.01", count)))
+        line("preview", asked, "-p", "fair", code=code)
+    path = line.file("many.json", {"mechanisms": [laplace("0.01", 1000)]})
+    fits = line.json("fit", path, "--epsilon", "1", "--delta", "1e-6")["fits"]
+    assert fits["basic"] == {"count": 0, "noise": "10.00000"}
+    assert 1 < float(fits["pld"]["noise"]) < float(fits["advanced"]["noise"]) < 10
+    responses = {"kind": "randomized_response", "truth_probability": "0.5"}
+    path = line.file("rr.json", {"mechanisms": [responses]})
+    words = ("fit", path, "--epsilon", "3", "--neighbouring", "replace_one")
+    assert line.json(*words)["fits"] == {
+        "basic": {"count": 2, "noise": None},
+        "advanced": {"count": 2, "noise": None},
+    }
+    claimed = {"mechanisms": [laplace("0.01", claimed={"epsilon": "0.01"})]}
+    assert "claim" in line("fit", line.file("c.json", claimed), "--epsilon", "1", code=2)
+    line("fit", path, "--epsilon", "x", code=2)
+    line("fit", path, "--epsilon", "1", "--delta", "2", code=2)

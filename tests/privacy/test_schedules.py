@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import warnings
+from decimal import Decimal
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 from accountant.privacy.schedules.optimal import MOST, optimal_epsilon
 from accountant.privacy.schedules.pairs import Gaussian, Laplace, Pair, Response
 from accountant.privacy.schedules.pld import total
+from accountant.privacy.schedules.searching import largest_count, smallest_factor
 
 GOLDEN = json.loads((Path(__file__).parent.parent / "golden" / "schedules.json").read_text())
 
@@ -223,3 +225,18 @@ def test_a_count_is_never_forgotten() -> None:
     assert found == pytest.approx(94.29, abs=0.01)
     inside = total({Response(math.log(3)): 100}, 1e-6)
     assert inside.lower <= found <= inside.upper
+
+
+@given(st.integers(0, 10**6), st.integers(1, 10**6))
+def test_the_largest_count_is_found(truth: int, most: int) -> None:
+    """The last count that fits, none beyond what is asked about."""
+    assert largest_count(lambda n: n <= truth, most) == min(truth, max(most, 1))
+
+
+@given(st.decimals("1e-9", "1e9", places=9))
+def test_the_smallest_factor_is_rounded_up(truth: Decimal) -> None:
+    """What is returned fits, and is at most a part in a million more than needed."""
+    found = smallest_factor(lambda factor: factor >= truth)
+    assert found is not None
+    assert truth <= found <= truth * (1 + Decimal("1e-6"))
+    assert smallest_factor(lambda factor: False) is None

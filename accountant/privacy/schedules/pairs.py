@@ -13,7 +13,7 @@ from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
+from scipy.special import expit, ndtr
 
 Floats = NDArray[np.float64]
 
@@ -57,7 +57,7 @@ class Response:
 
     def above(self, loss: Floats) -> tuple[Floats, Floats]:
         """Two steps."""
-        up, down = 1 / (1 + np.exp(-self.epsilon)), 1 / (1 + np.exp(self.epsilon))
+        up, down = expit(self.epsilon), expit(-self.epsilon)
         p = up * (loss < self.epsilon) + down * (loss < -self.epsilon)
         q = down * (loss < self.epsilon) + up * (loss < -self.epsilon)
         return p * (1 - self.delta), q * (1 - self.delta)

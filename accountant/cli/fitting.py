@@ -1,0 +1,114 @@
+"""fit: how often a list of mechanisms fits a limit, and how much noise makes it fit once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import ROUND_CEILING, Context, Decimal
+from fractions import Fraction
+from typing import Annotated, Any, Final
+
+import numpy as np
+import typer
+from rich.table import Table
+
+from accountant.api.strict_json import parse
+from accountant.budget.accounts import N, room
+from accountant.budget.errors import Invalid
+from accountant.budget.policy import LimitRule
+from accountant.cli.asking import read_bytes
+from accountant.cli.common import JsonOption, app, out, print_json
+from accountant.cli.composing import FIXED, Plan
+from accountant.privacy.gates import GATES
+from accountant.privacy.mechanisms import Mechanism, Relation, price
+from accountant.privacy.mechanisms.base import MOST_INVOCATIONS
+from accountant.privacy.schedules.plan import tight
+from accountant.privacy.schedules.searching import largest_count, smallest_factor
+from accountant.privacy.units import NOTHING
+
+_DIGITS: Final = Context(prec=20, rounding=ROUND_CEILING)
+
+Fits = Callable[[tuple[Mechanism, ...]], bool]
+
+
+@app.command()
+def fit(
+    file: Annotated[str, typer.Argument(help='{"mechanisms": [ … ]}; - reads standard input')],
+    epsilon: Annotated[str, typer.Option(help="the limit's epsilon")],
+    delta: Annotated[str, typer.Option(help="the limit's delta")] = "0",
+    neighbouring: Annotated[
+        Relation, typer.Option(help="the relation of the population")
+    ] = Relation.ADD_OR_REMOVE_ONE,
+    json: JsonOption = False,
+) -> None:
+    """Tell how often a whole list fits a limit, and by what factor its noise must grow or may
+    shrink to fit once: under every gate, and, for planning, had all of it been fixed in advance.
+    """
+    plan = tuple(Plan.model_validate(parse(read_bytes(file))).mechanisms)
+    ways = ways_to_fit(epsilon, delta, neighbouring)
+    document: dict[str, Any] = {
+        "limit": {"epsilon": epsilon, "delta": delta},
+        "neighbouring": neighbouring.value,
+        "fits": {name: _answer(plan, fits) for name, fits in ways.items()},
+        "precondition_of_pld": FIXED,
+    }
+    if json or not out.is_terminal:
+        print_json(document)
+        return
+    table = Table("", "times", "noise factor")
+    for name, row in document["fits"].items():
+        table.add_row(name, str(row["count"]), row["noise"] or "-")
+    out.print(table)
+    out.print(f"pld: {FIXED}", highlight=False)
+
+
+def ways_to_fit(epsilon: str, delta: str, relation: Relation) -> dict[str, Fits]:
+    """For each gate, and for the tight total, whether a list stays within the limit."""
+    ways: dict[str, Fits] = {}
+    for name in GATES:
+        limit = {"epsilon": epsilon, "delta": delta}
+        rule = LimitRule.model_validate({"id": "limit", "limit": limit, "gate": name})
+        ways[name] = _gate(rule, relation)
+    at = Fraction(rule.limit.delta)
+    if at:
+        most = float(rule.limit.epsilon)
+
+        def planned(mechanisms: tuple[Mechanism, ...]) -> bool:
+            prices = [price(mechanism, relation) for mechanism in mechanisms]
+            found = tight(mechanisms, prices, relation, at)
+            return found.pld is not None and min(found.pld.upper, found.optimal or most + 1) <= most
+
+        ways["pld"] = planned
+    return ways
+
+
+def _gate(rule: LimitRule, relation: Relation) -> Fits:
+    capacity = rule.filter.capacity(rule.promise)
+    nothing = np.zeros((2 * N, 1), dtype=np.int64)
+
+    def admits(mechanisms: tuple[Mechanism, ...]) -> bool:
+        charge = sum((price(m, relation).charge for m in mechanisms), start=NOTHING).saturated()
+        return bool(room(capacity, nothing, charge).all())
+
+    return admits
+
+
+def _answer(plan: tuple[Mechanism, ...], fits: Fits) -> dict[str, Any]:
+    most = MOST_INVOCATIONS // max(mechanism.count for mechanism in plan)
+    noise = None
+    if all(hasattr(mechanism, "scale") for mechanism in plan):
+        noise = smallest_factor(lambda factor: fits(tuple(_noisier(m, factor) for m in plan)))
+    return {
+        "count": largest_count(lambda n: fits(tuple(_repeated(m, n) for m in plan)), most),
+        "noise": None if noise is None else format(noise, "f"),
+    }
+
+
+def _repeated(mechanism: Mechanism, times: int) -> Mechanism:
+    return mechanism.model_copy(update={"count": mechanism.count * times})
+
+
+def _noisier(mechanism: Mechanism, factor: Decimal) -> Mechanism:
+    if mechanism.claimed is not None:
+        raise Invalid("claimed-epsilon", "leave claims out: they do not change with the noise")
+    scale = _DIGITS.multiply(mechanism.scale, factor)  # type: ignore[union-attr]
+    return mechanism.model_copy(update={"scale": scale})
