@@ -71,8 +71,8 @@ def compose(
         for name, row in document["gate"].items():
             table.add_row(name, row["epsilon"] or "-", row.get("delta", "-"), row.get("why", ""))
         report = document["report"]
-        for name in ("pld", "optimal"):
-            if row := report[name]:
+        for name, row in report.items():
+            if isinstance(row, dict):
                 lower = f"at least {row['lower']}" if "lower" in row else ""
                 table.add_row(f"({name})", row["epsilon"], document["delta"], lower)
         out.print(table)
@@ -85,17 +85,23 @@ def compose(
 def reports(
     mechanisms: Sequence[Mechanism], prices: Sequence[Priced], relation: Relation, delta: Decimal
 ) -> dict[str, Any]:
-    """What only informs: epsilon at ``delta``, rounded up, with the lower end of its interval."""
-    found = tight(mechanisms, prices, relation, Fraction(delta)) if delta else Tight(None, None)
-    pld = found.pld
-    return {
-        "precondition": FIXED,
-        "pld": pld and {"epsilon": _printed(pld.upper, ROUND_CEILING),
-                        "lower": _printed(pld.lower, ROUND_FLOOR)},
-        "optimal": None
-        if found.optimal is None
-        else {"epsilon": _printed(found.optimal, ROUND_CEILING)},
-    }  # fmt: skip
+    """What only informs: epsilons at ``delta``, rounded up; of pld the lower end as well. None
+    where a theorem says nothing about this list.
+    """
+    found = tight(mechanisms, prices, relation, Fraction(delta)) if delta else Tight()
+    totals: dict[str, float | None] = {
+        "pld": found.pld.upper if found.pld else None,
+        "optimal": found.optimal,
+        "closed_form": found.closed_form,
+        "renyi_min": found.renyi,
+    }
+    document: dict[str, Any] = {"precondition": FIXED} | {
+        name: None if epsilon is None else {"epsilon": _printed(epsilon, ROUND_CEILING)}
+        for name, epsilon in totals.items()
+    }
+    if found.pld:
+        document["pld"]["lower"] = _printed(found.pld.lower, ROUND_FLOOR)
+    return document
 
 
 def _printed(epsilon: float, rounding: str) -> str:

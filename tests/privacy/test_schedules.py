@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import warnings
+from collections import Counter
+from collections.abc import Callable
 from decimal import Decimal
 from itertools import product
 from pathlib import Path
@@ -16,9 +18,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from accountant.privacy.schedules.closed_form import closed_form
 from accountant.privacy.schedules.optimal import MOST, optimal_epsilon
 from accountant.privacy.schedules.pairs import Gaussian, Laplace, Pair, Response
 from accountant.privacy.schedules.pld import total
+from accountant.privacy.schedules.renyi import divergence, renyi_epsilon
 from accountant.privacy.schedules.searching import largest_count, smallest_factor
 
 GOLDEN = json.loads((Path(__file__).parent.parent / "golden" / "schedules.json").read_text())
@@ -240,3 +244,45 @@ def test_the_smallest_factor_is_rounded_up(truth: Decimal) -> None:
     assert found is not None
     assert truth <= found <= truth * (1 + Decimal("1e-6"))
     assert smallest_factor(lambda factor: False) is None
+
+
+@pytest.mark.parametrize("row", GOLDEN["kov15_heterogeneous_closed_form"], ids=lambda r: r["name"])
+def test_the_closed_form_is_the_golden_one(row: dict[str, Any]) -> None:
+    """Never below the theorem's value, and within 1e-9 of it."""
+    each = row["eps"] if isinstance(row["eps"], list) else [row["eps"]] * row["k"]
+    losses = Counter((float(e), float(row["delta"])) for e in each)
+    found = closed_form(losses, float(row["delta_total"]))
+    assert float(row["eps_min"]) * (1 - 1e-15) <= found <= float(row["eps_min"]) + 1e-9
+
+
+@pytest.mark.parametrize("row", GOLDEN["mechanism_rdp"], ids=lambda r: f"{r['eps']} {r['alpha']}")
+def test_divergences_are_the_golden_ones(row: dict[str, Any]) -> None:
+    """Laplace noise, and randomised response for any pure mechanism: from above, within 1e-9."""
+    order = np.array([float(row["alpha"])])
+    for pair, name in ((Laplace, "laplace"), (Response, "pure_dp_tight_RR")):
+        [found] = divergence(pair(float(row["eps"])), order)
+        assert float(row[name]) * (1 - 1e-15) <= found <= float(row[name]) + 1e-9
+
+
+def test_how_many_queries_each_theorem_allows() -> None:
+    """Laplace queries of 0.01 within (1, 1e-6): as many as golden, and one more is too much."""
+    ways: list[tuple[Callable[[int], bool], int]] = [
+        (lambda n: closed_form({(0.01, 0.0): n}, 1e-6) <= 1, 393),
+        (lambda n: renyi_epsilon({Laplace(0.01): n}, 1e-6) <= 1, 492),
+        (lambda n: (optimal_epsilon(0.01, 0.0, n, 1e-6) or 2.0) <= 1, 562),
+        (lambda n: total({Laplace(0.01): n}, 1e-6).upper <= 1, 564),
+    ]
+    for fits, truth in ways:
+        assert fits(truth)
+        assert not fits(truth + 1)
+
+
+@given(st.floats(0.01, 3), st.integers(1, 300), st.sampled_from([1e-9, 1e-6, 1e-3]))
+def test_theorems_agree_on_who_is_tighter(epsilon: float, count: int, delta: float) -> None:
+    """No looser theorem is below the lower end of what is exact."""
+    exact = optimal_epsilon(epsilon, 0.0, count, delta)
+    assert exact is not None
+    assert closed_form({(epsilon, 0.0): count}, delta) >= exact * (1 - 1e-9)
+    assert renyi_epsilon({Response(epsilon): count}, delta) >= exact * (1 - 1e-9)
+    laplace = total({Laplace(epsilon): count}, delta, grid=1e-3)
+    assert laplace.lower <= min(exact, renyi_epsilon({Laplace(epsilon): count}, delta))

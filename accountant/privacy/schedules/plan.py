@@ -13,20 +13,25 @@ from accountant.privacy.mechanisms import Mechanism, Priced, Relation, Verdict
 from accountant.privacy.mechanisms.additive import Gaussian as GaussianNoise
 from accountant.privacy.mechanisms.additive import Laplace as LaplaceNoise
 from accountant.privacy.mechanisms.base import norm
+from accountant.privacy.schedules.closed_form import closed_form
 from accountant.privacy.schedules.optimal import optimal_epsilon
 from accountant.privacy.schedules.pairs import Gaussian, Laplace, Pair, Response
 from accountant.privacy.schedules.pld import Interval, total
+from accountant.privacy.schedules.renyi import renyi_epsilon
 from accountant.privacy.units import Loss
 
 
 @dataclass(frozen=True, slots=True)
 class Tight:
-    """The total of a list that was fixed in advance. ``pld`` None: something has no bound.
-    ``optimal`` None: the mechanisms are not all alike, or too many.
+    """The total of a list that was fixed in advance. ``pld`` and ``renyi`` None: something has no
+    bound. ``optimal`` None: the mechanisms are not all alike, or too many. ``closed_form`` None: a
+    Gaussian among them has no (epsilon, delta) of its own.
     """
 
-    pld: Interval | None
-    optimal: float | None
+    pld: Interval | None = None
+    optimal: float | None = None
+    closed_form: float | None = None
+    renyi: float | None = None
 
 
 def tight(
@@ -49,7 +54,7 @@ def tight(
             losses[math.inf, 0.0] += mechanism.count
             continue
         if loss is None or loss.epsilon is None:
-            return Tight(None, None)
+            return Tight()
         epsilon, own = _up(loss.epsilon), _up(loss.delta)
         losses[epsilon, own] += mechanism.count
         # For a vector no pair is proved here but the hardest of its epsilon.
@@ -60,8 +65,12 @@ def tight(
         pairs[Gaussian(math.nextafter(math.sqrt(_up(square)), math.inf))] += 1
     at = math.nextafter(float(delta), 0.0)
     [(one, count)] = losses.items() if len(losses) == 1 else [((math.inf, 0.0), 0)]
-    optimal = optimal_epsilon(*one, count, at) if math.isfinite(one[0]) else None
-    return Tight(total(pairs, at), optimal)
+    return Tight(
+        pld=total(pairs, at),
+        optimal=optimal_epsilon(*one, count, at) if math.isfinite(one[0]) else None,
+        closed_form=None if square else closed_form(losses, at),
+        renyi=renyi_epsilon(pairs, at),
+    )
 
 
 def _booked(price: Priced) -> Loss | None:
