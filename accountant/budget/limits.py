@@ -110,27 +110,33 @@ def tightest(
         fits = bool(fit.all())
         at = spent = 0
         if fit.size > 1:
-            among = np.arange(fit.size) if fits else np.flatnonzero(~fit)
-            among = among[part[N][among] == part[N][among].max()]
-            at, spent = _most_spent(counted, part, among)
+            at, spent = _most_spent(counted, part, None if fits else np.flatnonzero(~fit))
         found.append(((not fits, int(part[N][at]), spent), -box, at, part))
     (blocked, *_), minus_box, at, part = max(found, key=lambda c: (c[0], c[1]))
     return _cell(account, selection, -minus_box, at, part), charge_from(part[:, at]), not blocked
 
 
-def _most_spent(counted: Counted, part: Integers, among: NDArray[np.intp]) -> tuple[int, int]:
-    """(column, epsilon spent there) of the cell with the most, of the cells ``among``."""
-    gate, limit, epsilon = counted.rule.filter, counted.epoch.limit, part[0][among]
-    second = np.zeros_like(epsilon)
+def _most_spent(
+    counted: Counted, part: Integers, among: NDArray[np.intp] | None
+) -> tuple[int, int]:
+    """(column, epsilon spent there) of the cell with the most, of the cells ``among`` or all."""
+    if (infinite := part[N] if among is None else part[N][among]).any():
+        worst = np.flatnonzero(infinite == infinite.max())
+        among = worst if among is None else among[worst]
+    columns = part if among is None else part[:, among]
+    gate, limit, epsilon = counted.rule.filter, counted.epoch.limit, columns[0]
+    top = int(epsilon.argmax())
+    places = [(int(epsilon[top]), 0, top)]
     if counted.epoch.capacity.second_currency is not None:
         i = AXIS[counted.epoch.capacity.second_currency]
-        second = np.where(part[N + i][among] > 0, LARGEST, part[i][among])
-    top = int(epsilon.argmax())
-    places = [(int(epsilon[top]), int(second[top]), top)]
-    if second[top] < second.max():
-        places = frontier(epsilon, second)
+        second = columns[i]
+        if columns[N + i].any():
+            second = np.where(columns[N + i] > 0, LARGEST, second)
+        places = [(int(epsilon[top]), int(second[top]), top)]
+        if second[top] < second.max():
+            places = frontier(epsilon, second)
     spent, minus = max((gate.spent(limit, e, s), -at) for e, s, at in places)
-    return int(among[-minus]), spent
+    return -minus if among is None else int(among[-minus]), spent
 
 
 def _cell(
