@@ -69,6 +69,10 @@ class Around:
                 )
 
     async def _limited(self, scope: Scope, headers: Headers, receive: Receive, send: Send) -> None:
+        if headers.get("Content-Encoding", "identity").lower() != "identity":
+            text = "send the body as it is, without Content-Encoding"
+            await problem("encoded-body", 415, text)(scope, receive, send)
+            return
         length = headers.get("Content-Length", "0")
         body = bytearray()
         more = length.isdigit() and int(length) <= self._most

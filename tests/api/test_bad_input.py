@@ -476,6 +476,13 @@ def test_no_path_breaks_anything(door: World, path: str, method: str) -> None:
     assert answer.status_code < 500, answer.text
 
 
+def test_an_encoded_body_is_refused(door: World) -> None:
+    """What is said to be compressed is not read as if it were not."""
+    headers = {"Content-Encoding": "gzip"}
+    answer = door.post("/grants", json.dumps(GOOD).encode(), headers=headers)
+    assert check_refused(door, answer, door.head(), 415)["type"].endswith("encoded-body")
+
+
 def test_a_large_body_with_a_duplicate_key_is_refused_quickly(door: World) -> None:
     """Finding the key that is given twice takes time in proportion to the body."""
     keys = ",".join(f'"k{i}":0' for i in range(60_000))

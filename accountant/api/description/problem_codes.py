@@ -32,6 +32,7 @@ PROBLEMS: Final[dict[str, Code]] = {
     "malformed-json": Code(
         400, "json", "Not JSON, or a key given twice, NaN, or an absurd number."
     ),
+    "encoded-body": Code(415, "body", "Send the body without Content-Encoding."),
     "body-too-large": Code(413, "body", "Split the request."),
     "event-too-large": Code(422, "body", "It would not fit into one event; split the request."),
     "idempotency-key-required": Code(400, "key", "This call can spend: send an Idempotency-Key."),
