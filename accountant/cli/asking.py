@@ -152,18 +152,21 @@ def accounts(
 
 def show_accounts(document: dict[str, Any]) -> None:
     """The statement as a table on standard output."""
-    table = Table(title=f"{document['population']} at event {document['sequence']}")
+    table = Table(title=f"ε of {document['population']} at event {document['sequence']}")
     for name in ("rule", "scope", "group"):
         table.add_column(name, overflow="fold")
     for name in ("limit", "spent", "reserved", "left"):
-        table.add_column(f"{name} ε", justify="right", overflow="fold")
-    table.add_column("")
+        table.add_column(name, justify="right", overflow="fold")
     for line in document["accounts"]:
+        scope = "all datasets" if line["dataset"] == "*" else line["dataset"]
+        names = [line["rule"], f"{scope}, {line['client']}" if line["client"] else scope]
         for balance in [line["total"], *line["groups"]]:
-            over = "over" if balance["void"] else "over, with reserved" if balance["over"] else ""
-            cells = [line["rule"], line["scope"], balance["group"], line["limit"]["epsilon"]]
-            cells += [balance["spent"], balance["reserved"], balance["remaining"], over]
+            left = "over" if balance["void"] else balance["remaining"]
+            cells = [*names, balance["group"], line["limit"]["epsilon"], balance["spent"]]
+            cells += [balance["reserved"], left]
             table.add_row(*map(plain, cells), style="red" if balance["over"] else None)
+            names = ["", ""]
+        table.add_section()
     out.print(table)
     for row in document["lifetime"]:
         name = "all datasets, one person" if row["dataset"] == "*" else row["dataset"]
