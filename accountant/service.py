@@ -11,14 +11,21 @@ from dataclasses import dataclass
 from typing import Final
 
 from accountant.book import Book, Diverged, F
-from accountant.budget.commands import Asked, AskGrant, ExpireGrant, RegisterPopulation, Role
+from accountant.budget.commands import (
+    Asked,
+    AskGrant,
+    Command,
+    ExpireGrant,
+    RegisterPopulation,
+    Role,
+)
 from accountant.budget.decide import SYSTEM, Repeated, decide
 from accountant.budget.decision import Decision
 from accountant.budget.errors import Conflict, Invalid, NotFound, Problem, Unavailable
 from accountant.budget.folding import apply
 from accountant.budget.judge import judge
 from accountant.budget.limits import how_many
-from accountant.budget.request import Request, prepare
+from accountant.budget.request import Request, prepare, price_all
 from accountant.budget.state import State
 from accountant.keys import CREATED, REVOKED, Key, KeyRing, key_digest, new_secret
 from accountant.keys import LEDGER as KEYS
@@ -83,6 +90,8 @@ class Service:
         """
         opens = any(isinstance(asked.command, RegisterPopulation) for asked in commands)
         book = self._book(ledger, opens=opens)
+        for asked in commands:
+            _price_ahead(book, asked.command)
         with _told(), self._ledgers.writing() as writing, book.lock:
             _write_up(book, writing)
             try:
@@ -160,6 +169,7 @@ class Service:
 
     def preview(self, ledger: str, by: str, command: AskGrant) -> Preview:
         """The decision that ``by`` would get for ``command`` now; records nothing."""
+        _price_ahead(self._book(ledger), command)
         with self.state(ledger) as state:
             request = prepare(state, by, command)
             decision = judge(state, request)
@@ -265,6 +275,15 @@ class Service:
             self._ledgers.head(book.ledger), lambda first: self._ledgers.read(book.ledger, first)
         )
         return book.fold
+
+
+def _price_ahead(book: Book[State], command: Command) -> None:
+    """Prices what is asked before any lock is taken: a new mechanism takes a millisecond, a plan
+    many; remembered, it costs nothing under the lock. What is priced here decides nothing.
+    """
+    people, orders = book.fold.population, book.fold.orders
+    if people is not None:
+        price_all(getattr(command, "mechanisms", None) or (), people.relation, orders)
 
 
 def _write_up(book: Book[F], writing: Writing) -> F:

@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from bench import core, http, schedules
+from bench import core, gates, http, schedules
 
 RESULTS = Path(__file__).parent / "results" / "latest.json"
 
@@ -25,6 +25,9 @@ def main() -> None:
             core.decide_flat,
             core.wide_charge,
             core.replay_rate,
+            gates.one_cell,
+            gates.many_cells,
+            gates.first_price,
             schedules.unequal,
             schedules.equal,
             http.durable_grants,

@@ -12,6 +12,7 @@ from alembic import command
 from alembic.config import Config
 from pydantic import TypeAdapter
 
+from accountant.budget.accounts import charge_from
 from accountant.budget.commands import AdoptPolicy, Asked, Command, command_from_json
 from accountant.budget.decide import Repeated, decide
 from accountant.budget.folding import apply
@@ -21,7 +22,7 @@ from accountant.budget.state import AccountKey, State
 from accountant.ledger.chain import EMPTY, link
 from accountant.ledger.events import Event
 from accountant.privacy.mechanisms import BaseMechanism, Mechanism
-from accountant.privacy.units import CURRENCIES
+from accountant.privacy.units import Currency
 from accountant.service import Service
 from accountant.settings import Settings
 from accountant.store.engine import writer
@@ -57,6 +58,14 @@ def laplace(epsilon: str | int, count: int = 1, **more: Any) -> dict[str, Any]:
 def declared(epsilon: str | int, delta: str | int = "0", count: int = 1) -> dict[str, Any]:
     """(epsilon, delta) on the client's word."""
     return {"kind": "declared", "epsilon": str(epsilon), "delta": str(delta), "count": count}
+
+
+def gaussian(mu: str | int, delta: str | None = None, **more: Any) -> dict[str, Any]:
+    """Gaussian noise of mu, with its epsilon at ``delta``; without one that is infinite, while rho,
+    every Renyi divergence and mu are not.
+    """
+    stated = {"kind": "gaussian", "sensitivity": str(mu), "scale": "1"}
+    return stated | ({"delta": delta} if delta else {}) | more
 
 
 NON_PRIVATE = {"kind": "non_private"}
@@ -159,8 +168,18 @@ class Book:
         return self.do("record_invocations", dataset=dataset, mechanisms=list(mechanisms), **more)
 
     def used(self, rule: str = "a", dataset: str = "d", client: str = "") -> list[tuple[int, ...]]:
-        """Units used per cell, in the order of the cells: finite sums, then infinities."""
+        """Units used per cell, in the order of the cells: finite sums in the currencies that the
+        account keeps, epsilon and delta first, then infinities.
+        """
         return cells_of(self.account(rule, dataset, client).used)
+
+    def used_in(
+        self, currency: Currency, rule: str = "a", dataset: str = "d", client: str = ""
+    ) -> list[int | None]:
+        """Units of one currency used per cell; None where that is infinite."""
+        axis = self.account(rule, dataset, client).axis
+        columns = self.used(rule, dataset, client)
+        return [charge_from(axis, np.array(column)).units(currency) for column in columns]
 
     def reserved(self, rule: str = "a", dataset: str = "d") -> list[tuple[int, ...]]:
         """Units only reserved per cell."""
@@ -197,7 +216,7 @@ def last_replay(name: str, stored: Iterable[tuple[bytes, bytes | None]]) -> Repl
 
 def cells_of(meter: Any) -> list[tuple[int, ...]]:
     """A meter's sums, one tuple a cell."""
-    flat = np.asarray(meter.cells()).reshape(2 * len(CURRENCIES), -1)
+    flat = np.asarray(meter.cells()).reshape(meter.rows, -1)
     return [tuple(int(v) for v in column) for column in flat.T]
 
 

@@ -9,7 +9,7 @@ from fastapi.responses import JSONResponse
 from accountant.api.problems import problem
 from accountant.budget.state import Grant
 from accountant.ledger.events import Event, rfc3339
-from accountant.privacy.units import CURRENCIES, Charge
+from accountant.privacy.units import FIXED, Charge
 from accountant.service import Answer, Preview
 
 REPLAYED = {"Idempotent-Replay": "true"}
@@ -18,7 +18,7 @@ REPLAYED = {"Idempotent-Replay": "true"}
 def amounts(charge: Charge | dict[str, Any]) -> dict[str, str]:
     """A charge in decimal strings, "infinite" where it is."""
     value = charge if isinstance(charge, Charge) else Charge.from_json(charge)
-    return {currency.value: value.amount(currency) for currency in CURRENCIES}
+    return {str(currency): value.amount(currency) for currency in value.axis or FIXED}
 
 
 def respond(answer: Answer) -> JSONResponse:

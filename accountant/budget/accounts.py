@@ -1,15 +1,17 @@
 """Accounts: integer arrays with a currency axis and one place per cell.
 
 An account holds what was *used* (spent or reserved) and, of that, what is only *reserved*.
-The currency axis has every currency twice: the finite sum, then the number of infinite charges
-beside it. Charges to everyone stay one vector; the array of cells is made on the first narrower
-charge, so an account of a million cells costs nothing until somebody needs the cells.
+Its axis names the currencies that it keeps: a rule's account those that its gates need, a lifetime
+only what holds along every path. An array has every currency of the axis twice: the finite sum,
+then the number of infinite charges beside it. Charges to everyone stay one vector; the array of
+cells is made on the first narrower charge, so an account of a million cells costs nothing until
+somebody needs the cells.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
@@ -18,10 +20,9 @@ from numpy.typing import NDArray
 
 from accountant.budget.selection import Selection, index_of
 from accountant.privacy.gates import Capacity
-from accountant.privacy.units import AXIS, CURRENCIES, LARGEST, Charge, Currency
+from accountant.privacy.units import LARGEST, SURE, Axis, Charge, Currency
 
 Integers = NDArray[np.int64]
-N = len(CURRENCIES)
 _MOST_PEELED: Final = 64
 """Cells that ``frontier`` looks at one by one; what then remains is bounded from above."""
 
@@ -31,20 +32,51 @@ def vector(charge: Charge) -> Integers:
     return np.array(charge.finite + charge.infinite, dtype=np.int64)
 
 
-def charge_from(column: Integers) -> Charge:
+def charge_from(axis: Axis, column: Integers) -> Charge:
     """The inverse of ``vector``."""
-    values = [int(v) for v in column]
-    return Charge(tuple(values[:N]), tuple(values[N:]))
+    values = column.tolist()
+    return Charge(axis, tuple(values[: len(axis)]), tuple(values[len(axis) :]))
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """The sums of some cells, a row a currency; a row is only made when it is asked for."""
+
+    cells: Integers | None
+    everyone: Integers
+    """What everyone has beside, by row."""
+
+    def __getitem__(self, row: int) -> Integers:
+        """One row, flat."""
+        if self.cells is None:
+            return self.everyone[row : row + 1]
+        flat: Integers = self.cells[row].reshape(-1)
+        beside = int(self.everyone[row])
+        return flat + beside if beside else flat
+
+    @property
+    def size(self) -> int:
+        """How many cells."""
+        return 1 if self.cells is None else self.cells[0].size
+
+    def column(self, at: int) -> Integers:
+        """All sums of one cell."""
+        if self.cells is None:
+            return self.everyone
+        cells = self.cells.reshape(len(self.cells), -1)
+        column: Integers = cells[:, at] + self.everyone
+        return column
 
 
 class Meter:
     """Sums of charges per cell: a vector for everyone plus, once needed, an array of the cells."""
 
-    __slots__ = ("_cells", "_everyone", "shape")
+    __slots__ = ("_cells", "_everyone", "rows", "shape")
 
-    def __init__(self, shape: tuple[int, ...]) -> None:
+    def __init__(self, rows: int, shape: tuple[int, ...]) -> None:
+        self.rows = rows
         self.shape = shape
-        self._everyone: Integers = np.zeros(2 * N, dtype=np.int64)
+        self._everyone: Integers = np.zeros(rows, dtype=np.int64)
         self._cells: Integers | None = None
 
     def add(self, selection: Selection, column: Integers) -> None:
@@ -53,28 +85,27 @@ class Meter:
             self._everyone += column
             return
         if self._cells is None:
-            self._cells = np.zeros((2 * N, *self.shape), dtype=np.int64)
-        wide = column.reshape(-1, *(1,) * len(self.shape))
+            self._cells = np.zeros((self.rows, *self.shape), dtype=np.int64)
+        rows = np.flatnonzero(column)
         for box in selection.boxes:
-            self._cells[(slice(None), *index_of(box))] += wide
+            index = index_of(box)
+            for row in rows:  # most charges have no infinite part: half of the rows stay
+                self._cells[(row, *index)] += column[row]
 
-    def parts(self, selection: Selection) -> list[Integers]:
-        """The sums of the selected cells, as arrays (2N, cells), one a box."""
-        if self._cells is None:
-            return [self._everyone.reshape(-1, 1)]
-        base = self._everyone.reshape(-1, *(1,) * len(self.shape))
-        if selection.everyone:
-            return [(self._cells + base).reshape(2 * N, -1)]
+    def parts(self, selection: Selection) -> list[Sums]:
+        """The sums of the selected cells, one a box."""
+        if self._cells is None or selection.everyone:
+            return [Sums(self._cells, self._everyone)]
         return [
-            (self._cells[(slice(None), *index_of(box))] + base).reshape(2 * N, -1)
+            Sums(self._cells[(slice(None), *index_of(box))], self._everyone)
             for box in selection.boxes
         ]
 
     def cells(self) -> Integers:
-        """All sums, as one array (2N, *shape)."""
+        """All sums, as one array (rows, *shape)."""
         base = self._everyone.reshape(-1, *(1,) * len(self.shape))
         if self._cells is None:
-            return np.broadcast_to(base, (2 * N, *self.shape))
+            return np.broadcast_to(base, (self.rows, *self.shape))
         return self._cells + base
 
     def extend(self, axis: int, by: int, inherit: bool) -> None:
@@ -90,34 +121,40 @@ class Meter:
             new = self._cells.max(axis=axis + 1, keepdims=True).repeat(by, axis=axis + 1)
         else:
             shape[axis] = by
-            new = np.zeros((2 * N, *shape), dtype=np.int64)
+            new = np.zeros((self.rows, *shape), dtype=np.int64)
         self._cells = np.concatenate([self._cells, new], axis=axis + 1)
 
     def absorb(self, other: Meter, as_infinite: NDArray[np.bool_]) -> None:
-        """Adds the sums of a meter of the same shape; in the currencies marked ``as_infinite``
-        one infinite charge to everyone instead of the finite sums.
+        """Adds the sums of a meter of the same shape, whose currencies are the first of this one's;
+        in those marked ``as_infinite`` one infinite charge to everyone instead of the finite sums.
         """
-        keep = np.concatenate([~as_infinite, np.ones(N, dtype=np.bool_)])
-        self._everyone += np.where(keep, other._everyone, 0)
-        self._everyone[N:] += as_infinite
+        n, half = len(as_infinite), self.rows // 2
+        keep = np.concatenate([~as_infinite, np.ones(n, dtype=np.bool_)])
+        place = np.concatenate([np.arange(n), half + np.arange(n)])
+        theirs = np.concatenate([np.arange(n), other.rows // 2 + np.arange(n)])
+        self._everyone[place] += np.where(keep, other._everyone[theirs], 0)
+        self._everyone[half : half + n] += as_infinite
         if other._cells is not None:
+            if self._cells is None:
+                self._cells = np.zeros((self.rows, *self.shape), dtype=np.int64)
             wide = keep.reshape(-1, *(1,) * len(self.shape))
-            theirs = np.where(wide, other._cells, 0)
-            self._cells = theirs if self._cells is None else self._cells + theirs
+            self._cells[place] += np.where(wide, other._cells[theirs], 0)
 
-    def restate(self, row: int, source: int, factor: Fraction, infinite: bool) -> None:
+    def restate(self, row: int, source: int, factor: Fraction | None, infinite: bool) -> None:
         """Makes row ``row`` the sums of row ``source`` times ``factor``, rounded up, with its
-        infinities; ``infinite`` adds one more for everyone.
+        infinities; ``infinite`` adds one more for everyone. Without a factor every sum but zero
+        becomes infinite.
         """
+        half = self.rows // 2
         for sums in (self._everyone, self._cells):
             if sums is not None:
-                sums[row] = _times_up(sums[source], factor)
-                sums[N + row] = sums[N + source]
-        self._everyone[N + row] += infinite
+                sums[row] = 0 if factor is None else _times_up(sums[source], factor)
+                sums[half + row] = sums[half + source] + (factor is None) * (sums[source] > 0)
+        self._everyone[half + row] += infinite
 
     def copy(self) -> Meter:
         """An independent meter with the same sums."""
-        twin = Meter(self.shape)
+        twin = Meter(self.rows, self.shape)
         twin._everyone = self._everyone.copy()
         twin._cells = None if self._cells is None else self._cells.copy()
         return twin
@@ -132,28 +169,36 @@ def _times_up(sums: Integers, factor: Fraction) -> Integers:
 
 @dataclass(slots=True)
 class Account:
-    """One accumulator: what a rule, or the lifetime, has used of one scope in one epoch."""
+    """One accumulator: what a rule, or the lifetime, has used of one scope in one epoch.
 
+    ``axis`` begins with epsilon and delta. Sums of a selection are arrays (2 x currencies, cells).
+    """
+
+    axis: Axis
     used: Meter
     reserved: Meter
-    bound: list[int] = field(default_factory=lambda: [0] * N)
+    bound: list[int]
     """All that was booked and not given back, per currency, whatever the cells: no cell holds
     more, so that nothing can wrap."""
-    held: list[int] = field(default_factory=lambda: [0] * N)
+    held: list[int]
     """The part of ``bound`` that may still be given back."""
 
     @classmethod
-    def empty(cls, shape: tuple[int, ...]) -> Account:
+    def empty(cls, shape: tuple[int, ...], axis: Axis = SURE) -> Account:
         """An account with nothing in it."""
-        return cls(Meter(shape), Meter(shape))
+        n = len(axis)
+        return cls(axis, Meter(2 * n, shape), Meter(2 * n, shape), [0] * n, [0] * n)
 
     def bounded(self, charge: Charge) -> Charge:
-        """``charge`` as this account books it: infinite where it could take a sum past 2**62."""
+        """``charge`` as this account books it: in its own currencies, and infinite where it could
+        take a sum past 2**62.
+        """
+        charge = charge.on(self.axis)
         finite, infinite = list(charge.finite), list(charge.infinite)
         for i, amount in enumerate(charge.finite):
             if self.bound[i] + amount > LARGEST:
                 finite[i], infinite[i] = 0, infinite[i] + 1
-        return Charge(tuple(finite), tuple(infinite))
+        return Charge(self.axis, tuple(finite), tuple(infinite))
 
     def book(self, selection: Selection, charge: Charge, *, reserve: bool) -> Charge:
         """Adds ``charge`` to the selection's cells; returns what was booked (see ``bounded``)."""
@@ -179,6 +224,7 @@ class Account:
         Where a finite sum takes the place of an infinite charge it must fit like any new one;
         otherwise the currency keeps what was booked.
         """
+        final = final.on(self.axis)
         finite, infinite = list(final.finite), list(final.infinite)
         for i, amount in enumerate(final.finite):
             more = amount - booked.finite[i]
@@ -187,7 +233,7 @@ class Account:
                 finite[i], infinite[i] = booked.finite[i], booked.infinite[i]
             else:
                 self.bound[i] += more
-        spent = Charge(tuple(finite), tuple(infinite))
+        spent = Charge(self.axis, tuple(finite), tuple(infinite))
         self.reserved.add(selection, -vector(booked))
         if spent != booked:
             self.used.add(selection, vector(spent) - vector(booked))
@@ -203,35 +249,40 @@ class Account:
 
     def copy(self) -> Account:
         """An independent account with the same sums."""
-        return Account(self.used.copy(), self.reserved.copy(), list(self.bound), list(self.held))
+        used, reserved = self.used.copy(), self.reserved.copy()
+        return Account(self.axis, used, reserved, list(self.bound), list(self.held))
 
     def absorb(self, other: Account) -> None:
-        """Adds all that is used in ``other`` as spent; what could pass 2**62 becomes infinite."""
-        total = _plus(self.bound, other.bound)
+        """Adds what is used in ``other`` as spent, in the currencies that every account keeps; what
+        could pass 2**62 becomes infinite.
+        """
+        total = _plus(self.bound[: len(SURE)], other.bound[: len(SURE)])
         over = np.array([t > LARGEST for t in total])
-        self.bound = [mine if o else t for mine, t, o in zip(self.bound, total, over, strict=True)]
+        for i in np.flatnonzero(~over):
+            self.bound[i] = total[i]
         self.used.absorb(other.used, over)
 
-    def restate(self, currency: Currency, per_epsilon: Fraction) -> None:
+    def restate(self, currency: Currency, per_epsilon: Fraction | None) -> None:
         """Replaces the sums in ``currency`` by ``per_epsilon`` units, rounded up, for each unit of
-        epsilon; what could pass 2**62 becomes infinite.
+        epsilon (without it, by infinity wherever there is any); what could pass 2**62 becomes
+        infinite.
         """
-        i = AXIS[currency]
+        i, source = self.axis.index(currency), self.axis.index(Currency.EPSILON)
         # Everyone's part and the cells' part are rounded apart.
-        bound = -(-self.bound[AXIS[Currency.EPSILON]] * per_epsilon // 1) + 2
+        bound = 0 if per_epsilon is None else -(-self.bound[source] * per_epsilon // 1) + 2
         over = bound > LARGEST
         self.bound[i] = 0 if over else int(bound)
-        self.used.restate(i, AXIS[Currency.EPSILON], Fraction(0) if over else per_epsilon, over)
+        self.used.restate(i, source, Fraction(0) if over else per_epsilon, over)
 
 
 def _plus(left: Sequence[int], right: Sequence[int]) -> list[int]:
     return [a + b for a, b in zip(left, right, strict=True)]
 
 
-def room(capacity: Capacity, used: Integers, charge: Charge) -> NDArray[np.bool_]:
-    """For sums ``used`` (2N, cells): which cells can take ``charge``.
+def room(capacity: Capacity, used: Integers | Sums, charge: Charge) -> NDArray[np.bool_]:
+    """For sums ``used`` on the axis of ``charge``: which cells can take it.
 
-    Own delta fits, and epsilon fits or the gate's own currency fits (gates.py).
+    Own delta fits, and epsilon fits or the gate's own currency fits (privacy/gates).
     """
     own = fits(used, charge, Currency.DELTA, capacity.own_delta)
     basic = fits(used, charge, Currency.EPSILON, capacity.epsilon)
@@ -240,12 +291,16 @@ def room(capacity: Capacity, used: Integers, charge: Charge) -> NDArray[np.bool_
     return own & (basic | fits(used, charge, capacity.second_currency, capacity.second))
 
 
-def fits(used: Integers, charge: Charge, currency: Currency, capacity: int) -> NDArray[np.bool_]:
+def fits(
+    used: Integers | Sums, charge: Charge, currency: Currency, capacity: int
+) -> NDArray[np.bool_]:
     """Which cells stay within ``capacity`` in one currency; an infinite charge closes it."""
-    i = AXIS[currency]
+    i = charge.axis.index(currency)
     if charge.infinite[i]:
-        return np.zeros(used.shape[1], dtype=np.bool_)
-    fit: NDArray[np.bool_] = (used[i] <= capacity - charge.finite[i]) & (used[N + i] == 0)
+        return np.zeros(len(used[i]), dtype=np.bool_)
+    fit: NDArray[np.bool_] = (used[i] <= capacity - charge.finite[i]) & (
+        used[len(charge.axis) + i] == 0
+    )
     return fit
 
 

@@ -15,6 +15,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     StrictBool,
@@ -27,13 +28,26 @@ from accountant.budget.population import Membership
 from accountant.budget.selection import Name, Subjects
 from accountant.ledger.events import canonical
 from accountant.privacy.mechanisms import Mechanism, Relation, SparseVector
+from accountant.privacy.mechanisms.dp_event import DpEvent, is_dp_event, mechanisms_of
 
 DAY: Final = 86_400
 
 Identifier = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]{0,63}$")]
 Text = Annotated[str, Field(min_length=1, max_length=2_000)]
+
+
+def _read_dp_events(value: Any) -> Any:
+    """DpEvent trees among the mechanisms stand for the mechanisms that they mean."""
+    if not isinstance(value, list) or not any(map(is_dp_event, value)):
+        return value
+    return [
+        body for item in value for body in (mechanisms_of(item) if is_dp_event(item) else [item])
+    ]
+
+
 Mechanisms = Annotated[
     list[Mechanism],
+    BeforeValidator(_read_dp_events, json_schema_input_type=list[Mechanism | DpEvent]),
     Field(min_length=1, max_length=200, description="what will run, or ran, on the data"),
 ]
 SubjectsField = Annotated[

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import cached_property
 
 from accountant.budget.policy import LimitRule, Policy
-from accountant.privacy.gates import Capacity, Limit
+from accountant.privacy.gates import Capacity, Limit, axis_under
+from accountant.privacy.units import Axis
 
 
 class Start(Enum):
@@ -35,10 +37,15 @@ class Epoch:
     since: int
     limit: Limit
     capacity: Capacity
+    axis: Axis
+    """What its accounts keep: the currencies of every gate, to compare them, at orders fixed here.
+    """
     carried: bool = False
+    whole: bool = True
+    """It counts all that its data have ever been used for: no reset is behind it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Adopted:
     """The policy in force and the epoch of each of its limit rules."""
 
@@ -46,6 +53,12 @@ class Adopted:
     digest: str
     sequence: int
     epochs: dict[str, Epoch]
+
+    @cached_property
+    def orders(self) -> tuple[int, ...]:
+        """The Renyi orders that charges are wanted at."""
+        found = {c.order for epoch in self.epochs.values() for c in epoch.axis}
+        return tuple(sorted(order for order in found if order is not None))
 
     def rule(self, name: str) -> LimitRule | None:
         """The limit rule of that name, if there is one."""
@@ -60,25 +73,36 @@ def start_of(before: Adopted | None, rule: LimitRule) -> Start:
     if rule.carry == "none":
         return Start.EMPTY
     if old and same_scope(old, rule):
-        return Start.CARRIED if old.filter is rule.filter else Start.CONVERTED
+        return Start.CARRIED if _same_gate(old, rule) else Start.CONVERTED
     return Start.BROUGHT
 
 
 def next_epoch(before: Adopted | None, rule: LimitRule, number: int, now: int) -> Epoch:
     """The epoch that ``rule`` is in once adopted; ``number`` is for a new one."""
     start = start_of(before, rule)
-    limit = rule.promise
-    if before and start in (Start.KEPT, Start.CARRIED):
+    limit, whole = rule.promise, start is not Start.EMPTY
+    if before and start in (Start.KEPT, Start.CARRIED, Start.CONVERTED):
         old = before.epochs[rule.id]
         if start is Start.KEPT:
             return old
-        limit = replace(limit, order=rule.filter.order(old.limit))
-    return Epoch(number, now, limit, rule.filter.capacity(limit))
+        whole = old.whole
+        if start is Start.CARRIED:
+            limit = replace(limit, chosen=old.limit.chosen_for)
+    capacity = rule.filter.capacity(limit)
+    return Epoch(number, now, limit, capacity, axis_under(limit), whole=whole)
 
 
 def same_scope(old: LimitRule, new: LimitRule) -> bool:
     """True if both rules count the same charges in the same accounts."""
     return (old.datasets, old.across, old.per) == (new.datasets, new.across, new.per)
+
+
+def _same_gate(old: LimitRule, new: LimitRule) -> bool:
+    """True if one gate is behind both, with a delta' under both or neither: their accounts keep the
+    same currencies.
+    """
+    kept = old.promise.gate_delta > 0, new.promise.gate_delta > 0
+    return old.filter is new.filter and kept[0] == kept[1]
 
 
 def opens_epoch(old: LimitRule, new: LimitRule) -> bool:

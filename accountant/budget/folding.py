@@ -27,8 +27,9 @@ from accountant.budget.state import (
     matches,
 )
 from accountant.ledger.events import Event, digest, microseconds
+from accountant.privacy.gates import GATES
 from accountant.privacy.mechanisms import Relation
-from accountant.privacy.units import Charge
+from accountant.privacy.units import SURE, Charge
 
 
 def fold(ledger: str, events: Iterable[Event]) -> State:
@@ -160,10 +161,11 @@ def _bring(state: State, rule: LimitRule, epoch: Epoch, sources: list[AccountKey
     for source in sources:
         account = state.accounts[source]
         key = account_key(rule, epoch.number, source.dataset, source.client)
-        brought.setdefault(key, Account.empty(account.used.shape)).absorb(account)
-    if epoch.capacity.second_currency is not None:
-        for account in brought.values():
-            account.restate(epoch.capacity.second_currency, rule.filter.per_epsilon(epoch.limit))
+        brought.setdefault(key, Account.empty(account.used.shape, epoch.axis)).absorb(account)
+    for gate in GATES.values() if epoch.axis != SURE else ():
+        if (currency := gate.currency(epoch.limit)) is not None:
+            for account in brought.values():
+                account.restate(currency, gate.per_epsilon(epoch.limit))
     state.accounts |= brought
     return bool(brought)
 

@@ -11,17 +11,17 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.budget.accounts import Account, Integers, N, charge_from, frontier, room
+from accountant.budget.accounts import Account, Integers, Sums, charge_from, frontier, room
 from accountant.budget.decision import Finding
 from accountant.budget.policy import LimitRule, ThresholdRule
 from accountant.budget.request import Request
 from accountant.budget.selection import Selection
 from accountant.budget.state import ALL, AccountKey, Counted, State
-from accountant.privacy.gates import Capacity, Limit
-from accountant.privacy.units import AXIS, CURRENCIES, LARGEST, Charge, Currency, show
+from accountant.privacy.gates import Capacity, Gate, Limit
+from accountant.privacy.units import LARGEST, Axis, Charge, Currency, amount, show
 
-_UNBOUNDED: Final = "{} has no finite epsilon as stated"
-_NAME_A_DELTA: Final = " (Gaussian noise has one at a delta: add a delta to the mechanism)"
+_UNBOUNDED: Final = "{} has no finite cost as stated, neither in epsilon nor under gate {}"
+_NAME_A_DELTA: Final = " (Gaussian noise has an epsilon at a delta: add a delta to the mechanism)"
 
 
 def limit(state: State, request: Request, counted: Counted) -> Finding:
@@ -32,14 +32,16 @@ def limit(state: State, request: Request, counted: Counted) -> Finding:
         f"{numbers['scope']}: epsilon {numbers['spent_after']} of {rule.limit.epsilon} "
         f"would be spent ({numbers['spent_before']} before)"
     )
+    currencies = (Currency.EPSILON, counted.epoch.capacity.second_currency)
     unbounded = [
         mechanism.kind
         for mechanism, priced in zip(request.mechanisms, request.priced, strict=True)
-        if priced.derived and priced.derived.epsilon is None
+        if all(c is None or priced.charge.is_infinite(c) for c in currencies)
     ]
     if unbounded:
-        text += "; " + _UNBOUNDED.format(", ".join(dict.fromkeys(unbounded)))
-        text += _NAME_A_DELTA if "gaussian" in unbounded else ""
+        kinds = ", ".join(dict.fromkeys(unbounded))
+        text += "; " + _UNBOUNDED.format(kinds, rule.filter.name)
+        text += _NAME_A_DELTA if "gaussian" in kinds else ""
     return Finding(rule.id, rule.action, fired, "budget-exceeded", text, numbers)
 
 
@@ -48,7 +50,7 @@ def threshold(state: State, request: Request, rule: ThresholdRule, counted: Coun
     of = counted.rule
     capacity = of.filter.capacity(counted.epoch.limit, rule.share)
     fired, numbers = _compare(state, request, counted, capacity)
-    [own] = [c for c in numbers["comparisons"] if c["currency"] == Currency.DELTA.value]
+    [own] = [c for c in numbers["comparisons"] if c["currency"] == Currency.DELTA]
     text = (
         f"{numbers['scope']}: epsilon {numbers['spent_after']} of {of.limit.epsilon} would be "
         f"spent, own deltas {own['used']} + {own['charge']}: "
@@ -62,7 +64,8 @@ def _compare(
 ) -> tuple[bool, dict[str, Any]]:
     """Whether some selected cell cannot take the charge, and the numbers at the tightest cell."""
     rule, epoch, key = counted
-    account, charge = state.account(key), request.total
+    account = state.account(key)
+    charge = request.total.on(account.axis)
     cell, used, fits = tightest(account, counted, request.selection, charge, capacity)
     after = used + charge
     numbers: dict[str, Any] = {
@@ -90,7 +93,7 @@ def _compare(
 def _comparison(currency: Currency, used: Charge, charge: Charge, most: int) -> dict[str, Any]:
     unbounded = used.is_infinite(currency) or charge.is_infinite(currency)
     return {
-        "currency": currency.value,
+        "currency": str(currency),
         "used": used.amount(currency),
         "charge": charge.amount(currency),
         "capacity": show(most, currency),
@@ -108,46 +111,60 @@ def tightest(
     for box, part in enumerate(account.used.parts(selection)):
         fit = room(capacity, part, charge)
         fits = bool(fit.all())
-        at = spent = 0
+        at, spent = 0, 0
         if fit.size > 1:
-            at, spent = _most_spent(counted, part, None if fits else np.flatnonzero(~fit))
-        found.append(((not fits, int(part[N][at]), spent), -box, at, part))
-    (blocked, *_), minus_box, at, part = max(found, key=lambda c: (c[0], c[1]))
-    return _cell(account, selection, -minus_box, at, part), charge_from(part[:, at]), not blocked
+            among = None if fits else np.flatnonzero(~fit)
+            at, spent = _most_spent(counted, account.axis, part, among)
+        found.append(((not fits, spent), -box, at, part))
+    (blocked, _), minus_box, at, part = max(found, key=lambda c: (c[0], c[1]))
+    used = charge_from(account.axis, part.column(at))
+    return _cell(account, selection, -minus_box, at, part), used, not blocked
 
 
 def _most_spent(
-    counted: Counted, part: Integers, among: NDArray[np.intp] | None
+    counted: Counted, axis: Axis, part: Sums, among: NDArray[np.intp] | None
 ) -> tuple[int, int]:
-    """(column, epsilon spent there) of the cell with the most, of the cells ``among`` or all."""
-    if (infinite := part[N] if among is None else part[N][among]).any():
-        worst = np.flatnonzero(infinite == infinite.max())
-        among = worst if among is None else among[worst]
-    columns = part if among is None else part[:, among]
-    gate, limit, epsilon = counted.rule.filter, counted.epoch.limit, columns[0]
+    """(column, units of epsilon spent there) of the cell with the most, of the cells ``among`` or
+    all. Where there is no bound, ``LARGEST`` and one for each infinite charge stand for it.
+    """
+    epsilon = _row(axis, part, Currency.EPSILON, among)
     top = int(epsilon.argmax())
     places = [(int(epsilon[top]), 0, top)]
-    if counted.epoch.capacity.second_currency is not None:
-        i = AXIS[counted.epoch.capacity.second_currency]
-        second = columns[i]
-        if columns[N + i].any():
-            second = np.where(columns[N + i] > 0, LARGEST, second)
+    currency = counted.epoch.capacity.second_currency
+    if currency is not None:
+        second = _row(axis, part, currency, among)
         places = [(int(epsilon[top]), int(second[top]), top)]
         if second[top] < second.max():
             places = frontier(epsilon, second)
-    spent, minus = max((gate.spent(limit, e, s), -at) for e, s, at in places)
-    return -minus if among is None else int(among[-minus]), spent
+    gate, limit = counted.rule.filter, counted.epoch.limit
+
+    def spent(e: int, s: int) -> int:
+        found = gate.spent(limit, None if e > LARGEST else e, None if s > LARGEST else s)
+        return e if found is None else found
+
+    most, minus = max((spent(e, s), -at) for e, s, at in places)
+    return -minus if among is None else int(among[-minus]), most
+
+
+def _row(axis: Axis, part: Sums, currency: Currency, among: NDArray[np.intp] | None) -> Integers:
+    i = axis.index(currency)
+    finite, infinite = part[i], part[len(axis) + i]
+    if among is not None:
+        finite, infinite = finite[among], infinite[among]
+    if infinite.any():
+        finite = np.where(infinite > 0, LARGEST + infinite, finite)
+    return finite
 
 
 def _cell(
-    account: Account, selection: Selection, box: int, at: int, part: Integers
+    account: Account, selection: Selection, box: int, at: int, part: Sums
 ) -> tuple[int, ...] | None:
     shape = account.used.shape
     if selection.everyone:
-        whole = part.shape[1] == int(np.prod(shape)) and shape
+        whole = part.size == int(np.prod(shape)) and shape
         return tuple(int(i) for i in np.unravel_index(at, shape)) if whole else None
     sides = [sorted(side) for side in selection.boxes[box]]
-    if part.shape[1] == 1:
+    if part.size == 1:
         return tuple(side[0] for side in sides)
     position = np.unravel_index(at, tuple(len(side) for side in sides))
     return tuple(side[int(i)] for side, i in zip(sides, position, strict=True))
@@ -159,20 +176,21 @@ def how_many(state: State, request: Request) -> int:
     """
     charge = request.total
     return min(
-        int(_times(part, charge, epoch.capacity).min())
+        int(_times(part, charge.on(account.axis), epoch.capacity).min())
         for rule, epoch, key in state.limits_on(request.dataset, request.by)
         if rule.action == "block"
-        for part in state.account(key).used.parts(request.selection)
+        for account in [state.account(key)]
+        for part in account.used.parts(request.selection)
     )
 
 
-def _times(used: Integers, charge: Charge, capacity: Capacity) -> Integers:
+def _times(used: Sums, charge: Charge, capacity: Capacity) -> Integers:
     """How many times ``charge`` fits on each cell."""
 
     def times(currency: Currency, most: int) -> Integers:
-        i = AXIS[currency]
+        i = charge.axis.index(currency)
         one = charge.finite[i]
-        left = np.where(used[len(CURRENCIES) + i] > 0, -1, min(most, LARGEST) - used[i])
+        left = np.where(used[len(charge.axis) + i] > 0, -1, min(most, LARGEST) - used[i])
         if charge.infinite[i]:
             return np.zeros_like(left)
         return np.where(left < 0, 0, left // one if one else np.iinfo(np.int64).max)
@@ -185,10 +203,14 @@ def _times(used: Integers, charge: Charge, capacity: Capacity) -> Integers:
 
 def spent(rule: LimitRule, limit: Limit, used: Charge) -> str:
     """Epsilon spent under the rule's gate, as a decimal string rounded up, or "infinite"."""
-    if used.is_infinite(Currency.EPSILON):
-        return "infinite"
-    second = None if used.is_infinite(Currency.EPSILON_SQUARED) else used[Currency.EPSILON_SQUARED]
-    return show(rule.filter.spent(limit, used[Currency.EPSILON], second), Currency.EPSILON)
+    return spent_under(rule.filter, limit, used)
+
+
+def spent_under(gate: Gate, limit: Limit, used: Charge) -> str:
+    """Epsilon spent under ``gate``, as a decimal string rounded up, or "infinite"."""
+    currency = gate.currency(limit)
+    second = None if currency is None else used.units(currency)
+    return amount(gate.spent(limit, used.units(Currency.EPSILON), second), Currency.EPSILON)
 
 
 def scope_name(key: AccountKey) -> str:

@@ -57,7 +57,7 @@ class LimitRule(_Strict):
         None, description="a person's total over all matching datasets"
     )
     per: Literal["client"] | None = Field(None, description="a sub-limit for each client")
-    gate: Literal["basic", "advanced"] | None = None
+    gate: Literal["basic", "advanced", "zcdp", "renyi", "gdp"] | None = None
     action: Action = "block"
     carry: Literal["used", "none"] = Field(
         "used", description="what a new epoch starts with; none is a reset and takes two names"

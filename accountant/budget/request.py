@@ -9,8 +9,9 @@ from accountant.budget.commands import AskGrant, OpenSparseVector, RecordInvocat
 from accountant.budget.population import Membership, Population
 from accountant.budget.selection import EVERYONE, Selection, select
 from accountant.budget.state import State
+from accountant.privacy.losses import UNBOUNDED
 from accountant.privacy.mechanisms import Mechanism, Priced, Relation, price
-from accountant.privacy.units import NOTHING, Charge, Loss, charge_of
+from accountant.privacy.units import Charge, charge_of, total
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ class Request:
     @property
     def total(self) -> Charge:
         """The sum of all mechanisms' charges."""
-        return sum((p.charge for p in self.priced), start=NOTHING).saturated()
+        return total(p.charge for p in self.priced)
 
 
 def prepare(
@@ -43,11 +44,12 @@ def prepare(
         [command.mechanism] if isinstance(command, OpenSparseVector) else command.mechanisms
     )
     selection = select(people, command.subjects)
-    priced = price_all(mechanisms, people.relation)
+    priced = price_all(mechanisms, people.relation, state.orders)
     misplaced = unplaced(people, selection, mechanisms)
     if misplaced:  # whoever may have moved in or out has lost without bound
         selection = EVERYONE
-        priced = tuple(replace(p, charge=charge_of(Loss(None), 1)) for p in priced)
+        lost = charge_of(UNBOUNDED, 1, state.orders)
+        priced = tuple(replace(p, charge=lost) for p in priced)
     return Request(
         by=by,
         dataset=command.dataset,
@@ -73,6 +75,8 @@ def unplaced(
     return tuple(m.kind for m in mechanisms if m.neighbouring is not Relation.ADD_OR_REMOVE_ONE)
 
 
-def price_all(mechanisms: Sequence[Mechanism], relation: Relation) -> tuple[Priced, ...]:
-    """The price of each mechanism in a population with ``relation``."""
-    return tuple(price(mechanism, relation) for mechanism in mechanisms)
+def price_all(
+    mechanisms: Sequence[Mechanism], relation: Relation, orders: tuple[int, ...]
+) -> tuple[Priced, ...]:
+    """The price of each mechanism in a population with ``relation``, also at Renyi ``orders``."""
+    return tuple(price(mechanism, relation, orders) for mechanism in mechanisms)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 from typing import Annotated, Any, Final
 
@@ -116,6 +117,7 @@ def _bounded(work: int, most: int | None, boxes: int) -> None:
         )
 
 
+@lru_cache(maxsize=256)
 def index_of(box: Box) -> Index:
     """A NumPy index for the cells of ``box``: slices where contiguous (views), else ``np.ix_``."""
     ordered = [sorted(side) for side in box]

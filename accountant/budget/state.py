@@ -17,7 +17,7 @@ from accountant.budget.policy import LimitRule
 from accountant.budget.population import Dataset, Population
 from accountant.budget.selection import Selection
 from accountant.ledger.events import Event
-from accountant.privacy.units import Charge
+from accountant.privacy.units import SURE, Charge
 
 ALL: Final = "*"
 """The scope of a person's total over all datasets. (No dataset id contains a star.)"""
@@ -122,7 +122,16 @@ class State:
 
     def account(self, key: AccountKey) -> Account:
         """The account of ``key``, or an empty one; it is not kept."""
-        return self.accounts.get(key) or Account.empty(self.people().shape)
+        if (account := self.accounts.get(key)) is not None:
+            return account
+        epoch = self.adopted.epochs.get(key.rule) if self.adopted else None
+        current = epoch is not None and epoch.number == key.epoch
+        return Account.empty(self.people().shape, epoch.axis if epoch and current else SURE)
+
+    @property
+    def orders(self) -> tuple[int, ...]:
+        """The Renyi orders that the rules in force count at."""
+        return self.adopted.orders if self.adopted else ()
 
     def limits_on(self, dataset: str, client: str) -> list[Counted]:
         """The limit rules that a charge by ``client`` on ``dataset`` counts in."""

@@ -168,6 +168,10 @@ def show_accounts(document: dict[str, Any]) -> None:
             names = ["", ""]
         table.add_section()
     out.print(table)
+    for line in document["accounts"]:
+        if len(line["ladder"]) > 1:
+            rungs = ", ".join(f"{rung['gate']} {rung['spent']}" for rung in line["ladder"])
+            out.print(plain(f"{line['rule']}, {line['scope']}, spent under every gate: {rungs}"))
     for row in document["lifetime"]:
         name = "all datasets, one person" if row["dataset"] == "*" else row["dataset"]
         out.print(plain(f"lifetime, {name}: ε {row['epsilon']}, δ {row['delta']}"))

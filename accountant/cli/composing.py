@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
-from fractions import Fraction
-from typing import Annotated, Any, Final
+from decimal import Decimal
+from typing import Annotated, Any
 
 import typer
 from pydantic import BaseModel, ConfigDict, Field
@@ -14,122 +11,129 @@ from rich.table import Table
 
 from accountant.api.strict_json import parse
 from accountant.budget.commands import Mechanisms
+from accountant.budget.errors import Invalid
 from accountant.cli.asking import read_bytes
 from accountant.cli.common import JsonOption, app, out, print_json
-from accountant.privacy.gates import advanced_epsilon
-from accountant.privacy.mechanisms import Amount, Mechanism, Priced, Relation, price
-from accountant.privacy.schedules.plan import Tight, tight
-from accountant.privacy.units import NOTHING, Charge, Currency, exact, show, units_up
-
-FIXED: Final = (
-    "true only if the whole list was fixed before any answer was seen; for planning, never a limit"
+from accountant.cli.totals import (
+    charges,
+    gates_at_delta,
+    gates_at_epsilon,
+    plan_of,
+    reports_at_delta,
+    reports_at_epsilon,
 )
+from accountant.privacy.mechanisms import Amount, Mechanism, Relation, plain, price
+from accountant.privacy.mechanisms.base import LARGEST_GROUP
+
+GroupOption = Annotated[
+    int, typer.Option("--group-size", min=1, max=LARGEST_GROUP, help="records of one privacy unit")
+]
 
 
-class Plan(BaseModel):
+class MechanismFile(BaseModel):
     """The file: ``{"mechanisms": [...]}``, each as in a request."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     mechanisms: Mechanisms
 
 
-class Delta(BaseModel):
-    """The delta asked for."""
+class Asked(BaseModel):
+    """The delta or the epsilon asked for."""
 
     model_config = ConfigDict(frozen=True)
-    delta: Annotated[Amount, Field(ge=0, lt=1)]
+    delta: Annotated[Amount, Field(ge=0, lt=1)] | None
+    epsilon: Annotated[Amount, Field(gt=0, le=10**6)] | None
+
+
+def read_mechanisms(file: str, group_size: int = 1) -> tuple[Mechanism, ...]:
+    """The mechanisms of a file, for privacy units of ``group_size`` times as many records."""
+    found = MechanismFile.model_validate(parse(read_bytes(file))).mechanisms
+    if group_size == 1:
+        return tuple(found)
+    sizes = [m.group_size * group_size for m in found]
+    if max(sizes) > LARGEST_GROUP:
+        raise Invalid("group-too-large", f"a group has at most {LARGEST_GROUP} records")
+    return tuple(
+        m.model_copy(update={"group_size": size}) for m, size in zip(found, sizes, strict=True)
+    )
 
 
 @app.command()
 def compose(
     file: Annotated[str, typer.Argument(help='{"mechanisms": [ … ]}; - reads standard input')],
-    delta: Annotated[str, typer.Option(help="total failure probability, own deltas included")],
+    delta: Annotated[
+        str | None, typer.Option(help="total failure probability, own deltas included")
+    ] = None,
+    epsilon: Annotated[str | None, typer.Option(help="ask for the delta at this epsilon")] = None,
     neighbouring: Annotated[
         Relation, typer.Option(help="the relation of the population")
     ] = Relation.ADD_OR_REMOVE_ONE,
+    group_size: GroupOption = 1,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="the list as one declared plan, ready to be asked for")
+    ] = False,
     json: JsonOption = False,
 ) -> None:
     """Total a list of mechanisms under every gate: the smallest limit that would admit them all.
 
-    Beside it the tight total of the same list, had all of it been fixed in advance: for planning.
+    Beside it the tight total of the same list, had all of it been fixed in advance: for planning,
+    or for a declared plan, which is charged as one step.
     """
-    wanted = Delta.model_validate({"delta": delta}).delta
-    plan = Plan.model_validate(parse(read_bytes(file)))
-    prices = [price(mechanism, neighbouring) for mechanism in plan.mechanisms]
-    total = sum((p.charge for p in prices), start=NOTHING).saturated()
-    document: dict[str, Any] = {
-        "delta": format(wanted, "f"),
-        "neighbouring": neighbouring.value,
-        "gate": gates(total, wanted),
-        "report": reports(plan.mechanisms, prices, neighbouring, wanted),
-        "objections": [{"code": o.code, "text": o.text} for p in prices for o in p.objections],
-    }
+    if (delta is None) == (epsilon is None):
+        raise Invalid("delta-or-epsilon", "give either --delta or --epsilon")
+    wanted = Asked.model_validate({"delta": delta, "epsilon": epsilon})
+    mechanisms = read_mechanisms(file, group_size)
+    if plan:
+        _declare(mechanisms, neighbouring, wanted)
+        return
+    document = _totals(mechanisms, neighbouring, wanted)
     if json or not out.is_terminal:
         print_json(document)
     else:
-        table = Table("gate", "ε", "δ", "note")
-        for name, row in document["gate"].items():
-            table.add_row(name, row["epsilon"] or "-", row.get("delta", "-"), row.get("why", ""))
-        report = document["report"]
-        for name, row in report.items():
-            if isinstance(row, dict):
-                lower = f"at least {row['lower']}" if "lower" in row else ""
-                table.add_row(f"({name})", row["epsilon"], document["delta"], lower)
-        out.print(table)
-        out.print(f"In brackets: {report['precondition']}", highlight=False)
-        for objection in document["objections"]:
-            out.print(f"{objection['code']}: {objection['text']}", style="red", markup=False)
+        _show(document)
     raise typer.Exit(int(bool(document["objections"])))
 
 
-def reports(
-    mechanisms: Sequence[Mechanism], prices: Sequence[Priced], relation: Relation, delta: Decimal
-) -> dict[str, Any]:
-    """What only informs: epsilons at ``delta``, rounded up; of pld the lower end as well. None
-    where a theorem says nothing about this list.
-    """
-    found = tight(mechanisms, prices, relation, Fraction(delta)) if delta else Tight()
-    totals: dict[str, float | None] = {
-        "pld": found.pld.upper if found.pld else None,
-        "optimal": found.optimal,
-        "closed_form": found.closed_form,
-        "renyi_min": found.renyi,
+def _totals(mechanisms: tuple[Mechanism, ...], relation: Relation, wanted: Asked) -> dict[str, Any]:
+    total_at = charges(mechanisms, relation)
+    if wanted.delta is not None:
+        asked = {"delta": plain(wanted.delta)}
+        gate = gates_at_delta(total_at, wanted.delta)
+        report = reports_at_delta(mechanisms, relation, wanted.delta)
+    else:
+        at = wanted.epsilon or Decimal(0)
+        asked = {"epsilon": plain(at)}
+        gate, report = gates_at_epsilon(total_at, at), reports_at_epsilon(mechanisms, relation, at)
+    objections = [o for mechanism in mechanisms for o in price(mechanism, relation).objections]
+    return asked | {
+        "neighbouring": relation.value,
+        "gate": gate,
+        "report": report,
+        "objections": [{"code": o.code, "text": o.text} for o in objections],
     }
-    document: dict[str, Any] = {"precondition": FIXED} | {
-        name: None if epsilon is None else {"epsilon": _printed(epsilon, ROUND_CEILING)}
-        for name, epsilon in totals.items()
-    }
-    if found.pld:
-        document["pld"]["lower"] = _printed(found.pld.lower, ROUND_FLOOR)
-    return document
 
 
-def _printed(epsilon: float, rounding: str) -> str:
-    if epsilon == math.inf:
-        return "infinite"
-    return format(Decimal(epsilon).quantize(Decimal("1e-9"), rounding), "f")
+def _declare(mechanisms: tuple[Mechanism, ...], relation: Relation, wanted: Asked) -> None:
+    if not wanted.delta:
+        raise Invalid("plan-needs-delta", "a plan is declared at a --delta above 0")
+    declared = plan_of(mechanisms, relation, wanted.delta)
+    if declared is None:
+        raise Invalid("no-bound", "nothing bounds what this plan costs")
+    print_json({"mechanisms": [declared]})
 
 
-def gates(total: Charge, delta: Decimal) -> dict[str, dict[str, Any]]:
-    """(epsilon, delta) under each gate as decimal strings rounded up; epsilon None if it has none,
-    with the reason.
-    """
-    own = Currency.DELTA
-    basic: dict[str, Any] = {
-        "epsilon": total.amount(Currency.EPSILON),
-        "delta": total.amount(own),
-    }
-    spare = Fraction(delta) - Fraction(exact(total[own], own))
-    if total.is_infinite(own) or spare < 0:
-        why = f"the mechanisms' own deltas add up to {total.amount(own)}, more than {delta:f}"
-        return {
-            "basic": {"epsilon": None, "why": why},
-            "advanced": {"epsilon": None, "why": why},
-        }
-    advanced = dict(basic)  # "basic or" is implied
-    if spare > 0 and not total.is_infinite(Currency.EPSILON_SQUARED):
-        squares = Fraction(exact(total[Currency.EPSILON_SQUARED], Currency.EPSILON_SQUARED))
-        units = units_up(advanced_epsilon(squares, spare), Currency.EPSILON)
-        if total.is_infinite(Currency.EPSILON) or units < total[Currency.EPSILON]:
-            advanced = {"epsilon": show(units, Currency.EPSILON), "delta": format(delta, "f")}
-    return {"basic": basic, "advanced": advanced}
+def _show(document: dict[str, Any]) -> None:
+    table = Table("rule", "ε", "δ", "note")
+    for name, row in document["gate"].items():
+        order = f"order {row['order']}" if "order" in row else ""
+        table.add_row(name, row["epsilon"] or "-", row.get("delta") or "-", row.get("why", order))
+    report = document["report"]
+    for name, row in report.items():
+        if isinstance(row, dict):
+            lower = f"at least {row['lower']}" if "lower" in row else ""
+            asked = {"epsilon": document.get("epsilon"), "delta": document.get("delta")} | row
+            table.add_row(f"({name})", asked["epsilon"], asked["delta"], lower)
+    out.print(table)
+    out.print(f"In brackets: {report['precondition']}", highlight=False)
+    for objection in document["objections"]:
+        out.print(f"{objection['code']}: {objection['text']}", style="red", markup=False)

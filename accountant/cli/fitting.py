@@ -4,26 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from decimal import ROUND_CEILING, Context, Decimal
-from fractions import Fraction
 from typing import Annotated, Any, Final
 
 import numpy as np
 import typer
 from rich.table import Table
 
-from accountant.api.strict_json import parse
-from accountant.budget.accounts import N, room
+from accountant.budget.accounts import room
 from accountant.budget.errors import Invalid
 from accountant.budget.policy import LimitRule
-from accountant.cli.asking import read_bytes
 from accountant.cli.common import JsonOption, app, out, print_json
-from accountant.cli.composing import FIXED, Plan
-from accountant.privacy.gates import GATES
+from accountant.cli.composing import GroupOption, read_mechanisms
+from accountant.cli.totals import FIXED, tight
+from accountant.privacy.gates import GATES, axis_under
 from accountant.privacy.mechanisms import Mechanism, Relation, price
 from accountant.privacy.mechanisms.base import MOST_INVOCATIONS
-from accountant.privacy.schedules.plan import tight
 from accountant.privacy.schedules.searching import largest_count, smallest_factor
-from accountant.privacy.units import NOTHING
+from accountant.privacy.units import total
 
 _DIGITS: Final = Context(prec=20, rounding=ROUND_CEILING)
 
@@ -38,12 +35,13 @@ def fit(
     neighbouring: Annotated[
         Relation, typer.Option(help="the relation of the population")
     ] = Relation.ADD_OR_REMOVE_ONE,
+    group_size: GroupOption = 1,
     json: JsonOption = False,
 ) -> None:
     """Tell how often a whole list fits a limit, and by what factor its noise must grow or may
     shrink to fit once: under every gate, and, for planning, had all of it been fixed in advance.
     """
-    plan = tuple(Plan.model_validate(parse(read_bytes(file))).mechanisms)
+    plan = read_mechanisms(file, group_size)
     ways = ways_to_fit(epsilon, delta, neighbouring)
     document: dict[str, Any] = {
         "limit": {"epsilon": epsilon, "delta": delta},
@@ -68,26 +66,25 @@ def ways_to_fit(epsilon: str, delta: str, relation: Relation) -> dict[str, Fits]
         limit = {"epsilon": epsilon, "delta": delta}
         rule = LimitRule.model_validate({"id": "limit", "limit": limit, "gate": name})
         ways[name] = _gate(rule, relation)
-    at = Fraction(rule.limit.delta)
+    at = rule.limit.delta
     if at:
         most = float(rule.limit.epsilon)
 
         def planned(mechanisms: tuple[Mechanism, ...]) -> bool:
-            prices = [price(mechanism, relation) for mechanism in mechanisms]
-            found = tight(mechanisms, prices, relation, at)
-            return found.pld is not None and min(found.pld.upper, found.optimal or most + 1) <= most
+            return tight(mechanisms, relation, at).upper <= most
 
         ways["pld"] = planned
     return ways
 
 
 def _gate(rule: LimitRule, relation: Relation) -> Fits:
-    capacity = rule.filter.capacity(rule.promise)
-    nothing = np.zeros((2 * N, 1), dtype=np.int64)
+    capacity, axis = rule.filter.capacity(rule.promise), axis_under(rule.promise)
+    orders = tuple(c.order for c in axis if c.order is not None)
+    nothing = np.zeros((2 * len(axis), 1), dtype=np.int64)
 
     def admits(mechanisms: tuple[Mechanism, ...]) -> bool:
-        charge = sum((price(m, relation).charge for m in mechanisms), start=NOTHING).saturated()
-        return bool(room(capacity, nothing, charge).all())
+        charge = total(price(m, relation, orders).charge for m in mechanisms)
+        return bool(room(capacity, nothing, charge.on(axis)).all())
 
     return admits
 

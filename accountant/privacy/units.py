@@ -8,109 +8,186 @@ any SQL engine can add them again. Capacities are rounded **down**.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from enum import StrEnum
 from fractions import Fraction
-from typing import Any, Final
+from functools import lru_cache
+from typing import Any, ClassVar, Final
+
+from accountant.privacy.losses import Loss
 
 
-class Currency(StrEnum):
-    """What is added up. The order of the members is the order of every currency axis."""
+class Currency(str):
+    """What is added up, by the name it has in events.
 
-    EPSILON = "epsilon"
-    DELTA = "delta"
-    EPSILON_SQUARED = "epsilon_squared"
+    ``tau_22`` is the Renyi divergence of order 22; each order is a currency of its own.
+    """
+
+    __slots__ = ()
+
+    EPSILON: ClassVar[Currency]
+    DELTA: ClassVar[Currency]
+    EPSILON_SQUARED: ClassVar[Currency]
+    RHO: ClassVar[Currency]
+    MU_SQUARED: ClassVar[Currency]
+
+    @classmethod
+    def tau(cls, order: int) -> Currency:
+        """The Renyi divergence of ``order``."""
+        return cls(f"{_TAU}{order}")
+
+    @property
+    def order(self) -> int | None:
+        """The order, if this is a Renyi divergence."""
+        return int(self.removeprefix(_TAU)) if self.startswith(_TAU) else None
+
+    @property
+    def digits(self) -> int:
+        """Decimal digits after the point that one unit stands for: epsilon is kept in billionths,
+        everything else in millionths of a billionth.
+        """
+        return 9 if self == "epsilon" else 15
+
+    @property
+    def per_one(self) -> int:
+        """How many units make one."""
+        return _BILLION if self == "epsilon" else _BILLION * 10**6
 
 
-CURRENCIES: Final = tuple(Currency)
-AXIS: Final = {currency: i for i, currency in enumerate(CURRENCIES)}
+_TAU: Final = "tau_"
+_BILLION: Final = 10**9
 
-DIGITS: Final = {Currency.EPSILON: 9, Currency.DELTA: 15, Currency.EPSILON_SQUARED: 15}
-"""Decimal digits after the point that one unit stands for: epsilon is kept in billionths."""
+Currency.EPSILON = Currency("epsilon")
+Currency.DELTA = Currency("delta")
+Currency.EPSILON_SQUARED = Currency("epsilon_squared")
+Currency.RHO = Currency("rho")
+Currency.MU_SQUARED = Currency("mu_squared")
 
-_PER_ONE: Final[dict[Currency, int]] = {c: int("1" + "0" * n) for c, n in DIGITS.items()}
+Axis = tuple[Currency, ...]
+
+SURE: Final[Axis] = (Currency.EPSILON, Currency.DELTA)
+"""What every account keeps, in this order: the sums that hold along every path."""
+
+FIXED: Final[Axis] = (*SURE, Currency.EPSILON_SQUARED, Currency.RHO, Currency.MU_SQUARED)
+"""What every charge has; Renyi divergences follow at the orders that are asked for."""
+
+INFINITE: Final = "infinite"
+"""How a sum without a bound is written."""
 
 LARGEST: Final = 2**62
 """No accumulator ever holds more units than this: what would pass it is booked as infinite."""
 
 
+@lru_cache(maxsize=1024)
+def axis_of(orders: tuple[int, ...]) -> Axis:
+    """The currencies of a charge that is asked for at these Renyi orders."""
+    return (*FIXED, *(Currency.tau(order) for order in orders))
+
+
 def units_up(value: Fraction, currency: Currency) -> int:
     """The smallest number of units that is at least ``value``; a loss is never rounded away."""
-    scaled = value * _PER_ONE[currency]
-    return -(-scaled.numerator // scaled.denominator)
+    return -(-value.numerator * currency.per_one // value.denominator)
 
 
 def units_down(value: Fraction, currency: Currency) -> int:
     """The largest number of units that is at most ``value``."""
-    scaled = value * _PER_ONE[currency]
-    return scaled.numerator // scaled.denominator
+    return value.numerator * currency.per_one // value.denominator
 
 
 def exact(units: int, currency: Currency) -> Decimal:
     """The amount that ``units`` stand for, exactly."""
-    return Decimal(units).scaleb(-DIGITS[currency])
+    return Decimal(units).scaleb(-currency.digits)
 
 
 def show(units: int, currency: Currency) -> str:
     """``units`` as a plain decimal string without an exponent: ``100000000`` nano is ``0.1``."""
-    whole, part = divmod(abs(units), _PER_ONE[currency])
+    whole, part = divmod(abs(units), currency.per_one)
     sign = "-" if units < 0 else ""
-    fraction = f"{part:0{DIGITS[currency]}d}".rstrip("0")
+    fraction = f"{part:0{currency.digits}d}".rstrip("0")
     return f"{sign}{whole}.{fraction}" if fraction else f"{sign}{whole}"
 
 
 def amount(units: int | None, currency: Currency) -> str:
     """``show``, or "infinite" for None."""
-    return "infinite" if units is None else show(units, currency)
-
-
-@dataclass(frozen=True, slots=True)
-class Loss:
-    """What one invocation costs, as exact upper bounds. ``epsilon`` None means unbounded.
-
-    A loss (epsilon, delta) is a pure part of ``epsilon`` and a failure probability ``delta``.
-    """
-
-    epsilon: Fraction | None
-    delta: Fraction = Fraction(0)
+    return INFINITE if units is None else show(units, currency)
 
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """A loss in units: one integer per currency, with infinities counted beside the sum.
+    """A loss in units: one integer per currency of ``axis``, with infinities counted beside it.
 
-    Counting infinities instead of absorbing them keeps adding and giving back exact.
+    Counting infinities instead of absorbing them keeps adding and giving back exact. A currency
+    that is not on the axis has no known value, which is an infinite one: it never counts as zero.
+    (But a charge without any axis is nothing at all.)
     """
 
-    finite: tuple[int, ...] = (0,) * len(CURRENCIES)
-    infinite: tuple[int, ...] = (0,) * len(CURRENCIES)
+    axis: Axis = ()
+    finite: tuple[int, ...] = ()
+    infinite: tuple[int, ...] = ()
+
+    def on(self, axis: Axis) -> Charge:
+        """The same charge in the currencies of ``axis``."""
+        if axis == self.axis:
+            return self
+        if not self.axis:
+            return Charge(axis, (0,) * len(axis), (0,) * len(axis))
+        known = {c: i for i, c in enumerate(self.axis)}
+        return Charge(
+            axis,
+            tuple(self.finite[known[c]] if c in known else 0 for c in axis),
+            tuple(self.infinite[known[c]] if c in known else 1 for c in axis),
+        )
 
     def __add__(self, other: Charge) -> Charge:
+        axis = self.axis
+        if axis != other.axis:
+            axis = (*axis, *(c for c in other.axis if c not in axis))
+        left, right = self.on(axis), other.on(axis)
         return Charge(
-            tuple(a + b for a, b in zip(self.finite, other.finite, strict=True)),
-            tuple(a + b for a, b in zip(self.infinite, other.infinite, strict=True)),
+            axis,
+            tuple(a + b for a, b in zip(left.finite, right.finite, strict=True)),
+            tuple(a + b for a, b in zip(left.infinite, right.infinite, strict=True)),
         )
 
     def __sub__(self, other: Charge) -> Charge:
+        axis = self.axis or other.axis
+        left, right = self.on(axis), other.on(axis)
         return Charge(
-            tuple(a - b for a, b in zip(self.finite, other.finite, strict=True)),
-            tuple(a - b for a, b in zip(self.infinite, other.infinite, strict=True)),
+            axis,
+            tuple(a - b for a, b in zip(left.finite, right.finite, strict=True)),
+            tuple(a - b for a, b in zip(left.infinite, right.infinite, strict=True)),
         )
 
+    def units(self, currency: Currency) -> int | None:
+        """The sum in one currency; None if some charge in it is infinite there."""
+        if not self.axis:
+            return 0
+        if currency not in self.axis:
+            return None
+        i = self.axis.index(currency)
+        return None if self.infinite[i] else self.finite[i]
+
     def __getitem__(self, currency: Currency) -> int:
-        return self.finite[AXIS[currency]]
+        """The finite part of the sum in one currency of the axis."""
+        return self.finite[self.axis.index(currency)] if self.axis else 0
 
     def amount(self, currency: Currency) -> str:
         """The sum in one currency as a plain decimal string, or "infinite"."""
-        return amount(None if self.is_infinite(currency) else self[currency], currency)
+        return amount(self.units(currency), currency)
 
     def is_infinite(self, currency: Currency) -> bool:
         """True if some charge in it is infinite in this currency."""
-        return self.infinite[AXIS[currency]] > 0
+        return self.units(currency) is None
+
+    @property
+    def orders(self) -> tuple[int, ...]:
+        """The Renyi orders that it has a column for."""
+        return tuple(c.order for c in self.axis if c.order is not None)
 
     def within(self, other: Charge) -> bool:
         """True if this is at most ``other`` in every currency (infinities before finite sums)."""
+        other = other.on(self.axis)
         return all(
             (mine_inf, mine) <= (their_inf, theirs)
             for mine, mine_inf, theirs, their_inf in zip(
@@ -120,59 +197,72 @@ class Charge:
 
     def saturated(self) -> Charge:
         """The charge with every finite sum past ``LARGEST`` turned into one infinite charge."""
-        if max(self.finite) <= LARGEST:
+        if max(self.finite, default=0) <= LARGEST:
             return self
         over = [amount > LARGEST for amount in self.finite]
         return Charge(
+            self.axis,
             tuple(0 if o else a for a, o in zip(self.finite, over, strict=True)),
             tuple(i + o for i, o in zip(self.infinite, over, strict=True)),
         )
 
     def to_json(self) -> dict[str, Any]:
         """Units as decimal strings; ``infinite`` counts infinite charges by currency."""
-        body: dict[str, Any] = {c.value: str(self.finite[i]) for i, c in enumerate(CURRENCIES)}
-        unbounded = {
-            c.value: self.infinite[i] for i, c in enumerate(CURRENCIES) if self.infinite[i]
-        }
+        body: dict[str, Any] = {str(c): str(n) for c, n in zip(self.axis, self.finite, strict=True)}
+        unbounded = {str(c): n for c, n in zip(self.axis, self.infinite, strict=True) if n}
         return body | ({"infinite": unbounded} if unbounded else {})
 
     @classmethod
     def from_json(cls, body: dict[str, Any]) -> Charge:
-        """Reads what ``to_json`` wrote. A currency that the event does not know is infinite."""
+        """Reads what ``to_json`` wrote."""
         unbounded = body.get("infinite", {})
+        orders = sorted(int(name.removeprefix(_TAU)) for name in body if name.startswith(_TAU))
+        axis = tuple(c for c in axis_of(tuple(orders)) if c in body)
         return cls(
-            tuple(int(body.get(c.value, "0")) for c in CURRENCIES),
-            tuple(int(unbounded.get(c.value, 0 if c.value in body else 1)) for c in CURRENCIES),
+            axis,
+            tuple(int(body[c]) for c in axis),
+            tuple(int(unbounded.get(c, 0)) for c in axis),
         )
+
+    @classmethod
+    def over(cls, axis: Axis, units: Sequence[int | None]) -> Charge:
+        """A charge of these units, None standing for an infinite one."""
+        return cls(axis, tuple(n or 0 for n in units), tuple(int(n is None) for n in units))
 
 
 NOTHING: Final = Charge()
 
 
-def charge_of(loss: Loss, count: int) -> Charge:
-    """``count`` invocations of ``loss``, each rounded up to at least one unit of epsilon.
+def total(charges: Iterable[Charge]) -> Charge:
+    """The sum of charges; what passes ``LARGEST`` is infinite."""
+    return sum(charges, start=NOTHING).saturated()
 
-    The own delta of an invocation and its pure part are charged apart (theory: an (epsilon, delta)
-    mechanism is its pure part except with probability delta). Amounts past ``LARGEST`` units are
-    booked as infinite.
+
+def charge_of(loss: Loss, count: int, orders: tuple[int, ...] = ()) -> Charge:
+    """``count`` invocations of ``loss``, each rounded up, to at least one unit of everything but
+    delta. Amounts past ``LARGEST`` units are booked as infinite.
     """
-    if loss.epsilon is None:
-        per_invocation: dict[Currency, int | None] = {
-            Currency.EPSILON: None,
-            Currency.EPSILON_SQUARED: None,
-        }
-    else:
-        per_invocation = {
-            Currency.EPSILON: max(1, units_up(loss.epsilon, Currency.EPSILON)),
-            Currency.EPSILON_SQUARED: max(
-                1, units_up(loss.epsilon * loss.epsilon, Currency.EPSILON_SQUARED)
-            ),
-        }
-    per_invocation[Currency.DELTA] = units_up(loss.delta, Currency.DELTA)
-    finite, infinite = [], []
-    for currency in CURRENCIES:
-        one = per_invocation[currency]
-        overflow = one is None or one * count > LARGEST
-        finite.append(0 if one is None or overflow else one * count)
-        infinite.append(int(overflow))
-    return Charge(tuple(finite), tuple(infinite))
+    axis = axis_of(orders)
+    return Charge.over(axis, [_times(_one(loss, currency), count) for currency in axis])
+
+
+def _times(units: int | None, count: int) -> int | None:
+    return None if units is None or units * count > LARGEST else units * count
+
+
+def _one(loss: Loss, currency: Currency) -> int | None:
+    """One invocation, in units."""
+    if currency == Currency.DELTA:
+        return units_up(loss.delta, currency)
+    value = _in(loss, currency)
+    return None if value is None else max(1, units_up(value, currency))
+
+
+def _in(loss: Loss, currency: Currency) -> Fraction | None:
+    if (order := currency.order) is not None:
+        return loss.tau(order)
+    if currency == Currency.EPSILON:
+        return loss.epsilon
+    if currency == Currency.EPSILON_SQUARED:
+        return loss.squares
+    return loss.rho if currency == Currency.RHO else loss.mu_squared

@@ -11,7 +11,7 @@ import orjson
 from accountant.budget.commands import command_from_json
 from accountant.budget.selection import Selection, select
 from accountant.budget.state import ALL, State
-from accountant.privacy.units import AXIS, NOTHING, Charge, Currency
+from accountant.privacy.units import Charge, Currency
 from accountant.reporting.history import BOOKING
 from accountant.store.ledgers import Stored
 
@@ -71,7 +71,7 @@ def _bookings(
             everyone = body.get("charged_to") == "everyone"
             subjects = getattr(command_from_json(command), "subjects", None)
             selection = select(state.people(), None if everyone else subjects)
-        if charge == NOTHING:
+        if not any(charge.finite + charge.infinite):
             continue
         yield (
             command["dataset"],
@@ -102,6 +102,6 @@ def _covers(state: State, selection: Selection, group: dict[str, str]) -> bool:
     )
 
 
-def _size(found: Found) -> tuple[int, int]:
-    i = AXIS[Currency.EPSILON]
-    return found[0].infinite[i], found[0].finite[i]
+def _size(found: Found) -> tuple[bool, int]:
+    charge = found[0]
+    return charge.is_infinite(Currency.EPSILON), charge[Currency.EPSILON]

@@ -15,7 +15,7 @@ from accountant.budget.request import price_all
 from accountant.budget.state import Grant, State, asked_of
 from accountant.ledger.events import Event, rfc3339
 from accountant.privacy.mechanisms import Verdict
-from accountant.privacy.units import NOTHING, Charge, Currency
+from accountant.privacy.units import NOTHING, SURE, Charge, Currency
 from accountant.reporting.shape import ChangeFacts, NotableFacts
 from accountant.reporting.words import groups_in_words
 
@@ -234,11 +234,11 @@ def _final_parts(state: State, event: Event, grant: Grant, held: Parts, final: C
     """What was charged in the end, by kind."""
     if final == grant.total:
         return held
-    if final == NOTHING:
+    if not any(final.finite + final.infinite):
         return {}
     command = asked_of(event).command
     if isinstance(command, CommitGrant) and command.mechanisms:
-        prices = price_all(command.mechanisms, state.people().relation)
+        prices = price_all(command.mechanisms, state.people().relation, grant.total.orders)
         parts: Parts = {}
         for mechanism, priced in zip(command.mechanisms, prices, strict=True):
             parts[mechanism.kind] = parts.get(mechanism.kind, NOTHING) + priced.charge
@@ -247,9 +247,11 @@ def _final_parts(state: State, event: Event, grant: Grant, held: Parts, final: C
 
 
 def _add(tally: Tally, change: Charge, *, settled: bool) -> None:
+    change = change.on(SURE)  # the Renyi orders of charges differ over time
     tally.net += change
     if settled:
         tally.given_back += Charge(
+            change.axis,
             tuple(max(0, -amount) for amount in change.finite),
             tuple(max(0, -amount) for amount in change.infinite),
         )

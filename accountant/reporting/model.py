@@ -12,6 +12,7 @@ from accountant.budget.folding import apply
 from accountant.budget.state import State
 from accountant.ledger.chain import EMPTY, link
 from accountant.ledger.events import Event, rfc3339
+from accountant.privacy.gates import BASIC, GATES
 from accountant.reporting.history import History
 from accountant.reporting.lifetimes import lifetimes
 from accountant.reporting.series import Burndowns, Point
@@ -160,7 +161,8 @@ def _formulas(state: State) -> tuple[FormulaFacts, ...]:
     if state.adopted is None:
         return ()
     gates = {rule.filter.name: rule.filter for rule in state.adopted.policy.limits}
+    if set(gates) != {BASIC.name}:  # the ladder shows them all
+        gates = dict(GATES)
     return tuple(
-        FormulaFacts(name, *formula(name, type(gate).__doc__))
-        for name, gate in sorted(gates.items())
+        FormulaFacts(name, *formula(name, type(gate).__doc__)) for name, gate in gates.items()
     )

@@ -111,6 +111,15 @@ class Meaning:
 
 
 @dataclass(frozen=True, slots=True)
+class RungFacts:
+    """What one gate would show as spent of the same charges; "infinite" if it has no number."""
+
+    gate: str
+    name: str
+    spent: str
+
+
+@dataclass(frozen=True, slots=True)
 class Standing:
     """One limit rule on one scope: a dataset, a person's total ("*"), or a client's part of it."""
 
@@ -130,6 +139,8 @@ class Standing:
     worst_group: dict[str, str]
     meaning: Meaning
     splits: tuple[Split, ...]
+    ladder: tuple[RungFacts, ...]
+    """The same charges under every gate, each along the line that was fixed with the limit."""
 
 
 @dataclass(frozen=True, slots=True)

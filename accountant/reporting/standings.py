@@ -8,7 +8,15 @@ from typing import Final
 from accountant.budget.policy import LimitRule
 from accountant.budget.state import Counted, State
 from accountant.reporting.lifetimes import MOST_GROUPS, as_number
-from accountant.reporting.shape import LimitFacts, Meaning, Place, Split, Standing, Status
+from accountant.reporting.shape import (
+    LimitFacts,
+    Meaning,
+    Place,
+    RungFacts,
+    Split,
+    Standing,
+    Status,
+)
 from accountant.reporting.statement import Balance, Line, balances, lifetime_sums, line, scopes
 from accountant.reporting.words import formula, meaning, unit_of
 
@@ -48,6 +56,7 @@ def _standing(state: State, rule: LimitRule, row: Line, splits: tuple[Split, ...
         worst_group=row.worst_group,
         meaning=_meaning(limit, total, unit_of(state.people())),
         splits=splits,
+        ladder=tuple(RungFacts(r.gate, formula(r.gate, None)[0], r.spent) for r in row.ladder),
     )
 
 

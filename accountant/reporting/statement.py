@@ -12,13 +12,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from accountant.budget.accounts import Integers, N, charge_from
+from accountant.budget.accounts import Integers, charge_from
 from accountant.budget.epochs import Adopted
 from accountant.budget.errors import NotFound
 from accountant.budget.limits import scope_name
 from accountant.budget.state import ALL, AccountKey, Counted, State, account_key, lifetime, matches
 from accountant.ledger.events import rfc3339
-from accountant.privacy.units import Currency, amount, show
+from accountant.privacy.gates import BASIC, GATES
+from accountant.privacy.units import INFINITE, SURE, Currency, amount, show
 from accountant.reporting.worst import Ruler, Worst
 
 MOST_NAMED: Final = 5
@@ -51,6 +52,14 @@ class Balance:
 
 
 @dataclass(frozen=True, slots=True)
+class Rung:
+    """What one gate shows as spent; "infinite" if it has no number."""
+
+    gate: str
+    spent: str
+
+
+@dataclass(frozen=True, slots=True)
 class Line:
     """One limit rule on one scope."""
 
@@ -68,6 +77,8 @@ class Line:
     worst_group: dict[str, str]
     lifetime: dict[str, str]
     groups: list[Balance]
+    ladder: list[Rung]
+    """What the same charges would show as spent under each gate."""
 
 
 def statement(state: State, dataset: str | None = None, by: str | None = None) -> list[Line]:
@@ -93,11 +104,31 @@ def balances(state: State, counted: Counted, axis: int) -> list[Balance]:
 
 def lifetime_sums(state: State, dataset: str, axis: int | None) -> list[tuple[str, str]]:
     """(epsilon, delta) ever booked on a dataset (or ALL): per value of a dimension, or one for
-    everyone. Path-wise sums at the most charged cell.
+    everyone. Path-wise sums at the most charged cell; where those have no bound, what a rule says
+    that has counted everything.
     """
     cells = state.account(lifetime(dataset)).used.cells()
-    columns = [charge_from(column) for column in _by(cells, axis).max(axis=2).T]
-    return [(c.amount(Currency.EPSILON), c.amount(Currency.DELTA)) for c in columns]
+    columns = [charge_from(SURE, column) for column in _by(cells, axis).max(axis=2).T]
+    sums = [(c.amount(Currency.EPSILON), c.amount(Currency.DELTA)) for c in columns]
+    for counted in scopes(state) if any(INFINITE in pair for pair in sums) else ():
+        if counted.epoch.whole and _same_data(state, counted, dataset):
+            used = state.account(counted.key).used.cells()
+            found = Ruler(counted.rule, counted.epoch).by_value(_by(used, axis))
+            sums = [_smaller(pair, worst) for pair, worst in zip(sums, found, strict=True)]
+    return sums
+
+
+def _same_data(state: State, counted: Counted, dataset: str) -> bool:
+    """True if the account is about all that is booked on ``dataset``, which may be ALL."""
+    if counted.rule.per or counted.key.dataset != dataset:
+        return False
+    return dataset != ALL or all(matches(counted.rule.datasets, d) for d in state.datasets)
+
+
+def _smaller(pair: tuple[str, str], worst: Worst) -> tuple[str, str]:
+    if INFINITE not in pair:
+        return pair
+    return amount(worst.epsilon, Currency.EPSILON), amount(worst.delta, Currency.DELTA)
 
 
 def lifetime_totals(state: State, by: str | None = None) -> list[dict[str, Any]]:
@@ -180,7 +211,17 @@ def line(state: State, counted: Counted, axis: int | None = None) -> Line:
         worst_group=_worst_group(state, counted, used),
         lifetime=_sums(state, key.dataset),
         groups=[] if axis is None else balances(state, counted, axis),
+        ladder=_ladder(state, counted, used),
     )
+
+
+def _ladder(state: State, counted: Counted, used: Integers) -> list[Rung]:
+    """Every gate reads the same charges, along the line that was fixed with the limit."""
+    rule, epoch, key = counted
+    spent = used - state.account(key).reserved.cells()
+    gates = GATES.values() if epoch.axis != SURE else [BASIC]
+    worst = [(gate.name, Ruler(rule, epoch, gate).worst(spent).epsilon) for gate in gates]
+    return [Rung(name, amount(epsilon, Currency.EPSILON)) for name, epsilon in worst]
 
 
 def _balances(
@@ -219,10 +260,10 @@ def _balance(group: str, ruler: Ruler, used: Worst, spent: Worst) -> Balance:
 
 
 def _by(cells: Integers, axis: int | None) -> Integers:
-    """The cells as (2N, values of the dimension, rest); one value where there is no ``axis``."""
+    """The cells as (rows, values of the dimension, rest); one value where there is no ``axis``."""
     if axis is None:
-        return cells.reshape(2 * N, 1, -1)
-    return np.moveaxis(cells, axis + 1, 1).reshape(2 * N, cells.shape[axis + 1], -1)
+        return cells.reshape(len(cells), 1, -1)
+    return np.moveaxis(cells, axis + 1, 1).reshape(len(cells), cells.shape[axis + 1], -1)
 
 
 def _worst_group(state: State, counted: Counted, used: Integers) -> dict[str, str]:
@@ -230,7 +271,7 @@ def _worst_group(state: State, counted: Counted, used: Integers) -> dict[str, st
 
     Cells that stand exactly alike are one group if they are all combinations of some values.
     """
-    flat = used.reshape(2 * N, -1)
+    flat = used.reshape(len(used), -1)
     if not state.people().dimensions:
         return {}
     worst = Ruler(counted.rule, counted.epoch).worst(used).cell

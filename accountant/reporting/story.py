@@ -7,7 +7,7 @@ from typing import Final
 
 from accountant.budget.state import ALL, State, matches
 from accountant.ledger.events import rfc3339
-from accountant.privacy.units import NOTHING, Currency, show
+from accountant.privacy.units import NOTHING, SURE, Currency, show
 from accountant.reporting.history import HEADINGS, SORTS, History, Tally
 from accountant.reporting.shape import (
     STATUSES,
@@ -83,7 +83,7 @@ def _usages(rows: dict[str | None, Tally]) -> tuple[Usage, ...]:
         rows.items(),
         key=lambda item: (
             item[0] is None,
-            -item[1].net.infinite[0],
+            -item[1].net.on(SURE).infinite[0],
             -item[1].net[Currency.EPSILON],
             item[0] or "",
         ),
@@ -99,7 +99,7 @@ def _usage(name: str | None, tally: Tally) -> Usage:
         refused=tally.refused,
         epsilon=show(tally.net[Currency.EPSILON], Currency.EPSILON),
         delta=show(tally.net[Currency.DELTA], Currency.DELTA),
-        unbounded=tally.net.infinite[0],
+        unbounded=tally.net.on(SURE).infinite[0],
         given_back=tally.given_back.amount(Currency.EPSILON),
     )
 

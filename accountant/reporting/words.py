@@ -56,6 +56,33 @@ _FORMULAS: Final = {
         "ICML 2023. δ′ is the part of the limit’s delta that is not kept for mechanisms. Valid "
         "however each step is chosen after seeing the earlier answers, and whenever one stops.",
     ),
+    "zcdp": (
+        "The smaller of the sum of epsilons and zero-concentrated privacy",
+        "spent = min( ε₁ + ε₂ + … , a·(ρ₁ + ρ₂ + …) + c ), c = ln(1 − 1/a) − ln(a·δ′)/(a − 1), "
+        "with the order a fixed when the limit was adopted",
+        "Feldman and Zrnic, “Individual privacy accounting via a Rényi filter”, NeurIPS 2021; "
+        "Canonne, Kamath and Steinke, “The discrete Gaussian for differential privacy”, 2020. "
+        "Valid however each step is chosen after seeing the earlier answers, and whenever one "
+        "stops.",
+    ),
+    "renyi": (
+        "The smaller of the sum of epsilons and Rényi privacy at one fixed order",
+        "spent = min( ε₁ + ε₂ + … , τ₁ + τ₂ + … + c ), τ the Rényi divergences at the order a that "
+        "was fixed when the limit was adopted, c = ln(1 − 1/a) − ln(a·δ′)/(a − 1)",
+        "Feldman and Zrnic, “Individual privacy accounting via a Rényi filter”, NeurIPS 2021, "
+        "Theorem 4.3; Canonne, Kamath and Steinke, “The discrete Gaussian for differential "
+        "privacy”, 2020. Valid however each step is chosen after seeing the earlier answers, and "
+        "whenever one stops.",
+    ),
+    "gdp": (
+        "The smallest of the sum of epsilons, Gaussian privacy, and the limit while it holds",
+        "spent = min( ε₁ + ε₂ + … , a·(μ₁² + μ₂² + …)/2 + c ), c as under “zcdp” at a tenth of δ′; "
+        "no more than the limit while μ₁² + μ₂² + … is within what the limit allows",
+        "Smith and Thakurta, “Fully adaptive composition for Gaussian differential privacy”, 2022; "
+        "Balle and Wang, “Improving the Gaussian mechanism for differential privacy”, ICML 2018. "
+        "Valid however each step is chosen after seeing the earlier answers, and whenever one "
+        "stops.",
+    ),
 }
 
 

@@ -13,11 +13,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.budget.accounts import Integers, N, frontier, room
+from accountant.budget.accounts import Integers, frontier, room
 from accountant.budget.epochs import Epoch
 from accountant.budget.policy import LimitRule
 from accountant.privacy.gates import Capacity, Gate, Limit
-from accountant.privacy.units import AXIS, NOTHING, Currency, units_up
+from accountant.privacy.units import NOTHING, Axis, Currency, units_up
 
 _UNBOUNDED: Final = 2**63 - 1
 """Stands for an infinite sum in comparisons; finite sums stay at or below 2**62."""
@@ -42,27 +42,31 @@ class Worst:
 
 
 class Ruler:
-    """Reads cells as one limit rule does in one epoch."""
+    """Reads cells as one limit rule does in one epoch; or as it would by another ``gate``, at the
+    order that was fixed for that one too.
+    """
 
-    def __init__(self, rule: LimitRule, epoch: Epoch) -> None:
-        self.gate: Gate = rule.filter
+    def __init__(self, rule: LimitRule, epoch: Epoch, gate: Gate | None = None) -> None:
+        self.gate: Gate = gate or rule.filter
         self.limit: Limit = epoch.limit
-        self.capacity: Capacity = epoch.capacity
+        self.capacity: Capacity = gate.capacity(epoch.limit) if gate else epoch.capacity
+        self.axis: Axis = epoch.axis
         self._gate_delta = units_up(epoch.limit.gate_delta, Currency.DELTA)
-        self._known: dict[tuple[int, int | None], int] = {}
+        self._known: dict[tuple[int, int], int] = {}
 
     def worst(self, cells: Integers) -> Worst:
-        """Over all ``cells`` (2N, …)."""
-        return self.by_value(cells.reshape(2 * N, 1, -1))[0]
+        """Over all ``cells`` (rows, …)."""
+        return self.by_value(cells.reshape(len(cells), 1, -1))[0]
 
     def by_value(self, cells: Integers) -> list[Worst]:
-        """For ``cells`` (2N, values, rest): the worst of each value."""
+        """For ``cells`` (rows, values, rest): the worst of each value."""
         epsilon, second = self._columns(cells)
         tops = epsilon.argmax(axis=1)
         rows = np.arange(len(tops))
         alone = second[rows, tops] >= second.max(axis=1)
-        sums, deltas = epsilon.max(axis=1), _sums(cells, Currency.DELTA).max(axis=1)
-        fit = room(self.capacity, cells.reshape(2 * N, -1), NOTHING).reshape(epsilon.shape)
+        sums, deltas = epsilon.max(axis=1), self._sums(cells, Currency.DELTA).max(axis=1)
+        nothing = NOTHING.on(self.axis)
+        fit = room(self.capacity, cells.reshape(len(cells), -1), nothing).reshape(epsilon.shape)
         within: NDArray[np.bool_] = np.all(fit, axis=1)
         found = []
         for i in range(len(tops)):
@@ -86,24 +90,22 @@ class Ruler:
         return found
 
     def _columns(self, cells: Integers) -> tuple[Integers, Integers]:
-        epsilon = _sums(cells, Currency.EPSILON)
+        epsilon = self._sums(cells, Currency.EPSILON)
         if self.capacity.second_currency is None:
             return epsilon, np.zeros_like(epsilon)
-        return epsilon, _sums(cells, self.capacity.second_currency)
+        return epsilon, self._sums(cells, self.capacity.second_currency)
+
+    def _sums(self, cells: Integers, currency: Currency) -> Integers:
+        i = self.axis.index(currency)
+        sums: Integers = np.where(cells[len(self.axis) + i] > 0, _UNBOUNDED, cells[i])
+        return sums
 
     def _spent(self, epsilon: int, second: int) -> int:
-        if epsilon == _UNBOUNDED:
-            return epsilon
-        key = (epsilon, None if second == _UNBOUNDED else second)
+        key = (epsilon, second)
         if key not in self._known:
-            self._known[key] = self.gate.spent(self.limit, *key)
+            spent = self.gate.spent(self.limit, _finite(epsilon), _finite(second))
+            self._known[key] = _UNBOUNDED if spent is None else spent
         return self._known[key]
-
-
-def _sums(cells: Integers, currency: Currency) -> Integers:
-    i = AXIS[currency]
-    sums: Integers = np.where(cells[N + i] > 0, _UNBOUNDED, cells[i])
-    return sums
 
 
 def _finite(value: int | np.int64) -> int | None:

@@ -21,11 +21,15 @@ from accountant.budget.population import Membership, Population
 from accountant.budget.selection import EVERYONE, Selection, select
 from accountant.privacy.gates import Capacity
 from accountant.privacy.mechanisms import Relation
-from accountant.privacy.units import LARGEST, NOTHING, Charge, Currency
+from accountant.privacy.units import LARGEST, NOTHING, SURE, Charge, Currency
 
 DIMENSIONS = (("age", ("17", "22", "27", "32")), ("sex", ("f", "m", "x")))
 PEOPLE = Population("p", "person", Relation.REPLACE_ONE, Membership.PUBLIC, DIMENSIONS)
 CELLS = list(product(range(4), range(3)))
+SQUARED = Currency.EPSILON_SQUARED
+AXIS = (*SURE, SQUARED, Currency.RHO, Currency.tau(22), Currency.MU_SQUARED)
+"""What the account of a rule with a delta' keeps."""
+N = len(AXIS)
 
 Cell = tuple[int, ...]
 
@@ -45,8 +49,8 @@ def terms(draw: Any) -> dict[str, Any]:
 
 
 subjects = st.none() | terms() | st.lists(terms(), min_size=1, max_size=5)
-finite = st.tuples(*[st.integers(0, 10**12)] * 3)
-charges = st.builds(Charge, finite, st.tuples(*[st.integers(0, 1)] * 3))
+finite = st.tuples(*[st.integers(0, 10**12)] * N)
+charges = st.builds(Charge, st.just(AXIS), finite, st.tuples(*[st.integers(0, 1)] * N))
 
 
 def naive(asked: Any) -> set[Cell]:
@@ -93,17 +97,18 @@ def test_a_selection_covers_exactly_its_cells_once(asked: Any) -> None:
 @given(st.lists(st.tuples(subjects, charges), max_size=8), subjects)
 def test_sums_are_those_of_a_dictionary(booked: list[tuple[Any, Charge]], asked: Any) -> None:
     """Cell by cell and currency by currency, a meter holds the sum of what was booked there."""
-    meter = Meter(PEOPLE.shape)
-    model = dict.fromkeys(CELLS, NOTHING)
+    meter = Meter(2 * N, PEOPLE.shape)
+    model = dict.fromkeys(CELLS, NOTHING.on(AXIS))
     for where, charge in booked:
         meter.add(compiled(where), vector(charge))
         for cell in naive(where):
             model[cell] = model[cell] + charge
     assert cells_of(meter) == [model[c].finite + model[c].infinite for c in CELLS]
     inside = [model[cell] for cell in naive(asked)]
-    columns = np.concatenate(meter.parts(compiled(asked)), axis=1).max(axis=1)
-    largest = charge_from(columns)
-    for currency in Currency:
+    parts = meter.parts(compiled(asked))
+    columns = [max(int(part[row].max()) for part in parts) for row in range(meter.rows)]
+    largest = charge_from(AXIS, np.array(columns))
+    for currency in AXIS:
         assert largest[currency] == max(charge[currency] for charge in inside)
         assert largest.is_infinite(currency) == any(c.is_infinite(currency) for c in inside)
 
@@ -117,7 +122,7 @@ def test_order_never_matters(both: tuple[list[tuple[Any, Charge]], ...]) -> None
     """The same charges in another order give the same account, to the last unit."""
     accounts = []
     for booked in both:
-        account = Account.empty(PEOPLE.shape)
+        account = Account.empty(PEOPLE.shape, AXIS)
         for where, charge in booked:
             account.book(compiled(where), charge, reserve=False)
         accounts.append((cells_of(account.used), account.bound))
@@ -128,13 +133,13 @@ def test_order_never_matters(both: tuple[list[tuple[Any, Charge]], ...]) -> None
     st.lists(st.tuples(subjects, charges), max_size=4),
     subjects,
     charges,
-    st.tuples(*[st.integers(0, 100)] * 3),
+    st.tuples(*[st.integers(0, 100)] * N),
 )
 def test_giving_back_is_exact(
     before: list[tuple[Any, Charge]], where: Any, charge: Charge, parts: tuple[int, ...]
 ) -> None:
     """A release leaves nothing of a reservation; a commit leaves exactly what was committed."""
-    account = Account.empty(PEOPLE.shape)
+    account = Account.empty(PEOPLE.shape, AXIS)
     for other, amount in before:
         account.book(compiled(other), amount, reserve=False)
     used, reserved = cells_of(account.used), cells_of(account.reserved)
@@ -143,6 +148,7 @@ def test_giving_back_is_exact(
     assert (cells_of(account.used), cells_of(account.reserved)) == (used, reserved)
     booked = account.book(compiled(where), charge, reserve=True)
     final = Charge(
+        AXIS,
         tuple(a * part // 100 for a, part in zip(charge.finite, parts, strict=True)),
         charge.infinite,
     )
@@ -168,40 +174,65 @@ def test_nothing_ever_wraps(steps: list[tuple[int, str]]) -> None:
     """Past 2**62 units a charge is infinite; no sum is negative, none shrinks by being added to,
     and no release or part commit changes that.
     """
-    account = Account.empty(())
+    axis = (*SURE, SQUARED)
+    account = Account.empty((), axis)
     for amount, what in steps:
-        before = charge_from(np.array(cells_of(account.used)[0]))
-        charge = Charge((amount, 1, amount))
+        before = charge_from(axis, np.array(cells_of(account.used)[0]))
+        charge = Charge.over(axis, [amount, 1, amount])
         booked = account.book(EVERYONE, charge, reserve=True)
-        held = charge_from(np.array(cells_of(account.used)[0]))
-        for currency in Currency:
-            infinite = held.infinite[list(Currency).index(currency)]
-            more = infinite > before.infinite[list(Currency).index(currency)]
+        held = charge_from(axis, np.array(cells_of(account.used)[0]))
+        for i, currency in enumerate(axis):
+            more = held.infinite[i] > before.infinite[i]
             assert more or held[currency] == before[currency] + charge[currency]
         if what == "keep":
             account.settle(EVERYONE, booked, charge)
         else:
-            part = NOTHING if what == "release" else Charge((amount // 2, 1, amount // 2))
+            half = Charge.over(axis, [amount // 2, 1, amount // 2])
+            part = NOTHING if what == "release" else half
             account.settle(EVERYONE, booked, part)
         [sums] = cells_of(account.used)
         assert all(0 <= s <= LARGEST for s in sums)
         assert cells_of(account.reserved) == [(0,) * 6]
-        after = charge_from(np.array(sums))
+        after = charge_from(axis, np.array(sums))
         if what == "release":
             assert after == before
         else:
-            for currency in Currency:
+            for currency in axis:
                 assert after.is_infinite(currency) or after[currency] >= before[currency]
 
 
 def test_an_infinity_that_was_not_asked_for_is_given_back() -> None:
     """Saturation is counted beside the sum, so releasing the charge that saturated reopens it."""
     account = Account.empty(())
-    account.book(EVERYONE, Charge((LARGEST, 0, 0)), reserve=False)
-    booked = account.book(EVERYONE, Charge((1, 0, 0)), reserve=True)
-    assert booked == Charge((0, 0, 0), (1, 0, 0))
+    account.book(EVERYONE, Charge.over(SURE, [LARGEST, 0]), reserve=False)
+    booked = account.book(EVERYONE, Charge.over(SURE, [1, 0]), reserve=True)
+    assert booked == Charge.over(SURE, [None, 0])
     account.settle(EVERYONE, booked, NOTHING)
-    assert cells_of(account.used) == [(LARGEST, 0, 0, 0, 0, 0)]
+    assert cells_of(account.used) == [(LARGEST, 0, 0, 0)]
+
+
+@given(charges, st.sets(st.sampled_from(AXIS)), st.booleans())
+def test_what_a_charge_does_not_know_is_infinite(
+    charge: Charge, known: set[Currency], give_back: bool
+) -> None:
+    """An account books a charge in its own currencies; one that the charge does not know counts as
+    infinite, never as nothing, and what it knows beside them is left out. Giving back is exact.
+    """
+    asked = charge.on((*(c for c in AXIS if c in known), Currency.tau(3)))
+    account = Account.empty(PEOPLE.shape, AXIS)
+    booked = account.book(EVERYONE, asked, reserve=True)
+    for currency in AXIS:
+        expected = charge.units(currency) if currency in known else None
+        assert booked.units(currency) == expected
+    account.settle(EVERYONE, booked, NOTHING if give_back else asked)
+    assert set(cells_of(account.used)) == {(0,) * 2 * N if give_back else tuple(vector(booked))}
+
+
+@given(charges)
+def test_taking_a_charge_from_nothing_loses_nothing(charge: Charge) -> None:
+    """Nothing has no currencies of its own: what is taken from it or added to it keeps its own."""
+    assert NOTHING + charge == charge + NOTHING == charge - NOTHING == charge
+    assert (NOTHING - charge) + charge == NOTHING.on(AXIS)
 
 
 @given(
@@ -216,9 +247,9 @@ def test_new_cells_inherit_the_largest_sum(
     """New values start with the most that the cells beside them have lost, unless their members
     are attested to be new: then with what was charged to everyone.
     """
-    account = Account.empty(PEOPLE.shape)
-    everyone = NOTHING
-    model = dict.fromkeys(CELLS, NOTHING)
+    account = Account.empty(PEOPLE.shape, AXIS)
+    everyone = NOTHING.on(AXIS)
+    model = dict.fromkeys(CELLS, everyone)
     for where, charge in booked:
         account.book(compiled(where), charge, reserve=True)
         if compiled(where).everyone:
@@ -243,31 +274,35 @@ def test_new_cells_inherit_the_largest_sum(
         assert (reserved[(slice(None), *cell)] <= sums[(slice(None), *cell)]).all()
 
 
-@given(charges, charges, st.tuples(*[st.integers(0, 2 * 10**12)] * 3), st.booleans())
+@given(
+    charges,
+    charges,
+    st.tuples(*[st.integers(0, 2 * 10**12)] * 3),
+    st.none() | st.sampled_from(AXIS[2:]),
+)
 def test_admission_is_what_it_says(
-    used: Charge, charge: Charge, most: tuple[int, int, int], second: bool
+    used: Charge, charge: Charge, most: tuple[int, int, int], second: Currency | None
 ) -> None:
-    """A cell takes a charge iff own deltas fit, and epsilon fits or the second currency fits;
+    """A cell takes a charge iff own deltas fit, and epsilon fits or the gate's own currency fits;
     an infinite charge fits nowhere.
     """
-    capacity = Capacity(
-        most[0], most[1], most[2] if second else None, Currency.EPSILON_SQUARED if second else None
-    )
+    capacity = Capacity(most[0], most[1], most[2] if second else None, second)
 
     def fits(currency: Currency, limit: int) -> bool:
         total = used + charge
         return not total.is_infinite(currency) and total[currency] <= limit
 
-    beside = second and fits(Currency.EPSILON_SQUARED, most[2])
+    beside = second is not None and fits(second, most[2])
     expected = fits(Currency.DELTA, most[1]) and (fits(Currency.EPSILON, most[0]) or beside)
     assert bool(room(capacity, vector(used).reshape(-1, 1), charge)[0]) == expected
 
 
 def test_a_capacity_beyond_64_bits_still_compares() -> None:
     """Capacities of very large limits exceed 64 bits; what fits in an account fits in them."""
-    capacity = Capacity(2**70, 0, 2**80, Currency.EPSILON_SQUARED)
-    used = vector(Charge((LARGEST, 0, LARGEST))).reshape(-1, 1)
-    assert room(capacity, used, Charge((1, 0, 1))).all()
+    axis = (*SURE, SQUARED)
+    capacity = Capacity(2**70, 0, 2**80, SQUARED)
+    used = vector(Charge.over(axis, [LARGEST, 0, LARGEST])).reshape(-1, 1)
+    assert room(capacity, used, Charge.over(axis, [1, 0, 1])).all()
 
 
 REFUSED: list[tuple[str, Any, str]] = [
@@ -293,13 +328,13 @@ def test_unknown_groups_are_refused(asked: Any, code: str) -> None:
 def test_charging_a_union_in_parts_never_costs_less(union: list[Any], charge: Charge) -> None:
     """One charge to a union costs each cell once; one charge a part costs overlaps again."""
     assume(len(union) > 1)
-    whole, parts = Meter(PEOPLE.shape), Meter(PEOPLE.shape)
+    whole, parts = Meter(2 * N, PEOPLE.shape), Meter(2 * N, PEOPLE.shape)
     whole.add(compiled(union), vector(charge))
     for term in union:
         parts.add(compiled(term), vector(charge))
     for one, many in zip(cells_of(whole), cells_of(parts), strict=True):
         assert all(a <= b for a, b in zip(one, many, strict=True))
-        assert one in ((0,) * 6, charge.finite + charge.infinite)
+        assert one in ((0,) * 2 * N, charge.finite + charge.infinite)
 
 
 def test_a_tangled_union_is_refused_quickly() -> None:

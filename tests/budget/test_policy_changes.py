@@ -8,6 +8,7 @@ import pytest
 from support import Book, hospital, laplace, sparse_vector
 
 from accountant.budget.errors import Forbidden
+from accountant.privacy.gates import BASIC, GATES
 
 RULE = "  - {{id: a, limit: {{epsilon: {epsilon}, delta: 1e-6}}{more}}}\n"
 
@@ -161,7 +162,7 @@ def test_open_grants_finish_where_they_began() -> None:
     assert book.reserved()[0][0] == spent(book)[0] == 400_000_000
     book.do("release_grant", grant=grant, reason="never run")
     assert spent(book, "") == spent(book) == [0]
-    assert book.reserved() == [(0,) * 6]
+    assert book.reserved() == [(0,) * 12]
     assert book.replayed().findings == []
 
 
@@ -262,7 +263,7 @@ def test_open_grants_do_not_reach_new_cells() -> None:
     for grant in (narrow, everyone):
         book.do("release_grant", grant=grant, reason="never run")
     assert spent(book) == [0, 0, 500_000_000]
-    assert book.reserved() == [(0,) * 6] * 3
+    assert book.reserved() == [(0,) * 12] * 3
     assert outcome(book.grant(laplace("2"), subjects={"age": ["17"]})) == "allow"
 
 
@@ -292,15 +293,16 @@ def test_an_open_grant_reaches_cells_that_are_added(subjects: Any, *, attested: 
     book.do("commit_grant", grant=grants[0])
     book.do("close_sparse_vector", grant=grants[1])
     assert spent(book)[4] == spent(book)[0] == spent(book, "")[4] == 500_000_000
-    assert book.reserved() == [(0,) * 6] * 6
+    assert book.reserved() == [(0,) * 12] * 6
     asked = book.grant(laplace("0.5"), subjects={"age": ["27"], "sex": ["f"]})
     assert outcome(asked) == "block"
     assert book.replayed().findings == []
 
 
-def test_what_is_reserved_and_given_back_leaves_no_trace() -> None:
-    """However often a client reserves and releases, the gate for sums of squares stays open."""
-    book = hospital("  - {id: a, limit: {epsilon: 3, delta: 1e-6}}\n")
+@pytest.mark.parametrize("gate", [name for name, gate in GATES.items() if gate is not BASIC])
+def test_what_is_reserved_and_given_back_leaves_no_trace(gate: str) -> None:
+    """However often a client reserves and releases, a gate's own currency stays open."""
+    book = hospital(f"  - {{id: a, limit: {{epsilon: 3, delta: 1e-6}}, gate: {gate}}}\n")
     for _ in range(700):
         grant = book.grant(laplace("3")).body["grant"]
         book.do("release_grant", grant=grant, reason="never run")

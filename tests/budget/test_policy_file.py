@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from accountant.budget.errors import Invalid
 from accountant.budget.policy import Policy
 from accountant.budget.policy_file import parse_policy
+from accountant.privacy.gates import GATES
 
 HEAD = "policy: p\nrules:\n"
 GOOD = HEAD + "  - {id: a, limit: {epsilon: 1}}\n"
@@ -133,7 +134,7 @@ def test_numbers_are_what_they_spell() -> None:
     assert amounts("{epsilon: 0.30000000000000000001}") == (exact, 0, 0)
 
 
-@given(st.integers(1, 10**19), st.sampled_from(["basic", "advanced"]))
+@given(st.integers(1, 10**19), st.sampled_from(list(GATES)))
 def test_the_split_is_exact(digits: int, gate: str) -> None:
     """A tenth of delta, or all of it under basic, is kept to the last digit, and written out."""
     delta = Fraction(digits, 10**20)
@@ -142,6 +143,15 @@ def test_the_split_is_exact(digits: int, gate: str) -> None:
     own = policy.limits[0].promise.own_delta
     assert own == (delta if gate == "basic" else delta / 10)
     assert Policy.model_validate(policy.to_json()) == policy
+
+
+@pytest.mark.parametrize(
+    ("limit", "gate"), [("{epsilon: 1, delta: 1e-6}", "renyi"), ("{epsilon: 1}", "basic")]
+)
+def test_the_default_gate_is_written_out(limit: str, gate: str) -> None:
+    """A policy that names no gate keeps the one that was the default when it was adopted."""
+    policy, _ = parse_policy(HEAD + f"  - {{id: a, limit: {limit}}}\n")
+    assert policy.to_json()["rules"][0]["gate"] == gate
 
 
 def test_names_are_text() -> None:

@@ -11,9 +11,12 @@ from support import SECOND, Book, hospital, laplace, sparse_vector
 
 from accountant.budget.decide import SYSTEM
 from accountant.budget.errors import Problem
+from accountant.privacy.gates import BASIC, GATES
 
-# 0.1 for the threshold, 0.02 for each of five positives: 0.2 in all, its square 0.04.
-WHOLE = (200_000_000, 0, 4 * 10**13, 0, 0, 0)
+# 0.1 for the threshold, 0.02 for each of five positives: 0.2 in all.
+WHOLE = (200_000_000, 0, 0, 0)
+WIDE = "  - {id: a, limit: {epsilon: 1, delta: 1e-6}}\n"
+"""A rule whose account keeps every currency."""
 
 
 def opened(book: Book, **more: Any) -> str:
@@ -47,13 +50,16 @@ def test_the_whole_is_reserved() -> None:
 @pytest.mark.parametrize("positives", range(6))
 def test_closing_gives_back_epsilon_only(positives: int) -> None:
     """What positives were not used comes back in epsilon; every other currency keeps the whole."""
-    book = hospital()
+    book = hospital(WIDE)
     session = opened(book)
+    [whole] = book.used()
+    assert whole[:3] == (200_000_000, 0, 4 * 10**13)
+    assert all(whole[2:6])
     if positives:
         count(book, session, positives, 7)
     book.do("close_sparse_vector", grant=session)
-    assert book.used() == [(100_000_000 + positives * 20_000_000, *WHOLE[1:])]
-    assert book.reserved() == [(0,) * 6]
+    assert book.used() == [(100_000_000 + positives * 20_000_000, *whole[1:])]
+    assert book.reserved() == [(0,) * 12]
     assert book.replayed().findings == []
 
 
@@ -173,14 +179,23 @@ def test_a_broken_variant_is_refused() -> None:
     assert "built-in:sparse-vector-broken" in fired
 
 
-def test_under_the_second_gate_nothing_comes_back() -> None:
-    """The ex-post bound is path-wise: a session's square stays, however few positives it had."""
-    book = hospital("  - {id: a, limit: {epsilon: 1, delta: 1e-6}}\n")
+@pytest.mark.parametrize("gate", [name for name, gate in GATES.items() if gate is not BASIC])
+def test_under_the_second_gate_nothing_comes_back(gate: str) -> None:
+    """The ex-post bound is path-wise: in a gate's own currency a session stays whole, however few
+    positives it had.
+    """
+    book = hospital(WIDE.replace("}}", "}, gate: " + gate + "}"))
+    currency = GATES[gate].currency(book.state.adopted.epochs["a"].limit)  # type: ignore[union-attr]
+    assert currency is not None
+    whole = []
     for _ in range(20):
         session = opened(book)
+        if not whole:
+            whole = book.used_in(currency)
         book.do("close_sparse_vector", grant=session)
         if book.used()[0][0] > 800_000_000:
             break
-    assert book.used()[0][2] == 9 * WHOLE[2]
+    assert book.used()[0][0] == 900_000_000
+    assert book.used_in(currency) == [9 * units for units in whole if units]
     event = book.do("open_sparse_vector", dataset="d", mechanism=sparse_vector())
     assert event.type == "grant.refused.v1"

@@ -14,9 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import ask, laplace
+from support import ask, hospital, laplace, make
 
+from accountant.budget.limits import how_many
+from accountant.budget.request import prepare
 from accountant.cli import common, main
+from accountant.privacy.gates import DEFAULT_GATE, GATES
 
 RULES = "  - {id: a, limit: {epsilon: 1, delta: 1e-6}}\n"
 
@@ -167,10 +170,12 @@ def test_compose_needs_no_more_than_the_gate_does(line: Line) -> None:
     """A rule's gate admits what basic admits, so the smallest limit is never above the sum."""
     path = line.file("one.json", {"mechanisms": [laplace("1")]})
     gate = line.json("compose", path, "--delta", "1e-6")["gate"]
-    assert gate["advanced"]["epsilon"] == gate["basic"]["epsilon"] == "1"
+    assert {name: row["epsilon"] for name, row in gate.items()} == dict.fromkeys(GATES, "1")
     path = line.file("many.json", {"mechanisms": [laplace("0.01", 1000)]})
     gate = line.json("compose", path, "--delta", "1e-6")["gate"]
-    assert float(gate["advanced"]["epsilon"]) < float(gate["basic"]["epsilon"]) == 10
+    assert set(gate) == set(GATES)
+    assert gate.pop("basic")["epsilon"] == "10"
+    assert all(float(row["epsilon"]) < 2.5 for row in gate.values())
 
 
 def test_compose_tells_what_planning_would_save(line: Line) -> None:
@@ -180,11 +185,17 @@ def test_compose_tells_what_planning_would_save(line: Line) -> None:
     report = line.json("compose", path, "--delta", "1e-6")["report"]
     assert "fixed before any answer" in report["precondition"]
     assert float(report["pld"]["lower"]) <= 4.886554117462212 <= float(report["pld"]["epsilon"])
-    assert report["optimal"] is None
+    assert float(report["optimal"]["epsilon"]) > 4.886554117462212  # of (epsilon, delta) pairs
+    path = line.file("g.json", {"mechanisms": [gaussian]})
+    report = line.json("compose", path, "--delta", "1e-6")["report"]
+    assert float(report["pld"]["lower"]) <= 4.886554117462212 <= float(report["pld"]["epsilon"])
+    assert report["optimal"] is report["closed_form"] is None
     path = line.file("l.json", {"mechanisms": [laplace("0.01", 4000), laplace("0.01", 6000)]})
     document = line.json("compose", path, "--delta", "1e-6")
     assert document["report"]["optimal"]["epsilon"] == "4.885515602"
     assert float(document["report"]["pld"]["epsilon"]) < 4.885515602
+    del document["gate"]["basic"]
+    assert all(float(row["epsilon"]) > 4.885515602 for row in document["gate"].values())
     assert float(document["gate"]["advanced"]["epsilon"]) > 5.7
     path = line.file("n.json", {"mechanisms": [{"kind": "non_private"}]})
     assert line.json("compose", path, "--delta", "1e-6")["report"]["pld"] is None
@@ -259,21 +270,23 @@ def test_fit_answers_the_inverse_question(line: Line) -> None:
     fits = line.json("fit", path, "--epsilon", "1", "--delta", "1e-6")["fits"]
     assert fits["basic"]["count"] == 100
     assert fits["pld"]["count"] == 564  # how_many_queries.json: non-adaptive PLD, Laplace
-    admitted = fits["advanced"]["count"]
+    admitted = fits[DEFAULT_GATE]["count"]
     for count, code in ((admitted, 0), (admitted + 1, 1)):
         asked = line.file("ask.json", ask(laplace("0.01", count)))
         line("preview", asked, "-p", "fair", code=code)
+    one = make("ask_grant", dataset="d", mechanisms=[laplace("0.01")])
+    for gate in GATES:
+        book = hospital(f"  - {{id: a, limit: {{epsilon: 1, delta: 1e-6}}, gate: {gate}}}\n")
+        assert fits[gate]["count"] == how_many(book.state, prepare(book.state, "pipe", one))
     path = line.file("many.json", {"mechanisms": [laplace("0.01", 1000)]})
     fits = line.json("fit", path, "--epsilon", "1", "--delta", "1e-6")["fits"]
     assert fits["basic"] == {"count": 0, "noise": "10.00000"}
-    assert 1 < float(fits["pld"]["noise"]) < float(fits["advanced"]["noise"]) < 10
+    for gate in GATES.keys() - {"basic"}:
+        assert 1 < float(fits["pld"]["noise"]) < float(fits[gate]["noise"]) < 10
     responses = {"kind": "randomized_response", "truth_probability": "0.5"}
     path = line.file("rr.json", {"mechanisms": [responses]})
     words = ("fit", path, "--epsilon", "3", "--neighbouring", "replace_one")
-    assert line.json(*words)["fits"] == {
-        "basic": {"count": 2, "noise": None},
-        "advanced": {"count": 2, "noise": None},
-    }
+    assert line.json(*words)["fits"] == {gate: {"count": 2, "noise": None} for gate in GATES}
     claimed = {"mechanisms": [laplace("0.01", claimed={"epsilon": "0.01"})]}
     assert "claim" in line("fit", line.file("c.json", claimed), "--epsilon", "1", code=2)
     line("fit", path, "--epsilon", "x", code=2)

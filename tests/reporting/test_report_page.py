@@ -9,6 +9,7 @@ import pytest
 from report_desk import DAY, Desk
 from support import NON_PRIVATE, laplace
 
+from accountant.privacy.gates import GATES
 from accountant.reporting.burndown import BOTTOM, LEFT, RIGHT, TOP, WIDTH, chart
 from accountant.reporting.model import build_report
 from accountant.reporting.render import to_html
@@ -108,6 +109,15 @@ def test_groups_beyond_thirty_are_counted(hostile: str) -> None:
     assert "32 of 62 groups are not shown" in Page(hostile).text
 
 
+COUNTED_BY = {
+    "basic": "Sum of epsilons (basic composition)",
+    "advanced": "The smaller of the sum of epsilons and fully adaptive advanced composition",
+    "zcdp": "The smaller of the sum of epsilons and zero-concentrated privacy",
+    "renyi": "The smaller of the sum of epsilons and Rényi privacy at one fixed order",
+    "gdp": "The smallest of the sum of epsilons, Gaussian privacy, and the limit while it holds",
+}
+
+
 def test_the_verdict_comes_first(desk: Desk) -> None:
     """The first thing on the page is what somebody with ten seconds has to know."""
     desk.hospital()
@@ -131,10 +141,12 @@ def test_a_report_of_nothing_says_so(desk: Desk) -> None:
     assert "No limit covers this dataset." in page
 
 
-def test_numbers_are_explained(desk: Desk) -> None:
+@pytest.mark.parametrize("gate", GATES)
+def test_numbers_are_explained(desk: Desk, gate: str) -> None:
     """The page names unit, relation, formula, policy digest and head link in words."""
     desk.hospital(
-        "  - {id: a, limit: {epsilon: 1, delta: 1e-6}}\n", neighbouring="add_or_remove_one"
+        f"  - {{id: a, limit: {{epsilon: 1, delta: 1e-6}}, gate: {gate}}}\n",
+        neighbouring="add_or_remove_one",
     )
     desk.grant(laplace("0.25"))
     report = desk.report()
@@ -142,7 +154,7 @@ def test_numbers_are_explained(desk: Desk) -> None:
     assert report.policy is not None
     for part in (
         "adding or removing all that belongs to one person",
-        "fully adaptive advanced composition",
+        f"Counted by{COUNTED_BY[gate]}",
         "A belief held at 50 %",
         "rounded up",
         "path-wise sums",

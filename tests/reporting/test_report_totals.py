@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from report_desk import DAY, Desk, data_of, limit_of
-from support import NON_PRIVATE, declared, laplace, sparse_vector
+from support import NON_PRIVATE, declared, gaussian, laplace, sparse_vector
 
 from accountant.budget.folding import HANDLERS
 from accountant.reporting.history import BOOKING, JUDGED, MOST_NAMES, SETTLING
@@ -162,6 +162,17 @@ def test_usage_is_net_of_what_was_given_back(desk: Desk, seed: int) -> None:
         assert _nano(facts.booked.epsilon) == sum(_nano(row.epsilon) for row in facts.by_client)
 
 
+def test_who_was_only_refused_is_listed_with_nothing(desk: Desk) -> None:
+    """A client and a purpose without any charge have their rows, at zero and last."""
+    desk.hospital()
+    desk.do("ask_grant", "bold", dataset="d", mechanisms=[laplace("5")], purpose="all")
+    desk.grant(laplace("0.1"), purpose="some")
+    facts = data_of(desk.report())
+    for rows, names in ((facts.by_client, ["pipe", "bold"]), (facts.by_purpose, ["some", "all"])):
+        assert [row.name for row in rows] == names
+        assert (rows[1].epsilon, rows[1].unbounded, rows[1].refused) == ("0", 0, 1)
+
+
 def test_a_closed_session_keeps_only_what_its_positives_cost(desk: Desk) -> None:
     """A sparse vector session gives back epsilon for positives that it did not use."""
     desk.hospital()
@@ -187,18 +198,55 @@ def test_every_type_of_event_is_collected_or_books_nothing() -> None:
     assert BOOKING < JUDGED
 
 
-def test_no_total_is_put_together_from_two_cells(desk: Desk) -> None:
-    """Many small charges in one cell and one large one in another are no overrun for anybody."""
-    desk.hospital("  - {id: a, limit: {epsilon: 1, delta: 1e-6}}\n", {"c": ["x", "y"]})
-    desk.record(laplace("0.01", 150), subjects={"c": ["x"]})
-    desk.record(laplace("0.9"), subjects={"c": ["y"]})
-    total = limit_of(desk.report()).total
+def _advanced_line() -> float:
+    """Of 150 times 0.01 under epsilon 1 and delta' 9e-7 (Whitehouse et al. 2023)."""
     log = math.log(1 / 9e-7)
     root = math.sqrt(2 * log + 2) - math.sqrt(2 * log)
     order = math.sqrt(2 * log) / root
-    line = (1 + order) / 2 * 150 * 1e-4 + log / order
-    assert float(total.spent) == pytest.approx(max(line, 0.9), abs=2e-9)
-    assert (total.sum_of_epsilons, total.status) == ("1.5", "near")
+    return (1 + order) / 2 * 150 * 1e-4 + log / order
+
+
+def _renyi_line() -> float:
+    """The same by Mironov 2017, Prop. 6, and Canonne, Kamath, Steinke 2020, Prop. 12."""
+
+    def at_none(a: int) -> float:
+        return math.log(1 - 1 / a) - math.log(a * 9e-7) / (a - 1)
+
+    a = max(range(2, 65), key=lambda order: (1 - at_none(order)) / order)
+    near, far = a * math.exp((a - 1) * 0.01), (a - 1) * math.exp(-a * 0.01)
+    return 150 * math.log((near + far) / (2 * a - 1)) / (a - 1) + at_none(a)
+
+
+LINES = {"advanced": _advanced_line(), "renyi": _renyi_line()}
+
+
+@pytest.mark.parametrize("gate", LINES)
+@pytest.mark.parametrize("large", ["0.1", "0.9"])
+def test_no_total_is_put_together_from_two_cells(desk: Desk, large: str, gate: str) -> None:
+    """Many small charges in one cell and one large one in another are no overrun for anybody."""
+    rule = f"  - {{id: a, limit: {{epsilon: 1, delta: 1e-6}}, gate: {gate}}}\n"
+    desk.hospital(rule, {"c": ["x", "y"]})
+    desk.record(laplace("0.01", 150), subjects={"c": ["x"]})
+    desk.record(laplace(large), subjects={"c": ["y"]})
+    total = limit_of(desk.report()).total
+    assert float(total.spent) == pytest.approx(max(LINES[gate], float(large)), abs=2e-9)
+    assert total.sum_of_epsilons == "1.5"
+    assert total.status == ("near" if large == "0.9" else "within")
+
+
+def test_what_has_no_sum_of_epsilons_is_measured_by_a_rule_that_counted_all(desk: Desk) -> None:
+    """Gaussian noise without a delta: no finite sum, but the spent and the lifetime number are
+    those of a gate that has counted everything, with the gate's delta.
+    """
+    desk.hospital("  - {id: a, limit: {epsilon: 1, delta: 1e-6}}\n")
+    desk.record(gaussian("0.1"))
+    report = desk.report()
+    total = limit_of(report).total
+    log = math.log(1 - 1 / 22) - math.log(22 * 9e-7) / 21
+    assert float(total.spent) == pytest.approx(22 * 0.005 + log, abs=2e-9)
+    assert (total.sum_of_epsilons, total.spent_delta) == ("infinite", "0.0000009")
+    assert (total.lifetime_epsilon, total.lifetime_delta) == (total.spent, "0.0000009")
+    assert (report.lifetimes[0].epsilon, total.status) == (total.spent, "within")
 
 
 def test_the_gates_own_delta_stands_beside_a_number_below_the_sum(desk: Desk) -> None:

@@ -5,35 +5,45 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from accountant.budget.accounts import N
 from accountant.budget.epochs import next_epoch
 from accountant.budget.policy import LimitRule
-from accountant.privacy.units import AXIS, Currency
+from accountant.privacy.gates import GATES
+from accountant.privacy.units import Axis, Currency
 from accountant.reporting.worst import Ruler
 
 
-def _cells(rng: np.random.Generator, n: int, *, infinite: bool) -> np.ndarray:
-    cells = np.zeros((2 * N, n), dtype=np.int64)
-    cells[AXIS[Currency.EPSILON]] = rng.integers(0, 2 * 10**9, n)
-    cells[AXIS[Currency.DELTA]] = rng.integers(0, 12 * 10**7, n)
-    cells[AXIS[Currency.EPSILON_SQUARED]] = rng.integers(0, 3 * 10**13, n)
+def _cells(rng: np.random.Generator, axis: Axis, n: int, *, infinite: bool) -> np.ndarray:
+    """Sums on either side of every gate's capacity."""
+    cells = np.zeros((2 * len(axis), n), dtype=np.int64)
+    for i, currency in enumerate(axis):
+        most = {Currency.EPSILON: 2 * 10**9, Currency.DELTA: 12 * 10**7}.get(currency, 3 * 10**13)
+        cells[i] = rng.integers(0, most * (20 if currency.order else 1), n)
+    cells[axis.index(Currency.DELTA)] *= rng.integers(0, 2, n)
     if infinite:
-        cells[N:] = rng.integers(0, 30, (N, n)) == 0
+        cells[len(axis) :] = rng.integers(0, 30, (len(axis), n)) == 0
     return cells
 
 
 @pytest.mark.parametrize("infinite", [False, True])
-@pytest.mark.parametrize("delta", ["0", "0.000001"])
-def test_a_group_is_charged_what_its_worst_cell_is(delta: str, *, infinite: bool) -> None:
+@pytest.mark.parametrize(("delta", "gate"), [("0", "renyi"), *(("0.000001", g) for g in GATES)])
+def test_a_group_is_charged_what_its_worst_cell_is(
+    delta: str, gate: str, *, infinite: bool
+) -> None:
     """Reading all cells at once gives the largest of what each cell gives alone."""
-    rule = LimitRule.model_validate({"id": "a", "limit": {"epsilon": "1", "delta": delta}})
-    ruler, rng = Ruler(rule, next_epoch(None, rule, 1, 0)), np.random.default_rng(7)
+    rule = LimitRule.model_validate(
+        {"id": "a", "limit": {"epsilon": "1", "delta": delta}, "gate": gate}
+    )
+    epoch = next_epoch(None, rule, 1, 0)
+    ruler, rng = Ruler(rule, epoch), np.random.default_rng(7)
+    overs = set()
     for _ in range(40):
         n = int(rng.integers(1, 60))
-        cells = _cells(rng, n, infinite=infinite)
+        cells = _cells(rng, epoch.axis, n, infinite=infinite)
         whole = ruler.worst(cells)
-        alone = ruler.by_value(cells.reshape(2 * N, n, 1))
+        alone = ruler.by_value(cells.reshape(len(cells), n, 1))
         amounts = [one.epsilon for one in alone]
         largest = None if None in amounts else max(a for a in amounts if a is not None)
         assert whole.epsilon == largest == alone[whole.cell].epsilon
         assert whole.over == any(one.over for one in alone)
+        overs |= {one.over for one in alone}
+    assert overs == {True, False}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from accountant.privacy.units import CURRENCIES
+from accountant.privacy.units import FIXED
 
 Schema = dict[str, Any]
 
@@ -39,8 +39,10 @@ _POLICY: Final = {
 
 SHAPES: Final[dict[str, tuple[str, dict[str, tuple[str, str]]]]] = {
     "Charge": (
-        "A privacy loss in every currency that is kept.",
-        {c.value: ("loss", f"sum of {c.value.replace('_', ' ')}") for c in CURRENCIES},
+        "A privacy loss in every currency that is kept, and, as `tau_<order>`, the Renyi "
+        "divergence at each order that a rule in force counts at.",
+        {str(c): ("loss", f"sum of {c.replace('_', ' ')}") for c in FIXED}
+        | {"^tau_[0-9]+$": ("loss", "sum of Renyi divergences at that order")},
     ),
     "PricedMechanism": (
         "One mechanism's price.",
@@ -261,7 +263,15 @@ SHAPES: Final[dict[str, tuple[str, dict[str, tuple[str, str]]]]] = {
                 "what the most charged cells share; empty if all are alike",
             ),
             "lifetime": ("Sums", "sums of everything ever booked, whatever the epoch"),
+            "ladder": ("[Rung]", "the same charges under every gate, for comparison"),
             "groups": ("[Balance]", "one a value of the dimension in `by`"),
+        },
+    ),
+    "Rung": (
+        "What one gate would show of the same charges.",
+        {
+            "gate": ("text", "how losses are added up"),
+            "spent": ("loss", "epsilon that it would show as spent, rounded up"),
         },
     ),
     "Lifetime": (
@@ -320,8 +330,8 @@ SHAPES: Final[dict[str, tuple[str, dict[str, tuple[str, str]]]]] = {
     ),
 }
 """Answers, by name: what each is, and its fields with type and meaning (see ``_type``). A field
-with a question mark may be absent; an ellipsis stands for fields that are not listed. The document
-does not forbid further fields: an answer may grow."""
+with a question mark may be absent; one that begins with ^ is a pattern of names; an ellipsis stands
+for fields that are not listed. The document does not forbid further fields: an answer may grow."""
 
 _PLAIN: Final[dict[str, Schema]] = {
     "text": {"type": "string"},
@@ -375,16 +385,19 @@ PROBLEM: Final[Schema] = {
 
 def shape(description: str, fields: dict[str, tuple[str, str]]) -> Schema:
     """The schema of an answer."""
-    listed = {name: field for name, field in fields.items() if name != "…"}
+    typed = {
+        name.removesuffix("?"): _type(kind) | {"description": meaning}
+        for name, (kind, meaning) in fields.items()
+        if name != "…"
+    }
+    patterns = {name: each for name, each in typed.items() if name.startswith("^")}
     schema = {
         "type": "object",
         "description": description,
-        "properties": {
-            name.removesuffix("?"): _type(kind) | {"description": meaning}
-            for name, (kind, meaning) in listed.items()
-        },
-        "required": [name for name in listed if not name.endswith("?")],
+        "properties": {name: each for name, each in typed.items() if name not in patterns},
+        "required": [name for name in fields if name in typed and name not in patterns],
     }
+    schema |= {"patternProperties": patterns} if patterns else {}
     return schema | ({"additionalProperties": True} if "…" in fields else {})
 
 

@@ -7,8 +7,10 @@ the only values that differ from run to run.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
+from fractions import Fraction
 from hashlib import sha256
 from typing import Any, Final
 
@@ -17,8 +19,9 @@ from pydantic import TypeAdapter
 from accountant import __version__
 from accountant.api.answers import amounts
 from accountant.budget.commands import Role
+from accountant.privacy.gates import GATES, RENYI, Limit
 from accountant.privacy.mechanisms import Mechanism, Relation, price
-from accountant.privacy.units import NOTHING
+from accountant.privacy.units import NOTHING, Currency, axis_of, show
 
 CLIENTS: Final[Mapping[Role, str]] = {
     "admin": "steward",
@@ -48,13 +51,16 @@ class Example:
 
 
 _HOSPITAL: Final = "/v1/populations/hospital"
+_GATE: Final = "renyi"
+_LIMIT: Final = Limit(Fraction(3), Fraction(1, 10**6), Fraction(1, 10**7))
+_TAU: Final = RENYI.currency(_LIMIT)
+"""What the policy below counts: tau_9."""
 _POLICY: Final = """\
 policy: hospital
 rules:
   - id: lifetime            # each dataset, each group of patients
     datasets: "health-*"
     limit: {epsilon: 3, delta: 1e-6}
-    gate: basic
   - {id: nearly, of: lifetime, at: 80%, action: flag}
   - {id: reasons, require: [purpose], action: block}
 """
@@ -64,9 +70,9 @@ _ADOPTED: Final[Document] = {
     "rules": [
         {
             "id": "lifetime",
-            "limit": {"epsilon": "3", "delta": "0.000001", "own_delta": "0.000001"},
+            "limit": {"epsilon": "3", "delta": "0.000001", "own_delta": "0.0000001"},
             "datasets": "health-*",
-            "gate": "basic",
+            "gate": _GATE,
             "action": "block",
             "carry": "used",
         },
@@ -119,7 +125,12 @@ def _time(sequence: int, hour: int = 9) -> str:
 def _cost(mechanism: Document) -> dict[str, str]:
     """What a mechanism costs here, in every currency that is kept."""
     model: Mechanism = TypeAdapter(Mechanism).validate_python(mechanism)
-    return amounts(price(model, Relation.ADD_OR_REMOVE_ONE).charge)
+    return amounts(price(model, Relation.ADD_OR_REMOVE_ONE, (_TAU.order or 0,)).charge)
+
+
+def _sum(currency: str, mechanisms: Sequence[Document]) -> str:
+    total = sum((Decimal(_cost(m)[currency]) for m in mechanisms), start=Decimal(0))
+    return format(total.normalize(), "f")
 
 
 def _compared(currency: str, used: str, charge: str, capacity: str, holds: bool = True) -> Document:
@@ -133,10 +144,24 @@ def _compared(currency: str, used: str, charge: str, capacity: str, holds: bool 
 
 
 def _decision(
-    mechanism: Document, before: str, after: str, group: Document, fired: bool = False
+    mechanism: Document, past: Sequence[Document], group: Document, fired: bool = False
 ) -> Document:
-    """The decision that the policy above leads to; ``fired``: it is over the limit."""
+    """The decision that the policy above leads to, where ``past`` is used in ``group``; ``fired``:
+    it is over the limit.
+    """
     cost = _cost(mechanism)
+    before, after = _sum("epsilon", past), _sum("epsilon", [*past, mechanism])
+
+    def comparisons(share: Fraction) -> list[Document]:
+        most, tau = RENYI.capacity(_LIMIT, share), _sum(_TAU, past)
+        return [
+            _compared(
+                "epsilon", before, cost["epsilon"], show(most.epsilon, Currency.EPSILON), not fired
+            ),
+            _compared("delta", "0", cost["delta"], show(most.own_delta, Currency.DELTA)),
+            _compared(str(_TAU), tau, cost[_TAU], show(most.second or 0, _TAU), not fired),
+        ]
+
     scope = "dataset health-visits"
     common = {
         "fired": fired,
@@ -145,7 +170,7 @@ def _decision(
         "client": "",
         "group": group,
         "limit": {"epsilon": "3", "delta": "0.000001"},
-        "gate": "basic",
+        "gate": _GATE,
         "spent_before": before,
         "spent_after": after,
     }
@@ -154,10 +179,7 @@ def _decision(
         "action": "block",
         "code": "budget-exceeded",
         "text": f"{scope}: epsilon {after} of 3 would be spent ({before} before)",
-        "comparisons": [
-            _compared("epsilon", before, cost["epsilon"], "3", not fired),
-            _compared("delta", "0", cost["delta"], "0.000001"),
-        ],
+        "comparisons": comparisons(Fraction(1)),
     }
     place = "above" if fired else "within"
     threshold = common | {
@@ -166,10 +188,7 @@ def _decision(
         "code": "threshold-passed",
         "text": f"{scope}: epsilon {after} of 3 would be spent, own deltas 0 + {cost['delta']}: "
         f"{place} 80% of what rule lifetime allows",
-        "comparisons": [
-            _compared("epsilon", before, cost["epsilon"], "2.4", not fired),
-            _compared("delta", "0", cost["delta"], "0.0000008"),
-        ],
+        "comparisons": comparisons(Fraction(4, 5)),
     }
     reasons = {
         "rule": "reasons",
@@ -241,9 +260,11 @@ def _asked(mechanism: Document, purpose: str, **more: Any) -> Document:
     return {"dataset": "health-visits", "purpose": purpose, "mechanisms": [mechanism]} | more
 
 
-_NOTHING: Final = amounts(NOTHING)
+_NOTHING: Final = amounts(NOTHING.on(axis_of((_TAU.order or 0,))))
 _WIDEST: Final = {"born": "since-1990", "joined": "2026"}
-_OVER: Final = _decision(_LOUD, "0.45", "4.45", _WIDEST, fired=True)
+_PAST: Final = (_COUNT, _CHOICE)
+"""What has been run when the table, the loud one and the session are asked for."""
+_OVER: Final = _decision(_LOUD, _PAST, _WIDEST, fired=True)
 _GROUPS: Final = ("before-1960", "1960-1989")
 _SPENT: Final = [{"group": name, "epsilon": "0.325", "delta": "0"} for name in _GROUPS] + [
     {"group": "since-1990", "epsilon": "0.575", "delta": "0"}
@@ -312,7 +333,7 @@ STORY: Final = (
         body=_asked(_COUNT, "weekly visit counts"),
         status=200,
         answer={
-            "decision": _decision(_COUNT, "0", "0.25", {}),
+            "decision": _decision(_COUNT, (), {}),
             "charge": _cost(_COUNT),
             "fits": 12,
             "sequence": 2,
@@ -330,7 +351,7 @@ STORY: Final = (
             3,
             _COUNTS,
             "consistent",
-            _decision(_COUNTS, "0", "0.5", {"born": "since-1990", "joined": "2025"}),
+            _decision(_COUNTS, (), {"born": "since-1990", "joined": "2025"}),
         ),
     ),
     Example(
@@ -371,7 +392,7 @@ STORY: Final = (
         body=_asked(_CHOICE, "busiest ward", subjects=_LATEST, ran_at="2026-01-05T08:00:00Z"),
         status=201,
         answer={"overrun": False}
-        | _admitted(5, _CHOICE, "unclaimed", _decision(_CHOICE, "0.25", "0.45", _WIDEST)),
+        | _admitted(5, _CHOICE, "unclaimed", _decision(_CHOICE, (_COUNT,), _WIDEST)),
     ),
     Example(
         call="ask_grant",
@@ -381,7 +402,7 @@ STORY: Final = (
         headers={"Idempotency-Key": "wards-2026-01"},
         body=_asked(_TABLE, "visits by ward"),
         status=201,
-        answer=_reserved(6, _TABLE, "unclaimed", _decision(_TABLE, "0.45", "0.688578091", _WIDEST)),
+        answer=_reserved(6, _TABLE, "unclaimed", _decision(_TABLE, _PAST, _WIDEST)),
     ),
     Example(
         call="release_grant",
@@ -418,7 +439,7 @@ STORY: Final = (
         headers={"Idempotency-Key": "load-2026-01"},
         body={"dataset": "health-visits", "purpose": "unusual load", "mechanism": _ALARM},
         status=201,
-        answer=_reserved(9, _ALARM, "unclaimed", _decision(_ALARM, "0.45", "0.65", _WIDEST)),
+        answer=_reserved(9, _ALARM, "unclaimed", _decision(_ALARM, _PAST, _WIDEST)),
     ),
     Example(
         call="count_answers",
@@ -489,14 +510,15 @@ STORY: Final = (
                     "dataset": "health-visits",
                     "client": "",
                     "action": "block",
-                    "gate": "basic",
-                    "limit": {"epsilon": "3", "delta": "0.000001", "own_delta": "0.000001"},
+                    "gate": _GATE,
+                    "limit": {"epsilon": "3", "delta": "0.000001", "own_delta": "0.0000001"},
                     "epoch": 1,
                     "counted_from": _time(2),
                     "carried": False,
                     "total": _balance("everyone", "0.575", "2.425", 575 / 3000),
                     "worst_group": _WIDEST,
                     "lifetime": {"epsilon": "0.575", "delta": "0"},
+                    "ladder": [{"gate": gate, "spent": "0.575"} for gate in GATES],
                     "groups": [
                         *(_balance(name, "0.325", "2.675", 325 / 3000) for name in _GROUPS),
                         _balance("since-1990", "0.575", "2.425", 575 / 3000),

@@ -61,10 +61,13 @@ ELSEWHERE: Final = {
     "Subjects": "groups",
     "Mechanism": "mechanisms",
     "SparseVector": "kind-sparse_vector",
+    "Exponential": "kind-exponential",
     "Rule": "policies",
     "LimitSpec": "part-limit",
 }
 """Where a component is described, if not under its own name."""
+DETAILS: Final = ("Norms", "Claim", "Sampling", "Drawn", "DpEvent", "Sampler")
+"""What fields of mechanisms are made of."""
 _WIDTH: Final = 96
 """Columns of code that the page and its print hold."""
 
@@ -129,7 +132,7 @@ def _contents(spec: Schema) -> dict[str, Any]:
         "mechanisms": book.mechanisms(),
         "common": book.common(),
         "range": book.component("Range"),
-        "details": [book.component(name) for name in ("Norms", "Claim", "Sampler")],
+        "details": [book.component(name) for name in DETAILS],
         "rules": [book.component(n) for n in book.options("Rule")],
         "limit": book.component("LimitSpec"),
         "answers": [book.component(n) for n in book.shared()],
@@ -289,7 +292,15 @@ class Book:
             "Limit",
             "Sums",
         )
-        more = ("Dataset", "PolicyInForce", "Account", "Balance", "Lifetime", "LifetimeGroup")
+        more = (
+            "Dataset",
+            "PolicyInForce",
+            "Account",
+            "Balance",
+            "Rung",
+            "Lifetime",
+            "LifetimeGroup",
+        )
         return [*names, *more, "LinkedEvent", "Event"]
 
 

@@ -60,6 +60,7 @@ PROBLEMS: Final[dict[str, Code]] = {
     "reason-required": Code(403, "refusal", "The policy asks for a purpose or justification."),
     "purpose-denied": Code(403, "refusal", "The purpose is not on the policy's list."),
     "claim-understated": Code(403, "refusal", "The parameters cost more than is claimed."),
+    "plan-understated": Code(403, "refusal", "The plan costs more than it states."),
     "sparse-vector-broken": Code(403, "refusal", "A variant known not to be private."),
     "monotonic-needs-add-or-remove": Code(
         403, "refusal", "Monotonic answers cost half under add_or_remove_one only."
@@ -67,6 +68,9 @@ PROBLEMS: Final[dict[str, Code]] = {
     "local-needs-replace-one": Code(403, "refusal", "Local kinds need a replace_one population."),
     "relation-not-derivable": Code(
         403, "refusal", "A replace_one cost says nothing about add_or_remove_one."
+    ),
+    "sampling-relation": Code(
+        403, "refusal", "This way of sampling amplifies under the other relation only."
     ),
     "private-membership": Code(
         403, "refusal", "With private membership this mechanism can only charge everyone."

@@ -114,7 +114,7 @@ def adopt_policy(state: State, asked: Asked, command: AdoptPolicy, now: int) -> 
         capacity = next_epoch(before, rule, 0, now).capacity
         units = {"epsilon": str(capacity.epsilon), "delta": str(capacity.own_delta)}
         if capacity.second_currency is not None:
-            units[capacity.second_currency.value] = str(capacity.second)
+            units[str(capacity.second_currency)] = str(capacity.second)
         capacities[rule.id] = units
     body = {"opens_epoch": opened, "loosens": loosened, "capacities": capacities}
     return [state.next_event(asked, "policy.adopted.v1", now, body)]

@@ -63,8 +63,8 @@ def realised(grant: Grant, mechanism: SparseVector, state: State) -> Charge:
     relation = state.people().relation
     whole = charge_of(mechanism.loss_after(mechanism.max_positives or 0, relation), 1)
     used = charge_of(mechanism.loss_after(grant.positives, relation), 1)
-    back = 0
-    if not whole.is_infinite(Currency.EPSILON):
-        back = whole[Currency.EPSILON] - used[Currency.EPSILON]
-    only_epsilon = tuple(back if c is Currency.EPSILON else 0 for c in Currency)
-    return grant.total - Charge(only_epsilon)
+    before, after = whole.units(Currency.EPSILON), used.units(Currency.EPSILON)
+    back = before - after if before is not None and after is not None else 0
+    axis = grant.total.axis
+    only_epsilon = [back if currency == Currency.EPSILON else 0 for currency in axis]
+    return grant.total - Charge.over(axis, only_epsilon)

@@ -19,7 +19,7 @@ from accountant.budget.request import price_all
 from accountant.budget.state import Grant, State
 from accountant.ledger.events import Event, rfc3339
 from accountant.privacy.mechanisms import Mechanism
-from accountant.privacy.units import NOTHING, Charge
+from accountant.privacy.units import NOTHING, Charge, total
 
 SYSTEM: Final = ":accountant"
 """Who asks for expiries. (No key's name begins with a colon.)"""
@@ -78,8 +78,8 @@ def _part(state: State, grant: Grant, mechanisms: Sequence[Mechanism]) -> Charge
                 committed=mechanism.count,
             )
         left[_once(mechanism)] -= mechanism.count
-    prices = price_all(mechanisms, state.people().relation)
-    return sum((p.charge for p in prices), start=NOTHING).saturated()
+    prices = price_all(mechanisms, state.people().relation, grant.total.orders)
+    return total(p.charge for p in prices)
 
 
 def _once(mechanism: Mechanism) -> Mechanism:
@@ -118,7 +118,8 @@ def release(state: State, asked: Asked, command: ReleaseGrant, now: int) -> list
             "session-has-answered",
             f"session {grant.id} has given answers, so it was executed; close it instead",
         )
-    body = {"grant": grant.id, "charge": NOTHING.to_json(), "returned": grant.total.to_json()}
+    nothing = NOTHING.on(grant.total.axis)
+    body = {"grant": grant.id, "charge": nothing.to_json(), "returned": grant.total.to_json()}
     return [state.next_event(asked, "grant.released.v1", now, body)]
 
 

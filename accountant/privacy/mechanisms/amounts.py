@@ -99,6 +99,12 @@ def _below_one(value: Decimal) -> Decimal:
     return value
 
 
+def _rate(value: Decimal) -> Decimal:
+    if not 0 < value <= 1:
+        raise PydanticCustomError("amount_range", "must be greater than 0 and at most 1")
+    return value
+
+
 def _inside(value: Decimal) -> Decimal:
     if not 0 < value < 1:
         raise PydanticCustomError("amount_range", "must be greater than 0 and less than 1")
@@ -125,4 +131,5 @@ Positive = Annotated[Amount, AfterValidator(_above_zero)]
 NonNegative = Annotated[Amount, AfterValidator(_at_least_zero)]
 Probability = Annotated[Amount, AfterValidator(_at_most_one)]
 ProbabilityBelowOne = Annotated[Amount, AfterValidator(_below_one)]
+SamplingRate = Annotated[Amount, AfterValidator(_rate)]
 OpenProbability = Annotated[Amount, AfterValidator(_inside)]

@@ -6,15 +6,18 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import Annotated, Any, ClassVar, Final
+from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, StringConstraints, Tag
 
+from accountant.privacy.losses import Loss, pure
 from accountant.privacy.mechanisms.amounts import NonNegative, Positive, Probability
 from accountant.privacy.mechanisms.relations import Relation
-from accountant.privacy.units import Currency, Loss, show, units_up
+from accountant.privacy.mechanisms.sampling import Sampling
+from accountant.privacy.units import Currency, show, units_up
 
 MOST_INVOCATIONS: Final = 10**9
+LARGEST_GROUP: Final = 10**6
 
 KIND: Final = "What was done; decides which other fields there are."
 
@@ -70,13 +73,7 @@ class Sampler(_Model):
 
 
 class BaseMechanism(_Model, ABC):
-    """One randomised answer, or ``count`` independent ones with the same parameters.
-
-    A further currency joins as one more component of ``Loss``, filled in by ``loss``.
-    """
-
-    local: ClassVar[bool] = False
-    """Randomises on the person's side: only a replace-one quantity exists."""
+    """One randomised answer, or ``count`` independent ones with the same parameters."""
 
     kind: str = Field(description=KIND)
     count: int = Field(
@@ -91,6 +88,19 @@ class BaseMechanism(_Model, ABC):
         description="The relation under which sensitivity and claim are stated. "
         "Absent: the population's.",
     )
+    group_size: int = Field(
+        default=1,
+        strict=True,
+        ge=1,
+        le=LARGEST_GROUP,
+        description="How many of the records that `neighbouring` adds, removes or replaces one of "
+        "belong to one privacy unit at most: 1 if sensitivity is stated for the whole unit.",
+    )
+    sampling: Sampling | None = Field(
+        default=None,
+        description="The mechanism runs on a fresh, secret random sample of the privacy units, "
+        "drawn anew for each invocation. Several answers on one sample are one `composed`.",
+    )
     claimed: Claim | None = Field(
         default=None,
         description="What the client believes one invocation to cost. The larger of this and the "
@@ -100,25 +110,52 @@ class BaseMechanism(_Model, ABC):
         default=None, description="The software that drew the noise. Information only."
     )
 
+    @property
+    def local(self) -> bool:
+        """True if it randomises on the person's side: only a replace-one quantity exists."""
+        return False
+
     @abstractmethod
     def loss(self, stated: Relation) -> Loss | None:
-        """What one invocation costs under the relation ``stated``, never below the truth.
+        """What one invocation costs under the relation ``stated``, never below the truth, on the
+        whole data and for one record.
 
-        Epsilon None means unbounded. None in place of a loss means that nothing can be derived from
-        the parameters.
+        None means that nothing can be derived from the parameters.
         """
+
+    def cost(self, stated: Relation, beside: Loss | None = None) -> Loss | None:
+        """What one invocation costs one privacy unit, sampling and group size included; at the
+        point of its privacy curve that compares with the claim ``beside``, if there is one.
+        """
+        if beside is not None and beside.delta and self.group_size == 1:
+            rate = self.sampling.rate if self.sampling else Fraction(1)
+            loss = self.loss_at(min(Fraction(1), beside.delta / rate), stated)
+        else:
+            loss = self.loss(stated)
+        if loss is not None and self.sampling is not None:
+            loss = self.sampling.applied(loss, stated)
+        return None if loss is None else loss.group(self.group_size)
+
+    def loss_at(self, delta: Fraction, stated: Relation) -> Loss | None:
+        """``loss``, at the point ``delta`` of its curve if it has one."""
+        return self.loss(stated)
+
+    def worth(self, claim: Loss, derived: Loss) -> Loss:
+        """What the client's own, larger figure stands for in every currency."""
+        return derived if claim.epsilon is None else pure(claim.epsilon, claim.delta)
 
     def objections(self, stated: Relation) -> tuple[Objection, ...]:
         """What is wrong with the parameters themselves, whatever the claim."""
         return ()
 
+    def all_objections(self, stated: Relation) -> tuple[Objection, ...]:
+        """Those, and what is wrong with the sampling."""
+        text = self.sampling.misplaced(stated) if self.sampling else None
+        return self.objections(stated) + ((Objection("sampling-relation", text),) if text else ())
+
     def claim(self) -> Loss | None:
         """The client's own figure for one invocation, under the relation it is stated in."""
         return self.claimed.loss() if self.claimed else None
-
-    def loss_beside(self, claim: Loss, stated: Relation) -> Loss | None:
-        """The derivation that ``claim`` is compared with."""
-        return self.loss(stated)
 
     def understated(self, claim: Loss, derived: Loss) -> Objection:
         """The objection to a ``claim`` that lies below what was ``derived``."""

@@ -7,79 +7,168 @@ sender took part, which no amount of noise in the report can hide.
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import ClassVar, Literal, Self
+from typing import Literal, Self
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from accountant.privacy.decimals import ln_up
+from accountant.privacy.losses import UNBOUNDED, Loss, pure
 from accountant.privacy.mechanisms.amounts import OpenProbability, ProbabilityBelowOne
 from accountant.privacy.mechanisms.base import KIND, BaseMechanism
 from accountant.privacy.mechanisms.relations import Relation
-from accountant.privacy.units import Loss
+from accountant.privacy.mechanisms.sampling import Sampling
 
 
-class RandomizedResponse(BaseMechanism):
-    """Tells the truth with ``truth_probability``, and otherwise any category, uniformly.
+class _Local(BaseMechanism):
+    @property
+    def local(self) -> bool:
+        """Always."""
+        return True
 
-    The uniform pick may hit the truth. epsilon = ln(1 + k t / (1 - t)), so that two coins (t = 1/2,
-    k = 2) give ln 3 (Warner 1965; Kairouz, Oh, Viswanath 2016).
+    @field_validator("sampling")
+    @classmethod
+    def _no_sampling(cls, value: Sampling | None) -> Sampling | None:
+        if value is not None:
+            raise PydanticCustomError(
+                "sampling_misplaced",
+                "is not allowed here: whoever collects the reports sees who is in the sample",
+            )
+        return value
+
+    def epsilon(self) -> Fraction:
+        """Under replace-one."""
+        raise NotImplementedError
+
+    def loss(self, stated: Relation) -> Loss:
+        """Pure under replace-one, unbounded otherwise."""
+        return pure(self.epsilon()) if stated is Relation.REPLACE_ONE else UNBOUNDED
+
+
+class RandomizedResponse(_Local):
+    """One of k categories, reported at random.
+
+    Either (``truth_probability`` t) tells the truth with probability t and otherwise any category,
+    uniformly, which may hit the truth: epsilon = ln(1 + k t / (1 - t)), so that two coins (t = 1/2,
+    k = 2) give ln 3. Or (``theta``) reports the true category with probability theta and otherwise
+    one of the others, uniformly: epsilon = |ln(theta (k - 1) / (1 - theta))| (Warner 1965; Kairouz,
+    Oh, Viswanath 2016).
     """
 
     model_config = ConfigDict(
         json_schema_extra={
-            "examples": [{"kind": "randomized_response", "truth_probability": "0.5"}]
+            "examples": [
+                {"kind": "randomized_response", "truth_probability": "0.5"},
+                {"kind": "randomized_response", "theta": "0.75", "categories": 4},
+            ]
         }
     )
-    local: ClassVar[bool] = True
 
     kind: Literal["randomized_response"] = Field(description=KIND)
-    truth_probability: ProbabilityBelowOne = Field(
+    truth_probability: ProbabilityBelowOne | None = Field(
+        default=None,
         description="Probability t of giving the true category outright; otherwise one of all the "
         "categories is picked uniformly, the true one included. "
-        "epsilon = ln(1 + categories x t / (1 - t)) (Warner 1965)."
+        "epsilon = ln(1 + categories x t / (1 - t)) (Warner 1965). Give this or theta.",
+    )
+    theta: OpenProbability | None = Field(
+        default=None,
+        description="Probability of reporting the true category; otherwise one of the others is "
+        "picked uniformly. epsilon = |ln(theta (categories - 1) / (1 - theta))| (Warner 1965). "
+        "Give this or truth_probability.",
     )
     categories: int = Field(
         default=2, strict=True, ge=2, le=10**9, description="Number k of possible answers."
     )
 
-    def loss(self, stated: Relation) -> Loss:
-        """ln(1 + k t / (1 - t)) under replace-one, unbounded otherwise."""
-        if stated is not Relation.REPLACE_ONE:
-            return Loss(None)
-        truth = Fraction(self.truth_probability)
-        return Loss(ln_up(1 + self.categories * truth / (1 - truth)))
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if (self.truth_probability is None) == (self.theta is None):
+            raise PydanticCustomError(
+                "response_kind", "give exactly one of truth_probability and theta"
+            )
+        return self
+
+    def epsilon(self) -> Fraction:
+        """The logarithm of the larger probability over the smaller."""
+        if self.theta is not None:
+            ratio = Fraction(self.theta) * (self.categories - 1) / (1 - Fraction(self.theta))
+            return ln_up(max(ratio, 1 / ratio))
+        truth = Fraction(self.truth_probability or 0)
+        return ln_up(1 + self.categories * truth / (1 - truth))
 
 
-class UnaryEncoding(BaseMechanism):
-    """Reports a one-hot vector of bits, each randomised on its own.
+class UnaryEncoding(_Local):
+    """Reports a vector of bits, each randomised on its own; a value sets ``hashes`` of them.
 
-    epsilon = ln(p (1 - q) / ((1 - p) q)) (Wang, Blocki, Li, Jha 2017; RAPPOR without memoisation).
+    epsilon = h ln(p (1 - q) / ((1 - p) q)) (Wang, Blocki, Li, Jha 2017). With ``memoised`` f it is
+    RAPPOR (Erlingsson, Pihur, Korolova 2014): the bits are randomised once and for all (each is
+    replaced by a fair coin with probability f), and ``reports`` reports are made from that. However
+    many there are, they lose at most 2 h ln((1 - f/2) / (f/2)); n of them at most n times what one
+    loses (their Thms 1 and 2; between them, the smaller).
     """
 
     model_config = ConfigDict(
-        json_schema_extra={"examples": [{"kind": "unary_encoding", "p": "0.5", "q": "0.25"}]}
+        json_schema_extra={
+            "examples": [
+                {"kind": "unary_encoding", "p": "0.5", "q": "0.25"},
+                {
+                    "kind": "unary_encoding",
+                    "p": "0.75",
+                    "q": "0.5",
+                    "hashes": 2,
+                    "memoised": "0.5",
+                    "reports": 365,
+                },
+            ]
+        }
     )
-    local: ClassVar[bool] = True
 
     kind: Literal["unary_encoding"] = Field(description=KIND)
     p: OpenProbability = Field(
-        description="Probability that the one bit that is set is reported as set. "
+        description="Probability that a bit that is set is reported as set. "
         "epsilon = ln(p (1 - q) / ((1 - p) q)) (Wang, Blocki, Li, Jha 2017)."
     )
     q: OpenProbability = Field(
         description="Probability that a bit that is not set is reported as set; less than p."
+    )
+    hashes: int = Field(
+        default=1, strict=True, ge=1, le=10**6, description="Bits that a value sets, at most."
+    )
+    memoised: OpenProbability | None = Field(
+        default=None,
+        description="RAPPOR's f: probability that a bit is replaced by a fair coin, once and for "
+        "all, before any report is made.",
+    )
+    reports: int = Field(
+        default=1,
+        strict=True,
+        ge=1,
+        le=10**9,
+        description="Reports made of one memoised value; more than 1 needs `memoised`.",
     )
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
         if self.q >= self.p:
             raise PydanticCustomError("unary_order", "q must be less than p")
+        if self.reports > 1 and self.memoised is None:
+            raise PydanticCustomError(
+                "unary_reports", "reports needs memoised; without it, each report is a count"
+            )
         return self
 
-    def loss(self, stated: Relation) -> Loss:
-        """ln(p (1 - q) / ((1 - p) q)) under replace-one, unbounded otherwise."""
-        if stated is not Relation.REPLACE_ONE:
-            return Loss(None)
+    def epsilon(self) -> Fraction:
+        """The two bits (for each hash) in which two values differ, together."""
         p, q = Fraction(self.p), Fraction(self.q)
-        return Loss(ln_up(p * (1 - q) / ((1 - p) * q)))
+        if self.memoised is None:
+            return self.hashes * _of_two_bits(p, q)
+        f = Fraction(self.memoised)
+        again = self.reports * _of_two_bits(
+            f / 2 * (p + q) + (1 - f) * p, f / 2 * (p + q) + (1 - f) * q
+        )
+        return self.hashes * min(again, 2 * ln_up((2 - f) / f))
+
+
+def _of_two_bits(p: Fraction, q: Fraction) -> Fraction:
+    return ln_up(p * (1 - q) / ((1 - p) * q))

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
 from functools import lru_cache
 from typing import Final
 
+from accountant.privacy.losses import UNBOUNDED, Loss
 from accountant.privacy.mechanisms.base import BaseMechanism, Objection
 from accountant.privacy.mechanisms.relations import Relation, convert
-from accountant.privacy.units import Charge, Loss, charge_of
+from accountant.privacy.units import Charge, charge_of
 
 CLAIM_SLACK: Final = Fraction(1, 10_000)
 """Relative difference up to which a claim agrees with the derivation. Clients round: ln 3 arrives
@@ -46,25 +47,28 @@ class Priced:
     objections: tuple[Objection, ...]
 
 
-def price(mechanism: BaseMechanism, population: Relation) -> Priced:
-    """Prices ``mechanism`` in a population with the relation ``population``; never raises."""
-    return _price(mechanism, population)
+def price(mechanism: BaseMechanism, population: Relation, orders: tuple[int, ...] = ()) -> Priced:
+    """Prices ``mechanism`` in a population with the relation ``population``, with a Renyi
+    divergence at each of ``orders``; never raises.
+    """
+    return _price(mechanism, population, orders)
 
 
 @lru_cache(maxsize=_REMEMBERED)
-def _price(mechanism: BaseMechanism, population: Relation) -> Priced:
+def _price(mechanism: BaseMechanism, population: Relation, orders: tuple[int, ...]) -> Priced:
     stated = mechanism.neighbouring or population
-    claim, derived = mechanism.claim(), mechanism.loss(stated)
-    objections = mechanism.objections(stated) + _misplaced(mechanism, stated, population)
+    claim, derived = mechanism.claim(), mechanism.cost(stated)
+    objections = mechanism.all_objections(stated) + _misplaced(mechanism, stated, population)
     verdict = Verdict.UNCLAIMED
     if claim is not None:
-        beside = mechanism.loss_beside(claim, stated)
+        beside = mechanism.cost(stated, claim)
         verdict = _compare(claim, beside)
         explained = objections and derived is not None and derived.epsilon is None
         if verdict is Verdict.UNDERSTATED and beside is not None and not explained:
             objections += (mechanism.understated(claim, beside),)
+    booked = _in_population(_booked(mechanism, claim, derived, verdict), stated, population)
     return Priced(
-        charge_of(_booked(claim, derived, stated, population), mechanism.count),
+        charge_of(booked or UNBOUNDED, mechanism.count, orders),
         verdict,
         _in_population(derived, stated, population),
         _in_population(claim, stated, population),
@@ -99,20 +103,22 @@ def _misplaced(
 
 
 def _in_population(loss: Loss | None, stated: Relation, population: Relation) -> Loss | None:
-    return None if loss is None else convert(loss, stated, population) or Loss(None)
+    return None if loss is None else convert(loss, stated, population) or UNBOUNDED
 
 
 def _booked(
-    claim: Loss | None, derived: Loss | None, stated: Relation, population: Relation
-) -> Loss:
-    """The larger of claim and derivation in each component, in the population's relation."""
-    losses = [_in_population(loss, stated, population) for loss in (claim, derived)]
-    known = [loss for loss in losses if loss is not None]
-    epsilons = [loss.epsilon for loss in known if loss.epsilon is not None]
-    bounded = len(epsilons) == len(known) > 0
-    return Loss(
-        max(epsilons) if bounded else None, max((loss.delta for loss in known), default=Fraction(0))
-    )
+    mechanism: BaseMechanism, claim: Loss | None, derived: Loss | None, verdict: Verdict
+) -> Loss | None:
+    """The larger of claim and derivation, in every currency if the claim is clearly larger."""
+    if claim is None or derived is None:
+        return claim or derived
+    if verdict is Verdict.CONSERVATIVE:
+        return derived.at_least(mechanism.worth(claim, derived))
+    delta = max(claim.delta, derived.delta)
+    if claim.epsilon is None or derived.epsilon is None or claim.epsilon <= derived.epsilon:
+        return replace(derived, delta=delta)
+    squares = max(derived.squares or claim.epsilon, claim.epsilon**2)
+    return replace(derived, epsilon=claim.epsilon, delta=delta, squares=squares)
 
 
 def _compare(claim: Loss, derived: Loss | None) -> Verdict:

@@ -15,11 +15,11 @@ from typing import Final, Literal, Self
 from pydantic import ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from accountant.privacy.losses import UNBOUNDED, Loss, pure
 from accountant.privacy.mechanisms.amounts import NonNegative, Positive
 from accountant.privacy.mechanisms.base import KIND, BaseMechanism, Objection, in_words
 from accountant.privacy.mechanisms.relations import Relation, convert
 from accountant.privacy.mechanisms.selection import MONOTONIC_OBJECTION
-from accountant.privacy.units import Loss
 
 BROKEN: Final = "sparse-vector-broken"
 
@@ -62,7 +62,7 @@ class _Parts:
     positives: int
 
     def after(self, positives: int) -> Loss:
-        return Loss(self.threshold + positives * self.positive)
+        return pure(self.threshold + positives * self.positive)
 
 
 class SparseVector(BaseMechanism):
@@ -142,7 +142,7 @@ class SparseVector(BaseMechanism):
     def loss(self, stated: Relation) -> Loss:
         """eps1 + eps2 + eps3, all c positives included."""
         parts = self._parts(stated)
-        return parts.after(parts.positives) if parts else Loss(None)
+        return parts.after(parts.positives) if parts else UNBOUNDED
 
     def loss_after(self, positives: int, population: Relation) -> Loss:
         """The realised loss of one session after ``positives``, in the population's relation.
@@ -155,8 +155,13 @@ class SparseVector(BaseMechanism):
             raise ValueError(f"positives must be from 0 to {self.max_positives}, not {positives}")
         stated = self.neighbouring or population
         parts = self._parts(stated)
-        realised = convert(parts.after(positives), stated, population) if parts else None
-        return realised or Loss(None)
+        if parts is None:
+            return UNBOUNDED
+        # Of a sampled session nothing is known before its end.
+        loss = parts.after(parts.positives if self.sampling else positives)
+        if self.sampling is not None:
+            loss = self.sampling.applied(loss, stated)
+        return convert(loss.group(self.group_size), stated, population) or UNBOUNDED
 
     def objections(self, stated: Relation) -> tuple[Objection, ...]:
         """Objects to parameters without a bound, and to ``monotonic`` under replace-one."""

@@ -4,15 +4,50 @@ from __future__ import annotations
 
 from decimal import Decimal
 from fractions import Fraction
-from typing import ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import ConfigDict, Field, field_validator
+from pydantic import (
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    StringConstraints,
+    TypeAdapter,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
-from accountant.privacy.mechanisms.amounts import NonNegative, Probability
+from accountant.privacy import curves
+from accountant.privacy.losses import UNBOUNDED, Loss, concentrated, pure
+from accountant.privacy.mechanisms.amounts import NonNegative, Probability, plain
 from accountant.privacy.mechanisms.base import KIND, BaseMechanism, Claim
 from accountant.privacy.mechanisms.relations import Relation
-from accountant.privacy.units import Loss
+from accountant.privacy.mechanisms.sampling import Sampling
+
+_Order = Annotated[str, StringConstraints(pattern=r"^([2-9]|[1-9][0-9]{1,5})$")]
+_Table = Annotated[dict[_Order, NonNegative], Field(min_length=1, max_length=100)]
+_TABLE: TypeAdapter[dict[str, Decimal]] = TypeAdapter(_Table)
+
+
+def _read(value: Any) -> tuple[tuple[int, Decimal], ...]:
+    table = value if isinstance(value, dict) else dict(value)
+    found = _TABLE.validate_python({str(order): tau for order, tau in table.items()})
+    return tuple(sorted((int(order), tau) for order, tau in found.items()))
+
+
+def _written(points: tuple[tuple[int, Decimal], ...]) -> dict[str, str]:
+    return {str(order): plain(tau) for order, tau in points}
+
+
+Divergences = Annotated[
+    tuple[tuple[int, Decimal], ...],
+    PlainValidator(_read),
+    PlainSerializer(_written),
+    WithJsonSchema(_TABLE.json_schema()),
+]
+"""Renyi divergences by order: an object in documents, sorted pairs here."""
 
 
 class _Stated(BaseMechanism):
@@ -25,19 +60,58 @@ class _Stated(BaseMechanism):
             )
         return value
 
+    @field_validator("sampling")
+    @classmethod
+    def _no_sampling(cls, value: Sampling | None) -> Sampling | None:
+        if value is not None:
+            raise PydanticCustomError(
+                "sampling_misplaced", "is not allowed here: state what the sampled mechanism costs"
+            )
+        return value
+
 
 class Declared(_Stated):
-    """An (epsilon, delta) on the client's word alone. It is booked as stated, never checked."""
+    """A loss on the client's word alone: (epsilon, delta), or rho-zCDP, or Renyi divergences. It is
+    booked as stated, never checked.
+
+    rho alone, or divergences alone, enter no sum of epsilons: only the gates zcdp and renyi admit
+    them (Bun and Steinke 2016; Mironov 2017).
+    """
 
     model_config = ConfigDict(
-        json_schema_extra={"examples": [{"kind": "declared", "epsilon": "0.5", "delta": "1e-9"}]}
+        json_schema_extra={
+            "examples": [
+                {"kind": "declared", "epsilon": "0.5", "delta": "1e-9"},
+                {"kind": "declared", "rho": "0.01"},
+                {"kind": "declared", "renyi": {"8": "0.05", "32": "0.3"}},
+            ]
+        }
     )
 
     kind: Literal["declared"] = Field(description=KIND)
-    epsilon: NonNegative = Field(description="Natural-log epsilon of one invocation, as declared.")
-    delta: Probability = Field(
-        default=Decimal(0), description="Delta of one invocation, as declared."
+    epsilon: NonNegative | None = Field(
+        default=None, description="Natural-log epsilon of one invocation, as declared."
     )
+    delta: Probability = Field(
+        default=Decimal(0), description="Delta of one invocation, as declared, beside epsilon."
+    )
+    rho: NonNegative | None = Field(
+        default=None, description="rho of zero-concentrated privacy, as declared, per invocation."
+    )
+    renyi: Divergences | None = Field(
+        default=None,
+        description="Renyi divergences of one invocation by whole order, as declared. An order "
+        "between takes the next higher one; above the highest there is no bound.",
+    )
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        given = [self.epsilon, self.rho, self.renyi]
+        if sum(value is not None for value in given) != 1:
+            raise PydanticCustomError("declared_kind", "give exactly one of epsilon, rho, renyi")
+        if self.delta and self.epsilon is None:
+            raise PydanticCustomError("declared_delta", "delta goes with epsilon only")
+        return self
 
     def loss(self, stated: Relation) -> None:
         """Nothing can be derived."""
@@ -45,7 +119,14 @@ class Declared(_Stated):
 
     def claim(self) -> Loss:
         """The declaration itself is the claim."""
-        return Loss(Fraction(self.epsilon), Fraction(self.delta))
+        if self.epsilon is not None:
+            loss = pure(Fraction(self.epsilon), Fraction(self.delta))
+        elif self.rho is not None:
+            loss = concentrated(Fraction(self.rho))
+        else:
+            points = tuple((order, Fraction(tau)) for order, tau in self.renyi or ())
+            loss = Loss(None, curve=curves.Stated(points))
+        return loss.group(self.group_size)
 
 
 class NonPrivate(_Stated):
@@ -61,4 +142,4 @@ class NonPrivate(_Stated):
 
     def loss(self, stated: Relation) -> Loss:
         """Unbounded, whatever the relation."""
-        return Loss(None)
+        return UNBOUNDED

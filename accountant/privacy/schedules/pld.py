@@ -1,37 +1,43 @@
 """Privacy loss distributions: the total of any fixed schedule, as an interval.
 
-Each pair's losses are put on a grid by *connecting the dots* (Doroshenko, Ghazi, Kamath, Kumar,
-Manurangsi, *Connect the dots*, PETS 2022): the mass between two neighbouring losses goes to both in
-the proportion that keeps its P and its Q, which can only make the pair easier to tell apart. So the
-composed curve is an upper bound. Distributions are multiplied as characteristic functions (Koskela,
-Jalko, Honkela 2020); the order of the mechanisms does not matter.
-
-What is added to delta, beside: the mass that a Chernoff bound leaves outside the window, twice, for
-it wraps around; and the rounding of transforms and powers, bounded by Parseval's identity.
-
-A mass moves by at most one step of the grid, on average by at most an eighth of its square towards
-a larger loss; so by Hoeffding's inequality the true curve at epsilon - t is at least the composed
-one at epsilon, but for a probability that is also taken off: the lower end of the interval.
+The pairs are put on a grid (lattice.py), tilted (stacked.py), multiplied (transform.py) and read
+off (composition.py); once for each direction if some pair is not symmetric. The order of the
+mechanisms does not matter.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
-from numpy.typing import NDArray
-from scipy.signal import lfilter
-
-from accountant.privacy.schedules.pairs import Floats, Pair
+from accountant.privacy.schedules.composition import (
+    OUTSIDE,
+    Composition,
+    lower_end,
+    simple_bound,
+    upper_end,
+)
+from accountant.privacy.schedules.lattice import narrowed
+from accountant.privacy.schedules.pairs import Pair
+from accountant.privacy.schedules.stacked import Stack, best_tilt, window
 
 GRID: Final = 1e-4
 MOST_POINTS: Final = 2**22
-_UNIT: Final = 2.0**-53
-_DIRECT: Final = 4_000_000
-"""Entries of the table of exponentials, up to which few frequencies are summed directly."""
+_FINEST: Final = 1e-12
+_COARSEST: Final = 100.0
+_LARGEST: Final = 1e8
+"""Larger losses are only added up: there is no noise to speak of."""
+_EACH: Final = (32, 4096)
+"""Points of the grid in a deviation of the average mechanism: with fewer the grid would show, more
+are not worth the work.
+"""
+_ALL: Final = 1024
+"""The fewest in a deviation of the total."""
+_SPARE: Final = 1e-9
+"""How much of delta may lie above all losses that are looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,171 +48,74 @@ class Interval:
     upper: float
 
 
-@dataclass(frozen=True, slots=True)
-class _Lattice:
-    """P's mass at ``(first + i) * grid``; ``lost`` of it is at infinity."""
-
-    first: int
-    mass: Floats
-    lost: float
-
-
 def total(schedule: Mapping[Pair, int], delta: float, grid: float = GRID) -> Interval:
-    """The epsilon at ``delta`` of a schedule of pairs, each with its count.
+    """The epsilon at ``delta`` of a schedule of pairs, each with its count, whichever of the two
+    neighbours was used. The grid is about ``grid``, finer or coarser if the pairs need it.
 
     Raises ValueError for an empty schedule, a count below 1 or a delta outside (0, 1).
     """
     if not schedule or min(schedule.values()) < 1 or not 0 < delta < 1:
         raise ValueError("a schedule has mechanisms, each at least once, and a delta in (0, 1)")
-    schedule = dict(sorted(schedule.items(), key=repr))  # the order given changes not one bit
-    grid = max(grid, max(pair.reach for pair in schedule) * 4 / MOST_POINTS)
-    parts = [(_on_grid(pair, grid), count) for pair, count in schedule.items()]
-    lost = _at_least_once((part.lost, count) for part, count in parts)
-    if lost >= delta:
-        surely = _at_least_once((pair.infinite, count) for pair, count in schedule.items())
-        return Interval(math.inf if surely > delta else 0.0, math.inf)
-    tail = delta * 1e-9
+    turned: Counter[Pair] = Counter()
+    for pair, count in schedule.items():
+        turned[pair.reverse] += count
+    ways = [schedule] if turned == schedule else [schedule, turned]
+    # Sorted, so that the order given changes not one bit.
+    found = [_one_way(dict(sorted(way.items(), key=repr)), delta, grid) for way in ways]
+    return Interval(max(each.lower for each in found), max(each.upper for each in found))
+
+
+def _one_way(schedule: dict[Pair, int], delta: float, grid: float) -> Interval:
+    """With the P of every pair used, and Q being the neighbour."""
+    counts = list(schedule.values())
+    surely = _at_least_once((pair.infinite, count) for pair, count in schedule.items())
+    if surely > delta * (1 + 1e-12):
+        return Interval(math.inf, math.inf)
+    if max(max(-low, high) for low, high in (pair.span for pair in schedule)) > _LARGEST:
+        certain = surely + 1e-30 * sum(counts) < delta
+        return Interval(0.0, _largest(schedule) if certain else math.inf)
+    spans = [narrowed(pair, delta * _SPARE / sum(counts)) for pair in schedule]
+    stack = _fine(schedule, spans, grid)
+    lost = _at_least_once(zip((part.lost for part in stack.lattices), counts, strict=True))
+    spare = delta - lost * (1 + 1e-12)
+    if spare <= 0:
+        return Interval(0.0, math.inf)
     while True:
-        low, high = _window(parts, grid, tail)
-        if (high - low) / grid < MOST_POINTS:
+        tilt = best_tilt(stack, spare)
+        ends = window(stack, tilt, OUTSIDE)
+        points = (ends[1] - ends[0]) / stack.grid + 2
+        if points <= MOST_POINTS:
             break
-        grid *= 2
-        parts = [(_on_grid(pair, grid), count) for pair, count in schedule.items()]
-    first = math.floor(low / grid)
-    size = 1 << math.ceil(math.log2(high / grid - first + 2))
-    mass, error = _composed(parts, size, first, delta * 1e-4)
-    error += 2 * _UNIT * sum(count * part.mass.size for part, count in parts)  # of the masses
-    error += size * _UNIT * delta * 100  # of adding them up
-    extra = lost + 2 * tail + error
-    losses = np.asarray((first + np.arange(size)) * grid, dtype=np.float64)
-    upper = _epsilon(losses, np.maximum(mass, 0.0), delta - extra)
-    steps = sum(count for _, count in parts)
-    chance = delta * 1e-3
-    shift = steps * grid**2 / 8 + grid * math.sqrt(steps / 2 * math.log(1 / chance))
-    below = _epsilon(losses, np.maximum(mass, 0.0), delta - lost + 2 * tail + 2 * error + chance)
-    return Interval(max(0.0, below - shift), upper)
+        coarser = stack.grid * max(1.5, 1.01 * points / MOST_POINTS)
+        if coarser > _COARSEST:
+            return Interval(0.0, simple_bound(stack, tilt, spare))
+        stack = Stack.of(schedule, spans, coarser)
+    composed = Composition.of(stack, counts, tilt, ends)
+    return Interval(lower_end(composed, delta, surely), upper_end(composed, spare, ends))
+
+
+def _largest(schedule: dict[Pair, int]) -> float:
+    """All the largest losses, but for a mass of 1e-30 of each."""
+    return sum(count * pair.span[1] for pair, count in schedule.items()) * (1 + 1e-12)
+
+
+def _fine(schedule: dict[Pair, int], spans: list[tuple[float, float]], grid: float) -> Stack:
+    """On a grid that is as fine as the average mechanism needs."""
+    fewest, most = max(_EACH[0], _ALL / math.sqrt(sum(schedule.values()))), _EACH[1]
+    widest = max(high - low for low, high in spans)
+    furthest = max(max(-low, high) for low, high in spans)
+    least = max(_FINEST, widest * 4 / MOST_POINTS, furthest * 2.0**-40)
+    cells = sum(high - low for low, high in spans) / grid
+    stack = Stack.of(schedule, spans, max(grid, widest / most) if cells > MOST_POINTS / 4 else grid)
+    for _ in range(30):
+        deviation = math.sqrt(stack.moments(0.0)[2] / stack.steps)
+        needed = max(min(grid, deviation / fewest), deviation / most, least)
+        if needed > 0.7 * stack.grid:
+            break
+        stack = Stack.of(schedule, spans, needed)
+    return stack
 
 
 def _at_least_once(chances: Iterable[tuple[float, int]]) -> float:
     """The probability that one of some independent things happens, each tried so many times."""
     return -math.expm1(sum(n * math.log1p(-p) if p < 1 else -math.inf for p, n in chances))
-
-
-def _on_grid(pair: Pair, grid: float) -> _Lattice:
-    n = math.ceil(pair.reach / grid) + 1
-    edges = np.asarray(np.arange(-n, n + 1) * grid, dtype=np.float64)
-    p_above, q_above = pair.above(edges)
-    p, q = p_above[:-1] - p_above[1:], q_above[:-1] - q_above[1:]
-    # What keeps P and Q of a bucket: its upper end takes (p - e^low q) / (1 - e^-grid) of P.
-    # (Where e^low overflows, a smaller number in its place only moves more upwards.)
-    up = (p - np.exp(np.minimum(edges[:-1], 700.0)) * q) / -math.expm1(-grid)
-    up = np.clip(up + 4 * _UNIT / grid * p, 0.0, p)
-    mass = np.zeros(2 * n + 1)
-    mass[1:] += up
-    mass[:-1] += p - up
-    finite = 1.0 - pair.infinite
-    mass[0] += max(0.0, finite - p_above[0])  # rounded up to the lowest loss
-    return _Lattice(-n, mass, pair.infinite + float(p_above[-1]))
-
-
-def _window(parts: list[tuple[_Lattice, int]], grid: float, tail: float) -> tuple[float, float]:
-    """Chernoff: outside lies at most ``tail`` to either side, whatever the exponent."""
-    points = [((p.first + np.arange(p.mass.size)) * grid, p.mass, count) for p, count in parts]
-    means = [float(losses @ mass) for losses, mass, _ in points]
-    variance = sum(
-        count * max(float(losses**2 @ mass) - mean**2, 0.0)
-        for (losses, mass, count), mean in zip(points, means, strict=True)
-    )
-    spread = math.sqrt(variance) + grid
-    ends = []
-    for sign in (-1, 1):
-        best = math.inf
-        for power in range(1, 6):
-            t = sign * 2.0**power / spread
-            exponent = 0.0
-            for losses, mass, count in points:
-                peak = max(t * losses[0], t * losses[-1])
-                moment = float(mass @ np.exp(t * losses - peak))
-                exponent += count * (peak + math.log(max(moment, 1e-300)))
-            best = min(best, (exponent - math.log(tail)) / abs(t))
-        ends.append(best)
-    most = sum(count * losses[-1] for losses, _, count in points)
-    least = sum(count * losses[0] for losses, _, count in points)
-    return max(-ends[0], float(least)), min(ends[1], float(most))
-
-
-def _composed(
-    parts: list[tuple[_Lattice, int]], size: int, first: int, allowed: float
-) -> tuple[Floats, float]:
-    """(P's mass at first, first + 1, …, modulo ``size``; a bound on the sum of its errors).
-
-    High frequencies of a product fade quickly. Once those from ``live`` on cannot add up to more
-    than a fraction of ``allowed`` they are left out, and the rest is summed directly.
-    """
-    live, left_out = size // 2 + 1, 0.0
-    whole = np.zeros(live, dtype=np.complex128)
-    product = np.ones(live, dtype=np.complex128)
-    error, most = np.zeros(live), np.ones(live)
-    each = 8 * _UNIT * math.log2(size)
-    table: NDArray[np.complex128] = np.empty((0, 0), dtype=np.complex128)
-    widest = max(part.mass.size for part, _ in parts)
-    for part, count in sorted(parts, key=lambda p: -p[1] * p[0].mass.size):
-        if live * widest <= _DIRECT:
-            if table.shape[0] < live:
-                table = _turned(np.outer(np.arange(live), np.arange(widest)), size)
-            values = table[:live, : part.mass.size] @ part.mass
-        else:
-            values = np.fft.rfft(_folded(part.mass, size))[:live]
-        bounds = np.minimum(np.abs(values) + each, 1.0)
-        most = most * bounds**count
-        product = product * _power(values, count)
-        product *= _turned(np.arange(live) * (part.first * count % size), size)
-        error = error + count * (each + 64 * _UNIT) / bounds
-        rest = np.sqrt(np.cumsum((2 * most**2)[::-1])[::-1])
-        cut = int(np.searchsorted(-rest, -allowed / 64))
-        if cut < 0.9 * live:
-            left_out += float(rest[cut]) if cut < live else 0.0
-            live = max(cut, 1)
-            product, error, most = product[:live], error[:live], most[:live]
-    whole[:live] = product * _turned(np.arange(live) * (-first % size), size)
-    wrong = most * np.expm1(np.minimum(error, 50.0))
-    bound = math.sqrt(2 * float(wrong @ wrong)) + left_out + 1e-15 * math.log2(size)
-    return np.fft.irfft(whole, size), bound
-
-
-def _turned(steps: NDArray[np.int64], size: int) -> NDArray[np.complex128]:
-    """e^(-2 pi i steps / size), reduced in whole numbers so that the angle is exact."""
-    turned: NDArray[np.complex128] = np.exp(-2j * np.pi / size * (steps % size))
-    return turned
-
-
-def _folded(mass: Floats, size: int) -> Floats:
-    if mass.size <= size:
-        return mass if mass.size == size else np.pad(mass, (0, size - mass.size))
-    folded: Floats = np.pad(mass, (0, -mass.size % size)).reshape(-1, size).sum(axis=0)
-    return folded
-
-
-def _power(values: NDArray[np.complex128], count: int) -> NDArray[np.complex128]:
-    if count == 1:
-        return values
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(values == 0, 0.0, np.exp(count * np.log(values)))
-
-
-def _epsilon(losses: Floats, mass: Floats, delta: float) -> float:
-    """The smallest epsilon >= 0 at which the curve of ``mass`` is at most ``delta``."""
-    if delta <= 0:
-        return math.inf
-    above, p = losses[losses > 0], mass[losses > 0]
-    p_above = np.cumsum(p[::-1])[::-1]  # at above[j] and beyond
-    fade = math.exp(losses[0] - losses[1])
-    q_above = lfilter([1.0], [1.0, -fade], p[::-1])[::-1]  # the same of Q, times e^above[j]
-    # The curve between above[j - 1] and above[j] is p_above[j] - e^(x - above[j]) q_above[j].
-    steps = np.concatenate([[0.0], above[:-1]]) - above
-    left = np.flatnonzero(p_above - np.exp(steps) * q_above > delta)
-    if left.size == 0:
-        return 0.0
-    j = int(left[-1])
-    share = (p_above[j] - delta) / q_above[j]
-    return float(above[j] + min(0.0, math.log(share)))

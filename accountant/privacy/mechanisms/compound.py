@@ -1,0 +1,378 @@
+"""Mechanisms that are made of others: their charge is that of their parts, never declared.
+
+The parts are fixed when the whole begins. They are stated under the relation of the whole, and
+carry no claim of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fractions import Fraction
+from functools import reduce
+from operator import add
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
+
+from pydantic import AfterValidator, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from accountant.privacy.decimals import exp_of_minus
+from accountant.privacy.losses import UNBOUNDED, Loss, pure
+from accountant.privacy.mechanisms.amounts import NonNegative, Positive
+from accountant.privacy.mechanisms.base import KIND, BaseMechanism, Objection
+from accountant.privacy.mechanisms.relations import Relation
+from accountant.privacy.mechanisms.selection import Exponential
+from accountant.privacy.mechanisms.sparse_vector import Releases, SparseVector
+
+if TYPE_CHECKING:
+    from accountant.privacy.mechanisms import Mechanism
+else:
+    Mechanism = "Mechanism"
+
+MOST_PARTS: Final = 1000
+_MOST_LEVELS: Final = 8
+
+
+def _part(value: Any) -> Any:
+    """A part: no claim, relation or group of its own, and nothing that only rests on a word."""
+    if value.kind in ("declared", "non_private"):
+        raise PydanticCustomError(
+            "part_kind", "{kind} stands for itself: it cannot be a part", {"kind": value.kind}
+        )
+    for name in ("claimed", "neighbouring"):
+        if getattr(value, name) is not None:
+            raise PydanticCustomError(
+                "part_field", "{name} belongs to the whole, not to a part", {"name": name}
+            )
+    if value.group_size != 1:
+        raise PydanticCustomError("part_field", "group_size belongs to the whole, not to a part")
+    if _levels(value) > _MOST_LEVELS:
+        raise PydanticCustomError("part_levels", "mechanisms are nested too deeply")
+    return value
+
+
+def _levels(mechanism: BaseMechanism) -> int:
+    parts = mechanism.parts() if isinstance(mechanism, Compound) else ()
+    return 1 + max(map(_levels, parts), default=0)
+
+
+Part = Annotated[Mechanism, AfterValidator(_part)]
+Parts = Annotated[tuple[Part, ...], Field(min_length=1, max_length=MOST_PARTS)]
+
+
+class Compound(BaseMechanism):
+    """What all kinds that are made of others share."""
+
+    def parts(self) -> tuple[BaseMechanism, ...]:
+        """The mechanisms that it is made of."""
+        raise NotImplementedError
+
+    def within(self, stated: Relation) -> Relation:
+        """The relation that the parts are stated under."""
+        return stated
+
+    @property
+    def local(self) -> bool:
+        """True if some part is."""
+        return any(part.local for part in self.parts())
+
+    def objections(self, stated: Relation) -> tuple[Objection, ...]:
+        """Those of the parts."""
+        inner = self.within(stated)
+        return tuple(o for part in self.parts() for o in part.all_objections(inner))
+
+
+def cost_of(part: BaseMechanism, stated: Relation) -> Loss:
+    """All invocations of a part."""
+    return (part.cost(stated) or UNBOUNDED).times(part.count)
+
+
+def all_of(parts: Iterable[BaseMechanism], stated: Relation) -> Loss:
+    """All invocations of all ``parts``."""
+    return reduce(add, (cost_of(part, stated) for part in parts))
+
+
+class Composed(Compound):
+    """Several mechanisms as one, for instance all that is asked of one secret sample.
+
+    Basic composition of epsilons, sums in the other currencies. With ``sampling`` the whole is
+    amplified once (five questions on one sample of a hundredth cost five times as much inside, then
+    one amplification).
+    """
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "kind": "composed",
+                    "mechanisms": [
+                        {"kind": "laplace", "sensitivity": "1", "scale": "1", "count": 5}
+                    ],
+                    "sampling": {"poisson": "0.01"},
+                }
+            ]
+        }
+    )
+
+    kind: Literal["composed"] = Field(description=KIND)
+    mechanisms: Parts = Field(description="The parts, in any order; each with its own count.")
+
+    def parts(self) -> tuple[BaseMechanism, ...]:
+        """The list."""
+        return self.mechanisms
+
+    def loss(self, stated: Relation) -> Loss:
+        """The sum."""
+        return all_of(self.mechanisms, stated)
+
+
+class SubsampleAndAggregate(Compound):
+    """A function of any kind is computed on disjoint blocks of the data, and the results are
+    aggregated privately.
+
+    Nissim, Raskhodnikova, Smith 2007; Dwork and Roth 2014, Sec. 7.3. A privacy unit lies in one
+    block (or ``blocks_per_unit``), chosen without looking at the data, and the number of blocks is
+    fixed: whatever happens to the unit replaces the results of those blocks, so the cost is the
+    aggregator's, stated for replacing one block's result.
+    """
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "kind": "subsample_and_aggregate",
+                    "aggregator": {"kind": "laplace", "sensitivity": "0.01", "scale": "0.1"},
+                }
+            ]
+        }
+    )
+
+    kind: Literal["subsample_and_aggregate"] = Field(description=KIND)
+    aggregator: Part = Field(
+        description="The mechanism that aggregates the blocks' results; its sensitivity is for "
+        "replacing the result of one block."
+    )
+    blocks_per_unit: int = Field(
+        default=1, strict=True, ge=1, le=10**6, description="Blocks that one unit may lie in."
+    )
+
+    def parts(self) -> tuple[BaseMechanism, ...]:
+        """The aggregator."""
+        return (self.aggregator,)
+
+    def within(self, stated: Relation) -> Relation:
+        """One block's result is replaced, under either relation."""
+        return Relation.REPLACE_ONE
+
+    @property
+    def local(self) -> bool:
+        """The blocks' results are collected first, so it is not."""
+        return False
+
+    def loss(self, stated: Relation) -> Loss:
+        """The aggregator's, for a group of as many blocks."""
+        return cost_of(self.aggregator, Relation.REPLACE_ONE).group(self.blocks_per_unit)
+
+
+class ProposeTestRelease(Compound):
+    """Proposes a bound on the local sensitivity, tests privately how far the data are from
+    violating it, and releases with noise for that bound only if they are far.
+
+    Dwork and Lei 2009; Dwork and Roth 2014, Sec. 7.2. The distance has sensitivity 1 and gets
+    Laplace noise of ``distance_scale`` s; the release happens if it exceeds ``threshold`` T. If
+    either of two neighbours respects the bound, the release is as private as its noise; if neither
+    does, both distances are 0 and it happens with probability e^(-T/s) / 2 at most: a delta.
+    """
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "kind": "propose_test_release",
+                    "distance_scale": "10",
+                    "threshold": "200",
+                    "release": {"kind": "laplace", "sensitivity": "0.5", "scale": "5"},
+                }
+            ]
+        }
+    )
+
+    kind: Literal["propose_test_release"] = Field(description=KIND)
+    distance_scale: Positive = Field(
+        description="Scale s of the Laplace noise on the distance, in privacy units. "
+        "epsilon of the test = 1 / s (Dwork and Lei 2009)."
+    )
+    threshold: NonNegative = Field(
+        description="Noisy distance T above which the release is made, in privacy units. "
+        "delta = e^(-T/s) / 2."
+    )
+    release: Part = Field(
+        description="The mechanism of the release; its sensitivity is the proposed bound."
+    )
+
+    def parts(self) -> tuple[BaseMechanism, ...]:
+        """The release."""
+        return (self.release,)
+
+    def loss(self, stated: Relation) -> Loss:
+        """1 / s and the release's, with a delta of e^(-T/s) / 2."""
+        scale = Fraction(self.distance_scale)
+        delta = exp_of_minus(Fraction(self.threshold) / scale)[1] / 2
+        return pure(1 / scale, delta) + cost_of(self.release, stated)
+
+
+class MultiplicativeWeights(Compound):
+    """Private multiplicative weights: either rounds of selection and measurement, or online, behind
+    a sparse vector.
+
+    Offline (MWEM; Hardt, Ligett, McSherry 2012): each of ``rounds`` selects the worst question and
+    measures it. Online (Hardt and Rothblum 2010; Dwork and Roth 2014, Sec. 4.2): ``updates`` is the
+    session that finds the questions on which the synthetic data err and answers them; all else
+    costs nothing.
+    """
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "kind": "multiplicative_weights",
+                    "rounds": 10,
+                    "selection": {"kind": "exponential", "sensitivity": "1", "scale": "40"},
+                    "measurement": {"kind": "laplace", "sensitivity": "1", "scale": "20"},
+                }
+            ]
+        }
+    )
+
+    kind: Literal["multiplicative_weights"] = Field(description=KIND)
+    rounds: int | None = Field(
+        default=None, strict=True, ge=1, le=10**6, description="Rounds, offline."
+    )
+    selection: Part | None = Field(
+        default=None, description="How each round picks a question, offline."
+    )
+    measurement: Part | None = Field(
+        default=None, description="How each round answers it, offline."
+    )
+    updates: Annotated[SparseVector, AfterValidator(_part)] | None = Field(
+        default=None, description="The sparse vector session with numeric answers, online."
+    )
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        offline = [self.rounds, self.selection, self.measurement]
+        given = sum(value is not None for value in offline)
+        if given not in (0, 3) or (given == 3) == (self.updates is not None):
+            raise PydanticCustomError(
+                "weights_kind", "give either rounds, selection and measurement, or updates"
+            )
+        if self.updates is not None and self.updates.releases is Releases.ABOVE_BELOW:
+            raise PydanticCustomError(
+                "weights_answers", "updates must release fresh_noisy_answer: each update uses one"
+            )
+        return self
+
+    def parts(self) -> tuple[BaseMechanism, ...]:
+        """Selection and measurement, or the session."""
+        found = (self.selection, self.measurement, self.updates)
+        return tuple(part for part in found if part is not None)
+
+    def loss(self, stated: Relation) -> Loss:
+        """All rounds, or the whole session."""
+        return all_of(self.parts(), stated).times(self.rounds or 1)
+
+
+class Boosting(Compound):
+    """Boosting for queries: each round draws questions by their weight and runs a base synopsis.
+
+    Dwork, Rothblum, Vadhan 2010; Dwork and Roth 2014, Sec. 6. The questions of a round are drawn
+    with probabilities that depend on the data through the weights: each draw is an exponential
+    mechanism, whose score is the exponent of the weight.
+    """
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "kind": "boosting",
+                    "rounds": 20,
+                    "draws": 30,
+                    "draw": {"kind": "exponential", "sensitivity": "0.01", "scale": "20"},
+                    "base": {"kind": "laplace", "sensitivity": "1", "scale": "200"},
+                }
+            ]
+        }
+    )
+
+    kind: Literal["boosting"] = Field(description=KIND)
+    rounds: int = Field(strict=True, ge=1, le=10**6, description="Rounds.")
+    draws: int = Field(strict=True, ge=1, le=10**6, description="Questions drawn in each round.")
+    draw: Annotated[Exponential, AfterValidator(_part)] = Field(
+        description="One draw: sensitivity of the weight's exponent, scale as for exponential."
+    )
+    base: Part = Field(description="The base synopsis generator of a round.")
+
+    def parts(self) -> tuple[BaseMechanism, ...]:
+        """Draw and base."""
+        return (self.draw, self.base)
+
+    def loss(self, stated: Relation) -> Loss:
+        """Rounds x (draws x draw + base)."""
+        drawn = cost_of(self.draw, stated).times(self.draws)
+        return (drawn + cost_of(self.base, stated)).times(self.rounds)
+
+
+class ReusableHoldout(Compound):
+    """Thresholdout: a holdout set that is asked many times, and answers with noise of its own only
+    where training and holdout disagree, ``budget`` times at most.
+
+    Dwork, Feldman, Hardt, Pitassi, Reingold, Roth 2015: sparse vector with numeric answers whose
+    threshold noise is drawn again after each such answer, so ``budget`` sessions of one positive.
+    """
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "kind": "reusable_holdout",
+                    "sensitivity": "0.0001",
+                    "threshold_scale": "0.02",
+                    "comparison_scale": "0.04",
+                    "answer_scale": "0.01",
+                    "budget": 50,
+                }
+            ]
+        }
+    )
+
+    kind: Literal["reusable_holdout"] = Field(description=KIND)
+    sensitivity: Positive = Field(
+        description="The most by which one unit can change a holdout average: 1 / its size for "
+        "functions from 0 to 1."
+    )
+    threshold_scale: Positive = Field(description="Scale of the Laplace noise on the threshold.")
+    comparison_scale: Positive = Field(
+        description="Scale of the Laplace noise on each disagreement that is compared."
+    )
+    answer_scale: Positive = Field(
+        description="Scale of the fresh Laplace noise on a holdout average that is given out."
+    )
+    budget: int = Field(
+        strict=True, ge=1, le=10**9, description="Disagreements after which no more is answered."
+    )
+
+    def parts(self) -> tuple[BaseMechanism, ...]:
+        """One session of one positive."""
+        session = SparseVector(
+            kind="sparse_vector",
+            sensitivity=self.sensitivity,
+            threshold_scale=self.threshold_scale,
+            comparison_scale=self.comparison_scale,
+            answer_scale=self.answer_scale,
+            max_positives=1,
+            releases=Releases.FRESH_NOISY_ANSWER,
+        )
+        return (session,)
+
+    def loss(self, stated: Relation) -> Loss:
+        """As many sessions as the budget."""
+        return cost_of(self.parts()[0], stated).times(self.budget)

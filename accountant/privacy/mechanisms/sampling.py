@@ -1,0 +1,82 @@
+"""Privacy amplification by subsampling: a mechanism that runs on a fresh, secret sample."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from accountant.privacy.losses import UNBOUNDED, Loss
+from accountant.privacy.mechanisms.amounts import SamplingRate
+from accountant.privacy.mechanisms.relations import Relation
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Drawn(_Model):
+    """``sample`` units drawn without replacement out of ``of``, whose number is public."""
+
+    sample: int = Field(strict=True, ge=1, le=10**12, description="Units in the sample.")
+    of: int = Field(strict=True, ge=1, le=10**12, description="Units that there are, publicly.")
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.sample > self.of:
+            raise PydanticCustomError("sample_size", "sample must not be larger than of")
+        return self
+
+
+class Sampling(_Model):
+    """How the sample is drawn. Preconditions: privacy units are sampled, not their records; the
+    sample is drawn anew for each invocation, and nobody learns who is in it.
+    """
+
+    poisson: SamplingRate | None = Field(
+        default=None,
+        description="Each unit is in the sample with this probability, independently; under "
+        "add_or_remove_one (Balle, Barthe, Gaboardi 2018, Thm 8).",
+    )
+    without_replacement: Drawn | None = Field(
+        default=None,
+        description="A sample of fixed size out of a public number of units; under replace_one "
+        "(Balle, Barthe, Gaboardi 2018, Thm 9).",
+    )
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if (self.poisson is None) == (self.without_replacement is None):
+            raise PydanticCustomError(
+                "sampling_kind", "give exactly one of poisson and without_replacement"
+            )
+        return self
+
+    @property
+    def rate(self) -> Fraction:
+        """The probability that a unit is in the sample."""
+        if self.without_replacement is not None:
+            return Fraction(self.without_replacement.sample, self.without_replacement.of)
+        return Fraction(self.poisson or 1)
+
+    def applied(self, loss: Loss, stated: Relation) -> Loss:
+        """The amplified loss; unbounded where no theorem covers the relation."""
+        if self.misplaced(stated):
+            return UNBOUNDED
+        return loss.sampled(self.rate, poisson=self.poisson is not None)
+
+    def misplaced(self, stated: Relation) -> str | None:
+        """Why nothing is known under the relation ``stated``, if so."""
+        if self.poisson is not None and stated is not Relation.ADD_OR_REMOVE_ONE:
+            return (
+                "Poisson sampling amplifies what is stated under add_or_remove_one: state the "
+                "mechanism and its sensitivity under that relation."
+            )
+        if self.without_replacement is not None and stated is not Relation.REPLACE_ONE:
+            return (
+                "Sampling without replacement out of a public number amplifies what is stated "
+                "under replace_one: state the mechanism under it, in a replace_one population."
+            )
+        return None

@@ -1,0 +1,89 @@
+"""The ladder: the same charges under every gate, side by side."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import mpmath
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support import Book, hospital
+
+from accountant.privacy.gates import GATES
+from accountant.reporting.statement import statement
+
+RULES = "  - {id: a, limit: {epsilon: 3, delta: 1e-5}}\n"
+
+
+def ladder(book: Book) -> dict[str, str]:
+    """What each gate shows as spent under rule ``a``."""
+    [line] = statement(book.state, "d")
+    return {rung.gate: rung.spent for rung in line.ladder}
+
+
+def laplace(count: int, scale: str = "100") -> dict[str, Any]:
+    """So many Laplace answers."""
+    return {"kind": "laplace", "sensitivity": "1", "scale": scale, "count": count}
+
+
+def test_every_gate_reads_the_same_charges() -> None:
+    """200 Laplace answers of epsilon 0.01: 2 as a plain sum, less under each better gate, and the
+    limit's own number is among them.
+    """
+    book = hospital(RULES)
+    book.record(laplace(200))
+    found = ladder(book)
+    assert list(found) == list(GATES)
+    [line] = statement(book.state, "d")
+    assert found[line.gate] == line.total.spent
+    spent = {gate: Decimal(amount) for gate, amount in found.items()}
+    assert spent["basic"] == 2
+    assert spent["renyi"] < spent["zcdp"] < spent["advanced"] < spent["basic"]
+
+
+def test_the_numbers_are_those_of_the_formulas() -> None:
+    """renyi: tau + c at its order; zcdp: a rho + c at its own, both at nine tenths of delta."""
+    book = hospital(RULES)
+    book.record(laplace(200))
+    with mpmath.workdps(30):
+        e, a, d = mpmath.mpf("0.01"), 8, mpmath.mpf("9e-6")
+        adopted = book.state.adopted
+        assert adopted is not None
+        assert adopted.orders == (a,)
+        tau = mpmath.log(
+            a / mpmath.mpf(2 * a - 1) * mpmath.exp((a - 1) * e)
+            + (a - 1) / mpmath.mpf(2 * a - 1) * mpmath.exp(-a * e)
+        ) / (a - 1)
+        c = mpmath.log1p(-mpmath.mpf(1) / a) - mpmath.log(a * d) / (a - 1)
+        exact = 200 * tau + c
+    assert 0 <= float(Decimal(ladder(book)["renyi"])) - float(exact) < 2e-9
+
+
+def test_a_limit_without_a_delta_has_one_rung() -> None:
+    """Only the plain sum means anything without a delta."""
+    book = hospital("  - {id: a, limit: {epsilon: 3}}\n")
+    book.record(laplace(5))
+    assert ladder(book) == {"basic": "0.05"}
+
+
+def test_gaussian_noise_has_no_rung_where_it_has_no_epsilon() -> None:
+    """Without a delta of its own it is infinite as a plain sum, and finite where rho, tau or mu
+    are added up.
+    """
+    book = hospital(RULES)
+    book.record({"kind": "gaussian", "sensitivity": "1", "scale": "20", "count": 3})
+    found = ladder(book)
+    assert found["basic"] == found["advanced"] == "infinite"
+    assert all(Decimal(found[gate]) < 3 for gate in ("zcdp", "renyi", "gdp"))
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.integers(1, 400), min_size=1, max_size=6))
+def test_no_rung_is_above_the_plain_sum(counts: list[int]) -> None:
+    """Whatever was booked, every gate's number is at most the sum of epsilons, which is implied."""
+    book = hospital(RULES)
+    for count in counts:
+        book.record(laplace(count, "300"))
+    found = ladder(book)
+    assert all(Decimal(amount) <= Decimal(found["basic"]) for amount in found.values())
