@@ -170,8 +170,8 @@ def show_accounts(document: dict[str, Any]) -> None:
     out.print(table)
     for line in document["accounts"]:
         if len(line["ladder"]) > 1:
-            rungs = ", ".join(f"{rung['gate']} {rung['spent']}" for rung in line["ladder"])
-            out.print(plain(f"{line['rule']}, {line['scope']}, spent under every gate: {rungs}"))
+            rungs = ", ".join(f"{rung['gate']} {rung['used']}" for rung in line["ladder"])
+            out.print(plain(f"{line['rule']}, {line['scope']}, used under every gate: {rungs}"))
     for row in document["lifetime"]:
         name = "all datasets, one person" if row["dataset"] == "*" else row["dataset"]
         out.print(plain(f"lifetime, {name}: ε {row['epsilon']}, δ {row['delta']}"))

@@ -112,11 +112,13 @@ class Meaning:
 
 @dataclass(frozen=True, slots=True)
 class RungFacts:
-    """What one gate would show as spent of the same charges; "infinite" if it has no number."""
+    """What one gate shows of the same charges, reserved ones included; "infinite" if it has no
+    number.
+    """
 
     gate: str
     name: str
-    spent: str
+    used: str
 
 
 @dataclass(frozen=True, slots=True)

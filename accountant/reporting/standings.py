@@ -56,7 +56,7 @@ def _standing(state: State, rule: LimitRule, row: Line, splits: tuple[Split, ...
         worst_group=row.worst_group,
         meaning=_meaning(limit, total, unit_of(state.people())),
         splits=splits,
-        ladder=tuple(RungFacts(r.gate, formula(r.gate, None)[0], r.spent) for r in row.ladder),
+        ladder=tuple(RungFacts(r.gate, formula(r.gate, None)[0], r.used) for r in row.ladder),
     )
 
 

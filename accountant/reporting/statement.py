@@ -53,10 +53,10 @@ class Balance:
 
 @dataclass(frozen=True, slots=True)
 class Rung:
-    """What one gate shows as spent; "infinite" if it has no number."""
+    """What one gate shows as spent and reserved; "infinite" if it has no number."""
 
     gate: str
-    spent: str
+    used: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Line:
     lifetime: dict[str, str]
     groups: list[Balance]
     ladder: list[Rung]
-    """What the same charges would show as spent under each gate."""
+    """What the same charges show under each gate."""
 
 
 def statement(state: State, dataset: str | None = None, by: str | None = None) -> list[Line]:
@@ -211,16 +211,15 @@ def line(state: State, counted: Counted, axis: int | None = None) -> Line:
         worst_group=_worst_group(state, counted, used),
         lifetime=_sums(state, key.dataset),
         groups=[] if axis is None else balances(state, counted, axis),
-        ladder=_ladder(state, counted, used),
+        ladder=_ladder(counted, used),
     )
 
 
-def _ladder(state: State, counted: Counted, used: Integers) -> list[Rung]:
+def _ladder(counted: Counted, used: Integers) -> list[Rung]:
     """Every gate reads the same charges, along the line that was fixed with the limit."""
-    rule, epoch, key = counted
-    spent = used - state.account(key).reserved.cells()
+    rule, epoch, _ = counted
     gates = GATES.values() if epoch.axis != SURE else [BASIC]
-    worst = [(gate.name, Ruler(rule, epoch, gate).worst(spent).epsilon) for gate in gates]
+    worst = [(gate.name, Ruler(rule, epoch, gate).worst(used).epsilon) for gate in gates]
     return [Rung(name, amount(epsilon, Currency.EPSILON)) for name, epsilon in worst]
 
 

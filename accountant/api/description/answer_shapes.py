@@ -271,7 +271,7 @@ SHAPES: Final[dict[str, tuple[str, dict[str, tuple[str, str]]]]] = {
         "What one gate would show of the same charges.",
         {
             "gate": ("text", "how losses are added up"),
-            "spent": ("loss", "epsilon that it would show as spent, rounded up"),
+            "used": ("loss", "epsilon that it would show as spent and reserved, rounded up"),
         },
     ),
     "Lifetime": (

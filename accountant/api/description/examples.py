@@ -518,7 +518,7 @@ STORY: Final = (
                     "total": _balance("everyone", "0.575", "2.425", 575 / 3000),
                     "worst_group": _WIDEST,
                     "lifetime": {"epsilon": "0.575", "delta": "0"},
-                    "ladder": [{"gate": gate, "spent": "0.575"} for gate in GATES],
+                    "ladder": [{"gate": gate, "used": "0.575"} for gate in GATES],
                     "groups": [
                         *(_balance(name, "0.325", "2.675", 325 / 3000) for name in _GROUPS),
                         _balance("since-1990", "0.575", "2.425", 575 / 3000),

@@ -132,7 +132,7 @@ def lower_end(total: Composition, delta: float, surely: float) -> float:
     if sure.size == 0:
         return 0.0
     j = int(sure[-1])
-    goal = float(chernoff[j]) - math.log(chance) + total.rounding
+    goal = max(float(chernoff[j]) - math.log(chance), 0.0) + total.rounding
     return max(0.0, float(losses[j]) * (1 - 8 * UNIT) - _fall(stack, weights, goal))
 
 

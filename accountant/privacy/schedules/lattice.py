@@ -25,7 +25,7 @@ from scipy.special import xlogy
 from accountant.privacy.schedules.pairs import Floats, Pair
 
 UNIT: Final = 2.0**-53
-_EDGE: Final = 1.5 * 2.0**-47
+_EDGE: Final = 2.0**-45
 """How wrong a loss may be, relative to 1 + the largest: see Pair.above, and one multiplication."""
 _REST: Final = 2.0**-46
 """How wrong one minus two tails may be."""
@@ -97,10 +97,13 @@ def on_grid(pair: Pair, span: tuple[float, float], grid: float) -> Lattice:
     mass = np.zeros(edges.size)
     mass[1:] = up
     mass[:-1] += buckets.p - up
-    certain, other = _seen(buckets, up, grid)
-    # What lies at the middle edge, which is 0 unless all losses are on one side of it.
+    # What lies at the middle edge, which is 0 unless all losses are on one side of it; or, if
+    # negative, what was counted on both sides.
     rest_p = 1 - pair.infinite - float(p_above[0]) - float(p_below[-1])
     rest_q = 1 - pair.reverse.infinite - float(q_above[0]) - float(q_below[-1])
+    beside = min(middle, edges.size - 2)
+    buckets.p_low[beside] = max(0.0, buckets.p_low[beside] - max(0.0, _REST - rest_p))
+    certain, other = _seen(buckets, up, grid)
     mass[middle] += max(rest_p, 0.0) + _REST
     if edges[middle] == 0 and rest_p > 2 * _REST:
         certain[middle] += rest_p - _REST
@@ -152,5 +155,6 @@ def _below(mass: Floats, certain: Floats, other: Floats, grid: float) -> tuple[F
     there = (certain > np.maximum(mass / 2, _TINY)) & (other < certain * two_steps)
     doubt, drop = np.ones(mass.size), np.zeros(mass.size)
     np.divide(mass - certain, mass, out=doubt, where=there)
-    np.log1p((other - certain) / np.where(there, certain, 1.0), out=drop, where=there)
+    change = np.maximum((other - certain) / np.where(there, certain, 1.0), -0.999)
+    np.log1p(change, out=drop, where=there)
     return np.clip(doubt + 16 * UNIT, 0.0, 1.0), drop + 16 * UNIT

@@ -41,7 +41,7 @@ class Pair(Protocol):
         """The mass of P and of Q with a finite loss above each ``loss``.
 
         Each is right to a relative error of 2^-48 + 2^-50 ln(1 / mass) and down to 1e-300, at a
-        loss that may be wrong by 2^-47 (1 + the largest in the span), the same for P and Q.
+        loss that may be wrong by 2^-46 (1 + the largest in the span), the same for P and Q.
         """
         ...
 
