@@ -21,7 +21,7 @@ from accountant.api.answers import amounts
 from accountant.budget.commands import Role
 from accountant.privacy.gates import GATES, RENYI, Limit
 from accountant.privacy.mechanisms import Mechanism, Relation, price
-from accountant.privacy.units import NOTHING, Currency, axis_of, show
+from accountant.privacy.units import FIXED, NOTHING, Currency, axis_of, show
 
 CLIENTS: Final[Mapping[Role, str]] = {
     "admin": "steward",
@@ -128,6 +128,11 @@ def _cost(mechanism: Document) -> dict[str, str]:
     return amounts(price(model, Relation.ADD_OR_REMOVE_ONE, (_TAU.order or 0,)).charge)
 
 
+def _without_orders(cost: dict[str, str]) -> dict[str, str]:
+    """Single mechanisms are listed without Renyi orders; the total has them."""
+    return {currency: amount for currency, amount in cost.items() if currency in FIXED}
+
+
 def _sum(currency: str, mechanisms: Sequence[Document]) -> str:
     total = sum((Decimal(_cost(m)[currency]) for m in mechanisms), start=Decimal(0))
     return format(total.normalize(), "f")
@@ -206,7 +211,7 @@ def _admitted(sequence: int, mechanism: Document, verdict: str, decision: Docume
     priced = {"kind": mechanism["kind"], "count": mechanism.get("count", 1)}
     return {
         "charge": cost,
-        "mechanisms": [priced | {"verdict": verdict, "charge": cost}],
+        "mechanisms": [priced | {"verdict": verdict, "charge": _without_orders(cost)}],
         "decision": {"id": f"d{sequence}"} | decision,
         "sequence": sequence,
         "time": _time(sequence),

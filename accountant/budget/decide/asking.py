@@ -11,6 +11,7 @@ from accountant.budget.judge import judge
 from accountant.budget.request import Request, prepare
 from accountant.budget.state import State
 from accountant.ledger.events import Event, rfc3339
+from accountant.privacy.units import FIXED
 
 
 def ask_grant(
@@ -44,6 +45,9 @@ def record(state: State, asked: Asked, command: RecordInvocations, now: int) -> 
 
 
 def _judged(state: State, request: Request, decision: Decision) -> dict[str, Any]:
+    """What both kinds of event hold. Renyi orders stand in the total only: an event has 65,535
+    bytes, and two hundred mechanisms at several orders would fill it.
+    """
     return {
         "decision": {"id": f"d{state.sequence}"} | decision.to_json(),
         "cells": request.selection.cells(state.people()),
@@ -52,7 +56,7 @@ def _judged(state: State, request: Request, decision: Decision) -> dict[str, Any
                 "kind": mechanism.kind,
                 "count": mechanism.count,
                 "verdict": priced.verdict.value,
-                "charge": priced.charge.to_json(),
+                "charge": priced.charge.on(FIXED).to_json(),
             }
             for mechanism, priced in zip(request.mechanisms, request.priced, strict=True)
         ],
