@@ -20,7 +20,8 @@ from accountant.privacy.schedules.discrete import DiscreteGaussian, DiscreteLapl
 from accountant.privacy.schedules.pairs import Floats, Gaussian, Laplace, Pair, Response
 from accountant.privacy.schedules.sampled import SampledGaussian
 
-ORDERS: Final[Floats] = 1 + np.geomspace(1e-3, 1e4, 2000)
+ORDERS: Final[Floats] = np.union1d(1 + np.geomspace(1e-3, 1e4, 2000), np.arange(2.0, 129.0))
+"""Those that a gate may fix are among them, so that this is never above what it shows."""
 _LARGEST: Final = 256
 """Up to this order the sampled Gaussian's divergence is summed."""
 _SLACK: Final = 1e-9

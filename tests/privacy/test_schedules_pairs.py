@@ -1,0 +1,252 @@
+"""The dominating pairs themselves, held against sums and integrals at 50 digits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from accountant.privacy.schedules.discrete import DiscreteGaussian, DiscreteLaplace
+from accountant.privacy.schedules.lattice import on_grid
+from accountant.privacy.schedules.pairs import Gaussian, Laplace, Pair, Response
+from accountant.privacy.schedules.pld import total
+from accountant.privacy.schedules.renyi import divergence
+from accountant.privacy.schedules.sampled import SampledGaussian
+
+Curve = Callable[[mpmath.mpf], mpmath.mpf]
+
+mus = st.floats(-4, math.log10(50)).map(lambda x: 10**x)
+rates = st.one_of(
+    st.floats(-6, math.log10(0.9)).map(lambda x: 10**x),
+    st.floats(1e-12, 1e-6),
+    st.floats(1e-9, 0.1).map(lambda x: 1 - x),
+)
+sampled = st.builds(SampledGaussian, mus, rates, st.booleans())
+discrete_gaussian = st.builds(DiscreteGaussian, st.integers(1, 40), st.floats(0.25, 60))
+discrete_laplace = st.builds(DiscreteLaplace, st.floats(1e-3, 8), st.integers(1, 25))
+deltas = st.floats(-12, -0.3).map(lambda x: 10**x)
+
+
+def normal(x: mpmath.mpf) -> mpmath.mpf:
+    """The normal distribution up to x, right in the tails too."""
+    return mpmath.erfc(-x / mpmath.sqrt(2)) / 2
+
+
+def sampled_above(pair: SampledGaussian, loss: mpmath.mpf) -> tuple[mpmath.mpf, mpmath.mpf]:
+    """The masses of P and Q above a loss."""
+    mu, q = mpmath.mpf(pair.mu), mpmath.mpf(pair.rate)
+    likelihood = (mpmath.exp(-loss if pair.adding else loss) - (1 - q)) / q
+    if likelihood <= 0:
+        return (mpmath.mpf(0),) * 2 if pair.adding else (mpmath.mpf(1),) * 2
+    x = mpmath.log(likelihood) / mu + mu / 2
+    if pair.adding:
+        return normal(x), (1 - q) * normal(x) + q * normal(x - mu)
+    return (1 - q) * normal(-x) + q * normal(mu - x), normal(-x)
+
+
+def sampled_curve(pair: SampledGaussian) -> Curve:
+    """Delta at an epsilon, in the worse direction."""
+
+    def curve(x: mpmath.mpf) -> mpmath.mpf:
+        both = (sampled_above(way, x) for way in (pair, pair.reverse))
+        return max(p - mpmath.exp(x) * q for p, q in both)
+
+    return curve
+
+
+def summed_curve(masses: dict[int, mpmath.mpf], move: int) -> Curve:
+    """Delta at an epsilon of noise on whole numbers: what P has more than e^epsilon Q."""
+    whole = sum(masses.values())
+
+    def curve(x: mpmath.mpf) -> mpmath.mpf:
+        e = mpmath.exp(x)
+        return sum(max(p - e * masses.get(k - move, 0), 0) for k, p in masses.items()) / whole
+
+    return curve
+
+
+def discrete_gaussian_masses(pair: DiscreteGaussian) -> dict[int, mpmath.mpf]:
+    """As many as matter at 1e-30."""
+    most = math.ceil(12 * pair.scale) + 2
+    twice = 2 * mpmath.mpf(pair.scale) ** 2
+    return {k: mpmath.exp(-(k**2) / twice) for k in range(-most - pair.sensitivity, most + 1)}
+
+
+def discrete_laplace_curve(pair: DiscreteLaplace) -> Curve:
+    """Delta at an epsilon, outcome by outcome; all up to 0 are alike."""
+    step, move = mpmath.mpf(pair.epsilon_per_step), pair.sensitivity
+    r = mpmath.exp(-step)
+
+    def curve(x: mpmath.mpf) -> mpmath.mpf:
+        found = max(0, 1 - mpmath.exp(x - step * move)) / (1 + r)
+        for k in range(1, move):
+            there = (1 - r) / (1 + r) * r**k
+            found += there * max(0, 1 - mpmath.exp(x - step * (move - 2 * k)))
+        return found
+
+    return curve
+
+
+def encloses(pair: Pair, delta: float, curve: Curve, slack: float = 2e-3) -> None:
+    """The curve is at most delta at the upper end and at least delta at the lower end; at the upper
+    end minus the slack it is more.
+    """
+    found = total({pair: 1}, delta)
+    with mpmath.workdps(50):
+        assert curve(mpmath.mpf(found.upper)) <= delta
+        if found.lower > 0:
+            assert curve(mpmath.mpf(found.lower)) >= delta
+        nearly = found.upper - slack * max(found.upper, 1.0)
+        assert nearly <= 0 or curve(mpmath.mpf(nearly)) >= delta
+
+
+@given(sampled, st.floats(0, 1), st.integers(-300, 0), st.sampled_from([-1, 0, 1]))
+def test_sampled_tails_are_right(pair: SampledGaussian, part: float, power: int, near: int) -> None:
+    """Masses above a loss keep the accuracy that Pair.above promises, in the far tails too."""
+    low, high = pair.span
+    loss = {-1: low + (high - low) * 10 ** (power / 20), 0: low + (high - low) * part, 1: 0.0}[near]
+    largest = max(-low, high)
+    found = pair.above(np.array([loss]))
+    with mpmath.workdps(50):
+        shift = mpmath.mpf(2) ** -46 * (1 + largest)
+        least, most = (sampled_above(pair, mpmath.mpf(loss) + s * shift) for s in (1, -1))
+        for mass, low_mass, high_mass in zip(found, least, most, strict=True):
+            error = mpmath.mpf(2) ** -48 * (1 - mpmath.log(max(low_mass, 1e-300)) / 4)
+            assert low_mass * (1 - error) - 1e-299 <= mass[0] <= high_mass * (1 + error) + 1e-299
+
+
+@given(discrete_gaussian, st.integers(-800, 800))
+def test_discrete_gaussian_tails_are_right(pair: DiscreteGaussian, outcome: int) -> None:
+    """The masses of P and Q up to an outcome, against a sum of 50 digits."""
+    d, scale = pair.sensitivity, pair.scale
+    found = pair.above(np.array([(d * d - (2 * outcome + 1) * d) / (2 * scale**2)]))
+    most = math.ceil(40 * scale) + 2
+    with mpmath.workdps(50):
+        twice = 2 * mpmath.mpf(scale) ** 2
+        noise = {k: mpmath.exp(-(k**2) / twice) for k in range(-most, most + 1)}
+        whole = sum(noise.values())
+        for mass, last in zip(found, (outcome, outcome - d), strict=True):
+            truth = sum(p for k, p in noise.items() if k <= last) / whole
+            error = mpmath.mpf(2) ** -48 * (1 - mpmath.log(max(truth, 1e-300)) / 4)
+            assert abs(mass[0] - truth) <= error * truth + 1e-299
+
+
+@settings(max_examples=20)
+@given(mus, rates, deltas)
+@example(1.0, 0.01, 1e-6)
+@example(50.0, 0.9, 1e-6)
+@example(1e-4, 1e-6, 1e-6)
+def test_one_sampled_gaussian_is_its_curve(mu: float, rate: float, delta: float) -> None:
+    """Never below the exact hockey-stick divergence of the worse direction, and hardly above."""
+    pair = SampledGaussian(mu, rate)
+    encloses(pair, delta, sampled_curve(pair), slack=5e-3)
+
+
+@settings(max_examples=20)
+@given(discrete_gaussian, deltas)
+@example(DiscreteGaussian(1, 1.0), 1e-6)
+def test_one_discrete_gaussian_is_its_sum(pair: DiscreteGaussian, delta: float) -> None:
+    """Never below Canonne, Kamath and Steinke's exact sum, and hardly above."""
+    with mpmath.workdps(50):
+        encloses(pair, delta, summed_curve(discrete_gaussian_masses(pair), pair.sensitivity))
+
+
+@settings(max_examples=20)
+@given(discrete_laplace, deltas)
+@example(DiscreteLaplace(1.0, 1), 1e-6)
+def test_one_discrete_laplace_is_its_sum(pair: DiscreteLaplace, delta: float) -> None:
+    """Never below the exact sum over outcomes, and hardly above."""
+    encloses(pair, delta, discrete_laplace_curve(pair))
+
+
+def test_the_discrete_gaussian_can_cost_more_than_the_continuous_one() -> None:
+    """At scale 1 and epsilon 2 its delta is more than the continuous formula's."""
+    pair = DiscreteGaussian(1, 1.0)
+    with mpmath.workdps(50):
+        curve = summed_curve(discrete_gaussian_masses(pair), 1)
+        plain = normal(mpmath.mpf(-1.5)) - mpmath.exp(2) * normal(mpmath.mpf(-2.5))
+        assert curve(mpmath.mpf(2)) > plain
+        assert total({pair: 1}, float(plain)).lower > 2
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 1.0, 6.0])
+@pytest.mark.parametrize("count", [1, 40])
+def test_a_discrete_laplace_of_one_step_is_randomised_response(epsilon: float, count: int) -> None:
+    """The geometric mechanism on a count has the curve of randomised response."""
+    one, other = (total({p: count}, 1e-6) for p in (DiscreteLaplace(epsilon, 1), Response(epsilon)))
+    assert one.upper == pytest.approx(other.upper, rel=1e-12)
+    assert one.lower == pytest.approx(other.lower, rel=1e-12)
+
+
+BAD: list[Callable[[], object]] = [
+    lambda: SampledGaussian(0.0, 0.5), lambda: SampledGaussian(1.0, 0.0),
+    lambda: SampledGaussian(1.0, 1.0), lambda: SampledGaussian(math.nan, 0.5),
+    lambda: SampledGaussian(1.0, math.nan), lambda: SampledGaussian(math.inf, 0.5),
+    lambda: DiscreteGaussian(0, 1.0), lambda: DiscreteGaussian(1, 0.0),
+    lambda: DiscreteGaussian(1, math.nan), lambda: DiscreteGaussian(1, 1e6),
+    lambda: DiscreteGaussian(1, math.inf), lambda: DiscreteLaplace(0.0, 1),
+    lambda: DiscreteLaplace(1.0, 0), lambda: DiscreteLaplace(math.nan, 1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("make", BAD)
+def test_what_is_no_mechanism_is_an_error(make: Callable[[], object]) -> None:
+    """Parameters that mean nothing, and scales with too many masses, are refused at once."""
+    with pytest.raises(ValueError, match=r"no |too many"):
+        make()
+
+
+@pytest.mark.parametrize(
+    "pair", [Gaussian(0.7), Laplace(0.7), Response(0.7, 1e-3), DiscreteGaussian(3, 4.0),
+    DiscreteLaplace(0.2, 3), SampledGaussian(2.0, 0.1), SampledGaussian(2.0, 0.1, adding=True)],
+    ids=str,
+)  # fmt: skip
+@pytest.mark.parametrize("grid", [0.5, 1e-2, 1e-4])
+def test_a_lattice_keeps_what_a_pair_has(pair: Pair, grid: float) -> None:
+    """P adds up to 1 and Q to at most 1, rounded up; no curve is below the pair's own."""
+    lattice = on_grid(pair, pair.span, grid)
+    losses = (lattice.first + np.arange(lattice.mass.size)) * grid
+    assert 1 <= lattice.mass.sum() + lattice.lost <= 1 + 1e-8
+    assert float(lattice.mass @ np.exp(-losses)) <= 1 + 1e-8
+    for epsilon in (-1.0, 0.0, 0.3, 1.0):
+        p, q = (float(mass[0]) for mass in pair.above(np.array([epsilon])))
+        above = losses > epsilon
+        curve = float(lattice.mass[above] @ -np.expm1(epsilon - losses[above]))
+        assert curve >= (p - math.exp(epsilon) * q) * (1 - 1e-12)
+
+
+@given(sampled, st.floats(1.01, 300))
+def test_the_sampled_divergence_is_an_upper_bound(pair: SampledGaussian, order: float) -> None:
+    """Never below the exact value at the whole order below, nor above the one without sampling."""
+    [found] = divergence(pair, np.array([order]))
+    assert found <= order * pair.mu**2 / 2 * (1 + 1e-8)
+    n = math.floor(order)
+    if n > 1:
+        with mpmath.workdps(60):
+            q, mu = mpmath.mpf(pair.rate), mpmath.mpf(pair.mu)
+            moment = sum(
+                mpmath.binomial(n, k) * (1 - q) ** (n - k) * q**k
+                * mpmath.exp((k * k - k) * mu**2 / 2)
+                for k in range(n + 1)
+            )  # fmt: skip
+            assert found >= mpmath.log(moment) / (n - 1)
+
+
+@given(discrete_laplace, st.floats(1.01, 100))
+def test_the_discrete_laplace_divergence_is_its_sum(pair: DiscreteLaplace, order: float) -> None:
+    """Exact from above, and never above randomised response of the whole epsilon."""
+    [found] = divergence(pair, np.array([order]))
+    [response] = divergence(Response(pair.epsilon), np.array([order]))
+    assert found <= response * (1 + 1e-9) + 1e-12
+    with mpmath.workdps(50):
+        step, move, a = mpmath.mpf(pair.epsilon_per_step), pair.sensitivity, mpmath.mpf(order)
+        r = mpmath.exp(-step)
+        inner = sum(r**k * mpmath.exp((a - 1) * step * (move - 2 * k)) for k in range(1, move))
+        ends = mpmath.exp((a - 1) * step * move) + r**move * mpmath.exp((1 - a) * step * move)
+        truth = mpmath.log((ends + (1 - r) * inner) / (1 + r)) / (a - 1)
+        assert truth <= found <= truth * (1 + 1e-6) + 1e-9
