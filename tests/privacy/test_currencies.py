@@ -476,3 +476,38 @@ def test_scales_and_counts_of_any_size_stay_finite() -> None:
             assert all(n is not None and n > 0 for n in numbers)
         loss = cost("gaussian", sensitivity="1", scale=f"1e{exponent}", sampling={"poisson": "0.1"})
         assert all(n is not None and n > 0 for n in (loss.rho, loss.tau(2), loss.tau(16384)))
+
+
+positive = st.builds(lambda n, e: n * Fraction(10) ** e, st.integers(1, 999), st.integers(-12, 3))
+deltas = st.builds(lambda n, e: n * Fraction(10) ** e, st.integers(1, 9), st.integers(-20, -2))
+
+
+@settings(max_examples=100, deadline=None)
+@given(positive, positive, deltas, deltas)
+def test_conversions_are_monotone(
+    one: Fraction, other: Fraction, first: Fraction, second: Fraction
+) -> None:
+    """A larger rho or a smaller delta never converts to a smaller epsilon, but for the hair by
+    which the order is not the very best; at a fixed order the intercept falls with delta.
+    """
+    low, high = sorted((one, other))
+    small, large = sorted((first, second))
+    hair = 1 + Fraction(1, 10**9)
+    assert concentrated_epsilon(low, small) <= concentrated_epsilon(high, small) * hair
+    assert concentrated_epsilon(low, large) <= concentrated_epsilon(low, small) * hair
+    assert intercept(1 + one, large) <= intercept(1 + one, small)
+
+
+@settings(max_examples=60, deadline=None)
+@given(positive, st.integers(2, 3000))
+def test_more_epsilon_is_more_of_everything(epsilon: Fraction, order: int) -> None:
+    """rho, mu and every tau of a pure mechanism rise with epsilon, and none exceeds epsilon's own
+    consequences: tau <= epsilon, rho <= epsilon^2 / 2.
+    """
+    less, more = pure(epsilon), pure(epsilon * Fraction(11, 10))
+    assert less.rho is not None
+    assert less.mu_squared is not None
+    assert less.rho <= min(epsilon, epsilon**2 / 2)
+    assert less.rho <= (more.rho or 0)
+    assert less.mu_squared <= (more.mu_squared or 0)
+    assert (less.tau(order) or 0) <= min(epsilon, more.tau(order) or 0)

@@ -85,6 +85,32 @@ class Response(Symmetric):
 
 
 @dataclass(frozen=True, slots=True)
+class Choice(Symmetric):
+    """Any mechanism whose losses lie within a range of ``epsilon``: the exponential mechanism.
+
+    Dong, Durfee, Rogers, *Optimal differential privacy composition for exponential mechanisms*,
+    2020: the hardest has only the losses t and t - epsilon, for some t, and a delta at l of
+    (e^epsilon - e^t) (1 - e^(l - t)) / (e^epsilon - 1). The worst t is (epsilon + l) / 2, so that
+    delta(l) = (e^(epsilon/2) - e^(l/2))^2 / (e^epsilon - 1), and P and Q are what has that curve
+    (Zhu, Dong, Wang 2022, Proposition 8).
+    """
+
+    epsilon: float
+    infinite: float = 0.0
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """From -epsilon to epsilon, thinning out to both ends."""
+        return -self.epsilon, self.epsilon
+
+    def above(self, loss: Floats) -> tuple[Floats, Floats]:
+        """(1 - e^((l - epsilon)/2)) / (1 - e^-epsilon) of P; of Q, e^(-(l + epsilon)/2) of that."""
+        inside = np.clip(loss, -self.epsilon, self.epsilon)
+        rest = -np.expm1((inside - self.epsilon) / 2) / -np.expm1(-self.epsilon)
+        return rest, np.exp(-(self.epsilon + inside) / 2) * rest
+
+
+@dataclass(frozen=True, slots=True)
 class Laplace(Symmetric):
     """Laplace noise of scale 1 / ``epsilon`` on an answer that moves by 1."""
 

@@ -17,7 +17,7 @@ from accountant.privacy.mechanisms import BaseMechanism, Priced, Relation, Verdi
 from accountant.privacy.schedules.closed_form import closed_form
 from accountant.privacy.schedules.discrete import DiscreteGaussian, DiscreteLaplace
 from accountant.privacy.schedules.optimal import optimal_epsilon
-from accountant.privacy.schedules.pairs import Gaussian, Laplace, Pair, Response
+from accountant.privacy.schedules.pairs import Choice, Gaussian, Laplace, Pair, Response
 from accountant.privacy.schedules.pld import Interval, total
 from accountant.privacy.schedules.renyi import renyi_epsilon
 from accountant.privacy.schedules.sampled import SampledGaussian
@@ -124,6 +124,8 @@ def _pair(mechanism: BaseMechanism, population: Relation) -> Pair | None:
     single = isinstance(getattr(mechanism, "sensitivity", None), Decimal)
     if mechanism.objections(stated) or (mechanism.sampling and size > 1):
         return None
+    if isinstance(mechanism, kinds.Exponential) and mechanism.sampling is None:
+        return Choice(_up(size * mechanism.epsilon(stated)))
     if isinstance(mechanism, kinds.Gaussian):
         return _sampled(mechanism) if mechanism.sampling else Gaussian(1.0)
     return _single(mechanism, size) if single and mechanism.sampling is None else None

@@ -17,7 +17,7 @@ import numpy as np
 from scipy.special import gammaln, logsumexp
 
 from accountant.privacy.schedules.discrete import DiscreteGaussian, DiscreteLaplace
-from accountant.privacy.schedules.pairs import Floats, Gaussian, Laplace, Pair, Response
+from accountant.privacy.schedules.pairs import Choice, Floats, Gaussian, Laplace, Pair, Response
 from accountant.privacy.schedules.sampled import SampledGaussian
 
 ORDERS: Final[Floats] = np.union1d(1 + np.geomspace(1e-3, 1e4, 2000), np.arange(2.0, 129.0))
@@ -60,6 +60,9 @@ def divergence(pair: Pair, a: Floats) -> Floats:
             ahead = np.log(a / (2 * a - 1)) + (a - 1) * pair.epsilon
             behind = np.log((a - 1) / (2 * a - 1)) - a * pair.epsilon
             terms = [ahead, behind]
+        case Choice():
+            concentrated = a * pair.epsilon**2 / 8 * (1 + _SLACK)  # Cesar and Rogers 2021
+            return np.minimum(divergence(Response(pair.epsilon), a), concentrated)
         case Response():
             # ln(p^a q^(1-a) + q^a p^(1-a)) with p = e^epsilon q
             likely = -np.logaddexp(0.0, -pair.epsilon)
