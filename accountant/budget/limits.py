@@ -11,8 +11,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.budget.accounts import Account, Integers, Sums, charge_from, frontier, room
+from accountant.budget.accounts import Account, charge_from, frontier, room
 from accountant.budget.decision import Finding
+from accountant.budget.meter import Integers, Sums
 from accountant.budget.policy import LimitRule, ThresholdRule
 from accountant.budget.request import Request
 from accountant.budget.selection import Selection

@@ -12,10 +12,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from accountant.budget.accounts import Integers, charge_from
+from accountant.budget.accounts import charge_from
 from accountant.budget.epochs import Adopted
 from accountant.budget.errors import NotFound
 from accountant.budget.limits import scope_name
+from accountant.budget.meter import Integers
 from accountant.budget.state import ALL, AccountKey, Counted, State, account_key, lifetime, matches
 from accountant.ledger.events import rfc3339
 from accountant.privacy.gates import BASIC, GATES

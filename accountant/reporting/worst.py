@@ -13,8 +13,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.budget.accounts import Integers, frontier, room
+from accountant.budget.accounts import frontier, room
 from accountant.budget.epochs import Epoch
+from accountant.budget.meter import Integers
 from accountant.budget.policy import LimitRule
 from accountant.privacy.gates import Capacity, Gate, Limit
 from accountant.privacy.units import NOTHING, Axis, Currency, units_up

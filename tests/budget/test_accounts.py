@@ -15,8 +15,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from support import cells_of
 
-from accountant.budget.accounts import Account, Meter, charge_from, room, vector
+from accountant.budget.accounts import Account, charge_from, room, vector
 from accountant.budget.errors import Invalid
+from accountant.budget.meter import Meter
 from accountant.budget.population import Membership, Population
 from accountant.budget.selection import EVERYONE, Selection, select
 from accountant.privacy.gates import Capacity

@@ -12,12 +12,7 @@ from typing import Annotated, Final
 from pydantic import Field
 
 from accountant.privacy.losses import Loss
-from accountant.privacy.mechanisms.additive import (
-    DiscreteGaussian,
-    DiscreteLaplace,
-    Gaussian,
-    Laplace,
-)
+from accountant.privacy.mechanisms.additive import DiscreteLaplace, Laplace
 from accountant.privacy.mechanisms.amounts import (
     Amount,
     NonNegative,
@@ -29,18 +24,17 @@ from accountant.privacy.mechanisms.amounts import (
 )
 from accountant.privacy.mechanisms.base import BaseMechanism, Claim, Norms, Objection, Sampler
 from accountant.privacy.mechanisms.compound import (
-    Boosting,
     Composed,
     Compound,
-    MultiplicativeWeights,
     ProposeTestRelease,
-    ReusableHoldout,
     SubsampleAndAggregate,
 )
+from accountant.privacy.mechanisms.gaussian import DiscreteGaussian, Gaussian
 from accountant.privacy.mechanisms.local import RandomizedResponse, UnaryEncoding
 from accountant.privacy.mechanisms.plan import Plan
 from accountant.privacy.mechanisms.pricing import CLAIM_SLACK, Priced, Verdict, price
 from accountant.privacy.mechanisms.relations import Relation, convert
+from accountant.privacy.mechanisms.rounds import Boosting, MultiplicativeWeights, ReusableHoldout
 from accountant.privacy.mechanisms.sampling import Sampling
 from accountant.privacy.mechanisms.selection import Exponential, PermuteAndFlip
 from accountant.privacy.mechanisms.sparse_vector import Releases, SparseVector

@@ -14,14 +14,10 @@ from fractions import Fraction
 from typing import Any, Final
 
 from accountant.privacy.losses import UNBOUNDED, Loss
-from accountant.privacy.mechanisms.additive import (
-    DiscreteGaussian,
-    DiscreteLaplace,
-    Gaussian,
-    Laplace,
-)
+from accountant.privacy.mechanisms.additive import DiscreteLaplace, Laplace
 from accountant.privacy.mechanisms.base import BaseMechanism, norm
 from accountant.privacy.mechanisms.compound import Composed
+from accountant.privacy.mechanisms.gaussian import DiscreteGaussian, Gaussian
 from accountant.privacy.mechanisms.local import RandomizedResponse
 from accountant.privacy.mechanisms.relations import Relation
 from accountant.privacy.mechanisms.selection import Exponential, PermuteAndFlip

@@ -1,0 +1,146 @@
+"""Meters: sums of charges per cell, a row a currency.
+
+Charges to everyone stay one vector; the array of cells is made on the first narrower charge, so a
+meter of a million cells costs nothing until somebody needs the cells.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accountant.budget.selection import Selection, index_of
+
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """The sums of some cells, a row a currency; a row is only made when it is asked for."""
+
+    cells: Integers | None
+    everyone: Integers
+    """What everyone has beside, by row."""
+
+    def __getitem__(self, row: int) -> Integers:
+        """One row, flat."""
+        if self.cells is None:
+            return self.everyone[row : row + 1]
+        flat: Integers = self.cells[row].reshape(-1)
+        beside = int(self.everyone[row])
+        return flat + beside if beside else flat
+
+    @property
+    def size(self) -> int:
+        """How many cells."""
+        return 1 if self.cells is None else self.cells[0].size
+
+    def column(self, at: int) -> Integers:
+        """All sums of one cell."""
+        if self.cells is None:
+            return self.everyone
+        cells = self.cells.reshape(len(self.cells), -1)
+        column: Integers = cells[:, at] + self.everyone
+        return column
+
+
+class Meter:
+    """Sums of charges per cell: a vector for everyone plus, once needed, an array of the cells."""
+
+    __slots__ = ("_cells", "_everyone", "rows", "shape")
+
+    def __init__(self, rows: int, shape: tuple[int, ...]) -> None:
+        self.rows = rows
+        self.shape = shape
+        self._everyone: Integers = np.zeros(rows, dtype=np.int64)
+        self._cells: Integers | None = None
+
+    def add(self, selection: Selection, column: Integers) -> None:
+        """Adds ``column`` to every cell of ``selection``; the caller guards against overflow."""
+        if selection.everyone:
+            self._everyone += column
+            return
+        if self._cells is None:
+            self._cells = np.zeros((self.rows, *self.shape), dtype=np.int64)
+        rows = np.flatnonzero(column)
+        for box in selection.boxes:
+            index = index_of(box)
+            for row in rows:  # most charges have no infinite part: half of the rows stay
+                self._cells[(row, *index)] += column[row]
+
+    def parts(self, selection: Selection) -> list[Sums]:
+        """The sums of the selected cells, one a box."""
+        if self._cells is None or selection.everyone:
+            return [Sums(self._cells, self._everyone)]
+        return [
+            Sums(self._cells[(slice(None), *index_of(box))], self._everyone)
+            for box in selection.boxes
+        ]
+
+    def cells(self) -> Integers:
+        """All sums, as one array (rows, *shape)."""
+        base = self._everyone.reshape(-1, *(1,) * len(self.shape))
+        if self._cells is None:
+            return np.broadcast_to(base, (self.rows, *self.shape))
+        return self._cells + base
+
+    def extend(self, axis: int, by: int, inherit: bool) -> None:
+        """Appends ``by`` values on ``axis``. A new cell inherits the largest sum of the cells that
+        its members may have come from (all along the axis), unless they are attested new.
+        """
+        shape = list(self.shape)
+        shape[axis] += by
+        self.shape = tuple(shape)
+        if self._cells is None:
+            return
+        if inherit:
+            new = self._cells.max(axis=axis + 1, keepdims=True).repeat(by, axis=axis + 1)
+        else:
+            shape[axis] = by
+            new = np.zeros((self.rows, *shape), dtype=np.int64)
+        self._cells = np.concatenate([self._cells, new], axis=axis + 1)
+
+    def absorb(self, other: Meter, as_infinite: NDArray[np.bool_]) -> None:
+        """Adds the sums of a meter of the same shape, whose currencies are the first of this one's;
+        in those marked ``as_infinite`` one infinite charge to everyone instead of the finite sums.
+        """
+        n, half = len(as_infinite), self.rows // 2
+        keep = np.concatenate([~as_infinite, np.ones(n, dtype=np.bool_)])
+        place = np.concatenate([np.arange(n), half + np.arange(n)])
+        theirs = np.concatenate([np.arange(n), other.rows // 2 + np.arange(n)])
+        self._everyone[place] += np.where(keep, other._everyone[theirs], 0)
+        self._everyone[half : half + n] += as_infinite
+        if other._cells is not None:
+            if self._cells is None:
+                self._cells = np.zeros((self.rows, *self.shape), dtype=np.int64)
+            wide = keep.reshape(-1, *(1,) * len(self.shape))
+            self._cells[place] += np.where(wide, other._cells[theirs], 0)
+
+    def restate(self, row: int, source: int, factor: Fraction | None, infinite: bool) -> None:
+        """Makes row ``row`` the sums of row ``source`` times ``factor``, rounded up, with its
+        infinities; ``infinite`` adds one more for everyone. Without a factor every sum but zero
+        becomes infinite.
+        """
+        half = self.rows // 2
+        for sums in (self._everyone, self._cells):
+            if sums is not None:
+                sums[row] = 0 if factor is None else _times_up(sums[source], factor)
+                sums[half + row] = sums[half + source] + (factor is None) * (sums[source] > 0)
+        self._everyone[half + row] += infinite
+
+    def copy(self) -> Meter:
+        """An independent meter with the same sums."""
+        twin = Meter(self.rows, self.shape)
+        twin._everyone = self._everyone.copy()
+        twin._cells = None if self._cells is None else self._cells.copy()
+        return twin
+
+
+def _times_up(sums: Integers, factor: Fraction) -> Integers:
+    """Exactly, in whole numbers of any size: few distinct sums, however many cells."""
+    values, where = np.unique(sums, return_inverse=True)
+    products = np.array([-(-int(value) * factor // 1) for value in values], dtype=np.int64)
+    return products[where].reshape(sums.shape)

@@ -1,0 +1,168 @@
+"""Gaussian noise added to a numeric answer, and its whole-number cousin."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+from fractions import Fraction
+from typing import Literal
+
+from pydantic import ConfigDict, Field, field_validator
+from pydantic_core import PydanticCustomError
+
+from accountant.privacy.conversions import concentrated_epsilon
+from accountant.privacy.decimals import sqrt_up
+from accountant.privacy.gaussian_curve import gaussian_epsilon
+from accountant.privacy.losses import Loss, gaussian
+from accountant.privacy.mechanisms.additive import require
+from accountant.privacy.mechanisms.amounts import OpenProbability, Positive
+from accountant.privacy.mechanisms.base import (
+    KIND,
+    BaseMechanism,
+    Norms,
+    Objection,
+    Sensitivity,
+    norm,
+)
+from accountant.privacy.mechanisms.relations import Relation
+
+
+class _GaussianNoise(BaseMechanism):
+    sensitivity: Sensitivity = Field(
+        description="L2 sensitivity for one privacy unit, in the units of the answer: a bare "
+        'amount for a single number, {"l2": amount} for a vector.'
+    )
+    scale: Positive = Field(
+        description="The parameter sigma of the noise, in the units of the answer: the standard "
+        "deviation of normal noise. sensitivity / sigma = mu, mu^2 / 2 = rho."
+    )
+    delta: OpenProbability | None = Field(
+        default=None,
+        description="The probability of failure at which epsilon is taken, per invocation. Absent: "
+        "the claim's delta; without one epsilon is unbounded, and only the gates zcdp, renyi and "
+        "gdp (for normal noise) admit it.",
+    )
+
+    @field_validator("sensitivity")
+    @classmethod
+    def _l2(cls, value: Decimal | Norms) -> Decimal | Norms:
+        return require(value, "l2", "Gaussian")
+
+    @property
+    def mu_squared(self) -> Fraction:
+        """(Sensitivity / sigma)^2."""
+        return ((norm(self.sensitivity, "l2") or Fraction(0)) / Fraction(self.scale)) ** 2
+
+    def loss(self, stated: Relation) -> Loss:
+        """Its rho, and the point of its curve at the named delta."""
+        if self.delta is not None:
+            return self.loss_at(Fraction(self.delta), stated)
+        rate = self.sampling.rate if self.sampling else Fraction(1)
+        claimed = Fraction(self.claimed.delta) if self.claimed else Fraction(0)
+        return self._at(min(Fraction(1), claimed / rate))
+
+    def loss_at(self, delta: Fraction, stated: Relation) -> Loss:
+        """The point at ``delta``: two points of one curve are the same claim."""
+        return self._at(delta)
+
+    def _at(self, delta: Fraction) -> Loss:
+        if delta == 0:
+            return gaussian(self.mu_squared, None, delta)
+        epsilon = Fraction(0) if delta >= 1 else self.epsilon_at(delta)
+        return gaussian(self.mu_squared, epsilon, delta)
+
+    def epsilon_at(self, delta: Fraction) -> Fraction:
+        """The epsilon at 0 < ``delta`` < 1, rounded up."""
+        raise NotImplementedError
+
+    def worth(self, claim: Loss, derived: Loss) -> Loss:
+        """Noise with a sensitivity that is larger in the proportion of the epsilons: at one delta
+        epsilon grows faster than mu (the a of Balle and Wang's curve never falls as mu grows).
+        """
+        plain = self.sampling is None and self.group_size == 1 and claim.delta
+        if not plain or not claim.epsilon:
+            return super().worth(claim, derived)
+        epsilon = self._at(claim.delta).epsilon
+        if not epsilon:
+            return super().worth(claim, derived)
+        larger = max(Fraction(1), claim.epsilon / epsilon) ** 2
+        return gaussian(self.mu_squared * larger, claim.epsilon, claim.delta)
+
+    def understated(self, claim: Loss, derived: Loss) -> Objection:
+        """Adds what is missing where no delta was named at all."""
+        if derived.epsilon is not None:
+            return super().understated(claim, derived)
+        return Objection(
+            "claim-understated",
+            "Gaussian noise has no finite epsilon without a delta: name the delta at which the "
+            "claimed epsilon is meant.",
+        )
+
+
+class Gaussian(_GaussianNoise):
+    """Normal noise of standard deviation ``scale``: mu-GDP with mu = l2 sensitivity / scale, and
+    (epsilon, delta) on the exact curve.
+
+    Bun and Steinke 2016, Prop. 1.6, for rho = mu^2 / 2; Dong, Roth, Su 2022, Thm 2.7; Balle and
+    Wang 2018, Theorem 8, at the ``delta`` that is named here, or else at the claim's. For no finite
+    epsilon is it purely epsilon-private: with no delta named it enters no sum of epsilons. On a
+    Poisson sample it is the step of DP-SGD (scale = noise multiplier times clipping norm).
+    """
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"kind": "gaussian", "sensitivity": {"l2": "1"}, "scale": "4", "delta": "1e-8"},
+                {
+                    "kind": "gaussian",
+                    "sensitivity": {"l2": "1"},
+                    "scale": "1.1",
+                    "sampling": {"poisson": "0.01"},
+                    "count": 1000,
+                },
+            ]
+        }
+    )
+
+    kind: Literal["gaussian"] = Field(description=KIND)
+
+    def epsilon_at(self, delta: Fraction) -> Fraction:
+        """Balle and Wang's exact curve."""
+        return gaussian_epsilon(sqrt_up(self.mu_squared), delta)
+
+
+class DiscreteGaussian(_GaussianNoise):
+    """Whole-number noise of probability proportional to exp(-k^2 / (2 scale^2)).
+
+    Canonne, Kamath, Steinke 2020: rho = mu^2 / 2 as for normal noise (Thm 4, and coordinate by
+    coordinate for a vector), but it is not mu-GDP, and its exact delta may be twice the normal one.
+    The epsilon at a delta is that of its rho. The answers are whole numbers.
+    """
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"kind": "discrete_gaussian", "sensitivity": "1", "scale": "10", "delta": "1e-8"}
+            ]
+        }
+    )
+
+    kind: Literal["discrete_gaussian"] = Field(description=KIND)
+
+    @field_validator("sensitivity")
+    @classmethod
+    def _whole(cls, value: Decimal | Norms) -> Decimal | Norms:
+        if not isinstance(value, Norms) and Fraction(value).denominator != 1:
+            raise PydanticCustomError(
+                "sensitivity_whole",
+                "must be a whole number for a single answer: discrete Gaussian noise protects "
+                "whole-number answers only",
+            )
+        return value
+
+    def _at(self, delta: Fraction) -> Loss:
+        return replace(super()._at(delta), mu_squared=None)
+
+    def epsilon_at(self, delta: Fraction) -> Fraction:
+        """That of its rho."""
+        return concentrated_epsilon(self.mu_squared / 2, delta)
