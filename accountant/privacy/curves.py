@@ -225,4 +225,9 @@ def together(one: Curve | None, other: Curve | None) -> Curve | None:
         return None
     if isinstance(one, Concentrated) and isinstance(other, Concentrated):
         return Concentrated(one.rho + other.rho)
-    return Total(((one, 1), (other, 1)))
+    return Total((*_parts(one), *_parts(other)))
+
+
+def _parts(curve: Curve) -> tuple[tuple[Curve, int], ...]:
+    """Flat, so that a thousand in a row are not a thousand levels."""
+    return curve.parts if isinstance(curve, Total) else ((curve, 1),)

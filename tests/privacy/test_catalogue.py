@@ -270,6 +270,8 @@ def nested(levels: int) -> dict[str, Any]:
         ({"kind": "declared", "rho": "1", "delta": "1e-9"}, "delta"),
         ({"kind": "declared", "rho": "-1"}, "rho"),
         ({"kind": "declared", "renyi": {}}, "renyi"),
+        ({"kind": "declared", "renyi": 5}, "renyi"),
+        ({"kind": "declared", "renyi": [[8, "5"], ["8", "0.1"]]}, "renyi"),
         ({"kind": "declared", "renyi": {"1": "0.1"}}, "renyi"),
         ({"kind": "declared", "renyi": {"2.5": "0.1"}}, "renyi"),
         ({"kind": "declared", "epsilon": "1", "sampling": {"poisson": "0.1"}}, "sampling"),
@@ -307,6 +309,26 @@ def test_bad_parameters_are_refused_by_name(body: dict[str, Any], field: str) ->
         parse(body)
     errors = refusal.value.errors()
     assert any(field in error["loc"] or field in error["msg"] for error in errors)
+
+
+def test_a_thousand_parts_are_priced() -> None:
+    """A composed list is flat however long it is; doubled as a group, too."""
+    parts = [LAPLACE | {"scale": str(30 + i)} for i in range(1000)]
+    found = price(parse(COMPOSED | {"mechanisms": parts, "group_size": 2}), ADD, (22,)).charge
+    assert not any(found.infinite)
+
+
+@pytest.mark.parametrize("wrapped", [RESPONSE, UNARY], ids=lambda body: body["kind"])
+def test_local_reports_are_not_amplified_inside_anything(wrapped: dict[str, Any]) -> None:
+    """A sample of people whose reports are seen by whoever collects them hides nobody."""
+    sampling = {"without_replacement": {"sample": 1, "of": 1000}}
+    for body in (
+        COMPOSED | {"mechanisms": [wrapped], "sampling": sampling},
+        COMPOSED | {"mechanisms": [COMPOSED | {"mechanisms": [wrapped], "sampling": sampling}]},
+    ):
+        found = price(parse(body), REPLACE)
+        assert "local-sample" in [o.code for o in found.objections]
+        assert found.charge.is_infinite(Currency.EPSILON)
 
 
 def test_mechanisms_are_immutable() -> None:

@@ -247,6 +247,47 @@ def test_a_written_event_never_costs_less(body: dict[str, Any]) -> None:
             assert Fraction(now) <= Fraction(was) * (1 + Fraction(1, 10**9)) + 2 * mechanism.count
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"kind": "exponential", "sensitivity": "1", "scale": "20"},
+        {"kind": "declared", "rho": "0.1"},
+        {"kind": "declared", "epsilon": "0.1", "delta": "1e-9"},
+        {"kind": "laplace", "sensitivity": "1", "scale": "3"},
+        {
+            "kind": "composed",
+            "mechanisms": [{"kind": "exponential", "sensitivity": "1", "scale": "20"}],
+        },
+        {"kind": "laplace", "sensitivity": "1", "scale": "1", "claimed": {"epsilon": "5"}},
+    ],
+    ids=str,
+)
+def test_what_is_written_is_meant_for_the_population(body: dict[str, Any]) -> None:
+    """What is stated under add-or-remove-one costs a replace-one population its double, also after
+    it was written and read; and a larger claim stays.
+    """
+    mechanism = ADAPTER.validate_python(body | {"neighbouring": "add_or_remove_one"})
+    tree = dp_event_of([mechanism], REPLACE)
+    again = LIST.validate_python(strictly(json.dumps([tree]).encode()))
+    before = price(mechanism, REPLACE).charge
+    after = total(price(m, REPLACE).charge for m in again)
+    for currency in (Currency.EPSILON, Currency.RHO):
+        was, now = before.units(currency), after.units(currency)
+        assert now is None or (was is not None and was <= now)
+
+
+def test_numbers_of_events_are_read_exactly() -> None:
+    """No digit of a parameter is lost to a decimal context: less noise than stated is never read
+    as more.
+    """
+    noise = {"noise_parameter": Decimal("5.1e-29"), "num_buckets": 2}
+    [mechanism] = LIST.validate_python([{"class": "RandomizedResponseDpEvent", "fields": noise}])
+    cost = mechanism.cost(REPLACE)
+    assert cost is not None
+    assert cost.epsilon is not None
+    assert float(cost.epsilon) == pytest.approx(math.log(1 + 2 / 5.1e-29), rel=1e-12)
+
+
 def test_what_has_no_class_is_not_written() -> None:
     """Renyi divergences alone have no DpEvent: an error, not a guess."""
     declared = ADAPTER.validate_python({"kind": "declared", "renyi": {"8": "0.1"}})

@@ -6,6 +6,7 @@ import itertools
 import math
 import time
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
+from accountant.privacy.losses import UNBOUNDED
 from accountant.privacy.mechanisms import (
     KINDS,
     BaseMechanism,
@@ -290,6 +292,30 @@ def test_renyi_divergences_do_not_fall_with_the_order(
     epsilon = charge.units(Currency.EPSILON)
     if epsilon is not None and not charge.units(Currency.DELTA) and above is not None:
         assert above <= epsilon * 10**6
+
+
+@settings(max_examples=250, deadline=None)
+@given(bodies(), relations, st.sampled_from(["1e-3", "10", "1000000"]))
+def test_a_plan_of_one_part_costs_no_less_than_can_be_proved(
+    body: dict[str, Any], population: Relation, epsilon: str
+) -> None:
+    """Inside a plan no part is cheaper for being there: what has no bound has none, a delta of its
+    own that no pair holds is not lost.
+    """
+    if body["kind"] in ("declared", "non_private"):
+        return
+    part = {k: v for k, v in body.items() if k not in ("claimed", "neighbouring", "group_size")}
+    plan = {"kind": "plan", "mechanisms": [part], "epsilon": epsilon, "delta": "1e-6"}
+    direct, found = price(parse(part), population), price(parse(plan), population)
+    loss = direct.derived
+    assert loss is not None
+    own = Fraction(0) if loss.exact else loss.delta
+    assert found.objections or not direct.objections
+    if loss == UNBOUNDED or own > Fraction("1e-6"):
+        assert found.objections
+        assert found.charge.is_infinite(Currency.EPSILON)
+    if not found.objections and loss.rho is None:
+        assert loss.epsilon is not None
 
 
 @given(

@@ -135,3 +135,88 @@ def test_a_plan_fits_where_its_parts_do_not() -> None:
     body = LAPLACE | {"count": 560}
     assert hospital(rules).grant(body).type == "grant.refused.v1"
     assert hospital(rules).grant(plan(body)).type == "grant.reserved.v1"
+
+
+TESTED = {
+    "kind": "propose_test_release",
+    "distance_scale": "100",
+    "threshold": "0",
+    "release": {"kind": "gaussian", "sensitivity": "1", "scale": "100"},
+}
+SAMPLED = {"kind": "gaussian", "sensitivity": "1", "scale": "1", "sampling": {"poisson": "0.01"}}
+COINS = {"kind": "randomized_response", "truth_probability": "0.5"}
+ONE_OF_MANY = {"without_replacement": {"sample": 1, "of": 100}}
+
+
+@pytest.mark.parametrize(
+    ("part", "relation", "code"),
+    [
+        (TESTED, ADD, "plan-understated"),
+        (SAMPLED, REPLACE, "sampling-relation"),
+        ({"kind": "composed", "mechanisms": [SAMPLED]}, REPLACE, "sampling-relation"),
+        (
+            {"kind": "composed", "mechanisms": [COINS], "sampling": ONE_OF_MANY},
+            REPLACE,
+            "local-sample",
+        ),
+        (LAPLACE | {"sampling": ONE_OF_MANY}, ADD, "sampling-relation"),
+    ],
+    ids=lambda value: value["kind"] if isinstance(value, dict) else str(value),
+)
+def test_a_plan_does_not_lose_what_its_parts_would_book(
+    part: dict[str, Any], relation: Relation, code: str
+) -> None:
+    """A part with a delta that no pair holds, or of which nothing is proved in this relation, has
+    no bound inside a plan either: refused, and infinite if it ran.
+    """
+    found = price(parse(plan(part, epsilon="50", delta="1e-6")), relation)
+    assert code in [o.code for o in found.objections]
+    assert found.charge.is_infinite(Currency.EPSILON)
+    assert found.charge.is_infinite(Currency.RHO)
+
+
+def test_a_sampled_plan_of_local_reports_is_not_amplified() -> None:
+    """Whoever collects the reports sees the sample, whatever the reports are wrapped in."""
+    found = price(parse(plan(COINS, epsilon="2", sampling=ONE_OF_MANY)), REPLACE)
+    assert [o.code for o in found.objections] == ["local-sample"]
+    assert found.charge.is_infinite(Currency.EPSILON)
+
+
+def test_what_is_stated_for_replacing_one_bounds_nothing_elsewhere() -> None:
+    """Gaussian noise stated under replace_one is not free in an add-or-remove population: nothing
+    bounds a list that holds it.
+    """
+    stated = {"kind": "gaussian", "sensitivity": "1", "scale": "1", "neighbouring": "replace_one"}
+    found = tight([parse(stated), parse(LAPLACE)], ADD, Fraction(1, 10**6))
+    assert found.pld is found.renyi is None
+    assert found.upper == float("inf")
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [{"kind": "randomized_response", "truth_probability": "0"}],
+        [TESTED | {"release": LAPLACE, "count": 5}],
+        [TESTED | {"release": LAPLACE, "count": 5}, LAPLACE],
+        [{"kind": "laplace", "sensitivity": "1", "scale": "1e-9", "count": 10**9}, LAPLACE],
+        [
+            {
+                "kind": "gaussian",
+                "sensitivity": "1e6",
+                "scale": "100",
+                "sampling": {"poisson": "1e-9"},
+            }
+        ],
+        [
+            {"kind": "discrete_gaussian", "sensitivity": "1", "scale": str(20_000 + i)}
+            for i in range(60)
+        ],
+        [{"kind": "laplace", "sensitivity": "1", "scale": "1e30", "count": 10**9}],
+    ],
+    ids=lambda parts: parts[0]["kind"],
+)
+def test_absurd_plans_have_a_price(parts: list[dict[str, Any]]) -> None:
+    """Where a theorem's numbers are beyond binary floats it says nothing; pricing never raises."""
+    for relation in Relation:
+        found = price(parse(plan(*parts, epsilon="1000")), relation, (22,))
+        assert found.charge.units(Currency.EPSILON) in (None, 1000 * 10**9)

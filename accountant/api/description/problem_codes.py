@@ -69,6 +69,9 @@ PROBLEMS: Final[dict[str, Code]] = {
     "relation-not-derivable": Code(
         403, "refusal", "A replace_one cost says nothing about add_or_remove_one."
     ),
+    "local-sample": Code(
+        403, "refusal", "Reports that people randomise themselves are not amplified by sampling."
+    ),
     "sampling-relation": Code(
         403, "refusal", "This way of sampling amplifies under the other relation only."
     ),

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, StringConstraints, Tag
 
-from accountant.privacy.losses import Loss, pure
+from accountant.privacy.losses import UNBOUNDED, Loss, pure
 from accountant.privacy.mechanisms.amounts import NonNegative, Positive, Probability
 from accountant.privacy.mechanisms.relations import Relation
 from accountant.privacy.mechanisms.sampling import Sampling
@@ -32,6 +32,13 @@ class Objection:
 
     code: str
     text: str
+
+
+LOCAL_SAMPLE: Final = Objection(
+    "local-sample",
+    "Reports that people randomise themselves are not amplified by sampling: whoever collects them "
+    "sees who is in the sample.",
+)
 
 
 class _Model(BaseModel):
@@ -133,7 +140,7 @@ class BaseMechanism(_Model, ABC):
         else:
             loss = self.loss(stated)
         if loss is not None and self.sampling is not None:
-            loss = self.sampling.applied(loss, stated)
+            loss = UNBOUNDED if self.local else self.sampling.applied(loss, stated)
         return None if loss is None else loss.group(self.group_size)
 
     def loss_at(self, delta: Fraction, stated: Relation) -> Loss | None:
@@ -150,8 +157,13 @@ class BaseMechanism(_Model, ABC):
 
     def all_objections(self, stated: Relation) -> tuple[Objection, ...]:
         """Those, and what is wrong with the sampling."""
-        text = self.sampling.misplaced(stated) if self.sampling else None
-        return self.objections(stated) + ((Objection("sampling-relation", text),) if text else ())
+        found = self.objections(stated)
+        if self.sampling is None:
+            return found
+        if self.local:
+            return (*found, LOCAL_SAMPLE)
+        text = self.sampling.misplaced(stated)
+        return (*found, Objection("sampling-relation", text)) if text else found
 
     def claim(self) -> Loss | None:
         """The client's own figure for one invocation, under the relation it is stated in."""

@@ -128,9 +128,9 @@ class SubsampleAndAggregate(Compound):
     aggregated privately.
 
     Nissim, Raskhodnikova, Smith 2007; Dwork and Roth 2014, Sec. 7.3. A privacy unit lies in one
-    block (or ``blocks_per_unit``), chosen without looking at the data, and the number of blocks is
-    fixed: whatever happens to the unit replaces the results of those blocks, so the cost is the
-    aggregator's, stated for replacing one block's result.
+    block (or ``blocks_per_unit``), chosen without looking at the others, and the number of blocks
+    is fixed: whatever happens to the unit replaces the results of those blocks, so the cost is the
+    aggregator's, stated for replacing one block's result; twice that under replace-one.
     """
 
     model_config = ConfigDict(
@@ -167,8 +167,9 @@ class SubsampleAndAggregate(Compound):
         return False
 
     def loss(self, stated: Relation) -> Loss:
-        """The aggregator's, for a group of as many blocks."""
-        return cost_of(self.aggregator, Relation.REPLACE_ONE).group(self.blocks_per_unit)
+        """The aggregator's, for as many blocks; who replaces another may lie in other ones."""
+        touched = self.blocks_per_unit * (2 if stated is Relation.REPLACE_ONE else 1)
+        return cost_of(self.aggregator, Relation.REPLACE_ONE).group(touched)
 
 
 class ProposeTestRelease(Compound):

@@ -4,7 +4,8 @@ A tree is ``{"class": name, "fields": {…}}``, events inside events likewise. O
 here are known; nothing is ever imported by name. What each means is said in dp_accounting's own
 ``dp_event.py``: the noise of its Gaussian, Laplace and discrete events is relative to a bound C on
 the norm of what one record adds, so it is stated under add-or-remove-one, and replacing a record
-moves the sum by 2 C.
+moves the sum by 2 C. Events that name an epsilon or a rho say nothing of a relation: they are taken
+in the population's.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from accountant.privacy.mechanisms.relations import Relation
 Body = dict[str, Any]
 
 _DOWN: Final = Context(prec=30, rounding=ROUND_FLOOR)
+_EXACT: Final = Context(prec=100)
 _MOST_LEVELS: Final = 8
 _MOST_EVENTS: Final = 1000
 _Count = Annotated[int, Field(strict=True, ge=1, le=MOST_INVOCATIONS)]
@@ -105,8 +107,10 @@ class _Fields:
 
 
 def _noise(kind: str, scale: Decimal, width: Decimal, within: Relation | None) -> Body:
-    doubled = 2 if within is _REPLACE else 1
-    return {"kind": kind, "sensitivity": str(width * doubled), "scale": str(scale), "_noise": True}
+    """Noise on a sum of vectors whose records have a norm of at most ``width``."""
+    bound = _EXACT.multiply(width, Decimal(2 if within is _REPLACE else 1))
+    norm = "l1" if kind in ("laplace", "discrete_laplace") else "l2"
+    return {"kind": kind, "sensitivity": {norm: str(bound)}, "scale": str(scale), "_noise": True}
 
 
 def _gaussian(fields: _Fields, within: Relation | None, level: int) -> list[Body]:
@@ -128,15 +132,14 @@ def _discrete_laplace(fields: _Fields, within: Relation | None, level: int) -> l
 def _discrete_gaussian(fields: _Fields, within: Relation | None, level: int) -> list[Body]:
     sigma = fields.get("sigma", Positive)
     width = fields.get("sensitivity", Positive, Decimal(1))
-    fields.left.pop("dimension", None)  # rho is the same in any number of dimensions
-    body = _noise("discrete_gaussian", sigma, width, within)
-    return fields.done(body | {"sensitivity": {"l2": body["sensitivity"]}})
+    fields.get("dimension", _Count | None, 1)  # rho is the same in any number of dimensions
+    return fields.done(_noise("discrete_gaussian", sigma, width, within))
 
 
 def _response(fields: _Fields, within: Relation | None, level: int) -> list[Body]:
     noise = fields.get("noise_parameter", Annotated[Amount, Field(gt=0, le=1)])
     buckets = fields.get("num_buckets", Annotated[int, Field(strict=True, ge=2, le=10**9)])
-    truth = str(1 - noise)
+    truth = str(_EXACT.subtract(Decimal(1), noise))
     body = {"kind": "randomized_response", "truth_probability": truth, "categories": buckets}
     return fields.done(body)
 

@@ -13,12 +13,13 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Final
 
-from accountant.privacy.losses import UNBOUNDED, Loss
+from accountant.privacy.losses import UNBOUNDED
 from accountant.privacy.mechanisms.additive import DiscreteLaplace, Laplace
 from accountant.privacy.mechanisms.base import BaseMechanism, norm
 from accountant.privacy.mechanisms.compound import Composed
 from accountant.privacy.mechanisms.gaussian import DiscreteGaussian, Gaussian
 from accountant.privacy.mechanisms.local import RandomizedResponse
+from accountant.privacy.mechanisms.pricing import Verdict, price
 from accountant.privacy.mechanisms.relations import Relation
 from accountant.privacy.mechanisms.selection import Exponential, PermuteAndFlip
 
@@ -26,6 +27,12 @@ Tree = dict[str, Any]
 
 _DOWN: Final = -math.inf
 _UP: Final = math.inf
+_NOISE: Final = {
+    "LaplaceDpEvent",
+    "GaussianDpEvent",
+    "DiscreteLaplaceDpEvent",
+    "DiscreteGaussianDpEvent",
+}
 
 
 def dp_event_of(mechanisms: Sequence[BaseMechanism], population: Relation) -> Tree:
@@ -36,10 +43,18 @@ def dp_event_of(mechanisms: Sequence[BaseMechanism], population: Relation) -> Tr
 
 def _counted(mechanism: BaseMechanism, population: Relation) -> Tree:
     stated = mechanism.neighbouring or population
-    tree = _sampled(mechanism, stated) or _by_cost(mechanism, stated)
+    larger = price(mechanism, population).verdict is Verdict.CONSERVATIVE
+    tree = None if larger else _sampled(mechanism, stated)
+    if tree is None or not (stated is population or _is_noise(tree)):
+        tree = _by_cost(mechanism, population)
     if mechanism.count == 1:
         return tree
     return _event("SelfComposedDpEvent", event=tree, count=mechanism.count)
+
+
+def _is_noise(tree: Tree) -> bool:
+    """True if the event says under which relation it is meant: relative to what a record adds."""
+    return tree["class"] in _NOISE
 
 
 def _sampled(mechanism: BaseMechanism, stated: Relation) -> Tree | None:
@@ -78,8 +93,9 @@ def _plain(mechanism: BaseMechanism, stated: Relation) -> Tree | None:
             buckets = mechanism.categories
             return _event("RandomizedResponseDpEvent", noise_parameter=noise, num_buckets=buckets)
         case Composed(group_size=1):
-            events = [_counted(part, stated) for part in mechanism.mechanisms]
-            return _event("ComposedDpEvent", events=events)
+            return _event(
+                "ComposedDpEvent", events=[_counted(p, stated) for p in mechanism.mechanisms]
+            )
     return None
 
 
@@ -102,9 +118,13 @@ def _noise(
     return _event("DiscreteLaplaceDpEvent", noise_parameter=parameter, sensitivity=int(bound))
 
 
-def _by_cost(mechanism: BaseMechanism, stated: Relation) -> Tree:
-    """What one invocation costs. Raises ValueError for what is neither (epsilon, delta) nor rho."""
-    loss: Loss = mechanism.cost(stated) or mechanism.claim() or UNBOUNDED
+def _by_cost(mechanism: BaseMechanism, population: Relation) -> Tree:
+    """What one invocation costs there, the claim if that is larger. Raises ValueError for what is
+    neither (epsilon, delta) nor rho.
+    """
+    priced = price(mechanism, population)
+    larger = priced.derived is None or priced.verdict is Verdict.CONSERVATIVE
+    loss = (priced.claimed if larger else priced.derived) or UNBOUNDED
     if loss.epsilon is not None:
         epsilon, delta = _number(loss.epsilon, _UP), _number(loss.delta, _UP)
         return _event("EpsilonDeltaDpEvent", epsilon=epsilon, delta=delta)

@@ -32,8 +32,8 @@ _TABLE: TypeAdapter[dict[str, Decimal]] = TypeAdapter(_Table)
 
 
 def _read(value: Any) -> tuple[tuple[int, Decimal], ...]:
-    table = value if isinstance(value, dict) else dict(value)
-    found = _TABLE.validate_python({str(order): tau for order, tau in table.items()})
+    table = {str(order): tau for order, tau in value} if isinstance(value, tuple) else value
+    found = _TABLE.validate_python(table)  # documents have objects; tuples are our own
     return tuple(sorted((int(order), tau) for order, tau in found.items()))
 
 

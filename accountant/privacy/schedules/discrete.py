@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
 
 from accountant.privacy.schedules.pairs import Floats, Symmetric
 
-MOST_TERMS: Final = 2**20
+MOST_TERMS: Final = 2**17
 _WHOLE: Final = 2**52
 """Whole numbers up to here, and half of each, are floats."""
 
@@ -27,7 +28,7 @@ class DiscreteGaussian(Symmetric):
     """Whole-number noise with masses proportional to e^(-k^2 / (2 scale^2)).
 
     Raises ValueError for parameters that are not positive, and for a scale whose masses are more
-    than ``MOST_TERMS`` numbers (above 26,000).
+    than ``MOST_TERMS`` numbers (above 3,300).
     """
 
     sensitivity: int
@@ -107,6 +108,7 @@ def _last_below(x: Floats) -> Floats:
     return below
 
 
+@lru_cache(maxsize=32)
 def _tails(scale: float, terms: int) -> Floats:
     """The probability of discrete Gaussian noise of at least 0, 1, 2, … ``terms`` - 1.
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
-from typing import Final
+from typing import Final, TypeVar
 
 from accountant.privacy import mechanisms as kinds
 from accountant.privacy.conversions import concentrated_epsilon
@@ -21,6 +21,8 @@ from accountant.privacy.schedules.pairs import Choice, Gaussian, Laplace, Pair, 
 from accountant.privacy.schedules.pld import Interval, total
 from accountant.privacy.schedules.renyi import renyi_epsilon
 from accountant.privacy.schedules.sampled import SampledGaussian
+
+T = TypeVar("T")
 
 _FOR_RHO: Final = Fraction(1, 10)
 """The part of delta at which a rho that has no pair of its own is converted."""
@@ -57,19 +59,24 @@ class _Schedule:
     def add(self, mechanism: BaseMechanism, priced: Priced, population: Relation) -> bool:
         """Adds all invocations of ``mechanism``; false if nothing bounds them."""
         loss, count = _booked(priced), mechanism.count
-        exact = None if priced.verdict is Verdict.CONSERVATIVE else _pair(mechanism, population)
-        if loss is None or not (exact or loss.epsilon is not None or loss.rho is not None):
+        if loss is None or (loss.epsilon is None and loss.rho is None):
             return False
+        size = 0 if priced.verdict is Verdict.CONSERVATIVE else _size(mechanism, population)
+        normal = isinstance(mechanism, kinds.Gaussian) and mechanism.sampling is None
+        pair = _pair(mechanism, population, size) if size and not normal else None
+        if pair is None and not (normal and size) and loss.epsilon is None and loss.delta:
+            return False  # what fails with that delta is in no pair
         bare = math.inf if loss.epsilon is None else _up(loss.epsilon)
-        self.losses[bare, _up(loss.delta)] += count
-        if isinstance(exact, Gaussian):
-            self.mu_squared += count * (loss.mu_squared or 0)
-        elif exact is not None:
-            self.pairs[exact] += count
+        own = min(1.0, _up(loss.delta))
+        self.losses[bare, own] += count
+        if normal and size:
+            self.mu_squared += count * mechanism.mu_squared * size**2  # type: ignore[attr-defined]
+        elif pair is not None:
+            self.pairs[pair] += count
         elif loss.epsilon is not None:
-            self.pairs[Response(bare, _up(loss.delta))] += count
-        else:
-            self.rho += count * (loss.rho or 0)
+            self.pairs[Response(bare, own)] += count
+        elif loss.rho is not None:
+            self.rho += count * loss.rho
         return True
 
 
@@ -93,13 +100,22 @@ def tight(mechanisms: Sequence[BaseMechanism], population: Relation, delta: Frac
     at = math.nextafter(float(delta), 0.0)
     losses = schedule.losses
     [(one, count)] = losses.items() if len(losses) == 1 else [((math.inf, 0.0), 0)]
-    bounded = all(math.isfinite(epsilon) for epsilon, _ in losses)
+    bounded = all(math.isfinite(epsilon) and own < 1 for epsilon, own in losses)
+    alike = 0 < one[0] < math.inf and one[1] < 1
     return Tight(
-        pld=total(pairs, at),
-        optimal=optimal_epsilon(*one, count, at) if math.isfinite(one[0]) else None,
-        closed_form=closed_form(losses, at) if bounded else None,
-        renyi=renyi_epsilon(renyi_pairs, at),
+        pld=_if_any(lambda: total(pairs, at)),
+        optimal=_if_any(lambda: optimal_epsilon(*one, count, at)) if alike else None,
+        closed_form=_if_any(lambda: closed_form(losses, at)) if bounded else None,
+        renyi=_if_any(lambda: renyi_epsilon(renyi_pairs, at)),
     )
+
+
+def _if_any(theorem: Callable[[], T]) -> T | None:
+    """What a theorem says; nothing where its numbers are beyond binary floats."""
+    try:
+        return theorem()
+    except (ArithmeticError, ValueError):
+        return None
 
 
 def _flat(mechanisms: Iterable[BaseMechanism]) -> Iterator[BaseMechanism]:
@@ -115,24 +131,33 @@ def _flat(mechanisms: Iterable[BaseMechanism]) -> Iterator[BaseMechanism]:
             yield mechanism
 
 
-def _pair(mechanism: BaseMechanism, population: Relation) -> Pair | None:
-    """The pair that is exactly this mechanism's, where one is proved; for a vector only that of
-    normal noise is.
+def _size(mechanism: BaseMechanism, population: Relation) -> int:
+    """How many of the mechanism's own steps lie between neighbours of the population; 0 where
+    nothing follows from its parameters.
     """
     stated = mechanism.neighbouring or population
-    size = mechanism.group_size * (1 if stated is population else 2)
-    single = isinstance(getattr(mechanism, "sensitivity", None), Decimal)
-    if mechanism.objections(stated) or (mechanism.sampling and size > 1):
-        return None
-    if isinstance(mechanism, kinds.Exponential) and mechanism.sampling is None:
-        return Choice(_up(size * mechanism.epsilon(stated)))
+    if mechanism.all_objections(stated) or mechanism.local:
+        return 0
+    if stated is population:
+        return mechanism.group_size
+    return 2 * mechanism.group_size if stated is Relation.ADD_OR_REMOVE_ONE else 0
+
+
+def _pair(mechanism: BaseMechanism, population: Relation, size: int) -> Pair | None:
+    """The pair that is exactly this mechanism's for ``size`` steps, where one is proved: for noise
+    on a single number, a choice, and normal noise on a sample.
+    """
     if isinstance(mechanism, kinds.Gaussian):
-        return _sampled(mechanism) if mechanism.sampling else Gaussian(1.0)
-    return _single(mechanism, size) if single and mechanism.sampling is None else None
+        return _sampled(mechanism) if size == 1 else None
+    if mechanism.sampling is not None:
+        return None
+    if isinstance(mechanism, kinds.Exponential):
+        return Choice(_up(size * mechanism.epsilon(mechanism.neighbouring or population)))
+    return _single(mechanism, size)
 
 
 def _single(mechanism: BaseMechanism, size: int) -> Pair | None:
-    """The pair of noise on a single number, for a group of ``size``."""
+    """The pair of noise on a single number; a vector has none but the hardest of its epsilon."""
     match mechanism:
         case kinds.Laplace(sensitivity=Decimal() as width):
             return Laplace(_up(size * Fraction(width) / Fraction(mechanism.scale)))

@@ -26,6 +26,8 @@ from accountant.privacy.schedules.stacked import Stack, best_tilt, window
 
 GRID: Final = 1e-4
 MOST_POINTS: Final = 2**22
+_MOST_WORK: Final = 2**27
+"""Points of all mechanisms together: many different ones share a coarser grid."""
 _FINEST: Final = 1e-12
 _COARSEST: Final = 100.0
 _LARGEST: Final = 1e8
@@ -75,7 +77,8 @@ def _one_way(schedule: dict[Pair, int], delta: float, grid: float) -> Interval:
         certain = surely + 1e-30 * sum(counts) < delta
         return Interval(0.0, _largest(schedule) if certain else math.inf)
     spans = [narrowed(pair, delta * _SPARE / sum(counts)) for pair in schedule]
-    stack = _fine(schedule, spans, grid)
+    most = min(MOST_POINTS, max(_MOST_WORK // len(schedule), 2**14))
+    stack = _fine(schedule, spans, grid, most)
     lost = _at_least_once(zip((part.lost for part in stack.lattices), counts, strict=True))
     spare = delta - lost * (1 + 1e-12)
     if spare <= 0:
@@ -84,9 +87,9 @@ def _one_way(schedule: dict[Pair, int], delta: float, grid: float) -> Interval:
         tilt = best_tilt(stack, spare)
         ends = window(stack, tilt, OUTSIDE)
         points = (ends[1] - ends[0]) / stack.grid + 2
-        if points <= MOST_POINTS:
+        if points <= most:
             break
-        coarser = stack.grid * max(1.5, 1.01 * points / MOST_POINTS)
+        coarser = stack.grid * max(1.5, 1.01 * points / most)
         if coarser > _COARSEST:
             return Interval(0.0, simple_bound(stack, tilt, spare))
         stack = Stack.of(schedule, spans, coarser)
@@ -99,14 +102,17 @@ def _largest(schedule: dict[Pair, int]) -> float:
     return sum(count * pair.span[1] for pair, count in schedule.items()) * (1 + 1e-12)
 
 
-def _fine(schedule: dict[Pair, int], spans: list[tuple[float, float]], grid: float) -> Stack:
-    """On a grid that is as fine as the average mechanism needs."""
+def _fine(
+    schedule: dict[Pair, int], spans: list[tuple[float, float]], grid: float, points: int
+) -> Stack:
+    """On a grid that is as fine as the average mechanism needs, and ``points`` allow."""
     fewest, most = max(_EACH[0], _ALL / math.sqrt(sum(schedule.values()))), _EACH[1]
     widest = max(high - low for low, high in spans)
     furthest = max(max(-low, high) for low, high in spans)
-    least = max(_FINEST, widest * 4 / MOST_POINTS, furthest * 2.0**-40)
+    least = max(_FINEST, widest * 4 / points, furthest * 2.0**-40)
     cells = sum(high - low for low, high in spans) / grid
-    stack = Stack.of(schedule, spans, max(grid, widest / most) if cells > MOST_POINTS / 4 else grid)
+    coarse = max(grid, widest / most, least if cells > MOST_POINTS else 0.0)
+    stack = Stack.of(schedule, spans, coarse if cells > MOST_POINTS / 4 else grid)
     for _ in range(30):
         deviation = math.sqrt(stack.moments(0.0)[2] / stack.steps)
         needed = max(min(grid, deviation / fewest), deviation / most, least)
