@@ -14,6 +14,7 @@ from hashlib import sha256
 from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -23,6 +24,7 @@ from pydantic import (
     TypeAdapter,
     field_validator,
 )
+from pydantic_core import PydanticCustomError
 
 from accountant.budget.population import Membership
 from accountant.budget.selection import Name, Subjects
@@ -31,6 +33,7 @@ from accountant.privacy.mechanisms import Mechanism, Relation, SparseVector
 from accountant.privacy.mechanisms.dp_event import DpEvent, is_dp_event, mechanisms_of
 
 DAY: Final = 86_400
+MOST_PLANS: Final = 5
 
 Identifier = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]{0,63}$")]
 Text = Annotated[str, Field(min_length=1, max_length=2_000)]
@@ -45,9 +48,19 @@ def _read_dp_events(value: Any) -> Any:
     ]
 
 
+def _few_plans(mechanisms: list[Mechanism]) -> list[Mechanism]:
+    """A plan may take a second or more to compose, and a request has an end."""
+    if sum(mechanism.kind == "plan" for mechanism in mechanisms) > MOST_PLANS:
+        raise PydanticCustomError(
+            "too_many_plans", "at most {most} plans in a request", {"most": MOST_PLANS}
+        )
+    return mechanisms
+
+
 Mechanisms = Annotated[
     list[Mechanism],
     BeforeValidator(_read_dp_events, json_schema_input_type=list[Mechanism | DpEvent]),
+    AfterValidator(_few_plans),
     Field(min_length=1, max_length=200, description="what will run, or ran, on the data"),
 ]
 SubjectsField = Annotated[

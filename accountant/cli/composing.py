@@ -118,7 +118,8 @@ def _declare(mechanisms: tuple[Mechanism, ...], relation: Relation, wanted: Aske
         raise Invalid("plan-needs-delta", "a plan is declared at a --delta above 0")
     declared = plan_of(mechanisms, relation, wanted.delta)
     if declared is None:
-        raise Invalid("no-bound", "nothing bounds what this plan costs")
+        why = [o.text for mechanism in mechanisms for o in price(mechanism, relation).objections]
+        raise Invalid("no-bound", " ".join(["Nothing bounds what this plan costs.", *why[:1]]))
     print_json({"mechanisms": [declared]})
 
 

@@ -92,7 +92,7 @@ class Loss:
             return self
         epsilon, delta = _of(self.epsilon, size), self._delta_of(size)
         if not self._sure:
-            return UNBOUNDED if epsilon is None else pure(epsilon, delta)
+            return Loss(None, delta) if epsilon is None else pure(epsilon, delta)
         beside = UNBOUNDED if epsilon is None or delta else pure(epsilon)
         return Loss(
             epsilon,

@@ -208,6 +208,7 @@ DISCRETE = {"kind": "discrete_laplace", "sensitivity": "1", "scale": "1"}
 RESPONSE = {"kind": "randomized_response", "truth_probability": "0.5"}
 UNARY = {"kind": "unary_encoding", "p": "0.5", "q": "0.25"}
 COMPOSED = {"kind": "composed"}
+PLAN = {"kind": "plan", "mechanisms": [LAPLACE], "epsilon": "1", "delta": "1e-6"}
 SESSION = {
     "kind": "sparse_vector",
     "sensitivity": "1",
@@ -293,6 +294,10 @@ def nested(levels: int) -> dict[str, Any]:
         (COMPOSED | {"mechanisms": [LAPLACE | {"neighbouring": "replace_one"}]}, "neighbouring"),
         (COMPOSED | {"mechanisms": [LAPLACE | {"group_size": 2}]}, "group_size"),
         (COMPOSED | {"mechanisms": [{"kind": "non_private"}]}, "non_private"),
+        (COMPOSED | {"mechanisms": [PLAN]}, "plan"),
+        (PLAN | {"mechanisms": [PLAN]}, "plan"),
+        (PLAN | {"delta": "0"}, "delta"),
+        (PLAN | {"epsilon": "0"}, "epsilon"),
         (COMPOSED | {"mechanisms": [{"kind": "declared", "epsilon": "1"}]}, "declared"),
         (nested(9), "nested"),
         ({"kind": "multiplicative_weights"}, "either rounds"),

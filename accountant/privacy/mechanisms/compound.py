@@ -31,8 +31,8 @@ _MOST_LEVELS: Final = 8
 
 
 def part_of(value: Any) -> Any:
-    """A part: no claim, relation or group of its own, and nothing that only rests on a word."""
-    if value.kind in ("declared", "non_private"):
+    """A part has no claim, relation or group of its own, is no plan and no bare declaration."""
+    if value.kind in ("declared", "non_private", "plan"):
         raise PydanticCustomError(
             "part_kind", "{kind} stands for itself: it cannot be a part", {"kind": value.kind}
         )

@@ -19,7 +19,7 @@ _ROOM: Final = 1 + 1e-7
 """The tight total is computed in binary floats, whose last digits differ between machines; it must
 be this much below what is stated, so that they all come to the same decision."""
 
-_REMEMBERED: Final = 256
+_REMEMBERED: Final = 64
 
 
 class Plan(Compound):

@@ -10,6 +10,7 @@ from typing import Final
 
 from accountant.privacy.losses import UNBOUNDED, Loss
 from accountant.privacy.mechanisms.base import BaseMechanism, Objection
+from accountant.privacy.mechanisms.compound import Compound
 from accountant.privacy.mechanisms.relations import Relation, convert
 from accountant.privacy.units import Charge, charge_of
 
@@ -18,6 +19,8 @@ CLAIM_SLACK: Final = Fraction(1, 10_000)
 as 1.0986, a relative 1e-5 below. The larger of the two is booked either way."""
 
 _REMEMBERED: Final = 4096
+_LARGE_REMEMBERED: Final = 256
+"""What is made of others may be as large as a request."""
 
 
 class Verdict(StrEnum):
@@ -51,11 +54,21 @@ def price(mechanism: BaseMechanism, population: Relation, orders: tuple[int, ...
     """Prices ``mechanism`` in a population with the relation ``population``, with a Renyi
     divergence at each of ``orders``; never raises.
     """
-    return _price(mechanism, population, orders)
+    remembered = _price_large if isinstance(mechanism, Compound) else _price
+    return remembered(mechanism, population, orders)
 
 
 @lru_cache(maxsize=_REMEMBERED)
 def _price(mechanism: BaseMechanism, population: Relation, orders: tuple[int, ...]) -> Priced:
+    return _derive(mechanism, population, orders)
+
+
+@lru_cache(maxsize=_LARGE_REMEMBERED)
+def _price_large(mechanism: BaseMechanism, population: Relation, orders: tuple[int, ...]) -> Priced:
+    return _derive(mechanism, population, orders)
+
+
+def _derive(mechanism: BaseMechanism, population: Relation, orders: tuple[int, ...]) -> Priced:
     stated = mechanism.neighbouring or population
     claim, derived = mechanism.claim(), mechanism.cost(stated)
     objections = mechanism.all_objections(stated) + _misplaced(mechanism, stated, population)
