@@ -56,7 +56,7 @@ class Loss:
 
     def __add__(self, other: Loss) -> Loss:
         """Both mechanisms, one after the other, with parameters that were fixed in advance."""
-        return Loss(
+        both = Loss(
             _plus(self.epsilon, other.epsilon),
             min(_CERTAIN, self.delta + other.delta),
             _plus(self.squares, other.squares),
@@ -64,6 +64,16 @@ class Loss:
             _plus(self.mu_squared, other.mu_squared),
             together(self.curve, other.curve),
             exact=self._sure and other._sure,
+        )
+        if both._sure or both.epsilon is None:
+            return both
+        # Its (epsilon, delta) bounds everything else as well, beside that delta.
+        beside = pure(both.epsilon)
+        return replace(
+            both,
+            rho=_least(both.rho, beside.rho),
+            mu_squared=_least(both.mu_squared, beside.mu_squared),
+            curve=least(both.curve, beside.curve),
         )
 
     def times(self, count: int) -> Loss:
