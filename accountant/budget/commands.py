@@ -39,7 +39,7 @@ Identifier = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]{0,63}$")]
 Text = Annotated[str, Field(min_length=1, max_length=2_000)]
 
 
-def _read_dp_events(value: Any) -> Any:
+def read_dp_events(value: Any) -> Any:
     """DpEvent trees among the mechanisms stand for the mechanisms that they mean."""
     if not isinstance(value, list) or not any(map(is_dp_event, value)):
         return value
@@ -59,7 +59,7 @@ def _few_plans(mechanisms: list[Mechanism]) -> list[Mechanism]:
 
 Mechanisms = Annotated[
     list[Mechanism],
-    BeforeValidator(_read_dp_events, json_schema_input_type=list[Mechanism | DpEvent]),
+    BeforeValidator(read_dp_events, json_schema_input_type=list[Mechanism | DpEvent]),
     AfterValidator(_few_plans),
     Field(min_length=1, max_length=200, description="what will run, or ran, on the data"),
 ]

@@ -6,11 +6,11 @@ from decimal import Decimal
 from typing import Annotated, Any
 
 import typer
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from rich.table import Table
 
 from accountant.api.strict_json import parse
-from accountant.budget.commands import Mechanisms
+from accountant.budget.commands import read_dp_events
 from accountant.budget.errors import Invalid
 from accountant.cli.asking import read_bytes
 from accountant.cli.common import JsonOption, app, out, print_json
@@ -34,7 +34,9 @@ class MechanismFile(BaseModel):
     """The file: ``{"mechanisms": [...]}``, each as in a request."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-    mechanisms: Mechanisms
+    mechanisms: Annotated[
+        list[Mechanism], BeforeValidator(read_dp_events), Field(min_length=1, max_length=10_000)
+    ]
 
 
 class Asked(BaseModel):
