@@ -7,6 +7,7 @@ remaining ones down.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from decimal import Decimal
 from math import prod
 from typing import Any, Final
 
@@ -106,7 +107,7 @@ def balances(state: State, counted: Counted, axis: int) -> list[Balance]:
 def lifetime_sums(state: State, dataset: str, axis: int | None) -> list[tuple[str, str]]:
     """(epsilon, delta) ever booked on a dataset (or ALL): per value of a dimension, or one for
     everyone. Path-wise sums at the most charged cell; where those have no bound, what a rule says
-    that has counted everything.
+    that has counted everything, and over all datasets the sum of that.
     """
     cells = state.account(lifetime(dataset)).used.cells()
     columns = [charge_from(SURE, column) for column in _by(cells, axis).max(axis=2).T]
@@ -116,7 +117,26 @@ def lifetime_sums(state: State, dataset: str, axis: int | None) -> list[tuple[st
             used = state.account(counted.key).used.cells()
             found = Ruler(counted.rule, counted.epoch).by_value(_by(used, axis))
             sums = [_smaller(pair, worst) for pair, worst in zip(sums, found, strict=True)]
+    if dataset == ALL and any(INFINITE in pair for pair in sums):
+        each = [lifetime_sums(state, name, axis) for name in sorted(state.datasets)]
+        sums = [
+            pair if INFINITE not in pair else _together(parts)
+            for pair, *parts in zip(sums, *each, strict=True)
+        ]
     return sums
+
+
+def _together(parts: list[tuple[str, str]]) -> tuple[str, str]:
+    """The sum of several datasets' numbers, each of which is true at every stopping time.
+
+    With x the amount by which a loss exceeds its number, 1 - e^-(x + y) is at most (1 - e^-x) +
+    (1 - e^-y) where both are positive, so that the deltas add up with the epsilons.
+    """
+    sums = []
+    for amounts in zip(*parts, strict=True):
+        bounded = INFINITE not in amounts
+        sums.append(format(sum(map(Decimal, amounts)), "f") if bounded else INFINITE)
+    return sums[0], sums[1]
 
 
 def _same_data(state: State, counted: Counted, dataset: str) -> bool:
@@ -127,7 +147,7 @@ def _same_data(state: State, counted: Counted, dataset: str) -> bool:
 
 
 def _smaller(pair: tuple[str, str], worst: Worst) -> tuple[str, str]:
-    if INFINITE not in pair:
+    if INFINITE not in pair or worst.over:  # over its limit a rule promises nothing
         return pair
     return amount(worst.epsilon, Currency.EPSILON), amount(worst.delta, Currency.DELTA)
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from support import Book, hospital
 
 from accountant.privacy.gates import GATES
-from accountant.reporting.statement import statement
+from accountant.reporting.statement import lifetime_totals, statement
 
 RULES = "  - {id: a, limit: {epsilon: 3, delta: 1e-5}}\n"
 
@@ -87,3 +87,30 @@ def test_no_rung_is_above_the_plain_sum(counts: list[int]) -> None:
         book.record(laplace(count, "300"))
     found = ladder(book)
     assert all(Decimal(amount) <= Decimal(found["basic"]) for amount in found.values())
+
+
+def test_a_lifetime_over_all_datasets_adds_up_what_each_has() -> None:
+    """Where plain sums have no bound, the total of a person is the sum of the datasets' numbers,
+    their deltas included; a dataset without any number leaves it without one.
+    """
+    book = hospital(RULES)
+    book.dataset("e")
+    noise = {"kind": "gaussian", "sensitivity": "1", "scale": "20"}
+    book.record(noise)
+    book.record(noise | {"count": 4}, dataset="e")
+    totals = {row["dataset"]: row for row in lifetime_totals(book.state)}
+    for name in ("epsilon", "delta"):
+        each = [Decimal(totals[dataset][name]) for dataset in ("d", "e")]
+        assert Decimal(totals["*"][name]) == sum(each)
+        assert sum(each) > 0
+    book.record({"kind": "non_private"}, dataset="e")
+    totals = {row["dataset"]: row for row in lifetime_totals(book.state)}
+    assert totals["*"]["epsilon"] == "infinite"
+    assert totals["d"]["epsilon"] != "infinite"
+
+
+def test_a_lifetime_does_not_rest_on_a_promise_that_is_void() -> None:
+    """Over its limit a rule says nothing, so what has no plain sum has no lifetime number either."""
+    book = hospital(RULES)
+    book.record({"kind": "gaussian", "sensitivity": "1", "scale": "1", "count": 50})
+    assert {row["epsilon"] for row in lifetime_totals(book.state)} == {"infinite"}
