@@ -110,7 +110,7 @@ def test_a_lifetime_over_all_datasets_adds_up_what_each_has() -> None:
 
 
 def test_a_lifetime_does_not_rest_on_a_promise_that_is_void() -> None:
-    """Over its limit a rule says nothing, so what has no plain sum has no lifetime number either."""
+    """Over its limit a rule says nothing, so what has no plain sum has no lifetime number."""
     book = hospital(RULES)
     book.record({"kind": "gaussian", "sensitivity": "1", "scale": "1", "count": 50})
     assert {row["epsilon"] for row in lifetime_totals(book.state)} == {"infinite"}
