@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from decimal import Decimal
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -10,6 +12,8 @@ from accountant.privacy.mechanisms import KINDS
 
 MOST: Final = 20
 """Reasons that are told at once."""
+
+_LONGEST_SHOWN: Final = 60
 
 _TOLD: Final = {
     "extra_forbidden": "there is no such field",
@@ -26,7 +30,7 @@ def reasons(error: ValidationError) -> list[dict[str, str]]:
     """``field`` and ``reason`` of everything that pydantic found, at most ``MOST``."""
     return [
         {"field": field_name(item["loc"]), "reason": reason(item)}
-        for item in error.errors(include_url=False, include_input=False)[:MOST]
+        for item in error.errors(include_url=False)[:MOST]
     ]
 
 
@@ -39,8 +43,17 @@ def reason(item: Any) -> str:
     """One of pydantic's errors in words that tell what to do."""
     told = _TOLD.get(item["type"])
     if told is None:
-        return str(item["msg"]).removeprefix("Value error, ")
+        return str(item["msg"]).removeprefix("Value error, ") + _shown(item.get("input"))
     return told.format(**item.get("ctx", {}))
+
+
+def _shown(value: Any) -> str:
+    """What was given, if it is short: "must be greater than 0 (it is "-1")"."""
+    if not isinstance(value, str | int | float | Decimal):
+        return ""
+    text = json.dumps(value if isinstance(value, str | bool) else str(value), ensure_ascii=True)
+    text = text if isinstance(value, str) else text.strip('"')
+    return f" (it is {text})" if len(text) <= _LONGEST_SHOWN else ""
 
 
 def field_name(location: tuple[int | str, ...]) -> str:

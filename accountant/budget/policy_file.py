@@ -74,7 +74,7 @@ def _plain(node: yaml.Node, path: tuple[str | int, ...], lines: dict[Any, int]) 
 
 def _reasons(error: ValidationError, lines: dict[Any, int]) -> list[str]:
     reasons = []
-    for item in error.errors(include_url=False, include_input=False)[:MOST]:
+    for item in error.errors(include_url=False)[:MOST]:
         path = _without_tags(tuple(item["loc"]))
         line = next(lines[p] for p in _prefixes(path) if p in lines)
         name = ".".join(str(part) for part in path) or "policy"

@@ -92,11 +92,13 @@ class _Fields:
         """The field, checked. Raises if it is missing and has no default, or is wrong."""
         if name not in self.left and default is not None:
             return default
+        value = self.left.pop(name, None)
         try:
-            return TypeAdapter(kind).validate_python(self.left.pop(name, None))
+            return TypeAdapter(kind).validate_python(value)
         except ValidationError as error:
             why = error.errors()[0]["msg"]
-            raise _refuse(f"{name} of {self.event.name}: {why}") from None
+            given = f", not {value!s:.60}" if isinstance(value, str | int | float | Decimal) else ""
+            raise _refuse(f"{name} of {self.event.name}: {why}{given}") from None
 
     def done(self, body: Body) -> list[Body]:
         """``body``, if no field is left over."""
