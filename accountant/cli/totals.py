@@ -128,6 +128,7 @@ def reports_at_delta(
         "optimal": found.optimal,
         "closed_form": found.closed_form,
         "renyi_min": found.renyi,
+        "gaussian": found.gaussian,
     }
     document: dict[str, Any] = {"precondition": FIXED} | {
         name: None if epsilon is None else {"epsilon": printed(epsilon)}

@@ -8,6 +8,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable
 from decimal import Decimal
+from fractions import Fraction
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import TypeAdapter
 
+from accountant.privacy.mechanisms import BaseMechanism, Mechanism, Relation
 from accountant.privacy.schedules.closed_form import closed_form
 from accountant.privacy.schedules.optimal import MOST, optimal_epsilon
 from accountant.privacy.schedules.pairs import Gaussian, Laplace, Pair, Response
+from accountant.privacy.schedules.plan import tight
 from accountant.privacy.schedules.pld import total
 from accountant.privacy.schedules.renyi import divergence, renyi_epsilon
 from accountant.privacy.schedules.searching import largest_count, smallest_factor
@@ -286,3 +290,63 @@ def test_theorems_agree_on_who_is_tighter(epsilon: float, count: int, delta: flo
     assert renyi_epsilon({Response(epsilon): count}, delta) >= exact * (1 - 1e-9)
     laplace = total({Laplace(epsilon): count}, delta, grid=1e-3)
     assert laplace.lower <= min(exact, renyi_epsilon({Laplace(epsilon): count}, delta))
+
+
+def test_the_closed_form_is_right_where_an_odometer_is_wrong() -> None:
+    """The two published slips of smartnoise-sql's odometer: the deltas multiply as 1 - prod(1 - d),
+    and the logarithm has e, not epsilon, in it (golden/known_bad).
+    """
+    delta_row, epsilon_row = GOLDEN["known_bad_odometer"]["rows"]
+    right, wrong = delta_row["correct_delta"], delta_row["returned_delta"]
+    hundred = {(0.1, 0.01): 100}
+    assert math.isfinite(closed_form(hundred, right))
+    assert closed_form(hundred, wrong) == math.inf  # less than the mechanisms' own deltas
+    whole = 1 - (1 - 5e-4) * 0.999**1000
+    found = closed_form({(0.01, 1e-3): 1000}, whole)
+    assert epsilon_row["returned_eps"] < epsilon_row["correct_eps"] <= found
+    assert found == pytest.approx(epsilon_row["correct_eps"], rel=1e-11)
+
+
+@pytest.mark.parametrize("row", GOLDEN["gaussian_exact"], ids=str)
+def test_only_normal_noise_has_its_exact_curve(row: dict[str, str]) -> None:
+    """A list of nothing but normal noise is one Gaussian of the summed mu^2: never below the golden
+    value, above it by a billionth at most; beside anything else there is no such number.
+    """
+    part = {"kind": "gaussian", "sensitivity": row["mu"], "scale": "2", "count": 4}
+    noise, other = parse(part), parse({"kind": "laplace", "sensitivity": "1", "scale": "9"})
+    delta, golden = Fraction(row["delta"]), Fraction(row["eps"])
+    found = tight([noise], Relation.ADD_OR_REMOVE_ONE, delta).gaussian
+    assert found is not None
+    assert 0 <= Fraction(found) - golden <= Fraction(2, 10**9)
+    assert tight([noise, other], Relation.ADD_OR_REMOVE_ONE, delta).gaussian is None
+
+
+@pytest.mark.parametrize(("width", "scale"), [(1, "1"), (1, "1.0625"), (2, "0.7"), (5, "40")])
+@pytest.mark.parametrize("delta", ["1e-3", "1e-6", "1e-12"])
+def test_a_discrete_gaussian_has_its_exact_curve(width: int, scale: str, delta: str) -> None:
+    """One discrete Gaussian: the sum over whole numbers at the epsilon found is within delta, and
+    a millionth less of it is not; two of them have no closed number.
+    """
+    body = {"kind": "discrete_gaussian", "sensitivity": str(width), "scale": scale}
+    found = tight([parse(body)], Relation.ADD_OR_REMOVE_ONE, Fraction(delta)).gaussian
+    assert found is not None
+    with mpmath.workdps(40):
+        s = mpmath.mpf(scale)
+        reach = int(40 * s) + 20
+        mass = [mpmath.exp(-(mpmath.mpf(k) ** 2) / (2 * s * s)) for k in range(-reach, reach + 1)]
+        whole = mpmath.fsum(mass)
+
+        def curve(epsilon: mpmath.mpf) -> mpmath.mpf:
+            pairs = zip(mass + [0] * width, [0] * width + mass, strict=True)
+            bound = mpmath.exp(epsilon)
+            return mpmath.fsum(max(0, p - bound * q) for p, q in pairs) / whole
+
+        assert curve(mpmath.mpf(found)) <= mpmath.mpf(delta)
+        assert curve(mpmath.mpf(found) * (1 - mpmath.mpf("1e-6"))) > mpmath.mpf(delta)
+    twice = tight([parse(body | {"count": 2})], Relation.ADD_OR_REMOVE_ONE, Fraction(delta))
+    assert twice.gaussian is None
+
+
+def parse(body: dict[str, Any]) -> BaseMechanism:
+    """The mechanism that a request body describes."""
+    return TypeAdapter(Mechanism).validate_python(body)

@@ -92,17 +92,16 @@ def discrete_laplace_curve(pair: DiscreteLaplace) -> Curve:
     return curve
 
 
-def encloses(pair: Pair, delta: float, curve: Curve, slack: float = 2e-3) -> None:
-    """The curve is at most delta at the upper end and at least delta at the lower end; at the upper
-    end minus the slack it is more.
+def encloses(pair: Pair, delta: float, curve: Curve, slack: float = 2e-3) -> bool:
+    """True if the curve is at most delta at the upper end and at least delta at the lower end, and
+    more than delta at the upper end minus the slack.
     """
     found = total({pair: 1}, delta)
     with mpmath.workdps(50):
-        assert curve(mpmath.mpf(found.upper)) <= delta
-        if found.lower > 0:
-            assert curve(mpmath.mpf(found.lower)) >= delta
+        above = curve(mpmath.mpf(found.upper)) <= delta
+        below = found.lower == 0 or curve(mpmath.mpf(found.lower)) >= delta
         nearly = found.upper - slack * max(found.upper, 1.0)
-        assert nearly <= 0 or curve(mpmath.mpf(nearly)) >= delta
+        return bool(above and below and (nearly <= 0 or curve(mpmath.mpf(nearly)) >= delta))
 
 
 @given(sampled, st.floats(0, 1), st.integers(-300, 0), st.sampled_from([-1, 0, 1]))
@@ -144,7 +143,7 @@ def test_discrete_gaussian_tails_are_right(pair: DiscreteGaussian, outcome: int)
 def test_one_sampled_gaussian_is_its_curve(mu: float, rate: float, delta: float) -> None:
     """Never below the exact hockey-stick divergence of the worse direction, and hardly above."""
     pair = SampledGaussian(mu, rate)
-    encloses(pair, delta, sampled_curve(pair), slack=5e-3)
+    assert encloses(pair, delta, sampled_curve(pair), slack=5e-3)
 
 
 @settings(max_examples=20)
@@ -153,7 +152,7 @@ def test_one_sampled_gaussian_is_its_curve(mu: float, rate: float, delta: float)
 def test_one_discrete_gaussian_is_its_sum(pair: DiscreteGaussian, delta: float) -> None:
     """Never below Canonne, Kamath and Steinke's exact sum, and hardly above."""
     with mpmath.workdps(50):
-        encloses(pair, delta, summed_curve(discrete_gaussian_masses(pair), pair.sensitivity))
+        assert encloses(pair, delta, summed_curve(discrete_gaussian_masses(pair), pair.sensitivity))
 
 
 @settings(max_examples=20)
@@ -161,7 +160,7 @@ def test_one_discrete_gaussian_is_its_sum(pair: DiscreteGaussian, delta: float) 
 @example(DiscreteLaplace(1.0, 1), 1e-6)
 def test_one_discrete_laplace_is_its_sum(pair: DiscreteLaplace, delta: float) -> None:
     """Never below the exact sum over outcomes, and hardly above."""
-    encloses(pair, delta, discrete_laplace_curve(pair))
+    assert encloses(pair, delta, discrete_laplace_curve(pair))
 
 
 def test_the_discrete_gaussian_can_cost_more_than_the_continuous_one() -> None:

@@ -7,6 +7,7 @@ wherever a limit is put on it, and however often that limit moves.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -113,18 +114,18 @@ class Line:
         return (units_down(epsilon, Currency.EPSILON) * self.d - self.b) // self.a
 
 
-class LineGate:
+class LineGate(ABC):
     """A gate that admits up to where its line meets epsilon."""
 
     name: str
 
+    @abstractmethod
     def currency(self, limit: Limit) -> Currency:
         """What the line runs along."""
-        raise NotImplementedError
 
+    @abstractmethod
     def draw(self, limit: Limit) -> Line:
         """The line of ``limit``, at the order chosen for ``limit.chosen_for``."""
-        raise NotImplementedError
 
     def line(self, limit: Limit) -> Line:
         """``draw``, once."""

@@ -6,7 +6,14 @@ import re
 from decimal import Decimal, InvalidOperation
 from typing import Annotated, Any, Final
 
-from pydantic import AfterValidator, BeforeValidator, PlainSerializer, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    PlainSerializer,
+    WithJsonSchema,
+)
 from pydantic_core import PydanticCustomError
 
 MOST_DIGITS: Final = 40
@@ -19,6 +26,13 @@ of them is ever costly to compute."""
 _LONGEST_TEXT: Final = 120
 _LONGEST_INT: Final = 10**31
 _SPELLING: Final = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,4})?")
+
+
+class Record(BaseModel):
+    """A value of several fields: immutable, and without fields that nobody knows."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
 
 _ALLOWED: Final = (
     'a finite decimal such as "0.1" or "1e-6", spelled as a string (a JSON number is read as the '

@@ -8,10 +8,10 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, StringConstraints, Tag
+from pydantic import Discriminator, Field, StringConstraints, Tag
 
 from accountant.privacy.losses import UNBOUNDED, Loss, pure
-from accountant.privacy.mechanisms.amounts import NonNegative, Positive, Probability
+from accountant.privacy.mechanisms.amounts import NonNegative, Positive, Probability, Record
 from accountant.privacy.mechanisms.relations import Relation
 from accountant.privacy.mechanisms.sampling import Sampling
 from accountant.privacy.units import Currency, show, units_up
@@ -41,11 +41,7 @@ LOCAL_SAMPLE: Final = Objection(
 )
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Norms(_Model):
+class Norms(Record):
     """The most by which one privacy unit can change the answer, by norm."""
 
     l1: Positive | None = Field(default=None, description="Sum of the absolute changes.")
@@ -61,7 +57,7 @@ Sensitivity = Annotated[
 ]
 
 
-class Claim(_Model):
+class Claim(Record):
     """What the client believes one invocation to cost, under the mechanism's own relation."""
 
     epsilon: NonNegative = Field(description="Natural-log epsilon of one invocation.")
@@ -72,14 +68,14 @@ class Claim(_Model):
         return Loss(Fraction(self.epsilon), Fraction(self.delta))
 
 
-class Sampler(_Model):
+class Sampler(Record):
     """The software that drew the noise. Information only; nothing is derived from it."""
 
     library: ShortText = Field(description="Name of the library.")
     version: ShortText = Field(description="Its version.")
 
 
-class BaseMechanism(_Model, ABC):
+class BaseMechanism(Record, ABC):
     """One randomised answer, or ``count`` independent ones with the same parameters."""
 
     kind: str = Field(description=KIND)

@@ -6,6 +6,7 @@ carry no claim of their own.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable
 from fractions import Fraction
 from functools import reduce
@@ -60,9 +61,9 @@ Parts = Annotated[tuple[Part, ...], Field(min_length=1, max_length=MOST_PARTS)]
 class Compound(BaseMechanism):
     """What all kinds that are made of others share."""
 
+    @abstractmethod
     def parts(self) -> tuple[BaseMechanism, ...]:
         """The mechanisms that it is made of."""
-        raise NotImplementedError
 
     def within(self, stated: Relation) -> Relation:
         """The relation that the parts are stated under."""

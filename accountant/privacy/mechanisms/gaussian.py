@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
@@ -71,9 +72,9 @@ class _GaussianNoise(BaseMechanism):
         epsilon = Fraction(0) if delta >= 1 else self.epsilon_at(delta)
         return gaussian(self.mu_squared, epsilon, delta)
 
+    @abstractmethod
     def epsilon_at(self, delta: Fraction) -> Fraction:
         """The epsilon at 0 < ``delta`` < 1, rounded up."""
-        raise NotImplementedError
 
     def worth(self, claim: Loss, derived: Loss) -> Loss:
         """Noise with a sensitivity that is larger in the proportion of the epsilons: at one delta

@@ -6,6 +6,7 @@ sender took part, which no amount of noise in the report can hide.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from fractions import Fraction
 from typing import Literal, Self
 
@@ -36,9 +37,9 @@ class _Local(BaseMechanism):
             )
         return value
 
+    @abstractmethod
     def epsilon(self) -> Fraction:
         """Under replace-one."""
-        raise NotImplementedError
 
     def loss(self, stated: Relation) -> Loss:
         """Pure under replace-one, unbounded otherwise."""

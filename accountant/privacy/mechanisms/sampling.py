@@ -5,19 +5,15 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from accountant.privacy.losses import UNBOUNDED, Loss
-from accountant.privacy.mechanisms.amounts import SamplingRate
+from accountant.privacy.mechanisms.amounts import Record, SamplingRate
 from accountant.privacy.mechanisms.relations import Relation
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Drawn(_Model):
+class Drawn(Record):
     """``sample`` units drawn without replacement out of ``of``, whose number is public."""
 
     sample: int = Field(strict=True, ge=1, le=10**12, description="Units in the sample.")
@@ -30,7 +26,7 @@ class Drawn(_Model):
         return self
 
 
-class Sampling(_Model):
+class Sampling(Record):
     """How the sample is drawn. Preconditions: privacy units are sampled, not their records; the
     sample is drawn anew for each invocation, and nobody learns who is in it.
     """

@@ -57,8 +57,20 @@ class Symmetric:
         return self
 
 
+class Within(Symmetric):
+    """What has no loss beyond its epsilon, either way: a pure mechanism's."""
+
+    __slots__ = ()
+    epsilon: float
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """From -epsilon to epsilon."""
+        return -self.epsilon, self.epsilon
+
+
 @dataclass(frozen=True, slots=True)
-class Response(Symmetric):
+class Response(Within):
     """Randomised response of ``epsilon`` that reveals all with probability ``delta``: the hardest
     (epsilon, delta) mechanism (Kairouz, Oh, Viswanath 2015).
     """
@@ -71,11 +83,6 @@ class Response(Symmetric):
         """What reveals all."""
         return self.delta
 
-    @property
-    def span(self) -> tuple[float, float]:
-        """Two finite losses only."""
-        return -self.epsilon, self.epsilon
-
     def above(self, loss: Floats) -> tuple[Floats, Floats]:
         """Two steps."""
         up, down = expit(self.epsilon), expit(-self.epsilon)
@@ -85,7 +92,7 @@ class Response(Symmetric):
 
 
 @dataclass(frozen=True, slots=True)
-class Choice(Symmetric):
+class Choice(Within):
     """Any mechanism whose losses lie within a range of ``epsilon``: the exponential mechanism.
 
     Dong, Durfee, Rogers, *Optimal differential privacy composition for exponential mechanisms*,
@@ -98,11 +105,6 @@ class Choice(Symmetric):
     epsilon: float
     infinite: float = 0.0
 
-    @property
-    def span(self) -> tuple[float, float]:
-        """From -epsilon to epsilon, thinning out to both ends."""
-        return -self.epsilon, self.epsilon
-
     def above(self, loss: Floats) -> tuple[Floats, Floats]:
         """(1 - e^((l - epsilon)/2)) / (1 - e^-epsilon) of P; of Q, e^(-(l + epsilon)/2) of that."""
         inside = np.clip(loss, -self.epsilon, self.epsilon)
@@ -111,16 +113,13 @@ class Choice(Symmetric):
 
 
 @dataclass(frozen=True, slots=True)
-class Laplace(Symmetric):
-    """Laplace noise of scale 1 / ``epsilon`` on an answer that moves by 1."""
+class Laplace(Within):
+    """Laplace noise of scale 1 / ``epsilon`` on an answer that moves by 1: the loss is epsilon on
+    one side, -epsilon on the other, and linear in between.
+    """
 
     epsilon: float
     infinite: float = 0.0
-
-    @property
-    def span(self) -> tuple[float, float]:
-        """The loss is epsilon on one side, -epsilon on the other, and linear in between."""
-        return -self.epsilon, self.epsilon
 
     def above(self, loss: Floats) -> tuple[Floats, Floats]:
         """1 - e^(-(epsilon - l)/2)/2 of P, e^(-(epsilon + l)/2)/2 of Q, between the two ends."""

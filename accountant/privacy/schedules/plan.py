@@ -16,6 +16,7 @@ from accountant.privacy.losses import Loss
 from accountant.privacy.mechanisms import BaseMechanism, Priced, Relation, Verdict, price
 from accountant.privacy.schedules.closed_form import closed_form
 from accountant.privacy.schedules.discrete import DiscreteGaussian, DiscreteLaplace
+from accountant.privacy.schedules.exact import discrete_epsilon, normal_epsilon
 from accountant.privacy.schedules.optimal import optimal_epsilon
 from accountant.privacy.schedules.pairs import Choice, Gaussian, Laplace, Pair, Response
 from accountant.privacy.schedules.pld import Interval, total
@@ -32,18 +33,21 @@ _FOR_RHO: Final = Fraction(1, 10)
 class Tight:
     """The total of a list that was fixed in advance. ``pld`` and ``renyi`` None: something has no
     bound. ``optimal`` None: the mechanisms are not all alike, or too many. ``closed_form`` None:
-    something among them has no (epsilon, delta) of its own.
+    something among them has no (epsilon, delta) of its own. ``gaussian`` None: the list is not
+    only normal noise, nor a single discrete Gaussian.
     """
 
     pld: Interval | None = None
     optimal: float | None = None
     closed_form: float | None = None
     renyi: float | None = None
+    gaussian: float | None = None
 
     @property
     def upper(self) -> float:
         """The smallest epsilon that is proved."""
-        found = (self.pld.upper if self.pld else None, self.optimal, self.closed_form, self.renyi)
+        pld = self.pld.upper if self.pld else None
+        found = (pld, self.optimal, self.closed_form, self.renyi, self.gaussian)
         return min((epsilon for epsilon in found if epsilon is not None), default=math.inf)
 
 
@@ -89,7 +93,7 @@ def tight(mechanisms: Sequence[BaseMechanism], population: Relation, delta: Frac
     for mechanism in _flat(mechanisms):
         if not schedule.add(mechanism, price(mechanism, population), population):
             return Tight()
-    pairs, renyi_pairs = schedule.pairs, Counter(schedule.pairs)
+    pairs, renyi_pairs = Counter(schedule.pairs), Counter(schedule.pairs)
     if schedule.mu_squared:
         pairs[Gaussian(_root_up(schedule.mu_squared))] += 1
     if schedule.rho:
@@ -107,7 +111,20 @@ def tight(mechanisms: Sequence[BaseMechanism], population: Relation, delta: Frac
         optimal=_if_any(lambda: optimal_epsilon(*one, count, at)) if alike else None,
         closed_form=_if_any(lambda: closed_form(losses, at)) if bounded else None,
         renyi=_if_any(lambda: renyi_epsilon(renyi_pairs, at)),
+        gaussian=_if_any(lambda: _exact(schedule, delta)),
     )
+
+
+def _exact(schedule: _Schedule, delta: Fraction) -> float | None:
+    """Where Gaussian noise is all there is."""
+    if schedule.rho:
+        return None
+    if schedule.mu_squared:
+        return normal_epsilon(schedule.mu_squared, delta) if not schedule.pairs else None
+    match list(schedule.pairs.items()):
+        case [(DiscreteGaussian() as pair, 1)]:
+            return discrete_epsilon(pair, math.nextafter(float(delta), 0.0))
+    return None
 
 
 def _if_any(theorem: Callable[[], T]) -> T | None:
