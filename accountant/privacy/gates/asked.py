@@ -9,6 +9,7 @@ from typing import Final
 from accountant.privacy.conversions import concentrated_epsilon
 from accountant.privacy.decimals import ln_up, sqrt_up
 from accountant.privacy.gates.base import Gate, Limit
+from accountant.privacy.gates.gdp import FOR_CAPACITY
 from accountant.privacy.gaussian_curve import gaussian_epsilon
 from accountant.privacy.units import Charge
 
@@ -54,7 +55,7 @@ def _advanced(squares: Fraction, gate_delta: Fraction) -> Fraction:
 
 
 def _gdp(mu_squared: Fraction, gate_delta: Fraction) -> Fraction:
-    return gaussian_epsilon(sqrt_up(mu_squared), gate_delta * Fraction(9, 10))
+    return gaussian_epsilon(sqrt_up(mu_squared), gate_delta * FOR_CAPACITY)
 
 
 _GUESSES: Final[dict[str, Callable[[Fraction, Fraction], Fraction]]] = {

@@ -13,7 +13,10 @@ from accountant.privacy.gaussian_curve import most_mu_squared
 from accountant.privacy.units import Currency, units_down
 
 _FOR_SPENT: Final = Fraction(1, 10)
-"""The part of delta' that what is shown as spent may use; the rest is the capacity's."""
+"""The part of delta' that what is shown as spent may use."""
+
+FOR_CAPACITY: Final = 1 - _FOR_SPENT
+"""The rest."""
 
 
 class GDP(LineGate):
@@ -70,7 +73,7 @@ class GDP(LineGate):
         epsilon, gate_delta = limit.chosen_for
         if limit.gate_delta < gate_delta:
             return -1
-        return units_down(_most(epsilon, gate_delta * (1 - _FOR_SPENT)), self.currency(limit))
+        return units_down(_most(epsilon, gate_delta * FOR_CAPACITY), self.currency(limit))
 
     def per_epsilon(self, limit: Limit) -> None:
         """Nothing: what was spent surely before has no mu that adds up with what follows."""
