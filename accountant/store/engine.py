@@ -62,6 +62,7 @@ def _engine(url: str, begin: str, *, query_only: bool = False, **pool: Any) -> E
         if query_only:
             cursor.execute("PRAGMA query_only=ON")
         else:
+            cursor.execute("PRAGMA secure_delete=ON")  # erased texts are overwritten
             cursor.execute("PRAGMA journal_mode=WAL")
             cursor.execute("PRAGMA synchronous=FULL")
             cursor.execute("PRAGMA recursive_triggers=ON")  # REPLACE then fires DELETE triggers

@@ -1,45 +1,40 @@
-"""Reading and appending events. Nothing above this file knows that there is a database."""
+"""Reading and appending events. Nothing above this room knows that there is a database."""
 
 from __future__ import annotations
 
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, delete, insert, select, update
 from sqlalchemy.exc import SQLAlchemyError
 
-from accountant.ledger.chain import EMPTY, link
 from accountant.ledger.events import Event
+from accountant.ledger.merkle import Tree, leaf_hash
+from accountant.store import reading
 from accountant.store.engine import BUSY_MS, file_lock, reader, sqlite_path, writer
-from accountant.store.tables import EventRow, HeadRow
+from accountant.store.reading import (
+    CHECKPOINT,
+    COSIGNATURE,
+    EVENT,
+    HEAD,
+    NODE,
+    TEXT,
+    Signed,
+    Stored,
+    Text,
+)
 
-_EVENT: Any = EventRow.__table__  # type: ignore[attr-defined]
-_HEAD: Any = HeadRow.__table__  # type: ignore[attr-defined]
+__all__ = ["Ledgers", "Signed", "StoreError", "Stored", "Text", "Writing"]
 
 
 class StoreError(Exception):
     """The database did not do what was asked; whether a commit happened may be unknown."""
-
-
-class Head(NamedTuple):
-    """The next event's sequence and the last link."""
-
-    sequence: int
-    link: bytes
-
-
-class Stored(NamedTuple):
-    """An event as it is kept."""
-
-    sequence: int
-    body: bytes
-    link: bytes
 
 
 @dataclass(slots=True)
@@ -48,22 +43,22 @@ class Writing:
 
     connection: Connection
 
-    def head(self, ledger: str) -> Head:
+    def head(self, ledger: str) -> Tree:
         """Where the ledger ends now; nobody else can move it before this transaction ends."""
         with _translated():
-            return _head(self.connection, ledger)
+            return reading.head(self.connection, ledger)
 
     def read(self, ledger: str, first: int, limit: int) -> list[Stored]:
         """Events from ``first`` on."""
         with _translated():
-            return _read(self.connection, ledger, first, limit)
+            return reading.events(self.connection, ledger, first, limit)
 
     def commit(self) -> None:
         """Makes what was appended durable. If it raises, that may or may not have happened."""
         with _translated():
             self.connection.commit()
 
-    def append(self, events: list[Event]) -> Head:
+    def append(self, events: list[Event]) -> Tree:
         """Appends events of one ledger, which must follow its head; returns where it ends then.
 
         Raises StoreError if they do not follow.
@@ -71,15 +66,14 @@ class Writing:
         with _translated():
             return self._append(events)
 
-    def _append(self, events: list[Event]) -> Head:
+    def _append(self, events: list[Event]) -> Tree:
         ledger = events[0].ledger
-        head = self.head(ledger)
-        rows, last = [], head.link
-        for expected, event in enumerate(events, start=head.sequence):
+        before = self.head(ledger)
+        rows: list[dict[str, Any]] = []
+        for expected, event in enumerate(events, start=before.size):
             if event.sequence != expected:
                 raise StoreError(f"{ledger}/{event.sequence} does not follow {expected - 1}")
             body = event.to_bytes()
-            last = link(last, body)
             rows.append(
                 {
                     "ledger": ledger,
@@ -87,22 +81,75 @@ class Writing:
                     "type": event.type,
                     "time": event.time,
                     "body": body,
-                    "link": last,
+                    "leaf": leaf_hash(body),
                 }
             )
-        self.connection.execute(insert(_EVENT), rows)
-        after: dict[str, Any] = {"sequence": head.sequence + len(rows), "link": last}
-        if head.sequence == 0:
-            self.connection.execute(insert(_HEAD), [{"ledger": ledger, **after}])
-            return Head(**after)
+        after, nodes = before.grown(row["leaf"] for row in rows)
+        self.connection.execute(insert(EVENT), rows)
+        if nodes:
+            kept = [{"ledger": ledger, **node._asdict()} for node in nodes]
+            self.connection.execute(insert(NODE), kept)
+        self._move(ledger, before, after)
+        return after
+
+    def _move(self, ledger: str, before: Tree, after: Tree) -> None:
+        end = {"sequence": after.size, "peaks": b"".join(after.peaks)}
+        if before.size == 0:
+            self.connection.execute(insert(HEAD), [{"ledger": ledger, **end}])
+            return
         moved = self.connection.execute(
-            update(_HEAD)
-            .where(_HEAD.c.ledger == ledger, _HEAD.c.sequence == head.sequence)
-            .values(**after)
+            update(HEAD)
+            .where(HEAD.c.ledger == ledger, HEAD.c.sequence == before.size)
+            .values(**end)
         )
         if moved.rowcount != 1:
             raise StoreError(f"the head of {ledger} moved while it was locked")
-        return Head(**after)
+
+    # -- beside the events ------------------------------------------------------------------
+
+    def last_signed(self, ledger: str) -> Signed | None:
+        """The last checkpoint that was signed, if there is one."""
+        with _translated():
+            return reading.last_signed(self.connection, ledger)
+
+    def hashes(self, ledger: str, level: int, first: int, count: int) -> list[bytes]:
+        """Kept hashes of a level of the tree."""
+        with _translated():
+            return reading.hashes(self.connection, ledger, level, first, count)
+
+    def keep_signed(self, ledger: str, signed: Signed) -> None:
+        """Keeps a checkpoint. Raises StoreError if another one has its number already."""
+        row = {"ledger": ledger, "number": signed.number, "size": signed.size, "note": signed.note}
+        with _translated():
+            self.connection.execute(insert(CHECKPOINT), [row])
+
+    def keep_cosignature(self, ledger: str, number: int, witness: str, line: str) -> None:
+        """Keeps a witness's signature line under a checkpoint."""
+        row = {"ledger": ledger, "number": number, "witness": witness, "line": line}
+        with _translated():
+            self.connection.execute(insert(COSIGNATURE), [row])
+
+    def keep_texts(self, ledger: str, texts: Sequence[Text]) -> None:
+        """Keeps free texts of events that hold only their salted digests."""
+        rows = [{"ledger": ledger, **text._asdict()} for text in texts]
+        with _translated():
+            self.connection.execute(insert(TEXT), rows)
+
+    def texts(self, ledger: str, first: int, last: int) -> list[Text]:
+        """The texts of the events from ``first`` to ``last``, as far as they are not erased."""
+        with _translated():
+            return reading.texts(self.connection, ledger, first, last)
+
+    def erase_texts(self, ledger: str, sequence: int, fields: Sequence[str]) -> None:
+        """Erases texts of one event; with the commit they are gone from the file."""
+        with _translated():
+            self.connection.execute(
+                delete(TEXT).where(
+                    TEXT.c.ledger == ledger,
+                    TEXT.c.sequence == sequence,
+                    TEXT.c.field.in_(fields),
+                )
+            )
 
 
 class Ledgers:
@@ -134,21 +181,49 @@ class Ledgers:
         finally:
             self._one_at_a_time.release()
 
-    def head(self, ledger: str) -> Head:
-        """Where the ledger ends; sequence 0 if it has no event."""
+    def head(self, ledger: str) -> Tree:
+        """Where the ledger ends; size 0 if it has no event."""
         with _translated(), self._reader.begin() as connection:
-            return _head(connection, ledger)
+            return reading.head(connection, ledger)
 
     def read(self, ledger: str, first: int = 0, limit: int = 1000) -> list[Stored]:
         """At most ``limit`` events from sequence ``first`` on, in order."""
         with _translated(), self._reader.begin() as connection:
-            return _read(connection, ledger, first, limit)
+            return reading.events(connection, ledger, first, limit)
 
     def stream(self, ledger: str, first: int = 0) -> Iterator[Stored]:
         """All events from ``first`` on, a page at a time."""
         while page := self.read(ledger, first):
             yield from page
             first = page[-1].sequence + 1
+
+    def hashes(self, ledger: str, level: int, first: int, count: int) -> list[bytes]:
+        """So many kept hashes of a level of the tree, or fewer where it ends."""
+        with _translated(), self._reader.begin() as connection:
+            return reading.hashes(connection, ledger, level, first, count)
+
+    def signed(self, ledger: str, first: int = 0) -> list[Signed]:
+        """All checkpoints from number ``first`` on, each with the cosignatures that it has."""
+        with _translated(), self._reader.begin() as connection:
+            return reading.signed(connection, ledger, first)
+
+    def last_signed(self, ledger: str) -> Signed | None:
+        """The last checkpoint, without cosignatures."""
+        with _translated(), self._reader.begin() as connection:
+            return reading.last_signed(connection, ledger)
+
+    def texts(self, ledger: str, first: int, last: int) -> list[Text]:
+        """The texts of the events from ``first`` to ``last``, as far as they are not erased."""
+        with _translated(), self._reader.begin() as connection:
+            return reading.texts(connection, ledger, first, last)
+
+    def truncate_log(self) -> None:
+        """Leaves nothing of erased rows in the write-ahead log, if no reader still needs it."""
+        with self.writing() as writing:
+            writing.connection.rollback()
+            raw = writing.connection.connection.driver_connection
+            if raw is not None:
+                raw.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def check(self) -> None:
         """Looks whether the database can be read, and by its permissions also written to."""
@@ -160,32 +235,13 @@ class Ledgers:
     def names(self) -> list[str]:
         """All ledgers, in order."""
         with _translated(), self._reader.begin() as connection:
-            return list(
-                connection.execute(select(_HEAD.c.ledger).order_by(_HEAD.c.ledger)).scalars()
-            )
+            return list(connection.execute(select(HEAD.c.ledger).order_by(HEAD.c.ledger)).scalars())
 
     def close(self) -> None:
         """Lets go of the database file. Raises TimeoutError if another process keeps it."""
         with file_lock(self._path):  # closing may checkpoint
             self._reader.dispose()
             self._writer.dispose()
-
-
-def _head(connection: Connection, ledger: str) -> Head:
-    row = connection.execute(
-        select(_HEAD.c.sequence, _HEAD.c.link).where(_HEAD.c.ledger == ledger)
-    ).one_or_none()
-    return Head(0, EMPTY) if row is None else Head(row.sequence, row.link)
-
-
-def _read(connection: Connection, ledger: str, first: int, limit: int) -> list[Stored]:
-    rows = connection.execute(
-        select(_EVENT.c.sequence, _EVENT.c.body, _EVENT.c.link)
-        .where(_EVENT.c.ledger == ledger, _EVENT.c.sequence >= first)
-        .order_by(_EVENT.c.sequence)
-        .limit(limit)
-    )
-    return [Stored(*row) for row in rows]
 
 
 @contextmanager

@@ -1,17 +1,17 @@
-"""The two tables. Every key starts with the ledger, so the schema can be sharded by it.
+"""The tables. Every key starts with the ledger, so the schema can be sharded by it.
 
-``event.body`` is the truth; the other columns are indexes on it. ``ledger_head`` has one row a
-ledger, moved by compare-and-swap in the transaction that appends.
+``event.body`` is the truth; what stands beside it is an index on it or follows from it, but for two
+things: signatures, which are kept as they were made, and free texts, which can be erased.
 """
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, LargeBinary
+from sqlalchemy import BigInteger, Column, Integer, LargeBinary, Text
 from sqlmodel import Field, SQLModel
 
 
 class EventRow(SQLModel, table=True):
-    """One event as its canonical bytes, with its link of the chain."""
+    """One event as its canonical bytes, with its leaf hash in the ledger's tree."""
 
     __tablename__ = "event"
 
@@ -20,14 +20,61 @@ class EventRow(SQLModel, table=True):
     type: str = Field(max_length=64)
     time: int = Field(sa_column=Column(BigInteger, nullable=False))
     body: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
-    link: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+    leaf: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+
+
+class NodeRow(SQLModel, table=True):
+    """The hash of a full subtree of 256**level events: what tiles above the lowest consist of."""
+
+    __tablename__ = "node"
+
+    ledger: str = Field(primary_key=True, max_length=64)
+    level: int = Field(sa_column=Column(Integer, primary_key=True, autoincrement=False))
+    number: int = Field(sa_column=Column(BigInteger, primary_key=True, autoincrement=False))
+    hash: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
 
 
 class HeadRow(SQLModel, table=True):
-    """Where a ledger ends: the next event's sequence and the last link."""
+    """Where a ledger ends, moved by compare-and-swap in the transaction that appends: the next
+    event's sequence, and the tree's peaks one after the other.
+    """
 
     __tablename__ = "ledger_head"
 
     ledger: str = Field(primary_key=True, max_length=64)
     sequence: int = Field(sa_column=Column(BigInteger, nullable=False))
-    link: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+    peaks: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+
+
+class CheckpointRow(SQLModel, table=True):
+    """A signed checkpoint, kept for ever. ``number`` counts up, so that two cannot both follow."""
+
+    __tablename__ = "checkpoint"
+
+    ledger: str = Field(primary_key=True, max_length=64)
+    number: int = Field(sa_column=Column(BigInteger, primary_key=True, autoincrement=False))
+    size: int = Field(sa_column=Column(BigInteger, nullable=False))
+    note: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+
+
+class CosignatureRow(SQLModel, table=True):
+    """A witness's signature line under a checkpoint."""
+
+    __tablename__ = "cosignature"
+
+    ledger: str = Field(primary_key=True, max_length=64)
+    number: int = Field(sa_column=Column(BigInteger, primary_key=True, autoincrement=False))
+    witness: str = Field(sa_column=Column(Text, primary_key=True))
+    line: str = Field(sa_column=Column(Text, nullable=False))
+
+
+class TextRow(SQLModel, table=True):
+    """A free text of an event, which holds only its salted digest. The only rows that may go."""
+
+    __tablename__ = "text"
+
+    ledger: str = Field(primary_key=True, max_length=64)
+    sequence: int = Field(sa_column=Column(BigInteger, primary_key=True, autoincrement=False))
+    field: str = Field(primary_key=True, max_length=64)
+    salt: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+    text: str = Field(sa_column=Column(Text, nullable=False))

@@ -1,0 +1,219 @@
+"""The Merkle tree of a ledger (RFC 6962, section 2.1, with SHA-256).
+
+Entries are leaves from left to right. A ``Tree`` keeps only its peaks, the roots of the full
+subtrees, which is all that appending and the root need. Proofs read the hashes that are kept
+beside the events: those of every eighth level, as the tlog-tiles layout has them (``tiles.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Final, NamedTuple
+
+EMPTY_ROOT: Final = sha256(b"").digest()
+TILE_HEIGHT: Final = 8
+"""Levels in a tile: a hash of kept level L covers 256**L entries."""
+
+
+class Node(NamedTuple):
+    """The hash of a full subtree of 256**level entries, the ``number``-th from the left."""
+
+    level: int
+    number: int
+    hash: bytes
+
+
+Read = Callable[[int, int, int], Sequence[bytes]]
+"""``read(level, first, count)``: so many kept hashes of a level, or fewer where they are missing.
+"""
+
+
+class MissingHash(LookupError):
+    """A hash that a proof needs is not there."""
+
+
+def leaf_hash(entry: bytes) -> bytes:
+    """The hash of an entry."""
+    return sha256(b"\x00" + entry).digest()
+
+
+def node_hash(left: bytes, right: bytes) -> bytes:
+    """The hash of a subtree from those of its halves."""
+    return sha256(b"\x01" + left + right).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """A tree's size, and its peaks from the largest (leftmost) to the smallest."""
+
+    size: int = 0
+    peaks: tuple[bytes, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.size < 0 or len(self.peaks) != self.size.bit_count():
+            raise ValueError(f"a tree of {self.size} has not {len(self.peaks)} peaks")
+
+    def grown(self, leaves: Iterable[bytes]) -> tuple[Tree, list[Node]]:
+        """The tree with the leaf hashes ``leaves`` appended, and the nodes of levels above 0 that
+        became full and are kept.
+        """
+        size, peaks, kept = self.size, list(self.peaks), []
+        for leaf in leaves:
+            peaks.append(leaf)
+            size += 1
+            height, rest = 0, size
+            while not rest & 1:  # the carries of adding one, each a pair of equal subtrees
+                right = peaks.pop()
+                peaks[-1] = sha256(b"\x01" + peaks[-1] + right).digest()
+                height, rest = height + 1, rest >> 1
+                if height % TILE_HEIGHT == 0:
+                    kept.append(Node(height // TILE_HEIGHT, rest - 1, peaks[-1]))
+        return Tree(size, tuple(peaks)), kept
+
+    @property
+    def root(self) -> bytes:
+        """The tree's hash."""
+        return _joined(self.peaks) if self.peaks else EMPTY_ROOT
+
+
+def _joined(peaks: Sequence[bytes]) -> bytes:
+    root = peaks[-1]
+    for peak in reversed(peaks[:-1]):
+        root = node_hash(peak, root)
+    return root
+
+
+def tree_of(read: Read, size: int) -> Tree:
+    """The tree of the first ``size`` entries. Raises MissingHash."""
+    peaks, start = [], 0
+    for height in range(size.bit_length() - 1, -1, -1):
+        if size >> height & 1:
+            peaks.append(_full(read, start, height))
+            start += 1 << height
+    return Tree(size, tuple(peaks))
+
+
+def inclusion_proof(read: Read, index: int, size: int) -> list[bytes]:
+    """Hashes from the leaf up that tie entry ``index`` to the root at ``size`` (section 2.1.1).
+
+    Raises ValueError unless 0 <= index < size, MissingHash.
+    """
+    if not 0 <= index < size:
+        raise ValueError(f"a tree of {size} entries has no entry {index}")
+    path, low, high = [], 0, size
+    while high - low > 1:
+        middle = low + _split(high - low)
+        if index < middle:
+            path.append(_range(read, middle, high))
+            high = middle
+        else:
+            path.append(_range(read, low, middle))
+            low = middle
+    return path[::-1]
+
+
+def consistency_proof(read: Read, old: int, new: int) -> list[bytes]:
+    """Hashes that tie the root at ``old`` to the root at ``new`` (section 2.1.2).
+
+    Raises ValueError unless 0 <= old <= new, MissingHash.
+    """
+    if not 0 <= old <= new:
+        raise ValueError(f"a tree of {new} entries does not continue one of {old}")
+    if old in (0, new):
+        return []
+    proof, low, high, whole = [], 0, new, True
+    while old < high:
+        middle = low + _split(high - low)
+        if old <= middle:
+            proof.append(_range(read, middle, high))
+            high = middle
+        else:
+            proof.append(_range(read, low, middle))
+            low, whole = middle, False
+    if not whole:
+        proof.append(_range(read, low, high))
+    return proof[::-1]
+
+
+def includes(root: bytes, size: int, index: int, leaf: bytes, proof: Sequence[bytes]) -> bool:
+    """True if ``proof`` ties the leaf hash ``leaf`` at ``index`` to ``root`` at ``size``
+    (RFC 9162, section 2.1.3.2).
+    """
+    if not 0 <= index < size:
+        return False
+    position, last, found = index, size - 1, leaf
+    for step in proof:
+        if last == 0:
+            return False
+        if position & 1 or position == last:
+            found = node_hash(step, found)
+            while not position & 1 and position:
+                position, last = position >> 1, last >> 1
+        else:
+            found = node_hash(found, step)
+        position, last = position >> 1, last >> 1
+    return last == 0 and found == root
+
+
+def continues(
+    old_size: int, old_root: bytes, new_size: int, new_root: bytes, proof: Sequence[bytes]
+) -> bool:
+    """True if ``proof`` shows that the tree at ``new_size`` begins with the one at ``old_size``
+    (RFC 9162, section 2.1.4.2). Nothing has to be shown of an empty tree.
+    """
+    if not 0 <= old_size <= new_size:
+        return False
+    if old_size == new_size:
+        return not proof and old_root == new_root
+    if old_size == 0:
+        return not proof and old_root == EMPTY_ROOT
+    steps = list(proof) if old_size & (old_size - 1) else [old_root, *proof]
+    if not steps:
+        return False
+    position, last = old_size - 1, new_size - 1
+    while position & 1:
+        position, last = position >> 1, last >> 1
+    old = new = steps[0]
+    for step in steps[1:]:
+        if last == 0:
+            return False
+        if position & 1 or position == last:
+            old, new = node_hash(step, old), node_hash(step, new)
+            while not position & 1 and position:
+                position, last = position >> 1, last >> 1
+        else:
+            new = node_hash(new, step)
+        position, last = position >> 1, last >> 1
+    return last == 0 and old == old_root and new == new_root
+
+
+def _split(count: int) -> int:
+    """The largest power of two strictly below ``count``."""
+    return 1 << ((count - 1).bit_length() - 1)
+
+
+def _range(read: Read, low: int, high: int) -> bytes:
+    """The hash of entries ``low`` to ``high``, a range that the tree's recursion reaches."""
+    peaks, start = [], low
+    for height in range((high - low).bit_length() - 1, -1, -1):
+        if (high - low) >> height & 1:
+            peaks.append(_full(read, start, height))
+            start += 1 << height
+    return _joined(peaks)
+
+
+def _full(read: Read, start: int, height: int) -> bytes:
+    """The hash of the full subtree of 2**height entries that begins at ``start``."""
+    level, above = divmod(height, TILE_HEIGHT)
+    count = 1 << above
+    first = start >> (level * TILE_HEIGHT)
+    hashes = list(read(level, first, count))
+    if len(hashes) != count:
+        raise MissingHash(f"hashes {first} to {first + count - 1} of level {level} are missing")
+    while len(hashes) > 1:
+        hashes = [
+            node_hash(left, right) for left, right in zip(hashes[::2], hashes[1::2], strict=True)
+        ]
+    return hashes[0]

@@ -1,0 +1,88 @@
+"""The tlog-tiles layout (C2SP tlog-tiles v0.1.0): where hashes and entries lie, and how.
+
+A tile holds up to 256 hashes of a kept level, an entry bundle up to 256 entries. Full ones never
+change; a partial one says its width in its name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from accountant.ledger.merkle import TILE_HEIGHT
+
+WIDTH: Final = 256
+HASH: Final = 32
+_PATH: Final = re.compile(
+    r"tile/(entries|[0-9]|[1-5][0-9]|6[0-3])/((?:x\d{3}/){0,6}\d{3})(?:\.p/([1-9][0-9]{0,2}))?"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A place in the layout; ``level`` is None for an entry bundle."""
+
+    level: int | None
+    number: int
+    width: int = WIDTH
+
+    @property
+    def path(self) -> str:
+        """Where it lies."""
+        kind = "entries" if self.level is None else str(self.level)
+        digits = f"{self.number:03d}"
+        digits = digits.zfill(-(-len(digits) // 3) * 3)
+        groups = [digits[i : i + 3] for i in range(0, len(digits), 3)]
+        name = "/".join([*("x" + group for group in groups[:-1]), groups[-1]])
+        return f"tile/{kind}/{name}" + (f".p/{self.width}" if self.width < WIDTH else "")
+
+    @classmethod
+    def from_path(cls, path: str) -> Tile:
+        """The place that ``path`` names. Raises ValueError for any other spelling."""
+        match = _PATH.fullmatch(path)
+        if match is None:
+            raise ValueError(f"{path!r} is no place in the tile layout")
+        level = None if match[1] == "entries" else int(match[1])
+        number = int(match[2].replace("x", "").replace("/", ""))
+        found = cls(level, number, int(match[3] or WIDTH))
+        if found.path != path:
+            raise ValueError(f"{path!r} is not how that place is spelled")
+        return found
+
+    @property
+    def first(self) -> int:
+        """The number of its first hash, or entry."""
+        return self.number * WIDTH
+
+
+def tiles_of(size: int, entries: bool = False) -> Iterator[Tile]:
+    """All hash tiles (or entry bundles) of a tree, lowest level first."""
+    level = 0
+    while size:
+        full, rest = divmod(size, WIDTH)
+        kind = None if entries else level
+        yield from (Tile(kind, number) for number in range(full))
+        if rest:
+            yield Tile(kind, full, rest)
+        if entries:
+            return
+        level, size = level + 1, size >> TILE_HEIGHT
+
+
+def pack_entries(entries: Iterable[bytes]) -> bytes:
+    """An entry bundle: each entry after its length, 16 bits, big-endian."""
+    return b"".join(len(entry).to_bytes(2, "big") + entry for entry in entries)
+
+
+def unpack_entries(data: bytes) -> list[bytes]:
+    """The entries of a bundle. Raises ValueError if it ends within one."""
+    entries, at = [], 0
+    while at < len(data):
+        end = at + 2 + int.from_bytes(data[at : at + 2], "big")
+        if end > len(data) or at + 2 > len(data):
+            raise ValueError("the entry bundle ends within an entry")
+        entries.append(data[at + 2 : end])
+        at = end
+    return entries

@@ -1,0 +1,135 @@
+"""What is read of a ledger within one transaction, whether it also writes or not."""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import Connection, select
+
+from accountant.ledger.merkle import Tree
+from accountant.ledger.tiles import HASH
+from accountant.store.tables import (
+    CheckpointRow,
+    CosignatureRow,
+    EventRow,
+    HeadRow,
+    NodeRow,
+    TextRow,
+)
+
+EVENT: Final[Any] = EventRow.__table__  # type: ignore[attr-defined]
+HEAD: Final[Any] = HeadRow.__table__  # type: ignore[attr-defined]
+NODE: Final[Any] = NodeRow.__table__  # type: ignore[attr-defined]
+CHECKPOINT: Final[Any] = CheckpointRow.__table__  # type: ignore[attr-defined]
+COSIGNATURE: Final[Any] = CosignatureRow.__table__  # type: ignore[attr-defined]
+TEXT: Final[Any] = TextRow.__table__  # type: ignore[attr-defined]
+
+
+class Stored(NamedTuple):
+    """An event as it is kept."""
+
+    sequence: int
+    body: bytes
+    leaf: bytes
+
+
+class Signed(NamedTuple):
+    """A checkpoint as it was signed, and its cosignatures: witness to signature line."""
+
+    number: int
+    size: int
+    note: bytes
+    cosignatures: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def full(self) -> bytes:
+        """The note with all its cosignatures."""
+        return self.note + "".join(line for _, line in self.cosignatures).encode()
+
+
+class Text(NamedTuple):
+    """A free text of an event, with the salt of its digest."""
+
+    sequence: int
+    field: str
+    salt: bytes
+    text: str
+
+
+def head(connection: Connection, ledger: str) -> Tree:
+    """The tree at the ledger's end."""
+    row = connection.execute(
+        select(HEAD.c.sequence, HEAD.c.peaks).where(HEAD.c.ledger == ledger)
+    ).one_or_none()
+    if row is None:
+        return Tree()
+    peaks = [row.peaks[at : at + HASH] for at in range(0, len(row.peaks), HASH)]
+    return Tree(row.sequence, tuple(peaks))
+
+
+def events(connection: Connection, ledger: str, first: int, limit: int) -> list[Stored]:
+    """Events from ``first`` on, in order."""
+    rows = connection.execute(
+        select(EVENT.c.sequence, EVENT.c.body, EVENT.c.leaf)
+        .where(EVENT.c.ledger == ledger, EVENT.c.sequence >= first)
+        .order_by(EVENT.c.sequence)
+        .limit(limit)
+    )
+    return [Stored(*row) for row in rows]
+
+
+def hashes(connection: Connection, ledger: str, level: int, first: int, count: int) -> list[bytes]:
+    """Kept hashes of a level, from ``first`` on without a gap."""
+    if level == 0:
+        table, place, wanted = EVENT, EVENT.c.sequence, EVENT.c.leaf
+        of = EVENT.c.ledger == ledger
+    else:
+        table, place, wanted = NODE, NODE.c.number, NODE.c.hash
+        of = (NODE.c.ledger == ledger) & (NODE.c.level == level)
+    rows = connection.execute(
+        select(place, wanted)
+        .select_from(table)
+        .where(of, place >= first, place < first + count)
+        .order_by(place)
+    ).all()
+    return [row[1] for expected, row in enumerate(rows, start=first) if row[0] == expected]
+
+
+def signed(connection: Connection, ledger: str, first: int) -> list[Signed]:
+    """Checkpoints from number ``first`` on, with their cosignatures."""
+    lines: dict[int, list[tuple[str, str]]] = {}
+    for row in connection.execute(
+        select(COSIGNATURE.c.number, COSIGNATURE.c.witness, COSIGNATURE.c.line)
+        .where(COSIGNATURE.c.ledger == ledger, COSIGNATURE.c.number >= first)
+        .order_by(COSIGNATURE.c.number, COSIGNATURE.c.witness)
+    ):
+        lines.setdefault(row.number, []).append((row.witness, row.line))
+    rows = connection.execute(
+        select(CHECKPOINT.c.number, CHECKPOINT.c.size, CHECKPOINT.c.note)
+        .where(CHECKPOINT.c.ledger == ledger, CHECKPOINT.c.number >= first)
+        .order_by(CHECKPOINT.c.number)
+    )
+    return [
+        Signed(row.number, row.size, row.note, tuple(lines.get(row.number, ()))) for row in rows
+    ]
+
+
+def last_signed(connection: Connection, ledger: str) -> Signed | None:
+    """The checkpoint with the largest number, without cosignatures."""
+    row = connection.execute(
+        select(CHECKPOINT.c.number, CHECKPOINT.c.size, CHECKPOINT.c.note)
+        .where(CHECKPOINT.c.ledger == ledger)
+        .order_by(CHECKPOINT.c.number.desc())
+        .limit(1)
+    ).one_or_none()
+    return None if row is None else Signed(*row)
+
+
+def texts(connection: Connection, ledger: str, first: int, last: int) -> list[Text]:
+    """Texts of the events from ``first`` to ``last``, by sequence, then field."""
+    rows = connection.execute(
+        select(TEXT.c.sequence, TEXT.c.field, TEXT.c.salt, TEXT.c.text)
+        .where(TEXT.c.ledger == ledger, TEXT.c.sequence >= first, TEXT.c.sequence <= last)
+        .order_by(TEXT.c.sequence, TEXT.c.field)
+    )
+    return [Text(*row) for row in rows]

@@ -1,0 +1,133 @@
+"""What is kept outside the database: signing keys, and the heads last signed and published.
+
+A database that is put back from a backup does not take these with it, so that it is noticed. Only
+the owner may read the folder: who has a key can sign another history.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final, Literal
+
+from accountant.ledger import notes
+from accountant.ledger.checkpoints import Checkpoint, Known
+from accountant.ledger.notes import BadNote, Signer, Verifier
+from accountant.store.ledgers import StoreError
+
+Kind = Literal["signed", "published", "totals"]
+KINDS: Final[dict[Kind, str]] = {
+    "signed": "the head last signed",
+    "published": "the head last published",
+}
+_OWNER: Final = 0o600
+
+
+class Vault:
+    """A folder with one folder a ledger. Every method may raise StoreError."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def signer(self, ledger: str, key: Verifier) -> Signer:
+        """The private half of ``key``. Raises StoreError, saying what to do, if it is not there."""
+        path = self._key(ledger, key)
+        try:
+            if path.stat().st_mode & 0o077:
+                raise StoreError(f"others may read the signing key {path}: chmod 600 it")
+            signer = Signer.from_text(path.read_text("ascii"))
+        except FileNotFoundError:
+            raise StoreError(
+                f"the signing key {path} is not there: put it back, or, if it is lost for good, "
+                "`accountant recover` opens a new epoch with a new key"
+            ) from None
+        except (OSError, ValueError) as error:
+            raise StoreError(f"the signing key {path} cannot be read: {error}") from None
+        if signer.verifier != key:
+            raise StoreError(f"the signing key {path} is not {key}")
+        return signer
+
+    def new_signer(self, ledger: str, name: str) -> Signer:
+        """Makes a key and keeps it, before anything is signed with it."""
+        signer = Signer.new(name)
+        self._write(self._key(ledger, signer.verifier), (signer.to_text() + "\n").encode())
+        return signer
+
+    def keep(self, ledger: str, kind: Kind, data: bytes) -> None:
+        """Keeps a head, or the totals that go with it, whole or not at all."""
+        path = self._folder / ledger / kind
+        fresh = path.with_name(f".{path.name}.{os.getpid()}")
+        fresh.unlink(missing_ok=True)
+        self._write(fresh, data)
+        try:
+            fresh.replace(path)
+            _sync(path.parent)
+        except OSError as error:
+            raise StoreError(f"{path} cannot be written: {error}") from error
+
+    def read(self, ledger: str, kind: Kind) -> bytes | None:
+        """What was kept last, if anything was."""
+        path = self._folder / ledger / kind
+        try:
+            return path.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise StoreError(f"{path} cannot be read: {error}") from error
+
+    def known(self, ledger: str) -> tuple[Known, ...]:
+        """The heads that the ledger has to continue."""
+        found = []
+        for kind, whose in KINDS.items():
+            if (data := self.read(ledger, kind)) is None:
+                continue
+            try:
+                head = Checkpoint.from_text(notes.parse(data).text)
+            except BadNote as error:
+                raise StoreError(f"{self._folder / ledger / kind} is damaged: {error}") from error
+            found.append(Known(head.size, head.root, whose))
+        return tuple(found)
+
+    def retire(self, ledger: str) -> None:
+        """Puts the heads aside, when the ledger goes on in a new epoch that they do not bind."""
+        for kind in (*KINDS, "totals"):
+            path = self._folder / ledger / kind
+            try:
+                for number in range(1, 1_000):
+                    aside = path.with_name(f"{kind}.before-recovery-{number}")
+                    if not aside.exists():
+                        path.rename(aside)
+                        break
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise StoreError(f"{path} cannot be put aside: {error}") from error
+
+    def _key(self, ledger: str, key: Verifier) -> Path:
+        return self._folder / ledger / f"{key.id.hex()}.key"
+
+    def _write(self, path: Path, data: bytes) -> None:
+        """Writes a file that is not there yet, for the owner's eyes only, and makes it durable."""
+        try:
+            for folder in (self._folder, path.parent):
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with open(path, "xb", opener=_private) as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            _sync(path.parent)
+        except OSError as error:
+            raise StoreError(f"{path} cannot be written: {error}") from error
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, _OWNER)
+
+
+def _sync(folder: Path) -> None:
+    """Makes names in ``folder`` durable."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
