@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from bench import core, gates, http, schedules
+from bench import core, evidence, gates, http, schedules
 
 RESULTS = Path(__file__).parent / "results" / "latest.json"
 
@@ -30,6 +30,8 @@ def main() -> None:
             gates.first_price,
             schedules.unequal,
             schedules.equal,
+            evidence.tree,
+            evidence.checking,
             http.durable_grants,
         ):
             console.print(f"{measure.__doc__}", style="dim")

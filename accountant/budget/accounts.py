@@ -118,6 +118,11 @@ class Account:
         if inherit:
             self.bound = _plus(self.bound, self.held)
 
+    def lift(self, least: Integers) -> None:
+        """No cell has used less than ``least``."""
+        self.used.lift(least)
+        self.bound = [max(a, b) for a, b in zip(self.bound, least.tolist(), strict=False)]
+
     def copy(self) -> Account:
         """An independent account with the same sums."""
         used, reserved = self.used.copy(), self.reserved.copy()

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from hashlib import sha256
 from typing import Final
 
+from accountant.budget import keeping
 from accountant.budget.accounts import Account
 from accountant.budget.commands import command_from_json
 from accountant.budget.epochs import Adopted, Epoch, Start, next_epoch, start_of
+from accountant.budget.grants import Bookings, Ending
 from accountant.budget.policy import LimitRule, Policy
 from accountant.budget.population import Dataset, Membership, Population
 from accountant.budget.selection import EVERYONE, Selection, reaching, select
@@ -20,13 +23,12 @@ from accountant.budget.state import (
     AccountKey,
     Grant,
     State,
-    Status,
     account_key,
     asked_of,
     lifetime,
     matches,
 )
-from accountant.ledger.events import Event, digest, microseconds
+from accountant.ledger.events import Event, canonical, microseconds
 from accountant.privacy.gates import GATES
 from accountant.privacy.mechanisms import Relation
 from accountant.privacy.units import SURE, Charge
@@ -53,7 +55,8 @@ def apply(state: State, event: Event) -> None:
         raise ValueError(f"event {event.sequence} has the unknown type {event.type!r}")
     handler(state, event)
     if key := event.body.get("key"):
-        state.answers[event.by, key] = (digest(event.body["command"]), event.sequence)
+        command = sha256(canonical(event.body["command"])).digest()
+        state.answers.put(event.by, key, command, event.sequence)
     state.sequence, state.time = event.sequence + 1, event.time
 
 
@@ -96,7 +99,7 @@ def _widen(state: State, grant: Grant, dimension: str, values: list[str], inheri
         for counted in state.limits_on(grant.dataset, grant.by):
             if counted.key not in holding:
                 _account(state, counted.key).book(new, grant.total, reserve=False)
-    _keep(state, replace(grant, selection=grant.selection | new))
+    state.grants.keep(replace(grant, selection=grant.selection | new))
 
 
 def _register_dataset(state: State, event: Event) -> None:
@@ -126,6 +129,7 @@ def _adopt_policy(state: State, event: Event) -> None:
             sources = _own(state, rule, old) if start is Start.CONVERTED else _used(state, rule)
             carried = _bring(state, rule, epoch, sources)
         epochs[rule.id] = replace(epoch, carried=carried) if carried else epoch
+    state.custody = replace(state.custody, policies=(*state.custody.policies, event.sequence))
     state.adopted = Adopted(policy, event.body["command"]["source_digest"], event.sequence, epochs)
 
 
@@ -149,7 +153,7 @@ def _carry(state: State, rule: LimitRule, old: int, new: int) -> bool:
     for grant in list(state.open.values()):
         also = tuple((keys[key], booked) for key, booked in grant.bookings if key in keys)
         if also:
-            _keep(state, replace(grant, bookings=grant.bookings + also))
+            state.grants.keep(replace(grant, bookings=grant.bookings + also))
     return bool(keys)
 
 
@@ -170,13 +174,9 @@ def _bring(state: State, rule: LimitRule, epoch: Epoch, sources: list[AccountKey
     return bool(brought)
 
 
-def _keep(state: State, grant: Grant) -> None:
-    state.grants[grant.id] = state.open[grant.id] = grant
-
-
 def _book(
     state: State, dataset: str, by: str, selection: Selection, charge: Charge, *, reserve: bool
-) -> tuple[tuple[AccountKey, Charge], ...]:
+) -> Bookings:
     keys = [counted.key for counted in state.limits_on(dataset, by)]
     bookings = []
     for key in [*keys, lifetime(dataset), lifetime(ALL)]:
@@ -208,30 +208,28 @@ def _reserve(state: State, event: Event) -> None:
         bookings=_book(state, dataset, event.by, selection, total, reserve=True),
         session=command["type"] == "open_sparse_vector",
     )
-    _keep(state, grant)
+    state.grants.keep(grant)
 
 
-def _settle(status: Status) -> Callable[[State, Event], None]:
+def _settle(ending: Ending) -> Callable[[State, Event], None]:
     def settle(state: State, event: Event) -> None:
-        grant = state.grants[event.body["grant"]]
+        grant = state.open[event.body["grant"]]
         final = Charge.from_json(event.body["charge"])
         for key, booked in grant.bookings:
             state.accounts[key].settle(grant.selection, booked, final)
-        state.open.pop(grant.id)
-        state.grants[grant.id] = replace(grant, status=status, charged=final)
+        state.grants.settle(grant, ending, event.sequence)
 
     return settle
 
 
 def _note(state: State, event: Event) -> None:
-    grant = state.grants[event.body["grant"]]
-    state.grants[grant.id] = replace(grant, late_note=True)
+    state.grants.note(event.body["grant"])
 
 
 def _answered(state: State, event: Event) -> None:
-    grant = state.grants[event.body["grant"]]
+    grant = state.open[event.body["grant"]]
     positives, negatives = event.body["positives"], event.body["negatives"]
-    _keep(state, replace(grant, positives=positives, negatives=negatives))
+    state.grants.keep(replace(grant, positives=positives, negatives=negatives))
 
 
 def _record(state: State, event: Event) -> None:
@@ -241,7 +239,17 @@ def _record(state: State, event: Event) -> None:
     _book(state, body["command"]["dataset"], event.by, selection, total, reserve=False)
 
 
+def _revalue(state: State, event: Event) -> None:
+    command = event.body["command"]
+    selection = EVERYONE if command.get("everyone") else _selection(state, event)
+    more = Charge.from_json(event.body["more"])
+    _book(state, command["dataset"], command["by"], selection, more, reserve=False)
+    state.revalued[command["event"]] = state.custody.engine
+
+
 def _selection(state: State, event: Event) -> Selection:
+    if event.body["command"].get("subjects") is None:
+        return EVERYONE  # nothing else of the command bears on it
     return select(state.people(), getattr(asked_of(event).command, "subjects", None))
 
 
@@ -249,7 +257,7 @@ def _nothing(state: State, event: Event) -> None:
     """A refusal changes no account; its key is remembered by ``apply``."""
 
 
-HANDLERS: Final[dict[str, Callable[[State, Event], None]]] = {
+HANDLERS: Final[dict[str, Callable[[State, Event], None]]] = keeping.HANDLERS | {
     "population.registered.v1": _register_population,
     "population.extended.v1": _extend_population,
     "dataset.registered.v1": _register_dataset,
@@ -263,4 +271,5 @@ HANDLERS: Final[dict[str, Callable[[State, Event], None]]] = {
     "sparse_vector.answered.v1": _answered,
     "sparse_vector.closed.v1": _settle("committed"),
     "invocation.recorded.v1": _record,
+    "charge.revalued.v1": _revalue,
 }

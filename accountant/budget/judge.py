@@ -6,6 +6,7 @@ import unicodedata
 from typing import Final
 
 from accountant.budget import limits
+from accountant.budget.commands import Sealed
 from accountant.budget.decision import Action, Decision, Finding
 from accountant.budget.policy import (
     LimitRule,
@@ -22,8 +23,10 @@ BUILT_IN: Final = "built-in:"
 """Prefix of rules that no policy states. (No policy's rule id contains a colon.)"""
 
 
-def judge(state: State, request: Request) -> Decision:
-    """Evaluates every rule that applies to ``request``; changes nothing."""
+def judge(state: State, request: Request, read: limits.Read = limits.read) -> Decision:
+    """Evaluates every rule that applies to ``request``; changes nothing. ``read`` looks up what
+    each limit is compared with.
+    """
     findings = [*_claims(request), *_membership(request)]
     if state.adopted is None:
         text = (
@@ -42,10 +45,12 @@ def judge(state: State, request: Request) -> Decision:
     for rule in state.adopted.policy.rules:
         match rule:
             case LimitRule():
-                findings += [limits.limit(state, request, c) for c in counted if c.rule is rule]
+                findings += [
+                    limits.limit(state, request, c, read) for c in counted if c.rule is rule
+                ]
             case ThresholdRule():
                 findings += [
-                    limits.threshold(state, request, rule, c)
+                    limits.threshold(state, request, rule, c, read)
                     for c in counted
                     if c.rule.id == rule.of
                 ]
@@ -54,9 +59,13 @@ def judge(state: State, request: Request) -> Decision:
     return Decision(tuple(findings))
 
 
-def blank(text: str | None) -> bool:
-    """True if ``text`` shows nothing: it is absent, or only spaces and invisible characters."""
-    return all(unicodedata.category(c)[0] in "ZC" for c in text or "")
+def blank(text: str | Sealed | None) -> bool:
+    """True if ``text`` shows nothing: it is absent, or only spaces and invisible characters (which
+    is never sealed).
+    """
+    return not isinstance(text, Sealed) and all(
+        unicodedata.category(c)[0] in "ZC" for c in text or ""
+    )
 
 
 def _built_in(rule: str, action: Action, code: str, text: str) -> Finding:
@@ -98,5 +107,6 @@ def _terms(request: Request, rule: MechanismRule | RequireRule | PurposeRule) ->
             return Finding(rule.id, rule.action, bool(missing), "reason-required", text, {})
         case PurposeRule():
             fired = request.purpose not in rule.purposes
-            text = f"purpose {request.purpose!r}; accepted: " + ", ".join(rule.purposes)
+            named = "another" if isinstance(request.purpose, Sealed) else repr(request.purpose)
+            text = f"purpose: {named}; accepted: " + ", ".join(rule.purposes)
             return Finding(rule.id, rule.action, fired, "purpose-denied", text, {})

@@ -5,8 +5,9 @@ A finding quotes both sides at the cell where the limit is tightest.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,13 +26,30 @@ _UNBOUNDED: Final = "{} has no finite cost as stated, neither in epsilon nor und
 _NAME_A_DELTA: Final = " (Gaussian noise has an epsilon at a delta: add a delta to the mechanism)"
 
 
-def limit(state: State, request: Request, counted: Counted) -> Finding:
+class Reading(NamedTuple):
+    """What a rule finds at the cell where it is tightest; amounts are decimal strings."""
+
+    fits: bool
+    """Every selected cell can take the charge."""
+    group: dict[str, str]
+    before: str
+    after: str
+    used: tuple[str, ...]
+    """In each currency that is compared (``compared``)."""
+    holds: tuple[bool, ...]
+
+
+Read = Callable[[State, Request, Counted, Capacity], Reading]
+
+
+def limit(state: State, request: Request, counted: Counted, read: Read) -> Finding:
     """What a limit rule says of ``request`` in one of its accounts."""
     rule = counted.rule
-    fired, numbers = _compare(state, request, counted, counted.epoch.capacity)
+    reading = read(state, request, counted, counted.epoch.capacity)
+    numbers = _numbers(state, request, counted, counted.epoch.capacity, reading)
     text = (
-        f"{numbers['scope']}: epsilon {numbers['spent_after']} of {rule.limit.epsilon} "
-        f"would be spent ({numbers['spent_before']} before)"
+        f"{numbers['scope']}: epsilon {reading.after} of {rule.limit.epsilon} "
+        f"would be spent ({reading.before} before)"
     )
     currencies = (Currency.EPSILON, counted.epoch.capacity.second_currency)
     unbounded = [
@@ -43,63 +61,96 @@ def limit(state: State, request: Request, counted: Counted) -> Finding:
         kinds = ", ".join(dict.fromkeys(unbounded))
         text += "; " + _UNBOUNDED.format(kinds, rule.filter.name)
         text += _NAME_A_DELTA if "gaussian" in kinds else ""
-    return Finding(rule.id, rule.action, fired, "budget-exceeded", text, numbers)
+    return Finding(rule.id, rule.action, not reading.fits, "budget-exceeded", text, numbers)
 
 
-def threshold(state: State, request: Request, rule: ThresholdRule, counted: Counted) -> Finding:
+def threshold(
+    state: State, request: Request, rule: ThresholdRule, counted: Counted, read: Read
+) -> Finding:
     """What a threshold says of ``request`` in one of the accounts of the rule that it watches."""
     of = counted.rule
-    capacity = of.filter.capacity(counted.epoch.limit, rule.share)
-    fired, numbers = _compare(state, request, counted, capacity)
+    capacity = share_of(counted, rule)
+    reading = read(state, request, counted, capacity)
+    fired = not reading.fits
+    numbers = _numbers(state, request, counted, capacity, reading)
     [own] = [c for c in numbers["comparisons"] if c["currency"] == Currency.DELTA]
     text = (
-        f"{numbers['scope']}: epsilon {numbers['spent_after']} of {of.limit.epsilon} would be "
+        f"{numbers['scope']}: epsilon {reading.after} of {of.limit.epsilon} would be "
         f"spent, own deltas {own['used']} + {own['charge']}: "
         f"{'above' if fired else 'within'} {rule.at} of what rule {of.id} allows"
     )
     return Finding(rule.id, rule.action, fired, "threshold-passed", text, numbers)
 
 
-def _compare(
-    state: State, request: Request, counted: Counted, capacity: Capacity
-) -> tuple[bool, dict[str, Any]]:
+def share_of(counted: Counted, rule: ThresholdRule) -> Capacity:
+    """The capacity at which ``rule`` fires, worked out once: it takes long fractions."""
+    gate, limit = counted.rule.filter, counted.epoch.limit
+    found = limit.shares.get((gate.name, rule.at))
+    if found is None:
+        found = limit.shares[gate.name, rule.at] = gate.capacity(limit, rule.share)
+    return found
+
+
+def compared(capacity: Capacity) -> list[tuple[Currency, int]]:
+    """The currencies that are compared, with the most that a cell may hold."""
+    found: list[tuple[Currency, int]] = [
+        (Currency.EPSILON, capacity.epsilon),
+        (Currency.DELTA, capacity.own_delta),
+    ]
+    if capacity.second_currency is not None and capacity.second is not None:
+        found.append((capacity.second_currency, capacity.second))
+    return found
+
+
+def _numbers(
+    state: State, request: Request, counted: Counted, capacity: Capacity, reading: Reading
+) -> dict[str, Any]:
+    """The numbers of a finding."""
+    rule, key = counted.rule, counted.key
+    charge = request.total.on(state.axis(counted))
+    return {
+        "scope": scope_name(key),
+        "dataset": key.dataset,
+        "client": key.client,
+        "group": reading.group,
+        "limit": {"epsilon": _plain(rule.limit.epsilon), "delta": _plain(rule.limit.delta)},
+        "gate": rule.filter.name,
+        "spent_before": reading.before,
+        "spent_after": reading.after,
+        "comparisons": [
+            {
+                "currency": str(currency),
+                "used": used,
+                "charge": charge.amount(currency),
+                "capacity": show(most, currency),
+                "holds": holds,
+            }
+            for (currency, most), used, holds in zip(
+                compared(capacity), reading.used, reading.holds, strict=True
+            )
+        ],
+    }
+
+
+def read(state: State, request: Request, counted: Counted, capacity: Capacity) -> Reading:
     """Whether some selected cell cannot take the charge, and the numbers at the tightest cell."""
     rule, epoch, key = counted
     account = state.account(key)
     charge = request.total.on(account.axis)
     cell, used, fits = tightest(account, counted, request.selection, charge, capacity)
-    after = used + charge
-    numbers: dict[str, Any] = {
-        "scope": scope_name(key),
-        "dataset": key.dataset,
-        "client": key.client,
-        "group": state.people().describe(cell) if cell is not None else {},
-        "limit": {"epsilon": _plain(rule.limit.epsilon), "delta": _plain(rule.limit.delta)},
-        "gate": rule.filter.name,
-        "spent_before": spent(rule, epoch.limit, used),
-        "spent_after": spent(rule, epoch.limit, after),
-        "comparisons": [
-            _comparison(currency, used, charge, most)
-            for currency, most in (
-                (Currency.EPSILON, capacity.epsilon),
-                (Currency.DELTA, capacity.own_delta),
-                (capacity.second_currency, capacity.second),
-            )
-            if currency is not None and most is not None
-        ],
-    }
-    return not fits, numbers
+    return Reading(
+        fits=fits,
+        group=state.people().describe(cell) if cell is not None else {},
+        before=spent(rule, epoch.limit, used),
+        after=spent(rule, epoch.limit, used + charge),
+        used=tuple(used.amount(currency) for currency, _ in compared(capacity)),
+        holds=tuple(_holds(c, used, charge, most) for c, most in compared(capacity)),
+    )
 
 
-def _comparison(currency: Currency, used: Charge, charge: Charge, most: int) -> dict[str, Any]:
+def _holds(currency: Currency, used: Charge, charge: Charge, most: int) -> bool:
     unbounded = used.is_infinite(currency) or charge.is_infinite(currency)
-    return {
-        "currency": str(currency),
-        "used": used.amount(currency),
-        "charge": charge.amount(currency),
-        "capacity": show(most, currency),
-        "holds": not unbounded and used[currency] <= most - charge[currency],
-    }
+    return not unbounded and used[currency] <= most - charge[currency]
 
 
 def tightest(
@@ -119,7 +170,7 @@ def tightest(
         found.append(((not fits, spent), -box, at, part))
     (blocked, _), minus_box, at, part = max(found, key=lambda c: (c[0], c[1]))
     used = charge_from(account.axis, part.column(at))
-    return _cell(account, selection, -minus_box, at, part), used, not blocked
+    return cell_of(account, selection, -minus_box, at, part), used, not blocked
 
 
 def _most_spent(
@@ -157,9 +208,10 @@ def _row(axis: Axis, part: Sums, currency: Currency, among: NDArray[np.intp] | N
     return finite
 
 
-def _cell(
+def cell_of(
     account: Account, selection: Selection, box: int, at: int, part: Sums
 ) -> tuple[int, ...] | None:
+    """The cell at the position ``at`` of a part; None where everyone has the same."""
     shape = account.used.shape
     if selection.everyone:
         whole = part.size == int(np.prod(shape)) and shape

@@ -50,16 +50,19 @@ class Sums:
 class Meter:
     """Sums of charges per cell: a vector for everyone plus, once needed, an array of the cells."""
 
-    __slots__ = ("_cells", "_everyone", "rows", "shape")
+    __slots__ = ("_cells", "_everyone", "changes", "rows", "shape")
 
     def __init__(self, rows: int, shape: tuple[int, ...]) -> None:
         self.rows = rows
         self.shape = shape
+        self.changes = 0
+        """How often it was changed: who remembers a sum can see whether it still stands."""
         self._everyone: Integers = np.zeros(rows, dtype=np.int64)
         self._cells: Integers | None = None
 
     def add(self, selection: Selection, column: Integers) -> None:
         """Adds ``column`` to every cell of ``selection``; the caller guards against overflow."""
+        self.changes += 1
         if selection.everyone:
             self._everyone += column
             return
@@ -80,6 +83,11 @@ class Meter:
             for box in selection.boxes
         ]
 
+    @property
+    def flat(self) -> bool:
+        """True as long as all cells have the same sums, for nothing narrower was ever added."""
+        return self._cells is None
+
     def cells(self) -> Integers:
         """All sums, as one array (rows, *shape)."""
         base = self._everyone.reshape(-1, *(1,) * len(self.shape))
@@ -91,6 +99,7 @@ class Meter:
         """Appends ``by`` values on ``axis``. A new cell inherits the largest sum of the cells that
         its members may have come from (all along the axis), unless they are attested new.
         """
+        self.changes += 1
         shape = list(self.shape)
         shape[axis] += by
         self.shape = tuple(shape)
@@ -107,6 +116,7 @@ class Meter:
         """Adds the sums of a meter of the same shape, whose currencies are the first of this one's;
         in those marked ``as_infinite`` one infinite charge to everyone instead of the finite sums.
         """
+        self.changes += 1
         n, half = len(as_infinite), self.rows // 2
         keep = np.concatenate([~as_infinite, np.ones(n, dtype=np.bool_)])
         place = np.concatenate([np.arange(n), half + np.arange(n)])
@@ -124,12 +134,29 @@ class Meter:
         infinities; ``infinite`` adds one more for everyone. Without a factor every sum but zero
         becomes infinite.
         """
+        self.changes += 1
         half = self.rows // 2
         for sums in (self._everyone, self._cells):
             if sums is not None:
                 sums[row] = 0 if factor is None else _times_up(sums[source], factor)
                 sums[half + row] = sums[half + source] + (factor is None) * (sums[source] > 0)
         self._everyone[half + row] += infinite
+
+    def most(self) -> Integers:
+        """The largest sum of any cell, by row."""
+        if self._cells is None:
+            return self._everyone.copy()
+        most: Integers = self._cells.reshape(self.rows, -1).max(axis=1) + self._everyone
+        return most
+
+    def lift(self, least: Integers) -> None:
+        """Raises every cell's sums to at least ``least``."""
+        self.changes += 1
+        if self._cells is None:
+            self._everyone = np.maximum(self._everyone, least)
+            return
+        wanted = (least - self._everyone).reshape(-1, *(1,) * len(self.shape))
+        self._cells = np.maximum(self._cells, wanted)
 
     def copy(self) -> Meter:
         """An independent meter with the same sums."""

@@ -17,6 +17,7 @@ from pydantic import (
     model_validator,
 )
 
+from accountant.budget.publication import NO_WITNESSES, Publication
 from accountant.privacy.gates import DEFAULT_GATE, Gate, Limit, gate_for
 from accountant.privacy.mechanisms import KINDS, Amount
 
@@ -87,7 +88,7 @@ class ThresholdRule(_Strict):
     at: str = Field(pattern=r"^\d{1,2}(\.\d+)?%$", description="a percentage below 100 %")
     action: Literal["flag"] = "flag"
 
-    @property
+    @cached_property
     def share(self) -> Fraction:
         """``at`` as a fraction."""
         return Fraction(Decimal(self.at[:-1])) / 100
@@ -160,6 +161,9 @@ class Policy(_Strict):
 
     policy: RuleId
     rules: Annotated[list[Rule], Field(min_length=1, max_length=MAX_RULES)]
+    publication: Publication = Field(
+        NO_WITNESSES, description="witnesses, and how many make a checkpoint published"
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> Policy:
@@ -198,7 +202,10 @@ class Policy(_Strict):
 
     def to_json(self) -> dict[str, Any]:
         """As it is stored in the adopting event."""
-        return self.model_dump(mode="json", exclude_none=True)
+        body = self.model_dump(mode="json", exclude_none=True)
+        if self.publication == NO_WITNESSES:
+            del body["publication"]
+        return body
 
 
 def _decimal(value: Fraction) -> Decimal:

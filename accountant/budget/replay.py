@@ -11,11 +11,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from accountant.budget.commands import Asked
 from accountant.budget.decide import Repeated, decide
+from accountant.budget.express import Express
 from accountant.budget.folding import apply
 from accountant.budget.state import State, asked_of
-from accountant.ledger.chain import EMPTY, link
 from accountant.ledger.events import Event, canonical
+
+RUN: Final = 1_000
+"""Events between two reports of progress."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,66 +32,98 @@ class Finding:
 
 @dataclass(slots=True)
 class Replay:
-    """The state that the events lead to, their last link, and every finding."""
+    """The state that the first ``events`` events lead to, and every finding. The state is whole
+    only in the end: until then a part of what was booked may be kept beside it.
+    """
 
     state: State
-    head: bytes = EMPTY
+    events: int = 0
     findings: list[Finding] = field(default_factory=list)
 
 
-def replay(ledger: str, stored: Iterable[tuple[bytes, bytes | None]]) -> Iterator[Replay]:
-    """Replays (event bytes, link or None) pairs in order, yielding the same Replay after each.
+def replay(ledger: str, bodies: Iterable[bytes], *, express: bool = True) -> Iterator[Replay]:
+    """Replays events in order, yielding the same Replay after every ``RUN`` and in the end.
 
-    Where an event cannot be folded at all, the rest is checked for its bytes, links and order only.
+    ``express``: what repeats is not decided at length again, but compared with what has to follow;
+    it finds the same. Where an event cannot be folded at all, the rest is checked for its bytes and
+    order only.
     """
     progress = Replay(State(ledger))
+    way = Express(progress.state) if express else None
     broken, expected = False, 0
-    for place, (data, claimed) in enumerate(stored):
-        findings: list[str] = []
-        _continue_chain(progress, data, claimed, findings)
-        try:
-            event = Event.from_bytes(data)
-        except (ValueError, TypeError) as error:  # a database may hand out text or nothing at all
-            findings.append(f"not a canonical event: {error}")
-            event = None
-        if event is not None and (event.ledger, event.sequence) != (ledger, expected):
-            findings.append(f"{event.ledger}/{event.sequence} stands where {expected} belongs")
-        expected = event.sequence + 1 if event else expected + 1
-        if not broken:
-            if event is not None:
-                findings += _again(progress.state, event)
-            if event is None or not _fold(progress.state, event, findings):
-                broken = True
-                findings.append("from here on no decision can be taken again")
-        progress.findings += [Finding(place, reason) for reason in findings]
-        yield progress
-    if progress.state.sequence == 0 and not broken:
-        yield progress
+    for place, data in enumerate(bodies):
+        progress.events = place + 1
+        follows = not broken and expected == progress.state.sequence
+        if way is not None and follows and way.take(data):
+            expected += 1
+        else:
+            event, findings = _read(ledger, data, expected)
+            expected = event.sequence + 1 if event else expected + 1
+            if not broken:
+                broken = not _at_length(progress.state, event, data, findings, way)
+            progress.findings += [Finding(place, reason) for reason in findings]
+        if progress.events % RUN == 0:
+            yield progress
+    if way is not None:
+        way.write_back()
+    yield progress
 
 
-def _continue_chain(
-    progress: Replay, data: bytes, claimed: bytes | None, findings: list[str]
-) -> None:
-    progress.head = link(progress.head, data if isinstance(data, bytes) else b"")
-    if claimed is None or claimed == progress.head:
-        return
-    findings.append("the hash chain does not continue: this event, or one before, changed")
-    if isinstance(claimed, bytes):
-        progress.head = claimed  # go on from what is claimed, so that one change is one finding
+def _read(ledger: str, data: bytes, expected: int) -> tuple[Event | None, list[str]]:
+    """The event, and what is wrong with its bytes and its place."""
+    try:
+        event = Event.from_bytes(data)
+    except (ValueError, TypeError) as error:  # a database may hand out text or nothing at all
+        return None, [f"not a canonical event: {error}"]
+    if (event.ledger, event.sequence) != (ledger, expected):
+        return event, [f"{event.ledger}/{event.sequence} stands where {expected} belongs"]
+    return event, []
 
 
-def _again(state: State, event: Event) -> list[str]:
-    """Takes the decision again; at most one reason why it differs."""
+def _at_length(
+    state: State, event: Event | None, data: bytes, findings: list[str], way: Express | None
+) -> bool:
+    """Takes the decision again and folds the event in. False if nothing can be folded after it."""
+    if event is not None:
+        if way is not None:
+            way.before(event)
+        asked = _again(state, event, data, findings)
+        if way is not None and asked is not None and way.take_decided(event, asked):
+            return True
+    if way is not None:
+        way.write_back()
+    if event is None or not _fold(state, event, findings):
+        findings.append("from here on no decision can be taken again")
+        return False
+    if way is not None:
+        way.forget() if findings else way.folded(event)
+    return True
+
+
+def _again(state: State, event: Event, data: bytes, findings: list[str]) -> Asked | None:
+    """Takes the decision again; at most one reason why it differs. What was asked, if nothing is
+    wrong with the event.
+    """
+    before = len(findings)
     try:
         asked = asked_of(event)
         events = decide(state, asked, event.time)
     except Exception as error:  # noqa: BLE001 a forged event may ask for anything: a finding
-        return [f"the command would have been refused: {error}"]
+        findings.append(f"the command would have been refused: {error}")
+        return None
     if isinstance(events, Repeated):
-        return [f"it repeats the answer at {events.sequence}: a retry must not be recorded"]
-    if not events or canonical(_facts(events[0])) != canonical(_facts(event)):
-        return ["the decision, taken again, differs: " + _difference(events, event)]
-    return []
+        findings.append(f"it repeats the answer at {events.sequence}: a retry must not be recorded")
+    elif not _same(events, event, data):
+        findings.append("the decision, taken again, differs: " + _difference(events, event))
+    return asked if len(findings) == before == 0 else None
+
+
+def _same(events: list[Event], event: Event, data: bytes) -> bool:
+    """The first of ``events`` is ``event``, which has the bytes ``data``, but for wording."""
+    return bool(events) and (
+        canonical(events[0].to_json()) == data
+        or canonical(_facts(events[0])) == canonical(_facts(event))
+    )
 
 
 _NUMBER: Final = re.compile(r"\d+(?:\.\d+)?|infinite|unbounded")

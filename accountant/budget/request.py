@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from accountant.budget.commands import AskGrant, OpenSparseVector, RecordInvocations
+from accountant.budget.commands import AskGrant, OpenSparseVector, RecordInvocations, Sealed
 from accountant.budget.population import Membership, Population
 from accountant.budget.selection import EVERYONE, Selection, select
 from accountant.budget.state import State
@@ -23,15 +23,12 @@ class Request:
     selection: Selection
     mechanisms: tuple[Mechanism, ...]
     priced: tuple[Priced, ...]
-    purpose: str | None
-    justification: str | None
+    purpose: str | Sealed | None
+    justification: str | Sealed | None
+    total: Charge
+    """The sum of all mechanisms' charges."""
     unplaced: tuple[str, ...] = ()
     """Kinds that may not charge a part of this population (see ``unplaced``)."""
-
-    @property
-    def total(self) -> Charge:
-        """The sum of all mechanisms' charges."""
-        return total(p.charge for p in self.priced)
 
 
 def prepare(
@@ -44,7 +41,7 @@ def prepare(
         [command.mechanism] if isinstance(command, OpenSparseVector) else command.mechanisms
     )
     selection = select(people, command.subjects)
-    priced = price_all(mechanisms, people.relation, state.orders)
+    priced = price_all(mechanisms, people.relation, state.orders, state.custody.engine)
     misplaced = unplaced(people, selection, mechanisms)
     if misplaced:  # whoever may have moved in or out has lost without bound
         selection = EVERYONE
@@ -58,6 +55,7 @@ def prepare(
         priced=priced,
         purpose=command.purpose,
         justification=command.justification,
+        total=total(p.charge for p in priced),
         unplaced=misplaced,
     )
 
@@ -76,7 +74,9 @@ def unplaced(
 
 
 def price_all(
-    mechanisms: Sequence[Mechanism], relation: Relation, orders: tuple[int, ...]
+    mechanisms: Sequence[Mechanism], relation: Relation, orders: tuple[int, ...], engine: int
 ) -> tuple[Priced, ...]:
-    """The price of each mechanism in a population with ``relation``, also at Renyi ``orders``."""
-    return tuple(price(mechanism, relation, orders) for mechanism in mechanisms)
+    """The price of each mechanism in a population with ``relation``, also at Renyi ``orders``, by
+    the bounds of version ``engine``.
+    """
+    return tuple(price(mechanism, relation, orders, engine) for mechanism in mechanisms)

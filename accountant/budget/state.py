@@ -7,62 +7,40 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from accountant.budget.accounts import Account
+from accountant.budget.answers import Answers
 from accountant.budget.commands import Asked, command_from_json
+from accountant.budget.custody import Custody
 from accountant.budget.epochs import Adopted, Epoch
 from accountant.budget.errors import Invalid, NotFound
+from accountant.budget.grants import AccountKey, Grant, Grants, Settled
 from accountant.budget.policy import LimitRule
 from accountant.budget.population import Dataset, Population
-from accountant.budget.selection import Selection
 from accountant.ledger.events import Event
-from accountant.privacy.units import SURE, Charge
+from accountant.privacy.units import SURE, Axis
+
+__all__ = [
+    "ALL",
+    "AccountKey",
+    "Counted",
+    "Grant",
+    "Settled",
+    "State",
+    "account_key",
+    "asked_of",
+    "lifetime",
+    "matches",
+]
 
 ALL: Final = "*"
 """The scope of a person's total over all datasets. (No dataset id contains a star.)"""
-
-Status = Literal["reserved", "committed", "released", "expired"]
-
-
-class AccountKey(NamedTuple):
-    """Which accumulator: a rule's (or "" for the lifetime), its epoch, dataset and client."""
-
-    rule: str
-    epoch: int
-    dataset: str
-    client: str = ""
 
 
 def lifetime(dataset: str) -> AccountKey:
     """The accumulator of everything ever booked on a dataset, or on all of them."""
     return AccountKey("", 0, dataset)
-
-
-@dataclass(frozen=True, slots=True)
-class Grant:
-    """A reservation and what became of it. ``bookings`` are the accounts that hold it."""
-
-    id: str
-    by: str
-    dataset: str
-    selection: Selection
-    command: dict[str, Any]
-    total: Charge
-    opened: int
-    expires: int
-    sequence: int
-    bookings: tuple[tuple[AccountKey, Charge], ...]
-    session: bool = False
-    status: Status = "reserved"
-    charged: Charge | None = None
-    positives: int = 0
-    negatives: int = 0
-    late_note: bool = False
-
-    def due(self, now: int) -> bool:
-        """Past its time: expired, noticed or not."""
-        return self.status == "reserved" and now >= self.expires
 
 
 class Counted(NamedTuple):
@@ -84,10 +62,17 @@ class State:
     datasets: dict[str, Dataset] = field(default_factory=dict)
     adopted: Adopted | None = None
     accounts: dict[AccountKey, Account] = field(default_factory=dict)
-    grants: dict[str, Grant] = field(default_factory=dict)
-    open: dict[str, Grant] = field(default_factory=dict)
-    answers: dict[tuple[str, str], tuple[str, int]] = field(default_factory=dict)
+    grants: Grants = field(default_factory=Grants)
+    answers: Answers = field(default_factory=Answers)
     last_epoch: dict[str, int] = field(default_factory=dict)
+    custody: Custody = field(default_factory=Custody)
+    revalued: dict[int, int] = field(default_factory=dict)
+    """Events whose charges were corrected, and the version of the bounds that did it last."""
+
+    @property
+    def open(self) -> dict[str, Grant]:
+        """The grants that are not settled yet."""
+        return self.grants.open
 
     @property
     def last(self) -> int:
@@ -114,11 +99,11 @@ class State:
             )
         return self.datasets[name]
 
-    def grant(self, name: str) -> Grant:
+    def grant(self, name: str) -> Grant | Settled:
         """A grant, whatever became of it. Raises NotFound."""
-        if name not in self.grants:
+        if (grant := self.grants.get(name)) is None:
             raise NotFound("unknown-grant", f"no grant is called {name!r} in {self.ledger}")
-        return self.grants[name]
+        return grant
 
     def account(self, key: AccountKey) -> Account:
         """The account of ``key``, or an empty one; it is not kept."""
@@ -127,6 +112,11 @@ class State:
         epoch = self.adopted.epochs.get(key.rule) if self.adopted else None
         current = epoch is not None and epoch.number == key.epoch
         return Account.empty(self.people().shape, epoch.axis if epoch and current else SURE)
+
+    def axis(self, counted: Counted) -> Axis:
+        """The currencies that the account of ``counted`` keeps."""
+        account = self.accounts.get(counted.key)
+        return counted.epoch.axis if account is None else account.axis
 
     @property
     def orders(self) -> tuple[int, ...]:

@@ -85,6 +85,13 @@ def axis_of(orders: tuple[int, ...]) -> Axis:
     return (*FIXED, *(Currency.tau(order) for order in orders))
 
 
+@lru_cache(maxsize=1024)
+def _places(axis: Axis, wanted: Axis) -> tuple[int | None, ...]:
+    """Where on ``axis`` each currency of ``wanted`` stands; None if it does not."""
+    known = {currency: i for i, currency in enumerate(axis)}
+    return tuple(known.get(currency) for currency in wanted)
+
+
 def units_up(value: Fraction, currency: Currency) -> int:
     """The smallest number of units that is at least ``value``; a loss is never rounded away."""
     return -(-value.numerator * currency.per_one // value.denominator)
@@ -102,10 +109,10 @@ def exact(units: int, currency: Currency) -> Decimal:
 
 def show(units: int, currency: Currency) -> str:
     """``units`` as a plain decimal string without an exponent: ``100000000`` nano is ``0.1``."""
-    whole, part = divmod(abs(units), currency.per_one)
-    sign = "-" if units < 0 else ""
-    fraction = f"{part:0{currency.digits}d}".rstrip("0")
-    return f"{sign}{whole}.{fraction}" if fraction else f"{sign}{whole}"
+    digits = 9 if currency == "epsilon" else 15
+    text = str(abs(units)).zfill(digits + 1)
+    shown = f"{text[:-digits]}.{text[-digits:]}".rstrip("0").rstrip(".")
+    return f"-{shown}" if units < 0 else shown
 
 
 def amount(units: int | None, currency: Currency) -> str:
@@ -132,11 +139,11 @@ class Charge:
             return self
         if not self.axis:
             return Charge(axis, (0,) * len(axis), (0,) * len(axis))
-        known = {c: i for i, c in enumerate(self.axis)}
+        places = _places(self.axis, axis)
         return Charge(
             axis,
-            tuple(self.finite[known[c]] if c in known else 0 for c in axis),
-            tuple(self.infinite[known[c]] if c in known else 1 for c in axis),
+            tuple(0 if i is None else self.finite[i] for i in places),
+            tuple(1 if i is None else self.infinite[i] for i in places),
         )
 
     def __add__(self, other: Charge) -> Charge:
@@ -163,10 +170,8 @@ class Charge:
         """The sum in one currency; None if some charge in it is infinite there."""
         if not self.axis:
             return 0
-        if currency not in self.axis:
-            return None
-        i = self.axis.index(currency)
-        return None if self.infinite[i] else self.finite[i]
+        [i] = _places(self.axis, (currency,))
+        return None if i is None or self.infinite[i] else self.finite[i]
 
     def __getitem__(self, currency: Currency) -> int:
         """The finite part of the sum in one currency of the axis."""
@@ -194,6 +199,19 @@ class Charge:
                 self.finite, self.infinite, other.finite, other.infinite, strict=True
             )
         )
+
+    def beyond(self, other: Charge) -> Charge | None:
+        """What this is more than ``other``, which has the same axis, currency by currency; None if
+        it is nowhere more. Where a finite sum takes the place of an infinite one, nothing.
+        """
+        pairs = zip(self.finite, self.infinite, other.finite, other.infinite, strict=True)
+        more = [
+            (0, 1) if mine_inf > their_inf else (max(0, mine - theirs) * (not their_inf), 0)
+            for mine, mine_inf, theirs, their_inf in pairs
+        ]
+        if not any(map(any, more)):
+            return None
+        return Charge(self.axis, tuple(f for f, _ in more), tuple(i for _, i in more))
 
     def saturated(self) -> Charge:
         """The charge with every finite sum past ``LARGEST`` turned into one infinite charge."""

@@ -351,7 +351,7 @@ class Ledger(RuleBasedStateMachine):
         """Closing gives back epsilon for unused positives, and only epsilon."""
         held = self.held[session]
         if self.live(session):
-            unused = 5 - self.book.state.grants[session].positives
+            unused = 5 - self.book.state.open[session].positives
             [(epsilon, *others)] = held.charge
             held.charge = [[epsilon - unused * 20_000_000, *others]]
         self.settle(session, make("close_sparse_vector", grant=session))
@@ -407,7 +407,7 @@ class Ledger(RuleBasedStateMachine):
         self.ages.append(f"{len(self.ages)}")
         self.book.register({"age": self.ages, "sex": SEXES}, attested_new=True)
         for name, held in self.held.items():
-            event = Event.from_bytes(self.book.stored[int(name[1:])][0])
+            event = Event.from_bytes(self.book.stored[int(name[1:])])
             asked = event.body["command"].get("subjects")
             everyone = asked in (None, {}) or (isinstance(asked, list) and {} in asked)
             if held.open or everyone:
@@ -457,7 +457,7 @@ class Ledger(RuleBasedStateMachine):
             return
         result = self.book.replayed()
         assert result.findings == []
-        again = fold(self.book.name, (Event.from_bytes(body) for body, _ in self.book.stored))
+        again = fold(self.book.name, map(Event.from_bytes, self.book.stored))
         assert snapshot(result.state) == snapshot(again) == snapshot(self.book.state)
 
 

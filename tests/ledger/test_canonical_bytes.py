@@ -1,4 +1,4 @@
-"""Events: canonical bytes, links, and the form of times."""
+"""Events: canonical bytes, and the form of times."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import rfc8785
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accountant.ledger.chain import EMPTY, link
 from accountant.ledger.events import (
     MAX_BYTES,
     Event,
@@ -113,12 +112,11 @@ def test_an_event_survives_its_bytes(event: Event) -> None:
 
 @given(events, st.data())
 def test_no_byte_can_be_changed_unnoticed(event: Event, data: st.DataObject) -> None:
-    """Any change of a byte is no event any more, or another event under another link."""
+    """Any change of a byte is no event any more, or another event."""
     before = event.to_bytes()
     at = data.draw(st.integers(0, len(before) - 1))
     byte = data.draw(st.integers(0, 255).filter(lambda b: b != before[at]))
     after = before[:at] + bytes([byte]) + before[at + 1 :]
-    assert link(EMPTY, after) != link(EMPTY, before)
     try:
         read = Event.from_bytes(after)
     except ValueError:
@@ -199,24 +197,3 @@ def test_times_survive_their_text(time: int) -> None:
 def test_times_sort_as_text(one: int, other: int) -> None:
     """Stamps compare as text as they compare as numbers."""
     assert (rfc3339(one) < rfc3339(other)) == (one < other)
-
-
-@given(st.lists(st.binary(max_size=20), min_size=1, max_size=6), st.data())
-def test_a_link_binds_everything_before_it(entries: list[bytes], data: st.DataObject) -> None:
-    """Dropping, swapping or changing any entry changes the last link."""
-
-    def last(items: list[bytes]) -> bytes:
-        head = EMPTY
-        for item in items:
-            head = link(head, item)
-        return head
-
-    at = data.draw(st.integers(0, len(entries) - 1))
-    changed = [*entries]
-    changed[at] += b"!"
-    assert last(changed) != last(entries)
-    assert last(entries[:at] + entries[at + 1 :]) != last(entries)
-    other = data.draw(st.integers(0, len(entries) - 1))
-    swapped = [*entries]
-    swapped[at], swapped[other] = swapped[other], swapped[at]
-    assert (last(swapped) == last(entries)) == (swapped == entries)

@@ -149,10 +149,15 @@ def test_one_sampled_gaussian_is_its_curve(mu: float, rate: float, delta: float)
 @settings(max_examples=20)
 @given(discrete_gaussian, deltas)
 @example(DiscreteGaussian(1, 1.0), 1e-6)
+@example(DiscreteGaussian(14, 0.25), 10**-3.375)
 def test_one_discrete_gaussian_is_its_sum(pair: DiscreteGaussian, delta: float) -> None:
-    """Never below Canonne, Kamath and Steinke's exact sum, and hardly above."""
+    """Never below Canonne, Kamath and Steinke's exact sum, and hardly above, as long as there is
+    privacy: losses in the thousands lie on a grid as wide as the largest grid can be.
+    """
+    slack = 2e-3 if pair.sensitivity < 30 * pair.scale else 0.05
     with mpmath.workdps(50):
-        assert encloses(pair, delta, summed_curve(discrete_gaussian_masses(pair), pair.sensitivity))
+        curve = summed_curve(discrete_gaussian_masses(pair), pair.sensitivity)
+        assert encloses(pair, delta, curve, slack)
 
 
 @settings(max_examples=20)

@@ -10,22 +10,41 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from accountant.budget.answers import DIGEST
 from accountant.budget.commands import (
+    AdoptEngine,
     AdoptPolicy,
+    AdoptSigningKey,
     Asked,
     AskGrant,
+    CarryOver,
     CloseSparseVector,
     Command,
     CommitGrant,
     CountAnswers,
+    EraseText,
     ExpireGrant,
     OpenSparseVector,
     RecordInvocations,
+    Recover,
     RegisterDataset,
     RegisterPopulation,
     ReleaseGrant,
+    ResumePublication,
+    Revalue,
+    StopPublication,
 )
 from accountant.budget.decide.asking import ask_grant, record
+from accountant.budget.decide.custody import (
+    adopt_engine,
+    adopt_signing_key,
+    carry_over,
+    erase_text,
+    recover,
+    resume_publication,
+    revalue,
+    stop_publication,
+)
 from accountant.budget.decide.registering import adopt_policy, register_dataset, register_population
 from accountant.budget.decide.sessions import close, count
 from accountant.budget.decide.settling import SYSTEM, commit, expire, release
@@ -55,9 +74,9 @@ def decide(state: State, asked: Asked, now: int) -> list[Event] | Repeated:
                 "this request can spend: send an Idempotency-Key header, the same for every retry, "
                 "so that a retry is never charged twice",
             )
-    elif (before := state.answers.get((asked.by, asked.key))) is not None:
+    elif (before := state.answers.get(asked.by, asked.key)) is not None:
         fingerprint, sequence = before
-        if fingerprint != asked.fingerprint:
+        if fingerprint != asked.fingerprint[:DIGEST]:
             raise Invalid(
                 "idempotency-key-reused",
                 f"the key {asked.key!r} was used for another request (event {sequence}); "
@@ -84,4 +103,12 @@ _DECIDERS: Final[dict[type[Command], Callable[[State, Asked, Any, int], list[Eve
     ExpireGrant: expire,
     CountAnswers: count,
     CloseSparseVector: close,
+    AdoptSigningKey: adopt_signing_key,
+    StopPublication: stop_publication,
+    ResumePublication: resume_publication,
+    CarryOver: carry_over,
+    Recover: recover,
+    EraseText: erase_text,
+    AdoptEngine: adopt_engine,
+    Revalue: revalue,
 }

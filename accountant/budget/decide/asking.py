@@ -21,27 +21,39 @@ def ask_grant(
     if isinstance(command, OpenSparseVector) and command.mechanism.count != 1:
         raise Invalid("one-session", "a sparse vector session has count 1; open one for each")
     request = prepare(state, asked.by, command)
-    decision = judge(state, request)
-    body = _judged(state, request, decision)
-    if decision.outcome == "block":
-        return [state.next_event(asked, "grant.refused.v1", now, body)]
-    expires = now + command.ttl_seconds * 1_000_000
-    body |= {"grant": f"g{state.sequence}", "expires": rfc3339(expires)}
-    return [state.next_event(asked, "grant.reserved.v1", now, body)]
+    return [answered(state, asked, command, request, judge(state, request), now)]
 
 
 def record(state: State, asked: Asked, command: RecordInvocations, now: int) -> list[Event]:
     """Books what has already run, over budget or not, and says what a request would have met."""
     request = prepare(state, asked.by, command)
-    decision = judge(state, request)
+    return [answered(state, asked, command, request, judge(state, request), now)]
+
+
+def answered(
+    state: State,
+    asked: Asked,
+    command: AskGrant | OpenSparseVector | RecordInvocations,
+    request: Request,
+    decision: Decision,
+    now: int,
+) -> Event:
+    """The event that ``decision`` on ``request`` comes to."""
     body = _judged(state, request, decision)
-    body["overrun"] = any(
-        f.fired and f.action == "block" and f.code == "budget-exceeded" for f in decision.findings
-    )
-    if request.unplaced:
-        body["charged_to"] = "everyone"
-    body["decision"]["outcome"] = "allow" if decision.outcome == "allow" else "flag"
-    return [state.next_event(asked, "invocation.recorded.v1", now, body)]
+    if isinstance(command, RecordInvocations):
+        body["overrun"] = any(
+            f.fired and f.action == "block" and f.code == "budget-exceeded"
+            for f in decision.findings
+        )
+        if request.unplaced:
+            body["charged_to"] = "everyone"
+        body["decision"]["outcome"] = "allow" if decision.outcome == "allow" else "flag"
+        return state.next_event(asked, "invocation.recorded.v1", now, body)
+    if decision.outcome == "block":
+        return state.next_event(asked, "grant.refused.v1", now, body)
+    expires = now + command.ttl_seconds * 1_000_000
+    body |= {"grant": f"g{state.sequence}", "expires": rfc3339(expires)}
+    return state.next_event(asked, "grant.reserved.v1", now, body)
 
 
 def _judged(state: State, request: Request, decision: Decision) -> dict[str, Any]:

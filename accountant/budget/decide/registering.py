@@ -125,6 +125,8 @@ def loosens(state: State, policy: Policy) -> list[str]:
     reasons = [
         f"{rule.id} forgets what was used" for rule in policy.limits if _forgets(state, rule)
     ]
+    if state.adopted and not policy.publication.as_strict(state.adopted.policy.publication):
+        reasons.append("fewer or other witnesses have to agree")
     after = {rule.id: rule for rule in policy.rules}
     for old in state.adopted.policy.rules if state.adopted else ():
         new = after.get(old.id)

@@ -2,29 +2,41 @@
 
 from __future__ import annotations
 
-from accountant.budget.commands import Asked, CloseSparseVector, CountAnswers, OpenSparseVector
+from functools import partial
+
+from accountant.budget.commands import (
+    Asked,
+    CloseSparseVector,
+    CountAnswers,
+    OpenSparseVector,
+    command_from_json,
+)
 from accountant.budget.decide.settling import own, settle, still_open
 from accountant.budget.errors import Conflict, Invalid
-from accountant.budget.state import Grant, State
+from accountant.budget.state import Grant, Settled, State
 from accountant.ledger.events import Event
 from accountant.privacy.mechanisms import SparseVector
 from accountant.privacy.units import Charge, Currency, charge_of
 
 
-def _session(state: State, asked: Asked, name: str) -> tuple[Grant, SparseVector]:
+def _session(state: State, asked: Asked, name: str) -> Grant | Settled:
     grant = own(state, asked, name)
     if not grant.session:
         raise Conflict("not-a-session", f"grant {name} is no sparse vector session; commit it")
-    return grant, OpenSparseVector.model_validate(
-        {k: v for k, v in grant.command.items() if k != "type"}
-    ).mechanism
+    return grant
+
+
+def _mechanism(grant: Grant) -> SparseVector:
+    command = command_from_json(grant.command)
+    if not isinstance(command, OpenSparseVector):  # sessions are opened by nothing else
+        raise TypeError(f"{grant.id} is a session that {command.command} opened")
+    return command.mechanism
 
 
 def count(state: State, asked: Asked, command: CountAnswers, now: int) -> list[Event]:
     """Counts answers given. Raises Conflict past the cut-off: such answers are no part of it."""
-    grant, mechanism = _session(state, asked, command.grant)
-    still_open(grant, now)
-    most = mechanism.max_positives or 0
+    grant = still_open(_session(state, asked, command.grant), now)
+    most = _mechanism(grant).max_positives or 0
     positives = grant.positives + command.positives
     if not (command.positives or command.negatives):
         raise Invalid("nothing-counted", "count at least one answer")
@@ -47,20 +59,24 @@ def count(state: State, asked: Asked, command: CountAnswers, now: int) -> list[E
 
 def close(state: State, asked: Asked, command: CloseSparseVector, now: int) -> list[Event]:
     """Ends a session and charges what it has cost."""
-    grant, mechanism = _session(state, asked, command.grant)
-    extra = {"positives": grant.positives, "negatives": grant.negatives}
-    final = realised(grant, mechanism, state)
-    return settle(state, asked, grant, now, "sparse_vector.closed.v1", final, extra)
+    grant = _session(state, asked, command.grant)
+    counted = {} if isinstance(grant, Settled) else _counted(grant)
+    final = partial(realised, state)
+    return settle(state, asked, grant, now, "sparse_vector.closed.v1", final, counted)
 
 
-def realised(grant: Grant, mechanism: SparseVector, state: State) -> Charge:
+def _counted(grant: Grant) -> dict[str, int]:
+    return {"positives": grant.positives, "negatives": grant.negatives}
+
+
+def realised(state: State, grant: Grant) -> Charge:
     """What a session has cost after its positives.
 
     The ex-post bound is path-wise, so only the basic currency gives back; the others keep the
     whole charge (theory: mechanisms/sparse_vector.py). What is given back is the difference of the
     derived values, also where a larger claim was booked.
     """
-    relation = state.people().relation
+    mechanism, relation = _mechanism(grant), state.people().relation
     whole = charge_of(mechanism.loss_after(mechanism.max_positives or 0, relation), 1)
     used = charge_of(mechanism.loss_after(grant.positives, relation), 1)
     before, after = whole.units(Currency.EPSILON), used.units(Currency.EPSILON)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -16,7 +16,7 @@ from accountant.budget.commands import (
 )
 from accountant.budget.errors import Conflict, Forbidden, Invalid
 from accountant.budget.request import price_all
-from accountant.budget.state import Grant, State
+from accountant.budget.state import Grant, Settled, State
 from accountant.ledger.events import Event, rfc3339
 from accountant.privacy.mechanisms import Mechanism
 from accountant.privacy.units import NOTHING, Charge, total
@@ -25,7 +25,7 @@ SYSTEM: Final = ":accountant"
 """Who asks for expiries. (No key's name begins with a colon.)"""
 
 
-def own(state: State, asked: Asked, name: str) -> Grant:
+def own(state: State, asked: Asked, name: str) -> Grant | Settled:
     """A grant of whoever asks. Raises NotFound or Forbidden."""
     grant = state.grant(name)
     if grant.by != asked.by:
@@ -36,16 +36,17 @@ def own(state: State, asked: Asked, name: str) -> Grant:
     return grant
 
 
-def still_open(grant: Grant, now: int) -> None:
-    """Raises Conflict if the grant is settled, or past its time."""
+def still_open(grant: Grant | Settled, now: int) -> Grant:
+    """The grant. Raises Conflict if it is settled, or past its time."""
     if grant.status == "expired" or grant.due(now):
         raise Conflict(
             "grant-expired",
             f"grant {grant.id} expired at {rfc3339(grant.expires)} and is charged in full",
             expires=rfc3339(grant.expires),
         )
-    if grant.status != "reserved":
+    if isinstance(grant, Settled):
         raise Conflict("grant-settled", f"grant {grant.id} is already {grant.status}")
+    return grant
 
 
 def commit(state: State, asked: Asked, command: CommitGrant, now: int) -> list[Event]:
@@ -53,9 +54,11 @@ def commit(state: State, asked: Asked, command: CommitGrant, now: int) -> list[E
     grant = own(state, asked, command.grant)
     if grant.session:
         raise Conflict("is-a-session", f"grant {grant.id} is a sparse vector session; close it")
-    final = grant.total
-    if command.mechanisms is not None:
-        final = _part(state, grant, command.mechanisms)
+
+    def final(held: Grant) -> Charge:
+        listed = command.mechanisms
+        return held.total if listed is None else _part(state, held, listed)
+
     return settle(state, asked, grant, now, "grant.committed.v1", final, {})
 
 
@@ -78,7 +81,8 @@ def _part(state: State, grant: Grant, mechanisms: Sequence[Mechanism]) -> Charge
                 committed=mechanism.count,
             )
         left[_once(mechanism)] -= mechanism.count
-    prices = price_all(mechanisms, state.people().relation, grant.total.orders)
+    engine = state.custody.engine_at(grant.sequence)  # what was reserved is what comes back
+    prices = price_all(mechanisms, state.people().relation, grant.total.orders, engine)
     return total(p.charge for p in prices)
 
 
@@ -89,10 +93,10 @@ def _once(mechanism: Mechanism) -> Mechanism:
 def settle(
     state: State,
     asked: Asked,
-    grant: Grant,
+    grant: Grant | Settled,
     now: int,
     kind: str,
-    final: Charge,
+    final: Callable[[Grant], Charge],
     extra: dict[str, Any],
 ) -> list[Event]:
     """A grant past its time is charged in full, noticed or not; then a commit is only a note."""
@@ -101,18 +105,18 @@ def settle(
         [expired] = expire(state, Asked(SYSTEM, due), due, now)
         note = state.next_event(asked, "grant.noted.v1", now, {"grant": grant.id})
         return [expired, replace(note, sequence=expired.sequence + 1)]
-    if grant.status == "expired" and not grant.late_note:
+    if isinstance(grant, Settled) and grant.status == "expired" and not grant.late_note:
         return [state.next_event(asked, "grant.noted.v1", now, {"grant": grant.id})]
-    still_open(grant, now)
-    body = {"grant": grant.id, "charge": final.to_json(), **extra}
-    body["returned"] = (grant.total - final).to_json()
+    held = still_open(grant, now)
+    charge = final(held)
+    body = {"grant": held.id, "charge": charge.to_json(), **extra}
+    body["returned"] = (held.total - charge).to_json()
     return [state.next_event(asked, kind, now, body)]
 
 
 def release(state: State, asked: Asked, command: ReleaseGrant, now: int) -> list[Event]:
     """Gives back all of a grant of which nothing was executed."""
-    grant = own(state, asked, command.grant)
-    still_open(grant, now)
+    grant = still_open(own(state, asked, command.grant), now)
     if grant.positives or grant.negatives:
         raise Conflict(
             "session-has-answered",
@@ -126,7 +130,7 @@ def release(state: State, asked: Asked, command: ReleaseGrant, now: int) -> list
 def expire(state: State, asked: Asked, command: ExpireGrant, now: int) -> list[Event]:
     """Charges a grant whose time has passed. Raises Conflict if it has not."""
     grant = state.grant(command.grant)
-    if not grant.due(now):
+    if isinstance(grant, Settled) or not grant.due(now):
         raise Conflict("not-due", f"grant {grant.id} is not open past its time")
     body = {"grant": grant.id, "charge": grant.total.to_json()}
     return [state.next_event(asked, "grant.expired.v1", now, body)]

@@ -45,6 +45,21 @@ class Limit:
         """The lines of this limit that have been drawn, by gate."""
         return {}
 
+    @cached_property
+    def currencies(self) -> dict[str, Currency]:
+        """The currencies of gates under this limit that have been worked out."""
+        return {}
+
+    @cached_property
+    def firsts(self) -> dict[str, int]:
+        """What gates allowed under the limit that was chosen first, where they need it."""
+        return {}
+
+    @cached_property
+    def shares(self) -> dict[tuple[str, str], Capacity]:
+        """The capacities at a share of this limit that have been worked out, by gate."""
+        return {}
+
 
 @dataclass(frozen=True, slots=True)
 class Capacity:

@@ -70,10 +70,14 @@ class GDP(LineGate):
         """Units of mu squared that the limit chosen first allowed; below zero if there is less
         delta' by now.
         """
-        epsilon, gate_delta = limit.chosen_for
-        if limit.gate_delta < gate_delta:
-            return -1
-        return units_down(_most(epsilon, gate_delta * FOR_CAPACITY), self.currency(limit))
+        if (found := limit.firsts.get(self.name)) is None:
+            epsilon, gate_delta = limit.chosen_for
+            found = -1
+            if limit.gate_delta >= gate_delta:
+                most = _most(epsilon, gate_delta * FOR_CAPACITY)
+                found = units_down(most, self.currency(limit))
+            limit.firsts[self.name] = found
+        return found
 
     def per_epsilon(self, limit: Limit) -> None:
         """Nothing: what was spent surely before has no mu that adds up with what follows."""

@@ -35,7 +35,10 @@ class Renyi(LineGate):
 
     def currency(self, limit: Limit) -> Currency:
         """tau at the order."""
-        return Currency.tau(fixed_order(*limit.chosen_for))
+        if (found := limit.currencies.get(self.name)) is None:
+            found = Currency.tau(fixed_order(*limit.chosen_for))
+            limit.currencies[self.name] = found
+        return found
 
     def draw(self, limit: Limit) -> Line:
         """Slope 1, intercept ln(1 - 1/a) - ln(a delta')/(a-1)."""

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import Discriminator, Field, StringConstraints, Tag
 
+from accountant.privacy.engine import former
 from accountant.privacy.losses import UNBOUNDED, Loss, pure
 from accountant.privacy.mechanisms.amounts import NonNegative, Positive, Probability, Record
 from accountant.privacy.mechanisms.relations import Relation
@@ -130,7 +131,10 @@ class BaseMechanism(Record, ABC):
         """What one invocation costs one privacy unit, sampling and group size included; at the
         point of its privacy curve that compares with the claim ``beside``, if there is one.
         """
-        if beside is not None and beside.delta and self.group_size == 1:
+        corrected = former(self.kind)
+        if corrected is not None:
+            loss = corrected(self, stated)
+        elif beside is not None and beside.delta and self.group_size == 1:
             rate = self.sampling.rate if self.sampling else Fraction(1)
             loss = self.loss_at(min(Fraction(1), beside.delta / rate), stated)
         else:

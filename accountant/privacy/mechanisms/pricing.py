@@ -8,6 +8,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Final
 
+from accountant.privacy import engine
 from accountant.privacy.losses import UNBOUNDED, Loss
 from accountant.privacy.mechanisms.base import BaseMechanism, Objection
 from accountant.privacy.mechanisms.compound import Compound
@@ -50,22 +51,33 @@ class Priced:
     objections: tuple[Objection, ...]
 
 
-def price(mechanism: BaseMechanism, population: Relation, orders: tuple[int, ...] = ()) -> Priced:
+def price(
+    mechanism: BaseMechanism,
+    population: Relation,
+    orders: tuple[int, ...] = (),
+    version: int | None = None,
+) -> Priced:
     """Prices ``mechanism`` in a population with the relation ``population``, with a Renyi
-    divergence at each of ``orders``; never raises.
+    divergence at each of ``orders``, by the bounds of ``version`` (default: today's); never raises.
     """
     remembered = _price_large if isinstance(mechanism, Compound) else _price
-    return remembered(mechanism, population, orders)
+    return remembered(mechanism, population, orders, version or engine.CURRENT)
 
 
 @lru_cache(maxsize=_REMEMBERED)
-def _price(mechanism: BaseMechanism, population: Relation, orders: tuple[int, ...]) -> Priced:
-    return _derive(mechanism, population, orders)
+def _price(
+    mechanism: BaseMechanism, population: Relation, orders: tuple[int, ...], version: int
+) -> Priced:
+    with engine.pricing(version):
+        return _derive(mechanism, population, orders)
 
 
 @lru_cache(maxsize=_LARGE_REMEMBERED)
-def _price_large(mechanism: BaseMechanism, population: Relation, orders: tuple[int, ...]) -> Priced:
-    return _derive(mechanism, population, orders)
+def _price_large(
+    mechanism: BaseMechanism, population: Relation, orders: tuple[int, ...], version: int
+) -> Priced:
+    with engine.pricing(version):
+        return _derive(mechanism, population, orders)
 
 
 def _derive(mechanism: BaseMechanism, population: Relation, orders: tuple[int, ...]) -> Priced:

@@ -1,0 +1,151 @@
+"""What can be asked of a ledger. Each event holds the command that it answers.
+
+The models are the request bodies of the HTTP door, one schema for the door, the command line and
+the ledger. ``to_json`` leaves defaults out: a field added later does not change old commands, and
+a field's default never changes (charter, ledger/events.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from typing import Any, Final, Literal
+
+from accountant.budget.commands.base import (
+    MOST_PLANS,
+    STORED,
+    Command,
+    FreeText,
+    Identifier,
+    Mechanisms,
+    Sealed,
+    SubjectsField,
+    Text,
+    Ttl,
+    read_dp_events,
+)
+from accountant.budget.commands.custody import (
+    MAX_CARRIED,
+    AdoptEngine,
+    AdoptSigningKey,
+    CarriedAccount,
+    CarryOver,
+    EraseText,
+    Recover,
+    ResumePublication,
+    Revalue,
+    StopPublication,
+)
+from accountant.budget.commands.registering import AdoptPolicy, RegisterDataset, RegisterPopulation
+from accountant.budget.commands.spending import (
+    AskGrant,
+    CloseSparseVector,
+    CommitGrant,
+    CountAnswers,
+    ExpireGrant,
+    OpenSparseVector,
+    RecordInvocations,
+    ReleaseGrant,
+)
+from accountant.ledger.events import canonical
+
+__all__ = [
+    "COMMANDS",
+    "MAX_CARRIED",
+    "MOST_PLANS",
+    "STORED",
+    "AdoptEngine",
+    "AdoptPolicy",
+    "AdoptSigningKey",
+    "AskGrant",
+    "Asked",
+    "CarriedAccount",
+    "CarryOver",
+    "CloseSparseVector",
+    "Command",
+    "CommitGrant",
+    "CountAnswers",
+    "EraseText",
+    "ExpireGrant",
+    "FreeText",
+    "Identifier",
+    "Mechanisms",
+    "OpenSparseVector",
+    "RecordInvocations",
+    "Recover",
+    "RegisterDataset",
+    "RegisterPopulation",
+    "ReleaseGrant",
+    "ResumePublication",
+    "Revalue",
+    "Role",
+    "Sealed",
+    "StopPublication",
+    "SubjectsField",
+    "Text",
+    "Ttl",
+    "command_from_json",
+    "read_dp_events",
+]
+
+COMMANDS: Final[dict[str, type[Command]]] = {
+    kind.command: kind
+    for kind in (
+        RegisterPopulation,
+        RegisterDataset,
+        AdoptPolicy,
+        AskGrant,
+        OpenSparseVector,
+        RecordInvocations,
+        CommitGrant,
+        ReleaseGrant,
+        ExpireGrant,
+        CountAnswers,
+        CloseSparseVector,
+        AdoptSigningKey,
+        StopPublication,
+        ResumePublication,
+        CarryOver,
+        Recover,
+        EraseText,
+        AdoptEngine,
+        Revalue,
+    )
+}
+
+
+def command_from_json(body: dict[str, Any]) -> Command:
+    """Reads what ``to_json`` wrote. Raises ValueError (pydantic's) for anything else."""
+    fields = dict(body)
+    kind = COMMANDS.get(fields.pop("type", None))
+    if kind is None:
+        raise ValueError(f"no command is called {body.get('type')!r}")
+    return kind.model_validate(fields, context=STORED)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A command with the name of who asks, and the idempotency key, if any."""
+
+    by: str
+    command: Command
+    key: str | None = None
+
+    @cached_property
+    def document(self) -> dict[str, Any]:
+        """The command as events hold it."""
+        return self.command.to_json()
+
+    @cached_property
+    def canonical(self) -> bytes:
+        """Its canonical bytes."""
+        return canonical(self.document)
+
+    @property
+    def fingerprint(self) -> bytes:
+        """Two requests with the same key must have the same fingerprint."""
+        return sha256(self.canonical).digest()
+
+
+Role = Literal["admin", "pipeline", "officer", "auditor"]

@@ -1,0 +1,103 @@
+"""What all commands are made of: names, texts, mechanisms, subject groups."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Final
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    StrictInt,
+    Tag,
+    ValidationInfo,
+    WithJsonSchema,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from accountant.budget.selection import Subjects
+from accountant.privacy.mechanisms import Mechanism
+from accountant.privacy.mechanisms.dp_event import DpEvent, is_dp_event, mechanisms_of
+
+DAY: Final = 86_400
+MOST_PLANS: Final = 5
+
+Identifier = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]{0,63}$")]
+Text = Annotated[str, Field(min_length=1, max_length=2_000)]
+
+STORED: Final = {"stored": True}
+"""Context of reading what an event holds."""
+
+
+class Sealed(BaseModel):
+    """A free text as events hold it: SHA-256 of its salt and itself, so that it can be erased."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    sealed: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _only_stored(cls, value: Any, info: ValidationInfo) -> Any:
+        """Who asks sends the text itself: nobody else could ever show what a digest is of."""
+        if not (info.context or {}).get("stored"):
+            raise PydanticCustomError("not_text", "it must be text")
+        return value
+
+
+FreeText = Annotated[
+    Annotated[Text, Tag(":text")] | Annotated[Sealed, Tag(":sealed")],
+    Discriminator(lambda value: ":sealed" if isinstance(value, dict | Sealed) else ":text"),
+    WithJsonSchema({"type": "string", "minLength": 1, "maxLength": 2_000}),
+]
+"""Text that somebody wrote: kept beside the ledger, which holds its salted digest."""
+
+
+def read_dp_events(value: Any) -> Any:
+    """DpEvent trees among the mechanisms stand for the mechanisms that they mean."""
+    if not isinstance(value, list) or not any(map(is_dp_event, value)):
+        return value
+    return [
+        body for item in value for body in (mechanisms_of(item) if is_dp_event(item) else [item])
+    ]
+
+
+def _few_plans(mechanisms: list[Mechanism]) -> list[Mechanism]:
+    """A plan may take a second or more to compose, and a request has an end."""
+    if sum(mechanism.kind == "plan" for mechanism in mechanisms) > MOST_PLANS:
+        raise PydanticCustomError(
+            "too_many_plans", "at most {most} plans in a request", {"most": MOST_PLANS}
+        )
+    return mechanisms
+
+
+Mechanisms = Annotated[
+    list[Mechanism],
+    BeforeValidator(read_dp_events, json_schema_input_type=list[Mechanism | DpEvent]),
+    AfterValidator(_few_plans),
+    Field(min_length=1, max_length=200, description="what will run, or ran, on the data"),
+]
+SubjectsField = Annotated[
+    Subjects | None,
+    Field(description="the subject group; absent means everyone; a list is a union of groups"),
+]
+Ttl = Annotated[
+    StrictInt,
+    Field(ge=1, le=30 * DAY, description="seconds until an open grant expires, and is charged"),
+]
+
+
+class Command(BaseModel):
+    """Base of all commands. ``needs_key``: asking twice would spend twice without a key."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    command: ClassVar[str]
+    needs_key: ClassVar[bool] = False
+
+    def to_json(self) -> dict[str, Any]:
+        """As events hold it: its type and what differs from the defaults."""
+        body = self.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+        return {"type": self.command} | body

@@ -1,0 +1,78 @@
+"""The ledger's custody: its signing keys, its publication, and what became of it.
+
+The key is in the ledger, so that whoever knows one key of a ledger learns the later ones from it;
+the private half never is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+FIRST_ENGINE: Final = 1
+"""What decides until an event says otherwise."""
+
+
+class SigningKey(NamedTuple):
+    """A verifier key and the sequence of the event that adopted it."""
+
+    sequence: int
+    text: str
+
+    @property
+    def name(self) -> str:
+        """The name that it signs under: the log's origin."""
+        return self.text.partition("+")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Custody:
+    """``stopped``: the sequence of the alarm that stopped publication; ``recovered``: that of the
+    last recovery, after which the log has another origin; ``recoveries``: how many there were;
+    ``policies``: the sequences of all adoptions; ``engines``: which version of the bounds decides
+    from which sequence on.
+    """
+
+    keys: tuple[SigningKey, ...] = ()
+    policies: tuple[int, ...] = ()
+    engines: tuple[tuple[int, int], ...] = ((0, FIRST_ENGINE),)
+    stopped: int | None = None
+    recovered: int | None = None
+    recoveries: int = 0
+
+    @property
+    def engine(self) -> int:
+        """The version of the bounds that decides now."""
+        return self.engines[-1][1]
+
+    def engine_at(self, sequence: int) -> int:
+        """The version that decided the event at ``sequence``."""
+        return next(version for first, version in reversed(self.engines) if first <= sequence)
+
+    @property
+    def key(self) -> SigningKey | None:
+        """The key that signs now; None before the first, and after a recovery before the next."""
+        if not self.keys or (self.recovered or -1) > self.keys[-1].sequence:
+            return None
+        return self.keys[-1]
+
+    def signing(self, size: int, before: int) -> list[SigningKey]:
+        """Who must sign a checkpoint of ``size`` that follows one of size ``before``: the key in
+        force, and those of the same name that were in force after ``before``, so that each key is
+        vouched for by the one before it.
+        """
+        adopted = [key for key in self.keys if key.sequence < size]
+        if not adopted:
+            return []
+        current = adopted[-1]
+        chain = [key for key in adopted if key.name == current.name]
+        needed = [current]
+        for older, newer in zip(chain[-2::-1], chain[:0:-1], strict=False):
+            if newer.sequence < before:
+                break
+            needed.append(older)
+        return needed
+
+    def log_of(self, size: int) -> str | None:
+        """The origin of a checkpoint of ``size``."""
+        return next((key.name for key in reversed(self.keys) if key.sequence < size), None)

@@ -1,0 +1,104 @@
+"""The express way of a replay: what repeats an earlier event but for numbers is compared with what
+the rules make of those numbers, byte by byte, and booked by counting.
+
+It only ever says yes to bytes that it has written itself, as ``decide`` would write them; for
+everything else the way goes through ``decide``, and so does whatever is worded for the first time.
+What it has booked stands in the state after ``write_back``.
+
+It remembers at most ``MOST_FORMS`` forms, with ``MOST_SETTLEMENTS`` ways to settle their grants,
+and a few numbers for each open grant.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from accountant.budget.commands import Asked
+from accountant.budget.express.asking import ASKED, Asking
+from accountant.budget.express.ending import Ending
+from accountant.budget.express.reading import Read, read
+from accountant.budget.express.running import Running
+from accountant.budget.express.settlements import ENDINGS
+from accountant.budget.express.stamps import Stamps
+from accountant.budget.state import State
+from accountant.ledger.events import MAX_BYTES, Event
+
+_ENDED: Final = frozenset(kind.decode() for kind in ENDINGS)
+_HARMLESS: Final = frozenset(
+    {"grant.noted.v1", "sparse_vector.answered.v1", "sparse_vector.closed.v1"}
+)
+_NAME: Final = re.compile("g(0|[1-9][0-9]{0,15})")
+
+
+class Express:
+    """The express way through one ledger, from ``state`` on."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._stamps = Stamps()
+        self._running = Running(state)
+        self._asking = Asking(self._running, self._stamps)
+        self._ending = Ending(self._running)
+        self._last: Read | None = None
+
+    def take(self, data: bytes) -> bool:
+        """Folds the event in if its bytes are what the next one's have to be; else says no."""
+        self._last = None
+        if not isinstance(data, bytes) or len(data) > MAX_BYTES:
+            return False
+        found = self._last = read(data, self._stamps)
+        if found is None or found.now < self._state.time:
+            return False
+        way = self._ending if found.kind in ENDINGS else self._asking
+        return way.take(found)
+
+    def before(self, event: Event) -> None:
+        """Writes to the state what deciding about ``event`` will read."""
+        command = event.body.get("command")
+        if event.type not in ASKED | _ENDED or not isinstance(command, dict):
+            self.write_back()
+            return
+        dataset = command.get("dataset")
+        if isinstance(dataset, str):
+            for counted in self._state.limits_on(dataset, event.by):
+                if (tally := self._running.tallies.get(counted.key)) is not None:
+                    tally.write()
+        for name in (event.body.get("grant"), command.get("grant")):
+            if isinstance(name, str) and (found := _NAME.fullmatch(name)):
+                self._running.grant(int(found[1]))
+
+    def take_decided(self, event: Event, asked: Asked) -> bool:
+        """Folds in an event that was decided at length and found right, if it knows how."""
+        found = self._last
+        if found is None:
+            return False
+        if event.type in _ENDED:
+            return self._ending.take_decided(found, event)
+        return event.type in ASKED and self._asking.take_decided(found, event, asked)
+
+    def folded(self, event: Event) -> None:
+        """``event`` was folded in at length, and was right."""
+        if event.type in ASKED | _ENDED | _HARMLESS:
+            self._running.grew(_units(event.body))
+            name = event.body.get("grant")
+            if isinstance(name, str) and (found := _NAME.fullmatch(name)):
+                self._running.held.pop(int(found[1]), None)
+        else:
+            self.forget()
+
+    def forget(self) -> None:
+        """Starts afresh; nothing may be pending."""
+        self._running = Running(self._state)
+        self._asking.forget(self._running)
+        self._ending.forget(self._running)
+
+    def write_back(self) -> None:
+        """Writes to the state all that was booked."""
+        self._running.write()
+
+
+def _units(body: dict[str, Any]) -> int:
+    """What no account's bound grew by more than."""
+    booked = body.get("total") or body.get("charge") or {}
+    return max((int(units) for name, units in booked.items() if name != "infinite"), default=0)

@@ -1,0 +1,152 @@
+"""The express way of requests: grants reserved or refused, and records of what ran."""
+
+from __future__ import annotations
+
+import re
+from hashlib import sha256
+from typing import Final, NamedTuple
+
+from accountant.budget.commands import Asked, AskGrant, RecordInvocations
+from accountant.budget.express.forms import Answer, Form, Held, sealed_in
+from accountant.budget.express.gauges import GAUGES
+from accountant.budget.express.reading import Read, key_at, unsealed
+from accountant.budget.express.running import Running
+from accountant.budget.express.stamps import Stamps
+from accountant.ledger.events import Event
+
+MOST_FORMS: Final = 1_000
+ASKED: Final = frozenset({"grant.reserved.v1", "grant.refused.v1", "invocation.recorded.v1"})
+
+_BY: Final = b'{"by":"'
+_PLAIN: Final = re.compile(r"[ !#-\[\]-~]{1,1000}")
+_DECISION: Final = b',"decision":{"id":"d'
+_COMMAND: Final = b'"command":{'
+_AT_ONCE: Final = 500
+"""Forms made of requests that come for the first time, before it has shown that they come again."""
+_MOST_SEEN: Final = 10_000
+
+
+class Asking:
+    """The forms of one ledger."""
+
+    def __init__(self, running: Running, stamps: Stamps) -> None:
+        self._running, self._stamps = running, stamps
+        self._forms: dict[bytes, Form] = {}
+        self._names: dict[bytes, str] = {}
+        """Who asks, by what stands for them: text that is its own JSON."""
+        self._seen: set[int] = set()
+        self._credit = _AT_ONCE
+
+    def forget(self, running: Running) -> None:
+        """Forgets all forms."""
+        self._running = running
+        self._forms.clear()
+
+    def take(self, read: Read) -> bool:
+        """Books the event if it is what has to come, in words that have come before."""
+        parts = self._parted(read.data)
+        form = self._form(parts) if parts else None
+        if parts is None or form is None:
+            return False
+        key = key_at(read.data, read.data.rfind(b'"key":"', parts.end, read.stamp_at) + 7)
+        answers = self._running.state.answers
+        if key is None or answers.get(self._names[parts.by], key.decode()) is not None:
+            return False
+        answer = self._answer(form, read, parts, key)
+        if answer is None or not answer.tried:
+            return False
+        self._book(form, answer, read, parts, key)
+        return True
+
+    def take_decided(self, read: Read, event: Event, asked: Asked) -> bool:
+        """Books an event that was decided at length, if its form can be told; the next one of its
+        words need not be.
+        """
+        parts = self._parted(read.data)
+        key = event.body.get("key")
+        if parts is None or not isinstance(key, str) or not _PLAIN.fullmatch(key):
+            return False
+        form = self._form(parts) or self._new_form(parts, asked)
+        if form is None:
+            return False
+        answer = self._answer(form, read, parts, key.encode())
+        if answer is None:
+            return False
+        answer.tried = True
+        self._book(form, answer, read, parts, key.encode())
+        return True
+
+    def _parted(self, data: bytes) -> _Parts | None:
+        end, by = data.find(_DECISION), data[len(_BY) : data.find(b'"', len(_BY))]
+        if by not in self._names:
+            if key_at(data, len(_BY)) is None or not data.startswith(_BY):
+                return None
+            if len(self._names) >= _MOST_SEEN:
+                self._names.clear()
+            self._names[by] = by.decode()
+        head, seals = unsealed(data[len(_BY) + len(by) : end])
+        return _Parts(by, head, seals, end)
+
+    def _form(self, parts: _Parts) -> Form | None:
+        return self._forms.get(parts.head) or self._forms.get(parts.by + parts.head)
+
+    def _answer(self, form: Form, read: Read, parts: _Parts, key: bytes) -> Answer | None:
+        """The answer that has to be given, if it is the one that is read."""
+        if not self._running.ready(form):
+            return None
+        try:
+            expires = self._stamps.write(read.now + form.lasts) if form.lasts else b""
+        except OverflowError:
+            return None
+        sequence = b"%d" % self._running.state.sequence
+        values = [sequence, read.stamp, expires, key, b"", parts.by, *parts.seals, b"", b""]
+        del values[GAUGES:]
+        answer = form.answer(tuple([gauge.read(values) for gauge in form.gauges]))
+        if answer is None or answer.wording.filled(values) != read.data:
+            return None
+        return answer
+
+    def _book(self, form: Form, answer: Answer, read: Read, parts: _Parts, key: bytes) -> None:
+        running, by = self._running, self._names[parts.by]
+        self._credit += 1
+        if answer.event == "grant.reserved.v1":
+            held = Held(form, by, read.now + form.lasts, read.now, parts.seals)
+            running.book(form, held)
+        elif answer.event != "grant.refused.v1":
+            running.book(form, None)
+        fingerprint = form.fingerprint
+        if fingerprint is None:
+            first = read.data.find(_COMMAND) + len(_COMMAND) - 1
+            fingerprint = sha256(read.data[first : parts.end]).digest()
+        running.passed(by, key.decode(), fingerprint, read.now)
+
+    def _new_form(self, parts: _Parts, asked: Asked) -> Form | None:
+        """A form for a request that is likely to come again, in accounts that there are."""
+        running, command, seen = self._running, asked.command, hash(parts.head)
+        if seen not in self._seen:
+            if len(self._seen) >= _MOST_SEEN:
+                self._seen.clear()
+            self._seen.add(seen)
+            if self._credit <= 0:
+                return None
+        if not isinstance(command, AskGrant | RecordInvocations):
+            return None
+        same = len(sealed_in(asked.document)) == len(parts.seals)
+        if not same or not running.comparable(command.dataset, asked.by):
+            return None
+        if len(self._forms) >= MOST_FORMS:
+            self._forms.clear()
+        self._credit -= 1
+        counted = running.state.limits_on(command.dataset, asked.by)
+        own = parts.by if any(rule.per for rule, _, _ in counted) else b""
+        form = self._forms[own + parts.head] = Form(running.state, asked, command, running.tally)
+        return form
+
+
+class _Parts(NamedTuple):
+    """What stands before the decision, without who asks and the digests of sealed texts."""
+
+    by: bytes
+    head: bytes
+    seals: list[bytes]
+    end: int

@@ -1,0 +1,108 @@
+"""What the express way has booked and not written back, and the open grants that it knows."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from accountant.budget.express.forms import Form, Held
+from accountant.budget.express.settlements import Settlement
+from accountant.budget.express.tallies import Tally
+from accountant.budget.limits import compared
+from accountant.budget.state import AccountKey, Counted, State, lifetime
+from accountant.privacy.units import LARGEST
+
+_MOST_UNWRITTEN: Final = 50_000
+
+
+class Running:
+    """A state, and beside it what changes with every event."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self.tallies: dict[AccountKey, Tally] = {}
+        self.held: dict[int, Held] = {}
+        """Open grants of known forms, by the sequence that reserved them."""
+        self._unwritten: list[int] = []
+        self._room = LARGEST
+        """No sum reaches ``LARGEST`` before charges of this many units have been booked."""
+
+    def tally(self, key: AccountKey, counted: Counted | None) -> Tally:
+        """The tally of an account that there is."""
+        tally = self.tallies.get(key)
+        if tally is None:
+            tally = self.tallies[key] = Tally(self.state.accounts[key], counted)
+            self._room = min(self._room, tally.room)
+        return tally
+
+    def comparable(self, dataset: str, by: str) -> bool:
+        """All accounts of such an event are there, and keep all that is compared."""
+        accounts = self.state.accounts
+        return lifetime(dataset) in accounts and all(
+            key in accounts and all(c in accounts[key].axis for c, _ in compared(epoch.capacity))
+            for _, epoch, key in self.state.limits_on(dataset, by)
+        )
+
+    def ready(self, form: Form) -> bool:
+        """The form's accounts can be compared, and have room for one more."""
+        if self._room < form.weight:
+            self.write()
+            self._room = min((t.room for t in self.tallies.values()), default=LARGEST)
+        people = self.state.people()
+        for tally, selection, _ in form.tallies:
+            if tally.odd or not (tally.fresh or tally.look(people)) or not tally.apart(selection):
+                return False
+        return self._room >= form.weight
+
+    def grew(self, units: int) -> None:
+        """Something of so many units was booked at length."""
+        self._room -= units
+
+    def book(self, form: Form, held: Held | None) -> None:
+        """Books what the next event of ``form`` charges, reserved for a grant or spent."""
+        self._room -= form.weight
+        form.count.booked += 1
+        for tally, selection, charge in form.tallies:
+            tally.book(selection, charge)
+        if held is not None:
+            form.count.reserved += 1
+            self.held[self.state.sequence] = held
+            self._unwritten.append(self.state.sequence)
+        form.wait()
+
+    def settle(self, settlement: Settlement, about: int, number: int, held: Held) -> None:
+        """Ends the grant that was reserved at ``number``."""
+        state = self.state
+        del self.held[number]
+        state.open.pop(f"g{number}", None)
+        state.grants.write(number, about, held.expires, state.sequence)
+        held.form.count.reserved -= 1
+        held.form.wait()
+        if settlement.parts:
+            settlement.count.booked += 1
+            settlement.wait()
+            for tally, selection, change in settlement.changes:
+                if tally.fresh:
+                    tally.book(selection, change)
+
+    def passed(self, by: str, key: str, fingerprint: bytes, now: int) -> None:
+        """The event at the state's sequence is folded in."""
+        state = self.state
+        if key:
+            state.answers.put(by, key, fingerprint, state.sequence)
+        state.sequence += 1
+        state.time = now
+        if len(self._unwritten) > _MOST_UNWRITTEN:
+            self._unwritten = [number for number in self._unwritten if number in self.held]
+
+    def grant(self, number: int) -> None:
+        """Writes one open grant to the state."""
+        if (held := self.held.get(number)) is not None:
+            self.state.grants.keep(held.form.grant(number, held))
+
+    def write(self) -> None:
+        """Writes all that is pending to the state."""
+        for tally in self.tallies.values():
+            tally.write()
+        for number in self._unwritten:
+            self.grant(number)
+        self._unwritten.clear()

@@ -1,0 +1,221 @@
+"""Grants: open ones whole, settled ones as three numbers in columns.
+
+Nothing but the owner, the end and the time of a settled grant bears on later decisions; what it
+was asked for and charged stands in the two events whose sequences are kept.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal, NamedTuple
+
+from accountant.budget.selection import Selection
+from accountant.privacy.units import Charge
+
+
+class AccountKey(NamedTuple):
+    """Which accumulator: a rule's (or "" for the lifetime), its epoch, dataset and client."""
+
+    rule: str
+    epoch: int
+    dataset: str
+    client: str = ""
+
+
+Bookings = tuple[tuple[AccountKey, Charge], ...]
+Ending = Literal["committed", "released", "expired"]
+Status = Literal["reserved"] | Ending
+_ENDINGS: Final[tuple[Ending, ...]] = ("committed", "released", "expired")
+
+# A settled grant in one number: 1 + its ending, two flags, the numbers of its owner and dataset.
+_SESSION, _LATE, _WHO, _WHERE = 1 << 2, 1 << 3, 4, 28
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """An open reservation. ``bookings`` are the accounts that hold it."""
+
+    id: str
+    by: str
+    dataset: str
+    selection: Selection
+    command: dict[str, Any]
+    total: Charge
+    opened: int
+    expires: int
+    sequence: int
+    bookings: Bookings
+    session: bool = False
+    positives: int = 0
+    negatives: int = 0
+
+    @property
+    def status(self) -> Status:
+        """Reserved, for as long as it is open."""
+        return "reserved"
+
+    def due(self, now: int) -> bool:
+        """Past its time: expired, noticed or not."""
+        return now >= self.expires
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What became of a grant: ``sequence`` reserved it, ``settled`` ended it."""
+
+    id: str
+    by: str
+    dataset: str
+    status: Ending
+    expires: int
+    sequence: int
+    settled: int
+    session: bool = False
+    late_note: bool = False
+
+    def due(self, now: int) -> bool:
+        """Never again: it has ended."""
+        return False
+
+
+class Names:
+    """Few names that stand in many places, numbered."""
+
+    __slots__ = ("_names", "_numbers")
+
+    def __init__(self) -> None:
+        self._names: list[str] = []
+        self._numbers: dict[str, int] = {}
+
+    def number(self, name: str) -> int:
+        """The number of ``name``, a new one if need be."""
+        number = self._numbers.setdefault(name, len(self._names))
+        if number == len(self._names):
+            self._names.append(name)
+        return number
+
+    def __getitem__(self, number: int) -> str:
+        return self._names[number]
+
+
+_MOST_NAMES: Final = 1 << 24
+_CHUNK: Final = 1024
+
+
+class Grants:
+    """All grants of a ledger by name; ``open`` are those not settled yet."""
+
+    __slots__ = ("_about", "_datasets", "_expires", "_odd", "_people", "_settled", "open")
+
+    def __init__(self) -> None:
+        self.open: dict[str, Grant] = {}
+        # By the sequence that reserved the grant, which is its name; zero where there is none.
+        self._about, self._expires, self._settled = array("q"), array("q"), array("q")
+        self._people, self._datasets = Names(), Names()
+        self._odd: dict[str, Settled] = {}
+        """Those that are not called by their sequence; a sound ledger has none."""
+
+    def get(self, name: str) -> Grant | Settled | None:
+        """The grant of that name, whatever became of it."""
+        found = self.open.get(name) or self._odd.get(name)
+        if found is None and (sequence := _sequence_of(name)) is not None:
+            return self._read(name, sequence)
+        return found
+
+    def __getitem__(self, name: str) -> Grant | Settled:
+        found = self.get(name)
+        if found is None:
+            raise KeyError(name)
+        return found
+
+    def __contains__(self, name: str) -> bool:
+        return self.get(name) is not None
+
+    def keep(self, grant: Grant) -> None:
+        """Adds an open grant, or changes it."""
+        self.open[grant.id] = grant
+
+    def settle(self, grant: Grant, ending: Ending, at: int) -> None:
+        """The event at ``at`` ended an open grant."""
+        self.open.pop(grant.id, None)
+        about = self.about(grant.by, grant.dataset, ending, session=grant.session)
+        if about is not None and _sequence_of(grant.id) == grant.sequence:
+            self.write(grant.sequence, about, grant.expires, at)
+            self._odd.pop(grant.id, None)
+            return
+        self._odd[grant.id] = Settled(
+            grant.id,
+            grant.by,
+            grant.dataset,
+            ending,
+            grant.expires,
+            grant.sequence,
+            at,
+            session=grant.session,
+        )
+
+    def note(self, name: str) -> None:
+        """A late commit of an expired grant was noted. Raises ValueError for any other."""
+        found = self.get(name)
+        if not isinstance(found, Settled):
+            raise ValueError(f"{name} is no settled grant")
+        if name in self._odd:
+            self._odd[name] = replace(found, late_note=True)
+        else:
+            self._about[found.sequence] |= _LATE
+
+    def about(self, by: str, dataset: str, ending: Ending, *, session: bool = False) -> int | None:
+        """What a settled grant's first column holds; None if there are too many names."""
+        who, where = self._people.number(by), self._datasets.number(dataset)
+        if max(who, where) >= _MOST_NAMES:
+            return None
+        flags = 1 + _ENDINGS.index(ending) | session * _SESSION
+        return flags | who << _WHO | where << _WHERE
+
+    def write(self, sequence: int, about: int, expires: int, at: int) -> None:
+        """Settles the grant that the event at ``sequence`` reserved."""
+        while len(self._about) <= sequence:
+            for column in (self._about, self._expires, self._settled):
+                column.frombytes(bytes(column.itemsize * _CHUNK))
+        self._about[sequence] = about
+        self._expires[sequence] = expires
+        self._settled[sequence] = at
+
+    def _read(self, name: str, sequence: int) -> Settled | None:
+        about = self._about[sequence] if sequence < len(self._about) else 0
+        if about == 0:
+            return None
+        return Settled(
+            name,
+            self._people[about >> _WHO & _MOST_NAMES - 1],
+            self._datasets[about >> _WHERE],
+            _ENDINGS[(about & 3) - 1],
+            self._expires[sequence],
+            sequence,
+            self._settled[sequence],
+            session=bool(about & _SESSION),
+            late_note=bool(about & _LATE),
+        )
+
+    def settled(self) -> Iterator[Settled]:
+        """All settled grants, in the order of their names' sequences."""
+        yield from self._odd.values()
+        for sequence in range(len(self._about)):
+            if (found := self._read(f"g{sequence}", sequence)) is not None:
+                yield found
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Grants):
+            return NotImplemented
+        return self.open == other.open and list(self.settled()) == list(other.settled())
+
+    __hash__ = None  # type: ignore[assignment] # it changes
+
+
+def _sequence_of(name: str) -> int | None:
+    """The sequence that ``name`` is made of, if it is made of one."""
+    digits = name[1:]
+    plain = name[:1] == "g" and digits.isascii() and digits.isdigit() and len(digits) < 17
+    return int(digits) if plain and (digits == "0" or digits[0] != "0") else None

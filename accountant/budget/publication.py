@@ -1,0 +1,57 @@
+"""When a signed head counts as published: which witnesses are asked, and how many must agree."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from accountant.ledger.notes import COSIGNATURE, Verifier
+
+MAX_WITNESSES = 12
+"""With the ledger's own signatures a checkpoint stays within the 16 that every client accepts."""
+
+
+class Witness(BaseModel):
+    """A C2SP witness: where it answers, and the key that it cosigns with."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    url: Annotated[str, Field(pattern=r"^https?://[^\s]+$", max_length=500)]
+    key: Annotated[str, Field(max_length=400)]
+
+    @field_validator("key")
+    @classmethod
+    def _cosigns(cls, text: str) -> str:
+        if Verifier.from_text(text).kind != COSIGNATURE:
+            raise ValueError("a witness cosigns with an Ed25519 cosignature key (type 4)")
+        return text
+
+    @property
+    def verifier(self) -> Verifier:
+        """Its key."""
+        return Verifier.from_text(self.key)
+
+
+class Publication(BaseModel):
+    """A head counts as published once ``required`` of the witnesses have cosigned it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    witnesses: Annotated[list[Witness], Field(max_length=MAX_WITNESSES)] = []
+    required: Annotated[int, Field(ge=0, le=MAX_WITNESSES)] = 0
+
+    @model_validator(mode="after")
+    def _possible(self) -> Publication:
+        names = [witness.verifier.name for witness in self.witnesses]
+        if len(set(names)) != len(names):
+            raise ValueError("two witnesses have the same name")
+        if self.required > len(names):
+            raise ValueError(f"{self.required} of {len(names)} witnesses cannot agree")
+        return self
+
+    def as_strict(self, old: Publication) -> bool:
+        """True if at least as many of the same witnesses have to agree as under ``old``."""
+        fewer = {witness.key for witness in self.witnesses} <= {w.key for w in old.witnesses}
+        return self.required >= old.required and (fewer or old.required == 0)
+
+
+NO_WITNESSES = Publication()

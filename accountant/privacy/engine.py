@@ -1,0 +1,50 @@
+"""The version of the bounds, and the bounds that were corrected.
+
+What was booked stays as it was booked: a ledger says by which version each of its events was
+decided, and replay prices it by that version. So a bound that turns out wrong is not simply
+replaced. It moves to ``FORMER``, and stays there for ever; ``accountant revalue`` then books the
+difference.
+
+To correct a bound: raise ``CURRENT``, put the old function into ``FORMER`` under its kind and the
+last version that booked it, write the new one into the mechanism.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Final
+
+CURRENT: Final = 1
+
+Former = Callable[[Any, Any], Any]
+"""(mechanism, relation it is stated in) -> the Loss that was booked for one invocation."""
+
+FORMER: Final[dict[str, dict[int, Former]]] = {}
+"""kind -> the last version that booked it -> the bound that was booked. None was wrong so far."""
+
+_pricing: ContextVar[int] = ContextVar("engine", default=CURRENT)
+
+
+@contextmanager
+def pricing(version: int) -> Iterator[None]:
+    """Within it mechanisms, and those inside them, cost what they did under ``version``."""
+    token = _pricing.set(version)
+    try:
+        yield
+    finally:
+        _pricing.reset(token)
+
+
+def former(kind: str) -> Former | None:
+    """The bound of ``kind`` under the version that is priced by; None if it is today's."""
+    return former_under(kind, _pricing.get())
+
+
+def former_under(kind: str, version: int) -> Former | None:
+    """The bound that ``version`` used for ``kind``, where it was corrected since."""
+    if kind not in FORMER:
+        return None
+    later = [last for last in FORMER[kind] if last >= version]
+    return FORMER[kind][min(later)] if later else None

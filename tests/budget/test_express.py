@@ -1,0 +1,357 @@
+"""The express way of a replay finds what the way at length finds, and leads to the same state."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support import (
+    NON_PRIVATE,
+    SECOND,
+    Book,
+    declared,
+    gaussian,
+    laplace,
+    make,
+    snapshot,
+    sparse_vector,
+)
+
+from accountant.budget.commands import Asked
+from accountant.budget.decide import SYSTEM
+from accountant.budget.errors import Problem
+from accountant.budget.express import Express
+from accountant.budget.express.stamps import LENGTH, Stamps
+from accountant.budget.replay import Replay, replay
+from accountant.budget.sealing import seal
+from accountant.ledger.events import Event, canonical, microseconds, rfc3339
+from accountant.privacy.gates import GATES
+
+Ops = list[tuple[Any, ...]]
+
+MECHANISMS = (
+    [laplace("0.01")],
+    [laplace("0.013", 2), gaussian("0.02", "1e-9")],
+    [gaussian("0.03")],
+    [declared("0.02", "0.000001")],
+    [laplace("0.4")],
+    [laplace("0.01", claimed={"epsilon": "0.001"})],
+    [NON_PRIVATE],
+)
+GROUPS = (
+    None,
+    None,
+    {"sex": ["f"]},
+    {"age": ["17", "27"], "sex": ["m"]},
+    {"age": {"from": "17", "to": "22"}},
+    [{"sex": ["f"]}, {"age": ["22"]}],
+)
+CLIENTS = ("one", "two")
+POLICY = (
+    "  - {{id: a, limit: {{epsilon: {limit}, delta: 1e-3, own_delta: 1e-5}}, gate: {gate}}}\n"
+    "  - {{id: person, across: datasets, limit: {{epsilon: 3, delta: 1e-6}}}}\n"
+    "  - {{id: nearly, of: a, at: 60%}}\n"
+    "  - {{id: why, require: [purpose], action: flag}}\n"
+    "  - {{id: known, purposes: [study], action: flag}}\n"
+)
+EACH = "  - {id: each, per: client, limit: {epsilon: 1.5}, action: flag}\n"
+"""With it a form is one client's."""
+
+few = st.sampled_from([0, 0, 0, 1, 1, 2])
+"""Requests come again and again."""
+mechanisms = st.one_of(few, st.integers(0, len(MECHANISMS) - 1))
+groups = st.one_of(st.just(0), st.integers(0, len(GROUPS) - 1))
+clients = st.sampled_from(CLIENTS)
+datasets = st.sampled_from(["d", "d", "e"])
+purposes = st.sampled_from([None, "study", "free text", "free text"])
+asking = st.tuples(
+    st.sampled_from(["ask", "ask", "ask", "record"]),
+    clients,
+    datasets,
+    mechanisms,
+    groups,
+    purposes,
+)
+ending = st.tuples(
+    st.sampled_from(["commit", "commit", "commit", "part", "release", "keyed"]), st.integers(0, 9)
+)
+rare = st.sampled_from(
+    [
+        ("wait", 1),
+        ("wait", 4000),
+        ("expire",),
+        ("session",),
+        ("extend", True),
+        ("extend", False),
+        ("policy", 2),
+        ("policy", 1),
+    ]
+)
+ops = st.lists(asking | asking | ending | ending | rare, min_size=10, max_size=90)
+
+
+def ledger(gate: str, wide: bool, todo: Ops) -> Book:
+    """The ledger that ``todo`` comes to; what is refused as a problem leaves no event."""
+    book = Book()
+    book.register({"age": ["17", "22", "27"], "sex": ["f", "m"]}, neighbouring="add_or_remove_one")
+    for name in ("d", "e"):
+        book.dataset(name)
+    book.policy(POLICY.format(gate=gate, limit=50 if wide else 2) + EACH * (not wide))
+    salts = iter(range(10**6))
+    for number, op in enumerate(todo):
+        book.now += SECOND
+        try:
+            _do(book, gate, op, f"k{number}", salts)
+        except Problem:
+            continue
+    return book
+
+
+def _do(book: Book, gate: str, op: tuple[Any, ...], key: str, salts: Any) -> None:
+    opened = list(book.state.open.values())
+    match op:
+        case ("ask" | "record" as what, client, dataset, stated, group, purpose):
+            kind = "ask_grant" if what == "ask" else "record_invocations"
+            fields = {"dataset": dataset, "mechanisms": MECHANISMS[stated], "purpose": purpose}
+            command = make(kind, subjects=GROUPS[group], **fields)
+            asked, _ = seal(book.state, Asked(client, command, key), lambda: b"%d" % next(salts))
+            book.ask(asked.command, client, key)
+        case ("wait", seconds):
+            book.now += seconds * SECOND
+        case ("expire",):
+            for grant in [g for g in opened if g.due(book.now)]:
+                book.do("expire_grant", SYSTEM, grant=grant.id)
+        case ("session",):
+            _session(book)
+        case ("extend", new):
+            ages = [*dict(book.state.people().dimensions)["age"], str(book.state.sequence)]
+            book.register(
+                {"age": ages, "sex": ["f", "m"]},
+                neighbouring="add_or_remove_one",
+                attested_new=new,
+            )
+        case ("policy", limit):
+            rules = POLICY.format(gate=gate, limit=limit) + EACH * (limit == 1)
+            book.policy(rules, approved_by="officer")
+        case (_, at) if opened:
+            _end(book, op[0], opened[at % len(opened)], key)
+
+
+def _session(book: Book) -> None:
+    session = book.do("open_sparse_vector", dataset="d", mechanism=sparse_vector())
+    if "grant" in session.body:
+        book.do("count_answers", grant=session.body["grant"], positives=1, negatives=2)
+        book.do("close_sparse_vector", grant=session.body["grant"])
+
+
+def _end(book: Book, how: str, grant: Any, key: str) -> None:
+    fields: dict[str, Any] = {}
+    if how == "part":
+        stated = grant.command.get("mechanisms", [])[:1]
+        fields["mechanisms"] = [m | {"count": 1} for m in stated]
+    if how == "release":
+        fields["reason"] = "never run"
+    kind = "release_grant" if how == "release" else "commit_grant"
+    book.do(kind, grant.by, grant=grant.id, key=key if how == "keyed" else None, **fields)
+
+
+def both(book: str, bodies: list[Any]) -> tuple[Replay, Replay]:
+    """The replay by both ways."""
+    [*_, quick] = replay(book, bodies)
+    [*_, slow] = replay(book, bodies, express=False)
+    return quick, slow
+
+
+def agree(book: str, bodies: list[Any]) -> Replay:
+    """Asserts that both ways find the same, and come to the same state."""
+    quick, slow = both(book, bodies)
+    assert quick.findings == slow.findings
+    assert snapshot(quick.state) == snapshot(slow.state)
+    return quick
+
+
+@settings(max_examples=150)
+@given(st.sampled_from(sorted(GATES)), st.booleans(), ops)
+def test_a_sound_ledger(gate: str, wide: bool, todo: Ops) -> None:
+    """Whatever clients did, both ways find nothing and come to the state that was kept."""
+    book = ledger(gate, wide, todo)
+    result = agree(book.name, book.stored)
+    assert result.findings == []
+    assert snapshot(result.state) == snapshot(book.state)
+
+
+@st.composite
+def forgeries(draw: st.DrawFn, bodies: list[bytes]) -> list[bytes]:
+    """The ledger with something changed, mostly near its end, where all has come before."""
+    forged = list(bodies)
+    for _ in range(draw(st.integers(1, 2))):
+        at = draw(st.integers(0, len(forged) - 2) | st.integers(len(forged) // 2, len(forged) - 2))
+        how = draw(st.sampled_from(["byte", "digits", "leaf", "drop", "double", "swap", "move"]))
+        body = forged[at]
+        if how == "byte":
+            place = draw(st.integers(0, len(body) - 1))
+            value = bytes([draw(st.integers(0, 255))])
+            forged[at] = body[:place] + value + body[place + 1 :]
+        elif how == "digits":
+            places = [i for i, byte in enumerate(body) if chr(byte).isdigit()]
+            for place in draw(st.lists(st.sampled_from(places), min_size=1, max_size=3)):
+                digit = b"%d" % draw(st.integers(0, 9))
+                body = body[:place] + digit + body[place + 1 :]
+            forged[at] = body
+        elif how == "leaf":
+            forged[at] = draw(other_leaf(body))
+        elif how == "drop":
+            forged = forged[:at] + renumbered(forged[at + 1 :], -1, draw(st.booleans()))
+        elif how == "double":
+            forged = forged[: at + 1] + renumbered(forged[at:], 1, draw(st.booleans()))
+        elif how == "swap":
+            forged[at], forged[at + 1] = forged[at + 1], forged[at]
+        else:
+            other = forged[draw(st.integers(0, len(forged) - 1))]
+            forged[at] = renumbered([other], None, True, at)[0]
+    return forged
+
+
+def renumbered(bodies: list[bytes], by: int | None, do: bool, at: int = 0) -> list[bytes]:
+    """The events under other sequences; what is no event stays as it is."""
+    found = []
+    for body in bodies if do else ():
+        try:
+            document = json.loads(body)
+            number = at if by is None else document["sequence"] + by
+            found.append(canonical(document | {"sequence": number}))
+        except (ValueError, TypeError, KeyError):
+            found.append(body)
+    return found if do else bodies
+
+
+@st.composite
+def other_leaf(draw: st.DrawFn, body: bytes) -> bytes:
+    """The event with another value somewhere, in canonical form."""
+    try:
+        document = json.loads(body)
+    except ValueError:
+        return body
+    at, value = document, document
+    while isinstance(value, dict | list) and value:
+        keys = sorted(value) if isinstance(value, dict) else range(len(value))
+        at, key = value, draw(st.sampled_from(list(keys)))
+        value = at[key]
+    others = ["0", "1", "", "allow", "infinite", "g3", True, False, 0, 1, [], {}, None]
+    if isinstance(value, bool):
+        others = [not value]
+    elif isinstance(value, str) and value.isdigit():
+        others += [str(int(value) + 1), str(max(0, int(value) - 1))]
+    if at is not document or at:
+        at[key] = draw(st.sampled_from(others))
+    try:
+        return canonical(document)
+    except ValueError:
+        return body
+
+
+LEDGERS = [
+    ledger(
+        gate,
+        wide=True,
+        todo=[
+            op
+            for i in range(14)
+            for op in [
+                (
+                    "ask",
+                    CLIENTS[i % 2],
+                    "d",
+                    i % 3,
+                    (0, 2, 3)[i // 2 % 3],
+                    ("free text", None)[i % 2],
+                ),
+                ("record", "one", "e", 0, 0, "free text"),
+                ("ask", "two", "e", 0, 0, "study"),
+                ("commit", 0),
+                ("ask", "two", "d", 4, 0, None),
+                ("keyed", 0),
+                ("part" if i % 3 else "release", 0),
+            ]
+        ]
+        + [("wait", 4000), ("expire",), ("ask", "one", "d", 0, 0, None)],
+    )
+    for gate in ("renyi", "basic", "gdp")
+]
+
+
+@settings(max_examples=300)
+@given(st.data())
+def test_a_forged_ledger(data: st.DataObject) -> None:
+    """Whatever is changed in a ledger in which nearly all is taken the express way, both ways find
+    the same.
+    """
+    book = data.draw(st.sampled_from(LEDGERS))
+    agree(book.name, data.draw(forgeries(book.stored)))
+
+
+@settings(max_examples=60)
+@given(st.sampled_from(sorted(GATES)), st.booleans(), ops, st.data())
+def test_any_forged_ledger(gate: str, wide: bool, todo: Ops, data: st.DataObject) -> None:
+    """The same for ledgers of any kind."""
+    book = ledger(gate, wide, todo)
+    agree(book.name, data.draw(forgeries(book.stored)))
+
+
+@pytest.mark.parametrize("book", LEDGERS, ids=lambda book: book.stored[0][-9:])
+def test_most_goes_the_express_way(book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What comes again is not decided at length again, or nothing here would be tested."""
+    taken = []
+    take = Express.take
+    monkeypatch.setattr(
+        Express, "take", lambda self, data: taken.append(take(self, data)) or taken[-1]
+    )
+    assert agree(book.name, book.stored).findings == []
+    assert sum(taken) > len(taken) / 3
+
+
+def test_what_wraps_is_infinite() -> None:
+    """Sums near 2**62 are booked as infinite, after as many express events as there is room for."""
+    book = Book()
+    book.register()
+    book.dataset("d")
+    book.policy("  - {id: a, limit: {epsilon: 1}}\n")
+    for _ in range(14):
+        book.record(declared("1000000", count=1000))
+    assert agree(book.name, book.stored).findings == []
+    assert book.used("")[0][2] > 0
+
+
+@given(st.integers(-(10**16), 250_000_000_000_000_000))
+def test_stamps_are_written_and_read_as_in_events(time: int) -> None:
+    """The stamps' short cuts agree with the functions that define them."""
+    stamps = Stamps()
+    text = rfc3339(time).encode()
+    for _ in range(2):  # worked out, then remembered
+        assert stamps.write(time) == text
+        assert stamps.read(text) == (microseconds(text.decode()) if len(text) == LENGTH else None)
+
+
+@given(st.integers(0, 26), st.integers(0, 255))
+def test_what_is_no_stamp_is_not_read(place: int, byte: int) -> None:
+    """Only what ``rfc3339`` writes is a stamp."""
+    text = bytearray(b"2026-11-21T11:38:28.500000Z")
+    text[place] = byte
+    try:
+        time = microseconds(text.decode())
+        same = rfc3339(time).encode() == text
+    except ValueError:
+        same = False
+    assert Stamps().read(bytes(text)) == (time if same else None)
+
+
+def test_the_state_is_whole_in_the_end() -> None:
+    """What the caller gets last is what events lead to, and says how many there were."""
+    book = LEDGERS[0]
+    [*_, last] = replay(book.name, book.stored)
+    assert last.events == len(book.stored) == last.state.sequence
+    again = [Event.from_bytes(body) for body in book.stored]
+    assert [event.sequence for event in again] == list(range(last.events))
