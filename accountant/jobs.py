@@ -1,4 +1,4 @@
-"""What the service does by itself: expiring grants, writing reports.
+"""What the service does by itself: expiring grants, signing and publishing heads, writing reports.
 
 Jobs live in code, and each may run twice or in two processes at once: an expiry is an event like
 any other, a report is a file.
@@ -14,7 +14,8 @@ import structlog
 from apscheduler.schedulers.background import BackgroundScheduler
 
 from accountant.budget.errors import Problem
-from accountant.reporting.files import write_report
+from accountant.publishing.publisher import Publisher
+from accountant.reporting.files import report_of, write_report
 from accountant.service import Service
 from accountant.settings import Settings
 from accountant.store.ledgers import StoreError
@@ -24,7 +25,7 @@ _ALIGNED: Final = datetime(2000, 1, 1, tzinfo=UTC)
 """Reports fall on whole intervals since then, however often the service is started again."""
 
 
-def start(service: Service, settings: Settings) -> BackgroundScheduler:
+def start(service: Service, publisher: Publisher, settings: Settings) -> BackgroundScheduler:
     """Starts the scheduler; the caller shuts it down."""
     scheduler = BackgroundScheduler(timezone="UTC")
     options = {"max_instances": 1, "coalesce": True, "misfire_grace_time": None}
@@ -32,9 +33,17 @@ def start(service: Service, settings: Settings) -> BackgroundScheduler:
         expire, "interval", [service], seconds=settings.expiry_seconds, id="expiry", **options
     )
     scheduler.add_job(
+        publish,
+        "interval",
+        [service, publisher],
+        seconds=settings.checkpoint_seconds,
+        id="publish",
+        **options,
+    )
+    scheduler.add_job(
         report,
         "interval",
-        [service, settings.home / "reports"],
+        [service, publisher, settings.home / "reports"],
         hours=settings.report_hours,
         start_date=_ALIGNED,
         id="report",
@@ -53,11 +62,21 @@ def expire(service: Service) -> None:
         _log.warning("expiry failed", reason=str(error))
 
 
-def report(service: Service, folder: Path) -> None:
+def publish(service: Service, publisher: Publisher) -> None:
+    """Signs every population's head and publishes it."""
+    for population in service.populations():
+        try:
+            publisher.publish(population)
+        except (OSError, Problem, StoreError, ValueError) as error:
+            _log.error("publication failed", population=population, reason=str(error))
+
+
+def report(service: Service, publisher: Publisher, folder: Path) -> None:
     """Writes every population's compliance report."""
     for population in service.populations():
         try:
-            paths = write_report(service, population, folder)
+            published = publisher.last_published(population)
+            paths = write_report(report_of(service, population, published), folder)
             _log.info("report written", population=population, path=str(paths["html"]))
         except (OSError, Problem, StoreError, ValueError) as error:
             _log.error("report failed", population=population, reason=str(error))

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import re
+import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from accountant.book import Book, Diverged, F
 from accountant.budget.commands import (
+    AdoptEngine,
     Asked,
     AskGrant,
     Command,
+    EraseText,
     ExpireGrant,
     RegisterPopulation,
     Role,
@@ -26,11 +29,17 @@ from accountant.budget.folding import apply
 from accountant.budget.judge import judge
 from accountant.budget.limits import how_many
 from accountant.budget.request import Request, prepare, price_all
+from accountant.budget.sealing import SALT_BYTES, Opened, seal, seal_again
 from accountant.budget.state import State
 from accountant.keys import CREATED, REVOKED, Key, KeyRing, key_digest, new_secret
 from accountant.keys import LEDGER as KEYS
+from accountant.ledger.checkpoints import Checkpoint, Known
 from accountant.ledger.events import Event, EventTooLarge
-from accountant.store.ledgers import Head, Ledgers, Stored, StoreError, Writing
+from accountant.ledger.merkle import Tree
+from accountant.ledger.notes import BadNote, parse
+from accountant.privacy import engine as bounds
+from accountant.store.ledgers import Ledgers, Stored, StoreError, Text, Writing
+from accountant.store.vault import Vault
 
 _KEY_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}")
 PAGE: Final = 1_000
@@ -68,8 +77,14 @@ class Service:
     the state is dropped and read back.
     """
 
-    def __init__(self, ledgers: Ledgers, clock: Callable[[], int] = wall_clock) -> None:
-        self._ledgers = ledgers
+    def __init__(
+        self,
+        ledgers: Ledgers,
+        clock: Callable[[], int] = wall_clock,
+        vault: Vault | None = None,
+    ) -> None:
+        self.ledgers = ledgers
+        self.vault = vault
         self._clock = clock
         self._books: dict[str, Book[State]] = {}
         self._books_lock = threading.Lock()
@@ -89,22 +104,40 @@ class Service:
         that lock, so that readers wait only for deciding and committing.
         """
         opens = any(isinstance(asked.command, RegisterPopulation) for asked in commands)
-        book = self._book(ledger, opens=opens)
         for asked in commands:
-            _price_ahead(book, asked.command)
-        with _told(), self._ledgers.writing() as writing, book.lock:
+            _price_ahead(self._book(ledger, opens=opens), asked.command)
+        with self.writing(ledger, opens=opens) as (writing, book):
+            self._go_over(book, writing, SYSTEM)
+            return [self._answer(book, writing, asked) for asked in commands]
+
+    def adopt_engine(self, ledger: str, by: str) -> int:
+        """Goes over to this program's bounds, if that has not happened; the ledger's size."""
+        with self.writing(ledger) as (writing, book):
+            self._go_over(book, writing, by)
+            return book.tree.size
+
+    def _go_over(self, book: Book[State], writing: Writing, by: str) -> None:
+        """What is decided from here on is decided by this program's bounds, and says so."""
+        if book.fold.custody.engine < bounds.CURRENT and book.fold.population is not None:
+            self._answer(book, writing, Asked(by, AdoptEngine(version=bounds.CURRENT)))
+
+    @contextmanager
+    def writing(self, ledger: str, *, opens: bool = False) -> Iterator[tuple[Writing, Book[State]]]:
+        """A transaction on one ledger, caught up with and held still; it commits at the end."""
+        book = self._book(ledger, opens=opens)
+        with _told(), self.ledgers.writing() as writing, book.lock:
             _write_up(book, writing)
             try:
-                answers = [self._answer(book, writing, asked) for asked in commands]
+                yield writing, book
                 writing.commit()
             except BaseException:
-                if book.fold.sequence != book.witness.sequence:
+                if book.tree != book.seen:
                     book.drop()  # ahead of the commit: read it back
                 raise
             book.committed()
-            return answers
 
     def _answer(self, book: Book[State], writing: Writing, asked: Asked) -> Answer:
+        asked, texts = _sealed(book.fold, writing, asked)
         outcome = decide(book.fold, asked, self._clock())
         if isinstance(outcome, Repeated):
             [stored] = writing.read(book.fold.ledger, outcome.sequence, 1)
@@ -121,7 +154,30 @@ class Service:
             except BaseException:
                 book.drop()  # half folded
                 raise
+            if texts:
+                number = events[-1].sequence
+                kept = [Text(number, field, *opened) for field, opened in texts.items()]
+                writing.keep_texts(book.ledger, kept)
         return Answer(tuple(events))
+
+    def erase(
+        self, ledger: str, by: str, event: int, fields: Sequence[str] | None, reason: str
+    ) -> Answer:
+        """Erases free texts of an event, all by default, and says so with an event. Raises NotFound
+        if they are not there.
+        """
+        with self.writing(ledger) as (writing, book):
+            kept = [text.field for text in writing.texts(ledger, event, event)]
+            wanted = kept if fields is None else list(dict.fromkeys(fields))
+            missing = [field for field in wanted if field not in kept]
+            if missing or not wanted:
+                named = " and no ".join(missing) or "free text"
+                raise NotFound("no-such-text", f"event {event} of {ledger} has no {named} to erase")
+            command = EraseText(event=event, fields=wanted, reason=reason)
+            answer = self._answer(book, writing, Asked(by, command))
+            writing.erase_texts(ledger, event, wanted)
+        self.ledgers.truncate_log()
+        return answer
 
     def expire_due(self) -> int:
         """Charges open grants whose time has passed, at most ``MAX_EXPIRIES`` a ledger.
@@ -180,33 +236,37 @@ class Service:
         """The stamp that an event of ``state`` would get now."""
         return max(self._clock(), state.time)
 
-    def head(self, ledger: str) -> Head:
+    def head(self, ledger: str) -> Tree:
         """Where the ledger says that it ends."""
-        return self._ledgers.head(ledger)
+        return self.ledgers.head(ledger)
 
     def events(self, ledger: str, first: int, limit: int) -> list[Stored]:
         """Stored events from ``first`` on."""
-        return self._ledgers.read(ledger, first, limit)
+        return self.ledgers.read(ledger, first, limit)
 
     def stream(self, ledger: str) -> Iterator[Stored]:
         """All stored events."""
-        return self._ledgers.stream(ledger)
+        return self.ledgers.stream(ledger)
 
     def event(self, ledger: str, sequence: int) -> Event:
         """One event. Raises NotFound."""
-        found = self._ledgers.read(ledger, sequence, 1)
+        found = self.ledgers.read(ledger, sequence, 1)
         if not found or found[0].sequence != sequence:
             raise NotFound("unknown-event", f"ledger {ledger} has no event {sequence}")
         return Event.from_bytes(found[0].body)
 
+    def texts(self, ledger: str, first: int, last: int) -> list[Text]:
+        """The free texts of events, as far as they are not erased."""
+        return self.ledgers.texts(ledger, first, last)
+
     def populations(self) -> list[str]:
         """All populations, in order."""
-        return [name for name in self._ledgers.names() if name != KEYS]
+        return [name for name in self.ledgers.names() if name != KEYS]
 
     def ready(self) -> None:
         """Raises Unavailable, with the reason, unless the database can be read and written to."""
         try:
-            self._ledgers.check()
+            self.ledgers.check()
         except StoreError as error:
             hint = "; has `accountant migrate` run?" if "no such table" in str(error) else ""
             raise Unavailable("not-ready", f"{error}{hint}") from error
@@ -245,7 +305,7 @@ class Service:
             return sorted(ring.by_digest.values(), key=lambda key: key.name)
 
     def _key_event(self, kind: str, by: str, body: dict[str, str], *, exists: bool) -> None:
-        with self._ledgers.writing() as writing, self._keys.lock:
+        with self.ledgers.writing() as writing, self._keys.lock:
             ring = _write_up(self._keys, writing)
             there = ring.named(body["name"])
             if there and not exists:
@@ -262,19 +322,47 @@ class Service:
         """The book of a ledger; names that nothing was ever registered under get none."""
         if ledger not in self._books and not opens:
             with _told():
-                head = self._ledgers.head(ledger)
-            if head.sequence == 0:
-                State(ledger).people()
-        with self._books_lock:
+                head = self.ledgers.head(ledger)
+                if head.size == 0 and not self._known(ledger):
+                    State(ledger).people()
+        with self._books_lock, _told():
             if ledger not in self._books:
-                self._books[ledger] = Book(ledger, lambda: State(ledger), apply)
+                known = self._known(ledger)
+                self._books[ledger] = Book(ledger, lambda: State(ledger), apply, known)
             return self._books[ledger]
+
+    def _known(self, ledger: str) -> tuple[Known, ...]:
+        """The heads that were signed or published: a database that does not continue them is not
+        written to.
+        """
+        if self.vault is None:
+            return ()
+        known = self.vault.known(ledger)
+        if (last := self.ledgers.last_signed(ledger)) is not None:
+            try:
+                head = Checkpoint.from_text(parse(last.note).text)
+            except BadNote as error:
+                raise StoreError(f"checkpoint {last.number} is damaged: {error}") from error
+            known += (Known(head.size, head.root, f"checkpoint {last.number} of the database"),)
+        return known
 
     def _read_up(self, book: Book[F]) -> F:
         book.follow(
-            self._ledgers.head(book.ledger), lambda first: self._ledgers.read(book.ledger, first)
+            self.ledgers.head(book.ledger), lambda first: self.ledgers.read(book.ledger, first)
         )
         return book.fold
+
+
+def _sealed(state: State, writing: Writing, asked: Asked) -> tuple[Asked, dict[str, Opened]]:
+    """``asked`` with its free texts sealed; on a retry as they were the first time."""
+    before = state.answers.get(asked.by, asked.key) if asked.key else None
+    if not before:
+        return seal(state, asked, lambda: secrets.token_bytes(SALT_BYTES))
+    _, sequence = before
+    [stored] = writing.read(state.ledger, sequence, 1)
+    command: dict[str, Any] = Event.from_bytes(stored.body).body["command"]
+    kept = writing.texts(state.ledger, sequence, sequence)
+    return seal_again(asked, command, {t.field: Opened(t.salt, t.text) for t in kept}), {}
 
 
 def _price_ahead(book: Book[State], command: Command) -> None:
@@ -283,7 +371,8 @@ def _price_ahead(book: Book[State], command: Command) -> None:
     """
     people, orders = book.fold.population, book.fold.orders
     if people is not None:
-        price_all(getattr(command, "mechanisms", None) or (), people.relation, orders)
+        mechanisms = getattr(command, "mechanisms", None) or ()
+        price_all(mechanisms, people.relation, orders, book.fold.custody.engine)
 
 
 def _write_up(book: Book[F], writing: Writing) -> F:

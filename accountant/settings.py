@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
+
+from accountant.store.vault import Vault
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,12 +22,21 @@ class Settings:
     port: int = 8321
     expiry_seconds: float = 1.0
     report_hours: float = 24.0
+    checkpoint_seconds: float = 60.0
+    origin: str = "localhost"
+    public_log: bool = False
     max_body_bytes: int = field(default=1_000_000)
+
+    @property
+    def vault(self) -> Vault:
+        """Where signing keys and signed heads are kept, apart from the database."""
+        return Vault(self.home / "vault")
 
     @classmethod
     def from_environment(cls, env: Mapping[str, str] = os.environ) -> Settings:
-        """Reads ACCOUNTANT_HOME, _DATABASE_URL, _HOST, _PORT, _EXPIRY_SECONDS, _REPORT_HOURS and
-        _MAX_BODY_BYTES. Raises ValueError, naming the variable, for what cannot be read.
+        """Reads ACCOUNTANT_HOME, _DATABASE_URL, _HOST, _PORT, _EXPIRY_SECONDS, _REPORT_HOURS,
+        _CHECKPOINT_SECONDS, _ORIGIN, _PUBLIC_LOG and _MAX_BODY_BYTES. Raises ValueError, naming the
+        variable, for what cannot be read.
         """
         home = Path(env.get("ACCOUNTANT_HOME") or "var")
         return cls(
@@ -33,8 +46,30 @@ class Settings:
             port=int(_number(env, "ACCOUNTANT_PORT", 8321, 0, 65535)),
             expiry_seconds=_number(env, "ACCOUNTANT_EXPIRY_SECONDS", 1.0, 0.05, 3600),
             report_hours=_number(env, "ACCOUNTANT_REPORT_HOURS", 24.0, 0.001, 24 * 366),
+            checkpoint_seconds=_number(env, "ACCOUNTANT_CHECKPOINT_SECONDS", 60.0, 0.1, 86_400),
+            origin=_origin(env.get("ACCOUNTANT_ORIGIN") or "localhost"),
+            public_log=_yes(env, "ACCOUNTANT_PUBLIC_LOG"),
             max_body_bytes=int(_number(env, "ACCOUNTANT_MAX_BODY_BYTES", 1_000_000, 1_000, 10**9)),
         )
+
+
+_ORIGIN: Final = re.compile(r"[A-Za-z0-9.:-]{1,100}(/[A-Za-z0-9._~-]{1,60}){0,4}")
+
+
+def _origin(text: str) -> str:
+    if not _ORIGIN.fullmatch(text):
+        raise ValueError(
+            f"ACCOUNTANT_ORIGIN is {text!r}; it must be like example.org/ledger: the start of an "
+            "address without https://"
+        )
+    return text
+
+
+def _yes(env: Mapping[str, str], name: str) -> bool:
+    text = (env.get(name) or "no").lower()
+    if text not in ("yes", "no", "true", "false", "1", "0"):
+        raise ValueError(f"{name} is {text!r}; it must be yes or no")
+    return text in ("yes", "true", "1")
 
 
 def _number(env: Mapping[str, str], name: str, default: float, low: float, high: float) -> float:

@@ -12,12 +12,14 @@ from accountant.api.strict_json import parse
 from accountant.budget.commands import Asked, Command, Role
 from accountant.budget.errors import Forbidden, Invalid, Problem
 from accountant.keys import Key
+from accountant.publishing.publisher import Publisher
 from accountant.service import Service
 
 SPEND: Final[tuple[Role, ...]] = ("admin", "pipeline")
 READ: Final[tuple[Role, ...]] = ("admin", "pipeline", "officer", "auditor")
 ASK: Final[tuple[Role, ...]] = ("admin", "pipeline", "officer")
 OVERSEE: Final[tuple[Role, ...]] = ("admin", "officer", "auditor")
+CUSTODY: Final[tuple[Role, ...]] = ("admin", "officer")
 ADMIN: Final[tuple[Role, ...]] = ("admin",)
 
 
@@ -33,6 +35,12 @@ def service_of(request: Request) -> Service:
 async def _service(request: Request) -> Service:
     """``service_of`` as a dependency: async, since what blocks nothing needs no thread."""
     return service_of(request)
+
+
+def publisher_of(request: Request) -> Publisher:
+    """Who signs for the service behind this app."""
+    publisher: Publisher = request.app.state.publisher
+    return publisher
 
 
 def key_from(service: Service, header: str | None, name: str) -> Key:
@@ -58,15 +66,20 @@ def caller(*roles: Role) -> Callable[..., Key]:
     ) -> Key:
         key = key_from(service_of(request), authorization, "Authorization")
         request.state.client = key.name
-        if key.role not in roles:
-            raise Forbidden(
-                "role-not-allowed",
-                f"key {key.name!r} has the role {key.role}; this call needs {' or '.join(roles)}",
-            )
+        needs_role(key, roles)
         return key
 
     authenticate.roles = roles  # type: ignore[attr-defined]
     return authenticate
+
+
+def needs_role(key: Key, roles: tuple[Role, ...]) -> None:
+    """Raises Forbidden unless the key has one of ``roles``."""
+    if key.role not in roles:
+        raise Forbidden(
+            "role-not-allowed",
+            f"key {key.name!r} has the role {key.role}; this call needs {' or '.join(roles)}",
+        )
 
 
 def only_own(key: Key, owner: str, what: str) -> None:
@@ -131,8 +144,10 @@ Raw = Annotated[bytes, Depends(raw_body)]
 Idempotency = Annotated[str | None, Depends(idempotency_key)]
 
 TheService = Annotated[Service, Depends(_service)]
+ThePublisher = Annotated[Publisher, Depends(publisher_of)]
 Spender = Annotated[Key, Depends(caller(*SPEND))]
 Reader = Annotated[Key, Depends(caller(*READ))]
 Asker = Annotated[Key, Depends(caller(*ASK))]
 Overseer = Annotated[Key, Depends(caller(*OVERSEE))]
+Custodian = Annotated[Key, Depends(caller(*CUSTODY))]
 Administrator = Annotated[Key, Depends(caller(*ADMIN))]

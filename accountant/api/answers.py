@@ -7,7 +7,6 @@ from typing import Any
 from fastapi.responses import JSONResponse
 
 from accountant.api.problems import problem
-from accountant.budget.state import Grant
 from accountant.ledger.events import Event, rfc3339
 from accountant.privacy.units import FIXED, Charge
 from accountant.service import Answer, Preview
@@ -84,27 +83,6 @@ def _body(event: Event) -> dict[str, Any]:
 
 def _priced(charges: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{**charge, "charge": amounts(charge["charge"])} for charge in charges]
-
-
-def grant_view(grant: Grant, now: int) -> dict[str, Any]:
-    """A grant as it stands at stamp ``now``."""
-    state = "expired" if grant.due(now) else grant.status
-    charged = grant.total if grant.due(now) else grant.charged
-    view: dict[str, Any] = {
-        "id": grant.id,
-        "state": state,
-        "client": grant.by,
-        "dataset": grant.dataset,
-        "request": grant.command,
-        "opened": rfc3339(grant.opened),
-        "expires": rfc3339(grant.expires),
-        "reserved": amounts(grant.total),
-        "charged": None if charged is None else amounts(charged),
-        "sequence": grant.sequence,
-    }
-    if grant.session:
-        view |= {"positives": grant.positives, "negatives": grant.negatives}
-    return view
 
 
 def preview_view(preview: Preview) -> dict[str, Any]:

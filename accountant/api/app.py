@@ -10,13 +10,15 @@ from accountant import __version__
 from accountant.api import description, problems
 from accountant.api.access import TheService
 from accountant.api.around import Around
+from accountant.api.evidence import router as evidence
 from accountant.api.routes import router
+from accountant.publishing.publisher import Publisher
 from accountant.service import Service
 from accountant.settings import Settings
 
 
-def create_app(service: Service, settings: Settings) -> FastAPI:
-    """The HTTP door of ``service``."""
+def create_app(service: Service, settings: Settings, publisher: Publisher | None = None) -> FastAPI:
+    """The HTTP door of ``service``; ``publisher`` signs as the settings say, if none is given."""
     app = FastAPI(
         title="accountant",
         version=__version__,
@@ -25,6 +27,8 @@ def create_app(service: Service, settings: Settings) -> FastAPI:
         openapi_url=None,
     )
     app.state.service = service
+    app.state.publisher = publisher or Publisher(service, settings.vault, settings.origin)
+    app.state.public_log = settings.public_log
     problems.install(app)
 
     @app.exception_handler(RequestValidationError)
@@ -46,5 +50,6 @@ def create_app(service: Service, settings: Settings) -> FastAPI:
         return {"status": "ready"}
 
     app.include_router(router)
+    app.include_router(evidence)
     description.install(app)
     return app

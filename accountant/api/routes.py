@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import orjson
@@ -17,6 +18,7 @@ from accountant.api.access import (
     Raw,
     Reader,
     Spender,
+    ThePublisher,
     TheService,
     ask,
     key_from,
@@ -24,7 +26,8 @@ from accountant.api.access import (
     only_own,
     service_of,
 )
-from accountant.api.answers import grant_view, preview_view, respond
+from accountant.api.answers import preview_view, respond
+from accountant.api.grants import grant_view
 from accountant.budget.commands import (
     AdoptPolicy,
     Asked,
@@ -44,6 +47,7 @@ from accountant.ledger.events import rfc3339
 from accountant.reporting.contributors import used_up_by
 from accountant.reporting.files import rendered, report_of
 from accountant.reporting.statement import accounts_json
+from accountant.reporting.texts import Texts
 
 router = APIRouter(prefix="/v1/populations/{population}", dependencies=[Depends(known_parameters)])
 
@@ -156,9 +160,9 @@ def show_grant(
 ) -> JSONResponse:
     """A grant's present state. A pipeline sees its own."""
     with service.state(population) as state:
-        found = state.grant(grant)
-        only_own(key, found.by, grant)
-        return JSONResponse(grant_view(found, service.now(state)))
+        found, now = state.grant(grant), service.now(state)
+    only_own(key, found.by, grant)  # what is read of it below never changes: no lock is held
+    return JSONResponse(grant_view(service, population, found, now))
 
 
 @router.post("/grants/{grant}/commit", tags=["spending"])
@@ -259,11 +263,13 @@ def show_report(
     population: Population,
     key: Overseer,
     service: TheService,
+    publisher: ThePublisher,
     form: Annotated[Literal["html", "json", "csv"], Query(alias="format")] = "html",
 ) -> Response:
     """The compliance report."""
     media = {"html": "text/html", "json": "application/json", "csv": "text/csv"}[form]
-    return Response(rendered(report_of(service, population), form), media_type=media)
+    report = report_of(service, population, publisher.last_published(population))
+    return Response(rendered(report, form), media_type=media)
 
 
 @router.get("/events", tags=["reading"])
@@ -276,13 +282,13 @@ def list_events(
     ] = -1,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> Response:
-    """The ledger as it is. ``event`` is the canonical document that ``link`` binds."""
+    """The ledger as it is. ``leaf`` is the hash of the event's canonical bytes in the tree."""
     service.known(population)
     rows = service.events(population, after + 1, limit)
     events = b",".join(
-        b'{"event":' + row.body + b',"link":"' + row.link.hex().encode() + b'"}' for row in rows
+        b'{"event":' + row.body + b',"leaf":"' + row.leaf.hex().encode() + b'"}' for row in rows
     )
-    last = rows[-1].sequence if rows else min(after, service.head(population).sequence - 1)
+    last = rows[-1].sequence if rows else min(after, service.head(population).size - 1)
     return Response(
         b'{"events":[' + events + b'],"last":' + orjson.dumps(last) + b"}",
         media_type="application/json",
@@ -293,12 +299,13 @@ def list_events(
 def show_event(
     population: Population,
     sequence: Annotated[str, Path(pattern=r"^\d{1,15}$")],
-    key: Overseer,
+    key: Reader,
     service: TheService,
 ) -> Response:
-    """One event, as its canonical bytes."""
+    """One event, as its canonical bytes: what a receipt is about. A pipeline sees its own."""
     service.known(population)
     event = service.event(population, int(sequence))
+    only_own(key, event.by, f"event {event.sequence}")
     return Response(event.to_bytes(), media_type="application/json")
 
 
@@ -318,16 +325,19 @@ def show_decision(
     if "decision" not in event.body:
         raise NotFound("unknown-decision", f"event {event.sequence} holds no decision")
     only_own(key, event.by, decision)
+    texts = Texts(partial(service.texts, population), page=1)
     document: dict[str, Any] = {
         "id": event.body["decision"]["id"],
         "type": event.type,
         "sequence": event.sequence,
         "time": rfc3339(event.time),
         "client": event.by,
-        "request": event.body["command"],
+        "request": texts.opened(event).body["command"],
         **event.body["decision"],
     }
     if key.role != "pipeline":
         rows = service.stream(population)
-        document["used_up_by"] = used_up_by(state, rows, event.body["decision"], event.sequence)
+        document["used_up_by"] = used_up_by(
+            state, rows, event.body["decision"], event.sequence, texts
+        )
     return JSONResponse(document)

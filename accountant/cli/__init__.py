@@ -8,11 +8,31 @@ from pydantic import ValidationError
 
 from accountant.budget.errors import Problem
 from accountant.budget.malformed import in_one_line, reasons
-from accountant.cli import asking, composing, fitting, replaying, serving, translating
+from accountant.cli import (
+    asking,
+    composing,
+    custody,
+    evidence,
+    fitting,
+    replaying,
+    serving,
+    translating,
+)
 from accountant.cli.common import app, errors
 from accountant.store.ledgers import StoreError
 
-__all__ = ["app", "asking", "composing", "fitting", "main", "replaying", "serving", "translating"]
+__all__ = [
+    "app",
+    "asking",
+    "composing",
+    "custody",
+    "evidence",
+    "fitting",
+    "main",
+    "replaying",
+    "serving",
+    "translating",
+]
 
 
 def main() -> None:

@@ -31,6 +31,7 @@ from accountant.cli.common import (
     plain,
     print_json,
     progress,
+    publisher_of,
 )
 from accountant.ledger.events import Event
 from accountant.reporting.files import FORMATS, rendered, report_of, write_whole
@@ -220,7 +221,8 @@ def report(
     if form not in FORMATS:
         raise Invalid("unknown-format", f"no report format is called {form!r}: html, json or csv")
     with local_service(context) as service:
-        text = rendered(report_of(service, population), form)
+        published = publisher_of(context, service).last_published(population)
+        text = rendered(report_of(service, population, published), form)
     if to is None:
         typer.echo(text, nl=False)
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import os
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from accountant import __version__
+from accountant.publishing.publisher import Publisher
 from accountant.reporting.views import visible
 from accountant.service import Service
 from accountant.settings import Settings
@@ -81,9 +83,23 @@ def local_service(context: typer.Context) -> Iterator[Service]:
     ledgers = Ledgers(url)
     try:
         ledgers.names()  # a database that is not there, or not migrated, is an error now
-        yield Service(ledgers)
+        yield Service(ledgers, vault=settings(context).vault)
     finally:
         ledgers.close()
+
+
+def publisher_of(context: typer.Context, service: Service) -> Publisher:
+    """Who signs and publishes the heads of the service's ledgers."""
+    chosen = settings(context)
+    return Publisher(service, chosen.vault, chosen.origin)
+
+
+def operator() -> str:
+    """Whoever sits at this machine, as events name them."""
+    try:
+        return f"operator:{getpass.getuser()}"
+    except (KeyError, OSError):  # a container's user without a name
+        return f"operator:uid-{os.getuid()}"
 
 
 def plain(text: str) -> Text:

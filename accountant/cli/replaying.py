@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,6 +13,7 @@ import typer
 
 from accountant.budget.errors import Invalid, NotFound
 from accountant.budget.replay import Finding, Replay, replay
+from accountant.budget.state import State
 from accountant.cli.asking import show_accounts
 from accountant.cli.common import (
     SHOWN,
@@ -24,6 +25,7 @@ from accountant.cli.common import (
     print_json,
     progress,
 )
+from accountant.ledger.merkle import Tree, leaf_hash
 from accountant.reporting.statement import accounts_json
 
 
@@ -36,8 +38,8 @@ def replay_(
     ] = None,
     population: Annotated[str | None, typer.Option("--population", "-p")] = None,
     by: Annotated[str | None, typer.Option(help="split the totals by this dimension")] = None,
-    head: Annotated[
-        str | None, typer.Option(help="the last link you were given; anything else is a finding")
+    root: Annotated[
+        str | None, typer.Option(help="the root that you were given; any other is a finding")
     ] = None,
     json: JsonOption = False,
 ) -> None:
@@ -49,30 +51,38 @@ def replay_(
         events = file.read_bytes().split(b"\n")
         if events[-1] == b"":
             events.pop()
-        ledger = population or _ledger_of(events)
-        result = _run(ledger, ((line, None) for line in events), len(events))
+        result = _run(population or _ledger_of(events), events, len(events))
     elif population is not None:
         with local_service(context) as service:
             end = service.head(population)
-            if end.sequence == 0:
+            if end.size == 0:
                 raise NotFound("unknown-population", f"no population is called {population!r}")
-            stored = ((row.body, row.link) for row in service.stream(population))
-            result = _run(population, islice(stored, end.sequence), end.sequence)
-            if service.events(population, end.sequence, 1) and service.head(population) == end:
-                result.findings.append(Finding(end.sequence, "events stand beyond the head"))
-        _ends(result, end.link.hex(), "the head of the database")
+            stored = (row.body for row in islice(service.stream(population), end.size))
+            result = _run(population, stored, end.size)
+            if service.events(population, end.size, 1) and service.head(population) == end:
+                result.found("events stand beyond the head")
+        result.ends(end.root.hex(), "the head of the database")
     else:
         raise Invalid("what-to-replay", "name a file of events, or a --population of the database")
-    if head is not None:
-        _ends(result, head.strip().lower(), "the link that was given")
-    _show(result, by, anchored=file is None or head is not None, json=json)
-    raise typer.Exit(int(bool(result.findings)))
+    if root is not None:
+        result.ends(root.strip().lower(), "the root that was given")
+    _show(result, by, anchored=file is None or root is not None, json=json)
+    raise typer.Exit(int(bool(result.replay.findings)))
 
 
-def _ends(result: Replay, link: str, whose: str) -> None:
-    if result.head.hex() != link:
-        reason = f"the ledger ends with {result.head.hex()}, {whose} is {link}"
-        result.findings.append(Finding(result.state.sequence, reason))
+@dataclass(slots=True)
+class _Result:
+    """A replay, and the tree that the events make."""
+
+    replay: Replay
+    tree: Tree
+
+    def found(self, reason: str) -> None:
+        self.replay.findings.append(Finding(self.replay.events, reason))
+
+    def ends(self, root: str, whose: str) -> None:
+        if self.tree.root.hex() != root:
+            self.found(f"the events have the root {self.tree.root.hex()}, {whose} is {root}")
 
 
 def _ledger_of(events: list[bytes]) -> str:
@@ -84,19 +94,26 @@ def _ledger_of(events: list[bytes]) -> str:
         ) from None
 
 
-def _run(ledger: str, stored: Iterable[tuple[bytes, bytes | None]], total: int) -> Replay:
+def _run(ledger: str, events: Iterable[bytes], total: int) -> _Result:
+    tree = Tree()
+
+    def hashed() -> Iterator[bytes]:
+        nonlocal tree
+        for body in events:
+            whole = body if isinstance(body, bytes) else b""  # a database may hand out text
+            tree, _ = tree.grown([leaf_hash(whole)])
+            yield body
+
     with progress() as bars:
         task = bars.add_task("replaying", total=total)
-
-        def shown() -> Iterator[Replay]:
-            for step in replay(ledger, stored):
-                bars.advance(task)
-                yield step
-
-        return deque(shown(), maxlen=1)[0]
+        step = Replay(State(ledger))
+        for step in replay(ledger, hashed()):
+            bars.update(task, completed=step.events)
+    return _Result(step, tree)
 
 
-def _show(result: Replay, by: str | None, *, anchored: bool, json: bool) -> None:
+def _show(found: _Result, by: str | None, *, anchored: bool, json: bool) -> None:
+    result, root = found.replay, found.tree.root.hex()
     totals: dict[str, Any] = {}
     if result.state.population is not None:
         totals = accounts_json(result.state, by=by)
@@ -104,8 +121,8 @@ def _show(result: Replay, by: str | None, *, anchored: bool, json: bool) -> None
         print_json(
             {
                 "ledger": result.state.ledger,
-                "events": result.state.sequence,
-                "head": result.head.hex(),
+                "events": result.events,
+                "root": root,
                 "findings": [{"sequence": f.sequence, "reason": f.reason} for f in result.findings],
                 "totals": totals,
             }
@@ -124,7 +141,7 @@ def _show(result: Replay, by: str | None, *, anchored: bool, json: bool) -> None
         f"{len(result.findings)} findings"
         if result.findings
         else "every decision was taken again and every total added up again: all agree"
-        + ("" if anchored else " (that no later event was cut off, only a known --head can tell)")
+        + ("" if anchored else " (that no later event was cut off, only a known --root can tell)")
     )
-    out.print(plain(f"{result.state.ledger}: {result.state.sequence} events, {verdict}"))
-    out.print(plain(f"last link: {result.head.hex()}"))
+    out.print(plain(f"{result.state.ledger}: {result.events} events, {verdict}"))
+    out.print(plain(f"root: {root}"))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
-import os
 import signal
 import socket
 import sys
@@ -17,7 +15,17 @@ from accountant import jobs, logs
 from accountant.api.app import create_app
 from accountant.budget.commands import Role
 from accountant.budget.errors import Invalid, Problem
-from accountant.cli.common import app, errors, local_service, out, print_json, settings
+from accountant.cli.common import (
+    PopulationOption,
+    app,
+    errors,
+    local_service,
+    operator,
+    out,
+    print_json,
+    publisher_of,
+    settings,
+)
 from accountant.migrate import migrate as run_migrations
 
 keys = typer.Typer(help="API keys.", no_args_is_help=True)
@@ -53,10 +61,11 @@ def serve(
         logs.configure()
         # uvicorn hands a signal on once it has shut down; the rest of this function must run too.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-        scheduler = jobs.start(service, chosen)
+        publisher = publisher_of(context, service)
+        scheduler = jobs.start(service, publisher, chosen)
         try:
             config = uvicorn.Config(
-                create_app(service, chosen),
+                create_app(service, chosen, publisher),
                 log_config=None,
                 access_log=False,
                 server_header=False,
@@ -77,7 +86,7 @@ def create_key(
     if role not in get_args(Role):
         raise Invalid("unknown-role", f"no role is called {role!r}: " + ", ".join(get_args(Role)))
     with local_service(context) as service:
-        typer.echo(service.create_key(name, cast("Role", role), by=_operator()))
+        typer.echo(service.create_key(name, cast("Role", role), by=operator()))
 
 
 @keys.command("revoke")
@@ -86,8 +95,16 @@ def revoke_key(
 ) -> None:
     """End a key's life; a running service refuses it from the next request on."""
     with local_service(context) as service:
-        service.revoke_key(name, by=_operator())
+        service.revoke_key(name, by=operator())
     errors.print(f"key {name} is revoked", markup=False, highlight=False)
+
+
+@keys.command("rotate")
+def rotate_key(context: typer.Context, population: PopulationOption) -> None:
+    """Sign a ledger with a fresh key from now on; print its public half."""
+    with local_service(context) as service:
+        key = publisher_of(context, service).rotate(population, by=operator())
+    typer.echo(str(key))
 
 
 @keys.command("list")
@@ -104,13 +121,6 @@ def list_keys(
     for key in found:
         table.add_row(key.name, key.role)
     out.print(table)
-
-
-def _operator() -> str:
-    try:
-        return f"operator:{getpass.getuser()}"
-    except (KeyError, OSError):  # a container's user without a name
-        return f"operator:uid-{os.getuid()}"
 
 
 def _listen(host: str, port: int) -> socket.socket:

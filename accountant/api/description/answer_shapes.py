@@ -35,6 +35,7 @@ _POLICY: Final = {
     "digest": ("text", "SHA-256 of the policy file's text, in hex"),
     "policy": ("text", "its name"),
     "rules": ("[Rule]", "its rules with every default written out"),
+    "publication?": ("Publication", "its witnesses, if it names any"),
 }
 
 SHAPES: Final[dict[str, tuple[str, dict[str, tuple[str, str]]]]] = {
@@ -112,7 +113,10 @@ SHAPES: Final[dict[str, tuple[str, dict[str, tuple[str, str]]]]] = {
             "type": ("text", "the type of the event that holds it"),
             **_STAMP,
             "client": ("text", "the name of the key that asked"),
-            "request": ("object", "the request as the ledger holds it, defaults left out"),
+            "request": (
+                "object",
+                "the request, defaults left out; a text that was erased is (erased)",
+            ),
             "used_up_by?": (
                 "[Contributors]",
                 "for each limit that fired, what is charged in its account; not for pipelines",
@@ -134,8 +138,8 @@ SHAPES: Final[dict[str, tuple[str, dict[str, tuple[str, str]]]]] = {
             "sequence": ("int", "the event that booked it"),
             "client": ("text", "who asked"),
             "dataset": ("text", "on which dataset"),
-            "purpose": ("text?", "what for"),
-            "state": ("text", "recorded, or what became of the grant"),
+            "purpose": ("text?", "what for; (erased) if it was erased"),
+            "state": ("text", "recorded or revalued, or what became of the grant"),
             "epsilon": ("loss", "what is charged for it"),
             "delta": ("loss", "its own delta"),
         },
@@ -197,7 +201,10 @@ SHAPES: Final[dict[str, tuple[str, dict[str, tuple[str, str]]]]] = {
             "state": ("text", "reserved, committed, released or expired"),
             "client": ("text", "the name of the key that asked"),
             "dataset": ("text", "the dataset's id"),
-            "request": ("object", "the request as the ledger holds it, defaults left out"),
+            "request": (
+                "object",
+                "the request, defaults left out; a text that was erased is (erased)",
+            ),
             "opened": ("time", "when it was reserved"),
             "expires": ("time", "when it expires, or would have"),
             "reserved": ("Charge", "what was set aside"),
@@ -313,15 +320,26 @@ SHAPES: Final[dict[str, tuple[str, dict[str, tuple[str, str]]]]] = {
             "…": ("", ""),
         },
     ),
-    "LinkedEvent": (
-        "An event and the hash that binds it to all before it.",
-        {"event": ("Event", "the canonical document"), "link": ("text", "SHA-256 chain, in hex")},
+    "LoggedEvent": (
+        "An event and its hash in the ledger's tree.",
+        {
+            "event": ("Event", "the canonical document"),
+            "leaf": ("text", "RFC 6962 leaf hash of the event's canonical bytes, in hex"),
+        },
     ),
     "Events": (
         "A page of the ledger.",
         {
-            "events": ("[LinkedEvent]", "in order"),
+            "events": ("[LoggedEvent]", "in order"),
             "last": ("int", "send it as `after` for the next page"),
+        },
+    ),
+    "Erased": (
+        "What is erased.",
+        {
+            "event": ("int", "the event whose texts are gone"),
+            "erased": ("[text]", "purpose, justification or reason"),
+            "sequence": ("int", "the event that says so"),
         },
     ),
     "Health": (

@@ -1,8 +1,8 @@
 """An example of every call, in an order that works: a hospital from its first call to its accounts.
 
 The documentation shows these requests and answers, and a test sends them to a running service and
-compares what comes back, so that the documentation says what is so. Times and hash links are
-the only values that differ from run to run.
+compares what comes back, so that the documentation says what is so. Times, hashes and signatures
+are the only values that differ from run to run.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ Document = dict[str, Any]
 @dataclass(frozen=True, slots=True)
 class Example:
     """One request and what it is answered. ``call`` is the operation's id, ``by`` the key's role;
-    ``answer`` None stands for an answer that is shown by its media type only.
+    ``answer`` is JSON, or text for an answer of text; None stands for one that is shown by its
+    media type only.
     """
 
     call: str
@@ -287,6 +288,29 @@ _COUNTED: Final[Document] = {
     "type": "sparse_vector.answered.v1",
 }
 _SESSION_COST: Final = _cost(_ALARM) | {"epsilon": "0.125"}
+
+_SIGNATURE: Final = (
+    "HdRsyn3hcTZBTK4HEatcJSSaMqdIil+pkcTG1k7D7WiT1ehllh+wwDkxP2js0XUd7h9raGO6T3vc/oVSIkRDiSPEjQk="
+)
+_CHECKPOINT: Final = f"""\
+localhost/hospital
+13
+xFe5KOqlKMEr+ScNoefd/WK8a6ahibvxrNLHWqxYzHo=
+
+— localhost/hospital {_SIGNATURE}
+"""
+_RECEIPT: Final = (
+    """\
+c2sp.org/tlog-proof@v1
+index 10
+LXi+xKsSekGwK9wbR97esQ3ZzkvNHBwvrSiA259d72w=
+bqf139jsrkR6SIN3upbhwftgpolewHc8osnx8zGL/Os=
+8RLuo2lfr5yhsN33McyYpob5uaTBbvKAsehqjWWZLTE=
+IicanbpEGmUu8HeERoZvRfLo35l5YcJUyHaYLDoMLRM=
+
+"""
+    + _CHECKPOINT
+)
 
 STORY: Final = (
     Example(
@@ -570,7 +594,7 @@ STORY: Final = (
             "events": [
                 {
                     "event": _COUNTED,
-                    "link": "86b3cbc849a0a58473ab079eb50b5f7cae62e8ff3ef49879c627abe96064f171",
+                    "leaf": "2413b757d3f49d6d25a3129f0f9288a82c36279b74098de861d755a5e5bed788",
                 }
             ],
             "last": 10,
@@ -583,6 +607,39 @@ STORY: Final = (
         by="auditor",
         status=200,
         answer=_COUNTED,
+    ),
+    Example(
+        call="show_receipt",
+        title="Proof that event 10 stands in the ledger",
+        request=f"GET {_HOSPITAL}/receipts/10",
+        by="pipeline",
+        status=200,
+        answer=_RECEIPT,
+    ),
+    Example(
+        call="show_checkpoint",
+        title="The ledger as it was last published",
+        request=f"GET {_HOSPITAL}/log/checkpoint",
+        by="auditor",
+        status=200,
+        answer=_CHECKPOINT,
+    ),
+    Example(
+        call="show_tile",
+        title="The hashes of all events",
+        request=f"GET {_HOSPITAL}/log/tile/0/000.p/13",
+        by="auditor",
+        status=200,
+        answer=None,
+    ),
+    Example(
+        call="erase_texts",
+        title="A reason that named somebody is erased",
+        request=f"POST {_HOSPITAL}/events/7/erase",
+        by="officer",
+        body={"fields": ["reason"], "reason": "it named an employee"},
+        status=200,
+        answer={"event": 7, "erased": ["reason"], "sequence": 13},
     ),
     Example(
         call="healthz",

@@ -31,6 +31,7 @@ from accountant.api.description.request_schemas import (
     options_of,
     tidied,
 )
+from accountant.api.evidence import Erasure
 from accountant.api.problems import MEDIA
 from accountant.budget import commands
 from accountant.budget.commands import Role
@@ -64,12 +65,12 @@ OPERATIONS: Final[dict[str, Operation]] = {
     ),
     "adopt_policy": Operation("AdoptedPolicy", Policy, topics=("policy",)),
     "ask_grant": Operation("Reservation", commands.AskGrant, topics=("data", "asking", "refusal")),
-    "show_grant": Operation("Grant", topics=("grant",)),
+    "show_grant": Operation("Grant", topics=("grant", "own")),
     "commit_grant": Operation(
-        "Settlement", commands.CommitGrant, in_path=("grant",), topics=("grant", "settling")
+        "Settlement", commands.CommitGrant, in_path=("grant",), topics=("grant", "own", "settling")
     ),
     "release_grant": Operation(
-        "Settlement", commands.ReleaseGrant, in_path=("grant",), topics=("grant", "settling")
+        "Settlement", commands.ReleaseGrant, in_path=("grant",), topics=("grant", "own", "settling")
     ),
     "record_invocations": Operation(
         "Record", commands.RecordInvocations, topics=("data", "asking")
@@ -82,23 +83,29 @@ OPERATIONS: Final[dict[str, Operation]] = {
         "Counted",
         commands.CountAnswers,
         in_path=("grant",),
-        topics=("grant", "settling", "session"),
+        topics=("grant", "own", "settling", "session"),
     ),
     "close_sparse_vector": Operation(
         "Settlement",
         commands.CloseSparseVector,
         in_path=("grant",),
-        topics=("grant", "settling", "session"),
+        topics=("grant", "own", "settling", "session"),
     ),
     "show_accounts": Operation("Accounts", topics=("data",)),
     "show_report": Operation(None, media=("text/html", "application/json", "text/csv")),
     "list_events": Operation("Events"),
-    "show_event": Operation("Event", topics=("event",)),
-    "show_decision": Operation("DecisionInFull", topics=("event",)),
+    "show_event": Operation("Event", topics=("event", "own")),
+    "show_decision": Operation("DecisionInFull", topics=("event", "judged", "own")),
+    "show_checkpoint": Operation(None, topics=("log",), media=("text/plain",)),
+    "show_tile": Operation(None, topics=("log", "tile"), media=("application/octet-stream",)),
+    "show_receipt": Operation(None, topics=("event", "own"), media=("text/plain",)),
+    "erase_texts": Operation("Erased", Erasure, topics=("event", "text")),
     "healthz": Operation("Health"),
     "readyz": Operation("Health", topics=("health",)),
 }
 """By operation id, which is the name of the handler."""
+_STORED: Final = "Sealed"
+"""What a free text becomes in an event: nobody sends it."""
 _MAKES_IT: Final = ("register_population",)
 """Calls that do not need the population to be there."""
 
@@ -309,7 +316,8 @@ def _schemas() -> dict[str, Schema]:
     """All components: commands, the policy file, mechanisms, and the shapes of answers."""
     models = sorted({o.command for o in OPERATIONS.values() if o.command}, key=lambda m: m.__name__)
     _, top = models_json_schema([(model, "validation") for model in models], ref_template=REFERENCE)
-    schemas = {name: tidied(schema) for name, schema in top["$defs"].items()}
+    parts = {name: part for name, part in top["$defs"].items() if name != _STORED}
+    schemas = {name: tidied(schema) for name, schema in parts.items()}
     for schema in schemas.values():
         for name, field in schema.get("properties", {}).items():
             if name in MEANINGS:

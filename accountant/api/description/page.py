@@ -31,6 +31,11 @@ TOPICS: Final[dict[str, tuple[str, str]]] = {
         "Many threshold questions at the price of the few that are answered above.",
     ),
     "reading": ("Reading", "What is spent and left, why a request was refused, and the ledger."),
+    "evidence": (
+        "Evidence",
+        "What proves that the ledger is what it was: signed checkpoints, the log as any C2SP "
+        "client reads it, and receipts to keep. `accountant export` writes it all as one file.",
+    ),
     "health": ("Health", "For whoever runs the service."),
 }
 """The chapters, by tag, in order; tags that are not named follow under their own names."""
@@ -52,7 +57,12 @@ WHERE: Final = {
     "grant": "calls on a grant",
     "settling": "commit, release, answers, close",
     "session": "sparse vector sessions",
-    "event": "events and decisions",
+    "own": "settling a grant; reading what is another client's with a pipeline's key",
+    "event": "calls on an event, a decision or a receipt",
+    "judged": "reading a decision",
+    "text": "erasing texts",
+    "log": "the log",
+    "tile": "tiles of the log",
     "health": "readiness",
 }
 ELSEWHERE: Final = {
@@ -181,7 +191,7 @@ class Book:
                     "title": e.title,
                     "curl": _curl(e),
                     "status": e.status,
-                    "answer": None if e.answer is None else pretty(e.answer),
+                    "answer": e.answer if isinstance(e.answer, str | None) else pretty(e.answer),
                 }
                 for e in examples
             ],
@@ -301,7 +311,7 @@ class Book:
             "Lifetime",
             "LifetimeGroup",
         )
-        return [*names, *more, "LinkedEvent", "Event"]
+        return [*names, *more, "Publication", "Witness", "LoggedEvent", "Event"]
 
 
 def _name(schema: Schema) -> str:

@@ -81,7 +81,9 @@ PROBLEMS: Final[dict[str, Code]] = {
     "unverifiable-claim": Code(None, "decision", "Flags what rests on the client's word alone."),
     "threshold-passed": Code(None, "decision", "Flags that a share of a limit is passed."),
     "unknown-grant": Code(404, "grant", "No grant has this id."),
-    "not-your-grant": Code(403, "settling", "Only the key that asked can settle a grant."),
+    "not-your-grant": Code(
+        403, "own", "Another client's: a grant is settled by the key that asked."
+    ),
     "grant-settled": Code(409, "settling", "It is committed or released already."),
     "grant-expired": Code(409, "settling", "It has expired and is charged in full."),
     "commit-exceeds-reservation": Code(
@@ -94,7 +96,10 @@ PROBLEMS: Final[dict[str, Code]] = {
     "nothing-counted": Code(422, "session", "Count at least one answer."),
     "session-exhausted": Code(409, "session", "More positives than the session may give."),
     "unknown-event": Code(404, "event", "The ledger does not have this event."),
-    "unknown-decision": Code(404, "event", "That event holds no decision."),
+    "no-such-text": Code(404, "text", "The event has no such text, or it was erased already."),
+    "nothing-published": Code(404, "log", "No checkpoint of the ledger is published yet."),
+    "no-such-tile": Code(404, "tile", "The published log has no such tile, or not yet."),
+    "unknown-decision": Code(404, "judged", "That event holds no decision."),
     "not-ready": Code(503, "health", "The service cannot decide; the text says why."),
 }
 """Every code that a call can answer or a decision can name, with where it occurs."""

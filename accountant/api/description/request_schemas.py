@@ -85,7 +85,7 @@ MEANINGS: Final = {
     "owner": "who answers for it",
     "parents": "what it was made from",
     "mechanisms": "which kinds; when committing: the part that was run, as it was asked for",
-    "reason": "why nothing was executed",
+    "reason": "why",
     "positives": "positive answers since the last count",
     "negatives": "negative answers since the last count; they are free",
     "mechanism": "the session",
@@ -102,6 +102,10 @@ MEANINGS: Final = {
     "datasets": "glob over dataset ids",
     "of": "the id of a limit rule",
     "require": "fields that must be given",
+    "witnesses": "who is asked to confirm each checkpoint",
+    "required": "so many of them have to agree before a checkpoint counts as published",
+    "url": "where the witness answers",
+    "key": "the verifier key that it cosigns with",
     "purposes": "purposes that are accepted, word for word",
 }
 """What a field is, by its name, where its model does not say."""

@@ -1,0 +1,141 @@
+"""The log as any C2SP client reads it, and receipts."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Depends, Header, Path, Request, Response
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ConfigDict, Field
+
+from accountant.api.access import (
+    OVERSEE,
+    Body,
+    Custodian,
+    Reader,
+    ThePublisher,
+    TheService,
+    key_from,
+    known_parameters,
+    needs_role,
+    only_own,
+    service_of,
+)
+from accountant.api.routes import Population
+from accountant.budget.commands import Text
+from accountant.budget.errors import NotFound
+from accountant.ledger.tiles import WIDTH, Tile
+
+router = APIRouter(
+    prefix="/v1/populations/{population}",
+    dependencies=[Depends(known_parameters)],
+    tags=["evidence"],
+)
+
+_FOR_EVER = "max-age=31536000, immutable"
+
+
+def may_read_log(
+    request: Request, authorization: Annotated[str | None, Header(include_in_schema=False)] = None
+) -> None:
+    """Raises Problem unless the log is public or the caller's role may read it."""
+    if not request.app.state.public_log:
+        key = key_from(service_of(request), authorization, "Authorization")
+        request.state.client = key.name
+        needs_role(key, OVERSEE)
+
+
+may_read_log.roles = OVERSEE  # type: ignore[attr-defined]
+LogReader = Depends(may_read_log)
+
+
+@router.get("/log/checkpoint", dependencies=[LogReader])
+def show_checkpoint(population: Population, publisher: ThePublisher) -> Response:
+    """The last published checkpoint.
+
+    A signed note (tlog-checkpoint): the log's origin, size and root, the ledger's signature, and
+    those of the witnesses. Where the service runs with `ACCOUNTANT_PUBLIC_LOG=yes`, nobody needs
+    a key for the log.
+    """
+    signed = publisher.published(population)
+    return _plain(signed.full, "no-cache")
+
+
+@router.get("/log/tile/{place:path}", dependencies=[LogReader])
+def show_tile(
+    population: Population,
+    place: Annotated[str, Path(description="such as 0/000, 1/000.p/17, entries/x001/067")],
+    request: Request,
+    publisher: ThePublisher,
+    service: TheService,
+) -> Response:
+    """A tile of hashes, or a bundle of entries, of the published log.
+
+    As in tlog-tiles; entries are the events as they are stored. Full tiles never change.
+    """
+    try:
+        tile = Tile.from_path(f"tile/{place}")
+    except ValueError as error:
+        raise NotFound("no-such-tile", str(error)) from None
+    service.known(population)
+    data = publisher.log(population).tile(tile, publisher.published(population).size)
+    media = "application/octet-stream"
+    shared = "public" if request.app.state.public_log else "private"
+    cache = f"{shared}, {_FOR_EVER}" if tile.width == WIDTH else "no-cache"
+    return Response(data, media_type=media, headers={"Cache-Control": cache})
+
+
+@router.get("/receipts/{sequence}")
+def show_receipt(
+    population: Population,
+    sequence: Annotated[str, Path(pattern=r"^\d{1,15}$", description="of the event")],
+    key: Reader,
+    publisher: ThePublisher,
+    service: TheService,
+) -> Response:
+    """A receipt: proof that an event stands in the ledger, to keep beside the event's bytes.
+
+    Its inclusion proof and the checkpoint that it is of (tlog-proof). If no checkpoint covers the
+    event yet, one is signed now. A pipeline gets receipts of its own events.
+    """
+    service.known(population)
+    event = service.event(population, int(sequence))
+    only_own(key, event.by, f"event {event.sequence}")
+    signed = publisher.covering(population, event.sequence)
+    receipt = publisher.log(population).receipt(event.sequence, signed)
+    return _plain(receipt.to_bytes(), "private, no-cache")
+
+
+class Erasure(BaseModel):
+    """Which free texts of the event go, all by default, and why."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    fields: Annotated[
+        list[Literal["justification", "purpose", "reason"]] | None,
+        Field(min_length=1, description="which texts; absent: all that the event has"),
+    ] = None
+    reason: Annotated[Text, Field(description="why they are erased; kept as a text itself")]
+
+
+@router.post("/events/{sequence}/erase")
+def erase_texts(
+    population: Population,
+    sequence: Annotated[str, Path(pattern=r"^\d{1,15}$", description="of the event")],
+    key: Custodian,
+    body: Body,
+    service: TheService,
+) -> JSONResponse:
+    """Erase free texts of an event.
+
+    The event and the salted digests in it stay, and no spent budget changes. Who erased what, and
+    why, is an event of its own.
+    """
+    asked = Erasure.model_validate(body)
+    answer = service.erase(population, key.name, int(sequence), asked.fields, asked.reason)
+    event = answer.events[-1]
+    fields = event.body["command"]["fields"]
+    return JSONResponse({"event": int(sequence), "erased": fields, "sequence": event.sequence})
+
+
+def _plain(data: bytes, cache: str) -> Response:
+    return Response(data, media_type="text/plain; charset=utf-8", headers={"Cache-Control": cache})

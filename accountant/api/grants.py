@@ -1,0 +1,65 @@
+"""A grant as it stands. What a settled one was is read from the events that began and ended it."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import orjson
+
+from accountant.api.answers import amounts
+from accountant.budget.state import Grant, Settled
+from accountant.ledger.events import Event, rfc3339
+from accountant.privacy.units import Charge
+from accountant.reporting.texts import Texts
+from accountant.service import PAGE, Service
+
+
+def grant_view(service: Service, ledger: str, grant: Grant | Settled, now: int) -> dict[str, Any]:
+    """The grant at stamp ``now``, with its texts."""
+    event = service.event(ledger, grant.sequence)
+    asked = Texts(partial(service.texts, ledger), page=1).opened(event)
+    reserved = Charge.from_json(event.body["total"])
+    due = grant.due(now)
+    state, charged, counted = "expired" if due else grant.status, reserved if due else None, None
+    if isinstance(grant, Settled):
+        end = service.event(ledger, grant.settled)
+        charged = Charge.from_json(end.body["charge"]) if "charge" in end.body else reserved
+        if grant.session:
+            counted = _counted(service, grant, end)
+    elif grant.session:
+        counted = grant.positives, grant.negatives
+    view: dict[str, Any] = {
+        "id": grant.id,
+        "state": state,
+        "client": grant.by,
+        "dataset": grant.dataset,
+        "request": asked.body["command"],
+        "opened": rfc3339(event.time),
+        "expires": rfc3339(grant.expires),
+        "reserved": amounts(reserved),
+        "charged": None if charged is None else amounts(charged),
+        "sequence": grant.sequence,
+    }
+    if counted is not None:
+        view["positives"], view["negatives"] = counted
+    return view
+
+
+def _counted(service: Service, grant: Settled, end: Event) -> tuple[int, int]:
+    """The answers of a session that has ended: what its last count says."""
+    found = end.body if "positives" in end.body else _last_count(service, end.ledger, grant)
+    return found.get("positives", 0), found.get("negatives", 0)
+
+
+def _last_count(service: Service, ledger: str, grant: Settled) -> dict[str, Any]:
+    stop = grant.settled
+    while stop > grant.sequence:
+        first = max(grant.sequence, stop - PAGE)
+        for row in reversed(service.events(ledger, first, stop - first)):
+            if b'"type":"sparse_vector.answered.v1"' in row.body:
+                body: dict[str, Any] = orjson.loads(row.body)
+                if body["grant"] == grant.id:
+                    return body
+        stop = first
+    return {}

@@ -1,0 +1,140 @@
+"""publish, receipt, erase, revalue, recover: what is done about a ledger itself."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Annotated
+
+import typer
+
+from accountant.budget.commands import Asked, ResumePublication
+from accountant.budget.errors import Invalid
+from accountant.budget.revaluation import Corrections
+from accountant.cli.common import (
+    PopulationOption,
+    app,
+    errors,
+    local_service,
+    operator,
+    out,
+    progress,
+    publisher_of,
+    settings,
+)
+from accountant.ledger.events import Event
+from accountant.privacy.engine import FORMER
+from accountant.publishing.recovery import recover
+
+
+@app.command("publish")
+def publish_(context: typer.Context, population: PopulationOption) -> None:
+    """Sign the ledger's head, ask the witnesses, and print the checkpoint.
+
+    Exit code 1 if too few witnesses have cosigned it, or if publication is stopped.
+    """
+    with local_service(context) as service:
+        publisher = publisher_of(context, service)
+        published = publisher.publish(population)
+        signed = published or publisher.sign(population)
+        with service.state(population) as state:
+            stopped = state.custody.stopped
+    typer.echo(signed.full.decode(), nl=False)
+    if stopped is not None:
+        errors.print(f"publication is stopped since event {stopped}", style="red")
+    elif published is None:
+        errors.print("signed, not published: too few witnesses have cosigned it", style="yellow")
+    raise typer.Exit(int(published is None))
+
+
+@app.command("resume-publication")
+def resume_publication(
+    context: typer.Context,
+    population: PopulationOption,
+    reason: Annotated[str, typer.Option(help="what was found, and why it may go on")],
+) -> None:
+    """Publish again after a witness had contradicted the ledger and somebody has looked."""
+    with local_service(context) as service:
+        service.execute(population, Asked(operator(), ResumePublication(reason=reason)))
+    errors.print("publication goes on")
+
+
+@app.command("receipt")
+def receipt_(
+    context: typer.Context,
+    population: PopulationOption,
+    event: Annotated[int, typer.Option(help="the event's sequence", min=0)],
+) -> None:
+    """Print the receipt of an event: inclusion proof and checkpoint (a .tlog-proof)."""
+    with local_service(context) as service:
+        publisher = publisher_of(context, service)
+        signed = publisher.covering(population, service.event(population, event).sequence)
+        receipt = publisher.log(population).receipt(event, signed)
+    typer.echo(receipt.to_bytes().decode(), nl=False)
+
+
+@app.command("erase")
+def erase_(
+    context: typer.Context,
+    population: PopulationOption,
+    event: Annotated[int, typer.Option(help="the event's sequence", min=0)],
+    reason: Annotated[str, typer.Option(help="why; no personal data, please")],
+    field: Annotated[
+        list[str] | None, typer.Option(help="purpose, justification or reason; default: all")
+    ] = None,
+) -> None:
+    """Erase free texts of an event. Their digests stay, and no spent budget changes."""
+    with local_service(context) as service:
+        answer = service.erase(population, operator(), event, field, reason)
+    fields = " and ".join(answer.events[-1].body["command"]["fields"])
+    errors.print(f"erased: {fields} of event {event}", markup=False, highlight=False)
+
+
+@app.command("revalue")
+def revalue_(
+    context: typer.Context,
+    population: PopulationOption,
+    kind: Annotated[list[str], typer.Option(help="the mechanism whose bound was corrected")],
+    reason: Annotated[str, typer.Option(help="what was wrong; it is recorded")],
+) -> None:
+    """Book what past charges lack, where a bound was corrected since. History stays as it was."""
+    unknown = [name for name in kind if name not in FORMER]
+    if unknown:
+        known = ", ".join(sorted(FORMER)) or "none so far"
+        raise Invalid(
+            "never-corrected",
+            f"no bound of {' or '.join(unknown)} was ever corrected; corrected bounds: {known}",
+        )
+    corrections = Corrections(frozenset(kind))
+    with local_service(context) as service, progress() as bars:
+        size = service.adopt_engine(population, by=operator())
+        task = bars.add_task("looking", total=size)
+        for row in islice(service.stream(population), size):
+            corrections.take(Event.from_bytes(row.body))
+            bars.advance(task)
+        with service.state(population) as state:
+            due = corrections.due(state)
+        task = bars.add_task("booking", total=len(due))
+        for booked in due:
+            service.execute(population, Asked(operator(), booked.command(reason)))
+            bars.advance(task)
+    out.print(f"{len(due)} charges were corrected", highlight=False)
+
+
+@app.command("recover")
+def recover_(
+    context: typer.Context,
+    population: PopulationOption,
+    reason: Annotated[str, typer.Option(help="what happened; it is recorded")],
+) -> None:
+    """Open a new epoch when the database no longer continues what was signed.
+
+    Whatever had been spent by the last signed head stays spent, open grants are charged, and the
+    log goes on under another name and key. The service must be started again afterwards.
+    """
+    chosen = settings(context)
+    with local_service(context) as service:
+        signed = recover(
+            service.ledgers, chosen.vault, chosen.origin, population, by=operator(), reason=reason
+        )
+    typer.echo(signed.full.decode(), nl=False)
+    errors.print("recovered: a new epoch is open; start the service again")

@@ -1,0 +1,187 @@
+"""export and verify."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import IO, Annotated, Any
+
+import typer
+
+from accountant.auditing.verify import Verdict, verify
+from accountant.cli.common import (
+    SHOWN,
+    JsonOption,
+    PopulationOption,
+    app,
+    errors,
+    local_service,
+    out,
+    plain,
+    print_json,
+    progress,
+    publisher_of,
+)
+from accountant.publishing.export import covering, write_bundle, write_tiles
+from accountant.reporting.statement import accounts_json
+
+
+@app.command("export")
+def export_(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(help="the bundle to write, or the folder with --tiles")],
+    population: PopulationOption,
+    first: Annotated[int, typer.Option("--from", help="first event", min=0)] = 0,
+    last: Annotated[int | None, typer.Option("--to", help="last event", min=0)] = None,
+    tiles: Annotated[
+        bool, typer.Option("--tiles", help="a folder of plain files that any C2SP client reads")
+    ] = False,
+    without_texts: Annotated[
+        bool, typer.Option("--without-texts", help="leave out purposes and reasons")
+    ] = False,
+) -> None:
+    """Write a ledger as evidence that can be checked offline, up to a checkpoint signed now."""
+    with local_service(context) as service, progress() as bars:
+        publisher = publisher_of(context, service)
+        signed = publisher.sign(population)
+        with service.state(population) as state:
+            custody = state.custody
+        if tiles:
+            task = bars.add_task("exporting", total=signed.size)
+            write_tiles(file, service.ledgers, population, signed, lambda n: bars.advance(task, n))
+        else:
+            entries = covering(first, last, signed.size)
+            task = bars.add_task("exporting", total=len(entries))
+            with _whole(file) as handle:
+                write_bundle(
+                    handle,
+                    service.ledgers,
+                    population,
+                    signed,
+                    custody,
+                    entries,
+                    with_texts=not without_texts,
+                    told=lambda n: bars.advance(task, n),
+                )
+    errors.print(f"wrote {file}: checkpoint of {signed.size} events", markup=False, highlight=False)
+
+
+@contextmanager
+def _whole(path: Path) -> Iterator[IO[bytes]]:
+    """A file that appears under its name only when it is complete."""
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with fresh.open("wb") as handle:
+            yield handle
+            handle.flush()
+            os.fsync(handle.fileno())
+        fresh.replace(path)
+    finally:
+        fresh.unlink(missing_ok=True)
+
+
+@app.command("verify")
+def verify_(
+    bundles: Annotated[
+        list[Path], typer.Argument(help="a bundle, or several that continue each other")
+    ],
+    key: Annotated[
+        str | None, typer.Option(help="a verifier key of the ledger that you were given before")
+    ] = None,
+    checkpoint: Annotated[
+        list[Path] | None,
+        typer.Option(help="a checkpoint or receipt that you kept: the ledger must continue it"),
+    ] = None,
+    by: Annotated[str | None, typer.Option(help="split the totals by this dimension")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Check a bundle offline: bytes, signatures, every charge, every total, every decision.
+
+    Exit code 1 on any finding.
+    """
+    earlier = [path.read_bytes() for path in checkpoint or []]
+    with ExitStack() as stack, progress() as bars:
+        handles = [stack.enter_context(path.open("rb")) for path in bundles]
+        task = bars.add_task("verifying", total=None)
+        verdict = verify(
+            handles,
+            key=key,
+            earlier=earlier,
+            told=lambda more, of: bars.update(task, advance=more, total=of),
+        )
+    if json:
+        print_json(_document(verdict, by))
+    else:
+        _show(verdict, anchored=key is not None)
+    raise typer.Exit(int(verdict.count > 0))
+
+
+def _document(verdict: Verdict, by: str | None) -> dict[str, Any]:
+    known = verdict.state is not None and verdict.state.population is not None
+    return {
+        "ledger": verdict.ledger,
+        "origin": verdict.origin,
+        "size": verdict.size,
+        "root": verdict.root,
+        "events": verdict.entries,
+        "decided": verdict.decided,
+        "cosigned": verdict.cosigned,
+        "required": verdict.required,
+        "keys": verdict.keys,
+        "findings": [finding.to_json() for finding in verdict.findings],
+        "count": verdict.count,
+        "totals": accounts_json(verdict.state, by=by) if known and verdict.state else {},
+    }
+
+
+def _show(verdict: Verdict, *, anchored: bool) -> None:
+    for finding in verdict.findings[:SHOWN]:
+        text = plain(str(finding)[:400])
+        text.stylize("red")
+        out.print(text)
+    if verdict.count > SHOWN:
+        out.print(f"and {verdict.count - SHOWN} more findings (with --json)", style="red")
+    lines = [
+        f"ledger {verdict.ledger}, signed as {verdict.origin}",
+        f"checkpoint of {verdict.size} events, root {verdict.root}",
+        *(f"key {known}" for known in verdict.keys),
+    ]
+    for line in lines:
+        out.print(plain(line), soft_wrap=True)  # to be copied whole
+    if verdict.cosigned or verdict.required:
+        told = f"cosigned by {verdict.cosigned} witnesses, the policy wants {verdict.required}"
+        out.print(plain(told), style="yellow" if verdict.cosigned < verdict.required else None)
+    for remark in _remarks(verdict):
+        out.print(plain(remark), style="yellow")
+    if not anchored and not verdict.count:
+        out.print(
+            "The keys come from the bundle itself: compare one with a key that you were given "
+            "otherwise, or name that with --key.",
+            style="yellow",
+        )
+    again = (
+        "every charge was derived, every total added and every decision taken again"
+        if verdict.decided
+        else "bytes, order, signatures and sums were checked; for the decisions the events before "
+        "are needed: verify FIRST.tar THIS.tar"
+    )
+    found = "1 finding" if verdict.count == 1 else f"{verdict.count} findings"
+    result = found if verdict.count else f"{again}: all agree"
+    out.print(plain(f"{verdict.entries} events: {result}"))
+
+
+def _remarks(verdict: Verdict) -> Iterator[str]:
+    """What an auditor should know of a ledger in which everything agrees."""
+    custody = verdict.state.custody if verdict.state else None
+    if custody and custody.recovered is not None:
+        yield (
+            f"event {custody.recovered}: the ledger was recovered; signed events were "
+            "lost, and what they had spent was carried over (ledger.carried_over.v1)"
+        )
+    if custody and custody.stopped is not None:
+        yield (
+            f"event {custody.stopped}: a witness contradicts the ledger, and nothing was published "
+            "since"
+        )

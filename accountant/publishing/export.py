@@ -1,0 +1,131 @@
+"""Writing a ledger as evidence: a bundle for an auditor, or files for any C2SP client."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterable, Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import IO, Final
+
+import orjson
+
+from accountant.budget.custody import Custody
+from accountant.budget.errors import Conflict, Invalid
+from accountant.ledger import bundle
+from accountant.ledger.events import Event, canonical
+from accountant.ledger.tiles import WIDTH, Tile, tiles_of
+from accountant.publishing.log import Log, checkpoint_of
+from accountant.store.ledgers import Ledgers, Signed, Text
+
+_ERASED: Final = b'"type":"text.erased.v1"}'
+Told = Callable[[int], None]
+"""Is told how many entries have been written."""
+
+
+def covering(first: int, last: int | None, size: int) -> range:
+    """The whole entry bundles that hold events ``first`` to ``last``. Raises Invalid."""
+    end = size if last is None else last + 1
+    if not 0 <= first < end <= size:
+        raise Invalid(
+            "no-such-events", f"the ledger has events 0 to {size - 1}, not {first} to {end - 1}"
+        )
+    return range(first // WIDTH * WIDTH, min(size, -(-end // WIDTH) * WIDTH))
+
+
+def write_bundle(
+    out: IO[bytes],
+    ledgers: Ledgers,
+    ledger: str,
+    signed: Signed,
+    custody: Custody,
+    entries: range,
+    *,
+    with_texts: bool = True,
+    told: Told = lambda _: None,
+) -> None:
+    """Writes the ledger up to the checkpoint ``signed`` as a bundle (docs/evidence.md). Raises
+    Conflict if a text is erased meanwhile: nothing in the bundle would say why it is missing.
+    """
+    log, head = Log(ledgers, ledger), checkpoint_of(signed)
+    files = _small_files(ledgers, ledger, signed, custody)
+    document = {
+        "engine": custody.engine_at(head.size - 1),
+        "entries": {"first": entries.start, "count": len(entries)},
+        "files": [
+            {"path": name, "sha256": sha256(data).hexdigest(), "size": len(data)}
+            for name, data in files
+        ],
+        "format": bundle.FORMAT,
+        "ledger": ledger,
+        "origin": head.origin,
+        "texts": with_texts,
+        "tree": {"root": base64.b64encode(head.root).decode(), "size": head.size},
+    }
+    bundle.write_member(out, bundle.MANIFEST, canonical(document))
+    for name, data in files:
+        bundle.write_member(out, name, data)
+    for tile in tiles_of(head.size):
+        bundle.write_member(out, tile.path, log.tile(tile, head.size))
+    for tile in _bundles(entries, head.size):
+        bundle.write_member(out, tile.path, log.tile(tile, head.size))
+        last = tile.first + tile.width - 1
+        if with_texts and (texts := ledgers.texts(ledger, tile.first, last)):
+            bundle.write_member(out, bundle.texts_member(tile.path), _lines(texts))
+        told(tile.width)
+    if with_texts and any(row.body.endswith(_ERASED) for row in ledgers.stream(ledger, head.size)):
+        raise Conflict("text-erased", "a text was erased during the export: export again")
+    out.write(bundle.END)
+
+
+def _bundles(entries: range, size: int) -> Iterator[Tile]:
+    for first in range(entries.start, entries.stop, WIDTH):
+        yield Tile(None, first // WIDTH, min(WIDTH, size - first))
+
+
+def _small_files(
+    ledgers: Ledgers, ledger: str, signed: Signed, custody: Custody
+) -> list[tuple[str, bytes]]:
+    keys = [key.text + "\n" for key in custody.keys if key.sequence < signed.size]
+    before = [s for s in ledgers.signed(ledger) if s.number <= signed.number]
+    policies = {}
+    for sequence in custody.policies:
+        if sequence < signed.size:
+            [row] = ledgers.read(ledger, sequence, 1)
+            data = canonical(Event.from_bytes(row.body).body["command"]["policy"])
+            policies[sha256(data).hexdigest()] = data
+    return [
+        (bundle.KEYS, "".join(keys).encode()),
+        (bundle.CHECKPOINT, before[-1].full),
+        *((bundle.checkpoint_member(s.number), s.full) for s in before),
+        *((bundle.policy_member(digest), policies[digest]) for digest in sorted(policies)),
+    ]
+
+
+def _lines(texts: Iterable[Text]) -> bytes:
+    documents = (
+        {"field": t.field, "salt": t.salt.hex(), "sequence": t.sequence, "text": t.text}
+        for t in texts
+    )
+    return b"".join(orjson.dumps(one, option=orjson.OPT_SORT_KEYS) + b"\n" for one in documents)
+
+
+def write_tiles(folder: Path, ledgers: Ledgers, ledger: str, signed: Signed, told: Told) -> None:
+    """Writes the log as plain files, the checkpoint last, so that what it promises is there.
+
+    Full tiles that are there already are left: they never change.
+    """
+    log, size = Log(ledgers, ledger), signed.size
+    places = [*tiles_of(size), *tiles_of(size, entries=True)]
+    for tile in places:
+        path = folder / tile.path
+        if tile.width < WIDTH or not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            fresh = path.with_name(f".{path.name}")
+            fresh.write_bytes(log.tile(tile, size))
+            fresh.replace(path)
+        if tile.level is None:
+            told(tile.width)
+    fresh = folder / ".checkpoint"
+    fresh.write_bytes(signed.full)
+    fresh.replace(folder / "checkpoint")

@@ -1,0 +1,259 @@
+"""Signing heads and publishing them.
+
+The order of durability: events and head in one transaction; a signature only by compare-and-swap
+from the last signed head, which is then kept outside the database too; publication after that. A
+signed head is never replaced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import httpx2
+import structlog
+
+from accountant.book import Book
+from accountant.budget.commands import AdoptSigningKey, Asked, StopPublication
+from accountant.budget.decide import SYSTEM
+from accountant.budget.errors import NotFound, Unavailable
+from accountant.budget.publication import NO_WITNESSES, Publication, Witness
+from accountant.budget.state import State
+from accountant.ledger import notes
+from accountant.ledger.checkpoints import Checkpoint, Known
+from accountant.ledger.merkle import tree_of
+from accountant.ledger.notes import Verifier
+from accountant.publishing.log import Log, checkpoint_of, complete
+from accountant.publishing.totals import totals_of
+from accountant.publishing.witness import TIMEOUT, Contradiction, Unanswered, ask
+from accountant.service import Service
+from accountant.store.ledgers import Signed, Writing
+from accountant.store.vault import Vault
+
+_log = structlog.get_logger()
+FIRST: Final = -1
+"""The number before the first checkpoint's."""
+ATTEMPTS: Final = 3
+"""How often a witness that has seen another head of ours is asked with that."""
+
+
+class Publisher:
+    """Signs and publishes the heads of all ledgers of a service. Thread-safe.
+
+    ``origin`` is what the ledgers' names begin with when they get their first key.
+    """
+
+    def __init__(self, service: Service, vault: Vault, origin: str) -> None:
+        self._service = service
+        self._vault = vault
+        self._origin = origin
+
+    def log(self, ledger: str) -> Log:
+        """The ledger's log."""
+        return Log(self._service.ledgers, ledger)
+
+    def published(self, ledger: str) -> Signed:
+        """The last published checkpoint. Raises NotFound while there is none."""
+        signed = self.last_published(ledger)
+        if signed is None:
+            raise NotFound("nothing-published", f"no checkpoint of {ledger} is published yet")
+        return signed
+
+    def last_published(self, ledger: str) -> Signed | None:
+        """The last published checkpoint, if there is one."""
+        with self._service.state(ledger) as state:
+            publication = publication_of(state)
+        return self.log(ledger).published(publication)
+
+    def covering(self, ledger: str, sequence: int) -> Signed:
+        """The published checkpoint, or the last signed one, that covers an event; signs one if
+        there is none.
+        """
+        with self._service.state(ledger) as state:
+            publication, key = publication_of(state), state.custody.key
+        log = self.log(ledger)
+        for signed in filter(None, (log.published(publication), next(log.newest(), None))):
+            of_now = key is not None and checkpoint_of(signed).origin == key.name
+            if of_now and sequence < signed.size:
+                return signed
+        return self.sign(ledger)
+
+    # -- signing ----------------------------------------------------------------------------
+
+    def sign(self, ledger: str) -> Signed:
+        """The checkpoint of the ledger as it is now, signed unless it already was."""
+        ledgers = self._service.ledgers
+        self._service.known(ledger)
+        last = ledgers.last_signed(ledger)
+        if last and last.size == ledgers.head(ledger).size and self._kept(ledger, last):
+            return last
+        self._adopt_first_key(ledger)
+        with self._service.writing(ledger) as (writing, book):
+            last = writing.last_signed(ledger)
+            lost = last is not None and _of_lost_epoch(book.fold, last)
+            if last is not None and not lost:
+                _continued(writing, book, last)
+            if last is None or lost or last.size < book.tree.size:
+                last = self._signed(book, last)
+                writing.keep_signed(ledger, last)
+                writing.commit()
+            if not self._kept(ledger, last):  # still locked, so that heads are kept in their order
+                self._keep(book, last)
+        return last
+
+    def _kept(self, ledger: str, signed: Signed) -> bool:
+        return self._vault.read(ledger, "signed") == signed.note
+
+    def _signed(self, book: Book[State], last: Signed | None) -> Signed:
+        custody, tree = book.fold.custody, book.tree
+        needed = custody.signing(tree.size, last.size if last else 0)
+        signers = [self._vault.signer(book.ledger, Verifier.from_text(key.text)) for key in needed]
+        head = Checkpoint(signers[0].name, tree.size, tree.root)
+        number = (last.number if last else FIRST) + 1
+        return Signed(number, tree.size, notes.sign(head.to_text(), signers))
+
+    def _keep(self, book: Book[State], signed: Signed) -> None:
+        self._vault.keep(book.ledger, "totals", totals_of(book.fold, signed))
+        self._vault.keep(book.ledger, "signed", signed.note)
+        head = checkpoint_of(signed)
+        book.known = (Known(head.size, head.root, "the head last signed"),)
+
+    def _adopt_first_key(self, ledger: str) -> None:
+        with self._service.state(ledger) as state:
+            custody = state.custody
+        if custody.key is None:
+            name = f"{self._origin}/{ledger}"
+            if custody.recoveries:
+                name += f"/{custody.recoveries + 1}"
+            self.adopt_key(ledger, name, SYSTEM)
+
+    def adopt_key(self, ledger: str, name: str, by: str) -> Verifier:
+        """Makes a new key, and has the ledger signed with it from now on."""
+        key = self._vault.new_signer(ledger, name).verifier
+        self._service.execute(ledger, Asked(by, AdoptSigningKey(key=str(key))))
+        return key
+
+    def rotate(self, ledger: str, by: str) -> Verifier:
+        """Replaces the signing key: the next checkpoint is signed with both."""
+        self._adopt_first_key(ledger)
+        with self._service.state(ledger) as state:
+            key = state.custody.key
+        if key is None:  # pragma: no cover - just adopted
+            raise NotFound("no-key", f"ledger {ledger} has no key")
+        return self.adopt_key(ledger, key.name, by)
+
+    # -- publishing -------------------------------------------------------------------------
+
+    def publish(self, ledger: str) -> Signed | None:
+        """Signs the head, and asks the witnesses; the checkpoint if it is now published.
+
+        A witness that contradicts the ledger raises the alarm: an event, and no publication until
+        somebody has looked.
+        """
+        signed = self.sign(ledger)
+        with self._service.state(ledger) as state:
+            publication, stopped = publication_of(state), state.custody.stopped
+        if stopped is not None:
+            return None
+        if publication.witnesses:
+            signed = self._witnessed(ledger, signed, publication)
+        names = {witness.verifier.name for witness in publication.witnesses}
+        if sum(name in names for name, _ in signed.cosignatures) < publication.required:
+            return None
+        if self._vault.read(ledger, "published") != signed.full:
+            with self._service.writing(ledger):  # one at a time, and none after a later one
+                if signed == self.log(ledger).published(publication):
+                    self._vault.keep(ledger, "published", signed.full)
+        return signed
+
+    def _witnessed(self, ledger: str, signed: Signed, publication: Publication) -> Signed:
+        have = dict(self._service.ledgers.signed(ledger, signed.number)[0].cosignatures)
+        with httpx2.Client(timeout=TIMEOUT, follow_redirects=False) as client:
+            for witness in publication.witnesses:
+                name = witness.verifier.name
+                if name in have:
+                    continue
+                try:
+                    line = self._cosigned(client, ledger, witness, signed)
+                except Unanswered as reason:
+                    _log.warning("a witness does not answer", witness=name, reason=str(reason))
+                except Contradiction as reason:
+                    self._alarm(ledger, name, reason, signed)
+                    break
+                else:
+                    with self._service.writing(ledger) as (writing, _):
+                        there = self._service.ledgers.signed(ledger, signed.number)[0].cosignatures
+                        if name not in dict(there):  # another process may have asked it too
+                            writing.keep_cosignature(ledger, signed.number, name, line)
+        return self._service.ledgers.signed(ledger, signed.number)[0]
+
+    def _cosigned(
+        self, client: httpx2.Client, ledger: str, witness: Witness, signed: Signed
+    ) -> str:
+        """A witness's line. It may know more of us than we remember, if we were killed before its
+        answer was kept: then it says which size, and is shown that we continue that.
+        """
+        log, old = self.log(ledger), self._cosigned_before(ledger, witness, signed)
+        for _ in range(ATTEMPTS):
+            try:
+                return ask(client, witness, old, log.consistency(old, signed.size), signed.note)
+            except Contradiction as answer:
+                known = answer.size
+                if answer.status != 409 or known == old or (known is None and old == signed.size):
+                    raise
+                if known is None:
+                    raise Unanswered(f"it answers 409 without a size: {answer.detail}") from None
+                if known > signed.size:
+                    last = self._service.ledgers.last_signed(ledger)
+                    if last is None or last.size < known:
+                        raise
+                    raise Unanswered("another process has shown it a later head") from None
+                old = known
+        raise Unanswered("others show it heads of this ledger at the same time")
+
+    def _cosigned_before(self, ledger: str, witness: Witness, signed: Signed) -> int:
+        """The size that the witness cosigned last. Raises Unanswered if that is a later one."""
+        origin, name = checkpoint_of(signed).origin, witness.verifier.name
+        for earlier in self.log(ledger).newest():
+            if checkpoint_of(earlier).origin != origin:
+                break
+            if name in dict(earlier.cosignatures):
+                if earlier.size > signed.size:
+                    raise Unanswered("another process has shown it a later head")
+                return earlier.size
+        return 0
+
+    def _alarm(self, ledger: str, witness: str, reason: Contradiction, signed: Signed) -> None:
+        _log.error("a witness contradicts the ledger", ledger=ledger, witness=witness)
+        detail = reason.detail.strip() or "it gives no reason"
+        command = StopPublication(
+            witness=witness, status=reason.status, detail=detail, size=signed.size
+        )
+        self._service.execute(ledger, Asked(SYSTEM, command))
+
+
+def publication_of(state: State) -> Publication:
+    """What the policy in force says about witnesses."""
+    return state.adopted.policy.publication if state.adopted else NO_WITNESSES
+
+
+def _of_lost_epoch(state: State, signed: Signed) -> bool:
+    key = state.custody.key
+    return key is not None and checkpoint_of(signed).origin != key.name
+
+
+def _continued(writing: Writing, book: Book[State], last: Signed) -> None:
+    """Raises Unavailable unless the tree continues the last signed head."""
+
+    def read(level: int, first: int, count: int) -> Sequence[bytes]:
+        return writing.hashes(book.ledger, level, first, count)
+
+    with complete():
+        root = tree_of(read, last.size).root
+    if root != checkpoint_of(last).root:
+        raise Unavailable(
+            "ledger-diverged",
+            f"ledger {book.ledger} does not continue its checkpoint {last.number} of {last.size} "
+            f"events (root {checkpoint_of(last).root.hex()}): now they have the root {root.hex()}. "
+            "Nothing is signed until the right database is put back",
+        )
