@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
@@ -50,8 +51,8 @@ def world(database: str) -> Iterator[Callable[..., World]]:
     """Makes services with keys and an HTTP client on this test's database; closes them after."""
     made: list[World] = []
 
-    def make(clock: Clock | None = None, url: str = database) -> World:
-        made.append(World(url, clock))
+    def make(clock: Clock | None = None, url: str = database, **more: Any) -> World:
+        made.append(World(url, clock, **more))
         return made[-1]
 
     yield make

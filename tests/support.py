@@ -19,13 +19,14 @@ from accountant.budget.folding import apply
 from accountant.budget.policy_file import parse_policy
 from accountant.budget.replay import Replay, replay
 from accountant.budget.state import AccountKey, State
-from accountant.ledger.chain import EMPTY, link
 from accountant.ledger.events import Event
+from accountant.ledger.merkle import Tree, leaf_hash
 from accountant.privacy.mechanisms import BaseMechanism, Mechanism
 from accountant.privacy.units import Currency
-from accountant.service import Service
+from accountant.publishing.publisher import Publisher
+from accountant.service import Service, wall_clock
 from accountant.settings import Settings
-from accountant.store.engine import writer
+from accountant.store.engine import sqlite_path, writer
 from accountant.store.ledgers import Ledgers
 
 MIGRATIONS = Path(__file__).resolve().parent.parent / "migrations"
@@ -102,7 +103,7 @@ class Book:
     name: str = "fair"
     now: int = START
     state: State = field(init=False)
-    stored: list[tuple[bytes, bytes]] = field(default_factory=list)
+    stored: list[bytes] = field(default_factory=list)
     keys: int = 0
 
     def __post_init__(self) -> None:
@@ -120,8 +121,7 @@ class Book:
         for event in events:
             apply(self.state, event)
             data = event.to_bytes()
-            before = self.stored[-1][1] if self.stored else EMPTY
-            self.stored.append((data, link(before, data)))
+            self.stored.append(data)
         return events
 
     def do(self, kind: str, by: str = "pipe", key: str | None = None, **fields: Any) -> Event:
@@ -209,9 +209,14 @@ def hospital(
     return book
 
 
-def last_replay(name: str, stored: Iterable[tuple[bytes, bytes | None]]) -> Replay:
+def last_replay(name: str, stored: Iterable[bytes]) -> Replay:
     """The finished replay."""
     return list(replay(name, stored))[-1]
+
+
+def root_of(stored: Iterable[bytes]) -> bytes:
+    """The root of the tree of these events."""
+    return Tree().grown(map(leaf_hash, stored))[0].root
 
 
 def cells_of(meter: Any) -> list[tuple[int, ...]]:
@@ -259,37 +264,41 @@ class Clock:
         self.now += int(seconds * SECOND)
 
 
-def client_of(service: Service) -> Any:
+def client_of(service: Service, settings: Settings | None = None) -> Any:
     """An HTTP client of the service's door; what the door fails at comes back as a 500."""
     from fastapi.testclient import TestClient  # noqa: PLC0415 (pure tests do without a door)
 
     from accountant.api.app import create_app  # noqa: PLC0415
 
-    return TestClient(create_app(service, Settings()), raise_server_exceptions=False)
+    app = create_app(service, settings or Settings())
+    return TestClient(app, raise_server_exceptions=False)
 
 
 ROLES = ("admin", "pipeline", "officer", "auditor")
 
 
 class World:
-    """A service on a database file, a key for each role, and an HTTP client."""
+    """A service on a database file, with its vault beside it, a key for each role, and an HTTP
+    client. ``more`` are settings.
+    """
 
-    def __init__(self, url: str, clock: Clock | None = None) -> None:
+    def __init__(self, url: str, clock: Clock | None = None, **more: Any) -> None:
         self.url = url
-        self.service = Service(Ledgers(url), clock) if clock else Service(Ledgers(url))
+        self.settings = Settings(home=sqlite_path(url).parent, **more)
+        self.service = Service(Ledgers(url), clock or wall_clock, self.settings.vault)
         for key in self.service.keys():  # noqa: SIM118 (no dict)
             self.service.revoke_key(key.name, "test")  # nobody knows the old ones any more
         self.secrets = {
             role: self.service.create_key(role, role, "test")  # type: ignore[arg-type]
             for role in ROLES
         }
-        self.http = client_of(self.service)
+        self.http = client_of(self.service, self.settings)
         self.keys = 0
 
     def close(self) -> None:
         """Lets go of the file."""
         self.http.close()
-        self.service._ledgers.close()
+        self.service.ledgers.close()
 
     def auth(self, who: str) -> dict[str, str]:
         """The Authorization header of a role's key."""
@@ -352,13 +361,18 @@ class World:
             assert answer.status_code == 200, answer.text
         return self
 
+    @property
+    def publisher(self) -> Publisher:
+        """Who signs for this service."""
+        return self.http.app.state.publisher  # type: ignore[no-any-return]
+
     def head(self) -> Any:
-        """Where the ledger ends: (sequence, link)."""
+        """Where the ledger ends: its tree."""
         return self.service.head("fair")
 
-    def stored(self) -> list[tuple[bytes, bytes]]:
-        """(bytes, link) of every event."""
-        return [(row.body, row.link) for row in self.service.stream("fair")]
+    def stored(self) -> list[bytes]:
+        """The bytes of every event."""
+        return [row.body for row in self.service.stream("fair")]
 
     def used(self, rule: str = "a", dataset: str = "d") -> list[tuple[int, ...]]:
         """Units used per cell."""

@@ -13,16 +13,17 @@ It needs httpx2 and the standard library, and nothing else of this project.
 from accountant.client.accounts import Accountant
 from accountant.client.errors import AccountantError, Failed, MayHaveRun, Refused, Unreachable
 from accountant.client.grants import Grant, Session
-from accountant.client.ledger import ChainBroken, LedgerEvent
+from accountant.client.ledger import Checkpoint, LedgerBroken, LedgerEvent
 from accountant.client.registering import Registrar
 from accountant.client.requests import Mechanism, Subjects
 
 __all__ = [
     "Accountant",
     "AccountantError",
-    "ChainBroken",
+    "Checkpoint",
     "Failed",
     "Grant",
+    "LedgerBroken",
     "LedgerEvent",
     "MayHaveRun",
     "Mechanism",

@@ -6,8 +6,9 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
 
+from accountant.client.errors import Failed
 from accountant.client.grants import Grant, Session
-from accountant.client.ledger import LedgerEvent, chained
+from accountant.client.ledger import Checkpoint, LedgerEvent, checked
 from accountant.client.requests import Mechanism, Subjects, asking
 from accountant.client.transport import Connected, Transport
 
@@ -129,9 +130,36 @@ class Accountant(Connected):
         query = {name: v for name, v in (("dataset", dataset), ("by", by)) if v is not None}
         return dict(self._transport.get(f"{self._at}/accounts", query))
 
-    def events(self) -> Iterator[LedgerEvent]:
-        """The whole ledger in order, each event checked against the hash chain as it arrives."""
-        return chained(self._pages())
+    def checkpoint(self) -> Checkpoint:
+        """The last published checkpoint; its note is worth keeping. Not for pipelines' keys, unless
+        the log is public. Raises Failed (nothing-published) before the first.
+        """
+        return Checkpoint.from_note(self._transport.fetch(f"{self._at}/log/checkpoint"))
+
+    def receipt(self, sequence: int) -> bytes:
+        """Proof that an event stands in the ledger, to keep beside the event (C2SP tlog-proof). A
+        pipeline gets receipts of its own events.
+        """
+        return self._transport.fetch(f"{self._at}/receipts/{sequence}")
+
+    def event(self, sequence: int) -> bytes:
+        """One event's canonical bytes; a pipeline gets its own."""
+        return self._transport.fetch(f"{self._at}/events/{sequence}")
+
+    def events(self, *kept: Checkpoint) -> Iterator[LedgerEvent]:
+        """The whole ledger in order, its tree made again as it arrives: read to the end, it is the
+        ledger of the last published checkpoint, if there is one, and of all that you have ``kept``.
+        Raises LedgerBroken if not. Signatures are not checked here (ledger.py).
+        """
+        return checked(self._pages(), [*kept, *self._published()])
+
+    def _published(self) -> list[Checkpoint]:
+        try:
+            return [self.checkpoint()]
+        except Failed as failed:
+            if failed.code != "nothing-published":
+                raise
+            return []
 
     def _pages(self) -> Iterator[list[dict[str, Any]]]:
         last = -1

@@ -24,6 +24,7 @@ class _Reservation:
         self._earlier_run = reply.repeated and named
         self.id: str = self.answer["id"]
         self._path = f"{path}/{self.id}"
+        self._receipts = f"{path.rpartition('/')[0]}/receipts"
         self.settled = False
 
     @property
@@ -40,6 +41,10 @@ class _Reservation:
     def epsilon(self) -> Decimal:
         """The epsilon that is reserved (possibly infinite)."""
         return epsilon_of(self.answer["charge"])
+
+    def receipt(self) -> bytes:
+        """Proof that the reservation stands in the ledger (C2SP tlog-proof), to keep."""
+        return self._transport.fetch(f"{self._receipts}/{self.answer['sequence']}")
 
     def __enter__(self) -> Self:
         if self._earlier_run:

@@ -55,6 +55,13 @@ class Transport:
         """The JSON document at ``path``."""
         return self._send("GET", path, None, {}, query).body
 
+    def fetch(self, path: str) -> bytes:
+        """The bytes at ``path``."""
+        response = self._answered("GET", path, None, {})
+        if not response.is_success:
+            _read(response)  # raises
+        return response.content
+
     def put(
         self, path: str, content: bytes, media: str, headers: Mapping[str, str] | None = None
     ) -> Any:
@@ -79,6 +86,16 @@ class Transport:
         headers: dict[str, str],
         query: Mapping[str, str | int] | None = None,
     ) -> Reply:
+        return _read(self._answered(method, path, content, headers, query))
+
+    def _answered(
+        self,
+        method: str,
+        path: str,
+        content: bytes | None,
+        headers: dict[str, str],
+        query: Mapping[str, str | int] | None = None,
+    ) -> httpx2.Response:
         reason = ""
         for attempt in range(self._attempts):
             last = attempt == self._attempts - 1
@@ -92,7 +109,7 @@ class Transport:
                     time.sleep(self._pause(attempt))
                 continue
             if response.status_code not in TRY_AGAIN:
-                return _read(response)
+                return response
             reason = f"{response.status_code}: {response.text[:200]}"
             if not last:
                 time.sleep(retry_after(response.headers.get("Retry-After"), self._pause(attempt)))

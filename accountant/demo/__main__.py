@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import signal
 import sys
@@ -19,9 +18,9 @@ from rich.console import Console
 
 from accountant.client import Accountant, AccountantError, Registrar
 from accountant.demo import account, story
-from accountant.demo.auditor import BY
+from accountant.demo.auditor import BUNDLE, BY
 from accountant.demo.careless import CRASHED, TTL
-from accountant.demo.folder import NotOurs, prepare
+from accountant.demo.folder import AUDIT, NotOurs, prepare
 from accountant.demo.running import DemoFailed, Runner
 from accountant.demo.survey_data import DATASETS, DIMENSIONS, POPULATION, WOMEN
 from accountant.shipped import shipped
@@ -33,7 +32,6 @@ KEYS: Final = {
     "careless": "pipeline",
     "auditor": "auditor",
 }
-LEDGER: Final = "ledger.jsonl"
 INDENT: Final = "    "
 console = Console(highlight=False, width=None if sys.stdout.isatty() else 100)
 
@@ -86,6 +84,8 @@ def run(folder: Path) -> None:
         with step("survey team: randomised answers, and a sparse vector session"):
             survey_team = Pipeline(runner, "survey_team", keys["survey-team"])
             survey_team.show(expected=0)
+        with step("auditor, with a key that can only read: notes what cannot be changed later"):
+            Pipeline(runner, "auditor", keys["auditor"], "note", str(runner.folder / AUDIT)).show(0)
         with step("dashboard and careless pipeline, at the same time"):
             dashboard = Pipeline(runner, "dashboard", keys["dashboard"])
             careless = Pipeline(runner, "careless", keys["careless"])
@@ -93,8 +93,12 @@ def run(folder: Path) -> None:
             careless.show(expected=CRASHED)
         with step("the crashed pipeline's grant expired"):
             wait_for_expiry(runner.url, keys["auditor"])
-        with step("auditor, with a key that can only read"):
-            Pipeline(runner, "auditor", keys["auditor"], str(runner.folder / LEDGER)).show(0)
+        with step("operator hands the evidence over; the auditor checks it elsewhere, offline"):
+            bundle = str(runner.folder / AUDIT / BUNDLE)
+            runner.command("export", "--population", POPULATION, bundle)
+            console.print(f"{INDENT}accountant export: {BUNDLE}", style="dim")
+            audit = ("audit", str(runner.folder / AUDIT))
+            Pipeline(runner, "auditor", keys["auditor"], *audit).show(expected=0)
         with step("compliance report written"):
             for form in ("html", "json", "csv"):
                 to = runner.folder / f"report.{form}"
@@ -102,14 +106,14 @@ def run(folder: Path) -> None:
                 runner.command("report", *options)
         with Accountant(runner.url, keys["auditor"], POPULATION) as accountant:
             accounts = accountant.accounts(by=BY)
-    events = [json.loads(line) for line in (folder / LEDGER).read_bytes().splitlines()]
+            events = [event.content for event in accountant.events()]
     console.print()
     account.show(console, events, accounts)
     console.print()
     if problems := story.differences(events):
         raise DemoFailed("; ".join(problems))
     console.print(f"The compliance report:   {folder / 'report.html'}", soft_wrap=True)
-    console.print(f"The audited ledger:      {folder / LEDGER}", soft_wrap=True)
+    console.print(f"The audited evidence:    {folder / AUDIT / BUNDLE}", soft_wrap=True)
 
 
 def register(url: str, key: str) -> None:

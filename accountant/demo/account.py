@@ -16,6 +16,7 @@ _WORDS: Final = {
     "population.registered.v1": ("population registered", ""),
     "dataset.registered.v1": ("dataset registered", ""),
     "policy.adopted.v1": ("policy adopted", ""),
+    "signing_key.adopted.v1": ("signing key adopted", ""),
     "grant.reserved.v1 allow": ("granted", "green"),
     "grant.reserved.v1 flag": ("granted, flagged: nearly used up", "yellow"),
     "grant.committed.v1": ("committed", ""),

@@ -7,15 +7,19 @@ from pathlib import Path
 from typing import Final
 
 README: Final = "README.txt"
+AUDIT: Final = "audit"
 _SIGNATURE: Final = "This folder was written by `python -m accountant.demo`."
 
 _TEXT: Final = f"""{_SIGNATURE}
 Nothing in it is needed by anything else; the whole folder may be deleted. The next run replaces it.
 
 report.html, .json, .csv   the compliance report, for people, programs and spreadsheets
-ledger.jsonl               every event of the ledger as the auditor fetched it, one a line; check it
-                           without any database: accountant replay ledger.jsonl
+audit/                     what the auditor holds: the ledger's key, a receipt, and the evidence as
+                           bundle.tar (forged.tar is the same with one digit changed); check it:
+                           accountant verify bundle.tar --key KEY --checkpoint receipt.tlog-proof
+                           python -m accountant.verify_minimal bundle.tar --key KEY
 accountant.db              the service's database
+vault/                     the keys that the ledger is signed with, and the heads it signed last
 logs/service.jsonl         the service's log, one JSON object a line
 logs/*.txt                 what each pipeline and the auditor printed
 
@@ -44,5 +48,6 @@ def prepare(folder: Path) -> None:
         shutil.rmtree(folder)
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o700)
-    (folder / "logs").mkdir()
+    for name in ("logs", AUDIT):
+        (folder / name).mkdir()
     (folder / README).write_text(_TEXT)

@@ -49,6 +49,7 @@ class Runner:
             "ACCOUNTANT_HOST": "127.0.0.1",
             "ACCOUNTANT_PORT": str(self.port),
             "ACCOUNTANT_EXPIRY_SECONDS": "0.5",
+            "ACCOUNTANT_CHECKPOINT_SECONDS": "1",
             "ACCOUNTANT_URL": self.url,
             "COLUMNS": str(width),
             "PYTHONIOENCODING": "utf-8",

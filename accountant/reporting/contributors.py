@@ -4,104 +4,167 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import orjson
 
 from accountant.budget.commands import command_from_json
-from accountant.budget.selection import Selection, select
+from accountant.budget.folding import HANDLERS
+from accountant.budget.population import Population
+from accountant.budget.selection import Selection, reaching, select
 from accountant.budget.state import ALL, State
+from accountant.ledger.events import Event
 from accountant.privacy.units import Charge, Currency
-from accountant.reporting.history import BOOKING
+from accountant.reporting.history import RECOVERED, REVALUED, SETTLING
+from accountant.reporting.texts import Texts
 from accountant.store.ledgers import Stored
 
 MOST: Final = 20
+_PEOPLE: Final = ("population.registered.v1", "population.extended.v1")
+_STATES: Final = {
+    "grant.reserved.v1": "reserved",
+    "invocation.recorded.v1": "recorded",
+    REVALUED: "revalued",
+}
 
-Found = tuple[Charge, dict[str, Any]]
+
+@dataclass(frozen=True, slots=True)
+class Booked:
+    """A charge, and what became of it. ``command``: of the event that booked it."""
+
+    sequence: int
+    client: str
+    command: dict[str, Any]
+    selection: Selection
+    charge: Charge
+    state: str
+
+    @property
+    def dataset(self) -> str:
+        """On which it is charged."""
+        return str(self.command["dataset"])
+
+    @property
+    def size(self) -> tuple[bool, int]:
+        """The larger, the more it used up."""
+        return self.charge.is_infinite(Currency.EPSILON), self.charge[Currency.EPSILON]
+
+    def to_json(self, texts: Texts) -> dict[str, Any]:
+        """As it is served."""
+        return {
+            "sequence": self.sequence,
+            "client": self.client,
+            "dataset": self.dataset,
+            "purpose": texts.open(self.sequence, self.command).get("purpose"),
+            "state": self.state,
+            "epsilon": self.charge.amount(Currency.EPSILON),
+            "delta": self.charge.amount(Currency.DELTA),
+        }
 
 
 def used_up_by(
-    state: State, rows: Iterable[Stored], decision: dict[str, Any], before: int
+    state: State,
+    rows: Iterable[Stored],
+    decision: dict[str, Any],
+    before: int,
+    texts: Texts,
 ) -> list[dict[str, Any]]:
     """For each limit that fired in ``decision``: the charges before event ``before`` in the account
     and the cell that it quotes, the largest first, as they stand now. ``rows`` are read once.
     """
+    people = state.people()
     fired = [r for r in decision["rules"] if r["fired"] and "comparisons" in r]
-    found: list[list[Found]] = [[] for _ in fired]
+    found: list[list[Booked]] = [[] for _ in fired]
     left_out = [0] * len(fired)
-    for dataset, client, selection, charge, row in _bookings(state, rows, before) if fired else ():
+    for booked in _bookings(state.ledger, rows, before) if fired else ():
         for i, rule in enumerate(fired):
             if (
-                rule["dataset"] in (dataset, ALL)
-                and rule["client"] in (client, "")
-                and _covers(state, selection, rule["group"])
+                rule["dataset"] in (booked.dataset, ALL)
+                and rule["client"] in (booked.client, "")
+                and _covers(people, booked.selection, rule["group"])
             ):
-                found[i].append((charge, row))
+                found[i].append(booked)
                 if len(found[i]) > 2 * MOST:
                     left_out[i] += len(found[i]) - MOST
-                    found[i] = heapq.nlargest(MOST, found[i], key=_size)
+                    found[i] = _largest(found[i])
     return [
         {
             "rule": rule["rule"],
-            "events": [row for _, row in heapq.nlargest(MOST, some, key=_size)],
+            "events": [booked.to_json(texts) for booked in _largest(some)],
             "left_out": left + max(0, len(some) - MOST),
         }
         for rule, some, left in zip(fired, found, left_out, strict=True)
     ]
 
 
-def _bookings(
-    state: State, rows: Iterable[Stored], before: int
-) -> Iterator[tuple[str, str, Selection, Charge, dict[str, Any]]]:
-    """(dataset, client, cells, charge, description) of everything that is still charged."""
+def _largest(some: list[Booked]) -> list[Booked]:
+    return heapq.nlargest(MOST, some, key=lambda booked: (booked.size, -booked.sequence))
+
+
+def _bookings(ledger: str, rows: Iterable[Stored], before: int) -> Iterator[Booked]:
+    """Everything booked before event ``before`` that is still charged, once it is known what became
+    of it: only what is open is held on to.
+    """
+    people = State(ledger)
+    held: dict[str, Booked] = {}
     for stored in rows:
-        if stored.sequence >= before:
+        late = stored.sequence >= before
+        if late and not held:
             return
         body = orjson.loads(stored.body)
-        if body["type"] not in BOOKING:
-            continue
-        command = body["command"]
-        grant = state.grants.get(body.get("grant", ""))
-        charge = Charge.from_json(body["total"])
-        status = "recorded"
-        if grant is not None:
-            status, selection = grant.status, grant.selection
-            charge = grant.charged or charge
-        else:
-            everyone = body.get("charged_to") == "everyone"
-            subjects = getattr(command_from_json(command), "subjects", None)
-            selection = select(state.people(), None if everyone else subjects)
-        if not any(charge.finite + charge.infinite):
-            continue
-        yield (
-            command["dataset"],
-            body["by"],
-            selection,
-            charge,
-            {
-                "sequence": stored.sequence,
-                "client": body["by"],
-                "dataset": command["dataset"],
-                "purpose": command.get("purpose"),
-                "state": status,
-                "epsilon": charge.amount(Currency.EPSILON),
-                "delta": charge.amount(Currency.DELTA),
-            },
-        )
+        kind = body["type"]
+        if kind in _PEOPLE:
+            event = Event.from_bytes(stored.body)
+            HANDLERS[kind](people, event)
+            held = {name: _widened(people.people(), one, event) for name, one in held.items()}
+        elif kind in _STATES and not late:
+            one = _booked(people, body)
+            if "grant" in body:
+                held[body["grant"]] = one
+            else:
+                yield one
+        elif kind in SETTLING and body["grant"] in held:
+            final, one = Charge.from_json(body["charge"]), held.pop(body["grant"])
+            if any(final.finite + final.infinite):
+                yield replace(one, charge=final, state=SETTLING[kind])
+        elif kind == RECOVERED:
+            yield from (replace(one, state="expired") for one in held.values())
+            held.clear()
+    yield from held.values()
 
 
-def _covers(state: State, selection: Selection, group: dict[str, str]) -> bool:
+def _booked(state: State, body: dict[str, Any]) -> Booked:
+    command = body["command"]
+    everyone = body.get("charged_to") == "everyone" or command.get("everyone", False)
+    subjects = getattr(command_from_json(command), "subjects", None)
+    revalued = body["type"] == REVALUED
+    return Booked(
+        sequence=body["sequence"],
+        client=command["by"] if revalued else body["by"],
+        command=command,
+        selection=select(state.people(), None if everyone else subjects),
+        charge=Charge.from_json(body["more" if revalued else "total"]),
+        state=_STATES[body["type"]],
+    )
+
+
+def _widened(people: Population, booked: Booked, event: Event) -> Booked:
+    """With the new cells that an open grant covers (as in folding.py)."""
+    subjects = getattr(command_from_json(booked.command), "subjects", None)
+    for dimension, values in event.body.get("added", {}).items():
+        new = reaching(people, subjects, dimension, values)
+        if not booked.selection.everyone and new.boxes:
+            booked = replace(booked, selection=booked.selection | new)
+    return booked
+
+
+def _covers(people: Population, selection: Selection, group: dict[str, str]) -> bool:
     """Whether the cell that ``group`` describes (any, if it describes none) is selected."""
     if selection.everyone or not group:
         return True
-    people = state.people()
     cell = [people.index(people.axis(name), value) for name, value in group.items()]
     axes = [people.axis(name) for name in group]
     return any(
         all(i in box[axis] for axis, i in zip(axes, cell, strict=True)) for box in selection.boxes
     )
-
-
-def _size(found: Found) -> tuple[bool, int]:
-    charge = found[0]
-    return charge.is_infinite(Currency.EPSILON), charge[Currency.EPSILON]

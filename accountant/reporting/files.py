@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import json
 import os
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from accountant.reporting.model import Report, build_report
 from accountant.reporting.render import to_csv, to_html, to_json
+from accountant.reporting.texts import Texts
 from accountant.service import Service
+from accountant.store.ledgers import Signed
 
 FORMATS: Final = ("html", "json", "csv")
 
 
-def report_of(service: Service, population: str) -> Report:
-    """The report of everything committed. Raises NotFound for an unknown population."""
+def report_of(service: Service, population: str, published: Signed | None) -> Report:
+    """The report of everything committed; ``published`` is the last checkpoint that was.
+
+    Raises NotFound for an unknown population.
+    """
     service.known(population)
-    return build_report(population, service.stream(population))
+    texts = Texts(partial(service.texts, population))
+    return build_report(population, service.stream(population), texts, published)
 
 
 def rendered(report: Report, form: str) -> str:
@@ -31,13 +38,12 @@ def rendered(report: Report, form: str) -> str:
             return to_csv(report)
 
 
-def write_report(service: Service, population: str, folder: Path) -> dict[str, Path]:
+def write_report(report: Report, folder: Path) -> dict[str, Path]:
     """Writes ``folder/<population>.<format>`` for every format; returns the paths by format."""
-    report = report_of(service, population)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     paths = {}
     for form in FORMATS:
-        paths[form] = folder / f"{population}.{form}"
+        paths[form] = folder / f"{report.ledger_name}.{form}"
         write_whole(paths[form], rendered(report, form))
     return paths
 

@@ -1,30 +1,28 @@
 """What one pass over the events collects beside the fold: who used what up, and what stood out.
 
-Memory grows with open grants and with distinct names (capped), never with the number of events.
+Memory grows with open grants and what the tables hold, never with the number of events.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from accountant.budget.commands import CommitGrant
 from accountant.budget.request import price_all
-from accountant.budget.state import Grant, State, asked_of
+from accountant.budget.state import State, asked_of
 from accountant.ledger.events import Event, rfc3339
 from accountant.privacy.mechanisms import Verdict
-from accountant.privacy.units import NOTHING, SURE, Charge, Currency
+from accountant.privacy.units import NOTHING, Charge, Currency
+from accountant.reporting.custody import CustodyHistory
 from accountant.reporting.shape import ChangeFacts, NotableFacts
+from accountant.reporting.tallies import Account, Parts, Tallies
 from accountant.reporting.words import groups_in_words
 
 LATEST: Final = 200
 """Events of one sort that are kept; all are counted."""
-MOST_NAMES: Final = 1_000
-"""Names under one heading of one dataset; what comes later is added up under one row."""
 
-HEADINGS: Final = ("client", "kind", "purpose")
 SORTS: Final = (
     "overrun",
     "against_rule",
@@ -34,34 +32,36 @@ SORTS: Final = (
     "understated",
     "expired",
     "given_back",
+    "revalued",
     "attested_new",
 )
-SETTLING: Final = frozenset(
-    {
-        "grant.committed.v1",
-        "grant.released.v1",
-        "grant.expired.v1",
-        "sparse_vector.closed.v1",
-    }
-)
+SETTLING: Final = {
+    "grant.committed.v1": "committed",
+    "grant.released.v1": "released",
+    "grant.expired.v1": "expired",
+    "sparse_vector.closed.v1": "committed",
+}
+"""What ends one grant, and what it is then."""
 BOOKING: Final = frozenset({"grant.reserved.v1", "invocation.recorded.v1"})
 JUDGED: Final = BOOKING | {"grant.refused.v1"}
-
+REVALUED: Final = "charge.revalued.v1"
+RECOVERED: Final = "ledger.recovered.v1"
+"""Ends all grants that are open, charged in full."""
 UNKNOWN: Final = ""
 """Stands for a purpose that was not stated, and for a kind that an event does not tell."""
 
-Parts = dict[str, Charge]
-"""A charge split by mechanism kind."""
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """An open grant, as much of it as is needed when it is settled."""
 
-@dataclass(slots=True)
-class Tally:
-    """What stands under one name."""
-
-    requests: int = 0
-    refused: int = 0
-    net: Charge = NOTHING
-    given_back: Charge = NOTHING
+    id: str
+    sequence: int
+    at: Account
+    subjects: str
+    total: Charge
+    parts: Parts
+    expires: str
 
 
 @dataclass(slots=True)
@@ -81,15 +81,15 @@ class Seen:
 
 
 class History:
-    """Fed with every event after the state has folded it in."""
+    """Fed with every event, its texts opened, after the state has folded it in."""
 
     def __init__(self) -> None:
-        self.usage: dict[tuple[str, str], dict[str | None, Tally]] = {}
-        self.totals: dict[str, Tally] = {}
+        self.tallies = Tallies()
         self.seen: dict[str, Seen] = {sort: Seen() for sort in SORTS}
         self.policies: deque[ChangeFacts] = deque(maxlen=LATEST)
         self.policies_total = 0
-        self._held: dict[str, Parts] = {}
+        self.custody = CustodyHistory()
+        self.held: dict[str, Held] = {}
 
     def add(self, state: State, event: Event) -> None:
         """Collects from one event."""
@@ -97,10 +97,15 @@ class History:
             self._judged(event)
         elif event.type in SETTLING:
             self._settled(state, event)
+        elif event.type == RECOVERED:
+            self._recovered(event)
+        elif event.type == REVALUED:
+            self._revalued(event)
         elif event.type == "policy.adopted.v1":
             self._adopted(event)
         elif event.type == "population.extended.v1" and event.body["command"].get("attested_new"):
             self._attested(event)
+        self.custody.add(event)
 
     def _judged(self, event: Event) -> None:
         body, command = event.body, event.body["command"]
@@ -109,26 +114,24 @@ class History:
         for charge in body["charges"]:
             kind = charge["kind"]
             parts[kind] = parts.get(kind, NOTHING) + Charge.from_json(charge["charge"])
-        for tally in self._tallies(command["dataset"], event.by, command.get("purpose"), parts):
-            tally.refused += refused
-            tally.requests += not refused
+        at = Account(command["dataset"], event.by, command.get("purpose") or UNKNOWN)
+        total = Charge.from_json(body["total"])
+        self.tallies.count(at, parts, refused=refused)
         if not refused:
-            total = Charge.from_json(body["total"])
-            self._book(command["dataset"], event.by, command.get("purpose"), total, parts)
+            self.tallies.book(at, total, parts)
         if event.type == "grant.reserved.v1":
-            self._held[body["grant"]] = parts
+            name, group = body["grant"], groups_in_words(command.get("subjects"))
+            self.held[name] = Held(name, event.sequence, at, group, total, parts, body["expires"])
         self._note_judged(event, refused)
 
     def _settled(self, state: State, event: Event) -> None:
-        grant = state.grants[event.body["grant"]]
-        held = self._held.pop(grant.id)
+        grant = self.held.pop(event.body["grant"])
         final = Charge.from_json(event.body["charge"])
-        parts = _final_parts(state, event, grant, held, final)
-        purpose = grant.command.get("purpose")
+        parts = _final_parts(state, event, grant, final)
         back = grant.total - final
-        self._book(grant.dataset, grant.by, purpose, NOTHING - back, parts, held)
+        self.tallies.book(grant.at, NOTHING - back, parts, grant.parts)
         if event.type == "grant.expired.v1":
-            text = f"grant {grant.id} was open past {rfc3339(grant.expires)} and is charged in full"
+            text = f"grant {grant.id} was open past {grant.expires} and is charged in full"
             self.seen["expired"].add(_of_grant(event, grant, final, text))
         elif final != grant.total:
             reason = event.body["command"].get("reason")
@@ -136,37 +139,22 @@ class History:
             text += f" (“{reason}”)" if reason else ""
             self.seen["given_back"].add(_of_grant(event, grant, back, text))
 
-    def _book(
-        self,
-        dataset: str,
-        client: str,
-        purpose: str | None,
-        change: Charge,
-        parts: Parts,
-        held: Parts | None = None,
-    ) -> None:
-        """Books ``change``, which is ``parts`` in place of ``held``."""
-        before = held or {}
-        for tally in self._tallies(dataset, client, purpose, ()):
-            _add(tally, change, settled=held is not None)
-        for kind in parts.keys() | before.keys():
-            part = parts.get(kind, NOTHING) - before.get(kind, NOTHING)
-            _add(self._tally(dataset, "kind", kind), part, settled=held is not None)
+    def _recovered(self, event: Event) -> None:
+        for grant in self.held.values():
+            text = f"grant {grant.id} was open when the ledger was recovered; it is charged in full"
+            self.seen["expired"].add(_of_grant(event, grant, grant.total, text))
+        self.held.clear()
 
-    def _tallies(
-        self, dataset: str, client: str, purpose: str | None, kinds: Iterable[str]
-    ) -> list[Tally]:
-        return [
-            self.totals.setdefault(dataset, Tally()),
-            self._tally(dataset, "client", client),
-            self._tally(dataset, "purpose", purpose or UNKNOWN),
-            *(self._tally(dataset, "kind", kind) for kind in kinds),
-        ]
-
-    def _tally(self, dataset: str, heading: str, name: str) -> Tally:
-        rows = self.usage.setdefault((dataset, heading), {})
-        full = name not in rows and len(rows) >= MOST_NAMES
-        return rows.setdefault(None if full else name, Tally())
+    def _revalued(self, event: Event) -> None:
+        command, more = event.body["command"], Charge.from_json(event.body["more"])
+        kinds = {mechanism["kind"] for mechanism in command["mechanisms"]}
+        at = Account(command["dataset"], command["by"], UNKNOWN)
+        self.tallies.book(at, more, {kinds.pop() if len(kinds) == 1 else UNKNOWN: more})
+        group = groups_in_words(None if command.get("everyone") else command.get("subjects"))
+        held = Held("", command["event"], at, group, more, {}, "")
+        text = f"event {command['event']} had cost more than was booked for it"
+        text += f" (“{command['reason']}”)"
+        self.seen["revalued"].add(_of_grant(event, held, more, text))
 
     def _note_judged(self, event: Event, refused: bool) -> None:
         decision = event.body["decision"]
@@ -230,42 +218,33 @@ class History:
         )
 
 
-def _final_parts(state: State, event: Event, grant: Grant, held: Parts, final: Charge) -> Parts:
+def _final_parts(state: State, event: Event, grant: Held, final: Charge) -> Parts:
     """What was charged in the end, by kind."""
     if final == grant.total:
-        return held
+        return grant.parts
     if not any(final.finite + final.infinite):
         return {}
     command = asked_of(event).command
     if isinstance(command, CommitGrant) and command.mechanisms:
-        prices = price_all(command.mechanisms, state.people().relation, grant.total.orders)
+        engine = state.custody.engine_at(grant.sequence)
+        relation, orders = state.people().relation, grant.total.orders
+        prices = price_all(command.mechanisms, relation, orders, engine)
         parts: Parts = {}
         for mechanism, priced in zip(command.mechanisms, prices, strict=True):
             parts[mechanism.kind] = parts.get(mechanism.kind, NOTHING) + priced.charge
         return parts
-    return dict.fromkeys(held, final) if len(held) == 1 else {UNKNOWN: final}
+    return dict.fromkeys(grant.parts, final) if len(grant.parts) == 1 else {UNKNOWN: final}
 
 
-def _add(tally: Tally, change: Charge, *, settled: bool) -> None:
-    change = change.on(SURE)  # the Renyi orders of charges differ over time
-    tally.net += change
-    if settled:
-        tally.given_back += Charge(
-            change.axis,
-            tuple(max(0, -amount) for amount in change.finite),
-            tuple(max(0, -amount) for amount in change.infinite),
-        )
-
-
-def _of_grant(event: Event, grant: Grant, charge: Charge, text: str) -> NotableFacts:
+def _of_grant(event: Event, grant: Held, charge: Charge, text: str) -> NotableFacts:
     return NotableFacts(
         event.sequence,
         rfc3339(event.time),
-        grant.by,
-        grant.dataset,
-        groups_in_words(grant.command.get("subjects")),
+        grant.at.client,
+        grant.at.dataset,
+        grant.subjects,
         *_amounts(charge),
-        grant.command.get("purpose") or UNKNOWN,
+        grant.at.purpose,
         (),
         _in_short(text),
     )

@@ -10,16 +10,17 @@ from typing import Final, Protocol
 
 from accountant.budget.folding import apply
 from accountant.budget.state import State
-from accountant.ledger.chain import EMPTY, link
 from accountant.ledger.events import Event, rfc3339
+from accountant.ledger.merkle import Tree, leaf_hash
 from accountant.privacy.gates import BASIC, GATES
+from accountant.reporting.custody import Published
 from accountant.reporting.history import History
+from accountant.reporting.ledger_facts import LedgerFacts
 from accountant.reporting.lifetimes import lifetimes
 from accountant.reporting.series import Burndowns, Point
 from accountant.reporting.shape import (
     FORMAT,
     FormulaFacts,
-    LedgerFacts,
     PointFacts,
     PopulationFacts,
     Report,
@@ -27,6 +28,7 @@ from accountant.reporting.shape import (
 )
 from accountant.reporting.standings import standings
 from accountant.reporting.story import datasets, notable, policy
+from accountant.reporting.texts import Texts
 from accountant.reporting.verdict import verdict
 from accountant.reporting.words import (
     bare_unit,
@@ -35,6 +37,7 @@ from accountant.reporting.words import (
     relation_in_words,
     unit_of,
 )
+from accountant.store.ledgers import Signed
 
 __all__ = ["Report", "build_report"]
 
@@ -56,7 +59,7 @@ NOTES: Final = (
 
 
 class StoredLike(Protocol):
-    """An event as it is kept: its canonical bytes and the link that binds them."""
+    """An event as it is kept: its canonical bytes and their hash in the ledger's tree."""
 
     @property
     def sequence(self) -> int:
@@ -67,33 +70,50 @@ class StoredLike(Protocol):
         """Its canonical bytes."""
 
     @property
-    def link(self) -> bytes:
-        """The hash chain's link after it."""
+    def leaf(self) -> bytes:
+        """Its leaf hash."""
 
 
-def build_report(ledger: str, stored: Iterable[StoredLike]) -> Report:
+def build_report(
+    ledger: str,
+    stored: Iterable[StoredLike],
+    texts: Texts | None = None,
+    published: Signed | None = None,
+) -> Report:
     """The report of ``ledger`` after the events in ``stored``, which are read once, in order.
 
-    Raises ValueError if an event is not canonical or does not follow the one before.
+    Without ``texts`` it says where some are sealed; ``published`` is the last checkpoint that was,
+    where that is known. Raises ValueError if an event is not canonical or does not follow the one
+    before.
     """
     state, history, burndowns = State(ledger), History(), Burndowns()
-    head, broken_at = EMPTY, None
+    texts, head = texts or Texts(), Published(published)
+    tree, broken_at = Tree(), None
     for row in stored:
         event = Event.from_bytes(row.body)
         apply(state, event)
-        history.add(state, event)
+        history.add(state, texts.opened(event))
         burndowns.add(state, event)
-        if link(head, row.body) != row.link and broken_at is None:
+        leaf = leaf_hash(row.body)
+        tree, _ = tree.grown([leaf])
+        head.see(tree)
+        if leaf != row.leaf and broken_at is None:
             broken_at = row.sequence
-        head = row.link
     burndowns.close(state)
-    empty = state.sequence == 0
+    custody, empty = history.custody, state.sequence == 0
     facts = LedgerFacts(
         events=state.sequence,
         last_sequence=None if empty else state.sequence - 1,
         last_time=None if empty else rfc3339(state.time),
-        head=head.hex(),
+        root=tree.root.hex(),
         broken_at=broken_at,
+        checkpoint=head.facts(state),
+        alarm=custody.alarm,
+        alarms=custody.alarms,
+        resumed=tuple(reversed(custody.resumed)),
+        recovered=custody.recovered,
+        recoveries=tuple(reversed(custody.recoveries)),
+        erasures=custody.erasures,
     )
     return _report(state, history, burndowns, facts)
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from accountant.reporting.shape import Lifetime, LifetimeGroup, Place, Report, Standing
+from accountant.reporting.trust import lost
 from accountant.reporting.views import (
     anchors,
     bar,
@@ -89,7 +90,7 @@ def _environment() -> Environment:
     environment.filters.update(
         up=up, down=down, one_in=one_in, minute=minute, second=second, places=places
     )
-    environment.globals.update(bar=bar, percent=percent, together=together)
+    environment.globals.update(bar=bar, percent=percent, together=together, lost=lost)
     return environment
 
 

@@ -14,7 +14,7 @@ from accountant.budget.policy import LimitRule
 from accountant.budget.state import AccountKey, State, account_key, matches
 from accountant.ledger.events import Event
 from accountant.privacy.units import Currency, amount, show
-from accountant.reporting.history import BOOKING, SETTLING
+from accountant.reporting.history import BOOKING, RECOVERED, REVALUED, SETTLING
 from accountant.reporting.statement import adopted
 from accountant.reporting.worst import Ruler
 
@@ -23,7 +23,10 @@ FEW_POINTS: Final = 100
 MANY_CELLS: Final = 10_000
 """From so many cells on a series has only FEW_POINTS points."""
 
-_STARTING: Final = frozenset({"policy.adopted.v1", "dataset.registered.v1"})
+_WHOLE: Final = frozenset(
+    {"policy.adopted.v1", "dataset.registered.v1", "ledger.carried_over.v1", RECOVERED}
+)
+"""What may move the balances of all datasets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +103,11 @@ class Burndowns:
         self.series = kept
 
     def _touched(self, state: State, event: Event) -> list[str]:
-        if event.type in BOOKING:
+        if event.type in BOOKING or event.type == REVALUED:
             return [event.body["command"]["dataset"]]
         if event.type in SETTLING:
             return [state.grants[event.body["grant"]].dataset]
-        return list(state.datasets) if event.type in _STARTING else []
+        return list(state.datasets) if event.type in _WHOLE else []
 
     def _point(
         self, state: State, sequence: int, time: int, rule: LimitRule, key: AccountKey

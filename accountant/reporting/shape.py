@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from accountant.reporting.ledger_facts import LedgerFacts
+
 FORMAT: Final = "accountant.report.v1"
 
 Status = Literal["within", "near", "used_up", "over_if_reservations_run", "over"]
@@ -46,19 +48,6 @@ class PopulationFacts:
     dimensions: dict[str, int]
     """How many values each has."""
     cells: int
-
-
-@dataclass(frozen=True, slots=True)
-class LedgerFacts:
-    """Where in the ledger the report stands. ``head`` is the last link of the hash chain, in hex;
-    ``broken_at`` the first event whose stored link does not follow from its bytes.
-    """
-
-    events: int
-    last_sequence: int | None
-    last_time: str | None
-    head: str
-    broken_at: int | None
 
 
 @dataclass(frozen=True, slots=True)

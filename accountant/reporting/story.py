@@ -8,7 +8,7 @@ from typing import Final
 from accountant.budget.state import ALL, State, matches
 from accountant.ledger.events import rfc3339
 from accountant.privacy.units import NOTHING, SURE, Currency, show
-from accountant.reporting.history import HEADINGS, SORTS, History, Tally
+from accountant.reporting.history import SORTS, History
 from accountant.reporting.shape import (
     STATUSES,
     DatasetFacts,
@@ -20,7 +20,8 @@ from accountant.reporting.shape import (
     Standing,
     Usage,
 )
-from accountant.reporting.words import groups_in_words, rule_in_words, unit_of
+from accountant.reporting.tallies import HEADINGS, Tally
+from accountant.reporting.words import rule_in_words, unit_of
 
 MOST_RESERVATIONS: Final = 200
 
@@ -37,7 +38,7 @@ def _dataset(
 ) -> DatasetFacts:
     facts = state.datasets[name]
     tightest = _tightest(state, limits, name)
-    tables = [_usages(history.usage.get((name, heading), {})) for heading in HEADINGS]
+    tables = [_usages(history.tallies.rows.get((name, heading), {})) for heading in HEADINGS]
     return DatasetFacts(
         id=name,
         namespace=facts.namespace,
@@ -47,11 +48,11 @@ def _dataset(
         status=tightest.status if tightest else "no_limit",
         rule=tightest.rule if tightest else "",
         rule_scope=tightest.dataset if tightest else "",
-        booked=_usage("", history.totals.get(name, Tally())),
+        booked=_usage("", history.tallies.totals.get(name, Tally())),
         by_client=tables[0],
         by_kind=tables[1],
         by_purpose=tables[2],
-        reservations=_reservations(state, name),
+        reservations=_reservations(state, history, name),
         counts={sort: history.seen[sort].by_dataset.get(name, 0) for sort in SORTS},
     )
 
@@ -104,7 +105,7 @@ def _usage(name: str | None, tally: Tally) -> Usage:
     )
 
 
-def _reservations(state: State, dataset: str) -> Reservations:
+def _reservations(state: State, history: History, dataset: str) -> Reservations:
     grants = [grant for grant in state.open.values() if grant.dataset == dataset]
     grants.sort(key=lambda grant: (grant.expires, grant.sequence))
     total = sum((grant.total for grant in grants), start=NOTHING)
@@ -116,8 +117,8 @@ def _reservations(state: State, dataset: str) -> Reservations:
             Reservation(
                 grant.id,
                 grant.by,
-                groups_in_words(grant.command.get("subjects")),
-                grant.command.get("purpose") or "",
+                history.held[grant.id].subjects,
+                history.held[grant.id].at.purpose,
                 grant.total.amount(Currency.EPSILON),
                 rfc3339(grant.opened),
                 rfc3339(grant.expires),

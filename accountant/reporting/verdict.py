@@ -6,7 +6,9 @@ from typing import Final, Literal
 
 from accountant.budget.state import ALL, State
 from accountant.reporting.history import History
-from accountant.reporting.shape import DatasetFacts, LedgerFacts, Standing, Verdict
+from accountant.reporting.ledger_facts import LedgerFacts
+from accountant.reporting.shape import DatasetFacts, Standing, Verdict
+from accountant.reporting.trust import Doubt, doubts, recovery
 
 Level = Literal["good", "watch", "bad"]
 _MOST_NAMED: Final = 5
@@ -25,23 +27,28 @@ def verdict(
     """The headline and the points that back it, the gravest first."""
     if state.population is None:
         return Verdict("watch", f"No population called {state.ledger} is registered.", ())
-    if not data:
-        return Verdict("good", "No dataset is registered yet; nothing has been spent.", ())
-    broken: list[str] = []
-    if ledger.broken_at is not None:
-        broken.append(
-            f"The ledger’s hash chain does not continue at event {ledger.broken_at}: an event was "
-            "changed after it was written. The numbers below cannot be relied on."
-        )
-    grave = broken + [_over(s) for s in limits if s.status == "over" and not s.client]
-    watched = _watch(limits, data)
+    doubted = doubts(ledger)
     level: Level = "good"
-    if grave:
+    if not data:
+        level = "bad" if doubted else "watch" if ledger.recovered else "good"
+        points = [doubt.text for doubt in doubted] + recovery(ledger)
+        said = "No dataset is registered yet; nothing has been spent."
+        return Verdict(level, _with(doubted, said), tuple(points))
+    grave = [_over(s) for s in limits if s.status == "over" and not s.client]
+    watched = [*recovery(ledger), *_watch(limits, data)]
+    if doubted or grave:
         level = "bad"
     elif watched or any(history.seen[sort].total for sort in _TO_LOOK_AT):
         level = "watch"
-    shown = [*_cut(grave), *watched, *_open(data), *_events(history)]
-    return Verdict(level, _headline(state, data, limits), tuple(shown))
+    shown = [doubt.text for doubt in doubted]
+    shown += [*_cut(grave), *watched, *_open(data), *_events(history)]
+    return Verdict(level, _with(doubted, _headline(state, data, limits)), tuple(shown))
+
+
+def _with(doubted: list[Doubt], headline: str) -> str:
+    if not doubted:
+        return headline
+    return f"{doubted[0].headline} By its numbers: {headline[0].lower()}{headline[1:]}"
 
 
 def _headline(state: State, data: tuple[DatasetFacts, ...], limits: tuple[Standing, ...]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable
+from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -36,18 +37,26 @@ CALLS: list[tuple[str, str, Any, str]] = [
     ("GET", "/accounts", None, "apou"),
     ("GET", "/report?format=json", None, "aou"),
     ("GET", "/events", None, "aou"),
-    ("GET", "/events/0", None, "aou"),
+    ("GET", "/events/0", None, "apou"),
     ("GET", "/decisions/d3", None, "apou"),
+    ("GET", "/receipts/3", None, "apou"),
+    ("POST", "/events/3/erase", {"reason": "x"}, "ao"),
+    ("GET", "/log/checkpoint", None, "aou"),
+    ("GET", "/log/tile/0/000.p/5", None, "aou"),
+    ("GET", "/log/tile/entries/000.p/5", None, "aou"),
 ]
 LETTERS = dict(zip("apou", ROLES, strict=True))
 
 
 @pytest.fixture
 def hospital(world: Callable[..., World]) -> World:
-    """A service with a policy of epsilon 1, the grant g3 and the session g4 of the pipeline's."""
+    """A service with a policy of epsilon 1, the grant g3 and the session g4 of the pipeline's, and
+    a published checkpoint.
+    """
     made = world().hospital()
-    assert made.post("/grants", GOOD).json()["id"] == "g3"
+    assert made.post("/grants", GOOD | {"purpose": "ops"}).json()["id"] == "g3"
     assert made.post("/sparse-vector", SESSION).json()["id"] == "g4"
+    made.publisher.publish("fair")
     return made
 
 
@@ -132,14 +141,15 @@ def test_loosening_takes_the_key_of_another(hospital: World) -> None:
     assert hospital.head() == before
     headers = {"Accountant-Approver": f"Bearer {hospital.secrets['officer']}"}
     assert hospital.put("/policy", looser, headers=headers).status_code == 200
-    command = json.loads(hospital.stored()[-1][0])["command"]
+    command = json.loads(hospital.stored()[-1])["command"]
     assert command["approved_by"] == "officer"
     for secret in hospital.secrets.values():
-        assert all(secret.encode() not in body for body, _ in hospital.stored())
+        assert all(secret.encode() not in body for body in hospital.stored())
 
 
 RETRIED: list[tuple[str, Any]] = [
     ("/grants", GOOD),
+    ("/grants", GOOD | {"purpose": "ops", "justification": "because"}),
     ("/grants", ask(laplace("5"))),
     ("/grants", ask(laplace("0.1", claimed={"epsilon": "0.01"}))),
     ("/invocations", GOOD),
@@ -164,7 +174,7 @@ def test_a_retry_gets_the_first_answer(hospital: World, path: str, body: Any) ->
         assert (again.status_code, again.content) == (first.status_code, first.content)
         assert again.headers["idempotent-replay"] == "true"
     assert "idempotent-replay" not in first.headers
-    assert after.sequence + 1 == later.sequence
+    assert after.size + 1 == later.size
     assert hospital.head() == later
 
 
@@ -213,12 +223,12 @@ def together(calls: list[Callable[[], Any]]) -> list[Any]:
 @pytest.mark.parametrize("epsilon", ["0.1", "5"])
 def test_sixteen_retries_at_once_are_one_request(hospital: World, epsilon: str) -> None:
     """Identical retries that arrive together are charged once and all get the same bytes."""
-    before = hospital.head().sequence
+    before = hospital.head().size
     body = ask(laplace(epsilon))
     answers = together([lambda: hospital.post("/grants", body, key="same")] * 16)
     assert len({answer.content for answer in answers}) == 1
     assert len([a for a in answers if "idempotent-replay" not in a.headers]) == 1
-    assert hospital.head().sequence == before + 1
+    assert hospital.head().size == before + 1
 
 
 def test_racing_clients_never_overspend(hospital: World) -> None:
@@ -247,11 +257,12 @@ def test_settling_at_once_settles_once(hospital: World) -> None:
 
 
 def test_what_is_shown_is_what_is_stored(hospital: World) -> None:
-    """Events are served as the canonical bytes that their links bind."""
+    """Events are served as the canonical bytes that their leaves are the hashes of."""
     listed = hospital.get("/events?limit=1000").json()
     stored = hospital.stored()
-    assert [row["link"] for row in listed["events"]] == [link.hex() for _, link in stored]
-    for row, (body, _) in zip(listed["events"], stored, strict=True):
+    leaves = [sha256(b"\x00" + body).hexdigest() for body in stored]
+    assert [row["leaf"] for row in listed["events"]] == leaves
+    for row, body in zip(listed["events"], stored, strict=True):
         assert hospital.get(f"/events/{row['event']['sequence']}").content == body
     page = hospital.get("/events?after=1&limit=2").json()
     assert [row["event"]["sequence"] for row in page["events"]] == [2, 3]

@@ -305,7 +305,7 @@ def test_numbers_are_kept_as_they_are_spelled(world: Callable[..., World]) -> No
     for spelled in ("0.30000000000000000001", '"0.30000000000000000001"'):
         answer = made.post("/grants", raw(lap("1", sensitivity=spelled)))
         assert answer.json()["charge"]["epsilon"] == "0.300000001"
-    event = json.loads(made.stored()[-1][0])
+    event = json.loads(made.stored()[-1])
     assert event["command"]["mechanisms"][0]["sensitivity"] == "0.30000000000000000001"
     assert (
         made.post("/grants", raw(lap("1", sensitivity="0.3"))).json()["charge"]["epsilon"] == "0.3"

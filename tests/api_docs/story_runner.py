@@ -11,18 +11,24 @@ from support import client_of
 
 from accountant.api.description.examples import CLIENTS, STORY, Example
 from accountant.service import Service
+from accountant.settings import Settings
+from accountant.store.engine import sqlite_path
+from accountant.store.ledgers import Ledgers
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
+_HASH = re.compile(r"[0-9a-f]{64}|[A-Za-z0-9+/]{43,}={0,2}")
 
 
 class Told:
     """A service with a key for each role and an HTTP client, to which the story can be told."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, url: str) -> None:
+        settings = Settings(home=sqlite_path(url).parent)
+        service = Service(Ledgers(url), vault=settings.vault)
         self.secrets = {
             role: service.create_key(name, role, "test") for role, name in CLIENTS.items()
         }
-        self.http = client_of(service)
+        self.http = client_of(service, settings)
 
     def send(self, example: Example) -> Any:
         """The response to one documented request."""
@@ -40,12 +46,16 @@ class Told:
 
 
 def masked(value: Any) -> Any:
-    """``value`` without what differs from run to run: times and hash links."""
+    """``value`` without what differs from run to run: times, salted digests, hashes of events that
+    hold them, and signatures.
+    """
     if isinstance(value, dict):
-        return {k: "<link>" if k == "link" else masked(v) for k, v in value.items()}
+        return {k: masked(v) for k, v in value.items()}
     if isinstance(value, list):
         return [masked(item) for item in value]
-    return "<time>" if isinstance(value, str) and _TIME.fullmatch(value) else value
+    if isinstance(value, str):
+        return "<time>" if _TIME.fullmatch(value) else _HASH.sub("<hash>", value)
+    return value
 
 
 def differences(got: Any, documented: Any, at: str = "$") -> Iterator[str]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import ask, hospital, laplace, make
+from support import ask, hospital, laplace, make, root_of
 
 from accountant.budget.limits import how_many
 from accountant.budget.request import prepare
@@ -137,10 +137,13 @@ def test_replay_tells_what_is_wrong_once(line: Line) -> None:
     path = line.folder / "events.jsonl"
     path.write_bytes(b"\n".join(events) + b"\n")
     assert "all agree" in line("replay", str(path))
-    assert line.json("replay", str(path))["findings"] == []
+    found = line.json("replay", str(path))
+    assert (found["findings"], found["root"]) == ([], root_of(events).hex())
+    assert "all agree" in line("replay", str(path), "--root", found["root"])
+    line("replay", str(path), "--root", "00" * 32, code=1)
     path.write_bytes(b"\n".join(events[:3] + events[4:]) + b"\n")
     assert 1 <= len(line.json("replay", str(path), code=1)["findings"]) <= 4
-    line("replay", str(path), "--head", "00" * 32, code=1)
+    line("replay", str(path), "--root", found["root"], code=1)
 
 
 def test_text_from_the_ledger_is_only_text(line: Line) -> None:
@@ -251,6 +254,23 @@ def test_keys_are_shown_once_alone_on_their_line(line: Line) -> None:
     line("keys", "create", "--role", "king", "--name", "me", code=2)
     line("keys", "revoke", "--name", "etl")
     line("keys", "revoke", "--name", "etl", code=2)
+
+
+def test_a_report_opens_texts_and_knows_what_was_published(line: Line) -> None:
+    """On the database the report has purposes and the last checkpoint; erased ones are gone."""
+    body = ran("0.1") | {"purpose": "about Mrs X"}
+    line("import", line.file("past.jsonl", body), "-p", "fair")
+    shown = json.loads(line("report", "-p", "fair", "--format", "json"))
+    assert [row["name"] for row in shown["datasets"][0]["by_purpose"]] == ["about Mrs X"]
+    assert shown["ledger"]["checkpoint"] is None
+    line("export", "-p", "fair", str(line.folder / "bundle.tar"))  # which signs
+    shown = json.loads(line("report", "-p", "fair", "--format", "json"))
+    assert shown["ledger"]["checkpoint"]["size"] == 5
+    assert shown["ledger"]["checkpoint"]["continued"] is True
+    line("erase", "-p", "fair", "--event", "3", "--reason", "asked to forget")
+    shown = line("report", "-p", "fair", "--format", "json")
+    assert "(erased)" in shown
+    assert "Mrs X" not in shown
 
 
 def test_preview_tells_and_records_nothing(line: Line) -> None:

@@ -18,6 +18,7 @@ import uvicorn
 from accountant.api.app import create_app
 from accountant.client import Accountant, Registrar
 from accountant.migrate import migrate
+from accountant.publishing.publisher import Publisher
 from accountant.service import Service
 from accountant.settings import Settings
 from accountant.store.ledgers import Ledgers
@@ -36,6 +37,7 @@ class Served:
 
     port: int
     keys: dict[str, str]
+    publisher: Publisher
     names: Iterator[int] = field(default_factory=count)
 
     @property
@@ -71,16 +73,18 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     url = f"sqlite:///{folder}/accountant.db"
     migrate(url)
     ledgers = Ledgers(url)
-    service = Service(ledgers)
+    settings = Settings(home=folder)
+    service = Service(ledgers, vault=settings.vault)
+    publisher = Publisher(service, settings.vault, settings.origin)
     roles = {"admin": "admin", "pipeline": "pipeline", "other": "pipeline", "auditor": "auditor"}
     keys = {name: service.create_key(name, cast(Any, role), "test") for name, role in roles.items()}
-    config = uvicorn.Config(create_app(service, Settings()), port=0, log_config=None)
+    config = uvicorn.Config(create_app(service, settings, publisher), port=0, log_config=None)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)
     thread.start()
     while not server.started:
         time.sleep(0.01)
-    yield Served(server.servers[0].sockets[0].getsockname()[1], keys)
+    yield Served(server.servers[0].sockets[0].getsockname()[1], keys, publisher)
     server.should_exit = True
     thread.join()
     ledgers.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -10,8 +11,12 @@ from typing import TYPE_CHECKING, Any
 import httpx2
 import pytest
 
-from accountant.client import ChainBroken
-from accountant.client.ledger import chained
+from accountant.client import Checkpoint, Failed, LedgerBroken, Registrar
+from accountant.client.ledger import Tree, canonical, checked
+from accountant.ledger import merkle
+from accountant.ledger.merkle import leaf_hash
+from accountant.ledger.notes import Verifier
+from accountant.ledger.receipts import Receipt
 
 if TYPE_CHECKING:
     from conftest import Served
@@ -33,16 +38,15 @@ def test_bytes(served: Served) -> None:
     """The client has every event's canonical bytes exactly, whatever characters are in them."""
     population = served.population()
     with served.client(population) as accountant:
-        accountant.record("visits", [LAPLACE], purpose=STRANGE)
+        accountant.record("visits", [LAPLACE], purpose="test")
+    with Registrar(served.url, served.keys["admin"], population) as registrar:
+        registrar.dataset("strange", namespace="test", name=STRANGE)
     with served.client(population, "auditor") as auditor:
         events = list(auditor.events())
-    assert events[-1].content["command"]["purpose"] == STRANGE
-    for sequence, event in enumerate(events):
-        answer = httpx2.get(
-            f"{served.url}/v1/populations/{population}/events/{sequence}",
-            headers={"Authorization": f"Bearer {served.keys['auditor']}"},
-        )
-        assert event.data == answer.content
+        assert events[-1].content["command"]["name"] == STRANGE
+        for sequence, event in enumerate(events):
+            assert event.data == auditor.event(sequence)
+            assert event.leaf == leaf_hash(event.data)
 
 
 def test_pages(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,22 +60,103 @@ def test_pages(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
         assert [event.content["sequence"] for event in auditor.events()] == list(range(8))
 
 
-@pytest.mark.parametrize("change", ["value", "link", "gone", "swapped"])
+def test_the_tree_is_the_services(served: Served) -> None:
+    """The client's few lines and the ledger room agree on the root of every size."""
+    tree, theirs = Tree(), merkle.Tree()
+    assert tree.root == theirs.root
+    for number in range(300):
+        data = b"%d" % number
+        leaf = tree.add(data)
+        theirs, _ = theirs.grown([leaf])
+        assert (leaf, tree.size, tree.root) == (leaf_hash(data), theirs.size, theirs.root)
+
+
+@pytest.mark.parametrize("change", ["value", "leaf", "gone", "swapped"])
 def test_tampering(served: Served, change: str) -> None:
-    """A changed, missing or moved event breaks the chain."""
+    """A changed, missing or moved event is noticed by its hash or its number."""
     events = copy.deepcopy(page(served, served.population()))
-    assert len(list(chained([events]))) == 3
+    assert len(list(checked([events], []))) == 3
     match change:
         case "value":
             events[1]["event"]["command"]["name"] = "other"
-        case "link":
-            events[1]["link"] = events[0]["link"]
+        case "leaf":
+            events[1]["leaf"] = events[0]["leaf"]
         case "gone":
             del events[1]
         case _:
             events[0], events[1] = events[1], events[0]
-    with pytest.raises(ChainBroken):
-        list(chained([events]))
+    with pytest.raises(LedgerBroken):
+        list(checked([events], []))
+
+
+def test_a_rewritten_ledger_is_not_that_of_its_checkpoint(served: Served) -> None:
+    """Events that were rewritten together with their hashes, or cut off, contradict a checkpoint
+    that the client fetched, or had kept.
+    """
+    population = served.population()
+    served.publisher.publish(population)
+    with served.client(population, "auditor") as auditor:
+        kept = auditor.checkpoint()
+        assert (kept.origin, kept.size) == (f"localhost/{population}", 4)
+        assert kept.note == served.publisher.published(population).full
+    events = page(served, population)
+    assert len(list(checked([events], [kept]))) == 4
+    with pytest.raises(LedgerBroken, match="fewer than its checkpoint of 4"):
+        list(checked([events[:3]], [kept]))
+    forged = copy.deepcopy(events)
+    forged[1]["event"]["command"]["name"] = "other"
+    forged[1]["leaf"] = leaf_hash(canonical(forged[1]["event"])).hex()
+    with pytest.raises(LedgerBroken, match="first 4 events"):
+        list(checked([forged], [kept]))
+
+
+def test_a_ledger_grows_beyond_its_checkpoints(served: Served) -> None:
+    """Reading checks the checkpoint that is published and all that were kept."""
+    population = served.population()
+    served.publisher.publish(population)
+    with served.client(population, "auditor") as auditor, served.client(population) as pipeline:
+        first = auditor.checkpoint()
+        pipeline.record("visits", [LAPLACE], purpose="test")
+        served.publisher.publish(population)
+        pipeline.record("visits", [LAPLACE], purpose="test")
+        second = auditor.checkpoint()
+        assert [event.type for event in auditor.events(first)][-1] == "invocation.recorded.v1"
+        assert (first.size, second.size) == (4, 5)
+        other = dataclasses.replace(first, root=bytes(32))
+        with pytest.raises(LedgerBroken, match="first 4 events"):
+            list(auditor.events(other))
+        with pytest.raises(LedgerBroken):
+            Checkpoint.from_note(b"no checkpoint")
+
+
+def test_receipts(served: Served) -> None:
+    """A pipeline keeps proof of its own reservations and settlements, and nobody else's."""
+    population = served.population()
+    with served.client(population) as pipeline:
+        with pipeline.grant("visits", [LAPLACE], purpose="test") as grant:
+            receipt = grant.receipt()
+        sequence = grant.answer["sequence"]
+        found = Receipt.from_bytes(receipt)
+        assert found.index == sequence
+        keys = [Verifier.from_text(text) for text in keys_of(served, population)]
+        entry = pipeline.event(sequence)
+        assert found.check(entry, f"localhost/{population}", keys).size > sequence
+        assert Receipt.from_bytes(pipeline.receipt(sequence)).proof == found.proof
+        with pytest.raises(Failed, match="not-your-grant"):
+            pipeline.receipt(0)
+        with pytest.raises(Failed, match="role-not-allowed"):
+            pipeline.checkpoint()
+    with served.client(population, "other") as other, pytest.raises(Failed, match="not-your-grant"):
+        other.receipt(sequence)
+    with served.client(population, "auditor") as auditor:
+        assert auditor.receipt(0)
+
+
+def keys_of(served: Served, population: str) -> list[str]:
+    """The ledger's verifier keys, as its events have them."""
+    events = page(served, population)
+    kind = "signing_key.adopted.v1"
+    return [e["event"]["command"]["key"] for e in events if e["event"]["type"] == kind]
 
 
 def test_stands_alone() -> None:

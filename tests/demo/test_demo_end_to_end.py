@@ -7,14 +7,17 @@ import os
 import signal
 import subprocess
 import sys
+import tarfile
 import time
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
 
 from accountant.demo import auditor, story
 from accountant.demo.running import Runner
+from accountant.ledger.tiles import unpack_entries
 
 
 @pytest.fixture(scope="module")
@@ -34,10 +37,13 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 
 
 def test_demo(finished: tuple[Path, str]) -> None:
-    """The demonstration ends well, and leaves a ledger, a report in three forms, and logs."""
+    """The demonstration ends well, and leaves evidence, a report in three forms, and logs."""
     folder, output = finished
-    assert "all agree with what the service shows" in output
-    for name in ("report.html", "report.json", "report.csv", "ledger.jsonl", "logs/service.jsonl"):
+    said = " ".join(output.split())
+    assert "all totals agree with what the service shows" in said
+    assert said.count("one digit of a charge changed") == 2
+    names = ("report.html", "report.json", "report.csv", "audit/bundle.tar", "logs/service.jsonl")
+    for name in names:
         assert (folder / name).stat().st_size > 0
     for line in (folder / "logs" / "service.jsonl").read_text().splitlines():
         json.loads(line)
@@ -51,28 +57,53 @@ def test_no_keys_left(finished: tuple[Path, str]) -> None:
         assert path.is_dir() or b"acct_" not in path.read_bytes(), path
 
 
+def entries(folder: Path) -> list[dict[str, Any]]:
+    """The events in the audited bundle."""
+    found: list[dict[str, Any]] = []
+    with tarfile.open(folder / "audit" / "bundle.tar") as bundle:
+        for member in bundle.getmembers():
+            if member.name.startswith("tile/entries/"):
+                data = bundle.extractfile(member)
+                assert data is not None
+                found += map(json.loads, unpack_entries(data.read()))
+    return found
+
+
 def test_story_is_checked(finished: tuple[Path, str]) -> None:
     """A ledger in which one expected thing is missing is told apart."""
     folder, _ = finished
-    events = [json.loads(line) for line in (folder / "ledger.jsonl").read_bytes().splitlines()]
+    events = entries(folder)
     assert story.differences(events) == []
     fewer = [event for event in events if event["type"] != "grant.expired.v1"]
     assert story.differences(fewer) == [":accountant grant.expired.v1 happened 0 times, not 1"]
 
 
-def test_auditor_notices(finished: tuple[Path, str], tmp_path: Path) -> None:
-    """The offline replay finds a decision that was changed afterwards, and a total that is off."""
+def test_texts_are_not_in_the_events(finished: tuple[Path, str]) -> None:
+    """What the pipelines wrote stands in the report and beside the events, not in them."""
     folder, _ = finished
-    data = (folder / "ledger.jsonl").read_bytes()
-    good = auditor.replay_offline(folder / "ledger.jsonl")
-    count, head = good["events"], good["head"]
-    assert auditor.compare(good, good["totals"], count, head) == []
-    shown = good["totals"] | {"lifetime": []}
-    assert len(auditor.compare(good, shown, count, head)) == 1
-    forged = tmp_path / "forged.jsonl"
-    forged.write_bytes(data.replace(b'"outcome":"flag"', b'"outcome":"allow"', 1))
-    bad = auditor.replay_offline(forged)
-    assert any("taken again" in text for text in auditor.compare(bad, good["totals"], count, head))
+    purpose = "dashboard: good marriages by education"
+    assert purpose in (folder / "report.html").read_text()
+    assert purpose not in json.dumps(entries(folder))
+    assert purpose.encode() in (folder / "audit" / "bundle.tar").read_bytes()
+
+
+def test_auditor_notices(finished: tuple[Path, str]) -> None:
+    """Either verifier's finding, a total that is off, and a forged digit are each noticed."""
+    folder, _ = finished
+    audit = folder / "audit"
+    key = (audit / auditor.KEY).read_text()
+    full = auditor.offline(audit, *auditor.FULL, auditor.BUNDLE, "--key", key, "--by", auditor.BY)
+    minimal = auditor.offline(audit, *auditor.MINIMAL, auditor.BUNDLE, "--key", key)
+    shown = full["totals"]
+    assert auditor.compare(full, minimal, shown) == []
+    assert len(auditor.compare(full, minimal, shown | {"accounts": []})) == 1
+    assert len(auditor.compare(full, minimal | {"totals": {}}, shown)) == 1
+    other = auditor.offline(audit, *auditor.FULL, auditor.BUNDLE, "--key", key.replace("a", "b", 1))
+    assert len(auditor.compare(other, minimal, other["totals"])) >= 1
+    data = (audit / auditor.BUNDLE).read_bytes()
+    changed = auditor.forged(data)
+    assert sum(a != b for a, b in zip(data, changed, strict=True)) == 1
+    assert changed == (audit / auditor.FORGED).read_bytes()
 
 
 def test_service_ends_with_parent(tmp_path: Path) -> None:

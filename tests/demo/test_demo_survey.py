@@ -8,7 +8,7 @@ import pytest
 
 from accountant.budget.policy_file import parse_policy
 from accountant.demo import survey_data
-from accountant.demo.folder import README, NotOurs, prepare
+from accountant.demo.folder import AUDIT, README, NotOurs, prepare
 from accountant.shipped import shipped
 
 
@@ -56,7 +56,7 @@ def test_folder_is_replaced(tmp_path: Path) -> None:
     prepare(folder)
     (folder / "old").write_text("old")
     prepare(folder)
-    assert sorted(path.name for path in folder.iterdir()) == [README, "logs"]
+    assert sorted(path.name for path in folder.iterdir()) == [README, AUDIT, "logs"]
     assert folder.stat().st_mode & 0o077 == 0
 
 

@@ -9,10 +9,11 @@ from support import SECOND, Clock, make
 from accountant.budget.commands import AdoptPolicy, Asked
 from accountant.budget.policy_file import parse_policy
 from accountant.ledger.events import Event
-from accountant.reporting.model import Report, build_report
+from accountant.reporting.files import report_of
+from accountant.reporting.model import Report
 from accountant.reporting.shape import DatasetFacts, Standing
 from accountant.service import Service
-from accountant.store.ledgers import Ledgers, Stored
+from accountant.store.ledgers import Ledgers, Stored, Text
 
 DAY = 86_400
 
@@ -88,9 +89,13 @@ class Desk:
         """Every event as it is kept."""
         return list(self.service.stream(self.name))
 
+    def texts(self) -> list[Text]:
+        """Every text that is kept beside the events."""
+        return self.service.texts(self.name, 0, 2**53)
+
     def report(self) -> Report:
-        """The report of everything so far."""
-        return build_report(self.name, self.service.stream(self.name))
+        """The report of everything so far, with its texts."""
+        return report_of(self.service, self.name, None)
 
 
 def limit_of(report: Report, rule: str = "a", dataset: str = "d", client: str = "") -> Standing:

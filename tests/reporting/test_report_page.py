@@ -143,7 +143,7 @@ def test_a_report_of_nothing_says_so(desk: Desk) -> None:
 
 @pytest.mark.parametrize("gate", GATES)
 def test_numbers_are_explained(desk: Desk, gate: str) -> None:
-    """The page names unit, relation, formula, policy digest and head link in words."""
+    """The page names unit, relation, formula, policy digest and root in words."""
     desk.hospital(
         f"  - {{id: a, limit: {{epsilon: 1, delta: 1e-6}}, gate: {gate}}}\n",
         neighbouring="add_or_remove_one",
@@ -161,7 +161,7 @@ def test_numbers_are_explained(desk: Desk, gate: str) -> None:
         "1 reservation is open, for epsilon 0.25",
         "On each dataset, one person may lose at most epsilon 1",
         report.policy.digest,
-        report.ledger.head,
+        report.ledger.root,
     ):
         assert part in text
 

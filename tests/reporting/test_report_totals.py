@@ -15,11 +15,13 @@ from report_desk import DAY, Desk, data_of, limit_of
 from support import NON_PRIVATE, declared, gaussian, laplace, sparse_vector
 
 from accountant.budget.folding import HANDLERS
-from accountant.reporting.history import BOOKING, JUDGED, MOST_NAMES, SETTLING
+from accountant.reporting.history import BOOKING, JUDGED, RECOVERED, REVALUED, SETTLING
 from accountant.reporting.model import Report, build_report
 from accountant.reporting.render import to_html
 from accountant.reporting.series import MOST_POINTS
-from accountant.store.ledgers import Stored
+from accountant.reporting.tallies import MOST_NAMES
+from accountant.reporting.texts import SEALED, Texts
+from accountant.store.ledgers import Stored, Text
 
 DIMENSIONS = {"country": ["AT", "BE", "KR"], "joined": ["2024", "2025"]}
 CELLS = list(itertools.product(*DIMENSIONS.values()))
@@ -73,7 +75,8 @@ def _in(cell: tuple[str, ...], subjects: Any) -> bool:
 class Recount:
     """Nano-epsilons per dataset and cell, and per name, from the stored bytes."""
 
-    def __init__(self, stored: list[Stored]) -> None:
+    def __init__(self, stored: list[Stored], texts: list[Text]) -> None:
+        self.purposes = {text.sequence: text.text for text in texts if text.field == "purpose"}
         self.spent: Counter[tuple[str, tuple[str, ...]]] = Counter()
         self.held: Counter[tuple[str, tuple[str, ...]]] = Counter()
         self.names: Counter[tuple[str, str, str]] = Counter()
@@ -110,7 +113,8 @@ class Recount:
         for charge in charges:
             units = int(charge["charge"]["epsilon"])
             self.names[command["dataset"], "client", event["by"]] += units
-            self.names[command["dataset"], "purpose", command.get("purpose", "")] += units
+            purpose = self.purposes.get(event["sequence"], "")
+            self.names[command["dataset"], "purpose", purpose] += units
             self.names[command["dataset"], "kind", charge["kind"]] += units
 
     def largest(self, dataset: str, dimension: str = "", value: str = "") -> tuple[int, int]:
@@ -129,7 +133,7 @@ def _nano(amount: str) -> int:
 def test_totals_equal_a_recount_from_the_bytes(desk: Desk, seed: int) -> None:
     """Spent, reserved, remaining and lifetime of every group are what the events add up to."""
     _random_ledger(desk, seed)
-    report, recount = desk.report(), Recount(desk.stored())
+    report, recount = desk.report(), Recount(desk.stored(), desk.texts())
     for dataset in ("d", "e"):
         standing = limit_of(report, dataset=dataset)
         places = [("", standing.total)]
@@ -147,7 +151,7 @@ def test_totals_equal_a_recount_from_the_bytes(desk: Desk, seed: int) -> None:
 def test_usage_is_net_of_what_was_given_back(desk: Desk, seed: int) -> None:
     """What is booked by client, kind and purpose is what was charged, not what was reserved."""
     _random_ledger(desk, seed)
-    report, recount = desk.report(), Recount(desk.stored())
+    report, recount = desk.report(), Recount(desk.stored(), desk.texts())
     for dataset in ("d", "e"):
         facts = data_of(report, dataset)
         tables = {"client": facts.by_client, "kind": facts.by_kind, "purpose": facts.by_purpose}
@@ -193,8 +197,14 @@ def test_every_type_of_event_is_collected_or_books_nothing() -> None:
         "policy.adopted.v1",
         "grant.noted.v1",
         "sparse_vector.answered.v1",
+        "signing_key.adopted.v1",
+        "engine.adopted.v1",
+        "publication.stopped.v1",
+        "publication.resumed.v1",
+        "ledger.carried_over.v1",
+        "text.erased.v1",
     }
-    assert set(HANDLERS) == nothing | JUDGED | SETTLING
+    assert set(HANDLERS) == nothing | JUDGED | set(SETTLING) | {RECOVERED, REVALUED}
     assert BOOKING < JUDGED
 
 
@@ -339,6 +349,7 @@ def test_what_stood_out_is_counted_by_sort(desk: Desk) -> None:
         "understated": 1,
         "expired": 1,
         "given_back": 0,
+        "revalued": 0,
         "attested_new": 0,
     }
 
@@ -368,24 +379,38 @@ def test_memory_is_bounded_and_nothing_is_lost(desk: Desk) -> None:
 
 
 def test_the_report_names_where_in_the_ledger_it_stands(desk: Desk) -> None:
-    """Sequence, time and head link tie the report to the ledger; the chain is recomputed."""
+    """Sequence, time and root tie the report to the ledger; every event is hashed again."""
     desk.hospital()
     stored = desk.stored()
     facts = desk.report().ledger
     assert (facts.events, facts.last_sequence) == (3, 2)
-    assert (facts.head, facts.broken_at) == (stored[-1].link.hex(), None)
-    forged = [stored[0], stored[1]._replace(link=bytes(32)), stored[2]]
+    assert (facts.root, facts.broken_at) == (desk.service.head("clinic").root.hex(), None)
+    forged = [stored[0], stored[1]._replace(leaf=bytes(32)), stored[2]]
     report = build_report("clinic", forged)
     assert report.ledger.broken_at == 1
     assert report.verdict.level == "bad"
-    assert "hash chain" in report.verdict.points[0]
+    assert report.verdict.headline.startswith("An event of the ledger was changed.")
+    assert "Event 1" in report.verdict.points[0]
 
 
 def test_the_same_events_give_the_same_report(desk: Desk) -> None:
-    """A report depends on the events alone."""
+    """A report depends on the events and their texts alone; without the texts only they differ."""
     _random_ledger(desk, 7)
-    reports: list[Report] = [desk.report(), build_report("clinic", iter(desk.stored()))]
-    assert reports[0] == reports[1]
+    texts = desk.texts()
+
+    def read(first: int, last: int) -> list[Text]:
+        return [text for text in texts if first <= text.sequence <= last]
+
+    first: Report = desk.report()
+    assert build_report("clinic", iter(desk.stored()), Texts(read, page=7)) == first
+    bare = build_report("clinic", iter(desk.stored()))
+    assert (bare.limits, bare.lifetimes, bare.series) == (
+        first.limits,
+        first.lifetimes,
+        first.series,
+    )
+    assert {row.name for row in data_of(bare).by_purpose} == {"", SEALED}
+    assert {row.name for row in data_of(first).by_purpose} == {"", "ops", "research"}
 
 
 def test_an_open_reservation_does_not_hide_the_gates_delta(desk: Desk) -> None:

@@ -15,9 +15,15 @@ from accountant.store.engine import reader, sqlite_path, writer
 
 @pytest.fixture
 def filled(world: Callable[..., World]) -> World:
-    """A service whose ledger has a few events."""
+    """A service whose ledger has a few events, a text, a cosigned checkpoint and a full tile."""
     made = world().hospital()
-    assert made.post("/grants", ask(laplace("0.1"))).status_code == 201
+    assert made.post("/grants", ask(laplace("0.1"), purpose="ops")).status_code == 201
+    signed = made.publisher.sign("fair")
+    with made.service.ledgers.writing() as writing:
+        writing.keep_cosignature("fair", signed.number, "w", "a line\n")
+        node = "INSERT INTO node VALUES ('fair', 1, 0, zeroblob(32))"
+        writing.connection.exec_driver_sql(node)
+        writing.commit()
     return made
 
 
@@ -33,6 +39,7 @@ ROW = "'fair', 0, 'x', 0, x'00', x'00'"
 REFUSED = [
     "UPDATE event SET body = x'00'",
     "UPDATE event SET time = time + 1 WHERE ledger = 'fair' AND sequence = 0",
+    "UPDATE event SET leaf = zeroblob(32) WHERE ledger = 'fair' AND sequence = 0",
     "UPDATE OR IGNORE event SET body = x'00' WHERE sequence = 1",
     "UPDATE OR REPLACE event SET sequence = 0 WHERE ledger = 'fair' AND sequence = 1",
     "UPDATE event SET ledger = 'other'",
@@ -45,10 +52,23 @@ REFUSED = [
     "DELETE FROM ledger_head",
     "UPDATE ledger_head SET sequence = 0 WHERE ledger = 'fair'",
     "UPDATE ledger_head SET sequence = sequence WHERE ledger = 'fair'",
-    "UPDATE ledger_head SET link = x'00'",
+    "UPDATE ledger_head SET peaks = x'00'",
     "INSERT OR REPLACE INTO ledger_head VALUES ('fair', 0, x'00')",
     "REPLACE INTO ledger_head VALUES ('fair', 99, x'00')",
     "INSERT INTO ledger_head VALUES ('fair', 0, x'00') ON CONFLICT DO UPDATE SET sequence = 0",
+    "UPDATE node SET hash = zeroblob(32)",
+    "DELETE FROM node",
+    "REPLACE INTO node VALUES ('fair', 1, 0, zeroblob(32))",
+    "UPDATE checkpoint SET note = x'00'",
+    "UPDATE checkpoint SET size = size + 1 WHERE number = 0",
+    "DELETE FROM checkpoint",
+    "REPLACE INTO checkpoint VALUES ('fair', 0, 1, x'00')",
+    "UPDATE cosignature SET line = ''",
+    "DELETE FROM cosignature",
+    "REPLACE INTO cosignature VALUES ('fair', 0, 'w', '')",
+    "UPDATE text SET text = 'another'",
+    "UPDATE text SET sequence = sequence + 1",
+    "REPLACE INTO text VALUES ('fair', 3, 'purpose', x'00', 'another')",
 ]
 
 
@@ -56,11 +76,24 @@ REFUSED = [
 def test_the_ledger_cannot_be_rewritten(
     filled: World, connection: sqlite3.Connection, statement: str
 ) -> None:
-    """No statement changes or removes an event, or moves a head back, with any trigger setting."""
-    before = (filled.stored(), filled.head())
+    """No statement changes or removes an event or a signature, moves a head back, or changes a
+    text, with any trigger setting.
+    """
+    before = everything(connection)
     with pytest.raises(sqlite3.DatabaseError, match=r"append-only|UNIQUE"):
         connection.execute(statement)
-    assert (filled.stored(), filled.head()) == before
+    assert everything(connection) == before
+
+
+def everything(connection: sqlite3.Connection) -> list[list[tuple[object, ...]]]:
+    """All rows of all tables."""
+    names = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+    return [connection.execute(f"SELECT * FROM {name}").fetchall() for (name,) in sorted(names)]
+
+
+def test_only_texts_can_be_deleted(connection: sqlite3.Connection) -> None:
+    """Erasing is what they are kept apart for."""
+    assert connection.execute("DELETE FROM text").rowcount == 1
 
 
 QUIET = ["INSERT OR IGNORE INTO event VALUES (" + ROW + ")"]
@@ -85,7 +118,7 @@ def test_migrating_again_keeps_the_triggers(filled: World) -> None:
         migrate(filled.url)
         assert raw.execute(query).fetchall() == before
         triggers = [name for name, sql in before if sql and sql.startswith("CREATE TRIGGER")]
-    assert len(triggers) == 6
+    assert len(triggers) == 17
 
 
 def test_the_writer_is_durable(database: str) -> None:

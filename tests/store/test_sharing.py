@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import START, Clock, World, ask, laplace, last_replay, make, snapshot
+from support import START, Clock, World, ask, laplace, last_replay, make, root_of, snapshot
 
 from accountant.budget.commands import Asked
 from accountant.budget.errors import Unavailable
@@ -55,7 +55,7 @@ def clean(world: World) -> None:
     assert result.findings == []
     with world.service.state("fair") as state:
         assert snapshot(state) == snapshot(result.state)
-        assert result.head == world.head().link
+        assert root_of(world.stored()) == world.head().root
 
 
 def test_processes_race_for_one_budget(world: Callable[..., World]) -> None:
@@ -79,7 +79,7 @@ def test_processes_race_for_one_budget(world: Callable[..., World]) -> None:
     got = [grant for racer in racers for grant in json.loads(racer.communicate(timeout=60)[0])]
     assert len(got) == len(set(got)) == 100
     assert made.used()[0][0] == 10**9
-    assert made.head().sequence == 3 + 160
+    assert made.head().size == 3 + 160
     clean(made)
 
 
@@ -108,7 +108,7 @@ def test_threads_and_services_race_for_one_budget(world: Callable[..., World]) -
     clean(made)
     with other.state("fair") as mine, made.service.state("fair") as theirs:
         assert snapshot(mine) == snapshot(theirs)
-    other._ledgers.close()
+    other.ledgers.close()
 
 
 def test_a_key_counts_in_every_process(world: Callable[..., World]) -> None:
@@ -124,7 +124,7 @@ def test_a_key_counts_in_every_process(world: Callable[..., World]) -> None:
     assert other.authenticate(made.secrets["auditor"]) is not None
     other.revoke_key("auditor", "test")
     assert made.service.authenticate(made.secrets["auditor"]) is None
-    other._ledgers.close()
+    other.ledgers.close()
 
 
 def test_a_restart_rebuilds_the_same_state(world: Callable[..., World]) -> None:
@@ -147,7 +147,7 @@ def test_a_restart_rebuilds_the_same_state(world: Callable[..., World]) -> None:
     with again.state("fair") as state:
         assert snapshot(state) == before
     assert again.expire_due() == 1
-    again._ledgers.close()
+    again.ledgers.close()
     clean(made)
 
 
@@ -157,7 +157,7 @@ def test_a_disk_that_is_full_changes_nothing(world: Callable[..., World]) -> Non
     """
     made = world().hospital()
     hundredth(made.service, "p", "first")
-    engine = made.service._ledgers._writer
+    engine = made.service.ledgers._writer
     with engine.begin() as connection:
         pages = connection.exec_driver_sql("PRAGMA page_count").scalar()
         connection.exec_driver_sql(f"PRAGMA max_page_count={pages}")
@@ -182,7 +182,7 @@ def test_a_disk_that_is_full_changes_nothing(world: Callable[..., World]) -> Non
     made.service.execute("fair", Asked("p", command, f"k{failed}"))
     answer = made.post("/grants", ask(laplace("1e-6"), justification="j" * 1900), key="again")
     assert answer.status_code == 201
-    assert made.head().sequence == before.sequence + 2
+    assert made.head().size == before.size + 2
     clean(made)
 
 
@@ -224,7 +224,7 @@ print(done)
 def test_a_write_that_the_system_cuts_off_changes_nothing(world: Callable[..., World]) -> None:
     """When the operating system refuses a write, the service stays consistent and recovers."""
     made = world().hospital()
-    made.service._ledgers.close()
+    made.service.ledgers.close()
     log = Path(f"{sqlite_path(made.url)}-wal")
     size = max(sqlite_path(made.url).stat().st_size, log.stat().st_size if log.exists() else 0)
     soft, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -238,7 +238,7 @@ def test_a_write_that_the_system_cuts_off_changes_nothing(world: Callable[..., W
     )
     assert run.returncode == 0, run.stderr
     fresh = world()
-    assert fresh.head().sequence == 4 + int(run.stdout) + 1
+    assert fresh.head().size == 4 + int(run.stdout) + 1
     clean(fresh)
 
 
@@ -252,7 +252,7 @@ def test_a_missing_table_is_no_crash(tmp_path: Path) -> None:
     ):
         with pytest.raises(Unavailable):
             call()
-    service._ledgers.close()
+    service.ledgers.close()
 
 
 def test_a_missing_table_is_no_crash_at_the_door(tmp_path: Path) -> None:
@@ -264,7 +264,7 @@ def test_a_missing_table_is_no_crash_at_the_door(tmp_path: Path) -> None:
         for path in ("/readyz", "/v1/populations/fair", "/v1/populations/fair/events"):
             answer = http.get(path, headers={"Authorization": "Bearer acct_x"})
             assert answer.status_code == 503, (path, answer.text)
-    service._ledgers.close()
+    service.ledgers.close()
 
 
 def test_a_restored_backup_is_noticed(world: Callable[..., World], tmp_path: Path) -> None:
@@ -274,7 +274,7 @@ def test_a_restored_backup_is_noticed(world: Callable[..., World], tmp_path: Pat
     with closing(sqlite3.connect(path)) as raw, closing(sqlite3.connect(tmp_path / "b")) as backup:
         raw.backup(backup)
         hundredth(made.service, "p", "k")
-        made.service._ledgers.close()
+        made.service.ledgers.close()
         backup.backup(raw)
     for _ in range(2):
         diverged(made)  # its memory is the witness that something is missing
@@ -295,18 +295,18 @@ def test_a_history_of_the_same_length_is_noticed(
     with closing(sqlite3.connect(path)) as raw, closing(sqlite3.connect(tmp_path / "b")) as backup:
         raw.backup(backup)
         hundredth(made.service, "p", "k")
-        made.service._ledgers.close()
+        made.service.ledgers.close()
         backup.backup(raw)
     other = Service(Ledgers(made.url))
     command = make("ask_grant", dataset="d", mechanisms=[laplace("1")])
     assert other.execute("fair", Asked("q", command, "k")).events[0].type == "grant.reserved.v1"
-    other._ledgers.close()
+    other.ledgers.close()
     for _ in range(2):
         diverged(made)
         made.service._books["fair"].drop()
     assert hundredth(world().service, "p", "k2").type == "grant.refused.v1"  # all is spent
     clean(made := world())
-    assert made.head().sequence == 5
+    assert made.head().size == 5
 
 
 def diverged(made: World) -> None:
@@ -339,7 +339,7 @@ def test_an_event_that_fails_half_way_is_not_half_applied(world: Callable[..., W
     for _ in range(3):  # a state that was half folded would fail in another way, or not at all
         with pytest.raises(Unavailable, match="event 4"), fresh.state("fair"):
             pass
-    fresh._ledgers.close()
+    fresh.ledgers.close()
 
 
 def test_a_damaged_event_stops_the_service_not_the_verifier(world: Callable[..., World]) -> None:
@@ -362,7 +362,7 @@ def test_a_damaged_event_stops_the_service_not_the_verifier(world: Callable[...,
         with pytest.raises(Exception, match=r".+"), fresh.state("fair"):
             pass
     assert len(last_replay("fair", made.stored()).findings) >= 2
-    fresh._ledgers.close()
+    fresh.ledgers.close()
 
 
 @pytest.mark.parametrize(
@@ -370,8 +370,8 @@ def test_a_damaged_event_stops_the_service_not_the_verifier(world: Callable[...,
     [
         ("body", "text"),
         ("body", 5),
-        ("link", "text"),
-        ("link", b"short"),
+        ("leaf", "text"),
+        ("leaf", b"short"),
     ],
 )
 def test_a_row_of_another_type_stops_the_service(
@@ -396,7 +396,7 @@ def test_a_row_of_another_type_stops_the_service(
 def test_appending_elsewhere_is_refused(world: Callable[..., World]) -> None:
     """The store appends only at the head: a gap or a rewrite is an error and leaves no trace."""
     made = world().hospital()
-    ledgers = made.service._ledgers
+    ledgers = made.service.ledgers
     event = made.service.event("fair", 2)
     before = made.head()
     for _ in range(2):
@@ -416,7 +416,7 @@ def test_the_file_is_locked_against_other_writers(world: Callable[..., World]) -
     )
     lock = os.fspath(sqlite_path(made.url)) + ".lock"
     probe = [sys.executable, "-c", code, lock]
-    with made.service._ledgers.writing():
+    with made.service.ledgers.writing():
         run = subprocess.run(probe, capture_output=True, text=True, check=True)
     assert run.stdout == "locked\n"
     run = subprocess.run(probe, capture_output=True, text=True, check=True)
