@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: install demo test check serve bench lock clean
+.PHONY: install demo test test-foreign check serve bench lock clean
 .DEFAULT_GOAL := install
 
 install: $(STAMP)
@@ -22,7 +22,20 @@ demo: $(STAMP)
 	$(BIN)/python -m accountant.demo
 
 test: $(STAMP)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --ignore=tests/foreign
+
+# Programs that nobody here wrote verify our logs: Go's from the system (as root, apt brings it), the
+# others in a venv of their own. Tests of what is not there are skipped and say so.
+test-foreign: $(STAMP) .venv-foreign/.installed
+	@command -v go >/dev/null || [ "$$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null || \
+		apt-get install --yes golang-go golang-golang-x-mod-dev || true
+	$(BIN)/python -m pytest tests/foreign -rs
+
+.venv-foreign/.installed: tests/foreign/requirements.txt
+	$(PYTHON) -m venv --clear .venv-foreign
+	@echo '*' > .venv-foreign/.gitignore
+	-.venv-foreign/bin/python -m pip install --quiet --disable-pip-version-check \
+		--ignore-requires-python -r $< && touch $@
 
 check: $(STAMP)
 	$(BIN)/ruff check .
@@ -43,4 +56,4 @@ lock:
 		pyproject.toml -o requirements.lock
 
 clean:
-	rm -rf $(VENV) var demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-foreign var demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis

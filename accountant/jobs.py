@@ -63,7 +63,11 @@ def expire(service: Service) -> None:
 
 
 def publish(service: Service, publisher: Publisher) -> None:
-    """Signs every population's head and publishes it."""
+    """Signs every population's head and publishes it; finishes what erasures could not."""
+    try:
+        service.ledgers.finish_erasing()
+    except StoreError as error:
+        _log.warning("erased texts are still in the write-ahead log", reason=str(error))
     for population in service.populations():
         try:
             publisher.publish(population)

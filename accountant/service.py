@@ -39,7 +39,7 @@ from accountant.ledger.merkle import Tree
 from accountant.ledger.notes import BadNote, parse
 from accountant.privacy import engine as bounds
 from accountant.store.ledgers import Ledgers, Stored, StoreError, Text, Writing
-from accountant.store.vault import Vault
+from accountant.store.vault import Vault, VaultError
 
 _KEY_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}")
 PAGE: Final = 1_000
@@ -176,7 +176,7 @@ class Service:
             command = EraseText(event=event, fields=wanted, reason=reason)
             answer = self._answer(book, writing, Asked(by, command))
             writing.erase_texts(ledger, event, wanted)
-        self.ledgers.truncate_log()
+        self.ledgers.finish_erasing()
         return answer
 
     def expire_due(self) -> int:
@@ -339,6 +339,7 @@ class Service:
             return ()
         known = self.vault.known(ledger)
         if (last := self.ledgers.last_signed(ledger)) is not None:
+            self.vault.holds(ledger)
             try:
                 head = Checkpoint.from_text(parse(last.note).text)
             except BadNote as error:
@@ -388,6 +389,8 @@ def _told() -> Iterator[None]:
         yield
     except Diverged as error:
         raise Unavailable("ledger-diverged", str(error)) from error
+    except VaultError as error:
+        raise Unavailable("vault-failed", str(error)) from error
     except StoreError as error:
         raise Unavailable(
             "storage-failed",

@@ -5,12 +5,14 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
+from itertools import chain
 from typing import IO, Any, Final, NamedTuple
 
 import orjson
 
 from accountant.auditing.findings import Findings
 from accountant.auditing.layout import Layout
+from accountant.auditing.packs import Packs
 from accountant.auditing.signatures import Custodian, Signatures
 from accountant.auditing.texts import TextCheck
 from accountant.auditing.tree import TileCheck
@@ -22,7 +24,7 @@ from accountant.ledger.merkle import leaf_hash
 from accountant.ledger.notes import BadNote
 from accountant.ledger.tiles import Tile, unpack_entries
 
-MAX_FILES: Final = 2**28
+MAX_FILES: Final = 2**30
 """Bytes of keys, checkpoints and policies that are read in; what is beyond is reported."""
 
 
@@ -68,6 +70,8 @@ class Archive:
         self._layout = Layout(names, tree["size"], self.first, self.end)
         texts.begin(self.first, tree["size"], expected=self.manifest["texts"])
         self._read_files(self.manifest["files"])
+        packs = sum(name.startswith("checkpoints/") for name in names)
+        self._checkpoints = Packs(findings, self._files, packs)
         self.tiles = TileCheck(findings, self._sizes(tree["size"]))
 
     @property
@@ -108,13 +112,19 @@ class Archive:
             if member.name.startswith(("tile/", "texts/")):
                 self._pending = member
                 break
-            if self._in_order(member.name) and len(data := member.data or b"") <= left:
-                self._files[member.name] = data
-                left -= len(data)
+            if not self._in_order(member.name):
+                continue
+            data = member.data or b""
+            if len(data) > left:
+                reason = f"it was not checked: with it, files have more than {MAX_FILES} bytes"
+                self._findings.add(reason, member=member.name)
+                continue
+            self._files[member.name] = data
+            left -= len(data)
         for file in listed:
             held = self._files.get(file["path"])
             if held is None:
-                continue  # its absence is reported as such
+                continue  # it is absent or too large, which is reported as such
             if (len(held), sha256(held).hexdigest()) != (file["size"], file["sha256"]):
                 self._findings.add("it is not what the manifest says", member=file["path"])
 
@@ -136,17 +146,13 @@ class Archive:
             more = f" to {self._layout.name(end - 1)}" if end - first > 1 else ""
             self._findings.add(f"{self._layout.name(first)}{more} is missing")
 
-    def _sizes(self, size: int) -> list[int]:
-        sizes = [size]
-        for _, data in [*self._checkpoints(), *self._earlier]:
+    def _sizes(self, size: int) -> Iterator[int]:
+        yield size
+        for _, data in chain(self._checkpoints, self._earlier):
             try:
-                sizes.append(Checkpoint.from_text(notes.parse(data).text).size)
+                yield Checkpoint.from_text(notes.parse(data).text).size
             except BadNote:
                 continue  # reported with the signatures
-        return sizes
-
-    def _checkpoints(self) -> list[tuple[str, bytes]]:
-        return [(name, data) for name, data in self._files.items() if "checkpoints/" in name]
 
     # -- tiles and entries ------------------------------------------------------------------
 
@@ -210,7 +216,7 @@ class Archive:
         except ValueError as error:
             self._findings.add(str(error), member=bundle.KEYS)
             return
-        self.cosigned = checkpoints.check(self._checkpoints(), self.tiles.root)
+        self.cosigned = checkpoints.check(self._checkpoints, self.tiles.root)
         for one in self._earlier:
             checkpoints.check([one], self.tiles.root, in_a_row=False)
         if pin is not None:
@@ -219,8 +225,8 @@ class Archive:
     def _head(self) -> None:
         """The manifest, the checkpoint and the tree must say the same."""
         manifest = self.manifest or {}
-        last = [data for _, data in self._checkpoints()][-1:]
-        if [self.checkpoint] != last:
+        last = self._checkpoints.last
+        if last is not None and self.checkpoint != last:
             self._findings.add("it is not the last checkpoint", member=bundle.CHECKPOINT)
         try:
             note = notes.parse(self.checkpoint)

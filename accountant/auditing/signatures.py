@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import orjson
@@ -58,16 +58,17 @@ class Signatures:
 
     def check(
         self,
-        files: Sequence[tuple[str, bytes]],
+        checkpoints: Iterable[tuple[str, bytes]],
         root: Callable[[int], bytes | None],
         *,
         in_a_row: bool = True,
     ) -> int:
-        """Checks checkpoints; how many witnesses cosign the last one. ``in_a_row``: they are all
-        that there are, so that each new key must be vouched for by the one before it.
+        """Checks checkpoints, by what findings call them; how many witnesses cosign the last one.
+        ``in_a_row``: they are all that there are, so that each new key must be vouched for by the
+        one before it.
         """
         before, cosigned = 0, 0
-        for member, data in files:
+        for member, data in checkpoints:
             try:
                 note = notes.parse(data)
                 head = Checkpoint.from_text(note.text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -11,11 +12,18 @@ from accountant.auditing.findings import Findings
 from accountant.budget.sealing import FIELDS, Opened
 from accountant.ledger.events import canonical
 
-# In canonical JSON this cannot stand inside a string: its quotes would be escaped there.
-_SEALED: Final = re.compile(
-    rb'"(' + "|".join(FIELDS).encode() + rb')":\{"sealed":"([0-9a-f]{64})"\}'
-)
+# In canonical JSON this cannot stand inside a string: its quotes would be escaped there. It begins
+# with plain bytes, which are searched for much faster than a choice of names.
+_SEALED: Final = re.compile(rb'":\{"sealed":"([0-9a-f]{64})"\}')
 _ERASED: Final = b'"type":"text.erased.v1"}'
+
+
+def _sealed_in(body: bytes) -> Iterator[tuple[str, str]]:
+    """The fields of an entry that hold a digest, with it."""
+    for found in _SEALED.finditer(body):
+        name = body[body.rfind(b'"', 0, found.start()) + 1 : found.start()].decode()
+        if name in FIELDS:
+            yield name, found[1].decode()
 
 
 class Part(NamedTuple):
@@ -49,13 +57,13 @@ class TextCheck:
         if data is not None and not part.expected:
             self._findings.add("there are texts, though they were left out", member=member)
         for sequence, body in enumerate(bodies, start=first):
-            for field, digest in _SEALED.findall(body):
-                place = (sequence, field.decode())
+            for field, digest in _sealed_in(body):
+                place = (sequence, field)
                 opened = texts.pop(place, None)
                 if opened is None:
                     if part.expected:
                         self._missing[place] = part.size
-                elif opened.digest != digest.decode():
+                elif opened.digest != digest:
                     self._findings.add(f"its {place[1]} is not what was sealed", sequence=sequence)
             if body.endswith(_ERASED):
                 self._erase(sequence, body)

@@ -13,8 +13,8 @@ from enum import Enum
 from functools import cached_property
 
 from accountant.budget.policy import LimitRule, Policy
-from accountant.privacy.gates import Capacity, Limit, axis_under
-from accountant.privacy.units import Axis
+from accountant.privacy.gates import GATES, Capacity, Limit, axis_under
+from accountant.privacy.units import SURE, Axis, Charge, Currency
 
 
 class Start(Enum):
@@ -43,6 +43,20 @@ class Epoch:
     carried: bool = False
     whole: bool = True
     """It counts all that its data have ever been used for: no reset is behind it."""
+
+    def of_sure(self, used: Charge) -> Charge:
+        """A sum of epsilons and deltas that holds on every path, in all currencies of this epoch's
+        accounts, as a new epoch would start from it.
+        """
+        units: dict[Currency, int | None] = {c: used.units(c) for c in SURE}
+        epsilon = units[Currency.EPSILON]
+        for gate in GATES.values():
+            currency = gate.currency(self.limit)
+            if currency in self.axis and currency is not None:
+                each = gate.per_epsilon(self.limit)
+                known = epsilon == 0 or (epsilon is not None and each is not None)
+                units[currency] = -(-(epsilon or 0) * (each or 0) // 1) if known else None
+        return Charge.over(self.axis, [units[currency] for currency in self.axis]).saturated()
 
 
 @dataclass(frozen=True)

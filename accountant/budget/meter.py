@@ -150,13 +150,13 @@ class Meter:
         return most
 
     def lift(self, least: Integers) -> None:
-        """Raises every cell's sums to at least ``least``."""
+        """Raises every cell's sums to at least ``least``, and those of cells yet to come."""
         self.changes += 1
-        if self._cells is None:
-            self._everyone = np.maximum(self._everyone, least)
-            return
-        wanted = (least - self._everyone).reshape(-1, *(1,) * len(self.shape))
-        self._cells = np.maximum(self._cells, wanted)
+        before, self._everyone = self._everyone, np.maximum(self._everyone, least)
+        if self._cells is not None:
+            wide = (-1, *(1,) * len(self.shape))
+            sums = np.maximum(self._cells + before.reshape(wide), least.reshape(wide))
+            self._cells = sums - self._everyone.reshape(wide)
 
     def copy(self) -> Meter:
         """An independent meter with the same sums."""

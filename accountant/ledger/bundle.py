@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 import tarfile
 from collections.abc import Iterator
+from itertools import islice
 from typing import IO, Any, Final, NamedTuple
 
-from accountant.ledger.tiles import WIDTH
+from accountant.ledger.tiles import WIDTH, entries_of, spelled
 
 FORMAT: Final = "accountant-bundle/1"
 MANIFEST: Final = "manifest.json"
@@ -24,9 +25,17 @@ MAX_MEMBER: Final = 2**25
 """Bytes in a member: an entry bundle has at most 256 x 65,537, its texts about as much."""
 
 
-def checkpoint_member(number: int) -> str:
-    """The name of the checkpoint with that number."""
-    return f"checkpoints/{number:06d}"
+def pack_member(number: int) -> str:
+    """The name of the pack of checkpoints with that number."""
+    return f"checkpoints/{spelled(number)}"
+
+
+def checkpoints_of(pack: bytes) -> list[bytes]:
+    """The checkpoints in a pack. Raises ValueError unless there are 1 to 256."""
+    found = list(islice(entries_of(pack), WIDTH + 1))
+    if not 0 < len(found) <= WIDTH:
+        raise ValueError(f"a pack has 1 to {WIDTH} checkpoints")
+    return found
 
 
 def policy_member(digest: str) -> str:
@@ -163,8 +172,8 @@ def _check_files(files: list[Any]) -> None:
         if type(file["path"]) is not str:
             raise ValueError("a file's path is text")
     names = [file["path"] for file in files]
-    checkpoints = sum(name.startswith("checkpoints/") for name in names)
+    packs = sum(name.startswith("checkpoints/") for name in names)
     policies = {name for name in names if _POLICY.fullmatch(name)}
-    numbered = map(checkpoint_member, range(checkpoints))
-    if not checkpoints or names != [KEYS, CHECKPOINT, *numbered, *sorted(policies)]:
+    numbered = map(pack_member, range(packs))
+    if not packs or names != [KEYS, CHECKPOINT, *numbered, *sorted(policies)]:
         raise ValueError("its files are not those of a bundle, in order")

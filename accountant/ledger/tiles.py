@@ -20,6 +20,14 @@ _PATH: Final = re.compile(
 )
 
 
+def spelled(number: int) -> str:
+    """How the layout spells a number: groups of three digits, with an x before all but the last."""
+    digits = f"{number:03d}"
+    digits = digits.zfill(-(-len(digits) // 3) * 3)
+    groups = [digits[i : i + 3] for i in range(0, len(digits), 3)]
+    return "/".join([*("x" + group for group in groups[:-1]), groups[-1]])
+
+
 @dataclass(frozen=True, slots=True)
 class Tile:
     """A place in the layout; ``level`` is None for an entry bundle."""
@@ -32,11 +40,8 @@ class Tile:
     def path(self) -> str:
         """Where it lies."""
         kind = "entries" if self.level is None else str(self.level)
-        digits = f"{self.number:03d}"
-        digits = digits.zfill(-(-len(digits) // 3) * 3)
-        groups = [digits[i : i + 3] for i in range(0, len(digits), 3)]
-        name = "/".join([*("x" + group for group in groups[:-1]), groups[-1]])
-        return f"tile/{kind}/{name}" + (f".p/{self.width}" if self.width < WIDTH else "")
+        partial = f".p/{self.width}" if self.width < WIDTH else ""
+        return f"tile/{kind}/{spelled(self.number)}{partial}"
 
     @classmethod
     def from_path(cls, path: str) -> Tile:
@@ -76,13 +81,17 @@ def pack_entries(entries: Iterable[bytes]) -> bytes:
     return b"".join(len(entry).to_bytes(2, "big") + entry for entry in entries)
 
 
-def unpack_entries(data: bytes) -> list[bytes]:
-    """The entries of a bundle. Raises ValueError if it ends within one."""
-    entries, at = [], 0
+def entries_of(data: bytes) -> Iterator[bytes]:
+    """The entries of a bundle, one after the other. Raises ValueError where it ends within one."""
+    at = 0
     while at < len(data):
         end = at + 2 + int.from_bytes(data[at : at + 2], "big")
         if end > len(data) or at + 2 > len(data):
-            raise ValueError("the entry bundle ends within an entry")
-        entries.append(data[at + 2 : end])
+            raise ValueError("it ends within an entry")
+        yield data[at + 2 : end]
         at = end
-    return entries
+
+
+def unpack_entries(data: bytes) -> list[bytes]:
+    """The entries of a bundle. Raises ValueError if it ends within one."""
+    return list(entries_of(data))

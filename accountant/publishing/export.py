@@ -14,9 +14,9 @@ from accountant.budget.custody import Custody
 from accountant.budget.errors import Conflict, Invalid
 from accountant.ledger import bundle
 from accountant.ledger.events import Event, canonical
-from accountant.ledger.tiles import WIDTH, Tile, tiles_of
+from accountant.ledger.tiles import WIDTH, Tile, pack_entries, tiles_of
 from accountant.publishing.log import Log, checkpoint_of
-from accountant.store.ledgers import Ledgers, Signed, Text
+from accountant.store.ledgers import Ledgers, Signed, StoreError, Text
 
 _ERASED: Final = b'"type":"text.erased.v1"}'
 Told = Callable[[int], None]
@@ -87,7 +87,9 @@ def _small_files(
     ledgers: Ledgers, ledger: str, signed: Signed, custody: Custody
 ) -> list[tuple[str, bytes]]:
     keys = [key.text + "\n" for key in custody.keys if key.sequence < signed.size]
-    before = [s for s in ledgers.signed(ledger) if s.number <= signed.number]
+    packs = [pack_entries(s.full for s in page) for page in _pages(ledgers, ledger, signed.number)]
+    # Out of its pack, so that both have the same cosignatures: more may come at any moment.
+    last = bundle.checkpoints_of(packs[-1])[-1]
     policies = {}
     for sequence in custody.policies:
         if sequence < signed.size:
@@ -96,10 +98,20 @@ def _small_files(
             policies[sha256(data).hexdigest()] = data
     return [
         (bundle.KEYS, "".join(keys).encode()),
-        (bundle.CHECKPOINT, before[-1].full),
-        *((bundle.checkpoint_member(s.number), s.full) for s in before),
+        (bundle.CHECKPOINT, last),
+        *((bundle.pack_member(number), pack) for number, pack in enumerate(packs)),
         *((bundle.policy_member(digest), policies[digest]) for digest in sorted(policies)),
     ]
+
+
+def _pages(ledgers: Ledgers, ledger: str, last: int) -> Iterator[list[Signed]]:
+    """The checkpoints up to number ``last``, as many at a time as a pack has. Raises StoreError."""
+    for first in range(0, last + 1, WIDTH):
+        end = min(first + WIDTH, last + 1)
+        page = ledgers.signed(ledger, first, end)
+        if len(page) != end - first:
+            raise StoreError(f"of the checkpoints {first} to {end - 1} not all are there")
+        yield page
 
 
 def _lines(texts: Iterable[Text]) -> bytes:

@@ -59,8 +59,7 @@ class Log:
         number = -1 if last is None else last.number
         while number >= 0:
             first = max(0, number - 63)
-            page = [s for s in self._ledgers.signed(self._ledger, first) if s.number <= number]
-            yield from reversed(page)
+            yield from reversed(self._ledgers.signed(self._ledger, first, number + 1))
             number = first - 1
 
     def receipt(self, sequence: int, signed: Signed) -> Receipt:

@@ -77,7 +77,8 @@ def recover(
             f"the totals that were kept with the signed head of {ledger} are not there: without "
             "them nobody can say what the lost events had spent; put the vault back"
         )
-    commands: list[Command] = [] if totals is None else list(carried(totals))
+    with service.state(ledger) as state:
+        commands: list[Command] = [] if totals is None else [*carried(state, totals)]
     commands.append(Recover(reason=reason, lost=lost))
     service.execute_all(ledger, [Asked(by, command) for command in commands])
     vault.retire(ledger)

@@ -7,14 +7,17 @@ cell had used.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import orjson
 
 from accountant.budget.accounts import charge_from
 from accountant.budget.commands import MAX_CARRIED, CarriedAccount, CarryOver
-from accountant.budget.state import State
+from accountant.budget.policy import LimitRule
+from accountant.budget.state import ALL, State, matches
 from accountant.ledger.events import canonical
+from accountant.privacy.units import Charge
 from accountant.store.ledgers import Signed, StoreError
 
 MAX_SIZE: Final = 60_000
@@ -43,13 +46,44 @@ def _in_force(state: State, rule: str, epoch: int) -> bool:
     return rule == "" or (current is not None and current.number == epoch)
 
 
-def carried(data: bytes) -> list[CarryOver]:
-    """The commands that carry over what was kept. Raises StoreError if it is damaged."""
+def carried(state: State, data: bytes) -> list[CarryOver]:
+    """The commands that carry over what was kept. Raises StoreError if that is damaged."""
     try:
         document: dict[str, Any] = orjson.loads(data)
         accounts = [CarriedAccount.model_validate(body) for body in document["accounts"]]
-    except (KeyError, TypeError, ValueError) as error:
+        accounts += _of_other_rules(state, accounts)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise StoreError(f"the totals kept with the signed head are damaged: {error}") from None
+    return _parted(accounts)
+
+
+def _of_other_rules(state: State, accounts: Sequence[CarriedAccount]) -> Iterator[CarriedAccount]:
+    """Rules in force that counted nothing when the head was signed, for another policy was in force
+    then: they have used what the data have, as a sure sum of epsilons.
+    """
+    if state.adopted is None:
+        return
+    counted = {(a.rule, a.epoch, a.dataset) for a in accounts}
+    lifetimes = [account for account in accounts if account.rule == ""]
+    for rule in state.adopted.policy.limits:
+        epoch = state.adopted.epochs[rule.id]
+        for account in lifetimes if rule.per is None else ():
+            known = (rule.id, epoch.number, account.dataset) in counted
+            if not known and _counts_in(rule, account.dataset):
+                used = epoch.of_sure(Charge.from_json(account.used)).to_json()
+                own = {"rule": rule.id, "epoch": epoch.number, "used": used}
+                yield account.model_copy(update=own)
+
+
+def _counts_in(rule: LimitRule, dataset: str) -> bool:
+    """True if the account of ``dataset`` is one of the rule's."""
+    if rule.across or dataset == ALL:
+        return rule.across is not None and dataset == ALL
+    return matches(rule.datasets, dataset)
+
+
+def _parted(accounts: Iterable[CarriedAccount]) -> list[CarryOver]:
+    """As few commands as hold them."""
     parts: list[list[CarriedAccount]] = [[]]
     room = MAX_SIZE
     for account in accounts:

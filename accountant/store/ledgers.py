@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import Connection, delete, insert, select, update
 from sqlalchemy.exc import SQLAlchemyError
@@ -33,6 +33,9 @@ from accountant.store.reading import (
 __all__ = ["Ledgers", "Signed", "StoreError", "Stored", "Text", "Writing"]
 
 
+_PATIENCE_MS: Final = 100
+
+
 class StoreError(Exception):
     """The database did not do what was asked; whether a commit happened may be unknown."""
 
@@ -42,6 +45,8 @@ class Writing:
     """An open write transaction. Every method may raise StoreError."""
 
     connection: Connection
+    erased: bool = False
+    """Something was, and may still be found in the write-ahead log."""
 
     def head(self, ledger: str) -> Tree:
         """Where the ledger ends now; nobody else can move it before this transaction ends."""
@@ -150,6 +155,7 @@ class Writing:
                     TEXT.c.field.in_(fields),
                 )
             )
+        self.erased = True
 
 
 class Ledgers:
@@ -160,6 +166,7 @@ class Ledgers:
         self._writer = writer(url)
         self._reader = reader(url)
         self._one_at_a_time = threading.Lock()
+        self._erased = False
 
     @contextmanager
     def writing(self) -> Iterator[Writing]:
@@ -177,7 +184,9 @@ class Ledgers:
                 self._writer.connect() as connection,
             ):
                 connection.begin()
-                yield Writing(connection)
+                writing = Writing(connection)
+                yield writing
+                self._erased |= writing.erased
         finally:
             self._one_at_a_time.release()
 
@@ -202,10 +211,12 @@ class Ledgers:
         with _translated(), self._reader.begin() as connection:
             return reading.hashes(connection, ledger, level, first, count)
 
-    def signed(self, ledger: str, first: int = 0) -> list[Signed]:
-        """All checkpoints from number ``first`` on, each with the cosignatures that it has."""
+    def signed(self, ledger: str, first: int = 0, end: int | None = None) -> list[Signed]:
+        """The checkpoints from number ``first`` to before ``end``, all that there are if that is
+        None, each with the cosignatures that it has.
+        """
         with _translated(), self._reader.begin() as connection:
-            return reading.signed(connection, ledger, first)
+            return reading.signed(connection, ledger, first, end)
 
     def last_signed(self, ledger: str) -> Signed | None:
         """The last checkpoint, without cosignatures."""
@@ -217,13 +228,20 @@ class Ledgers:
         with _translated(), self._reader.begin() as connection:
             return reading.texts(connection, ledger, first, last)
 
-    def truncate_log(self) -> None:
-        """Leaves nothing of erased rows in the write-ahead log, if no reader still needs it."""
+    def finish_erasing(self) -> bool:
+        """Leaves nothing of erased rows in the write-ahead log. False if somebody still reads what
+        was: then it is to be called again.
+        """
+        if not self._erased:
+            return True
         with self.writing() as writing:
             writing.connection.rollback()
-            raw = writing.connection.connection.driver_connection
-            if raw is not None:
-                raw.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            raw: Any = writing.connection.connection.driver_connection
+            raw.execute(f"PRAGMA busy_timeout={_PATIENCE_MS}")  # others wait to write meanwhile
+            [busy, *_] = raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            raw.execute(f"PRAGMA busy_timeout={BUSY_MS}")
+        self._erased = bool(busy)
+        return not self._erased
 
     def check(self) -> None:
         """Looks whether the database can be read, and by its permissions also written to."""

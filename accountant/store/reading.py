@@ -23,6 +23,8 @@ NODE: Final[Any] = NodeRow.__table__  # type: ignore[attr-defined]
 CHECKPOINT: Final[Any] = CheckpointRow.__table__  # type: ignore[attr-defined]
 COSIGNATURE: Final[Any] = CosignatureRow.__table__  # type: ignore[attr-defined]
 TEXT: Final[Any] = TextRow.__table__  # type: ignore[attr-defined]
+MAX_NUMBER: Final = 2**63 - 1
+"""The largest number that the database holds."""
 
 
 class Stored(NamedTuple):
@@ -95,18 +97,19 @@ def hashes(connection: Connection, ledger: str, level: int, first: int, count: i
     return [row[1] for expected, row in enumerate(rows, start=first) if row[0] == expected]
 
 
-def signed(connection: Connection, ledger: str, first: int) -> list[Signed]:
-    """Checkpoints from number ``first`` on, with their cosignatures."""
+def signed(connection: Connection, ledger: str, first: int, end: int | None) -> list[Signed]:
+    """Checkpoints from number ``first`` to before ``end``, with their cosignatures."""
+    last = MAX_NUMBER if end is None else end - 1
     lines: dict[int, list[tuple[str, str]]] = {}
     for row in connection.execute(
         select(COSIGNATURE.c.number, COSIGNATURE.c.witness, COSIGNATURE.c.line)
-        .where(COSIGNATURE.c.ledger == ledger, COSIGNATURE.c.number >= first)
+        .where(COSIGNATURE.c.ledger == ledger, COSIGNATURE.c.number.between(first, last))
         .order_by(COSIGNATURE.c.number, COSIGNATURE.c.witness)
     ):
         lines.setdefault(row.number, []).append((row.witness, row.line))
     rows = connection.execute(
         select(CHECKPOINT.c.number, CHECKPOINT.c.size, CHECKPOINT.c.note)
-        .where(CHECKPOINT.c.ledger == ledger, CHECKPOINT.c.number >= first)
+        .where(CHECKPOINT.c.ledger == ledger, CHECKPOINT.c.number.between(first, last))
         .order_by(CHECKPOINT.c.number)
     )
     return [

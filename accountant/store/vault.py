@@ -23,28 +23,32 @@ KINDS: Final[dict[Kind, str]] = {
 _OWNER: Final = 0o600
 
 
+class VaultError(StoreError):
+    """Something in the vault is not as it has to be; the message says what to do."""
+
+
 class Vault:
-    """A folder with one folder a ledger. Every method may raise StoreError."""
+    """A folder with one folder a ledger. Every method may raise VaultError."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def signer(self, ledger: str, key: Verifier) -> Signer:
-        """The private half of ``key``. Raises StoreError, saying what to do, if it is not there."""
+        """The private half of ``key``. Raises VaultError, saying what to do, if it is not there."""
         path = self._key(ledger, key)
         try:
             if path.stat().st_mode & 0o077:
-                raise StoreError(f"others may read the signing key {path}: chmod 600 it")
+                raise VaultError(f"others may read the signing key {path}: chmod 600 it")
             signer = Signer.from_text(path.read_text("ascii"))
         except FileNotFoundError:
-            raise StoreError(
+            raise VaultError(
                 f"the signing key {path} is not there: put it back, or, if it is lost for good, "
                 "`accountant recover` opens a new epoch with a new key"
             ) from None
         except (OSError, ValueError) as error:
-            raise StoreError(f"the signing key {path} cannot be read: {error}") from None
+            raise VaultError(f"the signing key {path} cannot be read: {error}") from None
         if signer.verifier != key:
-            raise StoreError(f"the signing key {path} is not {key}")
+            raise VaultError(f"the signing key {path} is not {key}")
         return signer
 
     def new_signer(self, ledger: str, name: str) -> Signer:
@@ -63,7 +67,7 @@ class Vault:
             fresh.replace(path)
             _sync(path.parent)
         except OSError as error:
-            raise StoreError(f"{path} cannot be written: {error}") from error
+            raise VaultError(f"{path} cannot be written: {error}") from error
 
     def read(self, ledger: str, kind: Kind) -> bytes | None:
         """What was kept last, if anything was."""
@@ -73,7 +77,7 @@ class Vault:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise StoreError(f"{path} cannot be read: {error}") from error
+            raise VaultError(f"{path} cannot be read: {error}") from error
 
     def known(self, ledger: str) -> tuple[Known, ...]:
         """The heads that the ledger has to continue."""
@@ -84,9 +88,19 @@ class Vault:
             try:
                 head = Checkpoint.from_text(notes.parse(data).text)
             except BadNote as error:
-                raise StoreError(f"{self._folder / ledger / kind} is damaged: {error}") from error
+                raise VaultError(f"{self._folder / ledger / kind} is damaged: {error}") from error
             found.append(Known(head.size, head.root, whose))
         return tuple(found)
+
+    def holds(self, ledger: str) -> None:
+        """Raises VaultError if there is nothing of a ledger that was signed before."""
+        folder = self._folder / ledger
+        if self.read(ledger, "signed") is None and not any(folder.glob("*.key")):
+            raise VaultError(
+                f"the heads of {ledger} were signed, and {folder} has neither its key nor a head: "
+                "put the vault back, or, if it is lost for good, `accountant recover` opens a new "
+                "epoch with a new key"
+            )
 
     def retire(self, ledger: str) -> None:
         """Puts the heads aside, when the ledger goes on in a new epoch that they do not bind."""
@@ -101,7 +115,7 @@ class Vault:
             except FileNotFoundError:
                 continue
             except OSError as error:
-                raise StoreError(f"{path} cannot be put aside: {error}") from error
+                raise VaultError(f"{path} cannot be put aside: {error}") from error
 
     def _key(self, ledger: str, key: Verifier) -> Path:
         return self._folder / ledger / f"{key.id.hex()}.key"
@@ -117,7 +131,7 @@ class Vault:
                 os.fsync(file.fileno())
             _sync(path.parent)
         except OSError as error:
-            raise StoreError(f"{path} cannot be written: {error}") from error
+            raise VaultError(f"{path} cannot be written: {error}") from error
 
 
 def _private(path: str, flags: int) -> int:

@@ -26,6 +26,9 @@ PROBLEMS: Final[dict[str, Code]] = {
     "http-error": Code(400, "nowhere", "The request is not proper HTTP for this service."),
     "internal-error": Code(500, "every", "A fault of the service. Retry with the same key."),
     "storage-failed": Code(503, "every", "The database did not answer. Retry with the same key."),
+    "vault-failed": Code(
+        503, "every", "The signing keys, or the heads kept beside them, cannot be used."
+    ),
     "ledger-diverged": Code(
         503, "every", "The database went back or another way: nothing is written until looked at."
     ),

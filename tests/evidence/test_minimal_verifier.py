@@ -1,0 +1,568 @@
+"""The verifier for auditors: what it proves, and that nothing of that can be changed unseen."""
+
+from __future__ import annotations
+
+import ast
+import base64
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import bundles
+import pytest
+from bundles import Log, Signer, archive, canonical, charge, checkpoint, root_of, small
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from forger import Forger, members_of, packed
+from house import House, audit, eventful
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support import Book, Clock
+
+from accountant import verify_minimal
+from accountant.budget.state import lifetime
+from accountant.verify_minimal import MOST_FINDINGS, ORDER, grow, point, signed, verifies
+from accountant.verify_minimal import root_of as grown
+
+GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "ledger"
+SOURCE = Path(verify_minimal.__file__)
+SMALL = small()
+BUNDLE = SMALL.bundle()
+NAMES = ("epsilon", "delta", "infinite epsilon", "infinite delta")
+
+
+def golden(name: str) -> Any:
+    """Test vectors of others; each file names its source."""
+    return json.loads((GOLDEN / f"{name}.json").read_text())
+
+
+def report(bundle: bytes, key: str | None = None) -> dict[str, Any]:
+    """What the verifier says of a bundle, which must be JSON."""
+    found = verify_minimal.verify(io.BytesIO(bundle), key)
+    assert json.loads(json.dumps(found)) == found
+    return found
+
+
+def reasons(bundle: bytes, key: str | None = None) -> list[tuple[Any, str]]:
+    """Where something is wrong, and what."""
+    return [(each["where"], each["reason"]) for each in report(bundle, key)["findings"]]
+
+
+def test_an_auditor_can_read_it() -> None:
+    """It has fewer than 300 lines, and imports nothing but the standard library."""
+    source = SOURCE.read_text()
+    assert source.count("\n") < 300
+    imported = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            imported |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0
+            imported.add(node.module or "")
+    assert {name.partition(".")[0] for name in imported} <= sys.stdlib_module_names
+
+
+RFC8032 = [  # section 7.1, tests 2 and SHA(abc)
+    (
+        "3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c",
+        "72",
+        "92a009a9f0d4cab8720e820b5f642540a2b27b5416503f8fb3762223ebdb69da085ac1e43e15996e458f3613d0f1"
+        "1d8c387b2eaeb4302aeeb00d291612bb0c00",
+    ),
+    (
+        "ec172b93ad5e563bf4932c70e1245034c35467ef2efd4d64ebf819683467e2bf",
+        "ddaf35a193617abacc417349ae20413112e6fa4e89a97ea20a9eeee64b55d39a2192992a274fc1a836ba3c23a3fe"
+        "ebbd454d4423643ce80e2a9ac94fa54ca49f",
+        "dc2a4459e7369633a52b1bf277839a00201009a3efbf3ecb69bea2186c26b58909351fc9ac90b3ecfdfbc7c66431"
+        "e0303dca179c138ac17ad9bef1177331a704",
+    ),
+]
+
+
+@pytest.mark.parametrize("vector", RFC8032, ids=["2", "sha"])
+def test_the_vectors_of_rfc_8032(vector: tuple[str, str, str]) -> None:
+    """A signature is good, not with any of its bits changed, and has one spelling: 64 bytes, and S
+    below the group's order (RFC 8032, section 5.1.7).
+    """
+    key, text, good = map(bytes.fromhex, vector)
+    assert verifies(key, text, good)
+    for bit in range(0, 512, 37):
+        bad = bytearray(good)
+        bad[bit // 8] ^= 1 << bit % 8
+        assert not verifies(key, text, bytes(bad))
+    s = int.from_bytes(good[32:], "little") + ORDER
+    for other in (good[:32] + s.to_bytes(32, "little"), good + b"\0", good[:63]):
+        assert not verifies(key, text, other)
+    assert not verifies(key, text + b"x", good)
+
+
+def test_a_public_key_has_one_spelling() -> None:
+    """Points are decoded as RFC 8032, section 5.1.3, says, without leniency."""
+    for y in (2**255 - 19 + 1, 2**255 + 1, 2):
+        with pytest.raises(ValueError, match="no Ed25519 key"):
+            point(y.to_bytes(32, "little"))
+    with pytest.raises(ValueError, match="no Ed25519 key"):
+        point(bytes([1] + [0] * 30))
+
+
+@given(st.binary(min_size=32, max_size=32), st.binary(max_size=200), st.integers(0, 511))
+def test_another_implementation_agrees(seed: bytes, message: bytes, bit: int) -> None:
+    """What ``cryptography`` signs is good, and with a bit changed it is bad to both."""
+    private = Ed25519PrivateKey.from_private_bytes(seed)
+    public = private.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
+    signature = private.sign(message)
+    assert verifies(public, message, signature)
+    for place, value in enumerate((public, message + b"x", signature)):
+        changed = bytearray(value)
+        changed[bit // 8 % len(value)] ^= 1 << bit % 8
+        three = [public, message, signature]
+        three[place] = bytes(changed)
+        key, text, bad = three
+        with pytest.raises(InvalidSignature):
+            Ed25519PublicKey.from_public_bytes(key).verify(bad, text)
+        with suppress(ValueError):
+            assert not verifies(key, text, bad)
+
+
+def test_the_reference_tree() -> None:
+    """The roots of transparency-dev's tree at every size, and those of a thousand entries."""
+    reference, tree = golden("rfc6962_reference_tree"), list[tuple[int, bytes]]()
+    roots = [base64.b64decode(grown(tree)).hex()]
+    for entry in reference["leaf_inputs"]:
+        grow(tree, bytes.fromhex(entry))
+        roots.append(base64.b64decode(grown(tree)).hex())
+    assert roots == reference["root_by_tree_size"]
+    tree, leaves = [], list[bytes]()
+    for number in range(1000):
+        grow(tree, str(number).encode())
+        leaves.append(bundles.leaf_of(str(number).encode()))
+    assert base64.b64decode(grown(tree)) == root_of(leaves)
+
+
+LENIENT = {
+    "101 signatures",
+    "duplicate configured verifier used",
+    "unexpected line in signature block",
+}
+NOTES = [each for each in golden("signed_note_sumdb")["open_cases"] if "note" in each]
+NOTES = [each for each in NOTES if each["desc"] not in LENIENT]
+
+
+@pytest.mark.parametrize("case", NOTES, ids=[case["desc"] for case in NOTES])
+def test_signed_notes_of_others(case: dict[str, Any]) -> None:
+    """Notes of Go's test cases are signed by whom Go says, but that lines by nobody known are not
+    looked at (LENIENT).
+    """
+    good = [key.split("+")[0] for key in case["vkeys"] if signed(case["note"], key)]
+    assert good == case.get("verified", [])
+    for bad in golden("signed_note_sumdb")["vkeys_bad"]:
+        with suppress(ValueError):
+            assert not signed(case["note"], bad)
+
+
+def test_a_sound_bundle_has_no_finding() -> None:
+    """What is as the format says is found to be so, with its sums."""
+    assert report(BUNDLE, SMALL.keys[0].text) == {
+        "ledger": "hospital",
+        "events": 9,
+        "root": base64.b64encode(root_of(SMALL.leaves())).decode(),
+        "findings": [],
+        "totals": {"d": dict(zip(NAMES, ("407", "1", "0", "0"), strict=True))},
+    }
+
+
+def test_a_key_that_the_log_does_not_follow_from_is_a_finding() -> None:
+    """Who knows a key is not satisfied with another log, nor with one that goes on under another
+    name, nor with one that only says that it adopted the key.
+    """
+    [(where, reason)] = reasons(BUNDLE, Signer(seed=9).text)
+    assert (where, reason) == ("checkpoint", "the key that was given is not one of this log")
+    assert reasons(bundles.full().bundle(), SMALL.keys[0].text) == [(where, reason)]
+    for name in ("example.org/hospital", "example.org/other"):
+        log = Log(origin=name)
+        log.adopt(SMALL.keys[0])
+        log.adopt(Signer("example.org/other", 7))
+        log.adopt(Signer(name, 8))
+        log.sign(*log.keys[1:])
+        assert reasons(log.bundle(), SMALL.keys[0].text)
+
+
+def test_a_part_is_one_finding() -> None:
+    """A bundle without all events is left to ``accountant verify``."""
+    members = SMALL.members()
+    manifest = json.loads(members["manifest.json"])
+    for part in ({"first": 0, "count": 8}, {"first": 256, "count": 9}):
+        members["manifest.json"] = canonical(manifest | {"entries": part})
+        [(_, reason)] = reasons(archive(members.items()))
+        assert reason.startswith("a part")
+
+
+def test_what_changes_neither_tree_nor_signatures_is_found() -> None:
+    """Another manifest, a longer length of the last entry, a checkpoint too many, and stray bits
+    in the base64 of a signature, are findings though all hashes and signatures stay right.
+    """
+    members = SMALL.members()
+    manifest = json.loads(members["manifest.json"])
+    tree = manifest["tree"] | {"root": base64.b64encode(bytes(32)).decode()}
+    for change in ({"origin": "x"}, {"ledger": "x"}, {"tree": tree}):
+        other = {"manifest.json": canonical(manifest | change)}
+        assert reasons(archive((members | other).items()))
+    name, last = list(members)[-1], SMALL.entries[-1]
+    content = members[name][: -len(last) - 2] + (len(last) + 1).to_bytes(2, "big") + last
+    assert reasons(archive((members | {name: content}).items()))
+    head, note = members["checkpoint"], SMALL.checkpoints[0].encode()
+    stray = note[:-3] + bytes([note[-3] + 1]) + note[-2:]
+    assert base64.b64decode(stray.split(b" ")[2]) == base64.b64decode(note.split(b" ")[2])
+    for notes in ([stray, head], [note, head, note]):
+        assert reasons(archive((members | {"checkpoints/000": bundles.packed(notes)}).items()))
+
+
+def test_checkpoints_in_packs() -> None:
+    """More than 256 are taken in their order, from one pack after the other. A pack that ends
+    within a checkpoint is a finding, and those in other packs are checked.
+    """
+    log = Log()
+    log.event("population.registered", {"dimensions": {}})
+    log.adopt(Signer())
+    for _ in range(300):
+        log.record(charge(1, 1))
+        log.sign()
+    members = log.members()
+    assert [name for name in members if name.startswith("checkpoints/")] == [
+        *("checkpoints/000", "checkpoints/001")
+    ]
+    assert reasons(archive(members.items())) == []
+    one, two = members["checkpoints/000"], members["checkpoints/001"]
+    for first, second in ((two, one), (one, b""), (b"", two[:-1]), (one, one)):
+        other = members | {"checkpoints/000": first, "checkpoints/001": second}
+        assert reasons(archive(other.items()))
+    found = reasons(archive((members | {"checkpoints/000": one[:-1]}).items()))
+    assert found == [("checkpoints/000", "ends too early")]
+    log.checkpoints[270] = checkpoint(log.origin, 273, bytes(32), log.keys)
+    both = log.members() | {"checkpoints/000": one[:-1]}
+    found = reasons(archive(both.items()))
+    assert [where for where, _ in found] == ["checkpoints/000", "checkpoint at 273"]
+
+
+@settings(max_examples=300)
+@given(st.data())
+def test_any_changed_byte_is_found(data: st.DataObject) -> None:
+    """Whatever byte of an entry, a checkpoint or a key is changed, there is a finding."""
+    members = SMALL.members()
+    name = data.draw(st.sampled_from([name for name in members if name != "manifest.json"]))
+    content = bytearray(members[name])
+    content[data.draw(st.integers(0, len(content) - 1))] ^= data.draw(st.integers(1, 255))
+    assert reasons(archive((members | {name: bytes(content)}).items()))
+
+
+END = BUNDLE.index(SMALL.entries[-1]) + len(SMALL.entries[-1])
+
+
+@settings(max_examples=100)
+@given(st.integers(0, END - 1))
+def test_a_bundle_that_is_cut_short_is_found(length: int) -> None:
+    """An archive that ends before its entries do is a finding."""
+    assert reasons(BUNDLE[:length])
+
+
+def test_entry_bundles_are_needed_once_in_their_place() -> None:
+    """A member that is dropped is a finding, and so is an entry bundle here twice or elsewhere."""
+    log = bundles.long()
+    members = list(log.members().items())
+    found = report(log.bundle())
+    assert (found["findings"], found["totals"]["d"]["delta"]) == ([], "598")
+    *others, one, two, three = members
+    for entries in ([two, three], [one, three], [one, two], [one, one, two, three]):
+        assert reasons(archive([*others, *entries]))
+    for entries in ([one, two, two, three], [two, one, three], [one, three, two]):
+        assert reasons(archive([*others, *entries]))
+    for name in ("manifest.json", "keys", "checkpoint", "checkpoints/"):
+        assert reasons(archive([each for each in members if not each[0].startswith(name)])), name
+
+
+VALUES: list[Any] = [None, True, -1, 10**30, 0.5, "", "x", [], [[]], {}, {"a": 1}, "9" * 99]
+GARBAGE = [b"", b"null", b"{}", b"[]", b"[" * 60_000, b"9" * 60_000, b"1e999", b"NaN", b"\n\n"]
+
+
+@settings(max_examples=200)
+@given(st.data())
+def test_hostile_members_never_crash_it(data: st.DataObject) -> None:
+    """Whatever stands in a member instead of what should: a finding, no traceback."""
+    members = SMALL.members()
+    name = data.draw(st.sampled_from(list(members)))
+    garbage = data.draw(st.one_of(st.binary(max_size=600), st.sampled_from(GARBAGE)))
+    assert reasons(archive((members | {name: garbage}).items()))
+    assert reasons(garbage)
+
+
+@settings(max_examples=200)
+@given(st.data(), st.sampled_from(VALUES))
+def test_hostile_events_never_crash_it(data: st.DataObject, new: Any) -> None:
+    """An event may say anything, signed as it is: the verifier judges it and goes on."""
+    log = bundles.full()
+    at = data.draw(st.integers(0, len(log.entries) - 1))
+    log.entries[at] = canonical(bundles.replaced(json.loads(log.entries[at]), data, new))
+    log.checkpoints.clear()
+    log.sign()
+    assert report(log.bundle())["events"] == len(log.entries)
+
+
+def test_every_type_of_event_is_understood() -> None:
+    """A ledger with all of them has no finding, and the most that a cell can have."""
+    found = report(bundles.full().bundle())
+    assert (found["findings"], list(found["totals"]["d"].values())) == (
+        [],
+        ["900", "114", "0", "0"],
+    )
+
+
+@pytest.mark.parametrize(("attested", "most"), [(False, 1116), (True, 1051)])
+def test_what_new_cells_have(attested: bool, most: int) -> None:
+    """New cells inherit the largest sum beside them, or have what everyone was charged and what
+    open grants hold; and what such a grant gives back is given back there too.
+    """
+    log, sexes = Log(), ["f", "m", "n", "o", "p"]
+    log.event("population.registered", {"dimensions": {"sex": sexes, "age": ["17", "22"]}})
+    log.adopt(Signer())
+    for number, sex in enumerate(sexes):
+        log.record(charge(15 * number), subjects={"sex": [sex]})
+    log.record(charge(5), subjects={"age": {"from": "17", "to": "17"}})
+    log.record(charge(1), subjects=[{"sex": ["f"]}, {}])
+    grant = log.grant(100, subjects={"age": ["17"]})
+    log.event("population.extended", {"attested_new": attested}, added={"sex": ["x"]})
+    log.record(charge(1000), subjects={"sex": ["x"]})
+    log.settle(grant, 50)
+    log.sign()
+    found = report(log.bundle())
+    assert (found["findings"], found["totals"]["d"]["epsilon"]) == ([], str(most))
+
+
+INFINITE = [{"charge": charge(100) | {"infinite": {"epsilon": 1}}}]
+MANY = {name: [str(n) for n in range(1001)] for name in "ab"}
+WRONG: dict[str, tuple[int, dict[str, Any], str]] = {
+    "another ledger": (4, {"ledger": "other"}, "not the next of this ledger"),
+    "a gap": (4, {"sequence": 5}, "not the next of this ledger"),
+    "text": (4, {"sequence": "4"}, "not the next of this ledger"),
+    "a truth": (1, {"sequence": True}, "not the next of this ledger"),
+    "time goes back": (4, {"time": "2026-11-01T00:00:01.000000Z"}, "earlier than"),
+    "time without micros": (8, {"time": "2026-11-02T00:00:00Z"}, "earlier than"),
+    "too low a total": (4, {"total": charge(99)}, "total in epsilon is not the sum"),
+    "no total": (4, {"total": ...}, "KeyError('total')"),
+    "infinite left out": (4, {"charges": INFINITE}, "total in epsilon is not the sum"),
+    "a charge with a sign": (4, {"total": charge(0) | {"epsilon": "-100"}}, "not all are amounts"),
+    "minus infinity": (4, {"total": charge(0) | {"infinite": {"epsilon": -1}}}, "not all are"),
+    "past 2^62": (4, {"total": charge(2**62), "charges": []}, "sums past 2^62"),
+    "an unknown grant": (5, {"grant": "g77"}, "KeyError('g77')"),
+    "an unknown dimension": (4, {"command": {"dataset": "d", "subjects": {"x": []}}}, "KeyError"),
+    "an unknown value": (4, {"command": {"dataset": "d", "subjects": {"sex": "x"}}}, "not in list"),
+    "too many cells": (0, {"command": {"dimensions": MANY}}, "too many cells"),
+    "no event": (3, {"type": ...}, "KeyError('type')"),
+}
+
+
+@pytest.mark.parametrize(("at", "change", "reason"), WRONG.values(), ids=WRONG)
+def test_what_a_signed_event_says_wrongly(at: int, change: dict[str, Any], reason: str) -> None:
+    """A signature does not make it true: form, order and sums are checked all the same."""
+    found = reasons(bundles.event_at(at, **change).bundle())
+    assert any(reason in text for _, text in found), found
+
+
+@pytest.mark.parametrize("spelling", [b'{"a":1, "by"', b'{"z":1,"by"', b'{"a":"\\u0041","by"'])
+def test_other_spellings_are_no_canonical_json(spelling: bytes) -> None:
+    """An entry is the canonical form of what it says, to the byte."""
+    log = small()
+    log.entries[4] = log.entries[4].replace(b'{"by"', spelling)
+    found = reasons(bundles.signed_anew((3, [0]), (9, [0, 1]), log=log).bundle())
+    assert found == [(4, "not canonical JSON (RFC 8785)")]
+
+
+def test_floods_are_a_limited_number_of_findings() -> None:
+    """However much is wrong, and whatever sizes are promised, it costs no memory."""
+    members = SMALL.members()
+    flood = members | {"tile/entries/000.p/9": bytes(100_000)}
+    assert len(reasons(archive(flood.items()))) == MOST_FINDINGS
+    huge = bytearray(BUNDLE)
+    huge[124:135] = b"7" * 11
+    assert reasons(bytes(huge))
+
+
+@pytest.mark.parametrize(
+    ("checkpoints", "wrong"),
+    [
+        ([(2, [0]), (6, [0]), (7, [0, 1]), (9, [1])], set()),
+        ([(9, [0, 1])], set()),
+        ([(3, [0]), (3, [0]), (9, [1, 0])], set()),
+        ([(3, [0]), (9, [1])], {"checkpoint at 9"}),
+        ([(3, [0]), (9, [0])], {"checkpoint at 9"}),
+        ([(3, [1]), (9, [0, 1])], {"checkpoint at 3"}),
+        ([(1, [0]), (9, [0, 1])], {"checkpoint at 1"}),
+        ([(8, [0, 1]), (7, [1]), (9, [1])], {"checkpoint"}),
+        ([(3, [0]), (8, [0, 1])], {"checkpoint"}),
+    ],
+)
+def test_the_key_in_force_signs(checkpoints: list[Any], wrong: set[str]) -> None:
+    """The last key adopted below the size signs, and the one before it hands over to it."""
+    assert {where for where, _ in reasons(bundles.signed_anew(*checkpoints).bundle())} == wrong
+
+
+def test_every_key_hands_over_to_the_next() -> None:
+    """Where several keys were adopted since the last checkpoint, none of them can be left out."""
+    for left in range(3):
+        log = bundles.signed_anew((3, [0]))
+        log.adopt(Signer(seed=3))
+        log.sign(*log.keys)
+        assert reasons(log.bundle()) == []
+        log.checkpoints.pop()
+        log.sign(*(key for key in log.keys if key != log.keys[left]))
+        assert len(reasons(log.bundle())) == 1
+
+
+def test_what_a_checkpoint_says_and_who_says_it() -> None:
+    """Another root or name is a finding, however well signed, and so is a bad signature in the
+    log's own name; cosignatures of witnesses may stand there.
+    """
+    for name, root in ((SMALL.origin, bytes(32)), ("x", root_of(SMALL.leaves()[:3]))):
+        log = small()
+        log.checkpoints[0] = checkpoint(name, 3, root, log.keys[:1])
+        [(where, reason)] = reasons(log.bundle())
+        assert (where, reason[:16]) == ("checkpoint at 3", "not the root of ")
+    log = small()
+    log.checkpoints[1] += Signer("witness.example", 8).line("anything")
+    assert reasons(log.bundle()) == []
+    log.checkpoints[1] += log.keys[1].line("another\n1\ntext\n")
+    assert [where for where, _ in reasons(log.bundle())] == ["checkpoint at 9"]
+
+
+def test_a_log_needs_a_key_that_is_one() -> None:
+    """Without a key nothing is signed, nor by one whose text has another key's hash."""
+    log = Log(origin="")
+    log.event("population.registered")
+    log.checkpoints = [checkpoint("", 1, root_of(log.leaves()), [])]
+    assert [where for where, _ in reasons(log.bundle())] == ["checkpoint at 1"]
+    log, key = Log(), Signer()
+    key.text, key.id = key.text.replace(key.id.hex(), "00000000"), bytes(4)
+    log.adopt(key)
+    log.sign()
+    assert reasons(log.bundle()) == [("checkpoint at 1", "not an Ed25519 verifier key")]
+
+
+@settings(max_examples=150)
+@given(st.lists(bundles.STEPS, max_size=25), st.sampled_from(["public", "private"]))
+def test_sums_are_those_of_the_service(steps: list[Any], membership: str) -> None:
+    """The largest cell's sums, added up from the bytes alone, are what the service has."""
+    book, people = Book(), {"age": ["17", "22"], "sex": ["f", "m"]}
+    book.register(people, membership=membership)
+    book.dataset("d")
+    book.policy("  - {id: a, limit: {epsilon: 1000}}\n")
+    held: list[str] = []
+    for step in steps:
+        bundles.take(book, people, held, membership, *step)
+    cells = book.used("")
+    log = Log(ledger=book.name, entries=[bytes(entry) for entry in book.stored])
+    log.adopt(Signer())
+    log.entries[-1] = log.entries[-1].replace(b"2026-11", b"2999-11")
+    log.sign()
+    found = report(log.bundle())
+    assert found["findings"] == []
+    half = len(cells[0]) // 2
+    most = [str(max(cell[n] for cell in cells)) for n in (0, 1, half, half + 1)]
+    due = {"d": dict(zip(NAMES, most, strict=True))}
+    assert found["totals"] == (due if found["totals"] or any(map(int, most)) else {})
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> House:
+    """A ledger of the service with events of all types."""
+    return eventful(House(tmp_path_factory.mktemp("minimal") / "home", Clock()))
+
+
+def agree(bundle: bytes, key: str) -> None:
+    """Both verifiers find the bundle sound, and the same root and totals in it."""
+    verdict, found = audit(bundle, key=key), report(bundle, key)
+    assert (verdict.count, found["findings"]) == (0, [])
+    assert (found["ledger"], found["events"]) == (verdict.ledger, verdict.entries)
+    assert base64.b64decode(found["root"]).hex() == verdict.root
+    assert verdict.state is not None
+    used = verdict.state.accounts[lifetime("d")].used.most().tolist()
+    assert [int(units) for units in found["totals"]["d"].values()] == used
+
+
+def test_ledgers_of_the_service_are_sound(home: House) -> None:
+    """A ledger with rotated keys, with its texts or without, is sound to both verifiers, with the
+    same totals; the golden bundle (test_golden_bundle) was recovered, too.
+    """
+    for texts in (True, False):
+        bundle = home.bundle(texts=texts)
+        agree(bundle, audit(bundle).keys[0])
+
+
+def lowered(charge: dict[str, Any], currency: str) -> None:
+    """Takes one unit off a charge."""
+    charge[currency] = str(int(charge[currency]) - 1)
+
+
+FORGERIES: dict[str, Callable[[Forger], Any]] = {
+    "epsilon": lambda f: lowered(f.events[f.of("grant.reserved.v1")]["total"], "epsilon"),
+    "another currency": lambda f: lowered(f.events[f.of("grant.reserved.v1")]["total"], "rho"),
+    "infinite": lambda f: f.events[f.of("invocation.recorded.v1", 1)]["total"].pop("infinite"),
+    "earlier": lambda f: f.events[9].update(time="2020-01-01T00:00:00.000000Z"),
+    "other ledger": lambda f: f.events[9].update(ledger="other"),
+    "removed": lambda f: f.events.pop(9),
+    "repeated": lambda f: f.events.insert(9, f.events[9]),
+    "moved": lambda f: f.events.insert(9, f.events.pop()),
+    "unfinished rotation": lambda f: f.signers.pop(),
+}
+
+
+@pytest.mark.parametrize("forgery", FORGERIES.values(), ids=FORGERIES)
+def test_forgeries_are_found_by_both(home: House, forgery: Callable[[Forger], Any]) -> None:
+    """What is wrong with the sums, the order or the signatures of a ledger that is hashed and
+    signed anew, both verifiers find.
+    """
+    forger = Forger(home)
+    assert report(forger.bundle())["findings"] == []
+    forgery(forger)
+    assert audit(forger.bundle()).count
+    assert report(forger.bundle())["findings"]
+
+
+def test_changed_bytes_are_found_by_both(home: House) -> None:
+    """A changed byte of an entry, a checkpoint or the keys is a finding of both verifiers."""
+    members = dict(members_of(home.bundle()))
+    for name in [n for n in members if n.startswith(("tile/entries/", "checkpoint", "keys"))]:
+        for at in range(7, len(members[name]), len(members[name]) // 4):
+            changed = bytearray(members[name])
+            changed[at] ^= 1
+            bundle = packed(list((members | {name: bytes(changed)}).items()))
+            assert audit(bundle).count, (name, at)
+            assert report(bundle)["findings"], (name, at)
+
+
+def run(path: Path, *arguments: str) -> Any:
+    """Runs the file alone, as an auditor does, with a Python that has nothing installed."""
+    command = [sys.executable, "-I", "-S", str(SOURCE), str(path), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_the_command(tmp_path: Path) -> None:
+    """It needs nothing but Python, and its exit code says whether anything is wrong, or misused."""
+    path = tmp_path / "bundle.tar"
+    missing = run(path)
+    assert (missing.returncode, "No such file" in missing.stderr) == (2, True)
+    path.write_bytes(BUNDLE)
+    good = run(path, "--key", SMALL.keys[0].text)
+    assert (good.returncode, good.stderr) == (0, "")
+    assert good.stdout.startswith("no findings\nledger: hospital\n")
+    assert run(path, "--nonsense").returncode == 2
+    path.write_bytes(BUNDLE[:4000])
+    bad = run(path, "--json")
+    assert (bad.returncode, bad.stderr) == (1, "")
+    assert json.loads(bad.stdout)["findings"]
+    path.write_bytes(b"")
+    assert run(path).returncode == 1
