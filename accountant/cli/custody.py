@@ -137,4 +137,8 @@ def recover_(
             service.ledgers, chosen.vault, chosen.origin, population, by=operator(), reason=reason
         )
     typer.echo(signed.full.decode(), nl=False)
-    errors.print("recovered: a new epoch is open; start the service again")
+    errors.print(
+        "recovered: a new epoch is open; start the service again. What else went back with the "
+        "database: keys that were revoked since are valid again (accountant keys list), and texts "
+        "that were erased since are back (accountant erase)"
+    )
