@@ -140,8 +140,7 @@ class Audit:
         with tarfile.open(fileobj=file, mode="r|") as archive:
             while member := archive.next():
                 name, reader = member.name, archive.extractfile(member)
-                need(reader and member.size <= MOST_BYTES, f"{name!r:.50} is too large, or no file")
-                content = reader.read() if reader else b""
+                content = reader.read(MOST_BYTES) if reader else b""
                 if name == "manifest.json":
                     self.manifest = dict(json.loads(content))
                     whole = {"count": self.manifest["tree"]["size"], "first": 0}
@@ -197,10 +196,9 @@ class Audit:
 
     def count(self, event: dict[str, Any], kind: str, command: dict[str, Any]) -> None:
         """Adds what an event charges, as the table in docs/evidence.md says."""
-        if kind == "population.registered.v1":
-            self.dimensions = command.get("dimensions", {})
-        elif kind == "population.extended.v1":
-            self.extend(event["added"], attested_new=command.get("attested_new") is True)
+        if kind in ("population.registered.v1", "population.extended.v1"):
+            added = event["added"] if self.dimensions else command.get("dimensions", {})
+            self.extend(added, attested_new=command.get("attested_new") is True)
         elif kind in SPENT:
             everyone = command.get("everyone") is True or event.get("charged_to") == "everyone"
             total = amounts(event["more" if kind == "charge.revalued.v1" else "total"])
@@ -227,7 +225,6 @@ class Audit:
 
     def cells_of(self, term: dict[str, Any]) -> Any:
         """The cells that have one of the values of each dimension that a term names."""
-        need(prod(map(len, self.dimensions.values())) <= MOST_CELLS, "too many cells")
         sides = dict(self.dimensions)
         for name, asked in term.items():
             values, place = sides[name], sides[name].index  # which fails for an unknown value
@@ -239,6 +236,9 @@ class Audit:
 
     def extend(self, added: dict[str, list[str]], *, attested_new: bool) -> None:
         """New cells inherit the most beside them; if attested new, only what open grants hold."""
+        before = self.dimensions or {name: [] for name in added}
+        after = {name: before[name] + added.get(name, []) for name in before}
+        need(prod(map(len, after.values())) <= MOST_CELLS, "too many cells")
         held = self.open.values() if attested_new else ()
         for dataset, subjects, units in held:
             self.charge(dataset, subjects, map(sub, NOTHING, units))
@@ -247,7 +247,7 @@ class Audit:
                 for cell, value in product(cells.keys() - {()}, added.get(name, [])):
                     new = (*cell[:axis], value, *cell[axis + 1 :])
                     cells[new] = tuple(map(max, cells[new], cells[cell]))
-        self.dimensions = {name: old + added.get(name, []) for name, old in self.dimensions.items()}
+        self.dimensions = after
         for charge in held:
             self.charge(*charge)
 

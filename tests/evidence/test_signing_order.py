@@ -199,7 +199,7 @@ def test_killed_at_any_moment(house: Callable[..., House]) -> None:
         worker = start(LOOP, str(made.home))
         assert worker.stdout is not None
         assert worker.stdout.readline() == "ready\n"
-        time.sleep(dice.uniform(0.0, 0.15))
+        time.sleep(dice.uniform(0.0, 0.3))
         worker.kill()
         worker.communicate()
         again = made.again()
@@ -209,4 +209,4 @@ def test_killed_at_any_moment(house: Callable[..., House]) -> None:
         assert now[: len(signed)] == signed
         signed = now
         again.close()
-    assert len(signed) > 12
+    assert len(signed) > 6  # it was not killed before it signed anything
