@@ -19,6 +19,7 @@ from accountant.budget.revaluation import Corrections
 from accountant.ledger.events import Event
 from accountant.privacy import engine
 from accountant.privacy.losses import Loss, pure
+from accountant.privacy.mechanisms import pricing
 from accountant.publishing.export import covering, write_bundle
 from accountant.publishing.publisher import Publisher
 from accountant.store.vault import Vault
@@ -31,13 +32,23 @@ def half(mechanism: Any, _: Any) -> Loss:
 
 @pytest.fixture
 def wrong(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """Version 1 of the bounds believed ``half``; calling it goes over to version 2."""
+    """Version 1 of the bounds believed ``half``; calling it goes over to version 2. Prices are
+    remembered for as long as a process lives, in which no bound changes but here.
+    """
 
     def corrected(version: int = 2) -> None:
         monkeypatch.setattr(engine, "CURRENT", version)
 
     monkeypatch.setitem(engine.FORMER, "laplace", {1: half})
-    return corrected
+    forget()
+    yield corrected
+    forget()
+
+
+def forget() -> None:
+    """Forgets all prices."""
+    pricing._price.cache_clear()
+    pricing._price_large.cache_clear()
 
 
 @pytest.fixture
