@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -47,6 +48,11 @@ class Publication(BaseModel):
         if self.required > len(names):
             raise ValueError(f"{self.required} of {len(names)} witnesses cannot agree")
         return self
+
+    def met_by(self, cosigners: Iterable[str]) -> bool:
+        """True if enough of the witnesses are among those who have cosigned."""
+        names = {witness.verifier.name for witness in self.witnesses}
+        return sum(name in names for name in cosigners) >= self.required
 
     def as_strict(self, old: Publication) -> bool:
         """True if at least as many of the same witnesses have to agree as under ``old``."""

@@ -54,7 +54,9 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def _settings(
     context: typer.Context,
-    home: Annotated[Path | None, typer.Option(help="reports, the default database")] = None,
+    home: Annotated[
+        Path | None, typer.Option(help="signing keys, reports, the default database")
+    ] = None,
     database_url: Annotated[str | None, typer.Option(help="e.g. sqlite:///var/x.db")] = None,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="print and exit")

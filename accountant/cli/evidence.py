@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
-from typing import IO, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -26,6 +25,7 @@ from accountant.cli.common import (
 )
 from accountant.publishing.export import covering, write_bundle, write_tiles
 from accountant.reporting.statement import accounts_json
+from accountant.store.whole import whole
 
 
 @app.command("export")
@@ -54,7 +54,7 @@ def export_(
         else:
             entries = covering(first, last, signed.size)
             task = bars.add_task("exporting", total=len(entries))
-            with _whole(file) as handle:
+            with whole(file) as handle:
                 write_bundle(
                     handle,
                     service.ledgers,
@@ -66,20 +66,6 @@ def export_(
                     told=lambda n: bars.advance(task, n),
                 )
     errors.print(f"wrote {file}: checkpoint of {signed.size} events", markup=False, highlight=False)
-
-
-@contextmanager
-def _whole(path: Path) -> Iterator[IO[bytes]]:
-    """A file that appears under its name only when it is complete."""
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with fresh.open("wb") as handle:
-            yield handle
-            handle.flush()
-            os.fsync(handle.fileno())
-        fresh.replace(path)
-    finally:
-        fresh.unlink(missing_ok=True)
 
 
 @app.command("verify")

@@ -47,11 +47,10 @@ class Log:
 
     def published(self, publication: Publication) -> Signed | None:
         """The last checkpoint that enough witnesses have cosigned, with all that it has."""
-        names = {witness.verifier.name for witness in publication.witnesses}
-        for signed in self.newest():
-            if sum(name in names for name, _ in signed.cosignatures) >= publication.required:
-                return signed
-        return None
+        return next(
+            (s for s in self.newest() if publication.met_by(name for name, _ in s.cosignatures)),
+            None,
+        )
 
     def newest(self) -> Iterator[Signed]:
         """Checkpoints from the last back to the first."""

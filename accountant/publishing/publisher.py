@@ -60,19 +60,24 @@ class Publisher:
         return signed
 
     def last_published(self, ledger: str) -> Signed | None:
-        """The last published checkpoint, if there is one."""
+        """The last published checkpoint, if there is one; since an alarm, the last before it,
+        whoever else has cosigned a later one.
+        """
         with self._service.state(ledger) as state:
-            publication = publication_of(state)
-        return self.log(ledger).published(publication)
+            publication, stopped = publication_of(state), state.custody.stopped
+        if stopped is None:
+            return self.log(ledger).published(publication)
+        kept = self._vault.read(ledger, "published") or b""
+        return next((s for s in self.log(ledger).newest() if kept.startswith(s.note)), None)
 
     def covering(self, ledger: str, sequence: int) -> Signed:
         """The published checkpoint, or the last signed one, that covers an event; signs one if
         there is none.
         """
         with self._service.state(ledger) as state:
-            publication, key = publication_of(state), state.custody.key
-        log = self.log(ledger)
-        for signed in filter(None, (log.published(publication), next(log.newest(), None))):
+            key = state.custody.key
+        newest = next(self.log(ledger).newest(), None)
+        for signed in filter(None, (self.last_published(ledger), newest)):
             of_now = key is not None and checkpoint_of(signed).origin == key.name
             if of_now and sequence < signed.size:
                 return signed
@@ -156,17 +161,20 @@ class Publisher:
         if stopped is not None:
             return None
         if publication.witnesses:
-            signed = self._witnessed(ledger, signed, publication)
-        names = {witness.verifier.name for witness in publication.witnesses}
-        if sum(name in names for name, _ in signed.cosignatures) < publication.required:
-            return None
+            found = self._witnessed(ledger, signed, publication)
+            if found is None or not publication.met_by(name for name, _ in found.cosignatures):
+                return None
+            signed = found
         if self._vault.read(ledger, "published") != signed.full:
-            with self._service.writing(ledger):  # one at a time, and none after a later one
+            with self._service.writing(ledger) as (_, book):  # one at a time, none after a later
+                if book.fold.custody.stopped is not None:
+                    return None
                 if signed == self.log(ledger).published(publication):
                     self._vault.keep(ledger, "published", signed.full)
         return signed
 
-    def _witnessed(self, ledger: str, signed: Signed, publication: Publication) -> Signed:
+    def _witnessed(self, ledger: str, signed: Signed, publication: Publication) -> Signed | None:
+        """The checkpoint with what the witnesses sign; None if one of them contradicts it."""
         have = dict(self._service.ledgers.signed(ledger, signed.number)[0].cosignatures)
         with httpx2.Client(timeout=TIMEOUT, follow_redirects=False) as client:
             for witness in publication.witnesses:
@@ -179,7 +187,7 @@ class Publisher:
                     _log.warning("a witness does not answer", witness=name, reason=str(reason))
                 except Contradiction as reason:
                     self._alarm(ledger, name, reason, signed)
-                    break
+                    return None
                 else:
                     with self._service.writing(ledger) as (writing, _):
                         there = self._service.ledgers.signed(ledger, signed.number)[0].cosignatures

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -13,6 +12,7 @@ from accountant.reporting.render import to_csv, to_html, to_json
 from accountant.reporting.texts import Texts
 from accountant.service import Service
 from accountant.store.ledgers import Signed
+from accountant.store.whole import whole
 
 FORMATS: Final = ("html", "json", "csv")
 
@@ -50,16 +50,5 @@ def write_report(report: Report, folder: Path) -> dict[str, Path]:
 
 def write_whole(path: Path, text: str) -> None:
     """Puts ``text`` at ``path`` by renaming: a reader never sees half of it. Raises OSError."""
-    if path.is_dir():
-        raise IsADirectoryError(f"{path} is a folder; name a file in it")
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"there is no folder {path.parent}")
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with part.open("w", encoding="utf-8", newline="") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
+    with whole(path) as file:
+        file.write(text.encode())

@@ -14,6 +14,7 @@ from accountant.ledger import notes
 from accountant.ledger.checkpoints import Checkpoint, Known
 from accountant.ledger.notes import BadNote, Signer, Verifier
 from accountant.store.ledgers import StoreError
+from accountant.store.whole import sync, whole
 
 Kind = Literal["signed", "published", "totals"]
 KINDS: Final[dict[Kind, str]] = {
@@ -54,18 +55,16 @@ class Vault:
     def new_signer(self, ledger: str, name: str) -> Signer:
         """Makes a key and keeps it, before anything is signed with it."""
         signer = Signer.new(name)
-        self._write(self._key(ledger, signer.verifier), (signer.to_text() + "\n").encode())
+        self._write_new(self._key(ledger, signer.verifier), (signer.to_text() + "\n").encode())
         return signer
 
     def keep(self, ledger: str, kind: Kind, data: bytes) -> None:
         """Keeps a head, or the totals that go with it, whole or not at all."""
         path = self._folder / ledger / kind
-        fresh = path.with_name(f".{path.name}.{os.getpid()}")
-        fresh.unlink(missing_ok=True)
-        self._write(fresh, data)
         try:
-            fresh.replace(path)
-            _sync(path.parent)
+            self._make(path.parent)
+            with whole(path, _OWNER) as file:
+                file.write(data)
         except OSError as error:
             raise VaultError(f"{path} cannot be written: {error}") from error
 
@@ -120,28 +119,22 @@ class Vault:
     def _key(self, ledger: str, key: Verifier) -> Path:
         return self._folder / ledger / f"{key.id.hex()}.key"
 
-    def _write(self, path: Path, data: bytes) -> None:
-        """Writes a file that is not there yet, for the owner's eyes only, and makes it durable."""
+    def _make(self, folder: Path) -> None:
+        for each in (self._folder, folder):
+            each.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def _write_new(self, path: Path, data: bytes) -> None:
+        """Writes a file that is not there yet: a key never takes another one's place."""
         try:
-            for folder in (self._folder, path.parent):
-                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._make(path.parent)
             with open(path, "xb", opener=_private) as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-            _sync(path.parent)
+            sync(path.parent)
         except OSError as error:
             raise VaultError(f"{path} cannot be written: {error}") from error
 
 
 def _private(path: str, flags: int) -> int:
     return os.open(path, flags, _OWNER)
-
-
-def _sync(folder: Path) -> None:
-    """Makes names in ``folder`` durable."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

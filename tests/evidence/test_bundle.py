@@ -117,11 +117,10 @@ def test_the_same_ledger_gives_the_same_bytes(home: House, data: bytes, tmp_path
     assert subprocess.run(check, capture_output=True, check=False).returncode == 1
 
 
-def damaged_is_found(data: bytes) -> None:
-    """Fails unless the verification has something to say, without failing itself."""
+def is_found(data: bytes) -> bool:
+    """True if the verification has something to say, without failing itself."""
     verdict = audit(data)
-    assert verdict.count >= 1
-    assert not [reason for reason in reasons(verdict) if "the check itself failed" in reason]
+    return verdict.count >= 1 and not any("the check itself" in said for said in reasons(verdict))
 
 
 def test_every_changed_byte_is_found(data: bytes) -> None:
@@ -130,7 +129,7 @@ def test_every_changed_byte_is_found(data: bytes) -> None:
     written = [place for place, byte in enumerate(data) if byte]
     for place in dice.sample(written, 400) + dice.sample(range(len(data)), 100):
         mask = dice.choice([1, 2, 4, 8, 16, 32, 64, 128, 255])
-        damaged_is_found(data[:place] + bytes([data[place] ^ mask]) + data[place + 1 :])
+        assert is_found(data[:place] + bytes([data[place] ^ mask]) + data[place + 1 :])
 
 
 @given(st.data())
@@ -141,20 +140,20 @@ def test_any_replaced_stretch_is_found(data: bytes, draw: st.DataObject) -> None
     other = draw.draw(st.binary(max_size=1_500))
     changed = data[:first] + other + data[end:]
     if changed != data:
-        damaged_is_found(changed)
+        assert is_found(changed)
 
 
 def test_every_truncation_is_found(data: bytes) -> None:
     """A bundle that ends at any block, or anywhere else, before its end."""
     dice = random.Random(SEED)  # noqa: S311
     for end in {*range(0, len(data), 512), *dice.sample(range(len(data)), 60), len(data) - 1}:
-        damaged_is_found(data[:end])
+        assert is_found(data[:end])
 
 
 def test_anything_appended_is_found(data: bytes) -> None:
     """Bytes after the end, zeros too, and members before it."""
     for more in (b"\0", b"x", bytes(512), bytes(1024), data):
-        damaged_is_found(data + more)
+        assert is_found(data + more)
     members = members_of(data)
     for name in (
         "evil",
@@ -164,22 +163,22 @@ def test_anything_appended_is_found(data: bytes) -> None:
         "policies/x.json",
         "checkpoints/001",
     ):
-        damaged_is_found(packed([*members, (name, b"")]))
-        damaged_is_found(packed([members[0], (name, b"x"), *members[1:]]))
+        assert is_found(packed([*members, (name, b"")]))
+        assert is_found(packed([members[0], (name, b"x"), *members[1:]]))
 
 
 def test_members_are_there_once_in_their_order(data: bytes) -> None:
     """Any member left out, doubled, emptied or moved is found."""
     members = members_of(data)
     for at, (name, content) in enumerate(members):
-        damaged_is_found(packed(members[:at] + members[at + 1 :]))
-        damaged_is_found(packed([*members[: at + 1], *members[at:]]))
-        damaged_is_found(packed([*members, (name, content)]))
-        damaged_is_found(packed([*members[:at], (name, b""), *members[at + 1 :]]))
+        assert is_found(packed(members[:at] + members[at + 1 :]))
+        assert is_found(packed([*members[: at + 1], *members[at:]]))
+        assert is_found(packed([*members, (name, content)]))
+        assert is_found(packed([*members[:at], (name, b""), *members[at + 1 :]]))
         for other in range(at):
             swapped = list(members)
             swapped[at], swapped[other] = members[other], members[at]
-            damaged_is_found(packed(swapped))
+            assert is_found(packed(swapped))
 
 
 def claims(members: list[tuple[str, bytes]], **changed: object) -> bytes:
@@ -226,7 +225,7 @@ def test_a_manifest_claims_nothing_else(data: bytes) -> None:
         {"files": [{"path": f["path"], "sha256": f["sha256"]} for f in files]},
         {"files": [1]},
     ):
-        damaged_is_found(claims(members, **changed))
+        assert is_found(claims(members, **changed))
 
 
 def test_a_checkpoint_cannot_be_left_out(data: bytes) -> None:
@@ -238,9 +237,9 @@ def test_a_checkpoint_cannot_be_left_out(data: bytes) -> None:
     notes = unpack_entries(dict(members)["checkpoints/000"])
     for number in range(4):
         changed = {"checkpoints/000": pack_entries(notes[:number] + notes[number + 1 :])}
-        damaged_is_found(packed(list((dict(members) | changed).items())))
+        assert is_found(packed(list((dict(members) | changed).items())))
     files = [file for file in manifest["files"] if file["path"] != "checkpoints/000"]
-    damaged_is_found(claims([m for m in members if m[0] != "checkpoints/000"], files=files))
+    assert is_found(claims([m for m in members if m[0] != "checkpoints/000"], files=files))
 
 
 def test_no_claim_takes_memory_or_time(data: bytes) -> None:
@@ -252,16 +251,16 @@ def test_no_claim_takes_memory_or_time(data: bytes) -> None:
     tree, entries = manifest["tree"], manifest["entries"]
     start, before = time.monotonic(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for size in (2**32, 2**40 - 256, 2**40, 2**52, 2**53 - 1):
-        damaged_is_found(claims(members, tree=tree | {"size": size}))
+        assert is_found(claims(members, tree=tree | {"size": size}))
         whole = entries | {"count": size}
-        damaged_is_found(claims(members, tree=tree | {"size": size}, entries=whole))
+        assert is_found(claims(members, tree=tree | {"size": size}, entries=whole))
     for deep in (b"[" * 100_000, b'{"a":' * 100_000, b"[" * 10**6 + b"]" * 10**6, b"9" * 10**6):
-        damaged_is_found(packed([("manifest.json", deep), *members[1:]]))
+        assert is_found(packed([("manifest.json", deep), *members[1:]]))
     texts = dict(members)["texts/000"]
     for line in (b"[" * 10**6, b'{"a":' * 900, b'{"salt":' + b"1" * 10**6 + b"}", b"\n" * 10**5):
-        damaged_is_found(packed([*members[:-1], ("texts/000", texts + line + b"\n")]))
+        assert is_found(packed([*members[:-1], ("texts/000", texts + line + b"\n")]))
     for size in (b"77777777777", b"00000000-01", b"0o000000001", b"\xff" * 11):
-        damaged_is_found(data[:124] + size + data[135:])
+        assert is_found(data[:124] + size + data[135:])
     assert time.monotonic() - start < 30
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 400_000  # kilobytes
 
@@ -292,5 +291,5 @@ def test_findings_without_number_are_counted_not_kept(house: Callable[..., House
 @given(st.binary(max_size=3_000))
 def test_any_bytes_are_no_bundle(data: bytes) -> None:
     """Whatever is given to ``verify`` as a bundle or an earlier checkpoint: findings."""
-    damaged_is_found(data)
-    damaged_is_found(data + bytes(-len(data) % 512) + bundle.END)
+    assert is_found(data)
+    assert is_found(data + bytes(-len(data) % 512) + bundle.END)

@@ -64,6 +64,17 @@ def test_a_contradiction_stops_publication(
     assert reasons(audit(house.bundle())) == []
 
 
+@pytest.mark.parametrize(("asked", "required"), [(2, 1), (1, 0), (3, 1)])
+def test_one_that_contradicts_is_enough(witnessed: Witnessed, asked: int, required: int) -> None:
+    """However many others agree, and however few are required, one contradiction stops publication:
+    what was published last stays what is served.
+    """
+    house, witnesses = witnessed(asked, required)
+    assert house.publisher.publish("fair") is not None
+    witnesses[-1].answering = lambda *_: (422, b"inconsistent")
+    contradicted(house, 422, b"inconsistent", witnesses[-1])
+
+
 def test_a_home_put_back_is_noticed_by_the_witness(witnessed: Witnessed) -> None:
     """If database and vault are put back together, nothing at home shows it; the witness does: the
     shorter history at once, and the one that has grown again too.

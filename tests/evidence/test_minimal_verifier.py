@@ -487,15 +487,17 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> House:
     return eventful(House(tmp_path_factory.mktemp("minimal") / "home", Clock()))
 
 
-def agree(bundle: bytes, key: str) -> None:
-    """Both verifiers find the bundle sound, and the same root and totals in it."""
+def sides(bundle: bytes, key: str) -> tuple[Any, Any]:
+    """What the minimal verifier says of a bundle, and what `accountant verify` does."""
     verdict, found = audit(bundle, key=key), report(bundle, key)
-    assert (verdict.count, found["findings"]) == (0, [])
-    assert (found["ledger"], found["events"]) == (verdict.ledger, verdict.entries)
-    assert base64.b64decode(found["root"]).hex() == verdict.root
     assert verdict.state is not None
     used = verdict.state.accounts[lifetime("d")].used.most().tolist()
-    assert [int(units) for units in found["totals"]["d"].values()] == used
+    root = base64.b64decode(found["root"]).hex()
+    totals = [int(units) for units in found["totals"]["d"].values()]
+    return (
+        (found["findings"], found["ledger"], found["events"], root, totals),
+        (verdict.findings, verdict.ledger, verdict.entries, verdict.root, used),
+    )
 
 
 def test_ledgers_of_the_service_are_sound(home: House) -> None:
@@ -504,7 +506,9 @@ def test_ledgers_of_the_service_are_sound(home: House) -> None:
     """
     for texts in (True, False):
         bundle = home.bundle(texts=texts)
-        agree(bundle, audit(bundle).keys[0])
+        minimal, whole = sides(bundle, audit(bundle).keys[0])
+        assert minimal == whole
+        assert minimal[0] == []
 
 
 def lowered(charge: dict[str, Any], currency: str) -> None:

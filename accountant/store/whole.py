@@ -1,0 +1,37 @@
+"""Files that appear under their name whole or not at all, and stay there when the power goes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+
+@contextmanager
+def whole(path: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
+    """A file to write to, that takes the place of ``path`` at the end. Raises OSError."""
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder; name a file in it")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {path.parent}")
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with open(part, "wb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+        sync(path.parent)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def sync(folder: Path) -> None:
+    """Makes the names in ``folder`` durable."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
