@@ -52,7 +52,7 @@ from accountant.budget.errors import Invalid
 from accountant.budget.state import State
 from accountant.ledger.events import MAX_BYTES, Event, EventTooLarge
 
-__all__ = ["SYSTEM", "Repeated", "decide"]
+__all__ = ["SYSTEM", "Repeated", "decide", "repeated"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +67,19 @@ def decide(state: State, asked: Asked, now: int) -> list[Event] | Repeated:
 
     Raises budget.errors.Problem when it cannot be answered; then nothing happens.
     """
+    if (before := repeated(state, asked)) is not None:
+        return before
+    if len(asked.canonical) > MAX_BYTES:  # before any work is done under the ledger's lock
+        raise Invalid("event-too-large", str(EventTooLarge(len(asked.canonical))))
+    if not isinstance(asked.command, RegisterPopulation):
+        state.people()
+    return _DECIDERS[type(asked.command)](state, asked, asked.command, max(now, state.time))
+
+
+def repeated(state: State, asked: Asked) -> Repeated | None:
+    """Where ``asked`` was answered before. Raises Invalid if its key was used for something else,
+    or if it needs one and has none.
+    """
     if asked.key is None:
         if asked.command.needs_key:
             raise Invalid(
@@ -74,21 +87,18 @@ def decide(state: State, asked: Asked, now: int) -> list[Event] | Repeated:
                 "this request can spend: send an Idempotency-Key header, the same for every retry, "
                 "so that a retry is never charged twice",
             )
-    elif (before := state.answers.get(asked.by, asked.key)) is not None:
-        fingerprint, sequence = before
-        if fingerprint != asked.fingerprint[:DIGEST]:
-            raise Invalid(
-                "idempotency-key-reused",
-                f"the key {asked.key!r} was used for another request (event {sequence}); "
-                "use a new key for a new request",
-                sequence=sequence,
-            )
-        return Repeated(sequence)
-    if len(asked.canonical) > MAX_BYTES:  # before any work is done under the ledger's lock
-        raise Invalid("event-too-large", str(EventTooLarge(len(asked.canonical))))
-    if not isinstance(asked.command, RegisterPopulation):
-        state.people()
-    return _DECIDERS[type(asked.command)](state, asked, asked.command, max(now, state.time))
+        return None
+    if (before := state.answers.get(asked.by, asked.key)) is None:
+        return None
+    fingerprint, sequence = before
+    if fingerprint != asked.fingerprint[:DIGEST]:
+        raise Invalid(
+            "idempotency-key-reused",
+            f"the key {asked.key!r} was used for another request (event {sequence}); "
+            "use a new key for a new request",
+            sequence=sequence,
+        )
+    return Repeated(sequence)
 
 
 _DECIDERS: Final[dict[type[Command], Callable[[State, Asked, Any, int], list[Event]]]] = {
