@@ -286,10 +286,10 @@ class World:
         self.url = url
         self.settings = Settings(home=sqlite_path(url).parent, **more)
         self.service = Service(Ledgers(url), clock or wall_clock, self.settings.vault)
-        for key in self.service.keys():  # noqa: SIM118 (no dict)
-            self.service.revoke_key(key.name, "test")  # nobody knows the old ones any more
+        for key in self.service.credentials.all():
+            self.service.credentials.revoke(key.name, "test")  # nobody knows the old ones any more
         self.secrets = {
-            role: self.service.create_key(role, role, "test")  # type: ignore[arg-type]
+            role: self.service.credentials.create(role, role, "test")  # type: ignore[arg-type]
             for role in ROLES
         }
         self.http = client_of(self.service, self.settings)

@@ -51,7 +51,7 @@ def key_from(service: Service, header: str | None, name: str) -> Key:
             "unauthenticated",
             f"send an API key: {name}: Bearer <key>; `accountant keys create` makes one",
         )
-    key = service.authenticate(secret.strip())
+    key = service.credentials.find(secret.strip())
     if key is None:
         raise Problem("unauthenticated", f"the key in {name} is not valid, or was revoked")
     return key

@@ -159,8 +159,7 @@ def show_grant(
     population: Population, grant: GrantId, key: Reader, service: TheService
 ) -> JSONResponse:
     """A grant's present state. A pipeline sees its own."""
-    with service.state(population) as state:
-        found, now = state.grant(grant), service.now(state)
+    found, now = service.grant(population, grant)
     only_own(key, found.by, grant)  # what is read of it below never changes: no lock is held
     return JSONResponse(grant_view(service, population, found, now))
 

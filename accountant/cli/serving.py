@@ -56,7 +56,7 @@ def serve(
                 service.known(population)  # read now, not at the first request
             except Problem as problem:
                 errors.print(f"{population}: {problem.detail}", style="red", markup=False)
-        if not service.keys():
+        if not service.credentials.all():
             errors.print("no key exists yet: accountant keys create --role admin --name me")
         logs.configure()
         # uvicorn hands a signal on once it has shut down; the rest of this function must run too.
@@ -86,7 +86,7 @@ def create_key(
     if role not in get_args(Role):
         raise Invalid("unknown-role", f"no role is called {role!r}: " + ", ".join(get_args(Role)))
     with local_service(context) as service:
-        typer.echo(service.create_key(name, cast("Role", role), by=operator()))
+        typer.echo(service.credentials.create(name, cast("Role", role), by=operator()))
 
 
 @keys.command("revoke")
@@ -95,7 +95,7 @@ def revoke_key(
 ) -> None:
     """End a key's life; a running service refuses it from the next request on."""
     with local_service(context) as service:
-        service.revoke_key(name, by=operator())
+        service.credentials.revoke(name, by=operator())
     errors.print(f"key {name} is revoked", markup=False, highlight=False)
 
 
@@ -113,7 +113,7 @@ def list_keys(
 ) -> None:
     """List the valid keys' names and roles."""
     with local_service(context) as service:
-        found = service.keys()
+        found = service.credentials.all()
     if json:
         print_json([{"name": key.name, "role": key.role} for key in found])
         return

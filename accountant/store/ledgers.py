@@ -14,7 +14,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, delete, insert, select, update
 from sqlalchemy.exc import SQLAlchemyError
 
-from accountant.ledger.events import Event
+from accountant.ledger.events import Entry
 from accountant.ledger.merkle import Tree, leaf_hash
 from accountant.store import reading
 from accountant.store.engine import BUSY_MS, file_lock, reader, sqlite_path, writer
@@ -40,6 +40,14 @@ class StoreError(Exception):
     """The database did not do what was asked; whether a commit happened may be unknown."""
 
 
+class Moved(StoreError):
+    """Somebody else moved the head first: read it again and decide from scratch."""
+
+
+class Unknown(StoreError):
+    """Whether the commit happened is unknown: only the head, read back, tells."""
+
+
 @dataclass(slots=True)
 class Writing:
     """An open write transaction. Every method may raise StoreError."""
@@ -63,22 +71,21 @@ class Writing:
         with _translated():
             self.connection.commit()
 
-    def append(self, events: list[Event]) -> Tree:
+    def append(self, ledger: str, events: list[Entry]) -> Tree:
         """Appends events of one ledger, which must follow its head; returns where it ends then.
 
         Raises StoreError if they do not follow.
         """
         with _translated():
-            return self._append(events)
+            return self._append(ledger, events)
 
-    def _append(self, events: list[Event]) -> Tree:
-        ledger = events[0].ledger
+    def _append(self, ledger: str, events: list[Entry]) -> Tree:
         before = self.head(ledger)
         rows: list[dict[str, Any]] = []
         for expected, event in enumerate(events, start=before.size):
             if event.sequence != expected:
                 raise StoreError(f"{ledger}/{event.sequence} does not follow {expected - 1}")
-            body = event.to_bytes()
+            body = event.body
             rows.append(
                 {
                     "ledger": ledger,
@@ -169,7 +176,7 @@ class Ledgers:
         self._erased = False
 
     @contextmanager
-    def writing(self) -> Iterator[Writing]:
+    def writing(self, ledger: str) -> Iterator[Writing]:
         """A write transaction; what is not committed when it ends is rolled back.
 
         Raises StoreError if others keep the database busy for too long.
@@ -234,7 +241,7 @@ class Ledgers:
         """
         if not self._erased:
             return True
-        with self.writing() as writing:
+        with self.writing("") as writing:
             writing.connection.rollback()
             raw: Any = writing.connection.connection.driver_connection
             raw.execute(f"PRAGMA busy_timeout={_PATIENCE_MS}")  # others wait to write meanwhile

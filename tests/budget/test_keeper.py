@@ -30,12 +30,13 @@ class Watched(Book):
         if key is None and command.needs_key:
             self.keys += 1
             key = f"auto-{self.keys}"
+        told = self._told(command, by, key)
         try:
             events = super().ask(command, by, key)
         except Problem as problem:
-            assert self._told(command, by, key) == (problem.code, problem.detail)
+            refused = problem.code, problem.detail
+            assert told == refused
             raise
-        told = self._told(command, by, key)
         if isinstance(events, Repeated):
             assert told == events
         else:

@@ -121,9 +121,9 @@ def test_a_key_counts_in_every_process(world: Callable[..., World]) -> None:
     )
     assert answer.repeated
     assert answer.events == (first,)
-    assert other.authenticate(made.secrets["auditor"]) is not None
-    other.revoke_key("auditor", "test")
-    assert made.service.authenticate(made.secrets["auditor"]) is None
+    assert other.credentials.find(made.secrets["auditor"]) is not None
+    other.credentials.revoke("auditor", "test")
+    assert made.service.credentials.find(made.secrets["auditor"]) is None
     other.ledgers.close()
 
 

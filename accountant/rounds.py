@@ -1,0 +1,114 @@
+"""A round: commands decided one after another within one transaction on one ledger.
+
+What they lead to is appended and committed together. Nobody sees the state before the commit:
+events are folded in under the book's lock, and a state ahead of a failed commit is dropped.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from accountant.book import Book
+from accountant.budget.commands import AdoptEngine, Asked
+from accountant.budget.decide import Repeated
+from accountant.budget.errors import Invalid, Problem
+from accountant.budget.keeper import Keeper
+from accountant.budget.sealing import SALT_BYTES, Opened, seal, seal_again
+from accountant.budget.state import State
+from accountant.ledger.events import Entry, Event, EventTooLarge
+from accountant.ledger.merkle import Tree
+from accountant.privacy import engine as bounds
+from accountant.store.ledgers import Text, Writing
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The events that a command led to, or the one that answered it the first time."""
+
+    ledger: str
+    entries: tuple[Entry, ...]
+    repeated: bool = False
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """The events, read."""
+        return tuple(Event.of_entry(self.ledger, entry) for entry in self.entries)
+
+
+@dataclass(slots=True)
+class Round:
+    """An open transaction on ``book``, which is caught up with the database and held still."""
+
+    book: Book[Keeper]
+    writing: Writing
+    clock: Callable[[], int]
+    entries: list[Entry] = field(default_factory=list)
+    """What was decided and is not appended yet."""
+    texts: list[Text] = field(default_factory=list)
+    ahead: bool = False
+    """The book is, or may be, ahead of the database."""
+
+    @property
+    def state(self) -> State:
+        """The state with all that was decided in this round."""
+        return self.book.fold.whole()
+
+    def answer(self, asked: Asked) -> Answer:
+        """Decides and folds in. Raises Problem; then nothing has changed."""
+        keeper, ledger = self.book.fold, self.book.ledger
+        asked, opened = self._sealed(keeper.state, asked)
+        try:
+            outcome = keeper.decide(asked, self.clock())
+        except Problem:
+            raise
+        except EventTooLarge as error:
+            raise Invalid("event-too-large", str(error)) from error
+        except BaseException:
+            self.ahead = True  # perhaps: it may be half folded
+            raise
+        if isinstance(outcome, Repeated):
+            return Answer(ledger, (self._entry(outcome.sequence),), repeated=True)
+        self.ahead |= bool(outcome)
+        self.entries += outcome
+        if opened and outcome:
+            number = outcome[-1].sequence
+            self.texts += [Text(number, field, *text) for field, text in opened.items()]
+        return Answer(ledger, tuple(outcome))
+
+    def go_over(self, by: str) -> None:
+        """What is decided from here on is decided by this program's bounds, and says so."""
+        state = self.book.fold.state
+        if state.custody.engine < bounds.CURRENT and state.population is not None:
+            self.answer(Asked(by, AdoptEngine(version=bounds.CURRENT)))
+
+    def flush(self) -> Tree:
+        """Appends what was decided; where the ledger ends then."""
+        end = self.book.tree
+        if self.entries:
+            end = self.writing.append(self.book.ledger, self.entries)
+        if self.texts:
+            self.writing.keep_texts(self.book.ledger, self.texts)
+        return end
+
+    def _sealed(self, state: State, asked: Asked) -> tuple[Asked, dict[str, Opened]]:
+        """``asked`` with its free texts sealed; on a retry as they were the first time."""
+        before = state.answers.get(asked.by, asked.key) if asked.key else None
+        if not before:
+            return seal(state, asked, lambda: secrets.token_bytes(SALT_BYTES))
+        _, sequence = before
+        command: dict[str, Any] = orjson.loads(self._entry(sequence).body)["command"]
+        kept = [text for text in self.texts if text.sequence == sequence]
+        kept = kept or self.writing.texts(state.ledger, sequence, sequence)
+        return seal_again(asked, command, {t.field: Opened(t.salt, t.text) for t in kept}), {}
+
+    def _entry(self, sequence: int) -> Entry:
+        """An event that is stored, or about to be."""
+        if self.entries and sequence >= self.entries[0].sequence:
+            return self.entries[sequence - self.entries[0].sequence]
+        [stored] = self.writing.read(self.book.ledger, sequence, 1)
+        return Entry.of(Event.from_bytes(stored.body))
