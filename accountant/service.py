@@ -81,8 +81,9 @@ class Service:
         self._sequencer = Sequencer(self._answer)
 
     def close(self) -> None:
-        """Answers what waits; nothing is taken any more."""
+        """Answers what waits, takes nothing any more, and lets go of the database."""
         self._sequencer.close()
+        self.ledgers.close()
 
     # -- writing ----------------------------------------------------------------------------
 

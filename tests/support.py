@@ -298,7 +298,7 @@ class World:
     def close(self) -> None:
         """Lets go of the file."""
         self.http.close()
-        self.service.ledgers.close()
+        self.service.close()
 
     def auth(self, who: str) -> dict[str, str]:
         """The Authorization header of a role's key."""

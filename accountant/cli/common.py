@@ -82,12 +82,12 @@ def local_service(context: typer.Context) -> Iterator[Service]:
     url = settings(context).database_url
     if not sqlite_path(url).exists():
         raise ValueError(f"there is no database at {url}; make it with `accountant migrate`")
-    ledgers = Ledgers(url)
+    service = Service(Ledgers(url), vault=settings(context).vault)
     try:
-        ledgers.names()  # a database that is not there, or not migrated, is an error now
-        yield Service(ledgers, vault=settings(context).vault)
+        service.ledgers.names()  # a database that is not there, or not migrated, is an error now
+        yield service
     finally:
-        ledgers.close()
+        service.close()
 
 
 def publisher_of(context: typer.Context, service: Service) -> Publisher:
