@@ -38,7 +38,7 @@ from accountant.ledger.events import Event, EventTooLarge
 from accountant.ledger.merkle import Tree
 from accountant.ledger.notes import BadNote, parse
 from accountant.privacy import engine as bounds
-from accountant.store.ledgers import Ledgers, Stored, StoreError, Text, Writing
+from accountant.store.ledgers import Entry, Ledgers, Stored, StoreError, Text, Writing
 from accountant.store.vault import Vault, VaultError
 
 _KEY_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}")
@@ -125,7 +125,7 @@ class Service:
     def writing(self, ledger: str, *, opens: bool = False) -> Iterator[tuple[Writing, Book[State]]]:
         """A transaction on one ledger, caught up with and held still; it commits at the end."""
         book = self._book(ledger, opens=opens)
-        with _told(), self.ledgers.writing() as writing, book.lock:
+        with _told(), self.ledgers.writing(ledger) as writing, book.lock:
             _write_up(book, writing)
             try:
                 yield writing, book
@@ -148,7 +148,7 @@ class Service:
         except EventTooLarge as error:
             raise Invalid("event-too-large", str(error)) from error
         if events:
-            end = writing.append(events)
+            end = writing.append(book.ledger, [Entry.of(event) for event in events])
             try:
                 book.add(events, end)
             except BaseException:
@@ -305,7 +305,7 @@ class Service:
             return sorted(ring.by_digest.values(), key=lambda key: key.name)
 
     def _key_event(self, kind: str, by: str, body: dict[str, str], *, exists: bool) -> None:
-        with self.ledgers.writing() as writing, self._keys.lock:
+        with self.ledgers.writing(KEYS) as writing, self._keys.lock:
             ring = _write_up(self._keys, writing)
             there = ring.named(body["name"])
             if there and not exists:
@@ -313,7 +313,8 @@ class Service:
             if exists and not there:
                 raise NotFound("unknown-key", f"no valid key is called {body['name']!r}")
             now = max(self._clock(), ring.time)
-            writing.append([Event(KEYS, ring.sequence, kind, now, by, dict(body))])
+            event = Event(KEYS, ring.sequence, kind, now, by, dict(body))
+            writing.append(KEYS, [Entry.of(event)])
             writing.commit()
 
     # -- the state in memory ----------------------------------------------------------------

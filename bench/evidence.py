@@ -23,7 +23,7 @@ from accountant.migrate import migrate
 from accountant.publishing.export import covering, write_bundle
 from accountant.publishing.publisher import Publisher
 from accountant.service import Service
-from accountant.store.ledgers import Ledgers
+from accountant.store.ledgers import Entry, Ledgers
 from accountant.store.vault import Vault
 from bench.mixed import LEDGER, mixed
 
@@ -91,8 +91,8 @@ def fill(url: str, events: int) -> Ledgers:
     ledgers = Ledgers(url)
     stream = mixed(events)
     while page := list(islice(stream, PAGE)):
-        with ledgers.writing() as writing:
-            writing.append(page)
+        with ledgers.writing(LEDGER) as writing:
+            writing.append(LEDGER, [Entry.of(event) for event in page])
             writing.commit()
     return ledgers
 
