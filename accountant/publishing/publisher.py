@@ -103,9 +103,9 @@ class Publisher:
             if last is None or lost or last.size < book.tree.size:
                 last = self._signed(book, last)
                 writing.keep_signed(ledger, last)
-                writing.commit()
-            if not self._kept(ledger, last):  # still locked, so that heads are kept in their order
-                self._keep(book, last)
+            totals = totals_of(turn.state, last)
+        if not self._kept(ledger, last):
+            self._keep(ledger, last, totals)
         return last
 
     def _kept(self, ledger: str, signed: Signed) -> bool:
@@ -119,11 +119,17 @@ class Publisher:
         number = (last.number if last else FIRST) + 1
         return Signed(number, tree.size, notes.sign(head.to_text(), signers))
 
-    def _keep(self, book: Book[Keeper], signed: Signed) -> None:
-        self._vault.keep(book.ledger, "totals", totals_of(book.fold.whole(), signed))
-        self._vault.keep(book.ledger, "signed", signed.note)
-        head = checkpoint_of(signed)
-        book.known = (Known(head.size, head.root, "the head last signed"),)
+    def _keep(self, ledger: str, signed: Signed, totals: bytes) -> None:
+        """Keeps a committed checkpoint, unless somebody has kept a later one since that commit let
+        go of the ledger: the vault never goes back.
+        """
+        with self._service.writing(ledger) as turn:
+            kept = self._vault.read(ledger, "signed")
+            if kept is None or Checkpoint.from_text(notes.parse(kept).text).size <= signed.size:
+                self._vault.keep(ledger, "totals", totals)
+                self._vault.keep(ledger, "signed", signed.note)
+                head = checkpoint_of(signed)
+                turn.book.known = (Known(head.size, head.root, "the head last signed"),)
 
     def _adopt_first_key(self, ledger: str) -> None:
         with self._service.state(ledger) as state:
