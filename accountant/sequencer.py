@@ -14,7 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 from accountant.budget.commands import Asked
@@ -44,21 +44,23 @@ Answering = Callable[[str, list[Waiting]], None]
 """Gives each command of one ledger its outcome: an answer, or an exception."""
 
 
-@dataclass(eq=False, slots=True)
 class _Line:
-    """The commands that wait for one ledger."""
+    """The commands that wait for one ledger. ``changed`` tells that there is one more."""
 
-    waiting: deque[Waiting] = field(default_factory=deque)
-    changed: threading.Condition = field(default_factory=threading.Condition)
-    thread: threading.Thread | None = None
+    __slots__ = ("changed", "waiting")
+
+    def __init__(self, lock: threading.Lock) -> None:
+        self.waiting: deque[Waiting] = deque()
+        self.changed = threading.Condition(lock)
 
 
 class Sequencer:
-    """The lines of all ledgers. Thread-safe. Each has a thread for as long as something waits."""
+    """The lines of all ledgers. Thread-safe. Each has a thread for as long as something comes."""
 
     def __init__(self, answering: Answering, most_waiting: int = MOST_WAITING) -> None:
         self._answering, self._most = answering, most_waiting
         self._lines: dict[str, _Line] = {}
+        self._threads: set[threading.Thread] = set()
         self._lock = threading.Lock()
         self._closed = False
 
@@ -66,13 +68,13 @@ class Sequencer:
         """Puts a command in line; its future gets the answer, or an exception. Raises Unavailable
         if too many wait already, or the service stops.
         """
-        line = self._lines.get(ledger)
-        if line is None:
-            with self._lock:
-                line = self._lines.setdefault(ledger, _Line())
-        with line.changed:
+        with self._lock:
             if self._closed:
                 raise Unavailable("stopping", "the service is stopping; ask again in a moment")
+            line = self._lines.get(ledger)
+            if line is None:
+                line = self._lines[ledger] = _Line(self._lock)
+                self._start(ledger, line)
             if len(line.waiting) >= self._most:
                 raise Unavailable(
                     "too-many-waiting",
@@ -80,27 +82,26 @@ class Sequencer:
                     "the same Idempotency-Key",
                 )
             line.waiting.append(waiting)
-            if line.thread is None:
-                name = f"sequencer-{ledger}"
-                line.thread = threading.Thread(target=self._work, args=(ledger, line), name=name)
-                line.thread.daemon = True
-                line.thread.start()
             line.changed.notify()
 
     def close(self) -> None:
         """Answers what waits, then ends; nobody is admitted any more."""
         with self._lock:
             self._closed = True
-            lines = list(self._lines.values())
-        for line in lines:
-            with line.changed:
-                thread = line.thread
+            threads = list(self._threads)
+            for line in self._lines.values():
                 line.changed.notify()
-            if thread is not None:
-                thread.join()
+        for thread in threads:
+            thread.join()
+
+    def _start(self, ledger: str, line: _Line) -> None:
+        name = f"sequencer-{ledger}"
+        thread = threading.Thread(target=self._work, args=(ledger, line), name=name, daemon=True)
+        self._threads.add(thread)
+        thread.start()
 
     def _work(self, ledger: str, line: _Line) -> None:
-        while batch := self._next(line):
+        while batch := self._next(ledger, line):
             try:
                 self._answering(ledger, batch)
             except BaseException as error:  # noqa: BLE001 nobody is left waiting
@@ -109,14 +110,15 @@ class Sequencer:
             finally:
                 tell(batch)
 
-    def _next(self, line: _Line) -> list[Waiting]:
+    def _next(self, ledger: str, line: _Line) -> list[Waiting]:
         """All that waits, in order, up to the most; nothing when the thread is to end."""
-        with line.changed:
+        with self._lock:
             deadline = time.monotonic() + _IDLE
             while not line.waiting:
                 left = deadline - time.monotonic()
                 if self._closed or left <= 0:
-                    line.thread = None
+                    del self._lines[ledger]
+                    self._threads.discard(threading.current_thread())
                     return []
                 line.changed.wait(left)
             return [line.waiting.popleft() for _ in range(min(MOST_AT_ONCE, len(line.waiting)))]

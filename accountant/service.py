@@ -284,7 +284,7 @@ class Service:
             head = self.ledgers.head(ledger)
         with book.lock:
             with _told():
-                if head != book.seen or book.tree != book.seen:
+                if head != book.seen or book.tree != book.seen or not head.size:
                     head = self.ledgers.head(ledger)  # of now: another thread may have gone on
                     book.follow(head, partial(self.ledgers.read, ledger))
             book.fold.state.people()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import orjson
 from fastapi.responses import JSONResponse
 
 from accountant.api.problems import problem
@@ -20,14 +21,22 @@ def amounts(charge: Charge | dict[str, Any]) -> dict[str, str]:
     return {str(currency): value.amount(currency) for currency in value.axis or FIXED}
 
 
+class Json(JSONResponse):
+    """JSON of what events hold, written by the library that wrote them."""
+
+    def render(self, content: Any) -> bytes:
+        """The bytes."""
+        return orjson.dumps(content)
+
+
 def respond(answer: Answer) -> JSONResponse:
     """The response to a command; the last event is the one that answers it."""
     headers = REPLAYED if answer.repeated else {}
-    event = answer.events[-1]
+    event = Event.of_entry(answer.ledger, answer.entries[-1])
     if event.type == "grant.refused.v1":
         return _refused(event, headers)
     status = 201 if event.type in ("grant.reserved.v1", "invocation.recorded.v1") else 200
-    return JSONResponse(_body(event), status, headers)
+    return Json(_body(event), status, headers)
 
 
 def _refused(event: Event, headers: dict[str, str]) -> JSONResponse:

@@ -11,6 +11,7 @@ from accountant.api import description, problems
 from accountant.api.access import TheService
 from accountant.api.around import Around
 from accountant.api.evidence import router as evidence
+from accountant.api.hot import Hot
 from accountant.api.routes import router
 from accountant.publishing.publisher import Publisher
 from accountant.service import Service
@@ -36,6 +37,7 @@ def create_app(service: Service, settings: Settings, publisher: Publisher | None
         reasons = [f"{'.'.join(map(str, e['loc'][1:]))}: {e['msg']}" for e in error.errors()]
         return problems.problem("invalid-request", 422, "; ".join(reasons))
 
+    app.add_middleware(Hot, service=service)
     app.add_middleware(Around, max_body_bytes=settings.max_body_bytes)
 
     @app.get("/healthz", tags=["health"])

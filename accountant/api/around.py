@@ -88,10 +88,10 @@ class Around:
             text = f"the body has more than {self._most} bytes; split the request"
             await problem("body-too-large", 413, text)(scope, receive, send)
             return
-        await self._app(scope, _once(bytes(body), receive), send)
+        await self._app(scope, once(bytes(body), receive), send)
 
 
-def _once(body: bytes, receive: Receive) -> Callable[[], Awaitable[Message]]:
+def once(body: bytes, receive: Receive) -> Callable[[], Awaitable[Message]]:
     """A receive that hands out ``body``, then whatever comes after it."""
     handed_out = False
 
