@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import orjson
@@ -17,8 +18,15 @@ REPLAYED = {"Idempotent-Replay": "true"}
 
 def amounts(charge: Charge | dict[str, Any]) -> dict[str, str]:
     """A charge in decimal strings, "infinite" where it is."""
-    value = charge if isinstance(charge, Charge) else Charge.from_json(charge)
-    return {str(currency): value.amount(currency) for currency in value.axis or FIXED}
+    if isinstance(charge, Charge):
+        return {str(currency): charge.amount(currency) for currency in charge.axis or FIXED}
+    return _amounts(orjson.dumps(charge))
+
+
+@lru_cache(maxsize=4_096)
+def _amounts(charge: bytes) -> dict[str, str]:
+    """Of a charge as events hold it: few are asked for over and over."""
+    return amounts(Charge.from_json(orjson.loads(charge)))
 
 
 class Json(JSONResponse):

@@ -50,23 +50,23 @@ class Around:
             await send(message)
 
         scope.setdefault("state", {})
-        with structlog.contextvars.bound_contextvars(request_id=request_id):
-            try:
-                await self._limited(scope, headers, receive, sending)
-            except Exception as error:
-                _log.error("request failed", path=scope["path"], exc_info=error)
-                if status:
-                    raise  # the answer has begun: all that is left is to cut the connection
-                await problem("internal-error", 500, _FAILED)(scope, receive, sending)
-            finally:
-                _log.info(
-                    "request",
-                    method=scope["method"],
-                    path=scope["path"],
-                    status=status,
-                    client=scope["state"].get("client"),
-                    milliseconds=round((time.perf_counter() - started) * 1000, 2),
-                )
+        structlog.contextvars.bind_contextvars(request_id=request_id)  # in this request's own task
+        try:
+            await self._limited(scope, headers, receive, sending)
+        except Exception as error:
+            _log.error("request failed", path=scope["path"], exc_info=error)
+            if status:
+                raise  # the answer has begun: all that is left is to cut the connection
+            await problem("internal-error", 500, _FAILED)(scope, receive, sending)
+        finally:
+            _log.info(
+                "request",
+                method=scope["method"],
+                path=scope["path"],
+                status=status,
+                client=scope["state"].get("client"),
+                milliseconds=round((time.perf_counter() - started) * 1000, 2),
+            )
 
     async def _limited(self, scope: Scope, headers: Headers, receive: Receive, send: Send) -> None:
         if headers.get("Content-Encoding", "identity").lower() != "identity":
