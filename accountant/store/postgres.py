@@ -15,9 +15,10 @@ from typing import Any, Final, TypeVar
 
 import psycopg
 from psycopg.pq import TransactionStatus
-from sqlalchemy import URL, Connection, Engine, create_engine
+from sqlalchemy import URL, Connection, Engine, create_engine, text
 from sqlalchemy.exc import DBAPIError
 
+from accountant.store import roles
 from accountant.store.errors import StoreError, Unknown
 
 T = TypeVar("T")
@@ -63,6 +64,7 @@ _BEGIN: Final = (
     f" SET LOCAL idle_in_transaction_session_timeout = {IDLE_MS}"
 )
 
+_STANDBY: Final = text("SELECT pg_is_in_recovery()")
 _INSERTS: Final = {  # arrays: one message for all rows, whatever their number
     "event": (
         "INSERT INTO event (ledger, sequence, type, time, body, leaf) SELECT * FROM unnest"
@@ -166,15 +168,19 @@ class Postgres:
             raise
 
     def finish_erasing(self) -> bool:
-        """Nothing that this role could do: see docs/scaling.md on what the server keeps."""
+        """Nothing is left to a role that may not vacuum: the table is set so that the server does
+        within minutes. What stays beside the table, docs/scaling.md tells.
+        """
         return True
 
     def check(self) -> None:
-        """Looks whether the server lets us write at all: a standby does not."""
+        """Looks whether the server takes writes: a standby does not."""
+        if self.reading(lambda c: c.execute(_STANDBY).scalar_one()):
+            raise StoreError("the server is a standby, which cannot be written to")
 
     def excess(self) -> list[str]:
         """Rights of an owner or a superuser."""
-        return []
+        return self.reading(roles.excess)
 
     def close(self) -> None:
         """Closes every connection."""
