@@ -356,7 +356,8 @@ class Service:
         try:
             self.ledgers.check()
         except StoreError as error:
-            hint = "; has `accountant migrate` run?" if "no such table" in str(error) else ""
+            missing = any(word in str(error) for word in ("no such table", "does not exist"))
+            hint = "; has `accountant migrate` run?" if missing else ""
             raise Unavailable("not-ready", f"{error}{hint}") from error
 
     # -- the state in memory ----------------------------------------------------------------

@@ -284,7 +284,7 @@ class World:
 
     def __init__(self, url: str, clock: Clock | None = None, **more: Any) -> None:
         self.url = url
-        self.settings = Settings(home=sqlite_path(url).parent, **more)
+        self.settings = Settings(**({"home": home_of(url)} | more))
         self.service = Service(Ledgers(url), clock or wall_clock, self.settings.vault)
         for key in self.service.credentials.all():
             self.service.credentials.revoke(key.name, "test")  # nobody knows the old ones any more
@@ -385,3 +385,8 @@ class World:
 def ask(*mechanisms: dict[str, Any], **more: Any) -> dict[str, Any]:
     """A request body for grants and invocations."""
     return {"dataset": "d", "mechanisms": list(mechanisms)} | more
+
+
+def home_of(url: str) -> Path:
+    """The folder of a database file; of another database, one that nobody has."""
+    return sqlite_path(url).parent if url.startswith("sqlite:") else Path("unused")

@@ -27,6 +27,7 @@ from accountant.cli.common import (
     settings,
 )
 from accountant.migrate import migrate as run_migrations
+from accountant.store.engine import shown
 
 keys = typer.Typer(help="API keys.", no_args_is_help=True)
 app.add_typer(keys, name="keys")
@@ -35,9 +36,12 @@ app.add_typer(keys, name="keys")
 @app.command()
 def migrate(context: typer.Context) -> None:
     """Create the database, or bring it to the newest schema."""
-    url = settings(context).database_url
-    done = "was created" if run_migrations(url) else "is up to date"
-    errors.print(f"the database {done}: {url}", markup=False, highlight=False)
+    chosen = settings(context)
+    new = run_migrations(chosen.database_url, chosen.owner_url)
+    done = "was created" if new else "is up to date"
+    errors.print(
+        f"the database {done}: {shown(chosen.database_url)}", markup=False, highlight=False
+    )
 
 
 @app.command()
@@ -50,6 +54,16 @@ def serve(
     chosen = settings(context, host=host, port=port)
     with local_service(context) as service:
         service.ready()
+        if excess := service.ledgers.excess():
+            errors.print(
+                f"warning: the service's role on the database has {'; '.join(excess)}. It should "
+                "not own the tables: set ACCOUNTANT_OWNER_URL to their owner, "
+                "ACCOUNTANT_DATABASE_URL to a role of the service's own, and run `accountant "
+                "migrate` again",
+                style="yellow",
+                markup=False,
+                highlight=False,
+            )
         door = _listen(chosen.host, chosen.port)
         for population in service.populations():
             try:

@@ -4,13 +4,14 @@ nothing that a reader of ledgers could notice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from sqlalchemy import URL, Connection, make_url
 from sqlalchemy.exc import ArgumentError
 
+from accountant.store.entries import Grown
 from accountant.store.postgres import Postgres
 from accountant.store.sqlite import Sqlite, file_lock, reader, sqlite_path, writer
 
@@ -37,8 +38,8 @@ class Database(Protocol):
     def writing(self, ledger: str) -> AbstractContextManager[Connection]:
         """A transaction on one ledger; what was not committed when it ends is rolled back."""
 
-    def insert(self, connection: Connection, table: str, rows: Sequence[tuple[Any, ...]]) -> None:
-        """Appends whole rows of ``event`` or ``node``, as fast as the driver can."""
+    def append(self, connection: Connection, ledger: str, grown: Grown) -> bool:
+        """Appends to a ledger and moves its head by compare-and-swap; False if it has moved."""
 
     def commit(self, connection: Connection) -> None:
         """Makes the transaction durable. Raises Unknown if nobody can tell whether it is."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -35,7 +36,7 @@ def translated() -> Iterator[None]:
     """
     try:
         yield
-    except (SQLAlchemyError, psycopg.Error, OSError) as error:
+    except (SQLAlchemyError, psycopg.Error, sqlite3.Error, OSError) as error:
         cause = getattr(error, "orig", None) or error
         kind = Moved if getattr(cause, "sqlstate", None) in AGAIN else StoreError
         raise kind(" ".join(str(cause).split())) from error

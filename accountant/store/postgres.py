@@ -9,15 +9,17 @@ a snapshot by itself, so that it needs no transaction and no second round trip.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 import psycopg
 from psycopg.pq import TransactionStatus
-from sqlalchemy import URL, Connection, Engine, create_engine
+from sqlalchemy import URL, Connection, Engine, create_engine, text
 from sqlalchemy.exc import DBAPIError
 
+from accountant.store import roles
+from accountant.store.entries import Grown
 from accountant.store.errors import StoreError, Unknown
 
 T = TypeVar("T")
@@ -63,20 +65,25 @@ _BEGIN: Final = (
     f" SET LOCAL idle_in_transaction_session_timeout = {IDLE_MS}"
 )
 
-_INSERTS: Final = {  # arrays: one message for all rows, whatever their number
-    "event": (
-        "INSERT INTO event (ledger, sequence, type, time, body, leaf) SELECT * FROM unnest"
-        "(%b::text[], %b::bigint[], %b::text[], %b::bigint[], %b::bytea[], %b::bytea[])"
-    ),
-    "node": (
-        "INSERT INTO node (ledger, level, number, hash) SELECT * FROM unnest"
-        "(%b::text[], %b::integer[], %b::bigint[], %b::bytea[])"
-    ),
-}
+_STANDBY: Final = text("SELECT pg_is_in_recovery()")
+# One statement, hence one message and one answer; arrays, which are as fast as COPY.
+_ROWS: Final = (
+    "WITH events AS (INSERT INTO event (ledger, sequence, type, time, body, leaf)"
+    " SELECT %b::text, * FROM unnest"
+    "(%b::bigint[], %b::text[], %b::bigint[], %b::bytea[], %b::bytea[])),"
+    " nodes AS (INSERT INTO node (ledger, level, number, hash)"
+    " SELECT %b::text, * FROM unnest(%b::integer[], %b::bigint[], %b::bytea[])) "
+)
+_BEGUN: Final = _ROWS + (  # noqa: S608 (words of our own)
+    "INSERT INTO ledger_head (ledger, sequence, peaks) VALUES (%b, %b, %b)"
+)
+_MOVED: Final = _ROWS + (  # noqa: S608
+    "UPDATE ledger_head SET sequence = %b, peaks = %b WHERE ledger = %b AND sequence = %b"
+)
 
 
 def engine(url: URL, *, pool: int, read_only: bool = False) -> Engine:
-    """An engine whose transactions begin only where ``begin`` says so."""
+    """An engine of sessions that have our settings, and begin a transaction only when told to."""
     session = _SESSION | ({"default_transaction_read_only": "on"} if read_only else {})
     options = " ".join(f"-c {name}={value}" for name, value in session.items())
     mine = {"application_name": "accountant"} | _NETWORK
@@ -146,10 +153,17 @@ class Postgres:
                 break
         return connection
 
-    def insert(self, connection: Connection, table: str, rows: Sequence[tuple[Any, ...]]) -> None:
-        """Appends rows in one round trip."""
-        columns = [list(column) for column in zip(*rows, strict=True)]
-        _raw(connection).execute(_INSERTS[table], columns)
+    def append(self, connection: Connection, ledger: str, grown: Grown) -> bool:
+        """Appends in one round trip, whatever the number of rows."""
+        before, events, nodes, after = grown
+        columns = zip(*nodes, strict=True) if nodes else ((), (), ())
+        rows = [ledger, *map(list, events), ledger, *map(list, columns)]
+        if before == 0:
+            done = _raw(connection).execute(_BEGUN, [*rows, ledger, after.size, grown.peaks])
+        else:
+            end = [after.size, grown.peaks, ledger, before]
+            done = _raw(connection).execute(_MOVED, [*rows, *end])
+        return done.rowcount == 1
 
     def commit(self, connection: Connection) -> None:
         """Makes the transaction durable. An error over a living connection is the server's word
@@ -166,15 +180,19 @@ class Postgres:
             raise
 
     def finish_erasing(self) -> bool:
-        """Nothing that this role could do: see docs/scaling.md on what the server keeps."""
+        """Nothing is left to a role that may not vacuum: the table is set so that the server does
+        within minutes. What stays beside the table, docs/scaling.md tells.
+        """
         return True
 
     def check(self) -> None:
-        """Looks whether the server lets us write at all: a standby does not."""
+        """Looks whether the server takes writes: a standby does not."""
+        if self.reading(lambda c: c.execute(_STANDBY).scalar_one()):
+            raise StoreError("the server is a standby, which cannot be written to")
 
     def excess(self) -> list[str]:
         """Rights of an owner or a superuser."""
-        return []
+        return self.reading(roles.excess)
 
     def close(self) -> None:
         """Closes every connection."""

@@ -12,8 +12,9 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import repeat
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -21,6 +22,7 @@ from sqlalchemy import Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.pool import QueuePool, StaticPool
 
+from accountant.store.entries import Grown
 from accountant.store.errors import StoreError, Unknown
 
 T = TypeVar("T")
@@ -29,10 +31,10 @@ _POLL: Final = 0.002
 """Seconds between two looks at a lock that another process holds."""
 _PATIENCE_MS: Final = 100
 """How long cleaning up waits for a reader, while others wait to write."""
-_INSERTS: Final = {
-    "event": "INSERT INTO event VALUES (?, ?, ?, ?, ?, ?)",
-    "node": "INSERT INTO node VALUES (?, ?, ?, ?)",
-}
+_EVENT: Final = "INSERT INTO event VALUES (?, ?, ?, ?, ?, ?)"
+_NODE: Final = "INSERT INTO node VALUES (?, ?, ?, ?)"
+_NEW_HEAD: Final = "INSERT INTO ledger_head VALUES (?, ?, ?)"
+_HEAD: Final = "UPDATE ledger_head SET sequence = ?, peaks = ? WHERE ledger = ? AND sequence = ?"
 
 
 def sqlite_path(url: str) -> Path:
@@ -142,9 +144,14 @@ class Sqlite:
         finally:
             self._one_at_a_time.release()
 
-    def insert(self, connection: Connection, table: str, rows: Sequence[tuple[Any, ...]]) -> None:
-        """Appends rows through the driver, which binds and steps them in C."""
-        _raw(connection).executemany(_INSERTS[table], rows)
+    def append(self, connection: Connection, ledger: str, grown: Grown) -> bool:
+        """Appends through the driver, which binds and steps in C."""
+        raw, (before, events, nodes, after) = _raw(connection), grown
+        raw.executemany(_EVENT, zip(repeat(ledger), *events, strict=False))
+        raw.executemany(_NODE, [(ledger, *node) for node in nodes])
+        if before == 0:
+            return raw.execute(_NEW_HEAD, (ledger, after.size, grown.peaks)).rowcount == 1
+        return raw.execute(_HEAD, (after.size, grown.peaks, ledger, before)).rowcount == 1
 
     def commit(self, connection: Connection) -> None:
         """Makes the transaction durable. A failed write may have reached the disk: then whoever

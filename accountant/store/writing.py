@@ -6,14 +6,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from sqlalchemy import Connection, delete, insert, update
+from sqlalchemy import Connection, delete, insert
 
 from accountant.ledger.events import Entry
-from accountant.ledger.merkle import Tree, leaf_hash
+from accountant.ledger.merkle import Tree
 from accountant.store import reading
 from accountant.store.engine import Database
+from accountant.store.entries import grown
 from accountant.store.errors import Moved, StoreError, translated
-from accountant.store.reading import CHECKPOINT, COSIGNATURE, HEAD, TEXT, Signed, Stored, Text
+from accountant.store.reading import CHECKPOINT, COSIGNATURE, TEXT, Signed, Stored, Text
 
 
 @dataclass(slots=True)
@@ -59,36 +60,12 @@ class Writing:
         before = self.head(ledger)
         if entries[0].sequence != before.size:
             raise Moved(f"{ledger}/{entries[0].sequence} does not follow {before.size - 1}")
-        if [entry.sequence for entry in entries] != list(
-            range(before.size, before.size + len(entries))
-        ):
-            raise ValueError(f"events of {ledger} do not follow each other")
-        leaves = [leaf_hash(entry.body) for entry in entries]
-        after, nodes = before.grown(leaves)
+        more = grown(before, entries)
         with self._open():
-            self.database.insert(
-                self.connection,
-                "event",
-                [(ledger, *entry, leaf) for entry, leaf in zip(entries, leaves, strict=True)],
-            )
-            if nodes:
-                self.database.insert(self.connection, "node", [(ledger, *node) for node in nodes])
-            self._move(ledger, before, after)
-        self._heads[ledger] = after
-        return after
-
-    def _move(self, ledger: str, before: Tree, after: Tree) -> None:
-        end = {"sequence": after.size, "peaks": b"".join(after.peaks)}
-        if before.size == 0:
-            self.connection.execute(insert(HEAD), [{"ledger": ledger, **end}])
-            return
-        moved = self.connection.execute(
-            update(HEAD)
-            .where(HEAD.c.ledger == ledger, HEAD.c.sequence == before.size)
-            .values(**end)
-        )
-        if moved.rowcount != 1:
-            raise Moved(f"the head of {ledger} moved while it was locked")
+            if not self.database.append(self.connection, ledger, more):
+                raise Moved(f"the head of {ledger} moved while it was locked")
+        self._heads[ledger] = more.after
+        return more.after
 
     # -- beside the events ------------------------------------------------------------------
 
