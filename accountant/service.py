@@ -9,9 +9,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from accountant.book import Book, Diverged, F
+from accountant.budget.batches import OPENED
 from accountant.budget.commands import (
     AdoptEngine,
     Asked,
@@ -29,7 +30,7 @@ from accountant.budget.folding import apply
 from accountant.budget.judge import judge
 from accountant.budget.limits import how_many
 from accountant.budget.request import Request, prepare, price_all
-from accountant.budget.sealing import SALT_BYTES, Opened, seal, seal_again
+from accountant.budget.sealing import SALT_BYTES, Opened, places_of, seal, seal_again
 from accountant.budget.state import State
 from accountant.keys import CREATED, REVOKED, Key, KeyRing, key_digest, new_secret
 from accountant.keys import LEDGER as KEYS
@@ -105,7 +106,8 @@ class Service:
         """
         opens = any(isinstance(asked.command, RegisterPopulation) for asked in commands)
         for asked in commands:
-            _price_ahead(self._book(ledger, opens=opens), asked.command)
+            for command in asked.items or [asked.command]:
+                _price_ahead(self._book(ledger, opens=opens), command)
         with self.writing(ledger, opens=opens) as (writing, book):
             self._go_over(book, writing, SYSTEM)
             return [self._answer(book, writing, asked) for asked in commands]
@@ -140,8 +142,7 @@ class Service:
         asked, texts = _sealed(book.fold, writing, asked)
         outcome = decide(book.fold, asked, self._clock())
         if isinstance(outcome, Repeated):
-            [stored] = writing.read(book.fold.ledger, outcome.sequence, 1)
-            return Answer((Event.from_bytes(stored.body),), repeated=True)
+            return Answer(_answered(writing, book.ledger, outcome.sequence), repeated=True)
         # What is folded and answered is what was written, to the byte.
         try:
             events = [Event.from_bytes(event.to_bytes()) for event in outcome]
@@ -155,8 +156,7 @@ class Service:
                 book.drop()  # half folded
                 raise
             if texts:
-                number = events[-1].sequence
-                kept = [Text(number, field, *opened) for field, opened in texts.items()]
+                kept = [Text(at, field, *text) for at, field, text in places_of(events, texts)]
                 writing.keep_texts(book.ledger, kept)
         return Answer(tuple(events))
 
@@ -359,11 +359,20 @@ def _sealed(state: State, writing: Writing, asked: Asked) -> tuple[Asked, dict[s
     before = state.answers.get(asked.by, asked.key) if asked.key else None
     if not before:
         return seal(state, asked, lambda: secrets.token_bytes(SALT_BYTES))
-    _, sequence = before
-    [stored] = writing.read(state.ledger, sequence, 1)
-    command: dict[str, Any] = Event.from_bytes(stored.body).body["command"]
-    kept = writing.texts(state.ledger, sequence, sequence)
-    return seal_again(asked, command, {t.field: Opened(t.salt, t.text) for t in kept}), {}
+    stored = _answered(writing, state.ledger, before[1])
+    kept = writing.texts(state.ledger, stored[0].sequence, stored[-1].sequence)
+    texts = {(t.sequence, t.field): Opened(t.salt, t.text) for t in kept}
+    return seal_again(asked, stored, texts), {}
+
+
+def _answered(writing: Writing, ledger: str, sequence: int) -> tuple[Event, ...]:
+    """The event that answered a command, with the items of a batch behind it."""
+    [first] = writing.read(ledger, sequence, 1)
+    event = Event.from_bytes(first.body)
+    if event.type != OPENED:
+        return (event,)
+    items = writing.read(ledger, sequence + 1, event.body["command"]["size"])
+    return (event, *(Event.from_bytes(item.body) for item in items))
 
 
 def _price_ahead(book: Book[State], command: Command) -> None:
