@@ -17,7 +17,7 @@ from accountant.budget.decide import Repeated, decide
 from accountant.budget.errors import Conflict, Forbidden, Invalid, NotFound
 from accountant.budget.folding import fold
 from accountant.budget.replay import replay
-from accountant.ledger.events import Event, canonical
+from accountant.ledger.events import MAX_BYTES, Event, canonical
 
 SEXES = {"sex": ["f", "m"], "age": ["1", "2", "3"]}
 GROUPS: list[Any] = [None, {"sex": ["f"]}, {"age": ["1", "3"]}, [{"sex": ["m"]}, {"age": ["2"]}]]
@@ -237,14 +237,28 @@ def test_a_late_commit_in_a_batch_is_a_note() -> None:
         [asking(), asking(kind="record_invocations")],
         [asking(kind="record_invocations"), commit("g4")],
         [make("count_answers", grant="g4", positives=1, negatives=0)],
-        [asking(purpose="x" * 2_000)] * 40,
     ],
-    ids=["none", "too many", "mixed", "mixed too", "another command", "too large"],
+    ids=["none", "too many", "mixed", "mixed too", "another command"],
 )
 def test_what_cannot_be_a_batch_says_so(items: list[Command]) -> None:
-    """A batch is of one sort, and a refusal of it fits into one event."""
+    """A batch is of one sort, and has an end."""
     with pytest.raises(Invalid):
         batch_of(items)
+
+
+def test_a_refusal_fits_into_one_event() -> None:
+    """What might be refused is limited by what it takes in the ledger; what has already run is not,
+    for each item has an event of its own.
+    """
+    book = hospital()
+    with pytest.raises(Invalid, match="split the batch"):
+        book.batch(*[asking(purpose="x" * 2_000)] * 40)
+    past = [asking(kind="record_invocations", purpose="x" * 2_000)] * 40
+    assert len(book.batch(*past)) == 41
+    almost = [asking(purpose="x" * 1_900)] * 24
+    [refused] = book.batch(*almost)
+    assert refused.type == "batch.refused.v1"
+    assert len(refused.to_bytes()) < MAX_BYTES
 
 
 def test_the_digest_is_of_the_commands_as_the_ledger_holds_them() -> None:

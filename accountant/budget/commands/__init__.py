@@ -31,6 +31,7 @@ from accountant.budget.commands.batch import (
     BatchKind,
     BatchRequest,
     batch_of,
+    canonical_items,
     digest_of,
 )
 from accountant.budget.commands.custody import (
@@ -98,6 +99,7 @@ __all__ = [
     "Text",
     "Ttl",
     "batch_of",
+    "canonical_items",
     "command_from_json",
     "digest_of",
     "read_dp_events",

@@ -19,9 +19,6 @@ from accountant.budget.errors import Invalid
 from accountant.ledger.events import canonical
 
 MOST_ITEMS: Final = 1_000
-MOST_BYTES: Final = 48 * 1024
-"""Of what may be refused: the refusal holds all items in one event, beside its decision."""
-
 BatchKind = Literal["spending", "invocations"]
 ITEMS: Final[dict[BatchKind, tuple[type[Command], ...]]] = {
     "spending": (CommitGrant, ReleaseGrant, AskGrant),
@@ -57,14 +54,12 @@ def batch_of(items: Sequence[Command]) -> Batch:
                 f"{_named('invocations')} only",
                 item=place,
             )
-    data = [canonical(item.to_json()) for item in items]
-    size = sum(map(len, data)) + len(data) + 1
-    if kind == "spending" and size > MOST_BYTES:
-        raise Invalid(
-            "batch-too-large",
-            f"the items take {size} bytes of the ledger, the most is {MOST_BYTES}: split the batch",
-        )
-    return Batch(kind=kind, size=len(items), digest=digest_of(data))
+    return Batch(kind=kind, size=len(items), digest=digest_of(canonical_items(items)))
+
+
+def canonical_items(items: Sequence[Command]) -> list[bytes]:
+    """The canonical commands of ``items``."""
+    return [canonical(item.to_json()) for item in items]
 
 
 def digest_of(commands: Sequence[bytes]) -> str:
@@ -79,25 +74,25 @@ def _named(kind: BatchKind) -> str:
 class AskGrantItem(AskGrant):
     """Asks for budget before anything runs."""
 
-    type: Literal["ask_grant"]
+    type: Literal["ask_grant"] = Field(description="which command this item is")
 
 
 class CommitGrantItem(CommitGrant):
     """What was really run: all that was reserved, or a listed part."""
 
-    type: Literal["commit_grant"]
+    type: Literal["commit_grant"] = Field(description="which command this item is")
 
 
 class ReleaseGrantItem(ReleaseGrant):
     """Attests that none of it was executed on the data."""
 
-    type: Literal["release_grant"]
+    type: Literal["release_grant"] = Field(description="which command this item is")
 
 
 class RecordInvocationsItem(RecordInvocations):
     """Records what has already run, without a grant."""
 
-    type: Literal["record_invocations"]
+    type: Literal["record_invocations"] = Field(description="which command this item is")
 
 
 Item = AskGrantItem | CommitGrantItem | ReleaseGrantItem | RecordInvocationsItem

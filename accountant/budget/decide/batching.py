@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from accountant.budget.batches import OPENED, REFUSED
-from accountant.budget.commands import Asked, Batch, Command, CommitGrant, ExpireGrant, batch_of
+from accountant.budget.commands import (
+    Asked,
+    Batch,
+    Command,
+    CommitGrant,
+    ExpireGrant,
+    canonical_items,
+    digest_of,
+)
 from accountant.budget.decide.settling import SYSTEM, expire
 from accountant.budget.errors import Invalid, Problem
 from accountant.budget.folding import apply
 from accountant.budget.layer import layer
 from accountant.budget.state import State
 from accountant.ledger.events import Event
+
+MOST_BYTES: Final = 48 * 1024
+"""Of items that may be refused: the refusal holds all of them in one event, with its decision."""
 
 Decider = Callable[[State, Asked, Any, int], list[Event]]
 
@@ -26,8 +37,7 @@ def batch(state: State, asked: Asked, command: Batch, now: int, each: Decider) -
     """
     if not asked.items:  # read back from its event: the items are decided as they come
         return [state.next_event(asked, OPENED, now, {})]
-    if batch_of(asked.items) != command:
-        raise Invalid("batch-digest", "the batch does not consist of the items that it names")
+    _check(command, canonical_items(asked.items))
     upon, events = layer(state), list[Event]()
 
     def take(event: Event) -> None:
@@ -51,6 +61,18 @@ def batch(state: State, asked: Asked, command: Batch, now: int, each: Decider) -
         take(event)
     events[before] = header
     return events
+
+
+def _check(command: Batch, items: list[bytes]) -> None:
+    """Raises Invalid if these are not the items, or would not fit into a refusal."""
+    if (len(items), digest_of(items)) != (command.size, command.digest):
+        raise Invalid("batch-digest", "the batch does not consist of the items that it names")
+    size = sum(map(len, items))
+    if command.kind == "spending" and size > MOST_BYTES:
+        raise Invalid(
+            "batch-too-large",
+            f"the items take {size} bytes of the ledger, the most is {MOST_BYTES}: split the batch",
+        )
 
 
 def _due(state: State, items: tuple[Command, ...], now: int) -> list[str]:
