@@ -9,16 +9,16 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import orjson
 
 from accountant.book import Book
+from accountant.budget.batches import OPENED
 from accountant.budget.commands import AdoptEngine, Asked
 from accountant.budget.decide import Repeated
 from accountant.budget.errors import Invalid, Problem
 from accountant.budget.keeper import Keeper
-from accountant.budget.sealing import SALT_BYTES, Opened, seal, seal_again
+from accountant.budget.sealing import SALT_BYTES, Opened, places_of, seal, seal_again
 from accountant.budget.state import State
 from accountant.ledger.events import Entry, Event, EventTooLarge
 from accountant.ledger.merkle import Tree
@@ -72,12 +72,12 @@ class Round:
             self.ahead = True  # perhaps: it may be half folded
             raise
         if isinstance(outcome, Repeated):
-            return Answer(ledger, (self._entry(outcome.sequence),), repeated=True)
+            return Answer(ledger, self._answered(outcome.sequence), repeated=True)
         self.ahead |= bool(outcome)
         self.entries += outcome
         if opened and outcome:
-            number = outcome[-1].sequence
-            self.texts += [Text(number, field, *text) for field, text in opened.items()]
+            places = places_of(outcome, opened)
+            self.texts += [Text(sequence, field, *text) for sequence, field, text in places]
         return Answer(ledger, tuple(outcome))
 
     def go_over(self, by: str) -> None:
@@ -100,15 +100,25 @@ class Round:
         before = state.answers.get(asked.by, asked.key) if asked.key else None
         if not before:
             return seal(state, asked, lambda: secrets.token_bytes(SALT_BYTES))
-        _, sequence = before
-        command: dict[str, Any] = orjson.loads(self._entry(sequence).body)["command"]
-        kept = [text for text in self.texts if text.sequence == sequence]
-        kept = kept or self.writing.texts(state.ledger, sequence, sequence)
-        return seal_again(asked, command, {t.field: Opened(t.salt, t.text) for t in kept}), {}
+        stored = [Event.of_entry(state.ledger, entry) for entry in self._answered(before[1])]
+        first, last = stored[0].sequence, stored[-1].sequence
+        kept = [text for text in self.texts if first <= text.sequence <= last]
+        kept = kept or self.writing.texts(state.ledger, first, last)
+        texts = {(t.sequence, t.field): Opened(t.salt, t.text) for t in kept}
+        return seal_again(asked, stored, texts), {}
 
-    def _entry(self, sequence: int) -> Entry:
-        """An event that is stored, or about to be."""
+    def _answered(self, sequence: int) -> tuple[Entry, ...]:
+        """The event that answered a command, with the items of a batch behind it."""
+        [first] = self._stored(sequence, 1)
+        if first.type != OPENED:
+            return (first,)
+        size = orjson.loads(first.body)["command"]["size"]
+        return (first, *self._stored(sequence + 1, size))
+
+    def _stored(self, sequence: int, count: int) -> list[Entry]:
+        """Events that are stored, or about to be."""
         if self.entries and sequence >= self.entries[0].sequence:
-            return self.entries[sequence - self.entries[0].sequence]
-        [stored] = self.writing.read(self.book.ledger, sequence, 1)
-        return Entry.of(Event.from_bytes(stored.body))
+            place = sequence - self.entries[0].sequence
+            return self.entries[place : place + count]
+        stored = self.writing.read(self.book.ledger, sequence, count)
+        return [Entry.of(Event.from_bytes(one.body)) for one in stored]

@@ -313,7 +313,11 @@ class Service:
         """Prices what is asked before any lock is taken: a new mechanism takes a millisecond, a
         plan many; remembered, it costs nothing under the lock. What is priced here decides nothing.
         """
-        mechanisms = getattr(asked.command, "mechanisms", None)
+        mechanisms = [
+            mechanism
+            for command in asked.items or (asked.command,)
+            for mechanism in getattr(command, "mechanisms", None) or ()
+        ]
         if mechanisms:
             state = self._book(ledger).fold.state
             if state.population is not None:

@@ -13,7 +13,7 @@ from alembic.config import Config
 from pydantic import TypeAdapter
 
 from accountant.budget.accounts import charge_from
-from accountant.budget.commands import AdoptPolicy, Asked, Command, command_from_json
+from accountant.budget.commands import AdoptPolicy, Asked, Command, batch_of, command_from_json
 from accountant.budget.decide import Repeated, decide
 from accountant.budget.folding import apply
 from accountant.budget.policy_file import parse_policy
@@ -114,7 +114,15 @@ class Book:
         if key is None and command.needs_key:
             self.keys += 1
             key = f"auto-{self.keys}"
-        outcome = decide(self.state, Asked(by, command, key), self.now)
+        return self._take(Asked(by, command, key))
+
+    def batch(self, *items: Command, by: str = "pipe", key: str | None = None) -> Any:
+        """Events, or Repeated: the items in the order in which they are to be decided."""
+        self.keys += 1
+        return self._take(Asked(by, batch_of(items), key or f"auto-{self.keys}", items))
+
+    def _take(self, asked: Asked) -> Any:
+        outcome = decide(self.state, asked, self.now)
         if isinstance(outcome, Repeated):
             return outcome
         events = [Event.from_bytes(event.to_bytes()) for event in outcome]

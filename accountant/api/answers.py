@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -9,6 +10,7 @@ import orjson
 from fastapi.responses import JSONResponse
 
 from accountant.api.problems import problem
+from accountant.budget.batches import OPENED, REFUSED, as_single
 from accountant.ledger.events import Event, rfc3339
 from accountant.privacy.units import FIXED, Charge
 from accountant.service import Answer, Preview
@@ -47,14 +49,30 @@ def respond(answer: Answer) -> JSONResponse:
     return Json(_body(event), status, headers)
 
 
-def _refused(event: Event, headers: dict[str, str]) -> JSONResponse:
+def respond_to_batch(answer: Answer, order: Sequence[int]) -> JSONResponse:
+    """The answers to the items of a batch, as they were listed; they were decided in ``order``."""
+    headers = REPLAYED if answer.repeated else {}
+    events = answer.events
+    last = events[-1]
+    if last.type == REFUSED:
+        return _refused(as_single(last), headers, order[last.body["item"]])
+    *_, header = (i for i, event in enumerate(events) if event.type == OPENED)
+    items = [_body(event) for event in events[header + 1 :]]
+    listed = [item for _, item in sorted(zip(order, items, strict=True), key=lambda pair: pair[0])]
+    return Json({"sequence": events[header].sequence, "items": listed}, 201, headers)
+
+
+def _refused(event: Event, headers: dict[str, str], item: int | None = None) -> JSONResponse:
     decision = event.body["decision"]
+    where = {} if item is None else {"item": item}
     reason = next(r for r in decision["rules"] if r["fired"] and r["action"] == "block")
     return problem(
         reason["code"],
         403,
-        f"refused by rule {reason['rule']}: {reason['text']}",
+        ("" if item is None else f"item {item}: ")
+        + f"refused by rule {reason['rule']}: {reason['text']}",
         headers,
+        **where,
         decision=decision,
         charge=amounts(event.body["total"]),
         sequence=event.sequence,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Final
 
 from fastapi import APIRouter, Depends, Header, Path, Request, Response
 from fastapi.responses import JSONResponse
@@ -106,13 +106,20 @@ def show_receipt(
     return _plain(receipt.to_bytes(), "private, no-cache")
 
 
+_TEXT: Final = r"^(items\.[0-9]{1,3}\.)?(justification|purpose|reason)$"
+
+
 class Erasure(BaseModel):
     """Which free texts of the event go, all by default, and why."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     fields: Annotated[
-        list[Literal["justification", "purpose", "reason"]] | None,
-        Field(min_length=1, description="which texts; absent: all that the event has"),
+        list[Annotated[str, Field(pattern=_TEXT)]] | None,
+        Field(
+            min_length=1,
+            description="which texts; absent: all that the event has; in a refused "
+            "batch those of an item: items.3.purpose",
+        ),
     ] = None
     reason: Annotated[Text, Field(description="why they are erased; kept as a text itself")]
 

@@ -26,12 +26,13 @@ from accountant.api.access import (
     only_own,
     service_of,
 )
-from accountant.api.answers import preview_view, respond
+from accountant.api.answers import preview_view, respond, respond_to_batch
 from accountant.api.grants import grant_view
 from accountant.budget.commands import (
     AdoptPolicy,
     Asked,
     AskGrant,
+    BatchRequest,
     CloseSparseVector,
     CommitGrant,
     CountAnswers,
@@ -40,8 +41,9 @@ from accountant.budget.commands import (
     RegisterDataset,
     RegisterPopulation,
     ReleaseGrant,
+    batch_of,
 )
-from accountant.budget.errors import Forbidden, Invalid, NotFound
+from accountant.budget.errors import Forbidden, Invalid, NotFound, Problem
 from accountant.budget.policy_file import parse_policy
 from accountant.ledger.events import rfc3339
 from accountant.reporting.contributors import used_up_by
@@ -199,6 +201,28 @@ def record_invocations(
 ) -> JSONResponse:
     """Record what has already run: always recorded, flagged where it is over budget."""
     return respond(service.execute(population, ask(RecordInvocations, key, body, idempotency)))
+
+
+@router.post("/batch", status_code=201, tags=["spending"])
+def batch(
+    population: Population, key: Spender, body: Body, idempotency: Idempotency, service: TheService
+) -> JSONResponse:
+    """Many commands with one answer: commits, releases and grants, all or nothing; or invocations.
+
+    If a rule blocks one item nothing of the batch happens: 403 with that item's decision, for good.
+    If one item cannot be answered nothing happens either, and the key is not used up. `item` is its
+    place. What gives budget back counts before what asks for it, however the items are listed.
+    """
+    request = BatchRequest.model_validate(body)
+    items, order = request.commands(), request.order
+    try:
+        answer = service.execute(population, Asked(key.name, batch_of(items), idempotency, items))
+    except Problem as problem:
+        if (item := problem.numbers.get("item")) is not None:
+            problem.numbers["item"] = order[item]
+            problem.detail = f"item {order[item]}: {problem.detail}"
+        raise
+    return respond_to_batch(answer, order)
 
 
 @router.post("/preview", tags=["spending"])

@@ -9,21 +9,36 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from accountant.auditing.findings import Findings
-from accountant.budget.sealing import FIELDS, Opened
+from accountant.budget.batches import REFUSED
+from accountant.budget.sealing import FIELDS, Opened, field_of
 from accountant.ledger.events import canonical
 
 # In canonical JSON this cannot stand inside a string: its quotes would be escaped there. It begins
 # with plain bytes, which are searched for much faster than a choice of names.
 _SEALED: Final = re.compile(rb'":\{"sealed":"([0-9a-f]{64})"\}')
 _ERASED: Final = b'"type":"text.erased.v1"}'
+_REFUSED: Final = f'"type":"{REFUSED}"}}'.encode()
 
 
 def _sealed_in(body: bytes) -> Iterator[tuple[str, str]]:
     """The fields of an entry that hold a digest, with it."""
+    if body.endswith(_REFUSED):
+        yield from _sealed_in_items(body)
+        return
     for found in _SEALED.finditer(body):
         name = body[body.rfind(b'"', 0, found.start()) + 1 : found.start()].decode()
         if name in FIELDS:
             yield name, found[1].decode()
+
+
+def _sealed_in_items(body: bytes) -> Iterator[tuple[str, str]]:
+    """The same of a refused batch: each item has its own."""
+    try:
+        for place, command in enumerate(orjson.loads(body)["items"]):
+            for name, digest in _sealed_in(canonical(command)):
+                yield field_of(place, name), digest
+    except (KeyError, TypeError, ValueError):
+        return  # malformed: the replay reports it
 
 
 class Part(NamedTuple):

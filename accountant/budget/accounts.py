@@ -128,6 +128,11 @@ class Account:
         used, reserved = self.used.copy(), self.reserved.copy()
         return Account(self.axis, used, reserved, list(self.bound), list(self.held))
 
+    def over(self) -> Account:
+        """A copy that shares the cells until it changes them; this account may not change then."""
+        used, reserved = self.used.over(), self.reserved.over()
+        return Account(self.axis, used, reserved, list(self.bound), list(self.held))
+
     def absorb(self, other: Account) -> None:
         """Adds what is used in ``other`` as spent, in the currencies that every account keeps; what
         could pass 2**62 becomes infinite.

@@ -10,9 +10,10 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import Final
 
-from accountant.budget import keeping
+from accountant.budget import batches, keeping
 from accountant.budget.accounts import Account
-from accountant.budget.commands import command_from_json
+from accountant.budget.batches import OpenBatch
+from accountant.budget.commands import Batch, command_from_json
 from accountant.budget.epochs import Adopted, Epoch, Start, next_epoch, start_of
 from accountant.budget.grants import Bookings, Ending
 from accountant.budget.policy import LimitRule, Policy
@@ -53,6 +54,11 @@ def apply(state: State, event: Event) -> None:
     handler = HANDLERS.get(event.type)
     if handler is None:
         raise ValueError(f"event {event.sequence} has the unknown type {event.type!r}")
+    batch = state.batch
+    if batch is not None:
+        state.batch = batch.taken(event)
+    elif "batch" in event.body:
+        raise ValueError(f"event {event.sequence} is an item of a batch that is not open")
     handler(state, event)
     if key := event.body.get("key"):
         command = sha256(canonical(event.body["command"])).digest()
@@ -98,7 +104,7 @@ def _widen(state: State, grant: Grant, dimension: str, values: list[str], inheri
     if not inherited:
         for counted in state.limits_on(grant.dataset, grant.by):
             if counted.key not in holding:
-                _account(state, counted.key).book(new, grant.total, reserve=False)
+                state.to_change(counted.key).book(new, grant.total, reserve=False)
     state.grants.keep(replace(grant, selection=grant.selection | new))
 
 
@@ -180,13 +186,9 @@ def _book(
     keys = [counted.key for counted in state.limits_on(dataset, by)]
     bookings = []
     for key in [*keys, lifetime(dataset), lifetime(ALL)]:
-        booked = _account(state, key).book(selection, charge, reserve=reserve)
+        booked = state.to_change(key).book(selection, charge, reserve=reserve)
         bookings.append((key, booked))
     return tuple(bookings)
-
-
-def _account(state: State, key: AccountKey) -> Account:
-    return state.accounts.setdefault(key, state.account(key))
 
 
 def _reserve(state: State, event: Event) -> None:
@@ -216,7 +218,7 @@ def _settle(ending: Ending) -> Callable[[State, Event], None]:
         grant = state.open[event.body["grant"]]
         final = Charge.from_json(event.body["charge"])
         for key, booked in grant.bookings:
-            state.accounts[key].settle(grant.selection, booked, final)
+            state.to_change(key).settle(grant.selection, booked, final)
         state.grants.settle(grant, ending, event.sequence)
 
     return settle
@@ -253,6 +255,13 @@ def _selection(state: State, event: Event) -> Selection:
     return select(state.people(), getattr(asked_of(event).command, "subjects", None))
 
 
+def _open_batch(state: State, event: Event) -> None:
+    asked = asked_of(event).command
+    if not isinstance(asked, Batch):
+        raise ValueError(f"event {event.sequence} answers {asked.command}, which is no batch")
+    state.batch = OpenBatch(event.sequence, event.time, event.by, asked)
+
+
 def _nothing(state: State, event: Event) -> None:
     """A refusal changes no account; its key is remembered by ``apply``."""
 
@@ -272,4 +281,6 @@ HANDLERS: Final[dict[str, Callable[[State, Event], None]]] = keeping.HANDLERS | 
     "sparse_vector.closed.v1": _settle("committed"),
     "invocation.recorded.v1": _record,
     "charge.revalued.v1": _revalue,
+    batches.OPENED: _open_batch,
+    batches.REFUSED: _nothing,
 }

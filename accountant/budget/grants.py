@@ -7,7 +7,7 @@ was asked for and charged stands in the two events whose sequences are kept.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, NamedTuple
 
@@ -60,6 +60,19 @@ class Grant:
         """Past its time: expired, noticed or not."""
         return now >= self.expires
 
+    def ended(self, ending: Ending, at: int) -> Settled:
+        """The grant after the event at ``at`` ended it."""
+        return Settled(
+            self.id,
+            self.by,
+            self.dataset,
+            ending,
+            self.expires,
+            self.sequence,
+            at,
+            session=self.session,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Settled:
@@ -110,7 +123,7 @@ class Grants:
     __slots__ = ("_about", "_datasets", "_expires", "_odd", "_people", "_settled", "open")
 
     def __init__(self) -> None:
-        self.open: dict[str, Grant] = {}
+        self.open: MutableMapping[str, Grant] = {}
         # By the sequence that reserved the grant, which is its name; zero where there is none.
         self._about, self._expires, self._settled = array("q"), array("q"), array("q")
         self._people, self._datasets = Names(), Names()
@@ -145,16 +158,7 @@ class Grants:
             self.write(grant.sequence, about, grant.expires, at)
             self._odd.pop(grant.id, None)
             return
-        self._odd[grant.id] = Settled(
-            grant.id,
-            grant.by,
-            grant.dataset,
-            ending,
-            grant.expires,
-            grant.sequence,
-            at,
-            session=grant.session,
-        )
+        self._odd[grant.id] = grant.ended(ending, at)
 
     def note(self, name: str) -> None:
         """A late commit of an expired grant was noted. Raises ValueError for any other."""

@@ -58,11 +58,12 @@ class Keeper:
         """Folds in the next event, as somebody else has decided it. Raises ValueError if it is not
         the next one, or cannot be folded.
         """
-        if self._express.take(data):
-            return
+        if self.state.batch is None and self._express.take(data):
+            return  # items of a batch go the way at length
         event = Event.from_bytes(data)
         self._express.before(event)
-        asked = asked_of(event) if self._express.learns(event) else None
+        alone = self.state.batch is None
+        asked = asked_of(event) if alone and self._express.learns(event) else None
         self._fold(data, event, asked if asked and self._decided(asked, event, data) else None)
 
     def _decided(self, asked: Asked, event: Event, data: bytes) -> bool:
@@ -77,7 +78,7 @@ class Keeper:
         """What is folded is what was written, to the byte; the next of its form goes by the express
         way, if its words can be told.
         """
-        if self._express.take_written(data, event, asked):
+        if self.state.batch is None and self._express.take_written(data, event, asked):
             return
         self._express.write_back()
         apply(self.state, event)

@@ -42,7 +42,7 @@ def _lift(state: State, carried: CarriedAccount) -> None:
     epoch = state.adopted.epochs.get(key.rule) if state.adopted else None
     if key.rule and (epoch is None or epoch.number != key.epoch):
         return
-    account = state.accounts.setdefault(key, state.account(key))
+    account = state.to_change(key)
     least = Charge.from_json(carried.used).on(account.axis).saturated()
     account.lift(vector(least))
 

@@ -8,12 +8,14 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
+from accountant.budget.commands import ITEMS
 from accountant.privacy.mechanisms import KINDS
 
 MOST: Final = 20
 """Reasons that are told at once."""
 
 _LONGEST_SHOWN: Final = 60
+_TAGS: Final = set(KINDS) | {one.command for kinds in ITEMS.values() for one in kinds}
 
 _TOLD: Final = {
     "extra_forbidden": "there is no such field",
@@ -61,7 +63,7 @@ def field_name(location: tuple[int | str, ...]) -> str:
     text = ""
     for before, part in zip((None, *location), location, strict=False):
         tag = isinstance(before, int) or before == "mechanism"
-        if str(part).startswith(":") or (tag and part in KINDS):
+        if str(part).startswith(":") or (tag and part in _TAGS):
             continue
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
     return text

@@ -50,7 +50,7 @@ class Sums:
 class Meter:
     """Sums of charges per cell: a vector for everyone plus, once needed, an array of the cells."""
 
-    __slots__ = ("_cells", "_everyone", "changes", "rows", "shape")
+    __slots__ = ("_cells", "_everyone", "_shared", "changes", "rows", "shape")
 
     def __init__(self, rows: int, shape: tuple[int, ...]) -> None:
         self.rows = rows
@@ -59,6 +59,7 @@ class Meter:
         """How often it was changed: who remembers a sum can see whether it still stands."""
         self._everyone: Integers = np.zeros(rows, dtype=np.int64)
         self._cells: Integers | None = None
+        self._shared = False
 
     def add(self, selection: Selection, column: Integers) -> None:
         """Adds ``column`` to every cell of ``selection``; the caller guards against overflow."""
@@ -66,13 +67,12 @@ class Meter:
         if selection.everyone:
             self._everyone += column
             return
-        if self._cells is None:
-            self._cells = np.zeros((self.rows, *self.shape), dtype=np.int64)
+        cells = self._own()
         rows = np.flatnonzero(column)
         for box in selection.boxes:
             index = index_of(box)
             for row in rows:  # most charges have no infinite part: half of the rows stay
-                self._cells[(row, *index)] += column[row]
+                cells[(row, *index)] += column[row]
 
     def parts(self, selection: Selection) -> list[Sums]:
         """The sums of the selected cells, one a box."""
@@ -110,7 +110,7 @@ class Meter:
         else:
             shape[axis] = by
             new = np.zeros((self.rows, *shape), dtype=np.int64)
-        self._cells = np.concatenate([self._cells, new], axis=axis + 1)
+        self._cells, self._shared = np.concatenate([self._cells, new], axis=axis + 1), False
 
     def absorb(self, other: Meter, as_infinite: NDArray[np.bool_]) -> None:
         """Adds the sums of a meter of the same shape, whose currencies are the first of this one's;
@@ -124,10 +124,8 @@ class Meter:
         self._everyone[place] += np.where(keep, other._everyone[theirs], 0)
         self._everyone[half : half + n] += as_infinite
         if other._cells is not None:
-            if self._cells is None:
-                self._cells = np.zeros((self.rows, *self.shape), dtype=np.int64)
             wide = keep.reshape(-1, *(1,) * len(self.shape))
-            self._cells[place] += np.where(wide, other._cells[theirs], 0)
+            self._own()[place] += np.where(wide, other._cells[theirs], 0)
 
     def restate(self, row: int, source: int, factor: Fraction | None, infinite: bool) -> None:
         """Makes row ``row`` the sums of row ``source`` times ``factor``, rounded up, with its
@@ -136,7 +134,7 @@ class Meter:
         """
         self.changes += 1
         half = self.rows // 2
-        for sums in (self._everyone, self._cells):
+        for sums in (self._everyone, None if self._cells is None else self._own()):
             if sums is not None:
                 sums[row] = 0 if factor is None else _times_up(sums[source], factor)
                 sums[half + row] = sums[half + source] + (factor is None) * (sums[source] > 0)
@@ -156,7 +154,7 @@ class Meter:
         if self._cells is not None:
             wide = (-1, *(1,) * len(self.shape))
             sums = np.maximum(self._cells + before.reshape(wide), least.reshape(wide))
-            self._cells = sums - self._everyone.reshape(wide)
+            self._cells, self._shared = sums - self._everyone.reshape(wide), False
 
     def copy(self) -> Meter:
         """An independent meter with the same sums."""
@@ -164,6 +162,27 @@ class Meter:
         twin._everyone = self._everyone.copy()
         twin._cells = None if self._cells is None else self._cells.copy()
         return twin
+
+    def over(self) -> Meter:
+        """A meter with the same sums, which takes a copy of the cells only when it changes them;
+        until then this one may not change.
+        """
+        twin = Meter(self.rows, self.shape)
+        twin._everyone, twin._cells = self._everyone.copy(), self._cells
+        twin._shared = self._cells is not None
+        return twin
+
+    def _own(self) -> Integers:
+        """The cells, to be changed."""
+        if self._cells is None:
+            self._cells = np.zeros((self.rows, *self.shape), dtype=np.int64)
+        elif self._shared:
+            own = np.zeros((self.rows, *self.shape), dtype=np.int64)
+            for row, sums in enumerate(self._cells):
+                if sums.any():  # half of the rows are infinities: those pages are never touched
+                    own[row] = sums
+            self._cells, self._shared = own, False
+        return self._cells
 
 
 def _times_up(sums: Integers, factor: Fraction) -> Integers:

@@ -54,7 +54,8 @@ def replay(ledger: str, bodies: Iterable[bytes], *, express: bool = True) -> Ite
     for place, data in enumerate(bodies):
         progress.events = place + 1
         follows = not broken and expected == progress.state.sequence
-        if way is not None and follows and way.take(data):
+        alone = progress.state.batch is None  # items of a batch go the long way
+        if way is not None and follows and alone and way.take(data):
             expected += 1
         else:
             event, findings = _read(ledger, data, expected)
@@ -66,6 +67,9 @@ def replay(ledger: str, bodies: Iterable[bytes], *, express: bool = True) -> Ite
             yield progress
     if way is not None:
         way.write_back()
+    if (batch := progress.state.batch) is not None and not broken:
+        reason = f"the ledger ends inside the batch at {batch.header}"
+        progress.findings.append(Finding(progress.events - 1, reason))
     yield progress
 
 
@@ -88,7 +92,8 @@ def _at_length(
         if way is not None:
             way.before(event)
         asked = _again(state, event, data, findings)
-        if way is not None and asked is not None and way.take_decided(event, asked):
+        alone = state.batch is None
+        if way is not None and alone and asked is not None and way.take_decided(event, asked):
             return True
     if way is not None:
         way.write_back()

@@ -6,15 +6,18 @@ purpose that the policy lists is a term of the policy's, and a blank text says n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
-from accountant.budget.commands import Asked, Sealed
+from accountant.budget.batches import OPENED, REFUSED
+from accountant.budget.commands import Asked, Command, Sealed, batch_of
 from accountant.budget.judge import blank
 from accountant.budget.policy import PurposeRule
 from accountant.budget.state import State
+from accountant.ledger.events import Entry, Event
 
 FIELDS: Final = ("justification", "purpose", "reason")
 """The fields of commands that hold free text."""
@@ -36,8 +39,18 @@ class Opened(NamedTuple):
 def seal(
     state: State, asked: Asked, new_salt: Callable[[], bytes]
 ) -> tuple[Asked, dict[str, Opened]]:
-    """``asked`` as the ledger may hold it, and the texts to keep beside it, by field."""
-    opened: dict[str, Opened] = {}
+    """``asked`` as the ledger may hold it, and the texts to keep beside it, by field; those of a
+    batch by ``field_of``.
+    """
+    if asked.items:
+        opened: dict[str, Opened] = {}
+        items = []
+        for place, item in enumerate(asked.items):
+            sealed, texts = seal(state, Asked(asked.by, item), new_salt)
+            items.append(sealed.command)
+            opened |= {field_of(place, field): one for field, one in texts.items()}
+        return _of(asked, items), opened
+    opened = {}
     for field in FIELDS:
         text = getattr(asked.command, field, None)
         if isinstance(text, str) and not blank(text) and text not in _terms(state, field):
@@ -45,19 +58,74 @@ def seal(
     return _with(asked, {field: one.digest for field, one in opened.items()}), opened
 
 
-def seal_again(asked: Asked, command: Mapping[str, Any], texts: Mapping[str, Opened]) -> Asked:
-    """``asked`` as ``command``, which was recorded before, would hold it: the same text gets the
-    same digest, so that a retry is known for one. A text that was erased counts as the same.
+def seal_again(
+    asked: Asked, stored: Sequence[Event], texts: Mapping[tuple[int, str], Opened]
+) -> Asked:
+    """``asked`` as the event that answered it before would hold it, ``stored`` with the items of a
+    batch behind it: the same text gets the same digest, so that a retry is known for one. A text
+    that was erased counts as the same. ``texts`` are kept by sequence and field.
     """
+    first = stored[0]
+    if not asked.items:
+        return _again(asked, first.body["command"], partial(_kept, texts, first.sequence))
+    if first.type == REFUSED:
+        before = [
+            (command, partial(_kept, texts, first.sequence, item=place))
+            for place, command in enumerate(first.body["items"])
+        ]
+    else:
+        before = [(e.body["command"], partial(_kept, texts, e.sequence)) for e in stored[1:]]
+    if len(before) != len(asked.items):
+        return asked  # another request
+    return _of(
+        asked,
+        [
+            _again(Asked(asked.by, item), command, kept).command
+            for item, (command, kept) in zip(asked.items, before, strict=True)
+        ],
+    )
+
+
+def places_of(
+    events: Sequence[Entry], opened: Mapping[str, Opened]
+) -> Iterator[tuple[int, str, Opened]]:
+    """The sequence and the field that each text of a request belongs to; ``events`` answer it."""
+    header = next((i for i, event in enumerate(events) if event.type == OPENED), None)
+    for field, text in opened.items():
+        if header is None:
+            yield events[-1].sequence, field, text
+        else:
+            _, place, name = field.split(".")
+            yield events[header + 1 + int(place)].sequence, name, text
+
+
+def field_of(item: int, field: str) -> str:
+    """The name of an item's field in a refused batch, which is one event."""
+    return f"items.{item}.{field}"
+
+
+def _kept(
+    texts: Mapping[tuple[int, str], Opened], sequence: int, field: str, item: int | None = None
+) -> Opened | None:
+    return texts.get((sequence, field if item is None else field_of(item, field)))
+
+
+def _again(
+    asked: Asked, command: Mapping[str, Any], kept_in: Callable[[str], Opened | None]
+) -> Asked:
     digests = {}
     for field in FIELDS:
         text, held = getattr(asked.command, field, None), command.get(field)
         if not isinstance(text, str) or not isinstance(held, dict):
             continue
-        kept = texts.get(field)
+        kept = kept_in(field)
         if kept is None or (kept.text == text and kept.digest == held["sealed"]):
             digests[field] = held["sealed"]
     return _with(asked, digests)
+
+
+def _of(asked: Asked, items: Sequence[Command]) -> Asked:
+    return replace(asked, command=batch_of(items), items=tuple(items))
 
 
 def _with(asked: Asked, digests: Mapping[str, str]) -> Asked:

@@ -5,12 +5,14 @@ This module is what decisions read; ``folding`` is the only one that changes a s
 
 from __future__ import annotations
 
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, Final, NamedTuple
 
 from accountant.budget.accounts import Account
 from accountant.budget.answers import Answers
+from accountant.budget.batches import REFUSED, OpenBatch
 from accountant.budget.commands import Asked, command_from_json
 from accountant.budget.custody import Custody
 from accountant.budget.epochs import Adopted, Epoch
@@ -68,9 +70,13 @@ class State:
     custody: Custody = field(default_factory=Custody)
     revalued: dict[int, int] = field(default_factory=dict)
     """Events whose charges were corrected, and the version of the bounds that did it last."""
+    batch: OpenBatch | None = None
+    """The batch whose items are being folded in; between two commits there is none."""
+    below: Mapping[AccountKey, Account] = field(default_factory=dict)
+    """The accounts that a layer lies over (layer.py): read, never changed."""
 
     @property
-    def open(self) -> dict[str, Grant]:
+    def open(self) -> MutableMapping[str, Grant]:
         """The grants that are not settled yet."""
         return self.grants.open
 
@@ -107,15 +113,24 @@ class State:
 
     def account(self, key: AccountKey) -> Account:
         """The account of ``key``, or an empty one; it is not kept."""
-        if (account := self.accounts.get(key)) is not None:
+        if (account := self.accounts.get(key) or self.below.get(key)) is not None:
             return account
         epoch = self.adopted.epochs.get(key.rule) if self.adopted else None
         current = epoch is not None and epoch.number == key.epoch
         return Account.empty(self.people().shape, epoch.axis if epoch and current else SURE)
 
+    def to_change(self, key: AccountKey) -> Account:
+        """The account of ``key``, which is kept: a copy of the one below, a new one if need be."""
+        account = self.accounts.get(key)
+        if account is None:
+            below = self.below.get(key)
+            account = self.account(key) if below is None else below.over()
+            self.accounts[key] = account
+        return account
+
     def axis(self, counted: Counted) -> Axis:
         """The currencies that the account of ``counted`` keeps."""
-        account = self.accounts.get(counted.key)
+        account = self.accounts.get(counted.key) or self.below.get(counted.key)
         return counted.epoch.axis if account is None else account.axis
 
     @property
@@ -137,6 +152,8 @@ class State:
     def next_event(self, asked: Asked, kind: str, now: int, body: dict[str, Any]) -> Event:
         """The event of ``kind`` that would answer ``asked`` at stamp ``now``."""
         body = {"command": asked.document} | body
+        if self.batch is not None:
+            body["batch"] = self.batch.header
         if asked.key is not None:
             body["key"] = asked.key
         return Event(self.ledger, self.sequence, kind, now, asked.by, body)
@@ -155,4 +172,6 @@ def matches(pattern: str, dataset: str) -> bool:
 
 def asked_of(event: Event) -> Asked:
     """The command that ``event`` answers."""
-    return Asked(event.by, command_from_json(event.body["command"]), event.body.get("key"))
+    body = event.body
+    items = map(command_from_json, body["items"] if event.type == REFUSED else ())
+    return Asked(event.by, command_from_json(body["command"]), body.get("key"), tuple(items))

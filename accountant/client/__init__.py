@@ -15,7 +15,14 @@ from accountant.client.errors import AccountantError, Failed, MayHaveRun, Refuse
 from accountant.client.grants import Grant, Session
 from accountant.client.ledger import Checkpoint, LedgerBroken, LedgerEvent
 from accountant.client.registering import Registrar
-from accountant.client.requests import Mechanism, Subjects
+from accountant.client.requests import (
+    Mechanism,
+    Subjects,
+    commit_item,
+    grant_item,
+    record_item,
+    release_item,
+)
 
 __all__ = [
     "Accountant",
@@ -32,4 +39,8 @@ __all__ = [
     "Session",
     "Subjects",
     "Unreachable",
+    "commit_item",
+    "grant_item",
+    "record_item",
+    "release_item",
 ]

@@ -98,6 +98,17 @@ class Accountant(Connected):
         answer = self._transport.post(f"{self._at}/invocations", body, idempotency_key).body
         return dict(answer)
 
+    def batch(
+        self, items: Sequence[Mapping[str, Any]], *, idempotency_key: str | None = None
+    ) -> list[dict[str, Any]]:
+        """The answers to many items, in their order, from one commit: grants, commits and releases
+        all or nothing (else Refused, whose ``problem`` names the ``item``), or records only.
+        ``grant_item``, ``commit_item``, ``release_item`` and ``record_item`` make them.
+        """
+        body = {"items": list(items)}
+        answer = self._transport.post(f"{self._at}/batch", body, idempotency_key).body
+        return list(answer["items"])
+
     def preview(
         self,
         dataset: str,

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, Final, Protocol
 
-from accountant.budget.sealing import FIELDS, Opened
+from accountant.budget.batches import REFUSED, as_single
+from accountant.budget.sealing import FIELDS, Opened, field_of
 from accountant.ledger.events import Event
 
 SEALED: Final = "(sealed)"
@@ -54,16 +55,29 @@ class Texts:
         self._kept: dict[tuple[int, str], Opened] = {}
 
     def opened(self, event: Event) -> Event:
-        """``event`` as it was asked, with its texts in place of their digests."""
+        """``event`` as it was asked, with its texts in place of their digests; a refused batch as
+        the refusal of the item that did not go.
+        """
+        item = event.body["item"] if event.type == REFUSED else None
+        event = as_single(event)
         command = event.body.get("command")
-        if not isinstance(command, dict) or not any(_sealed(*item) for item in command.items()):
+        if not isinstance(command, dict) or not any(_sealed(*field) for field in command.items()):
             return event
-        return replace(event, body=event.body | {"command": self.open(event.sequence, command)})
+        opened = self.open(event.sequence, command, item)
+        return replace(event, body=event.body | {"command": opened})
 
-    def open(self, sequence: int, command: dict[str, Any]) -> dict[str, Any]:
-        """The command of event ``sequence`` with its texts in place of their digests."""
+    def open(
+        self, sequence: int, command: dict[str, Any], item: int | None = None
+    ) -> dict[str, Any]:
+        """The command of event ``sequence`` with its texts in place of their digests; ``item``: its
+        place in a refused batch.
+        """
         return {
-            name: self._text(sequence, name, value["sealed"]) if _sealed(name, value) else value
+            name: self._text(
+                sequence, name if item is None else field_of(item, name), value["sealed"]
+            )
+            if _sealed(name, value)
+            else value
             for name, value in command.items()
         }
 

@@ -35,7 +35,8 @@ ROOMS = (
 )
 NO_CODES: frozenset[str] = frozenset(
     {
-        "already-revalued", "engine-order", "key-exists", "key-used", "malformed-account",
+        "already-revalued", "batch-digest", "batch-open", "engine-order", "key-exists", "key-used",
+        "malformed-account",
         "malformed-checkpoint", "malformed-key", "malformed-key-name", "no-cache", "no-key",
         "no-such-events", "not-due", "not-stopped", "nothing-lost", "origin-fixed", "origin-used",
         "text-erased", "unknown-key",
@@ -69,7 +70,7 @@ def test_operation_ids_never_change(calls: dict[str, Any]) -> None:
         "show_grant", "commit_grant", "release_grant", "record_invocations", "preview",
         "open_sparse_vector", "count_answers", "close_sparse_vector", "show_accounts",
         "show_report", "list_events", "show_event", "show_decision", "healthz", "readyz",
-        "show_checkpoint", "show_tile", "show_receipt", "erase_texts",
+        "show_checkpoint", "show_tile", "show_receipt", "erase_texts", "batch",
     } <= set(calls)  # fmt: skip
 
 

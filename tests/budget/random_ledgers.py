@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 from support import NON_PRIVATE, SECOND, Book, declared, gaussian, laplace, make, sparse_vector
 
-from accountant.budget.commands import Asked
+from accountant.budget.commands import Asked, batch_of
 from accountant.budget.decide import SYSTEM
 from accountant.budget.errors import Problem
 from accountant.budget.sealing import seal
@@ -49,6 +49,12 @@ groups = st.one_of(st.just(0), st.integers(0, len(GROUPS) - 1))
 clients = st.sampled_from(CLIENTS)
 datasets = st.sampled_from(["d", "d", "e"])
 purposes = st.sampled_from([None, "study", "free text", "free text"])
+batch = st.tuples(
+    st.just("batch"),
+    st.booleans(),
+    clients,
+    st.lists(st.tuples(datasets, mechanisms, groups, purposes), min_size=1, max_size=4),
+)
 asking = st.tuples(
     st.sampled_from(["ask", "ask", "ask", "record"]),
     clients,
@@ -72,7 +78,7 @@ rare = st.sampled_from(
         ("policy", 1),
     ]
 )
-ops = st.lists(asking | asking | ending | ending | rare, min_size=10, max_size=90)
+ops = st.lists(asking | asking | ending | ending | rare | batch, min_size=10, max_size=90)
 
 
 def ledger(gate: str, wide: bool, todo: Ops, book: Book | None = None) -> Book:
@@ -100,6 +106,18 @@ def carry_on(book: Book, gate: str, todo: Ops, name: str = "k") -> None:
 def _do(book: Book, gate: str, op: tuple[Any, ...], key: str, salts: Any) -> None:
     opened = list(book.state.open.values())
     match op:
+        case ("batch", past, client, items):
+            kind = "record_invocations" if past else "ask_grant"
+            mine = [] if past else [g.id for g in opened if g.by == client and not g.session][:2]
+            commits = [make("commit_grant", grant=name) for name in mine]
+            asks = [
+                make(kind, dataset=d, mechanisms=MECHANISMS[m], subjects=GROUPS[g], purpose=p)
+                for d, m, g, p in items
+            ]
+            all_of = (*commits, *asks)
+            asked = Asked(client, batch_of(all_of), key, all_of)
+            asked, _ = seal(book.state, asked, lambda: b"%d" % next(salts))
+            book.batch(*asked.items, by=client, key=key)
         case ("ask" | "record" as what, client, dataset, stated, group, purpose):
             kind = "ask_grant" if what == "ask" else "record_invocations"
             fields = {"dataset": dataset, "mechanisms": MECHANISMS[stated], "purpose": purpose}

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from random_ledgers import Ops, carry_on, ledger, ops
 from support import START, Book, laplace, make, snapshot
 
-from accountant.budget.commands import Asked, Command
+from accountant.budget.commands import Asked
 from accountant.budget.decide import Repeated
 from accountant.budget.errors import Problem
 from accountant.budget.express import Express
@@ -25,14 +25,10 @@ class Watched(Book):
         super().__init__()
         self.keeper = Keeper(State(self.name))
 
-    def ask(self, command: Command, by: str = "pipe", key: str | None = None) -> Any:
-        """Asks both; they must agree in what they answer or refuse."""
-        if key is None and command.needs_key:
-            self.keys += 1
-            key = f"auto-{self.keys}"
-        told = self._told(command, by, key)
+    def _take(self, asked: Asked) -> Any:
+        told = self._told(asked)
         try:
-            events = super().ask(command, by, key)
+            events = super()._take(asked)
         except Problem as problem:
             refused = problem.code, problem.detail
             assert told == refused
@@ -43,9 +39,9 @@ class Watched(Book):
             assert told == [(e.sequence, e.type, e.time, e.to_bytes()) for e in events]
         return events
 
-    def _told(self, command: Command, by: str, key: str | None) -> Any:
+    def _told(self, asked: Asked) -> Any:
         try:
-            return self.keeper.decide(Asked(by, command, key), self.now)
+            return self.keeper.decide(asked, self.now)
         except Problem as problem:
             return problem.code, problem.detail
 

@@ -48,6 +48,11 @@ def example() -> Book:
     book.register({"sex": ["f", "m", "x"]})
     book.record(laplace("0.2"), subjects=[{"sex": ["x"]}, {"sex": ["f"]}])
     book.record(NON_PRIVATE, dataset="e")
+    small = make("ask_grant", dataset="d", mechanisms=[laplace("0.01")])
+    book.batch(small, small)
+    book.batch(small, make("ask_grant", dataset="d", mechanisms=[laplace("9")]))
+    past = make("record_invocations", dataset="e", mechanisms=[laplace("0.3")])
+    book.batch(past, past)
     book.grant(laplace("0.2"))
     return book
 
@@ -85,7 +90,7 @@ def changed(document: Any, path: tuple[Any, ...], value: Any) -> Any:
 
 def test_the_example_has_every_type_of_event() -> None:
     """What is tampered with below covers the whole vocabulary."""
-    assert len({json.loads(body)["type"] for body in STORED}) == 13
+    assert len({json.loads(body)["type"] for body in STORED}) == 15
 
 
 def test_a_sound_ledger_has_no_finding() -> None:

@@ -185,6 +185,16 @@ SHAPES: Final[dict[str, tuple[str, dict[str, tuple[str, str]]]]] = {
         "What has already run, as booked.",
         {"overrun": ("bool", "a rule would have refused it; it is charged all the same")} | _JUDGED,
     ),
+    "BatchAnswer": (
+        "The answers to the items of a batch.",
+        {
+            "sequence": ("int", "the event that opens the batch; the items' events follow it"),
+            "items": (
+                "[Reservation|Record|Settlement]",
+                "what each item would have been answered alone, in the order listed",
+            ),
+        },
+    ),
     "Preview": (
         "The decision that the request would get now.",
         {
@@ -338,7 +348,7 @@ SHAPES: Final[dict[str, tuple[str, dict[str, tuple[str, str]]]]] = {
         "What is erased.",
         {
             "event": ("int", "the event whose texts are gone"),
-            "erased": ("[text]", "purpose, justification or reason"),
+            "erased": ("[text]", "purpose, justification or reason; of an item: items.3.purpose"),
             "sequence": ("int", "the event that says so"),
         },
     ),
@@ -395,6 +405,7 @@ PROBLEM: Final[Schema] = {
             "description": "refusals: what it would have cost",
         },
         "sequence": {"type": "integer", "description": "the event that this is about"},
+        "item": {"type": "integer", "description": "batches: the place of the item, from 0 on"},
     },
     "required": ["type", "title", "status", "detail"],
     "additionalProperties": True,
@@ -420,11 +431,13 @@ def shape(description: str, fields: dict[str, tuple[str, str]]) -> Schema:
 
 
 def _type(kind: str) -> Schema:
-    """``text``, ``int`` … as they are; [x] a list, {x} a map by name, x? may be null, else a
-    component.
+    """``text``, ``int`` … as they are; [x] a list, {x} a map by name, x|y either, x? may be null,
+    else a component.
     """
     if kind.endswith("?"):
         return {"anyOf": [_type(kind[:-1]), {"type": "null"}]}
+    if "|" in kind and kind[0] not in "[{":
+        return {"anyOf": [_type(one) for one in kind.split("|")]}
     if kind.startswith("["):
         return {"type": "array", "items": _type(kind[1:-1])}
     if kind.startswith("{"):

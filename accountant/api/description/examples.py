@@ -124,7 +124,9 @@ def _time(sequence: int, hour: int = 9) -> str:
 
 
 def _cost(mechanism: Document) -> dict[str, str]:
-    """What a mechanism costs here, in every currency that is kept."""
+    """What a mechanism costs here, in every currency that is kept; a cost costs itself."""
+    if "kind" not in mechanism:
+        return mechanism
     model: Mechanism = TypeAdapter(Mechanism).validate_python(mechanism)
     return amounts(price(model, Relation.ADD_OR_REMOVE_ONE, (_TAU.order or 0,)).charge)
 
@@ -288,6 +290,8 @@ _COUNTED: Final[Document] = {
     "type": "sparse_vector.answered.v1",
 }
 _SESSION_COST: Final = _cost(_ALARM) | {"epsilon": "0.125"}
+_ALL: Final = (*_PAST, _SESSION_COST)
+"""What has been run in the end."""
 
 _SIGNATURE: Final = (
     "HdRsyn3hcTZBTK4HEatcJSSaMqdIil+pkcTG1k7D7WiT1ehllh+wwDkxP2js0XUd7h9raGO6T3vc/oVSIkRDiSPEjQk="
@@ -640,6 +644,27 @@ STORY: Final = (
         body={"fields": ["reason"], "reason": "it named an employee"},
         status=200,
         answer={"event": 7, "erased": ["reason"], "sequence": 13},
+    ),
+    Example(
+        call="batch",
+        title="Two grants, both or neither",
+        request=f"POST {_HOSPITAL}/batch",
+        by="pipeline",
+        headers={"Idempotency-Key": "january-2026"},
+        body={
+            "items": [
+                {"type": "ask_grant"} | _asked(_COUNT, "visits in all"),
+                {"type": "ask_grant"} | _asked(_CHOICE, "busiest ward", subjects=_LATEST),
+            ]
+        },
+        status=201,
+        answer={
+            "sequence": 14,
+            "items": [
+                _reserved(15, _COUNT, "unclaimed", _decision(_COUNT, _ALL, _WIDEST)),
+                _reserved(16, _CHOICE, "unclaimed", _decision(_CHOICE, (*_ALL, _COUNT), _WIDEST)),
+            ],
+        },
     ),
     Example(
         call="healthz",

@@ -75,6 +75,11 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "record_invocations": Operation(
         "Record", commands.RecordInvocations, topics=("data", "asking")
     ),
+    "batch": Operation(
+        "BatchAnswer",
+        commands.BatchRequest,
+        topics=("data", "asking", "refusal", "grant", "own", "settling", "batch"),
+    ),
     "preview": Operation("Preview", commands.AskGrant, topics=("data", "asking")),
     "open_sparse_vector": Operation(
         "Reservation", commands.OpenSparseVector, topics=("data", "asking", "refusal", "session")

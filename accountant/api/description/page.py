@@ -57,6 +57,7 @@ WHERE: Final = {
     "grant": "calls on a grant",
     "settling": "commit, release, answers, close",
     "session": "sparse vector sessions",
+    "batch": "batches",
     "own": "settling a grant; reading what is another client's with a pipeline's key",
     "event": "calls on an event, a decision or a receipt",
     "judged": "reading a decision",
@@ -74,6 +75,13 @@ ELSEWHERE: Final = {
     "Exponential": "kind-exponential",
     "Rule": "policies",
     "LimitSpec": "part-limit",
+    "AskGrantItem": "ask_grant",
+    "CommitGrantItem": "commit_grant",
+    "ReleaseGrantItem": "release_grant",
+    "RecordInvocationsItem": "record_invocations",
+    "Reservation": "ask_grant",
+    "Settlement": "commit_grant",
+    "Record": "record_invocations",
 }
 """Where a component is described, if not under its own name."""
 DETAILS: Final = ("Norms", "Claim", "Sampling", "Drawn", "DpEvent", "Sampler")

@@ -86,6 +86,7 @@ MEANINGS: Final = {
     "parents": "what it was made from",
     "mechanisms": "which kinds; when committing: the part that was run, as it was asked for",
     "reason": "why",
+    "grant": "the grant's id",
     "positives": "positive answers since the last count",
     "negatives": "negative answers since the last count; they are free",
     "mechanism": "the session",

@@ -25,6 +25,15 @@ from accountant.budget.commands.base import (
     Ttl,
     read_dp_events,
 )
+from accountant.budget.commands.batch import (
+    ITEMS,
+    Batch,
+    BatchKind,
+    BatchRequest,
+    batch_of,
+    canonical_items,
+    digest_of,
+)
 from accountant.budget.commands.custody import (
     MAX_CARRIED,
     AdoptEngine,
@@ -52,6 +61,7 @@ from accountant.ledger.events import canonical
 
 __all__ = [
     "COMMANDS",
+    "ITEMS",
     "MAX_CARRIED",
     "MOST_PLANS",
     "STORED",
@@ -60,6 +70,9 @@ __all__ = [
     "AdoptSigningKey",
     "AskGrant",
     "Asked",
+    "Batch",
+    "BatchKind",
+    "BatchRequest",
     "CarriedAccount",
     "CarryOver",
     "CloseSparseVector",
@@ -85,7 +98,10 @@ __all__ = [
     "SubjectsField",
     "Text",
     "Ttl",
+    "batch_of",
+    "canonical_items",
     "command_from_json",
+    "digest_of",
     "read_dp_events",
 ]
 
@@ -111,6 +127,7 @@ COMMANDS: Final[dict[str, type[Command]]] = {
         EraseText,
         AdoptEngine,
         Revalue,
+        Batch,
     )
 }
 
@@ -126,11 +143,16 @@ def command_from_json(body: dict[str, Any]) -> Command:
 
 @dataclass(frozen=True)
 class Asked:
-    """A command with the name of who asks, and the idempotency key, if any."""
+    """A command with the name of who asks, and the idempotency key, if any.
+
+    A batch that is asked for has ``items``; read back from its event it may have none, for they
+    stand in the events that follow.
+    """
 
     by: str
     command: Command
     key: str | None = None
+    items: tuple[Command, ...] = ()
 
     def again(self, by: str, key: str | None) -> Asked:
         """The same command, asked by ``by``."""

@@ -83,7 +83,7 @@ class EraseText(Command):
 
     command: ClassVar[str] = "erase_text"
     event: Annotated[StrictInt, Field(ge=0)]
-    fields: Annotated[list[Identifier], Field(min_length=1, max_length=8)]
+    fields: Annotated[list[Identifier], Field(min_length=1, max_length=1_000)]
     reason: FreeText
 
 

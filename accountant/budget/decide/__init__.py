@@ -17,6 +17,7 @@ from accountant.budget.commands import (
     AdoptSigningKey,
     Asked,
     AskGrant,
+    Batch,
     CarryOver,
     CloseSparseVector,
     Command,
@@ -35,6 +36,7 @@ from accountant.budget.commands import (
     StopPublication,
 )
 from accountant.budget.decide.asking import ask_grant, record
+from accountant.budget.decide.batching import batch
 from accountant.budget.decide.custody import (
     adopt_engine,
     adopt_signing_key,
@@ -67,13 +69,21 @@ def decide(state: State, asked: Asked, now: int) -> list[Event] | Repeated:
 
     Raises budget.errors.Problem when it cannot be answered; then nothing happens.
     """
-    if (before := repeated(state, asked)) is not None:
+    if state.batch is not None:
+        state.batch.fits(asked)
+    elif (before := repeated(state, asked)) is not None:
         return before
     if len(asked.canonical) > MAX_BYTES:  # before any work is done under the ledger's lock
         raise Invalid("event-too-large", str(EventTooLarge(len(asked.canonical))))
     if not isinstance(asked.command, RegisterPopulation):
         state.people()
-    return _DECIDERS[type(asked.command)](state, asked, asked.command, max(now, state.time))
+    return _decide(state, asked, asked.command, max(now, state.time))
+
+
+def _decide(state: State, asked: Asked, command: Command, now: int) -> list[Event]:
+    if isinstance(command, Batch):
+        return batch(state, asked, command, now, _decide)
+    return _DECIDERS[type(command)](state, asked, command, now)
 
 
 def repeated(state: State, asked: Asked) -> Repeated | None:

@@ -1,0 +1,74 @@
+"""Batches in the ledger: a header, and directly behind it its items, which are events like any.
+
+A header says who asks, under which key, for how many items, and their digest; each item names its
+header, and has no key of its own. Half a batch is no state that a ledger can be left in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from accountant.budget.commands import ITEMS, Asked, Batch, BatchKind, digest_of
+from accountant.budget.errors import Conflict
+from accountant.ledger.events import Event, canonical
+
+OPENED: Final = "batch.opened.v1"
+REFUSED: Final = "batch.refused.v1"
+_ITEMS: Final[dict[BatchKind, frozenset[str]]] = {
+    "spending": frozenset(
+        {"grant.reserved.v1", "grant.committed.v1", "grant.released.v1", "grant.noted.v1"}
+    ),
+    "invocations": frozenset({"invocation.recorded.v1"}),
+}
+_COMMANDS: Final = {kind: {one.command for one in ITEMS[kind]} for kind in ITEMS}
+
+
+class OpenBatch(NamedTuple):
+    """A batch of which some items are still to come."""
+
+    header: int
+    time: int
+    by: str
+    asked: Batch
+    items: tuple[bytes, ...] = ()
+    """The canonical commands of those that have come."""
+
+    def fits(self, asked: Asked) -> None:
+        """Raises Conflict if ``asked`` cannot be the next item."""
+        wrong = asked.by != self.by or asked.key is not None
+        if wrong or asked.command.command not in _COMMANDS[self.asked.kind]:
+            raise Conflict(
+                "batch-open",
+                f"the batch at {self.header} has {self.asked.size} items and only "
+                f"{len(self.items)} have come: nothing else can follow",
+            )
+
+    def taken(self, event: Event) -> OpenBatch | None:
+        """The batch with its next item; None after the last. Raises ValueError if ``event`` is not
+        that item.
+        """
+        body = event.body
+        if type(body.get("batch")) is not int or body["batch"] != self.header:
+            raise ValueError(f"event {event.sequence} is no item of the batch at {self.header}")
+        if (event.by, event.time) != (self.by, self.time) or "key" in body:
+            raise ValueError(f"event {event.sequence} is not by whom, or when, its batch is")
+        if event.type not in _ITEMS[self.asked.kind]:
+            raise ValueError(f"event {event.sequence} cannot be an item of such a batch")
+        if body["command"]["type"] not in _COMMANDS[self.asked.kind]:
+            raise ValueError(f"event {event.sequence} answers what no batch consists of")
+        items = (*self.items, canonical(body["command"]))
+        if len(items) < self.asked.size:
+            return self._replace(items=items)
+        if digest_of(items) != self.asked.digest:
+            raise ValueError(f"these are not the items that the batch at {self.header} asks for")
+        return None
+
+
+def as_single(event: Event) -> Event:
+    """A refused batch as the refusal of the item that did not go; any other event as it is."""
+    if event.type != REFUSED:
+        return event
+    body = {name: value for name, value in event.body.items() if name not in ("items", "item")}
+    body["command"] = event.body["items"][event.body["item"]]
+    return replace(event, type="grant.refused.v1", body=body)
