@@ -11,6 +11,8 @@ from typing import Final
 
 import numpy as np
 
+from accountant.budget.raw import Take, growing, raw
+
 DIGEST: Final = 16
 """Bytes kept of a digest: nobody finds two keys with the same 128 bits."""
 
@@ -72,9 +74,13 @@ class Answers:
         return place
 
     def _grow(self) -> None:
-        """Twice the places: whoever meets another one at its place goes on to the next."""
-        count, mask = len(self._sequences), 2 * len(self._places) - 1
-        places = np.zeros(mask + 1, dtype=np.uint32)
+        """Twice the places."""
+        self._place(2 * len(self._places))
+
+    def _place(self, size: int) -> None:
+        """So many places: whoever meets another one at its place goes on to the next."""
+        count, mask = len(self._sequences), size - 1
+        places = np.zeros(size, dtype=np.uint32)
         wanted = np.frombuffer(self._names, dtype="<u8")[::2] & np.uint64(mask)
         at, left = wanted.astype(np.int64), np.arange(count)
         while left.size:
@@ -83,6 +89,23 @@ class Answers:
             left = left[places[at[left]] != left + 1]
             at[left] = (at[left] + 1) & mask
         self._places = array("I", places.tobytes())
+
+    def dump(self) -> list[bytes]:
+        """All that was put, for ``load``; the places follow from it."""
+        return [bytes(self._names), bytes(self._prints), raw(self._sequences)]
+
+    @classmethod
+    def load(cls, take: Take, count: int) -> Answers:
+        """``count`` answers that ``dump`` wrote. Raises ValueError if they are not there."""
+        answers = cls()
+        answers._names += take(DIGEST * count)
+        answers._prints += take(DIGEST * count)
+        answers._sequences = growing(take, count)
+        size = len(answers._places)
+        while 2 * count > size:
+            size *= 2
+        answers._place(size)
+        return answers
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Answers):
