@@ -17,6 +17,8 @@ DIGEST: Final = 16
 """Bytes kept of a digest: nobody finds two keys with the same 128 bits."""
 
 _FREE: Final = 0
+_LEAST: Final = 16
+"""Places of an empty table."""
 
 
 class Answers:
@@ -30,7 +32,7 @@ class Answers:
         self._prints = bytearray()
         self._sequences = array("q")
         # Open addressing: a place holds the number of an entry, from 1 on; half of them are free.
-        self._places = array("I", bytes(4 * 16))
+        self._places = array("I", bytes(4 * _LEAST))
 
     def __len__(self) -> int:
         return len(self._sequences)
@@ -74,13 +76,9 @@ class Answers:
         return place
 
     def _grow(self) -> None:
-        """Twice the places."""
-        self._place(2 * len(self._places))
-
-    def _place(self, size: int) -> None:
-        """So many places: whoever meets another one at its place goes on to the next."""
-        count, mask = len(self._sequences), size - 1
-        places = np.zeros(size, dtype=np.uint32)
+        """Twice the places: whoever meets another one at its place goes on to the next."""
+        count, mask = len(self._sequences), 2 * len(self._places) - 1
+        places = np.zeros(mask + 1, dtype=np.uint32)
         wanted = np.frombuffer(self._names, dtype="<u8")[::2] & np.uint64(mask)
         at, left = wanted.astype(np.int64), np.arange(count)
         while left.size:
@@ -91,20 +89,25 @@ class Answers:
         self._places = array("I", places.tobytes())
 
     def dump(self) -> list[bytes]:
-        """All that was put, for ``load``; the places follow from it."""
-        return [bytes(self._names), bytes(self._prints), raw(self._sequences)]
+        """All columns, for ``load``. The places are among them: finding them again takes longer
+        than to read all the others.
+        """
+        columns = raw(self._sequences), raw(self._places)
+        return [bytes(self._names), bytes(self._prints), *columns]
 
     @classmethod
     def load(cls, take: Take, count: int) -> Answers:
-        """``count`` answers that ``dump`` wrote. Raises ValueError if they are not there."""
+        """``count`` answers that ``dump`` wrote. Raises ValueError if they are not there, or have
+        not one place each.
+        """
         answers = cls()
         answers._names += take(DIGEST * count)
         answers._prints += take(DIGEST * count)
-        answers._sequences = growing(take, count)
-        size = len(answers._places)
-        while 2 * count > size:
-            size *= 2
-        answers._place(size)
+        answers._sequences = growing(take, "q", count)
+        answers._places = growing(take, "I", max(_LEAST, 1 << (2 * count - 1).bit_length()))
+        places = np.asarray(answers._places)
+        if places.max() > count or (np.bincount(places, minlength=count + 1)[1:] != 1).any():
+            raise ValueError("an answer has no place, or two")
         return answers
 
     def __eq__(self, other: object) -> bool:

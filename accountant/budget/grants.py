@@ -241,7 +241,7 @@ class Grants:
         grants.open = {grant.id: grant for grant in opened}
         grants._odd = {settled.id: settled for settled in legend.odd}
         grants._about, grants._expires, grants._settled = (
-            growing(take, legend.length) for _ in range(3)
+            growing(take, "q", legend.length) for _ in range(3)
         )
         for names, listed in ((grants._people, legend.people), (grants._datasets, legend.datasets)):
             for name in listed:

@@ -5,9 +5,10 @@ What is written is a copy: an array whose memory somebody else looks at cannot g
 
 from __future__ import annotations
 
+import sys
 from array import array
 from collections.abc import Callable
-from typing import Final
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,21 +16,22 @@ from numpy.typing import NDArray
 Take = Callable[[int], memoryview]
 """The next so many bytes. Raises ValueError if there are fewer."""
 
-_ITEM: Final = 8
-
 
 def raw(column: array[int] | NDArray[np.int64]) -> bytes:
     """The bytes of a column, or of an array in C order."""
-    return np.asarray(column, dtype=np.int64).astype("<i8", copy=False).tobytes()
+    values = np.asarray(column)
+    return values.astype(values.dtype.newbyteorder("<"), copy=False).tobytes()
+
+
+def growing(take: Take, code: Literal["q", "I"], count: int) -> array[int]:
+    """The inverse of ``raw``, as an array that grows."""
+    found = array(code)
+    found.frombytes(take(found.itemsize * count))
+    if sys.byteorder == "big":
+        found.byteswap()
+    return found
 
 
 def integers(take: Take, count: int) -> NDArray[np.int64]:
-    """The inverse of ``raw``, flat."""
-    return np.frombuffer(take(_ITEM * count), dtype="<i8").astype(np.int64)
-
-
-def growing(take: Take, count: int) -> array[int]:
-    """The inverse of ``raw``, as an array that grows."""
-    found = array("q")
-    found.frombytes(integers(take, count).tobytes())
-    return found
+    """The inverse of ``raw``, as 64-bit integers of NumPy, flat."""
+    return np.frombuffer(take(8 * count), dtype="<i8").astype(np.int64)

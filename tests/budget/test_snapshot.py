@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from io import BytesIO
 from itertools import count
 from typing import Any
 
@@ -23,9 +24,11 @@ from support import (
     sparse_vector,
 )
 
+from accountant.budget.answers import Answers
 from accountant.budget.decide import SYSTEM, decide
 from accountant.budget.errors import Problem
 from accountant.budget.folding import apply, fold
+from accountant.budget.raw import Take
 from accountant.budget.snapshot import dump, load
 from accountant.budget.state import State, asked_of
 from accountant.ledger.events import Event, canonical
@@ -394,6 +397,38 @@ def test_an_unknown_field_is_an_error(where: str) -> None:
     head = canonical(document)
     with pytest.raises(ValueError, match="unknown"):
         load("fair", b"".join([len(head).to_bytes(8, "little"), head, *parts[2:]]))
+
+
+@pytest.mark.parametrize("many", [0, 1, 7, 8, 9, 16, 17, 300])
+def test_a_table_of_answers_goes_on_growing(many: int) -> None:
+    """Whether the table was about to grow or had just grown, what comes after finds its place."""
+    answers = Answers()
+    for i in range(many):
+        answers.put("pipe", f"k{i}", b"%032d" % i, i)
+    twin = Answers.load(taking(answers.dump()), many)
+    for each in (answers, twin):
+        for i in range(many, many + 40):
+            each.put("pipe", f"k{i}", b"%032d" % i, i)
+    assert twin == answers
+    assert all(twin.get("pipe", f"k{i}") == ((b"%032d" % i)[:16], i) for i in range(many + 40))
+
+
+@pytest.mark.parametrize("number", [0, 2, 9, 2**32 - 1])
+def test_every_answer_has_one_place(number: int) -> None:
+    """A table in which an answer is missing would let a retry spend twice."""
+    answers = Answers()
+    for i in range(3):
+        answers.put("pipe", f"k{i}", b"%032d" % i, i)
+    *columns, places = answers.dump()
+    changed = places.replace((1).to_bytes(4, "little"), number.to_bytes(4, "little"))
+    with pytest.raises(ValueError, match="place"):
+        Answers.load(taking([*columns, changed]), 3)
+
+
+def taking(parts: list[bytes]) -> Take:
+    """Reads the parts one after the other."""
+    stream = BytesIO(b"".join(parts))
+    return lambda size: memoryview(stream.read(size))
 
 
 def test_keys_are_answered_from_a_snapshot() -> None:

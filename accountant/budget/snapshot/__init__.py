@@ -2,9 +2,9 @@
 
 ``load(ledger, b"".join(dump(state)))`` is ``state``: every later decision is the same, to the byte.
 A snapshot holds the head (``rows.py``, JSON) with its length before it, then the columns: the sums
-of each account, the settled grants, the answered keys. Nothing of what can be computed again is in
-it. It is believed as it stands, so whoever reads one has to know first that nobody changed it, and
-that the same code would have folded it (store/snapshots.py).
+of each account, the settled grants, the answered keys. Capacities and currencies of epochs are not
+in it: they follow from the policy. It is believed as it stands, so whoever reads one has to know
+first that nobody changed it, and that the same code would have folded it (store/snapshots.py).
 """
 
 from __future__ import annotations
