@@ -431,6 +431,18 @@ def taking(parts: list[bytes]) -> Take:
     return lambda size: memoryview(stream.read(size))
 
 
+def test_a_settled_grant_is_somebodys() -> None:
+    """A column that names nobody would fail much later, when somebody asks for the grant."""
+    book = hospital()
+    grant = book.grant(laplace("0.1")).body["grant"]
+    book.do("commit_grant", grant=grant)
+    parts = dump(book.state)
+    head = parts[1].replace(b'"people":["pipe"]', b'"people":[]')
+    assert head != parts[1]
+    with pytest.raises(ValueError, match="number without a name"):
+        load("fair", b"".join([len(head).to_bytes(8, "little"), head, *parts[2:]]))
+
+
 def test_keys_are_answered_from_a_snapshot() -> None:
     """A retry after a start from a snapshot gets the answer that it got before."""
     book = hospital()
