@@ -293,7 +293,9 @@ class World:
     def __init__(self, url: str, clock: Clock | None = None, **more: Any) -> None:
         self.url = url
         self.settings = Settings(**({"home": home_of(url)} | more))
-        self.service = Service(Ledgers(url), clock or wall_clock, self.settings.vault)
+        self.service = Service(
+            Ledgers(url), clock or wall_clock, self.settings.vault, self.settings.snapshots
+        )
         for key in self.service.credentials.all():
             self.service.credentials.revoke(key.name, "test")  # nobody knows the old ones any more
         self.secrets = {

@@ -280,7 +280,7 @@ def test_a_restored_backup_is_noticed(world: Callable[..., World], tmp_path: Pat
     for _ in range(2):
         diverged(made)  # its memory is the witness that something is missing
     assert made.post("/grants", ask(*[laplace("0.01", i + 1) for i in range(200)] * 3)).is_error
-    made.service._books["fair"].drop()  # as after a commit that failed
+    made.service._shelf.book("fair").drop()  # as after a commit that failed
     diverged(made)
     fresh = world()
     assert hundredth(fresh.service, "p", "k2").sequence == 3
@@ -304,7 +304,7 @@ def test_a_history_of_the_same_length_is_noticed(
     other.ledgers.close()
     for _ in range(2):
         diverged(made)
-        made.service._books["fair"].drop()
+        made.service._shelf.book("fair").drop()
     assert hundredth(world().service, "p", "k2").type == "grant.refused.v1"  # all is spent
     clean(made := world())
     assert made.head().size == 5
