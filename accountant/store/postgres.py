@@ -90,17 +90,19 @@ def engine(url: URL, *, pool: int, read_only: bool = False) -> Engine:
     """An engine of sessions that have our settings, and begin a transaction only when told to."""
     session = _SESSION | ({"default_transaction_read_only": "on"} if read_only else {})
     options = " ".join(f"-c {name}={value}" for name, value in session.items())
-    mine = {"application_name": "accountant"} | _NETWORK
-    given = dict(url.query)
+    given: dict[str, Any] = dict(url.query)
+    given["options"] = f"{options} {given.get('options', '')}".strip()
+    if "prepare_threshold" in given:  # "none" for poolers that cannot follow prepared statements
+        times = str(given["prepare_threshold"])
+        given["prepare_threshold"] = int(times) if times.isdigit() else None
     return create_engine(
-        url.difference_update_query(["options"]),
+        url.set(query={}),
         isolation_level="AUTOCOMMIT",  # transactions begin where we say BEGIN
         pool_size=pool,
         max_overflow=0,
         pool_timeout=POOL_SECONDS,
         hide_parameters=True,
-        connect_args={name: value for name, value in mine.items() if name not in given}
-        | {"options": f"{options} {given.get('options', '')}".strip()},
+        connect_args={"application_name": "accountant"} | _NETWORK | given,
     )
 
 

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 
 import pytest
@@ -133,8 +134,8 @@ def test_who_keeps_the_lock_does_not_stop_readers(
     world: Callable[..., World], place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While another process keeps the database, reading goes on and writing ends in a 503."""
-    monkeypatch.setattr("accountant.store.sqlite.BUSY_MS", 1_500)
-    monkeypatch.setattr("accountant.store.postgres.LOCK_MS", 1_500)
+    monkeypatch.setattr("accountant.store.sqlite.BUSY_MS", 3_000)
+    monkeypatch.setattr("accountant.store.postgres.LOCK_MS", 3_000)
     made = world().hospital()
     answers: list[int] = []
     with place.hold("fair"):
@@ -148,6 +149,7 @@ def test_who_keeps_the_lock_does_not_stop_readers(
         ]
         for thread in waiting:
             thread.start()
+        time.sleep(0.3)
         assert made.get("/accounts").status_code == 200
         assert made.http.get("/readyz").status_code == 200
         assert answers == []  # they were still waiting
