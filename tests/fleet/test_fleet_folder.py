@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from fleets import export, service_of
+from fleets import Fleet, export, service_of
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
-from support import Book, World, hospital, laplace, root_of
+from support import Book, World, ask, hospital, laplace, root_of
 
 from accountant.budget.accounts import Account
 from accountant.budget.meter import Meter
@@ -218,3 +218,30 @@ def test_misuse_is_one_line(
     assert run(monkeypatch, world, "fleet", str(tmp_path / "out")) == 2
     assert "pip install 'accountant[fleet]'" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+def test_the_bodies_replay_to_the_signed_root(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """As docs/fleet.md says: the bodies, a line each, replay without a finding to the root in
+    ``head``, and to the totals that SQL gives; a body that was changed does not.
+    """
+    world.post("/invocations", ask(laplace("0.25")))
+    folder, lines = tmp_path / "out", tmp_path / "events.jsonl"
+    assert run(monkeypatch, world, "fleet", str(folder)) == 0
+    with lines.open("wb") as out:
+        for batch in pq.ParquetFile(folder / "event" / "fair.parquet").iter_batches(
+            columns=["body"]
+        ):
+            out.writelines(body.as_py() + b"\n" for body in batch["body"])
+    [(root,)] = Fleet(folder, {}, []).rows("SELECT lower(hex(root)) FROM head")
+    capsys.readouterr()
+    assert run(monkeypatch, world, "replay", str(lines), "--root", root, "--json") == 0
+    [row, _] = json.loads(capsys.readouterr().out)["totals"]["lifetime"]
+    assert (row["dataset"], row["epsilon"]) == ("d", "0.25")
+    [(units,)] = Fleet(folder, {}, []).rows(
+        "SELECT used FROM total WHERE rule = '' AND dataset = 'd' AND currency = 'epsilon'"
+    )
+    assert units == 250_000_000
+    lines.write_bytes(lines.read_bytes().replace(b'"250000000"', b'"240000000"'))
+    assert run(monkeypatch, world, "replay", str(lines), "--root", root) == 1
