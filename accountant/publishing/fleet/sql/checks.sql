@@ -1,31 +1,36 @@
 -- What cannot be: no row is the right answer. The sums that the bodies of events state are read from
 -- their text, so that a charge that is not what its event says is found without this project's code.
-WITH said AS (
-    SELECT e.ledger, e.sequence, e.type, e.dataset, e.grant_id, c.currency,
-           CAST(NULLIF(regexp_extract(t.body, CONCAT(
-               '"', CASE e.type WHEN 'charge.revalued.v1' THEN 'more'
-                                WHEN 'grant.reserved.v1' THEN 'total'
-                                WHEN 'invocation.recorded.v1' THEN 'total'
-                                ELSE 'charge' END,
-               '":[{]"delta":"', CASE c.currency WHEN 'delta' THEN '' ELSE '[0-9]+","epsilon":"' END,
-               '([0-9]+)"'
-           ), 1), '') AS DECIMAL(38, 0)) AS units
-    FROM event e
-    JOIN event_text t ON t.ledger = e.ledger AND t.sequence = e.sequence
-    CROSS JOIN (SELECT 'delta' AS currency UNION ALL SELECT 'epsilon') c
-    WHERE e.type IN ('grant.reserved.v1', 'grant.committed.v1', 'grant.released.v1',
-                     'grant.expired.v1', 'sparse_vector.closed.v1', 'invocation.recorded.v1',
-                     'charge.revalued.v1')
+WITH stated AS (
+    SELECT ledger, sequence, dataset, grant_id, CASE
+        WHEN type = 'charge.revalued.v1'
+        THEN regexp_extract(body, '"more":[{]"delta":"[0-9]+","epsilon":"[0-9]+"', 0)
+        WHEN type IN ('grant.reserved.v1', 'invocation.recorded.v1')
+        THEN regexp_extract(body, '"total":[{]"delta":"[0-9]+","epsilon":"[0-9]+"', 0)
+        ELSE regexp_extract(body, '"charge":[{]"delta":"[0-9]+","epsilon":"[0-9]+"', 0)
+    END AS sums
+    FROM event_text
+    WHERE type IN ('grant.reserved.v1', 'grant.committed.v1', 'grant.released.v1',
+                   'grant.expired.v1', 'sparse_vector.closed.v1', 'invocation.recorded.v1',
+                   'charge.revalued.v1')
 ),
--- A settled grant counts what its settling says, however much was reserved before.
-counted AS (
-    SELECT s.ledger, s.sequence, s.dataset, s.currency, s.units, s.sequence AS part FROM said s
-    WHERE s.type IN ('grant.reserved.v1', 'invocation.recorded.v1', 'charge.revalued.v1')
-    UNION ALL
-    SELECT s.ledger, s.sequence, s.dataset, s.currency, s.units, e.sequence
-    FROM said s
-    JOIN event e ON e.ledger = s.ledger AND e.grant_id = s.grant_id AND e.sequence <= s.sequence
-    WHERE s.type NOT IN ('grant.reserved.v1', 'invocation.recorded.v1', 'charge.revalued.v1')
+said AS (
+    SELECT s.ledger, s.sequence, s.dataset, s.grant_id, c.currency,
+           CAST(NULLIF(CASE c.currency
+               WHEN 'delta' THEN regexp_extract(s.sums, '"delta":"([0-9]+)"', 1)
+               ELSE regexp_extract(s.sums, '"epsilon":"([0-9]+)"', 1)
+           END, '') AS DECIMAL(38, 0)) AS units
+    FROM stated s
+    CROSS JOIN (VALUES ('delta'), ('epsilon')) AS c(currency)
+),
+-- A settled grant counts what its settling says instead of what was reserved.
+expected AS (
+    SELECT ledger, sequence, dataset, currency,
+           units - COALESCE(LAG(units) OVER (
+               PARTITION BY ledger, currency, grant_id,
+                            CASE WHEN grant_id IS NULL THEN sequence END
+               ORDER BY sequence
+           ), 0) AS units
+    FROM said
 ),
 written AS (
     SELECT ledger, sequence, dataset, currency,
@@ -68,13 +73,13 @@ UNION ALL
 SELECT p.ledger, p.sequence, CONCAT('the charges in ', p.currency, ' to ', p.scope,
                                     ' are not what the event says')
 FROM (
-    SELECT c.ledger, c.sequence, c.currency, w.scope, MAX(c.units) AS said,
-           SUM(COALESCE(x.units, 0)) AS units, SUM(COALESCE(x.infinite, 0)) AS infinite
-    FROM counted c
-    CROSS JOIN (SELECT 'its dataset' AS scope UNION ALL SELECT 'the person') w
-    LEFT JOIN written x ON x.ledger = c.ledger AND x.sequence = c.part AND x.currency = c.currency
-        AND x.dataset = CASE w.scope WHEN 'its dataset' THEN c.dataset ELSE '*' END
-    GROUP BY c.ledger, c.sequence, c.currency, w.scope
+    SELECT e.ledger, e.sequence, e.currency, w.scope, e.units AS said,
+           COALESCE(x.units, 0) AS units, COALESCE(x.infinite, 0) AS infinite
+    FROM expected e
+    CROSS JOIN (VALUES ('its dataset'), ('the person')) AS w(scope)
+    LEFT JOIN written x ON x.ledger = e.ledger AND x.sequence = e.sequence
+        AND x.currency = e.currency
+        AND x.dataset = CASE w.scope WHEN 'its dataset' THEN e.dataset ELSE '*' END
 ) p
 WHERE p.said IS NULL OR (p.infinite = 0 AND p.units <> p.said)
 UNION ALL
@@ -82,8 +87,10 @@ SELECT DISTINCT d.ledger, d.sequence, 'one event charges its accounts different 
 FROM (
     SELECT c.ledger, c.sequence
     FROM charge c
-    JOIN (SELECT DISTINCT ledger, sequence FROM said) s
-        ON s.ledger = c.ledger AND s.sequence = c.sequence
+    JOIN event e ON e.ledger = c.ledger AND e.sequence = c.sequence
+    WHERE e.type IN ('grant.reserved.v1', 'grant.committed.v1', 'grant.released.v1',
+                     'grant.expired.v1', 'sparse_vector.closed.v1', 'invocation.recorded.v1',
+                     'charge.revalued.v1')
     GROUP BY c.ledger, c.sequence, c.currency, c.held
     HAVING MIN(c.infinite) = 0 AND MAX(c.infinite) = 0 AND MIN(c.units) <> MAX(c.units)
 ) d
