@@ -1,109 +1,162 @@
-"""The HTTP door: durable grants beside an empty POST of the same server and framework."""
+"""The HTTP door under load: durable grants beside an empty POST of the same server and framework.
+
+Every server runs in its own process as users run it, and so does the load (``bench.load``). What is
+compared is measured by turns on the same machine in the same minute, and a ratio is one of medians.
+"""
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
-from typing import Any
+from statistics import median
+from typing import Any, Final
 
-import httpx2
-import uvicorn
-from fastapi import FastAPI
-
-from accountant import logs
-from accountant.api.app import create_app
-from accountant.migrate import migrate
-from accountant.service import Service
-from accountant.settings import Settings
-from accountant.store.ledgers import Ledgers
+from bench import rowlock
+from bench.asking import FIVE_RULES, HOT, bodies, grants, register
 from bench.core import POLICY
+from bench.load import Result, drive
+from bench.running import Served, app, served
 
-CONNECTIONS = 32
-REQUESTS = 2_000
+CONNECTIONS: Final = 64
+FEWER_AND_MORE: Final = (32, 128)
+SECONDS: Final = 2.0
+WARM_UP: Final = 0.5
+ROUNDS: Final = 3
+DATASETS: Final = [f"d{i}" for i in range(1_000)]
+MOST: Final = 30_000
+"""Requests a second that are made ready: more than any server here answers."""
 
-
-def _serve(app: FastAPI) -> tuple[uvicorn.Server, str]:
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", access_log=False))
-    threading.Thread(target=server.run, daemon=True).start()
-    while not server.started:
-        time.sleep(0.01)
-    port = server.servers[0].sockets[0].getsockname()[1]
-    return server, f"http://127.0.0.1:{port}"
-
-
-def _rate(base: str, send: Callable[[httpx2.Client, int], int]) -> tuple[float, float]:
-    """(requests a second, 99th percentile in ms) over CONNECTIONS connections."""
-    each = REQUESTS // CONNECTIONS
-    latencies: list[float] = []
-
-    def work(worker: int) -> None:
-        with httpx2.Client(base_url=base) as client:
-            for i in range(each):
-                started = time.perf_counter()
-                status = send(client, worker * each + i)
-                latencies.append(time.perf_counter() - started)
-                if status >= 400:
-                    raise RuntimeError(f"answered {status}")
-
-    started = time.perf_counter()
-    with ThreadPoolExecutor(CONNECTIONS) as pool:
-        for done in [pool.submit(work, worker) for worker in range(CONNECTIONS)]:
-            done.result()
-    seconds = time.perf_counter() - started
-    return len(latencies) / seconds, sorted(latencies)[int(len(latencies) * 0.99)] * 1e3
+Row = dict[str, Any]
+_run = count()
 
 
-def durable_grants(folder: Path) -> list[dict[str, Any]]:
-    """Durable grants over HTTP on one hot dataset, 32 connections."""
-    logs.configure((folder / "service.log").open("w"))
-    url = f"sqlite:///{folder}/bench.db"
-    migrate(url)
-    service = Service(Ledgers(url))
-    secret = service.credentials.create("bench", "admin", "bench")
-    app = create_app(service, Settings(home=folder))
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Something that answers, and what it is asked."""
 
-    @app.post("/empty")
-    async def empty() -> dict[str, str]:
-        return {}
+    what: str
+    port: int
+    path: str
+    secret: str
+    datasets: list[str]
 
-    server, base = _serve(app)
-    headers = {"Authorization": f"Bearer {secret}"}
-    with httpx2.Client(base_url=base, headers=headers) as client:
-        population = {
-            "privacy_unit": "person",
-            "neighbouring": "add_or_remove_one",
-            "membership": "public",
-        }
-        path = "/v1/populations/bench"
-        client.put(path, json=population).raise_for_status()
-        dataset = {"namespace": "bench", "name": "data"}
-        client.put(f"{path}/datasets/data", json=dataset).raise_for_status()
-        client.put(f"{path}/policy", content=POLICY).raise_for_status()
-    body = {
-        "dataset": "data",
-        "purpose": "bench",
-        "mechanisms": [{"kind": "laplace", "sensitivity": "1", "scale": "100"}],
-    }
+    def run(self, connections: int, seconds: float, rate: float | None = None) -> Result:
+        """One run, with keys that no other run has."""
+        wanted = int((rate or MOST) * seconds)
+        headers = {"Authorization": f"Bearer {self.secret}"}
+        wire = grants(self.path, headers, bodies(self.datasets), wanted, f"run{next(_run)}")
+        return drive(self.port, wire, connections, seconds, rate)
 
-    def ask(client: httpx2.Client, i: int) -> int:
-        sent = headers | {"Idempotency-Key": f"k{i}"}
-        return client.post(f"{path}/grants", json=body, headers=sent).status_code
 
-    plain, plain_p99 = _rate(base, lambda client, _: client.post("/empty", json=body).status_code)
-    grants, grants_p99 = _rate(base, ask)
-    server.should_exit = True
+def generator(folder: Path) -> list[Row]:
+    """What the load costs itself: against a server that answers bytes to bytes."""
+    with app("bare", folder) as port:
+        bare = Target("bare", port, "/v1/populations/three/grants", "x", [HOT])
+        runs = [bare.run(CONNECTIONS, SECONDS) for _ in range(ROUNDS)]
+    rate = median(run.rate for run in runs)
+    cost = median(run.busy * run.seconds / run.answers for run in runs)
     return [
-        {"what": "empty POST", "value": plain, "unit": "requests/s"},
-        {"what": "empty POST, p99", "value": plain_p99, "unit": "ms"},
-        {"what": "durable grants", "value": grants, "unit": "grants/s"},
-        {"what": "durable grants, p99", "value": grants_p99, "unit": "ms"},
-        {
-            "what": "durable grants",
-            "value": grants / plain,
-            "unit": "ratio",
-            "beside": "empty POST (client and server share two cores)",
-        },
+        {"what": "load: bare server", "value": rate, "unit": "requests/s"},
+        {"what": "load: its own cost", "value": cost * 1e6, "unit": "µs a request"},
     ]
+
+
+def on_sqlite(folder: Path) -> list[Row]:
+    """Durable grants over HTTP on SQLite."""
+    home = folder / "http"
+    home.mkdir()
+    with _beside(folder, home, f"sqlite:///{home}/bench.db") as targets:
+        return _measured("SQLite", targets)
+
+
+def on_postgres(folder: Path, fresh: Callable[[], str]) -> list[Row]:
+    """Durable grants over HTTP on PostgreSQL, beside row locks on the same server."""
+    url, other = fresh(), fresh()
+    home = folder / "http-postgres"
+    home.mkdir()
+    rowlock.prepare(other, [HOT])
+    with (
+        _beside(folder, home, url) as targets,
+        app("rowlock", folder, other) as port,
+    ):
+        rows = _measured(
+            "PostgreSQL",
+            [*targets, Target("row locks", port, "/grants", rowlock.SECRET, [HOT])],
+        )
+    spent, booked = rowlock.spent_and_booked(other)
+    if spent != booked:
+        raise RuntimeError(f"the row locks lost count: {spent} spent, {booked} booked")
+    return rows
+
+
+@contextmanager
+def _beside(folder: Path, home: Path, url: str) -> Iterator[list[Target]]:
+    """The service with three populations, and the empty server."""
+    with ExitStack() as stack:
+        service: Served = stack.enter_context(served(home, url))
+        port = stack.enter_context(app("empty", folder))
+        targets = [Target("empty POST", port, "/v1/populations/three/grants", "x" * 48, [HOT])]
+        for name, what, policy, datasets in (
+            ("three", "grants", POLICY, [HOT]),
+            ("five", "grants, five rules", FIVE_RULES, [HOT]),
+            ("wide", "grants, 1,000 datasets", POLICY, DATASETS),
+        ):
+            register(service, name, policy, datasets)
+            path = f"/v1/populations/{name}/grants"
+            targets.append(Target(what, service.port, path, service.secret, datasets))
+        yield targets
+
+
+def _measured(engine: str, targets: list[Target]) -> list[Row]:
+    found = _by_turns(targets, CONNECTIONS, ROUNDS)
+    rows = [row for what, runs in found.items() for row in _absolute(f"{engine}: {what}", runs)]
+    rate = {what: median(run.rate for run in runs) for what, runs in found.items()}
+    compared = [(what, "empty POST") for what in rate if what != "empty POST"]
+    compared += [("grants", what) for what in ("grants, 1,000 datasets", "row locks")]
+    rows += [
+        _ratio(f"{engine}: {what}", rate[what] / rate[beside], beside)
+        for what, beside in compared
+        if beside in rate
+    ]
+    for connections in FEWER_AND_MORE:
+        some = _by_turns(targets[:2], connections, ROUNDS - 1)
+        empty, grants = (median(run.rate for run in runs) for runs in some.values())
+        what = f"{engine}: grants, {connections} connections"
+        rows += [*_absolute(what, some["grants"]), _ratio(what, grants / empty, "empty POST")]
+    half = targets[1].run(CONNECTIONS, SECONDS, rate["grants"] / 2)
+    rows += _latencies(f"{engine}: grants at half their rate, due by the clock", [half])
+    return rows
+
+
+def _by_turns(targets: list[Target], connections: int, rounds: int) -> dict[str, list[Result]]:
+    found: dict[str, list[Result]] = {target.what: [] for target in targets}
+    for target in targets:
+        target.run(connections, WARM_UP)
+    for _ in range(rounds):
+        for target in targets:
+            found[target.what].append(target.run(connections, SECONDS))
+    return found
+
+
+def _absolute(what: str, runs: list[Result]) -> list[Row]:
+    rate = median(run.rate for run in runs)
+    busy = max(run.busy for run in runs)
+    beside = f"the load kept {busy:.0%} of a core busy"
+    return [
+        {"what": what, "value": rate, "unit": "requests/s", "beside": beside},
+        *_latencies(what, runs),
+    ]
+
+
+def _latencies(what: str, runs: list[Result]) -> list[Row]:
+    return [
+        {"what": f"{what}, {name}", "value": median(found) * 1e3, "unit": "ms"}
+        for name, found in (("p50", [r.p50 for r in runs]), ("p99", [r.p99 for r in runs]))
+    ]
+
+
+def _ratio(what: str, value: float, beside: str) -> Row:
+    return {"what": what, "value": value, "unit": "ratio", "beside": beside}

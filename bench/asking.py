@@ -1,0 +1,67 @@
+"""Who asks in the benchmarks over HTTP: populations, policies, and a mix of requests."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from itertools import cycle
+from math import lcm
+from typing import Any, Final
+
+from bench.core import POLICY
+from bench.load import drive, request
+from bench.mixed import opening, requests
+from bench.running import Served
+
+HOT: Final = "data"
+"""The dataset that everybody asks about."""
+
+FIVE_RULES: Final = POLICY + (
+    "  - {id: each, per: client, limit: {epsilon: 1000000, delta: 1e-6}, gate: zcdp}\n"
+    "  - {id: sure, limit: {epsilon: 1000000, delta: 1e-6}, gate: basic}\n"
+)
+
+
+def bodies(datasets: list[str]) -> list[dict[str, Any]]:
+    """Bodies to send over and over: twenty different ones, a third with a purpose, the datasets by
+    turns.
+    """
+    mix = requests(random.Random(1))  # noqa: S311 no secret
+    found = []
+    for i in range(lcm(len(mix), 3, len(datasets))):
+        body = mix[i % len(mix)] | {"dataset": datasets[i % len(datasets)]}
+        found.append(body | {"purpose": f"nightly run {i}"} if i % 3 == 0 else body)
+    return found
+
+
+def grants(
+    path: str, headers: Mapping[str, str], asked: Sequence[Any], count: int, run: str
+) -> list[bytes]:
+    """So many requests with these bodies, each with a key of its own in this run."""
+    mark = b"{key}"
+    made = [
+        request("POST", path, body, {**headers, "Idempotency-Key": mark.decode()}).split(mark, 1)
+        for body in asked
+    ]
+    return [
+        b"%b%b-%d%b" % (before, run.encode(), i, after)
+        for i, (before, after) in zip(range(count), cycle(made), strict=False)
+    ]
+
+
+def register(served: Served, population: str, policy: str, datasets: list[str]) -> None:
+    """The population of ``bench.mixed`` under another policy, with so many datasets."""
+    people = opening()[0].command.to_json()
+    people.pop("type")
+    path = f"/v1/populations/{population}"
+    with served.client() as client:
+        client.put(path, json=people).raise_for_status()
+    about = [
+        request(
+            "PUT", f"{path}/datasets/{name}", {"namespace": "bench", "name": name}, served.headers
+        )
+        for name in datasets
+    ]
+    drive(served.port, about, min(32, len(about)))
+    with served.client() as client:
+        client.put(f"{path}/policy", content=policy).raise_for_status()
