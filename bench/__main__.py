@@ -16,7 +16,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from bench import core, evidence, gates, http, limits, schedules
+from bench import core, evidence, gates, http, limits, pbs, schedules
 from bench.databases import postgres
 
 RESULTS = Path(__file__).parent / "results" / "latest.json"
@@ -37,10 +37,12 @@ EVERYWHERE: list[Callable[[Path], Rows]] = [
     limits.on_sqlite,
     http.generator,
     http.on_sqlite,
+    pbs.on_sqlite,
 ]
 ON_POSTGRES: list[Callable[[Path, Callable[[], str]], Rows]] = [
     limits.on_postgres,
     http.on_postgres,
+    pbs.on_postgres,
 ]
 """These take a function that makes a fresh database and returns its URL."""
 

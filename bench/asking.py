@@ -49,9 +49,18 @@ def grants(
     ]
 
 
-def register(served: Served, population: str, policy: str, datasets: list[str]) -> None:
-    """The population of ``bench.mixed`` under another policy, with so many datasets."""
+def register(
+    served: Served,
+    population: str,
+    policy: str,
+    datasets: list[str],
+    dimensions: dict[str, list[str]] | None = None,
+) -> None:
+    """The population of ``bench.mixed``, or one of other dimensions, under another policy and with
+    other datasets.
+    """
     people = opening()[0].command.to_json()
+    people["dimensions"] = dimensions or people["dimensions"]
     people.pop("type")
     path = f"/v1/populations/{population}"
     with served.client() as client:
