@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench import core, evidence, gates, http, limits, pbs, schedules
-from bench.databases import postgres
+from bench.databases import databases
 
 RESULTS = Path(__file__).parent / "results" / "latest.json"
 Rows = list[dict[str, Any]]
@@ -59,13 +59,11 @@ def main() -> None:
     on_postgres = [m for m in ON_POSTGRES if _wanted(m, chosen.names)]
     with (
         tempfile.TemporaryDirectory() as folder,
-        postgres(chosen.postgres) if on_postgres else nullcontext() as fresh,
+        databases(chosen.postgres) if on_postgres else nullcontext() as fresh,
     ):
         measures = [partial(measure, Path(folder)) for measure in everywhere]
         if fresh is not None:
             measures += [partial(measure, Path(folder), fresh) for measure in on_postgres]
-        elif on_postgres:
-            console.print("no PostgreSQL to measure on: name one with --postgres")
         for measure in measures:
             console.print(f"{measure.func.__doc__}", style="dim")
             rows += measure()

@@ -4,46 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import count
 from urllib.parse import urlsplit
 
 import psycopg
 
-from accountant.store.ledgers import Ledgers
+from bench.postgres import server
 
 
 @contextmanager
-def postgres(url: str | None) -> Iterator[Callable[[], str] | None]:
-    """A function that makes a database on the server of ``url`` and returns its URL; None if there
-    is no server, or the service cannot use it. The databases are dropped at the end.
+def databases(url: str | None) -> Iterator[Callable[[], str]]:
+    """A function that makes a database and returns its URL. Without the URL of a superuser of some
+    server, a server is started. The databases are gone at the end.
     """
-    if url is None or not _usable(url):
-        yield None
+    if url is None:
+        with server() as own, databases(own.url("superuser", "postgres")) as fresh:
+            yield fresh
         return
     made: list[str] = []
-    numbers = count()
 
     def fresh() -> str:
-        name = f"bench_{next(numbers)}"
-        _run(url, f"CREATE DATABASE {name}")
-        made.append(name)
-        return urlsplit(url)._replace(path=f"/{name}").geturl()
+        made.append(f"bench_{len(made)}")
+        return _created(url, made[-1])
 
     try:
         yield fresh
     finally:
         for name in made:
-            _run(url, f"DROP DATABASE {name} WITH (FORCE)")
+            _run(url, f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+
+
+def _created(url: str, name: str) -> str:
+    _run(url, f"CREATE DATABASE {name}")
+    return urlsplit(url)._replace(path=f"/{name}").geturl()
 
 
 def _run(url: str, statement: str) -> None:
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(statement.encode())
-
-
-def _usable(url: str) -> bool:
-    try:
-        Ledgers(url)
-    except ValueError:
-        return False
-    return True

@@ -23,7 +23,6 @@ from bench.running import Served, app, served
 CONNECTIONS: Final = 64
 FEWER_AND_MORE: Final = (32, 128)
 SECONDS: Final = 2.0
-WARM_UP: Final = 0.5
 ROUNDS: Final = 3
 DATASETS: Final = [f"d{i}" for i in range(1_000)]
 MOST: Final = 30_000
@@ -45,10 +44,16 @@ class Target:
 
     def run(self, connections: int, seconds: float, rate: float | None = None) -> Result:
         """One run, with keys that no other run has."""
-        wanted = int((rate or MOST) * seconds)
-        headers = {"Authorization": f"Bearer {self.secret}"}
-        wire = grants(self.path, headers, bodies(self.datasets), wanted, f"run{next(_run)}")
+        wire = self._wire(int((rate or MOST) * seconds))
         return drive(self.port, wire, connections, seconds, rate)
+
+    def warm_up(self, connections: int) -> None:
+        """Some requests that are not measured, on connections of their own."""
+        drive(self.port, self._wire(5 * connections), connections)
+
+    def _wire(self, count: int) -> list[bytes]:
+        headers = {"Authorization": f"Bearer {self.secret}"}
+        return grants(self.path, headers, bodies(self.datasets), count, f"run{next(_run)}")
 
 
 def generator(folder: Path) -> list[Row]:
@@ -134,7 +139,7 @@ def _measured(engine: str, targets: list[Target]) -> list[Row]:
 def _by_turns(targets: list[Target], connections: int, rounds: int) -> dict[str, list[Result]]:
     found: dict[str, list[Result]] = {target.what: [] for target in targets}
     for target in targets:
-        target.run(connections, WARM_UP)
+        target.warm_up(connections)
     for _ in range(rounds):
         for target in targets:
             found[target.what].append(target.run(connections, SECONDS))

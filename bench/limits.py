@@ -29,6 +29,7 @@ from accountant.store.ledgers import Ledgers
 from bench.asking import HOT, bodies
 from bench.core import POLICY
 from bench.mixed import opening
+from bench.rowlock import DURABLE
 
 GROUPS: Final = (32, 128, 512)
 """Events in a commit."""
@@ -95,7 +96,7 @@ def on_postgres(_: Path, fresh: Callable[[], str]) -> list[Row]:
     """Grants in batches on PostgreSQL, beside the plain driver with the same rows."""
     raw = fresh()
     migrate(raw)
-    with psycopg.connect(raw) as connection, connection.cursor() as cursor:
+    with psycopg.connect(raw, options=DURABLE) as connection, connection.cursor() as cursor:
 
         def pipelined(events: list[Event]) -> None:
             cursor.executemany(INTO + "(%s, %s, %s, %s, %b, %b)", events)

@@ -146,6 +146,8 @@ class _Load:
         await self.over
         busy = (time.process_time() - used) / (time.perf_counter() - self.start)
         found = sorted(self.latencies)
+        if not found:
+            raise RuntimeError(f"nothing was answered within {self.seconds} seconds")
         result = Result(
             len(found),
             min(self.last, self.end) - self.start,
