@@ -16,7 +16,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from bench import core, evidence, gates, http, limits, pbs, schedules
+from bench import core, evidence, gates, http, limits, pbs, scale, schedules
 from bench.databases import databases
 
 RESULTS = Path(__file__).parent / "results" / "latest.json"
@@ -38,6 +38,7 @@ EVERYWHERE: list[Callable[[Path], Rows]] = [
     http.generator,
     http.on_sqlite,
     pbs.on_sqlite,
+    scale.long_ledger,
 ]
 ON_POSTGRES: list[Callable[[Path, Callable[[], str]], Rows]] = [
     limits.on_postgres,
@@ -52,10 +53,12 @@ def main() -> None:
     parser = ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("names", nargs="*", help="modules or functions; all by default")
     parser.add_argument("--postgres", help="URL of a superuser of an empty server to use")
+    parser.add_argument("--million", action="store_true", help="also a ledger of 10^6 events")
     chosen = parser.parse_args()
     console = Console()
     rows: Rows = []
-    everywhere = [m for m in EVERYWHERE if _wanted(m, chosen.names)]
+    everywhere = EVERYWHERE + ([scale.million] if chosen.million else [])
+    everywhere = [m for m in everywhere if _wanted(m, chosen.names)]
     on_postgres = [m for m in ON_POSTGRES if _wanted(m, chosen.names)]
     with (
         tempfile.TemporaryDirectory() as folder,

@@ -1,13 +1,16 @@
-"""Who asks in the benchmarks over HTTP: populations, policies, and a mix of requests."""
+"""Who asks in the benchmarks: populations, policies, and a mix of requests."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import cycle
 from math import lcm
 from typing import Any, Final
 
+from accountant.budget.commands import AdoptPolicy, Asked, AskGrant, RegisterDataset
+from accountant.budget.policy_file import parse_policy
+from accountant.service import Service
 from bench.core import POLICY
 from bench.load import drive, request
 from bench.mixed import opening, requests
@@ -74,3 +77,21 @@ def register(
     drive(served.port, about, min(32, len(about)))
     with served.client() as client:
         client.put(f"{path}/policy", content=policy).raise_for_status()
+
+
+def open_ledger(service: Service, ledger: str) -> None:
+    """The population of ``bench.mixed`` with one hot dataset, in this process."""
+    policy, digest = parse_policy(POLICY)
+    for asked in (
+        opening()[0],
+        Asked("admin", RegisterDataset(id=HOT, namespace="bench", name=HOT)),
+        Asked("admin", AdoptPolicy(policy=policy.to_json(), source_digest=digest)),
+    ):
+        service.execute(ledger, asked)
+
+
+def endless_grants(prefix: str) -> Iterator[Asked]:
+    """Grants to ask for on the hot dataset, without end, with keys that begin with ``prefix``."""
+    commands = [AskGrant.model_validate(body) for body in bodies([HOT])]
+    for number, command in enumerate(cycle(commands)):
+        yield Asked("bench", command, f"{prefix}{number}")

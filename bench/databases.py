@@ -17,19 +17,19 @@ def databases(url: str | None) -> Iterator[Callable[[], str]]:
     server, a server is started. The databases are gone at the end.
     """
     if url is None:
-        with server() as own, databases(own.url("superuser", "postgres")) as fresh:
-            yield fresh
+        with server() as own, databases(own.url("superuser", "postgres")) as made:
+            yield made
         return
-    made: list[str] = []
+    names: list[str] = []
 
     def fresh() -> str:
-        made.append(f"bench_{len(made)}")
-        return _created(url, made[-1])
+        names.append(f"bench_{len(names)}")
+        return _created(url, names[-1])
 
     try:
         yield fresh
     finally:
-        for name in made:
+        for name in names:
             _run(url, f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
 
 

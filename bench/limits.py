@@ -10,7 +10,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing
 from datetime import datetime
 from functools import partial
 from itertools import count, islice, repeat
@@ -21,14 +21,10 @@ from typing import Any, Final, TypeVar
 import orjson
 import psycopg
 
-from accountant.budget.commands import AdoptPolicy, Asked, AskGrant, RegisterDataset
-from accountant.budget.policy_file import parse_policy
 from accountant.migrate import migrate
 from accountant.service import Service
 from accountant.store.ledgers import Ledgers
-from bench.asking import HOT, bodies
-from bench.core import POLICY
-from bench.mixed import opening
+from bench.asking import endless_grants, open_ledger
 from bench.rowlock import DURABLE
 
 GROUPS: Final = (32, 128, 512)
@@ -86,10 +82,8 @@ def on_sqlite(folder: Path) -> list[Row]:
         connection.executemany(INTO + "(?, ?, ?, ?, ?, ?)", events)
         connection.execute("COMMIT")
 
-    try:
+    with closing(connection):
         return _compared("SQLite", f"sqlite:///{folder}/batches.db", {"executemany": insert})
-    finally:
-        connection.close()
 
 
 def on_postgres(_: Path, fresh: Callable[[], str]) -> list[Row]:
@@ -113,8 +107,11 @@ def on_postgres(_: Path, fresh: Callable[[], str]) -> list[Row]:
 
 
 def _compared(engine: str, url: str, inserts: dict[str, Insert]) -> list[Row]:
-    rows = []
-    with _service(url) as (service, asks):
+    rows: list[Row] = []
+    migrate(url)
+    with closing(Service(Ledgers(url))) as service:
+        open_ledger(service, LEDGER)
+        asks = endless_grants("k")
         for _ in range(4):
             service.execute_all(LEDGER, list(islice(asks, 256)))
         events = _copies([_event(*stored) for stored in service.stream(LEDGER)])
@@ -148,27 +145,6 @@ def _rate(once: Callable[[list[T]], object], source: Iterator[T], size: int) -> 
         once(list(islice(source, size)))
         done += size
     return done / seconds
-
-
-@contextmanager
-def _service(url: str) -> Iterator[tuple[Service, Iterator[Asked]]]:
-    """The service in this process with one hot dataset, and grants to ask for, without end."""
-    migrate(url)
-    ledgers = Ledgers(url)
-    policy, digest = parse_policy(POLICY)
-    service = Service(ledgers)
-    for asked in (
-        opening()[0],
-        Asked("admin", RegisterDataset(id=HOT, namespace="bench", name=HOT)),
-        Asked("admin", AdoptPolicy(policy=policy.to_json(), source_digest=digest)),
-    ):
-        service.execute(LEDGER, asked)
-    commands = [AskGrant.model_validate(body) for body in bodies([HOT])]
-    asks = (Asked("bench", commands[i % len(commands)], f"k{i}") for i in count())
-    try:
-        yield service, asks
-    finally:
-        ledgers.close()
 
 
 def _event(sequence: int, body: bytes, leaf: bytes) -> Event:

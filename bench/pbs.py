@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
@@ -118,9 +119,5 @@ def _with_retries(wire: list[bytes], share: float) -> list[bytes]:
 
 def _balances(url: str) -> dict[AccountKey, bytes]:
     """What every cell of every account has used, read back from the database."""
-    ledgers = Ledgers(url)
-    try:
-        with Service(ledgers).state(POPULATION) as state:
-            return {key: account.used.cells().tobytes() for key, account in state.accounts.items()}
-    finally:
-        ledgers.close()
+    with closing(Service(Ledgers(url))) as service, service.state(POPULATION) as state:
+        return {key: account.used.cells().tobytes() for key, account in state.accounts.items()}
