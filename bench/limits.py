@@ -30,7 +30,7 @@ from bench.rowlock import DURABLE
 GROUPS: Final = (32, 128, 512)
 """Events in a commit."""
 
-SECONDS: Final = 1.5
+SECONDS: Final = 1.0
 ROUNDS: Final = 2
 LEDGER: Final = "bench"
 INTO: Final = "INSERT INTO event (ledger, sequence, type, time, body, leaf) VALUES "

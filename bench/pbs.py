@@ -32,8 +32,8 @@ FEWER_KEYS: Final = 7_000
 WIDEST: Final = 2_000
 """Keys of the widest requests: what fits into one event by name."""
 
-REQUESTS: Final = 2_000
-WIDE_EVERY: Final = 250
+REQUESTS: Final = 1_000
+WIDE_EVERY: Final = 200
 RETRIED: Final = 0.1
 LATER: Final = 100
 """A retry follows so many requests after the first try: some of those are still on their way."""

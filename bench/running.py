@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
@@ -25,16 +26,23 @@ def free_port() -> int:
         return port
 
 
+def processor_seconds(pid: int) -> float:
+    """What a process has used of all cores until now, in whole hundredths (Linux)."""
+    stat = Path(f"/proc/{pid}/stat").read_text()
+    user, system = stat.rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
 @contextmanager
 def process(port: int, log: Path, *command: str) -> Iterator[int]:
-    """A Python program that listens on ``port``; ended at the end."""
+    """A Python program that listens on ``port``, ended at the end; its process id."""
     with log.open("wb") as output:
         running = subprocess.Popen(  # noqa: S603 our own program
             [sys.executable, "-m", *command], stdout=output, stderr=subprocess.STDOUT
         )
         try:
             _wait(running, port, log)
-            yield port
+            yield running.pid
         finally:
             running.terminate()
             running.wait(PATIENCE)
@@ -51,20 +59,12 @@ def _wait(running: subprocess.Popen[bytes], port: int, log: Path) -> None:
     raise RuntimeError(f"a server did not start: {log.read_text(errors='replace')[-2_000:]}")
 
 
-@contextmanager
-def app(name: str, folder: Path, *arguments: str) -> Iterator[int]:
-    """One of ``bench.apps``; its port."""
-    port = free_port()
-    command = ("bench.apps", name, str(port), *arguments)
-    with process(port, folder / f"{name}.log", *command):
-        yield port
-
-
 @dataclass(frozen=True, slots=True)
 class Served:
-    """``accountant serve``, and an administrator's key for it."""
+    """A server, and a key that it takes: of an administrator if it is ``accountant serve``."""
 
     port: int
+    pid: int
     secret: str
 
     @property
@@ -79,14 +79,23 @@ class Served:
 
 
 @contextmanager
+def app(name: str, folder: Path, secret: str, *arguments: str) -> Iterator[Served]:
+    """One of ``bench.apps``."""
+    port = free_port()
+    command = ("bench.apps", name, str(port), *arguments)
+    with process(port, folder / f"{name}.log", *command) as pid:
+        yield Served(port, pid, secret)
+
+
+@contextmanager
 def served(folder: Path, url: str) -> Iterator[Served]:
     """The service on a fresh database. Raises RuntimeError if it cannot use that."""
     _run(folder, url, "migrate")
     secret = _run(folder, url, "keys", "create", "--role", "admin", "--name", "bench").strip()
     port = free_port()
     common = ("accountant.cli", "--home", str(folder), "--database-url", url)
-    with process(port, folder / "serve.log", *common, "serve", "--port", str(port)):
-        yield Served(port, secret)
+    with process(port, folder / "serve.log", *common, "serve", "--port", str(port)) as pid:
+        yield Served(port, pid, secret)
 
 
 def _run(folder: Path, url: str, *arguments: str) -> str:
