@@ -10,7 +10,6 @@ from argparse import ArgumentParser
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -61,9 +60,6 @@ def main() -> None:
     everywhere = EVERYWHERE + ([scale.million] if chosen.million else [])
     everywhere = [m for m in everywhere if _wanted(m, chosen.names)]
     on_postgres = [m for m in ON_POSTGRES if _wanted(m, chosen.names)]
-    if on_postgres and not (chosen.postgres or find_spec("bench.postgres")):
-        console.print("PostgreSQL is left out: name a server with --postgres")
-        on_postgres = []
     with (
         tempfile.TemporaryDirectory() as folder,
         databases(chosen.postgres) if on_postgres else nullcontext() as fresh,

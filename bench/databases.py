@@ -8,6 +8,8 @@ from urllib.parse import urlsplit
 
 import psycopg
 
+from bench.postgres import server
+
 
 @contextmanager
 def databases(url: str | None) -> Iterator[Callable[[], str]]:
@@ -15,8 +17,6 @@ def databases(url: str | None) -> Iterator[Callable[[], str]]:
     server, a server is started. The databases are gone at the end.
     """
     if url is None:
-        from bench.postgres import server  # noqa: PLC0415 only where it is needed
-
         with server() as own, databases(own.url("superuser", "postgres")) as made:
             yield made
         return
