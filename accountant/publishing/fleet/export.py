@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -14,7 +14,7 @@ from accountant.budget.selection import EVERYONE, Selection
 from accountant.budget.state import State
 from accountant.ledger.checkpoints import Checkpoint
 from accountant.ledger.events import Event
-from accountant.ledger.merkle import Tree, tree_of
+from accountant.ledger.merkle import Tree, leaf_hash, tree_of
 from accountant.publishing.fleet.adding import Sums
 from accountant.publishing.fleet.changes import Change, applied
 from accountant.publishing.fleet.describing import describe
@@ -26,6 +26,7 @@ from accountant.store.whole import sync
 SQL: Final = Path(__file__).resolve().parent / "sql"
 """The queries, which are written beside the tables."""
 
+_PAGE: Final = 1_000
 Told = Callable[[int], None]
 """Is told how many events have been written."""
 
@@ -91,23 +92,26 @@ class _Writing:
     def __init__(self, tables: Tables, ledger: str, told: Told) -> None:
         self._tables, self._told, self._ledger = tables, told, ledger
         self._sums = Sums()
-        self._stored = Stored(-1, b"", b"")
+        self._state = State(ledger)
         self.selections: dict[Selection, int] = {EVERYONE: 0}
         """The groups that were charged, numbered."""
 
     def all_of(self, events: Iterable[Stored], end: Tree) -> State:
         """Writes the events up to ``end`` and what they charged; the state they lead to."""
-        book: Book[State] = Book(self._ledger, lambda: State(self._ledger), self._take)
-        book.follow(end, lambda _: self._each(islice(events, end.size)))
-        self._sums.agree(book.fold)
-        return book.fold
+        book = Book(self._ledger, lambda: (self, Tree()))
+        pages = iter(events)
+        book.follow(end, lambda _: islice(pages, _PAGE))
+        self._sums.agree(self._state)
+        return self._state
 
-    def _each(self, events: Iterable[Stored]) -> Iterator[Stored]:
-        for self._stored in events:
-            yield self._stored
+    @property
+    def sequence(self) -> int:
+        """The next event's."""
+        return self._state.sequence
 
-    def _take(self, state: State, event: Event) -> None:
+    def follow(self, data: bytes) -> None:
         """Folds one event in, and writes it and its charges."""
+        state, event = self._state, Event.from_bytes(data)
         for change in applied(state, event):
             self._sums.add(change)
             self._charge(event.sequence, change)
@@ -116,9 +120,7 @@ class _Writing:
         found = None if grant is None else state.grants.get(grant)
         dataset = command.get("dataset") if found is None else found.dataset
         about = (event.time, event.by, body.get("key"), dataset, grant)
-        self._tables["event"].add(
-            event.sequence, event.type, *about, self._stored.body, self._stored.leaf
-        )
+        self._tables["event"].add(event.sequence, event.type, *about, data, leaf_hash(data))
         self._told(1)
 
     def _charge(self, sequence: int, change: Change) -> None:
