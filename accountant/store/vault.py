@@ -16,7 +16,7 @@ from accountant.ledger import notes
 from accountant.ledger.checkpoints import Checkpoint, Known
 from accountant.ledger.notes import BadNote, Signer, Verifier
 from accountant.store.ledgers import StoreError
-from accountant.store.whole import sync, whole
+from accountant.store.whole import made_folder, sync, whole
 
 Kind = Literal["signed", "published", "totals"]
 KINDS: Final[dict[Kind, str]] = {
@@ -152,18 +152,24 @@ class Vault:
         return self._folder / ledger / f"{key.id.hex()}.key"
 
     def _make(self, folder: Path) -> None:
+        self._folder.parent.mkdir(parents=True, exist_ok=True)
         for each in (self._folder, folder):
-            each.mkdir(mode=0o700, parents=True, exist_ok=True)
+            made_folder(each, 0o700)
 
     def _write_new(self, path: Path, data: bytes) -> None:
         """Writes a file that is not there yet: a key never takes another one's place."""
         try:
             self._make(path.parent)
             with open(path, "xb", opener=_private) as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            sync(path.parent)
+                try:
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())
+                except OSError:
+                    path.unlink()  # half a key is none
+                    raise
+            for folder in (path.parent, self._folder, self._folder.parent):
+                sync(folder)  # another process may have made them a moment ago
         except OSError as error:
             raise VaultError(f"{path} cannot be written: {error}") from error
 

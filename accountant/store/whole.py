@@ -40,3 +40,12 @@ def sync(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def made_folder(path: Path, mode: int = 0o777) -> None:
+    """Makes the folder, if it is not there, and its name durable."""
+    try:
+        path.mkdir(mode=mode)
+    except FileExistsError:
+        return
+    sync(path.parent)
