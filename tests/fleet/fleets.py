@@ -13,7 +13,7 @@ import duckdb
 from support import Book, cells_of
 
 from accountant.budget.state import State
-from accountant.ledger.events import Event
+from accountant.ledger.events import Entry, Event
 from accountant.publishing.fleet.export import Written, write_fleet
 from accountant.publishing.publisher import Publisher
 from accountant.service import Service
@@ -96,11 +96,11 @@ def stored(
 ) -> Iterator[Service]:
     """A service on a database with these events, by ledger."""
     store = Ledgers(database)
-    for events in ledgers.values():
-        every = list(events)
+    for name, events in ledgers.items():
+        every = [Entry.of(event) for event in events]
         for first in range(0, len(every), PAGE):
-            with store.writing() as writing:
-                writing.append(every[first : first + PAGE])
+            with store.writing(name) as writing:
+                writing.append(name, every[first : first + PAGE])
                 writing.commit()
     try:
         yield Service(store, vault=Vault(folder / "vault"))
