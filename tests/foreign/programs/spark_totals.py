@@ -17,7 +17,7 @@ os.chdir(folder)
 spark = (
     SparkSession.builder.master("local[2]")
     .config("spark.ui.enabled", "false")
-    .config("spark.sql.shuffle.partitions", "4")
+    .config("spark.sql.shuffle.partitions", "1")
     .config("spark.sql.session.timeZone", "UTC")
     .getOrCreate()
 )
