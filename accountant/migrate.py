@@ -49,12 +49,13 @@ def _make(path: Path) -> None:
 
 
 def _migrate_server(url: str, owner_url: str) -> bool:
-    """One transaction: of two that migrate at once, the second fails and leaves nothing."""
+    """One transaction: a migration that fails leaves nothing. Of two at once, one waits."""
     engine = postgres.engine(parsed(owner_url), pool=1)
     try:
         with translated(), engine.begin() as connection:
             connection.exec_driver_sql("BEGIN")
             connection.exec_driver_sql("SET LOCAL statement_timeout = 0")  # as long as it takes
+            connection.exec_driver_sql("SELECT pg_advisory_xact_lock(hashtext('accountant'))")
             new = _upgrade(connection, shown(owner_url))
             role = parsed(url).username
             if role and role != parsed(owner_url).username:

@@ -4,6 +4,9 @@ the owner.
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 
 import psycopg
@@ -164,6 +167,34 @@ def test_the_database_of_something_else_is_left_alone(postgres: Server) -> None:
     tables = "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'"
     assert place.run(tables) == [(0,)]
     postgres.drop("else")
+
+
+def test_two_that_migrate_at_once(postgres: Server) -> None:
+    """Of several that migrate an empty database at once one makes the tables, and the others find
+    them made.
+    """
+    postgres.create("race")
+    env = os.environ | {
+        "ACCOUNTANT_DATABASE_URL": postgres.url("app", "race"),
+        "ACCOUNTANT_OWNER_URL": postgres.url("owner", "race"),
+    }
+    runs = [
+        subprocess.Popen(
+            [sys.executable, "-m", "accountant.cli", "migrate"],
+            env=env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for _ in range(3)
+    ]
+    said = [run.communicate(timeout=60)[0] for run in runs]
+    assert sum("was created" in text for text in said) == 1, said
+    assert sum("is up to date" in text for text in said) == 2, said
+    ledgers = Ledgers(postgres.url("app", "race"))
+    assert (ledgers.names(), ledgers.excess()) == ([], [])
+    ledgers.close()
+    postgres.drop("race")
 
 
 def test_an_erased_text_is_soon_vacuumed(filled: Hosted) -> None:
