@@ -86,23 +86,23 @@ def _begin() -> str:
     )
 
 
-def engine(url: URL, *, pool: int, read_only: bool = False) -> Engine:
+def engine(url: URL, *, pool: int) -> Engine:
     """An engine of sessions that have our settings, and begin a transaction only when told to."""
-    session = _SESSION | ({"default_transaction_read_only": "on"} if read_only else {})
-    options = " ".join(f"-c {name}={value}" for name, value in session.items())
-    given: dict[str, Any] = dict(url.query)
-    given["options"] = f"{options} {given.get('options', '')}".strip()
-    if "prepare_threshold" in given:  # "none" for poolers that cannot follow prepared statements
-        times = str(given["prepare_threshold"])
-        given["prepare_threshold"] = int(times) if times.isdigit() else None
+    options = " ".join(f"-c {name}={value}" for name, value in _SESSION.items())
+    mine: dict[str, Any] = {"application_name": "accountant"} | _NETWORK
+    arguments = {name: value for name, value in mine.items() if name not in url.query}
+    arguments["options"] = f"{options} {url.query.get('options', '')}".strip()
+    if "prepare_threshold" in url.query:  # "none" for poolers that cannot follow what is prepared
+        times = str(url.query["prepare_threshold"])
+        arguments["prepare_threshold"] = int(times) if times.isdigit() else None
     return create_engine(
-        url.set(query={}),
+        url.difference_update_query(["options", "prepare_threshold"]),
         isolation_level="AUTOCOMMIT",  # transactions begin where we say BEGIN
         pool_size=pool,
         max_overflow=0,
         pool_timeout=POOL_SECONDS,
         hide_parameters=True,
-        connect_args={"application_name": "accountant"} | _NETWORK | given,
+        connect_args=arguments,
     )
 
 
@@ -110,7 +110,7 @@ class Postgres:
     """A database on a server, with a pool for those who read and one for those who write."""
 
     def __init__(self, url: URL) -> None:
-        self._reader = engine(url, pool=READERS, read_only=True)
+        self._reader = engine(url, pool=READERS)
         self._writer = engine(url, pool=WRITERS)
         self._turns: dict[str, threading.Lock] = {}
 

@@ -17,6 +17,7 @@ from support import World, ask, laplace
 import accountant.store.tables  # noqa: F401 (registers them)
 from accountant.store import postgres
 from accountant.store.engine import parsed
+from accountant.store.roles import RIGHTS
 
 PORTABLE = (BigInteger, Integer, LargeBinary, String, Text)
 TABLES = {
@@ -48,6 +49,11 @@ def test_every_key_starts_with_the_ledger(table: Any) -> None:
         assert column.autoincrement in (False, "auto")
         if isinstance(column.type, Integer):
             assert not (column.primary_key and column.autoincrement), column
+
+
+def test_the_service_has_rights_on_every_table() -> None:
+    """A new table comes with a decision on what the service may do to it."""
+    assert set(RIGHTS) == set(TABLES)
 
 
 def test_the_database_has_what_the_tables_say(hosted: Hosted) -> None:
