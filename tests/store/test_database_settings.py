@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
+import io
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
 from places import Hosted
 
+from accountant.cli import common, main
 from accountant.settings import Settings
 from accountant.store.engine import parsed, shown
 
 
 def accountant(hosted: Hosted, home: Path, *words: str, owner: bool = True) -> str:
-    """What a command says, as a process of its own."""
-    env = os.environ | {"ACCOUNTANT_HOME": str(home), "ACCOUNTANT_DATABASE_URL": hosted.url}
-    if owner:
-        env["ACCOUNTANT_OWNER_URL"] = hosted.owner_url
-    run = subprocess.run(
-        [sys.executable, "-m", "accountant.cli", *words],
-        env=env,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    return run.stdout + run.stderr
+    """What a command says, run in this process: starting one costs a second."""
+    said = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ACCOUNTANT_HOME", str(home))
+        patch.setenv("ACCOUNTANT_DATABASE_URL", hosted.url)
+        patch.setenv("ACCOUNTANT_OWNER_URL", hosted.owner_url if owner else "")
+        patch.setattr(sys, "argv", ["accountant", *words])
+        for console in (common.out, common.errors):
+            patch.setattr(console, "_width", 300)
+        with redirect_stdout(said), redirect_stderr(said), pytest.raises(SystemExit):
+            main()
+    return said.getvalue()
 
 
 def test_commands_work_on_a_server_and_show_no_password(hosted: Hosted, tmp_path: Path) -> None:

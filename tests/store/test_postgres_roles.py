@@ -170,7 +170,7 @@ def test_the_database_of_something_else_is_left_alone(postgres: Server) -> None:
 
 
 def test_two_that_migrate_at_once(postgres: Server) -> None:
-    """Of several that migrate an empty database at once one makes the tables, and the others find
+    """Of two that migrate an empty database at once one makes the tables, and the other finds
     them made.
     """
     postgres.create("race")
@@ -186,11 +186,11 @@ def test_two_that_migrate_at_once(postgres: Server) -> None:
             stderr=subprocess.STDOUT,
             text=True,
         )
-        for _ in range(3)
+        for _ in range(2)
     ]
     said = [run.communicate(timeout=60)[0] for run in runs]
     assert sum("was created" in text for text in said) == 1, said
-    assert sum("is up to date" in text for text in said) == 2, said
+    assert sum("is up to date" in text for text in said) == 1, said
     ledgers = Ledgers(postgres.url("app", "race"))
     assert (ledgers.names(), ledgers.excess()) == ([], [])
     ledgers.close()
