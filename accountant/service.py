@@ -362,7 +362,7 @@ def _sealed(state: State, writing: Writing, asked: Asked) -> tuple[Asked, dict[s
     stored = _answered(writing, state.ledger, before[1])
     kept = writing.texts(state.ledger, stored[0].sequence, stored[-1].sequence)
     texts = {(t.sequence, t.field): Opened(t.salt, t.text) for t in kept}
-    return seal_again(asked, stored, texts), {}
+    return seal_again(state, asked, stored, texts), {}
 
 
 def _answered(writing: Writing, ledger: str, sequence: int) -> tuple[Event, ...]:

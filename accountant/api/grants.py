@@ -8,6 +8,8 @@ from typing import Any
 import orjson
 
 from accountant.api.answers import amounts
+from accountant.budget.packing import in_names
+from accountant.budget.population import Population
 from accountant.budget.state import Grant, Settled
 from accountant.ledger.events import Event, rfc3339
 from accountant.privacy.units import Charge
@@ -15,8 +17,11 @@ from accountant.reporting.texts import Texts
 from accountant.service import PAGE, Service
 
 
-def grant_view(service: Service, ledger: str, grant: Grant | Settled, now: int) -> dict[str, Any]:
+def grant_view(
+    service: Service, people: Population, grant: Grant | Settled, now: int
+) -> dict[str, Any]:
     """The grant at stamp ``now``, with its texts."""
+    ledger = people.name
     event = service.event(ledger, grant.sequence)
     asked = Texts(partial(service.texts, ledger), page=1).opened(event)
     reserved = Charge.from_json(event.body["total"])
@@ -34,7 +39,7 @@ def grant_view(service: Service, ledger: str, grant: Grant | Settled, now: int) 
         "state": state,
         "client": grant.by,
         "dataset": grant.dataset,
-        "request": asked.body["command"],
+        "request": in_names(people, asked.body["command"]),
         "opened": rfc3339(event.time),
         "expires": rfc3339(grant.expires),
         "reserved": amounts(reserved),

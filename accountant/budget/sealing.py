@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 from accountant.budget.batches import OPENED, REFUSED
 from accountant.budget.commands import Asked, Command, Sealed, batch_of
 from accountant.budget.judge import blank
+from accountant.budget.packing import packed, packed_as
 from accountant.budget.policy import PurposeRule
 from accountant.budget.state import State
 from accountant.ledger.events import Event
@@ -51,6 +52,7 @@ def seal(
             opened |= {field_of(place, field): one for field, one in texts.items()}
         return _of(asked, items), opened
     opened = {}
+    asked = replace(asked, command=packed(state.population, asked.command))
     for field in FIELDS:
         text = getattr(asked.command, field, None)
         if isinstance(text, str) and not blank(text) and text not in _terms(state, field):
@@ -59,7 +61,7 @@ def seal(
 
 
 def seal_again(
-    asked: Asked, stored: Sequence[Event], texts: Mapping[tuple[int, str], Opened]
+    state: State, asked: Asked, stored: Sequence[Event], texts: Mapping[tuple[int, str], Opened]
 ) -> Asked:
     """``asked`` as the event that answered it before would hold it, ``stored`` with the items of a
     batch behind it: the same text gets the same digest, so that a retry is known for one. A text
@@ -67,7 +69,7 @@ def seal_again(
     """
     first = stored[0]
     if not asked.items:
-        return _again(asked, first.body["command"], partial(_kept, texts, first.sequence))
+        return _again(state, asked, first.body["command"], partial(_kept, texts, first.sequence))
     if first.type == REFUSED:
         before = [
             (command, partial(_kept, texts, first.sequence, item=place))
@@ -80,7 +82,7 @@ def seal_again(
     return _of(
         asked,
         [
-            _again(Asked(asked.by, item), command, kept).command
+            _again(state, Asked(asked.by, item), command, kept).command
             for item, (command, kept) in zip(asked.items, before, strict=True)
         ],
     )
@@ -111,9 +113,13 @@ def _kept(
 
 
 def _again(
-    asked: Asked, command: Mapping[str, Any], kept_in: Callable[[str], Opened | None]
+    state: State,
+    asked: Asked,
+    command: Mapping[str, Any],
+    kept_in: Callable[[str], Opened | None],
 ) -> Asked:
     digests = {}
+    asked = replace(asked, command=packed_as(state.population, asked.command, command))
     for field in FIELDS:
         text, held = getattr(asked.command, field, None), command.get(field)
         if not isinstance(text, str) or not isinstance(held, dict):
