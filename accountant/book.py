@@ -9,7 +9,6 @@ from itertools import islice
 from typing import Generic, Protocol, TypeVar
 
 from accountant.ledger.checkpoints import Known
-from accountant.ledger.events import Event
 from accountant.ledger.merkle import Tree, leaf_hash
 from accountant.store.ledgers import Stored, StoreError
 
@@ -35,7 +34,11 @@ class Diverged(StoreError):
 class Fold(Protocol):
     """What events are folded into. ``sequence`` is the next event's."""
 
-    sequence: int
+    @property
+    def sequence(self) -> int: ...  # noqa: D102
+
+    def follow(self, data: bytes) -> None:
+        """Folds in the next event."""
 
 
 F = TypeVar("F", bound=Fold)
@@ -52,30 +55,24 @@ class Book(Generic[F]):
     """
 
     ledger: str
-    new: Callable[[], F]
-    apply: Callable[[F, Event], None]
+    begin: Callable[[], tuple[F, Tree]]
+    """Where to start from: nothing, or what a snapshot holds and the database continues."""
     known: tuple[Known, ...] = ()
     fold: F = field(init=False)
-    tree: Tree = field(init=False, default=Tree())
+    tree: Tree = field(init=False)
     seen: Tree = field(init=False, default=Tree())
     lock: threading.RLock = field(init=False, default_factory=threading.RLock)
 
     def __post_init__(self) -> None:
-        self.fold = self.new()
+        self.drop()
 
     def drop(self) -> None:
         """Forgets what is in memory; it is read back when next asked for."""
-        self.fold, self.tree = self.new(), Tree()
+        self.fold, self.tree = self.begin()
 
-    def add(self, events: Iterable[Event], end: Tree) -> None:
-        """Folds in what was appended, up to ``end``, ahead of its commit."""
-        for event in events:
-            self.apply(self.fold, event)
-        self.tree = end
-
-    def committed(self) -> None:
+    def committed(self, end: Tree) -> None:
         """What is folded in is durable: from now on the ledger may not end before it."""
-        self.seen = self.tree
+        self.tree = self.seen = end
 
     def follow(self, head: Tree, read: Callable[[int], Iterable[Stored]]) -> None:
         """Folds in what has been appended since, up to ``head``, hashing every event.
@@ -85,37 +82,47 @@ class Book(Generic[F]):
         for known in (*self.known, self._seen()):
             if head.size < known.size:
                 raise Diverged(self.ledger, known, head.size, head.root)
-        while (first := self.fold.sequence) < head.size:
-            for stored in islice(read(first), head.size - first):
-                self._add(stored)
-            if self.fold.sequence == first:
+        while (first := self.tree.size) < head.size:
+            page = list(islice(read(first), head.size - first))
+            if not page:
                 raise StoreError(f"ledger {self.ledger} ends before its head")
+            try:
+                self._add(page)
+            except BaseException:
+                self.drop()  # it may be half folded
+                raise
         if self.tree != head:
             raise Diverged(self.ledger, self._seen(), head.size, head.root)
-        self.committed()
+        self.committed(head)
 
     def _seen(self) -> Known:
         return Known(self.seen.size, self.seen.root, "what this service has seen")
 
-    def _add(self, stored: Stored) -> None:
-        number = stored.sequence
-        try:
-            leaf = leaf_hash(stored.body)
-            event = Event.from_bytes(stored.body) if leaf == stored.leaf else None
-        except (TypeError, ValueError) as error:
-            raise self._broken(number, error) from error
-        tree, _ = self.tree.grown([leaf])
-        self._continues(tree)
-        if event is None:
-            raise self._broken(number, "its bytes are not those that were hashed")
-        try:
-            self.add([event], tree)
-        except Exception as error:
-            self.drop()  # it may be half folded
-            raise self._broken(number, error) from error
+    def _add(self, page: list[Stored]) -> None:
+        """Folds in a page; the tree grows in one step up to each size at which a head is known."""
+        stops = {known.size for known in (*self.known, self._seen())}
+        leaves: list[bytes] = []
+        for stored in page:
+            try:
+                leaves.append(leaf_hash(stored.body))
+            except TypeError as error:
+                raise self._broken(stored.sequence, error) from error
+            same = leaves[-1] == stored.leaf
+            if not same or self.tree.size + len(leaves) in stops:
+                self._grow(leaves)
+            if not same:
+                raise self._broken(stored.sequence, "its bytes are not those that were hashed")
+            try:
+                self.fold.follow(stored.body)
+            except Exception as error:
+                raise self._broken(stored.sequence, error) from error
+        self._grow(leaves)
 
-    def _continues(self, tree: Tree) -> None:
-        """Compares the tree with every head of its size."""
+    def _grow(self, leaves: list[bytes]) -> None:
+        """Grows the tree by ``leaves``, which it takes, and compares with heads of its size."""
+        self.tree, _ = self.tree.grown(leaves)
+        leaves.clear()
+        tree = self.tree
         for known in self.known:
             if known.size == tree.size and known.root != tree.root:
                 raise Diverged(self.ledger, known, tree.size, tree.root)

@@ -53,9 +53,9 @@ class KeyRing:
             self.by_digest = {d: k for d, k in self.by_digest.items() if k.name != body["name"]}
         self.sequence, self.time = event.sequence + 1, event.time
 
-    def find(self, secret: str) -> Key | None:
-        """Whose key this is."""
-        return self.by_digest.get(key_digest(secret))
+    def follow(self, data: bytes) -> None:
+        """Folds in the next event. Raises ValueError if it is not."""
+        self.apply(Event.from_bytes(data))
 
     def named(self, name: str) -> Key | None:
         """The valid key of that name."""

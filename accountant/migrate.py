@@ -3,42 +3,72 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from alembic import command
 from alembic.config import Config
-from sqlalchemy import inspect
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy import Connection, inspect
 
 from accountant.shipped import shipped
-from accountant.store.engine import file_lock, sqlite_path, writer
-from accountant.store.ledgers import StoreError
+from accountant.store import postgres, roles
+from accountant.store.engine import file_lock, parsed, shown, sqlite_path, writer
+from accountant.store.errors import translated
 
 
-def migrate(url: str) -> bool:
+def migrate(url: str, owner_url: str = "") -> bool:
     """Brings the database at ``url`` to the newest schema; True if there was none before.
 
-    Raises ValueError for a URL that is not supported or a database of something else, OSError or
-    StoreError if it fails.
+    On PostgreSQL the tables belong to the role of ``owner_url``, if that is given, and the role of
+    ``url`` gets the rights that the service needs, and no others. Raises ValueError for a URL that
+    is not supported or a database of something else, OSError or StoreError if it fails.
     """
+    if parsed(url).get_backend_name() == "sqlite":
+        return _migrate_file(url)
+    return _migrate_server(url, owner_url or url)
+
+
+def _migrate_file(url: str) -> bool:
     path = sqlite_path(url)
+    _make(path)
+    engine = writer(url)
+    try:
+        with translated(), file_lock(path), engine.begin() as connection:
+            return _upgrade(connection, str(path))
+    finally:
+        engine.dispose()
+
+
+def _make(path: Path) -> None:
+    """Makes the file, in its folder, so that from the first moment on nobody else may read it."""
     if not path.parent.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {path.parent.parent}")
     path.parent.mkdir(exist_ok=True)
-    new = not path.exists()
-    if new:  # nobody else may read it, from the first moment on
+    if not path.exists():
         os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
-    config = Config()
-    config.set_main_option("script_location", str(shipped("migrations")))
-    engine = writer(url)
+
+
+def _migrate_server(url: str, owner_url: str) -> bool:
+    """One transaction: of two that migrate at once, the second fails and leaves nothing."""
+    engine = postgres.engine(parsed(owner_url), pool=1)
     try:
-        with file_lock(path), engine.begin() as connection:
-            names = set(inspect(connection).get_table_names())
-            if names and "alembic_version" not in names:
-                raise ValueError(f"{path} is the database of something else; name another file")
-            config.attributes["connection"] = connection
-            command.upgrade(config, "head")
-    except SQLAlchemyError as error:
-        raise StoreError(str(getattr(error, "orig", None) or error)) from error
+        with translated(), engine.begin() as connection:
+            connection.exec_driver_sql("BEGIN")
+            connection.exec_driver_sql("SET LOCAL statement_timeout = 0")  # as long as it takes
+            new = _upgrade(connection, shown(owner_url))
+            role = parsed(url).username
+            if role and role != parsed(owner_url).username:
+                roles.grant(connection, role)
+            return new
     finally:
         engine.dispose()
-    return new
+
+
+def _upgrade(connection: Connection, place: str) -> bool:
+    names = set(inspect(connection).get_table_names())
+    if names and "alembic_version" not in names:
+        raise ValueError(f"{place} is the database of something else; name another one")
+    config = Config()
+    config.set_main_option("script_location", str(shipped("migrations")))
+    config.attributes["connection"] = connection
+    command.upgrade(config, "head")
+    return not names

@@ -2,63 +2,51 @@
 
 from __future__ import annotations
 
-import re
-import secrets
+import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
-from accountant.book import Book, Diverged, F
-from accountant.budget.batches import OPENED
-from accountant.budget.commands import (
-    AdoptEngine,
-    Asked,
-    AskGrant,
-    Command,
-    EraseText,
-    ExpireGrant,
-    RegisterPopulation,
-    Role,
-)
-from accountant.budget.decide import SYSTEM, Repeated, decide
+from accountant.book import Book, Diverged
+from accountant.budget.commands import Asked, AskGrant, EraseText, ExpireGrant, RegisterPopulation
+from accountant.budget.decide import SYSTEM
 from accountant.budget.decision import Decision
-from accountant.budget.errors import Conflict, Invalid, NotFound, Problem, Unavailable
-from accountant.budget.folding import apply
+from accountant.budget.errors import Conflict, NotFound, Problem, Unavailable
 from accountant.budget.judge import judge
+from accountant.budget.keeper import Keeper
 from accountant.budget.limits import how_many
 from accountant.budget.request import Request, prepare, price_all
-from accountant.budget.sealing import SALT_BYTES, Opened, places_of, seal, seal_again
-from accountant.budget.state import State
-from accountant.keys import CREATED, REVOKED, Key, KeyRing, key_digest, new_secret
+from accountant.budget.state import Grant, Settled, State
+from accountant.credentials import Credentials
 from accountant.keys import LEDGER as KEYS
 from accountant.ledger.checkpoints import Checkpoint, Known
-from accountant.ledger.events import Event, EventTooLarge
+from accountant.ledger.events import Entry, Event
 from accountant.ledger.merkle import Tree
 from accountant.ledger.notes import BadNote, parse
-from accountant.privacy import engine as bounds
-from accountant.store.ledgers import Ledgers, Stored, StoreError, Text, Writing
+from accountant.rounds import Answer, Round
+from accountant.sequencer import Sequencer, Waiting
+from accountant.store.ledgers import Ledgers, Moved, Stored, StoreError, Text, Unknown
 from accountant.store.vault import Vault, VaultError
 
-_KEY_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}")
+__all__ = ["Answer", "Preview", "Service", "wall_clock"]
+
 PAGE: Final = 1_000
 MAX_EXPIRIES: Final = 1_000
 """Expiries written per round; the rest stay reserved until the next."""
+_ATTEMPTS: Final = 5
+"""How often a batch is decided if others move the ledger's head meanwhile."""
+_LONGEST: Final = 0.1
+"""Seconds after which a batch is committed; who is left goes on in the next."""
 
 
 def wall_clock() -> int:
     """Microseconds since 1970 UTC."""
     return time.time_ns() // 1_000
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """The events that a command led to, or the one that answered it the first time."""
-
-    events: tuple[Event, ...]
-    repeated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +62,8 @@ class Preview:
 class Service:
     """Everything that the doors may do. Thread-safe.
 
-    State in memory is only ever changed by folding events. If the outcome of a commit is unknown
-    the state is dropped and read back.
+    State in memory is only ever changed by folding events. If a commit fails the state is dropped
+    and read back.
     """
 
     def __init__(
@@ -86,79 +74,146 @@ class Service:
     ) -> None:
         self.ledgers = ledgers
         self.vault = vault
+        self.credentials = Credentials(ledgers, clock)
         self._clock = clock
-        self._books: dict[str, Book[State]] = {}
+        self._books: dict[str, Book[Keeper]] = {}
         self._books_lock = threading.Lock()
-        self._keys = Book(KEYS, KeyRing, KeyRing.apply)
+        self._sequencer = Sequencer(self._answer)
+
+    def close(self) -> None:
+        """Answers what waits, takes nothing any more, and lets go of the database."""
+        self._sequencer.close()
+        self.ledgers.close()
 
     # -- writing ----------------------------------------------------------------------------
 
     def execute(self, ledger: str, asked: Asked) -> Answer:
-        """Answers one command durably. Raises Problem; then nothing was recorded."""
-        return self.execute_all(ledger, [asked])[0]
+        """Answers one command durably, in a batch with others that wait. Raises Problem; then
+        nothing was recorded.
+        """
+        self.price_ahead(ledger, asked)
+        future: Future[Answer] = Future()
+        self._sequencer.submit(ledger, Waiting(asked, future))
+        return future.result()
+
+    def submit(self, ledger: str, asked: Asked, key: str) -> asyncio.Future[Answer]:
+        """``execute`` for who waits in an event loop, under the API key of the digest ``key``. What
+        is asked has been priced, or that is cheap (``price_ahead``).
+        """
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._sequencer.submit(ledger, Waiting(asked, future, key))
+        return future
 
     def execute_all(self, ledger: str, commands: list[Asked]) -> list[Answer]:
-        """Answers commands in order with one commit, all or nothing.
-
-        Nobody sees the state before the commit: events are folded in under the book's lock, and a
-        state that is ahead of a failed commit is dropped. Who waits for the database does not hold
-        that lock, so that readers wait only for deciding and committing.
-        """
-        opens = any(isinstance(asked.command, RegisterPopulation) for asked in commands)
+        """Answers commands in order with one commit, all or nothing."""
         for asked in commands:
-            for command in asked.items or [asked.command]:
-                _price_ahead(self._book(ledger, opens=opens), command)
-        with self.writing(ledger, opens=opens) as (writing, book):
-            self._go_over(book, writing, SYSTEM)
-            return [self._answer(book, writing, asked) for asked in commands]
+            self.price_ahead(ledger, asked)
+        with self.writing(ledger, opens=_opens(commands)) as turn:
+            turn.go_over(SYSTEM)
+            return [turn.answer(asked) for asked in commands]
 
     def adopt_engine(self, ledger: str, by: str) -> int:
         """Goes over to this program's bounds, if that has not happened; the ledger's size."""
-        with self.writing(ledger) as (writing, book):
-            self._go_over(book, writing, by)
-            return book.tree.size
-
-    def _go_over(self, book: Book[State], writing: Writing, by: str) -> None:
-        """What is decided from here on is decided by this program's bounds, and says so."""
-        if book.fold.custody.engine < bounds.CURRENT and book.fold.population is not None:
-            self._answer(book, writing, Asked(by, AdoptEngine(version=bounds.CURRENT)))
+        with self.writing(ledger) as turn:
+            turn.go_over(by)
+            return turn.book.fold.sequence
 
     @contextmanager
-    def writing(self, ledger: str, *, opens: bool = False) -> Iterator[tuple[Writing, Book[State]]]:
-        """A transaction on one ledger, caught up with and held still; it commits at the end."""
-        book = self._book(ledger, opens=opens)
-        with _told(), self.ledgers.writing() as writing, book.lock:
-            _write_up(book, writing)
-            try:
-                yield writing, book
-                writing.commit()
-            except BaseException:
-                if book.tree != book.seen:
-                    book.drop()  # ahead of the commit: read it back
-                raise
-            book.committed()
+    def writing(self, ledger: str, *, opens: bool = False) -> Iterator[Round]:
+        """A transaction on one ledger, caught up with and held still; it commits at the end.
 
-    def _answer(self, book: Book[State], writing: Writing, asked: Asked) -> Answer:
-        asked, texts = _sealed(book.fold, writing, asked)
-        outcome = decide(book.fold, asked, self._clock())
-        if isinstance(outcome, Repeated):
-            return Answer(_answered(writing, book.ledger, outcome.sequence), repeated=True)
-        # What is folded and answered is what was written, to the byte.
-        try:
-            events = [Event.from_bytes(event.to_bytes()) for event in outcome]
-        except EventTooLarge as error:
-            raise Invalid("event-too-large", str(error)) from error
-        if events:
-            end = writing.append(events)
+        Who waits for the database does not hold the book's lock, so that readers wait only for
+        deciding and committing.
+        """
+        book = self._book(ledger, opens=opens)
+        decided: Sequence[Entry] = ()
+        with _told():
             try:
-                book.add(events, end)
-            except BaseException:
-                book.drop()  # half folded
-                raise
-            if texts:
-                kept = [Text(at, field, *text) for at, field, text in places_of(events, texts)]
-                writing.keep_texts(book.ledger, kept)
-        return Answer(tuple(events))
+                with self.ledgers.writing(ledger) as writing, book.lock:
+                    page = partial(writing.read, ledger, limit=PAGE)
+                    book.follow(writing.head(ledger), page)
+                    turn = Round(book, writing, self._clock)
+                    try:
+                        yield turn
+                        decided, end = turn.entries, turn.flush()
+                        writing.commit()
+                    except BaseException:
+                        if turn.ahead:
+                            book.drop()  # ahead of the commit: read it back
+                        raise
+                    book.committed(end)
+            except Unknown as unknown:
+                if not self._happened(ledger, decided):
+                    raise Moved(str(unknown)) from unknown
+
+    def _happened(self, ledger: str, decided: Sequence[Entry]) -> bool:
+        """Whether a commit of unknown outcome took place. Who holds the head's lock sees it: the
+        transaction that asked for it has ended.
+        """
+        if not decided:
+            return False
+        with self.ledgers.writing(ledger) as writing:
+            writing.head(ledger)
+            stored = writing.read(ledger, decided[0].sequence, len(decided))
+        return [event.body for event in stored] == [entry.body for entry in decided]
+
+    def _answer(self, ledger: str, batch: list[Waiting]) -> None:
+        """Gives each command its outcome. What fails fails alone; what fails together, together."""
+        if any(one.key is not None for one in batch):
+            self._still_valid(batch)
+        left = [one for one in batch if one.outcome is None]
+        for _ in range(_ATTEMPTS):
+            try:
+                while left:
+                    left = self._round(ledger, left)
+            except Moved:
+                continue  # another process was first: decide again, from what it wrote
+            except Problem as problem:
+                for one in left:
+                    one.outcome = problem
+            return
+        moved = "others write to this ledger all the time; try again with the same Idempotency-Key"
+        for one in left:
+            one.outcome = Unavailable("storage-failed", moved)
+
+    def _round(self, ledger: str, batch: list[Waiting]) -> list[Waiting]:
+        """One transaction; who is left for the next."""
+        outcomes: list[tuple[Waiting, Answer | Problem]] = []
+        opens = _opens([one.asked for one in batch])
+        deadline = time.monotonic() + _LONGEST
+        try:
+            with self.writing(ledger, opens=opens) as turn:
+                turn.go_over(SYSTEM)
+                for one in batch:
+                    try:
+                        outcomes.append((one, turn.answer(one.asked)))
+                    except Problem as problem:
+                        outcomes.append((one, problem))
+                    if time.monotonic() > deadline:
+                        break
+        except (Problem, Moved):
+            raise
+        except Exception as error:  # noqa: BLE001 whatever it is, the others are not to blame
+            culprit = batch[len(outcomes)] if len(outcomes) < len(batch) else None
+            for one in batch if culprit is None else [culprit]:
+                one.outcome = error
+            return [one for one in batch if one.outcome is None]
+        for one, outcome in outcomes:
+            one.outcome = outcome
+        return batch[len(outcomes) :]
+
+    def _still_valid(self, batch: list[Waiting]) -> None:
+        """Refuses those whose key another process has revoked since it was looked at."""
+        try:
+            with _told():
+                self.credentials.refresh()
+        except Problem as problem:
+            for one in batch:
+                one.outcome = problem
+            return
+        for one in batch:
+            if one.key is not None and self.credentials.remembered(one.key) is None:
+                one.outcome = Problem("unauthenticated", "the key is not valid, or was revoked")
 
     def erase(
         self, ledger: str, by: str, event: int, fields: Sequence[str] | None, reason: str
@@ -166,16 +221,16 @@ class Service:
         """Erases free texts of an event, all by default, and says so with an event. Raises NotFound
         if they are not there.
         """
-        with self.writing(ledger) as (writing, book):
-            kept = [text.field for text in writing.texts(ledger, event, event)]
+        with self.writing(ledger) as turn:
+            kept = [text.field for text in turn.writing.texts(ledger, event, event)]
             wanted = kept if fields is None else list(dict.fromkeys(fields))
             missing = [field for field in wanted if field not in kept]
             if missing or not wanted:
                 named = " and no ".join(missing) or "free text"
                 raise NotFound("no-such-text", f"event {event} of {ledger} has no {named} to erase")
             command = EraseText(event=event, fields=wanted, reason=reason)
-            answer = self._answer(book, writing, Asked(by, command))
-            writing.erase_texts(ledger, event, wanted)
+            answer = turn.answer(Asked(by, command))
+            turn.writing.erase_texts(ledger, event, wanted)
         self.ledgers.finish_erasing()
         return answer
 
@@ -196,11 +251,18 @@ class Service:
 
     def _expire_due(self, ledger: str) -> int:
         with self.state(ledger) as state:
-            due = [grant.id for grant in state.open.values() if grant.due(self.now(state))]
+            now = self.now(state)
+            due = [grant.id for grant in state.open.values() if grant.due(now)]
+        waiting = [
+            Waiting(Asked(SYSTEM, ExpireGrant(grant=grant)), Future[Answer]())
+            for grant in due[:MAX_EXPIRIES]
+        ]
+        for one in waiting:
+            self._sequencer.submit(ledger, one)
         expired = 0
-        for grant in due[:MAX_EXPIRIES]:
+        for one in waiting:
             try:
-                self.execute(ledger, Asked(SYSTEM, ExpireGrant(grant=grant)))
+                one.future.result()
                 expired += 1
             except Conflict:
                 pass  # settled by its owner, or by another process, in the meantime
@@ -211,26 +273,53 @@ class Service:
     @contextmanager
     def state(self, ledger: str) -> Iterator[State]:
         """The committed state, held still. Raises NotFound for an unknown population."""
+        with self._up_to_date(ledger) as keeper:
+            yield keeper.whole()
+
+    @contextmanager
+    def _up_to_date(self, ledger: str) -> Iterator[Keeper]:
+        """What is committed, held still. Raises NotFound for an unknown population."""
         book = self._book(ledger)
+        with _told():
+            head = self.ledgers.head(ledger)
         with book.lock:
             with _told():
-                self._read_up(book)
-            book.fold.people()
+                if head != book.seen or book.tree != book.seen or not head.size:
+                    head = self.ledgers.head(ledger)  # of now: another thread may have gone on
+                    book.follow(head, partial(self.ledgers.read, ledger))
+            book.fold.state.people()
             yield book.fold
 
     def known(self, ledger: str) -> None:
         """Raises NotFound for an unknown population."""
-        with self.state(ledger):
+        with self._up_to_date(ledger):
             pass
+
+    def grant(self, ledger: str, name: str) -> tuple[Grant | Settled, int]:
+        """A grant, and the stamp at which it is looked at. Raises NotFound."""
+        with self.state(ledger) as state:
+            return state.grant(name), self.now(state)
 
     def preview(self, ledger: str, by: str, command: AskGrant) -> Preview:
         """The decision that ``by`` would get for ``command`` now; records nothing."""
-        _price_ahead(self._book(ledger), command)
+        self.price_ahead(ledger, Asked(by, command))
         with self.state(ledger) as state:
             request = prepare(state, by, command)
             decision = judge(state, request)
             fits = 0 if decision.outcome == "block" else how_many(state, request)
             return Preview(request, decision, fits, state.last)
+
+    def price_ahead(self, ledger: str, asked: Asked) -> None:
+        """Prices what is asked before any lock is taken: a new mechanism takes a millisecond, a
+        plan many; remembered, it costs nothing under the lock. What is priced here decides nothing.
+        """
+        for command in asked.items or (asked.command,):
+            mechanisms = getattr(command, "mechanisms", None)
+            if mechanisms:
+                state = self._book(ledger).fold.state
+                if state.population is not None:
+                    relation, engine = state.population.relation, state.custody.engine
+                    price_all(mechanisms, relation, state.orders, engine)
 
     def now(self, state: State) -> int:
         """The stamp that an event of ``state`` would get now."""
@@ -268,57 +357,13 @@ class Service:
         try:
             self.ledgers.check()
         except StoreError as error:
-            hint = "; has `accountant migrate` run?" if "no such table" in str(error) else ""
+            missing = any(word in str(error) for word in ("no such table", "does not exist"))
+            hint = "; has `accountant migrate` run?" if missing else ""
             raise Unavailable("not-ready", f"{error}{hint}") from error
-
-    # -- keys -------------------------------------------------------------------------------
-
-    def create_key(self, name: str, role: Role, by: str) -> str:
-        """Creates a key and returns it, the only time that it is ever shown. Raises Invalid for a
-        name that is no name, Conflict for one that is taken.
-        """
-        if not _KEY_NAME.fullmatch(name):
-            raise Invalid(
-                "malformed-key-name",
-                "a key's name has 1 to 64 letters, digits, dots, dashes, underscores or @, and "
-                "begins with a letter or digit",
-            )
-        secret = new_secret()
-        self._key_event(
-            CREATED, by, {"name": name, "role": role, "digest": key_digest(secret)}, exists=False
-        )
-        return secret
-
-    def revoke_key(self, name: str, by: str) -> None:
-        """Ends a key's life. Raises NotFound."""
-        self._key_event(REVOKED, by, {"name": name}, exists=True)
-
-    def authenticate(self, secret: str) -> Key | None:
-        """Whose key this is. Keys made or revoked by another process count at once."""
-        with self._keys.lock:
-            return self._read_up(self._keys).find(secret)
-
-    def keys(self) -> list[Key]:
-        """All valid keys."""
-        with self._keys.lock:
-            ring = self._read_up(self._keys)
-            return sorted(ring.by_digest.values(), key=lambda key: key.name)
-
-    def _key_event(self, kind: str, by: str, body: dict[str, str], *, exists: bool) -> None:
-        with self.ledgers.writing() as writing, self._keys.lock:
-            ring = _write_up(self._keys, writing)
-            there = ring.named(body["name"])
-            if there and not exists:
-                raise Conflict("key-exists", f"a key is called {body['name']!r}; revoke it first")
-            if exists and not there:
-                raise NotFound("unknown-key", f"no valid key is called {body['name']!r}")
-            now = max(self._clock(), ring.time)
-            writing.append([Event(KEYS, ring.sequence, kind, now, by, dict(body))])
-            writing.commit()
 
     # -- the state in memory ----------------------------------------------------------------
 
-    def _book(self, ledger: str, *, opens: bool = False) -> Book[State]:
+    def _book(self, ledger: str, *, opens: bool = False) -> Book[Keeper]:
         """The book of a ledger; names that nothing was ever registered under get none."""
         if ledger not in self._books and not opens:
             with _told():
@@ -328,7 +373,7 @@ class Service:
         with self._books_lock, _told():
             if ledger not in self._books:
                 known = self._known(ledger)
-                self._books[ledger] = Book(ledger, lambda: State(ledger), apply, known)
+                self._books[ledger] = Book(ledger, lambda: _begun(ledger), known)
             return self._books[ledger]
 
     def _known(self, ledger: str) -> tuple[Known, ...]:
@@ -347,48 +392,13 @@ class Service:
             known += (Known(head.size, head.root, f"checkpoint {last.number} of the database"),)
         return known
 
-    def _read_up(self, book: Book[F]) -> F:
-        book.follow(
-            self.ledgers.head(book.ledger), lambda first: self.ledgers.read(book.ledger, first)
-        )
-        return book.fold
+
+def _opens(commands: Sequence[Asked]) -> bool:
+    return any(isinstance(asked.command, RegisterPopulation) for asked in commands)
 
 
-def _sealed(state: State, writing: Writing, asked: Asked) -> tuple[Asked, dict[str, Opened]]:
-    """``asked`` with its free texts sealed; on a retry as they were the first time."""
-    before = state.answers.get(asked.by, asked.key) if asked.key else None
-    if not before:
-        return seal(state, asked, lambda: secrets.token_bytes(SALT_BYTES))
-    stored = _answered(writing, state.ledger, before[1])
-    kept = writing.texts(state.ledger, stored[0].sequence, stored[-1].sequence)
-    texts = {(t.sequence, t.field): Opened(t.salt, t.text) for t in kept}
-    return seal_again(state, asked, stored, texts), {}
-
-
-def _answered(writing: Writing, ledger: str, sequence: int) -> tuple[Event, ...]:
-    """The event that answered a command, with the items of a batch behind it."""
-    [first] = writing.read(ledger, sequence, 1)
-    event = Event.from_bytes(first.body)
-    if event.type != OPENED:
-        return (event,)
-    items = writing.read(ledger, sequence + 1, event.body["command"]["size"])
-    return (event, *(Event.from_bytes(item.body) for item in items))
-
-
-def _price_ahead(book: Book[State], command: Command) -> None:
-    """Prices what is asked before any lock is taken: a new mechanism takes a millisecond, a plan
-    many; remembered, it costs nothing under the lock. What is priced here decides nothing.
-    """
-    people, orders = book.fold.population, book.fold.orders
-    if people is not None:
-        mechanisms = getattr(command, "mechanisms", None) or ()
-        price_all(mechanisms, people.relation, orders, book.fold.custody.engine)
-
-
-def _write_up(book: Book[F], writing: Writing) -> F:
-    """Folds in what other processes have appended; the head cannot move meanwhile."""
-    book.follow(writing.head(book.ledger), lambda first: writing.read(book.ledger, first, PAGE))
-    return book.fold
+def _begun(ledger: str) -> tuple[Keeper, Tree]:
+    return Keeper(State(ledger)), Tree()
 
 
 @contextmanager
@@ -396,6 +406,8 @@ def _told() -> Iterator[None]:
     """Turns failures of the database into what the caller is told."""
     try:
         yield
+    except Moved:
+        raise
     except Diverged as error:
         raise Unavailable("ledger-diverged", str(error)) from error
     except VaultError as error:

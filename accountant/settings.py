@@ -14,10 +14,13 @@ from accountant.store.vault import Vault
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Where things are and how often jobs run. Seconds are seconds."""
+    """Where things are and how often jobs run. Seconds are seconds. The database may be reached
+    through another URL by whom its tables belong to; both may hold a password, and are not shown.
+    """
 
     home: Path = Path("var")
-    database_url: str = ""
+    database_url: str = field(default="", repr=False)
+    owner_url: str = field(default="", repr=False)
     host: str = "127.0.0.1"
     port: int = 8321
     expiry_seconds: float = 1.0
@@ -34,14 +37,15 @@ class Settings:
 
     @classmethod
     def from_environment(cls, env: Mapping[str, str] = os.environ) -> Settings:
-        """Reads ACCOUNTANT_HOME, _DATABASE_URL, _HOST, _PORT, _EXPIRY_SECONDS, _REPORT_HOURS,
-        _CHECKPOINT_SECONDS, _ORIGIN, _PUBLIC_LOG and _MAX_BODY_BYTES. Raises ValueError, naming the
-        variable, for what cannot be read.
+        """Reads ACCOUNTANT_HOME, _DATABASE_URL, _OWNER_URL, _HOST, _PORT, _EXPIRY_SECONDS,
+        _REPORT_HOURS, _CHECKPOINT_SECONDS, _ORIGIN, _PUBLIC_LOG and _MAX_BODY_BYTES. Raises
+        ValueError, naming the variable, for what cannot be read.
         """
         home = Path(env.get("ACCOUNTANT_HOME") or "var")
         return cls(
             home=home,
             database_url=env.get("ACCOUNTANT_DATABASE_URL") or f"sqlite:///{home}/accountant.db",
+            owner_url=env.get("ACCOUNTANT_OWNER_URL") or "",
             host=env.get("ACCOUNTANT_HOST") or "127.0.0.1",
             port=int(_number(env, "ACCOUNTANT_PORT", 8321, 0, 65535)),
             expiry_seconds=_number(env, "ACCOUNTANT_EXPIRY_SECONDS", 1.0, 0.05, 3600),

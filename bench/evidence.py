@@ -17,6 +17,7 @@ from accountant.budget.decide import Repeated, decide
 from accountant.budget.folding import apply
 from accountant.budget.state import State, asked_of
 from accountant.ledger.bundle import read_members
+from accountant.ledger.events import Entry
 from accountant.ledger.merkle import Tree, leaf_hash
 from accountant.ledger.tiles import unpack_entries
 from accountant.migrate import migrate
@@ -91,8 +92,8 @@ def fill(url: str, events: int) -> Ledgers:
     ledgers = Ledgers(url)
     stream = mixed(events)
     while page := list(islice(stream, PAGE)):
-        with ledgers.writing() as writing:
-            writing.append(page)
+        with ledgers.writing(LEDGER) as writing:
+            writing.append(LEDGER, [Entry.of(event) for event in page])
             writing.commit()
     return ledgers
 

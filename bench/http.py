@@ -62,7 +62,7 @@ def durable_grants(folder: Path) -> list[dict[str, Any]]:
     url = f"sqlite:///{folder}/bench.db"
     migrate(url)
     service = Service(Ledgers(url))
-    secret = service.create_key("bench", "admin", "bench")
+    secret = service.credentials.create("bench", "admin", "bench")
     app = create_app(service, Settings(home=folder))
 
     @app.post("/empty")

@@ -114,14 +114,15 @@ class Book:
         if key is None and command.needs_key:
             self.keys += 1
             key = f"auto-{self.keys}"
-        return self._take(Asked(by, command, key))
+        return self.take(Asked(by, command, key))
 
     def batch(self, *items: Command, by: str = "pipe", key: str | None = None) -> Any:
         """Events, or Repeated: the items in the order in which they are to be decided."""
         self.keys += 1
-        return self._take(Asked(by, batch_of(items), key or f"auto-{self.keys}", items))
+        return self.take(Asked(by, batch_of(items), key or f"auto-{self.keys}", items))
 
-    def _take(self, asked: Asked) -> Any:
+    def take(self, asked: Asked) -> Any:
+        """Events, or Repeated."""
         outcome = decide(self.state, asked, self.now)
         if isinstance(outcome, Repeated):
             return outcome
@@ -292,12 +293,12 @@ class World:
 
     def __init__(self, url: str, clock: Clock | None = None, **more: Any) -> None:
         self.url = url
-        self.settings = Settings(home=sqlite_path(url).parent, **more)
+        self.settings = Settings(**({"home": home_of(url)} | more))
         self.service = Service(Ledgers(url), clock or wall_clock, self.settings.vault)
-        for key in self.service.keys():  # noqa: SIM118 (no dict)
-            self.service.revoke_key(key.name, "test")  # nobody knows the old ones any more
+        for key in self.service.credentials.all():
+            self.service.credentials.revoke(key.name, "test")  # nobody knows the old ones any more
         self.secrets = {
-            role: self.service.create_key(role, role, "test")  # type: ignore[arg-type]
+            role: self.service.credentials.create(role, role, "test")  # type: ignore[arg-type]
             for role in ROLES
         }
         self.http = client_of(self.service, self.settings)
@@ -306,7 +307,7 @@ class World:
     def close(self) -> None:
         """Lets go of the file."""
         self.http.close()
-        self.service.ledgers.close()
+        self.service.close()
 
     def auth(self, who: str) -> dict[str, str]:
         """The Authorization header of a role's key."""
@@ -393,3 +394,8 @@ class World:
 def ask(*mechanisms: dict[str, Any], **more: Any) -> dict[str, Any]:
     """A request body for grants and invocations."""
     return {"dataset": "d", "mechanisms": list(mechanisms)} | more
+
+
+def home_of(url: str) -> Path:
+    """The folder of a database file; of another database, one that nobody has."""
+    return sqlite_path(url).parent if url.startswith("sqlite:") else Path("unused")

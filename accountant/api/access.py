@@ -51,7 +51,7 @@ def key_from(service: Service, header: str | None, name: str) -> Key:
             "unauthenticated",
             f"send an API key: {name}: Bearer <key>; `accountant keys create` makes one",
         )
-    key = service.authenticate(secret.strip())
+    key = service.credentials.find(secret.strip())
     if key is None:
         raise Problem("unauthenticated", f"the key in {name} is not valid, or was revoked")
     return key
@@ -101,19 +101,22 @@ async def known_parameters(request: Request) -> None:
             )
 
 
+def body_of(data: bytes) -> dict[str, Any]:
+    """The body as a strict JSON object; an empty body is an empty object."""
+    document = parse(data) if data.strip() else {}
+    if not isinstance(document, dict):
+        raise Invalid("malformed-json", "the body must be a JSON object")
+    return document
+
+
 async def raw_body(request: Request) -> bytes:
     """The body; its size was limited on the way in."""
     return await request.body()
 
 
 def json_body(data: Annotated[bytes, Depends(raw_body)]) -> dict[str, Any]:
-    """The body as a strict JSON object; an empty body is an empty object. Not async: parsing a
-    large body would hold up everybody else.
-    """
-    document = parse(data) if data.strip() else {}
-    if not isinstance(document, dict):
-        raise Invalid("malformed-json", "the body must be a JSON object")
-    return document
+    """``body_of`` as a dependency. Not async: parsing a large body would hold up everybody else."""
+    return body_of(data)
 
 
 async def idempotency_key(request: Request) -> str | None:
@@ -121,12 +124,17 @@ async def idempotency_key(request: Request) -> str | None:
     values = request.headers.getlist("Idempotency-Key")
     if not values:
         return None
-    if len(values) > 1 or not _IDEMPOTENCY_KEY.fullmatch(values[0]):
+    if len(values) > 1 or not sound_idempotency_key(values[0]):
         raise Invalid(
             "malformed-idempotency-key",
             "send one Idempotency-Key of 1 to 200 visible ASCII characters",
         )
     return values[0]
+
+
+def sound_idempotency_key(value: str | None) -> bool:
+    """True for none, and for one of 1 to 200 visible ASCII characters."""
+    return value is None or _IDEMPOTENCY_KEY.fullmatch(value) is not None
 
 
 def ask(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
+import orjson
 from fastapi.responses import JSONResponse
 
 from accountant.api.problems import problem
@@ -18,30 +20,45 @@ REPLAYED = {"Idempotent-Replay": "true"}
 
 def amounts(charge: Charge | dict[str, Any]) -> dict[str, str]:
     """A charge in decimal strings, "infinite" where it is."""
-    value = charge if isinstance(charge, Charge) else Charge.from_json(charge)
-    return {str(currency): value.amount(currency) for currency in value.axis or FIXED}
+    if isinstance(charge, Charge):
+        return {str(currency): charge.amount(currency) for currency in charge.axis or FIXED}
+    return _amounts(orjson.dumps(charge))
+
+
+@lru_cache(maxsize=4_096)
+def _amounts(charge: bytes) -> dict[str, str]:
+    """Of a charge as events hold it: few are asked for over and over."""
+    return amounts(Charge.from_json(orjson.loads(charge)))
+
+
+class Json(JSONResponse):
+    """JSON of what events hold, written by the library that wrote them."""
+
+    def render(self, content: Any) -> bytes:
+        """The bytes."""
+        return orjson.dumps(content)
 
 
 def respond(answer: Answer) -> JSONResponse:
     """The response to a command; the last event is the one that answers it."""
     headers = REPLAYED if answer.repeated else {}
-    event = answer.events[-1]
+    event = Event.of_entry(answer.ledger, answer.entries[-1])
     if event.type == "grant.refused.v1":
         return _refused(event, headers)
     status = 201 if event.type in ("grant.reserved.v1", "invocation.recorded.v1") else 200
-    return JSONResponse(_body(event), status, headers)
+    return Json(_body(event), status, headers)
 
 
 def respond_to_batch(answer: Answer, order: Sequence[int]) -> JSONResponse:
     """The answers to the items of a batch, as they were listed; they were decided in ``order``."""
     headers = REPLAYED if answer.repeated else {}
-    last = answer.events[-1]
-    if last.type == REFUSED:
-        return _refused(as_single(last), headers, order[last.body["item"]])
-    *_, header = (i for i, event in enumerate(answer.events) if event.type == OPENED)
-    items = [_body(event) for event in answer.events[header + 1 :]]
+    events = answer.events
+    if events[-1].type == REFUSED:
+        return _refused(as_single(events[-1]), headers, order[events[-1].body["item"]])
+    *_, header = (place for place, event in enumerate(events) if event.type == OPENED)
+    items = [_body(event) for event in events[header + 1 :]]
     listed = [item for _, item in sorted(zip(order, items, strict=True), key=lambda pair: pair[0])]
-    return JSONResponse({"sequence": answer.events[header].sequence, "items": listed}, 201, headers)
+    return Json({"sequence": events[header].sequence, "items": listed}, 201, headers)
 
 
 def _refused(event: Event, headers: dict[str, str], item: int | None = None) -> JSONResponse:

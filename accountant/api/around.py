@@ -50,23 +50,23 @@ class Around:
             await send(message)
 
         scope.setdefault("state", {})
-        with structlog.contextvars.bound_contextvars(request_id=request_id):
-            try:
-                await self._limited(scope, headers, receive, sending)
-            except Exception as error:
-                _log.error("request failed", path=scope["path"], exc_info=error)
-                if status:
-                    raise  # the answer has begun: all that is left is to cut the connection
-                await problem("internal-error", 500, _FAILED)(scope, receive, sending)
-            finally:
-                _log.info(
-                    "request",
-                    method=scope["method"],
-                    path=scope["path"],
-                    status=status,
-                    client=scope["state"].get("client"),
-                    milliseconds=round((time.perf_counter() - started) * 1000, 2),
-                )
+        structlog.contextvars.bind_contextvars(request_id=request_id)  # in this request's own task
+        try:
+            await self._limited(scope, headers, receive, sending)
+        except Exception as error:
+            _log.error("request failed", path=scope["path"], exc_info=error)
+            if status:
+                raise  # the answer has begun: all that is left is to cut the connection
+            await problem("internal-error", 500, _FAILED)(scope, receive, sending)
+        finally:
+            _log.info(
+                "request",
+                method=scope["method"],
+                path=scope["path"],
+                status=status,
+                client=scope["state"].get("client"),
+                milliseconds=round((time.perf_counter() - started) * 1000, 2),
+            )
 
     async def _limited(self, scope: Scope, headers: Headers, receive: Receive, send: Send) -> None:
         if headers.get("Content-Encoding", "identity").lower() != "identity":
@@ -88,10 +88,10 @@ class Around:
             text = f"the body has more than {self._most} bytes; split the request"
             await problem("body-too-large", 413, text)(scope, receive, send)
             return
-        await self._app(scope, _once(bytes(body), receive), send)
+        await self._app(scope, once(bytes(body), receive), send)
 
 
-def _once(body: bytes, receive: Receive) -> Callable[[], Awaitable[Message]]:
+def once(body: bytes, receive: Receive) -> Callable[[], Awaitable[Message]]:
     """A receive that hands out ``body``, then whatever comes after it."""
     handed_out = False
 

@@ -8,8 +8,7 @@ from typing import Any
 import orjson
 
 from accountant.api.answers import amounts
-from accountant.budget.packing import in_names
-from accountant.budget.population import Population
+from accountant.budget import packing
 from accountant.budget.state import Grant, Settled
 from accountant.ledger.events import Event, rfc3339
 from accountant.privacy.units import Charge
@@ -17,11 +16,8 @@ from accountant.reporting.texts import Texts
 from accountant.service import PAGE, Service
 
 
-def grant_view(
-    service: Service, people: Population, grant: Grant | Settled, now: int
-) -> dict[str, Any]:
+def grant_view(service: Service, ledger: str, grant: Grant | Settled, now: int) -> dict[str, Any]:
     """The grant at stamp ``now``, with its texts."""
-    ledger = people.name
     event = service.event(ledger, grant.sequence)
     asked = Texts(partial(service.texts, ledger), page=1).opened(event)
     reserved = Charge.from_json(event.body["total"])
@@ -39,7 +35,7 @@ def grant_view(
         "state": state,
         "client": grant.by,
         "dataset": grant.dataset,
-        "request": in_names(people, asked.body["command"]),
+        "request": in_names(service, ledger, asked.body["command"]),
         "opened": rfc3339(event.time),
         "expires": rfc3339(grant.expires),
         "reserved": amounts(reserved),
@@ -49,6 +45,14 @@ def grant_view(
     if counted is not None:
         view["positives"], view["negatives"] = counted
     return view
+
+
+def in_names(service: Service, ledger: str, command: dict[str, Any]) -> dict[str, Any]:
+    """A command with names where its event holds positions."""
+    if "subjects" not in command:
+        return command
+    with service.state(ledger) as state:
+        return packing.in_names(state.people(), command)
 
 
 def _counted(service: Service, grant: Settled, end: Event) -> tuple[int, int]:

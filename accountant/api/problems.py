@@ -37,6 +37,10 @@ _STATUS_OF_CODE: Final = {
     "unauthenticated": 401,
     "body-too-large": 413,
 }
+_HEADERS: Final = {
+    401: {"WWW-Authenticate": 'Bearer realm="accountant"'},
+    503: {"Retry-After": "1"},
+}
 _log = structlog.get_logger()
 
 
@@ -54,33 +58,40 @@ def problem(
     return JSONResponse(body | facts, status, dict(headers or {}), media_type=MEDIA)
 
 
+def told(error: Exception, path: str = "") -> JSONResponse | None:
+    """The answer to an error that is foreseen; None for any other."""
+    match error:
+        case Problem():
+            status = _STATUS_OF_CODE.get(error.code) or _STATUS[type(error)]
+            headers = _HEADERS.get(status)
+            return problem(error.code, status, error.detail, headers, **error.numbers)
+        case StoreError():
+            _log.error("the database failed", path=path, reason=str(error))
+            return problem(
+                "storage-failed",
+                503,
+                "the database cannot be read; try again, and look at the service's log if it "
+                "stays so",
+                _HEADERS[503],
+            )
+        case ValidationError():
+            fields = reasons(error)
+            detail = in_one_line(fields, "body")
+            return problem("invalid-request", 422, detail, errors=fields)
+    return None
+
+
 def install(app: FastAPI) -> None:
     """Answers what is foreseen with a problem; around.py answers what is not."""
 
-    @app.exception_handler(Problem)
-    async def _known(_: Request, error: Problem) -> JSONResponse:
-        status = _STATUS_OF_CODE.get(error.code) or _STATUS[type(error)]
-        headers = {
-            401: {"WWW-Authenticate": 'Bearer realm="accountant"'},
-            503: {"Retry-After": "1"},
-        }.get(status)
-        return problem(error.code, status, error.detail, headers, **error.numbers)
+    async def foreseen(request: Request, error: Exception) -> JSONResponse:
+        answer = told(error, request.url.path)
+        if answer is None:  # pragma: no cover - only what told() knows is registered
+            raise error
+        return answer
 
-    @app.exception_handler(StoreError)
-    async def _store(request: Request, error: StoreError) -> JSONResponse:
-        _log.error("the database failed", path=request.url.path, reason=str(error))
-        return problem(
-            "storage-failed",
-            503,
-            "the database cannot be read; try again, and look at the service's log if it stays so",
-            {"Retry-After": "1"},
-        )
-
-    @app.exception_handler(ValidationError)
-    async def _invalid(_: Request, error: ValidationError) -> JSONResponse:
-        fields = reasons(error)
-        detail = in_one_line(fields, "body")
-        return problem("invalid-request", 422, detail, errors=fields)
+    for kind in (Problem, StoreError, ValidationError):
+        app.add_exception_handler(kind, foreseen)
 
     @app.exception_handler(HTTPException)
     async def _http(_: Request, error: HTTPException) -> JSONResponse:

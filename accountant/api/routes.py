@@ -27,7 +27,7 @@ from accountant.api.access import (
     service_of,
 )
 from accountant.api.answers import preview_view, respond, respond_to_batch
-from accountant.api.grants import grant_view
+from accountant.api.grants import grant_view, in_names
 from accountant.budget.commands import (
     AdoptPolicy,
     Asked,
@@ -44,7 +44,6 @@ from accountant.budget.commands import (
     batch_of,
 )
 from accountant.budget.errors import Forbidden, Invalid, NotFound, Problem
-from accountant.budget.packing import in_names
 from accountant.budget.policy_file import parse_policy
 from accountant.ledger.events import rfc3339
 from accountant.reporting.contributors import used_up_by
@@ -162,10 +161,9 @@ def show_grant(
     population: Population, grant: GrantId, key: Reader, service: TheService
 ) -> JSONResponse:
     """A grant's present state. A pipeline sees its own."""
-    with service.state(population) as state:
-        found, now, people = state.grant(grant), service.now(state), state.people()
+    found, now = service.grant(population, grant)
     only_own(key, found.by, grant)  # what is read of it below never changes: no lock is held
-    return JSONResponse(grant_view(service, people, found, now))
+    return JSONResponse(grant_view(service, population, found, now))
 
 
 @router.post("/grants/{grant}/commit", tags=["spending"])
@@ -345,8 +343,7 @@ def show_decision(
     fired the charges that used it up. Pipelines see their own decisions, without other clients.
     """
     with service.state(population) as state:
-        people = state.people()
-    # What is read of the state below are single values that never change: no lock is held.
+        pass  # what is read of it below are single values that never change: no lock is held
     event = service.event(population, int(decision[1:]))
     if "decision" not in event.body:
         raise NotFound("unknown-decision", f"event {event.sequence} holds no decision")
@@ -358,7 +355,7 @@ def show_decision(
         "sequence": event.sequence,
         "time": rfc3339(event.time),
         "client": event.by,
-        "request": in_names(people, texts.opened(event).body["command"]),
+        "request": in_names(service, population, texts.opened(event).body["command"]),
         **event.body["decision"],
     }
     if key.role != "pipeline":

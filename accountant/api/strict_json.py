@@ -76,7 +76,7 @@ def _check(value: Any, depth: int) -> None:
 
 
 def _text(value: str) -> None:
-    if any("\ud800" <= c <= "\udfff" for c in value):
+    if not value.isascii() and any("\ud800" <= c <= "\udfff" for c in value):
         raise _malformed("a string has half of a surrogate pair")
     if "\x00" in value:
         raise _malformed("a string has a NUL character")

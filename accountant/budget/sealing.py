@@ -18,7 +18,7 @@ from accountant.budget.judge import blank
 from accountant.budget.packing import packed, packed_as
 from accountant.budget.policy import PurposeRule
 from accountant.budget.state import State
-from accountant.ledger.events import Event
+from accountant.ledger.events import Entry, Event
 
 FIELDS: Final = ("justification", "purpose", "reason")
 """The fields of commands that hold free text."""
@@ -52,7 +52,7 @@ def seal(
             opened |= {field_of(place, field): one for field, one in texts.items()}
         return _of(asked, items), opened
     opened = {}
-    asked = replace(asked, command=packed(state.population, asked.command))
+    asked = _as(asked, packed(state.population, asked.command))
     for field in FIELDS:
         text = getattr(asked.command, field, None)
         if isinstance(text, str) and not blank(text) and text not in _terms(state, field):
@@ -89,7 +89,7 @@ def seal_again(
 
 
 def places_of(
-    events: Sequence[Event], opened: Mapping[str, Opened]
+    events: Sequence[Event | Entry], opened: Mapping[str, Opened]
 ) -> Iterator[tuple[int, str, Opened]]:
     """The sequence and the field that each text of a request belongs to; ``events`` answer it."""
     header = next((i for i, event in enumerate(events) if event.type == OPENED), None)
@@ -119,7 +119,7 @@ def _again(
     kept_in: Callable[[str], Opened | None],
 ) -> Asked:
     digests = {}
-    asked = replace(asked, command=packed_as(state.population, asked.command, command))
+    asked = _as(asked, packed_as(state.population, asked.command, command))
     for field in FIELDS:
         text, held = getattr(asked.command, field, None), command.get(field)
         if not isinstance(text, str) or not isinstance(held, dict):
@@ -128,6 +128,11 @@ def _again(
         if kept is None or (kept.text == text and kept.digest == held["sealed"]):
             digests[field] = held["sealed"]
     return _with(asked, digests)
+
+
+def _as(asked: Asked, command: Command) -> Asked:
+    # What an Asked has worked out already is not thrown away for nothing.
+    return asked if command is asked.command else replace(asked, command=command)
 
 
 def _of(asked: Asked, items: Sequence[Command]) -> Asked:

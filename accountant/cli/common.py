@@ -21,7 +21,7 @@ from accountant.publishing.publisher import Publisher
 from accountant.reporting.views import visible
 from accountant.service import Service
 from accountant.settings import Settings
-from accountant.store.engine import sqlite_path
+from accountant.store.engine import parsed, sqlite_path
 from accountant.store.ledgers import Ledgers
 
 SHOWN = 50
@@ -80,14 +80,14 @@ def settings(context: typer.Context, **changes: Any) -> Settings:
 def local_service(context: typer.Context) -> Iterator[Service]:
     """The service on the local database, whether or not it is being served too."""
     url = settings(context).database_url
-    if not sqlite_path(url).exists():
+    if parsed(url).get_backend_name() == "sqlite" and not sqlite_path(url).exists():
         raise ValueError(f"there is no database at {url}; make it with `accountant migrate`")
-    ledgers = Ledgers(url)
+    service = Service(Ledgers(url), vault=settings(context).vault)
     try:
-        ledgers.names()  # a database that is not there, or not migrated, is an error now
-        yield Service(ledgers, vault=settings(context).vault)
+        service.ledgers.names()  # a database that is not there, or not migrated, is an error now
+        yield service
     finally:
-        ledgers.close()
+        service.close()
 
 
 def publisher_of(context: typer.Context, service: Service) -> Publisher:

@@ -27,6 +27,7 @@ from accountant.cli.common import (
     settings,
 )
 from accountant.migrate import migrate as run_migrations
+from accountant.store.engine import shown
 
 keys = typer.Typer(help="API keys.", no_args_is_help=True)
 app.add_typer(keys, name="keys")
@@ -35,9 +36,12 @@ app.add_typer(keys, name="keys")
 @app.command()
 def migrate(context: typer.Context) -> None:
     """Create the database, or bring it to the newest schema."""
-    url = settings(context).database_url
-    done = "was created" if run_migrations(url) else "is up to date"
-    errors.print(f"the database {done}: {url}", markup=False, highlight=False)
+    chosen = settings(context)
+    new = run_migrations(chosen.database_url, chosen.owner_url)
+    done = "was created" if new else "is up to date"
+    errors.print(
+        f"the database {done}: {shown(chosen.database_url)}", markup=False, highlight=False
+    )
 
 
 @app.command()
@@ -50,13 +54,23 @@ def serve(
     chosen = settings(context, host=host, port=port)
     with local_service(context) as service:
         service.ready()
+        if excess := service.ledgers.excess():
+            errors.print(
+                f"warning: the service's role on the database has {'; '.join(excess)}. It should "
+                "not own the tables: set ACCOUNTANT_OWNER_URL to their owner, "
+                "ACCOUNTANT_DATABASE_URL to a role of the service's own, and run `accountant "
+                "migrate` again",
+                style="yellow",
+                markup=False,
+                highlight=False,
+            )
         door = _listen(chosen.host, chosen.port)
         for population in service.populations():
             try:
                 service.known(population)  # read now, not at the first request
             except Problem as problem:
                 errors.print(f"{population}: {problem.detail}", style="red", markup=False)
-        if not service.keys():
+        if not service.credentials.all():
             errors.print("no key exists yet: accountant keys create --role admin --name me")
         logs.configure()
         # uvicorn hands a signal on once it has shut down; the rest of this function must run too.
@@ -86,7 +100,7 @@ def create_key(
     if role not in get_args(Role):
         raise Invalid("unknown-role", f"no role is called {role!r}: " + ", ".join(get_args(Role)))
     with local_service(context) as service:
-        typer.echo(service.create_key(name, cast("Role", role), by=operator()))
+        typer.echo(service.credentials.create(name, cast("Role", role), by=operator()))
 
 
 @keys.command("revoke")
@@ -95,7 +109,7 @@ def revoke_key(
 ) -> None:
     """End a key's life; a running service refuses it from the next request on."""
     with local_service(context) as service:
-        service.revoke_key(name, by=operator())
+        service.credentials.revoke(name, by=operator())
     errors.print(f"key {name} is revoked", markup=False, highlight=False)
 
 
@@ -113,7 +127,7 @@ def list_keys(
 ) -> None:
     """List the valid keys' names and roles."""
     with local_service(context) as service:
-        found = service.keys()
+        found = service.credentials.all()
     if json:
         print_json([{"name": key.name, "role": key.role} for key in found])
         return

@@ -21,7 +21,7 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import orjson
 
@@ -97,6 +97,29 @@ class Event:
         if event.to_bytes() != data:
             raise ValueError("the event's bytes are not in canonical form")
         return event
+
+    @classmethod
+    def of_entry(cls, ledger: str, entry: Entry) -> Event:
+        """The event of an entry whose bytes are known to be canonical."""
+        body: dict[str, Any] = orjson.loads(entry.body)
+        by = body.pop("by")
+        for name in ("ledger", "sequence", "type", "time"):
+            del body[name]
+        return cls(ledger, entry.sequence, entry.type, entry.time, by, body)
+
+
+class Entry(NamedTuple):
+    """An event as it is appended: its canonical bytes, and what columns repeat of them."""
+
+    sequence: int
+    type: str
+    time: int
+    body: bytes
+
+    @classmethod
+    def of(cls, event: Event) -> Entry:
+        """The entry of ``event``. Raises as ``to_bytes``."""
+        return cls(event.sequence, event.type, event.time, event.to_bytes())
 
 
 def canonical(document: Any) -> bytes:

@@ -17,6 +17,7 @@ from accountant.book import Book
 from accountant.budget.commands import AdoptSigningKey, Asked, StopPublication
 from accountant.budget.decide import SYSTEM
 from accountant.budget.errors import NotFound, Unavailable
+from accountant.budget.keeper import Keeper
 from accountant.budget.publication import NO_WITNESSES, Publication, Witness
 from accountant.budget.state import State
 from accountant.ledger import notes
@@ -93,35 +94,42 @@ class Publisher:
         if last and last.size == ledgers.head(ledger).size and self._kept(ledger, last):
             return last
         self._adopt_first_key(ledger)
-        with self._service.writing(ledger) as (writing, book):
+        with self._service.writing(ledger) as turn:
+            writing, book = turn.writing, turn.book
             last = writing.last_signed(ledger)
-            lost = last is not None and _of_lost_epoch(book.fold, last)
+            lost = last is not None and _of_lost_epoch(turn.state, last)
             if last is not None and not lost:
                 _continued(writing, book, last)
             if last is None or lost or last.size < book.tree.size:
                 last = self._signed(book, last)
                 writing.keep_signed(ledger, last)
-                writing.commit()
-            if not self._kept(ledger, last):  # still locked, so that heads are kept in their order
-                self._keep(book, last)
+            totals = totals_of(turn.state, last)
+        if not self._kept(ledger, last):
+            self._keep(ledger, last, totals)
         return last
 
     def _kept(self, ledger: str, signed: Signed) -> bool:
         return self._vault.read(ledger, "signed") == signed.note
 
-    def _signed(self, book: Book[State], last: Signed | None) -> Signed:
-        custody, tree = book.fold.custody, book.tree
+    def _signed(self, book: Book[Keeper], last: Signed | None) -> Signed:
+        custody, tree = book.fold.state.custody, book.tree
         needed = custody.signing(tree.size, last.size if last else 0)
         signers = [self._vault.signer(book.ledger, Verifier.from_text(key.text)) for key in needed]
         head = Checkpoint(signers[0].name, tree.size, tree.root)
         number = (last.number if last else FIRST) + 1
         return Signed(number, tree.size, notes.sign(head.to_text(), signers))
 
-    def _keep(self, book: Book[State], signed: Signed) -> None:
-        self._vault.keep(book.ledger, "totals", totals_of(book.fold, signed))
-        self._vault.keep(book.ledger, "signed", signed.note)
-        head = checkpoint_of(signed)
-        book.known = (Known(head.size, head.root, "the head last signed"),)
+    def _keep(self, ledger: str, signed: Signed, totals: bytes) -> None:
+        """Keeps a committed checkpoint, unless somebody has kept a later one since that commit let
+        go of the ledger: the vault never goes back.
+        """
+        with self._service.writing(ledger) as turn:
+            kept = self._vault.read(ledger, "signed")
+            if kept is None or Checkpoint.from_text(notes.parse(kept).text).size <= signed.size:
+                self._vault.keep(ledger, "totals", totals)
+                self._vault.keep(ledger, "signed", signed.note)
+                head = checkpoint_of(signed)
+                turn.book.known = (Known(head.size, head.root, "the head last signed"),)
 
     def _adopt_first_key(self, ledger: str) -> None:
         with self._service.state(ledger) as state:
@@ -166,8 +174,8 @@ class Publisher:
                 return None
             signed = found
         if self._vault.read(ledger, "published") != signed.full:
-            with self._service.writing(ledger) as (_, book):  # one at a time, none after a later
-                if book.fold.custody.stopped is not None:
+            with self._service.writing(ledger) as turn:  # one at a time, none after a later
+                if turn.state.custody.stopped is not None:
                     return None
                 if signed == self.log(ledger).published(publication):
                     self._vault.keep(ledger, "published", signed.full)
@@ -189,10 +197,10 @@ class Publisher:
                     self._alarm(ledger, name, reason, signed)
                     return None
                 else:
-                    with self._service.writing(ledger) as (writing, _):
+                    with self._service.writing(ledger) as turn:
                         there = self._service.ledgers.signed(ledger, signed.number)[0].cosignatures
                         if name not in dict(there):  # another process may have asked it too
-                            writing.keep_cosignature(ledger, signed.number, name, line)
+                            turn.writing.keep_cosignature(ledger, signed.number, name, line)
         return self._service.ledgers.signed(ledger, signed.number)[0]
 
     def _cosigned(
@@ -250,7 +258,7 @@ def _of_lost_epoch(state: State, signed: Signed) -> bool:
     return key is not None and checkpoint_of(signed).origin != key.name
 
 
-def _continued(writing: Writing, book: Book[State], last: Signed) -> None:
+def _continued(writing: Writing, book: Book[Keeper], last: Signed) -> None:
     """Raises Unavailable unless the tree continues the last signed head."""
 
     def read(level: int, first: int, count: int) -> Sequence[bytes]:

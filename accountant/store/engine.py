@@ -1,101 +1,84 @@
-"""Engines for SQLite: durable (WAL, synchronous FULL), one writing connection, many readers.
-
-SQLite before 3.51.3 can corrupt a WAL when two connections write or checkpoint at the same moment.
-Every write of ours therefore holds an advisory lock on a file beside the database, over all
-processes; readers are query-only and never checkpoint.
+"""Which database a URL names. The two kinds differ in how they lock, insert and clean up, and in
+nothing that a reader of ledgers could notice.
 """
 
 from __future__ import annotations
 
-import fcntl
-import os
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, Final
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Protocol, TypeVar
 
-from sqlalchemy import Engine, create_engine, event, make_url
+from sqlalchemy import URL, Connection, make_url
 from sqlalchemy.exc import ArgumentError
-from sqlalchemy.pool import QueuePool, StaticPool
 
-BUSY_MS: Final = 10_000
-_POLL: Final = 0.002
-"""Seconds between two looks at a lock that another process holds."""
+from accountant.store.entries import Grown
+from accountant.store.postgres import Postgres
+from accountant.store.sqlite import Sqlite, file_lock, reader, sqlite_path, writer
+
+__all__ = [
+    "Database",
+    "database_of",
+    "file_lock",
+    "parsed",
+    "reader",
+    "shown",
+    "sqlite_path",
+    "writer",
+]
+
+T = TypeVar("T")
 
 
-def sqlite_path(url: str) -> Path:
-    """The database file. Raises ValueError for anything that is not a SQLite file."""
+class Database(Protocol):
+    """What ``Ledgers`` needs of a database. Everything may raise what drivers raise."""
+
+    def reading(self, work: Callable[[Connection], T]) -> T:
+        """The result of ``work``, one statement that is a snapshot by itself. It may run twice."""
+
+    def writing(self, ledger: str) -> AbstractContextManager[Connection]:
+        """A transaction on one ledger; what was not committed when it ends is rolled back."""
+
+    def append(self, connection: Connection, ledger: str, grown: Grown) -> bool:
+        """Appends to a ledger and moves its head by compare-and-swap; False if it has moved."""
+
+    def commit(self, connection: Connection) -> None:
+        """Makes the transaction durable. Raises Unknown if nobody can tell whether it is."""
+
+    def finish_erasing(self) -> bool:
+        """Leaves of erased rows what cannot be helped; False if it is to be called again."""
+
+    def check(self) -> None:
+        """Raises StoreError if the database can be read but certainly not written to."""
+
+    def excess(self) -> list[str]:
+        """Rights that the service has and should not have, in words."""
+
+    def close(self) -> None:
+        """Lets go of every connection."""
+
+
+def parsed(url: str) -> URL:
+    """The URL of a database that is supported. Raises ValueError, which shows no password."""
     try:
-        parsed = make_url(url)
-    except ArgumentError:
+        found = make_url(url)
+    except (ArgumentError, ValueError):  # either may hold a piece of the password
         raise ValueError(
-            "the database URL cannot be read: give a SQLite file, e.g. sqlite:///var/accountant.db"
+            "the database URL cannot be read: give sqlite:///var/accountant.db or "
+            "postgresql://user:password@host/database (in a password, / @ : and % are written "
+            "%2F %40 %3A and %25)"
         ) from None
-    if parsed.get_backend_name() != "sqlite" or parsed.database in (None, "", ":memory:"):
-        raise ValueError(
-            f"cannot use the database {parsed.render_as_string(hide_password=True)!r}: "
-            "give a SQLite file, e.g. sqlite:///var/accountant.db"
-        )
-    return Path(str(parsed.database))
-
-
-def writer(url: str) -> Engine:
-    """The engine with the one connection that writes; each transaction is BEGIN IMMEDIATE."""
-    return _engine(url, "BEGIN IMMEDIATE", poolclass=StaticPool)
-
-
-def reader(url: str) -> Engine:
-    """An engine of query-only connections; each transaction sees one snapshot."""
-    return _engine(url, "BEGIN", query_only=True, poolclass=QueuePool, pool_size=8)
-
-
-def _engine(url: str, begin: str, *, query_only: bool = False, **pool: Any) -> Engine:
+    if found.drivername in ("postgres", "postgresql", "postgresql+psycopg"):
+        return found.set(drivername="postgresql+psycopg")
     sqlite_path(url)
-    engine = create_engine(url, connect_args={"check_same_thread": False}, **pool)
-
-    @event.listens_for(engine, "connect")
-    def _connect(connection: Any, _: Any) -> None:
-        connection.isolation_level = None  # the driver's own BEGIN is deferred and comes too late
-        cursor = connection.cursor()
-        cursor.execute(f"PRAGMA busy_timeout={BUSY_MS}")
-        if query_only:
-            cursor.execute("PRAGMA query_only=ON")
-        else:
-            cursor.execute("PRAGMA secure_delete=ON")  # erased texts are overwritten
-            cursor.execute("PRAGMA journal_mode=WAL")
-            cursor.execute("PRAGMA synchronous=FULL")
-            cursor.execute("PRAGMA recursive_triggers=ON")  # REPLACE then fires DELETE triggers
-        cursor.close()
-
-    @event.listens_for(engine, "begin")
-    def _begin(connection: Any) -> None:
-        connection.exec_driver_sql(begin)
-
-    return engine
+    return found
 
 
-@contextmanager
-def file_lock(path: Path, seconds: float = BUSY_MS / 1000) -> Iterator[None]:
-    """An exclusive advisory lock on ``path``.lock, held by one process at a time.
-
-    Raises TimeoutError (an OSError) if another process keeps it for ``seconds``.
-    """
-    deadline = time.monotonic() + seconds
-    handle = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        while not _locked(handle):
-            if time.monotonic() >= deadline:
-                raise TimeoutError(f"another process has kept the database for {seconds:g} seconds")
-            time.sleep(_POLL)
-        yield
-    finally:
-        os.close(handle)
+def shown(url: str) -> str:
+    """The URL as people may see it."""
+    return parsed(url).render_as_string(hide_password=True)
 
 
-def _locked(handle: int) -> bool:
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+def database_of(url: str) -> Database:
+    """The database at ``url``; nothing is opened yet. Raises ValueError."""
+    found = parsed(url)
+    return Sqlite(url) if found.get_backend_name() == "sqlite" else Postgres(found)

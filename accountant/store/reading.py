@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, select
@@ -58,11 +59,12 @@ class Text(NamedTuple):
     text: str
 
 
-def head(connection: Connection, ledger: str) -> Tree:
-    """The tree at the ledger's end."""
-    row = connection.execute(
-        select(HEAD.c.sequence, HEAD.c.peaks).where(HEAD.c.ledger == ledger)
-    ).one_or_none()
+def head(connection: Connection, ledger: str, *, lock: bool = False) -> Tree:
+    """The tree at the ledger's end; ``lock``: nobody else may move it before we are done, which on
+    SQLite is so in every transaction that writes.
+    """
+    query = select(HEAD.c.sequence, HEAD.c.peaks).where(HEAD.c.ledger == ledger)
+    row = connection.execute(query.with_for_update() if lock else query).one_or_none()
     if row is None:
         return Tree()
     peaks = [row.peaks[at : at + HASH] for at in range(0, len(row.peaks), HASH)]
@@ -98,22 +100,30 @@ def hashes(connection: Connection, ledger: str, level: int, first: int, count: i
 
 
 def signed(connection: Connection, ledger: str, first: int, end: int | None) -> list[Signed]:
-    """Checkpoints from number ``first`` to before ``end``, with their cosignatures."""
+    """Checkpoints from number ``first`` to before ``end``, with their cosignatures: one statement,
+    so that both are of one moment.
+    """
     last = MAX_NUMBER if end is None else end - 1
-    lines: dict[int, list[tuple[str, str]]] = {}
-    for row in connection.execute(
-        select(COSIGNATURE.c.number, COSIGNATURE.c.witness, COSIGNATURE.c.line)
-        .where(COSIGNATURE.c.ledger == ledger, COSIGNATURE.c.number.between(first, last))
-        .order_by(COSIGNATURE.c.number, COSIGNATURE.c.witness)
-    ):
-        lines.setdefault(row.number, []).append((row.witness, row.line))
     rows = connection.execute(
-        select(CHECKPOINT.c.number, CHECKPOINT.c.size, CHECKPOINT.c.note)
+        select(
+            CHECKPOINT.c.number,
+            CHECKPOINT.c.size,
+            CHECKPOINT.c.note,
+            COSIGNATURE.c.witness,
+            COSIGNATURE.c.line,
+        )
+        .outerjoin_from(
+            CHECKPOINT,
+            COSIGNATURE,
+            (COSIGNATURE.c.ledger == CHECKPOINT.c.ledger)
+            & (COSIGNATURE.c.number == CHECKPOINT.c.number),
+        )
         .where(CHECKPOINT.c.ledger == ledger, CHECKPOINT.c.number.between(first, last))
-        .order_by(CHECKPOINT.c.number)
-    )
+        .order_by(CHECKPOINT.c.number, COSIGNATURE.c.witness)
+    ).all()
     return [
-        Signed(row.number, row.size, row.note, tuple(lines.get(row.number, ()))) for row in rows
+        Signed(number, size, note, tuple((row[3], row[4]) for row in group if row[4] is not None))
+        for (number, size, note), group in groupby(rows, lambda row: tuple(row[:3]))
     ]
 
 
@@ -136,3 +146,8 @@ def texts(connection: Connection, ledger: str, first: int, last: int) -> list[Te
         .order_by(TEXT.c.sequence, TEXT.c.field)
     )
     return [Text(*row) for row in rows]
+
+
+def names(connection: Connection) -> list[str]:
+    """All ledgers, in order."""
+    return list(connection.execute(select(HEAD.c.ledger).order_by(HEAD.c.ledger)).scalars())

@@ -3,6 +3,8 @@
 The events are copied byte for byte into a table of the new shape: an append-only table lets no
 column be filled. The hash chain is checked on the way: what was changed before must not get hashes
 that fit. A database that is damaged is refused, and left as it was.
+
+PostgreSQL begins here, with the same tables; where the two differ, ``dialects.py`` has the words.
 """
 
 from hashlib import sha256
@@ -11,6 +13,15 @@ import sqlalchemy as sa
 from alembic import op
 
 from accountant.ledger.merkle import Tree, leaf_hash
+from accountant.store.dialects import (
+    dialect_of,
+    guards,
+    head_guards,
+    preparations,
+    sized,
+    word,
+    words,
+)
 
 revision = "0002"
 down_revision = "0001"
@@ -24,88 +35,77 @@ _APPEND_ONLY = {
 }
 
 
-def _there(table: str, places: tuple[str, ...]) -> str:
-    same = " AND ".join(f"{place} = NEW.{place}" for place in ("ledger", *places))
-    return f"BEFORE INSERT ON {table} WHEN EXISTS (SELECT 1 FROM {table} WHERE {same})"  # noqa: S608
-
-
-# Beside UPDATE and DELETE, an INSERT over an existing row is refused by itself: INSERT OR REPLACE
-# fires no DELETE trigger on a connection without recursive_triggers.
-_GUARDS = {
-    f"{table}_no_{verb}": when
-    for table, places in _APPEND_ONLY.items()
-    for verb, when in (
-        ("update", f"BEFORE UPDATE ON {table}"),
-        ("delete", f"BEFORE DELETE ON {table}"),
-        ("replace", _there(table, places)),
-    )
-} | {
-    "head_no_delete": "BEFORE DELETE ON ledger_head",
-    "head_no_rewind": "BEFORE UPDATE ON ledger_head WHEN NEW.sequence <= OLD.sequence",
-    "head_no_replace": (
-        "BEFORE INSERT ON ledger_head WHEN EXISTS (SELECT 1 FROM ledger_head"
-        " WHERE ledger = NEW.ledger)"
-    ),
-    "text_no_update": "BEFORE UPDATE ON text",
-    "text_no_replace": _there("text", ("sequence", "field")),
-}
-
-
 def _key(name: str, kind: sa.types.TypeEngine) -> sa.Column:
     return sa.Column(name, kind, primary_key=True, autoincrement=False)
 
 
 def upgrade() -> None:
-    for table in ("event", "ledger_head"):
-        op.rename_table(table, f"{table}_0001")
+    dialect = dialect_of(op.get_bind())
+    if dialect == "sqlite":
+        for table in ("event", "ledger_head"):
+            op.rename_table(table, f"{table}_0001")
+    _create(dialect)
+    if dialect == "sqlite":
+        _copy_all(op.get_bind())
+    statements = [*preparations(dialect), *head_guards(dialect)]
+    for table, places in _APPEND_ONLY.items():
+        statements += guards(dialect, table, places, erasable=False)
+    statements += guards(dialect, "text", ("sequence", "field"), erasable=True)
+    for statement in statements:
+        op.execute(statement)
+
+
+def _create(dialect: str) -> None:
     op.create_table(
         "event",
-        _key("ledger", sa.String(64)),
+        _key("ledger", word(64)),
         _key("sequence", sa.BigInteger()),
         sa.Column("type", sa.String(64), nullable=False),
         sa.Column("time", sa.BigInteger(), nullable=False),
         sa.Column("body", sa.LargeBinary(), nullable=False),
         sa.Column("leaf", sa.LargeBinary(), nullable=False),
-        sa.CheckConstraint("typeof(body) = 'blob' AND length(body) <= 65535", name="event_body"),
-        sa.CheckConstraint("typeof(leaf) = 'blob' AND length(leaf) = 32", name="event_leaf"),
+        sized(dialect, "event_body", "body", "<= 65535"),
+        sized(dialect, "event_leaf", "leaf", "= 32"),
     )
     op.create_table(
         "node",
-        _key("ledger", sa.String(64)),
+        _key("ledger", word(64)),
         _key("level", sa.Integer()),
         _key("number", sa.BigInteger()),
         sa.Column("hash", sa.LargeBinary(), nullable=False),
-        sa.CheckConstraint("typeof(hash) = 'blob' AND length(hash) = 32", name="node_hash"),
+        sized(dialect, "node_hash", "hash", "= 32"),
     )
     op.create_table(
         "ledger_head",
-        _key("ledger", sa.String(64)),
+        _key("ledger", word(64)),
         sa.Column("sequence", sa.BigInteger(), nullable=False),
         sa.Column("peaks", sa.LargeBinary(), nullable=False),
     )
     op.create_table(
         "checkpoint",
-        _key("ledger", sa.String(64)),
+        _key("ledger", word(64)),
         _key("number", sa.BigInteger()),
         sa.Column("size", sa.BigInteger(), nullable=False),
         sa.Column("note", sa.LargeBinary(), nullable=False),
     )
     op.create_table(
         "cosignature",
-        _key("ledger", sa.String(64)),
+        _key("ledger", word(64)),
         _key("number", sa.BigInteger()),
-        _key("witness", sa.Text()),
+        _key("witness", words()),
         sa.Column("line", sa.Text(), nullable=False),
     )
     op.create_table(
         "text",
-        _key("ledger", sa.String(64)),
+        _key("ledger", word(64)),
         _key("sequence", sa.BigInteger()),
-        _key("field", sa.String(64)),
+        _key("field", word(64)),
         sa.Column("salt", sa.LargeBinary(), nullable=False),
         sa.Column("text", sa.Text(), nullable=False),
     )
-    connection = op.get_bind()
+
+
+def _copy_all(connection: sa.Connection) -> None:
     ledgers = connection.execute(
         sa.text("SELECT ledger, sequence, link FROM ledger_head_0001 ORDER BY ledger")
     ).all()
@@ -116,11 +116,6 @@ def upgrade() -> None:
         raise ValueError("events stand beyond the end of their ledger")
     for table in ("event", "ledger_head"):
         op.drop_table(f"{table}_0001")
-    for name, when in _GUARDS.items():
-        op.execute(
-            f"CREATE TRIGGER {name} {when} "
-            "BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END"
-        )
 
 
 def _copy(connection: sa.Connection, ledger: str, end: int, head: bytes) -> None:

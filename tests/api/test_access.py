@@ -83,8 +83,8 @@ def test_without_a_valid_key_nothing_is_answered(
 ) -> None:
     """No key, a wrong key, a digest, another scheme or a revoked key: 401, whatever the body."""
     before = hospital.head()
-    revoked = hospital.service.create_key("old", "admin", "test")
-    hospital.service.revoke_key("old", "test")
+    revoked = hospital.service.credentials.create("old", "admin", "test")
+    hospital.service.credentials.revoke("old", "test")
     secret = hospital.secrets["admin"]
     digest = key_digest(secret)
     for header in (
@@ -284,9 +284,9 @@ def test_accounts_agree_with_decisions(hospital: World) -> None:
 def test_a_key_has_a_proper_name(hospital: World, name: str) -> None:
     """A client cannot be called like the service itself, like nobody, or like everything."""
     with pytest.raises(Invalid):
-        hospital.service.create_key(name, "pipeline", "test")
+        hospital.service.credentials.create(name, "pipeline", "test")
     with pytest.raises(Conflict):
-        hospital.service.create_key("pipeline", "admin", "test")
+        hospital.service.credentials.create("pipeline", "admin", "test")
 
 
 def test_health_needs_no_key(hospital: World) -> None:

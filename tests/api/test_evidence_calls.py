@@ -20,7 +20,7 @@ FULL = 256
 def made(world: Callable[..., World]) -> World:
     """A service with an event of each of two pipelines, 3 and 4."""
     made = world().hospital()
-    made.secrets["other"] = made.service.create_key("other", "pipeline", "test")
+    made.secrets["other"] = made.service.credentials.create("other", "pipeline", "test")
     for who in ("pipeline", "other"):
         assert made.post("/invocations", ask(laplace("0.1"), purpose="ops"), who=who).is_success
     return made

@@ -123,7 +123,7 @@ READERS = {"admin": True, "pipeline": True, "officer": True, "auditor": True, "o
 @pytest.fixture
 def told(made: World) -> World:
     """The same with another pipeline, and a refusal d7 that gives its reasons."""
-    made.secrets["other"] = made.service.create_key("other", "pipeline", "test")
+    made.secrets["other"] = made.service.credentials.create("other", "pipeline", "test")
     refused = made.post("/grants", ask(laplace("5"), purpose="all of it", justification="why not"))
     assert refused.json()["decision"]["id"] == "d7"
     return made

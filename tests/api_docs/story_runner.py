@@ -26,7 +26,7 @@ class Told:
         settings = Settings(home=sqlite_path(url).parent)
         service = Service(Ledgers(url), vault=settings.vault)
         self.secrets = {
-            role: service.create_key(name, role, "test") for role, name in CLIENTS.items()
+            role: service.credentials.create(name, role, "test") for role, name in CLIENTS.items()
         }
         self.http = client_of(service, settings)
 

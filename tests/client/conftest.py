@@ -77,7 +77,10 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     service = Service(ledgers, vault=settings.vault)
     publisher = Publisher(service, settings.vault, settings.origin)
     roles = {"admin": "admin", "pipeline": "pipeline", "other": "pipeline", "auditor": "auditor"}
-    keys = {name: service.create_key(name, cast(Any, role), "test") for name, role in roles.items()}
+    keys = {
+        name: service.credentials.create(name, cast(Any, role), "test")
+        for name, role in roles.items()
+    }
     config = uvicorn.Config(create_app(service, settings, publisher), port=0, log_config=None)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)

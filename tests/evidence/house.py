@@ -83,7 +83,7 @@ class House(World):
         """The Authorization header of a role's key, made when it is first needed."""
         if who not in self.secrets:
             name = f"{who}-{secrets.token_hex(4)}"
-            self.secrets[who] = self.service.create_key(name, who, "test")  # type: ignore[arg-type]
+            self.secrets[who] = self.service.credentials.create(name, who, "test")  # type: ignore[arg-type]
         return super().auth(who)
 
     def again(self) -> House:

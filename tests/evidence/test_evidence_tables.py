@@ -50,7 +50,7 @@ def test_evidence_is_append_only(house: Callable[..., House], table: str, recurs
     made.grant(purpose="a purpose")
     many(made, 300)
     made.sign()
-    with made.service.ledgers.writing() as writing:
+    with made.service.ledgers.writing("fair") as writing:
         writing.keep_cosignature("fair", 0, "w", "line\n")
         writing.commit()
     columns = [row[1] for row in made.raw(f"PRAGMA table_info({table})")]

@@ -86,7 +86,7 @@ def test_confirmations_are_counted(desk: Desk, publisher: Publisher) -> None:
     desk.policy(f"{rules}publication:\n  required: 1\n  witnesses: [{named}]\n")
     signed = publisher.sign("clinic")
     assert publisher.last_published("clinic") is None
-    with desk.ledgers.writing() as writing:
+    with desk.ledgers.writing("clinic") as writing:
         for signer in signers[1:]:  # the third is none of the policy's
             line = signer.line(notes.parse(signed.note).text, 1)
             writing.keep_cosignature("clinic", signed.number, signer.name, line)
@@ -241,7 +241,7 @@ def test_a_text_that_was_changed_is_not_believed(desk: Desk) -> None:
     """What stands beside the ledger is shown only if it is what the event has sealed."""
     desk.hospital()
     event = desk.grant(laplace("0.25"), purpose="the truth")
-    with desk.ledgers.writing() as writing:
+    with desk.ledgers.writing("clinic") as writing:
         [kept] = writing.texts("clinic", event.sequence, event.sequence)
         writing.erase_texts("clinic", event.sequence, ["purpose"])
         writing.keep_texts("clinic", [kept._replace(text="a lie")])

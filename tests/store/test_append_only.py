@@ -19,7 +19,7 @@ def filled(world: Callable[..., World]) -> World:
     made = world().hospital()
     assert made.post("/grants", ask(laplace("0.1"), purpose="ops")).status_code == 201
     signed = made.publisher.sign("fair")
-    with made.service.ledgers.writing() as writing:
+    with made.service.ledgers.writing("fair") as writing:
         writing.keep_cosignature("fair", signed.number, "w", "a line\n")
         node = "INSERT INTO node VALUES ('fair', 1, 0, zeroblob(32))"
         writing.connection.exec_driver_sql(node)

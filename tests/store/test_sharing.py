@@ -19,6 +19,7 @@ from support import START, Clock, World, ask, laplace, last_replay, make, root_o
 
 from accountant.budget.commands import Asked
 from accountant.budget.errors import Unavailable
+from accountant.ledger.events import Entry
 from accountant.service import Service
 from accountant.store.engine import file_lock, sqlite_path
 from accountant.store.ledgers import Ledgers, StoreError
@@ -121,9 +122,9 @@ def test_a_key_counts_in_every_process(world: Callable[..., World]) -> None:
     )
     assert answer.repeated
     assert answer.events == (first,)
-    assert other.authenticate(made.secrets["auditor"]) is not None
-    other.revoke_key("auditor", "test")
-    assert made.service.authenticate(made.secrets["auditor"]) is None
+    assert other.credentials.find(made.secrets["auditor"]) is not None
+    other.credentials.revoke("auditor", "test")
+    assert made.service.credentials.find(made.secrets["auditor"]) is None
     other.ledgers.close()
 
 
@@ -157,7 +158,7 @@ def test_a_disk_that_is_full_changes_nothing(world: Callable[..., World]) -> Non
     """
     made = world().hospital()
     hundredth(made.service, "p", "first")
-    engine = made.service.ledgers._writer
+    engine = made.service.ledgers._database._writer
     with engine.begin() as connection:
         pages = connection.exec_driver_sql("PRAGMA page_count").scalar()
         connection.exec_driver_sql(f"PRAGMA max_page_count={pages}")
@@ -400,8 +401,8 @@ def test_appending_elsewhere_is_refused(world: Callable[..., World]) -> None:
     event = made.service.event("fair", 2)
     before = made.head()
     for _ in range(2):
-        with pytest.raises(StoreError), ledgers.writing() as writing:
-            writing.append([event])
+        with pytest.raises(StoreError), ledgers.writing("fair") as writing:
+            writing.append("fair", [Entry.of(event)])
     assert made.head() == before
 
 
@@ -416,7 +417,7 @@ def test_the_file_is_locked_against_other_writers(world: Callable[..., World]) -
     )
     lock = os.fspath(sqlite_path(made.url)) + ".lock"
     probe = [sys.executable, "-c", code, lock]
-    with made.service.ledgers.writing():
+    with made.service.ledgers.writing("fair"):
         run = subprocess.run(probe, capture_output=True, text=True, check=True)
     assert run.stdout == "locked\n"
     run = subprocess.run(probe, capture_output=True, text=True, check=True)
@@ -427,7 +428,7 @@ def test_who_keeps_the_lock_does_not_stop_readers(
     world: Callable[..., World], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While another process keeps the database, reading goes on and writing ends in a 503."""
-    monkeypatch.setattr("accountant.store.ledgers.BUSY_MS", 1_500)
+    monkeypatch.setattr("accountant.store.sqlite.BUSY_MS", 1_500)
     made = world().hospital()
     answers: list[int] = []
     with file_lock(sqlite_path(made.url)):

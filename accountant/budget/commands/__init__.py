@@ -161,6 +161,13 @@ class Asked:
     key: str | None = None
     items: tuple[Command, ...] = ()
 
+    def again(self, by: str, key: str | None) -> Asked:
+        """The same command, asked by ``by``."""
+        other = Asked(by, self.command, key)
+        # What was worked out of the command holds for whoever asks.
+        vars(other).update(document=self.document, canonical=self.canonical)
+        return other
+
     @cached_property
     def document(self) -> dict[str, Any]:
         """The command as events hold it."""

@@ -60,7 +60,7 @@ from accountant.budget.errors import Invalid
 from accountant.budget.state import State
 from accountant.ledger.events import MAX_BYTES, Event, EventTooLarge
 
-__all__ = ["SYSTEM", "Repeated", "decide"]
+__all__ = ["SYSTEM", "Repeated", "decide", "repeated"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,23 +77,8 @@ def decide(state: State, asked: Asked, now: int) -> list[Event] | Repeated:
     """
     if state.batch is not None:
         state.batch.fits(asked)
-    elif asked.key is None:
-        if asked.command.needs_key:
-            raise Invalid(
-                "idempotency-key-required",
-                "this request can spend: send an Idempotency-Key header, the same for every retry, "
-                "so that a retry is never charged twice",
-            )
-    elif (before := state.answers.get(asked.by, asked.key)) is not None:
-        fingerprint, sequence = before
-        if fingerprint != asked.fingerprint[:DIGEST]:
-            raise Invalid(
-                "idempotency-key-reused",
-                f"the key {asked.key!r} was used for another request (event {sequence}); "
-                "use a new key for a new request",
-                sequence=sequence,
-            )
-        return Repeated(sequence)
+    elif (before := repeated(state, asked)) is not None:
+        return before
     if not isinstance(asked.command, RegisterPopulation):
         if len(asked.canonical) > MAX_BYTES:  # before any work is done under the ledger's lock
             raise Invalid("event-too-large", str(EventTooLarge(len(asked.canonical))))
@@ -105,6 +90,31 @@ def _decide(state: State, asked: Asked, command: Command, now: int) -> list[Even
     if isinstance(command, Batch):
         return batch(state, asked, command, now, _decide)
     return _DECIDERS[type(command)](state, asked, command, now)
+
+
+def repeated(state: State, asked: Asked) -> Repeated | None:
+    """Where ``asked`` was answered before. Raises Invalid if its key was used for something else,
+    or if it needs one and has none.
+    """
+    if asked.key is None:
+        if asked.command.needs_key:
+            raise Invalid(
+                "idempotency-key-required",
+                "this request can spend: send an Idempotency-Key header, the same for every retry, "
+                "so that a retry is never charged twice",
+            )
+        return None
+    if (before := state.answers.get(asked.by, asked.key)) is None:
+        return None
+    fingerprint, sequence = before
+    if fingerprint != asked.fingerprint[:DIGEST]:
+        raise Invalid(
+            "idempotency-key-reused",
+            f"the key {asked.key!r} was used for another request (event {sequence}); "
+            "use a new key for a new request",
+            sequence=sequence,
+        )
+    return Repeated(sequence)
 
 
 _DECIDERS: Final[dict[type[Command], Callable[[State, Asked, Any, int], list[Event]]]] = {

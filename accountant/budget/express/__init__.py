@@ -12,9 +12,17 @@ and a few numbers for each open grant.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any, Final
 
-from accountant.budget.commands import Asked
+from accountant.budget.commands import (
+    Asked,
+    AskGrant,
+    CommitGrant,
+    ExpireGrant,
+    RecordInvocations,
+    ReleaseGrant,
+)
 from accountant.budget.express.asking import ASKED, Asking
 from accountant.budget.express.ending import Ending
 from accountant.budget.express.reading import Read, read
@@ -26,7 +34,13 @@ from accountant.ledger.events import MAX_BYTES, Event
 
 _ENDED: Final = frozenset(kind.decode() for kind in ENDINGS)
 _HARMLESS: Final = frozenset(
-    {"grant.noted.v1", "sparse_vector.answered.v1", "sparse_vector.closed.v1"}
+    {
+        "batch.opened.v1",
+        "batch.refused.v1",
+        "grant.noted.v1",
+        "sparse_vector.answered.v1",
+        "sparse_vector.closed.v1",
+    }
 )
 _NAME: Final = re.compile("g(0|[1-9][0-9]{0,15})")
 
@@ -39,8 +53,20 @@ class Express:
         self._stamps = Stamps()
         self._running = Running(state)
         self._asking = Asking(self._running, self._stamps)
-        self._ending = Ending(self._running)
+        self._ending = Ending(self._running, self._stamps)
         self._last: Read | None = None
+
+    def decide(self, asked: Asked, now: int) -> tuple[str, bytes] | None:
+        """Decides and folds in: type and bytes of the one event that answers ``asked``, whose key
+        is new; None if it has to be decided at length.
+        """
+        if now < self._state.time:
+            return None
+        if isinstance(asked.command, AskGrant | RecordInvocations):
+            return self._asking.decide(asked, now)
+        if isinstance(asked.command, CommitGrant | ReleaseGrant | ExpireGrant):
+            return self._ending.decide(asked, now)
+        return None
 
     def take(self, data: bytes) -> bool:
         """Folds the event in if its bytes are what the next one's have to be; else says no."""
@@ -59,16 +85,44 @@ class Express:
         if event.type not in ASKED | _ENDED or not isinstance(command, dict):
             self.write_back()
             return
-        dataset = command.get("dataset")
+        grants = event.body.get("grant"), command.get("grant")
+        self._write(event.by, command.get("dataset"), grants)
+
+    def _write(self, by: str, dataset: object, grants: Iterable[object]) -> None:
+        """Writes to the state the accounts of ``dataset`` that rules read, and open ``grants``."""
         if isinstance(dataset, str):
-            for counted in self._state.limits_on(dataset, event.by):
+            for counted in self._state.limits_on(dataset, by):
                 if (tally := self._running.tallies.get(counted.key)) is not None:
                     tally.write()
-        for name in (event.body.get("grant"), command.get("grant")):
+        for name in grants:
             if isinstance(name, str) and (found := _NAME.fullmatch(name)):
                 self._running.grant(int(found[1]))
 
-    def take_decided(self, event: Event, asked: Asked) -> bool:
+    def before_asked(self, asked: Asked) -> None:
+        """Writes to the state what deciding about ``asked`` will read."""
+        kind = type(asked.command)
+        if kind in (AskGrant, RecordInvocations):
+            self._write(asked.by, getattr(asked.command, "dataset", None), ())
+        elif kind in (CommitGrant, ReleaseGrant, ExpireGrant):
+            self._write(asked.by, None, (getattr(asked.command, "grant", None),))
+        else:
+            self.write_back()
+
+    def take_written(self, data: bytes, event: Event, asked: Asked | None = None) -> bool:
+        """Folds in an event that was written as the rules demand, if it knows how: one that was
+        ``asked`` and decided at length just now, or (without that) one that says itself what has to
+        follow from its command.
+        """
+        self._last = read(data, self._stamps)
+        if asked is None and event.type in _ENDED:
+            return False  # what it was charged is only believed: nothing is learnt from it
+        return self.take_decided(event, asked)
+
+    def learns(self, event: Event) -> bool:
+        """Deciding about ``event`` again would tell how more of its kind end."""
+        return event.type in _ENDED and self._last is not None and self._ending.learns(self._last)
+
+    def take_decided(self, event: Event, asked: Asked | None) -> bool:
         """Folds in an event that was decided at length and found right, if it knows how."""
         found = self._last
         if found is None:

@@ -1,4 +1,8 @@
-"""The express way of requests: grants reserved or refused, and records of what ran."""
+"""The express way of requests: grants reserved or refused, and records of what ran.
+
+Replay reads an event and compares (``take``); whoever decides asks for the bytes (``decide``). Both
+come from the same form.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,8 @@ from accountant.budget.express.gauges import GAUGES
 from accountant.budget.express.reading import Read, key_at, unsealed
 from accountant.budget.express.running import Running
 from accountant.budget.express.stamps import Stamps
-from accountant.ledger.events import Event
+from accountant.budget.state import asked_of
+from accountant.ledger.events import MAX_BYTES, Event
 
 MOST_FORMS: Final = 1_000
 ASKED: Final = frozenset({"grant.reserved.v1", "grant.refused.v1", "invocation.recorded.v1"})
@@ -32,6 +37,8 @@ class Asking:
     def __init__(self, running: Running, stamps: Stamps) -> None:
         self._running, self._stamps = running, stamps
         self._forms: dict[bytes, Form] = {}
+        self._asked: dict[bytes, Form] = {}
+        """The same forms, by the bytes of their command."""
         self._names: dict[bytes, str] = {}
         """Who asks, by what stands for them: text that is its own JSON."""
         self._seen: set[int] = set()
@@ -41,6 +48,26 @@ class Asking:
         """Forgets all forms."""
         self._running = running
         self._forms.clear()
+        self._asked.clear()
+
+    def decide(self, asked: Asked, now: int) -> tuple[str, bytes] | None:
+        """Type and bytes of the event that answers ``asked``, whose key is new, and books it; None
+        if its words are not known.
+        """
+        command, seals = unsealed(asked.canonical)
+        form = self._asked.get(command) or self._asked.get(_of(asked.by, command))
+        if form is None or asked.key is None:
+            return None
+        if not (_PLAIN.fullmatch(asked.key) and _PLAIN.fullmatch(asked.by)):
+            return None
+        key, stamp = asked.key.encode(), self._stamps.write(now)
+        found = self._worded(form, now, stamp, key, asked.by.encode(), seals)
+        if found is None or not found[0].tried or len(found[1]) > MAX_BYTES:
+            return None
+        answer, data = found
+        print_ = form.fingerprint or asked.fingerprint
+        self._book(form, answer, Held(form, asked.by, now + form.lasts, now, seals), key, print_)
+        return answer.event, data
 
     def take(self, read: Read) -> bool:
         """Books the event if it is what has to come, in words that have come before."""
@@ -55,10 +82,10 @@ class Asking:
         answer = self._answer(form, read, parts, key)
         if answer is None or not answer.tried:
             return False
-        self._book(form, answer, read, parts, key)
+        self._read(form, answer, read, parts, key)
         return True
 
-    def take_decided(self, read: Read, event: Event, asked: Asked) -> bool:
+    def take_decided(self, read: Read, event: Event, asked: Asked | None) -> bool:
         """Books an event that was decided at length, if its form can be told; the next one of its
         words need not be.
         """
@@ -66,14 +93,18 @@ class Asking:
         key = event.body.get("key")
         if parts is None or not isinstance(key, str) or not _PLAIN.fullmatch(key):
             return False
-        form = self._form(parts) or self._new_form(parts, asked)
+        form = self._form(parts) or self._new_form(parts, event, asked)
         if form is None:
             return False
         answer = self._answer(form, read, parts, key.encode())
         if answer is None:
             return False
         answer.tried = True
-        self._book(form, answer, read, parts, key.encode())
+        self._read(form, answer, read, parts, key.encode())
+        if asked is not None:
+            command, _ = unsealed(asked.canonical)
+            own = form is not self._forms.get(parts.head)
+            self._asked[_of(asked.by, command) if own else command] = form
         return True
 
     def _parted(self, data: bytes) -> _Parts | None:
@@ -92,43 +123,54 @@ class Asking:
 
     def _answer(self, form: Form, read: Read, parts: _Parts, key: bytes) -> Answer | None:
         """The answer that has to be given, if it is the one that is read."""
+        found = self._worded(form, read.now, read.stamp, key, parts.by, parts.seals)
+        return found[0] if found is not None and found[1] == read.data else None
+
+    def _worded(
+        self, form: Form, now: int, stamp: bytes, key: bytes, by: bytes, seals: list[bytes]
+    ) -> tuple[Answer, bytes] | None:
+        """The answer that has to be given, and its bytes; None if there is no fixed wording."""
         if not self._running.ready(form):
             return None
         try:
-            expires = self._stamps.write(read.now + form.lasts) if form.lasts else b""
+            expires = self._stamps.write(now + form.lasts) if form.lasts else b""
         except OverflowError:
             return None
         sequence = b"%d" % self._running.state.sequence
-        values = [sequence, read.stamp, expires, key, b"", parts.by, *parts.seals, b"", b""]
+        values = [sequence, stamp, expires, key, b"", by, *seals, b"", b""]
         del values[GAUGES:]
         answer = form.answer(tuple([gauge.read(values) for gauge in form.gauges]))
-        if answer is None or answer.wording.filled(values) != read.data:
-            return None
-        return answer
+        return None if answer is None else (answer, answer.wording.filled(values))
 
-    def _book(self, form: Form, answer: Answer, read: Read, parts: _Parts, key: bytes) -> None:
-        running, by = self._running, self._names[parts.by]
-        self._credit += 1
-        if answer.event == "grant.reserved.v1":
-            held = Held(form, by, read.now + form.lasts, read.now, parts.seals)
-            running.book(form, held)
-        elif answer.event != "grant.refused.v1":
-            running.book(form, None)
+    def _read(self, form: Form, answer: Answer, read: Read, parts: _Parts, key: bytes) -> None:
+        """Books what was read."""
+        by = self._names[parts.by]
+        held = Held(form, by, read.now + form.lasts, read.now, parts.seals)
         fingerprint = form.fingerprint
         if fingerprint is None:
             first = read.data.find(_COMMAND) + len(_COMMAND) - 1
             fingerprint = sha256(read.data[first : parts.end]).digest()
-        running.passed(by, key.decode(), fingerprint, read.now)
+        self._book(form, answer, held, key, fingerprint)
 
-    def _new_form(self, parts: _Parts, asked: Asked) -> Form | None:
+    def _book(self, form: Form, answer: Answer, held: Held, key: bytes, fingerprint: bytes) -> None:
+        self._credit += 1
+        if answer.event == "grant.reserved.v1":
+            self._running.book(form, held)
+        elif answer.event != "grant.refused.v1":
+            self._running.book(form, None)
+        self._running.passed(held.by, key.decode(), fingerprint, held.opened)
+
+    def _new_form(self, parts: _Parts, event: Event, asked: Asked | None) -> Form | None:
         """A form for a request that is likely to come again, in accounts that there are."""
-        running, command, seen = self._running, asked.command, hash(parts.head)
+        running, seen = self._running, hash(parts.head)
         if seen not in self._seen:
             if len(self._seen) >= _MOST_SEEN:
                 self._seen.clear()
             self._seen.add(seen)
             if self._credit <= 0:
                 return None
+        asked = asked_of(event) if asked is None else asked
+        command = asked.command
         if not isinstance(command, AskGrant | RecordInvocations):
             return None
         same = len(sealed_in(asked.document)) == len(parts.seals)
@@ -136,11 +178,17 @@ class Asking:
             return None
         if len(self._forms) >= MOST_FORMS:
             self._forms.clear()
+            self._asked.clear()
         self._credit -= 1
         counted = running.state.limits_on(command.dataset, asked.by)
         own = parts.by if any(rule.per for rule, _, _ in counted) else b""
         form = self._forms[own + parts.head] = Form(running.state, asked, command, running.tally)
         return form
+
+
+def _of(by: str, command: bytes) -> bytes:
+    """What stands for a command where a rule counts by client."""
+    return by.encode() + b"\n" + command
 
 
 class _Parts(NamedTuple):

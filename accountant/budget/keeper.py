@@ -1,0 +1,86 @@
+"""A ledger's state with the express way beside it: decides commands, folds what others decided.
+
+What ``decide`` and ``folding`` do at length is the definition; the express way does the same for
+what repeats (``express``). Between two calls a part of what was booked may stand beside the state:
+whoever reads the state asks for ``whole``.
+"""
+
+from __future__ import annotations
+
+from accountant.budget.commands import Asked
+from accountant.budget.decide import Repeated, decide, repeated
+from accountant.budget.errors import Problem
+from accountant.budget.express import Express
+from accountant.budget.folding import apply
+from accountant.budget.state import State, asked_of
+from accountant.ledger.events import Entry, Event
+
+
+class Keeper:
+    """Keeps a state. After any exception but a Problem of ``decide`` it may be half changed."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self._express = Express(state)
+
+    @property
+    def sequence(self) -> int:
+        """The next event's."""
+        return self.state.sequence
+
+    def whole(self) -> State:
+        """The state with all that was booked."""
+        self._express.write_back()
+        return self.state
+
+    def decide(self, asked: Asked, now: int) -> list[Entry] | Repeated:
+        """Decides and folds in: what answers ``asked`` at stamp ``now`` or the last one, if that is
+        later. Raises Problem; then nothing has changed. Raises EventTooLarge likewise.
+        """
+        if (before := repeated(self.state, asked)) is not None:
+            return before
+        now = max(now, self.state.time)
+        first = self.state.sequence
+        if (known := self._express.decide(asked, now)) is not None:
+            kind, data = known
+            return [Entry(first, kind, now, data)]
+        self._express.before_asked(asked)
+        decided = decide(self.state, asked, now)
+        if isinstance(decided, Repeated):
+            return decided
+        written = [Entry.of(e) for e in decided]
+        alone = asked if len(written) == 1 else None
+        for one in written:
+            self._fold(one.body, Event.from_bytes(one.body), alone)
+        return written
+
+    def follow(self, data: bytes) -> None:
+        """Folds in the next event, as somebody else has decided it. Raises ValueError if it is not
+        the next one, or cannot be folded.
+        """
+        alone = self.state.batch is None  # items of a batch go the long way
+        if alone and self._express.take(data):
+            return
+        event = Event.from_bytes(data)
+        self._express.before(event)
+        asked = asked_of(event) if alone and self._express.learns(event) else None
+        self._fold(data, event, asked if asked and self._decided(asked, event, data) else None)
+
+    def _decided(self, asked: Asked, event: Event, data: bytes) -> bool:
+        """True if this program would have decided the same."""
+        try:
+            events = decide(self.state, asked, event.time)
+        except Problem:
+            return False
+        return not isinstance(events, Repeated) and [e.to_bytes() for e in events] == [data]
+
+    def _fold(self, data: bytes, event: Event, asked: Asked | None) -> None:
+        """What is folded is what was written, to the byte; the next of its form goes by the express
+        way, if its words can be told.
+        """
+        alone = self.state.batch is None
+        if alone and self._express.take_written(data, event, asked):
+            return
+        self._express.write_back()
+        apply(self.state, event)
+        self._express.folded(event)

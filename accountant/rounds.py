@@ -1,0 +1,122 @@
+"""A round: commands decided one after another within one transaction on one ledger.
+
+What they lead to is appended and committed together. Nobody sees the state before the commit:
+events are folded in under the book's lock, and a state ahead of a failed commit is dropped.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from accountant.book import Book
+from accountant.budget.batches import OPENED
+from accountant.budget.commands import AdoptEngine, Asked
+from accountant.budget.decide import Repeated
+from accountant.budget.errors import Invalid, Problem
+from accountant.budget.keeper import Keeper
+from accountant.budget.sealing import SALT_BYTES, Opened, places_of, seal, seal_again
+from accountant.budget.state import State
+from accountant.ledger.events import Entry, Event, EventTooLarge
+from accountant.ledger.merkle import Tree
+from accountant.privacy import engine as bounds
+from accountant.store.ledgers import Text, Writing
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The events that a command led to, or the one that answered it the first time."""
+
+    ledger: str
+    entries: tuple[Entry, ...]
+    repeated: bool = False
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """The events, read."""
+        return tuple(Event.of_entry(self.ledger, entry) for entry in self.entries)
+
+
+@dataclass(slots=True)
+class Round:
+    """An open transaction on ``book``, which is caught up with the database and held still."""
+
+    book: Book[Keeper]
+    writing: Writing
+    clock: Callable[[], int]
+    entries: list[Entry] = field(default_factory=list)
+    """What was decided and is not appended yet."""
+    texts: list[Text] = field(default_factory=list)
+    ahead: bool = False
+    """The book is, or may be, ahead of the database."""
+
+    @property
+    def state(self) -> State:
+        """The state with all that was decided in this round."""
+        return self.book.fold.whole()
+
+    def answer(self, asked: Asked) -> Answer:
+        """Decides and folds in. Raises Problem; then nothing has changed."""
+        keeper, ledger = self.book.fold, self.book.ledger
+        asked, opened = self._sealed(keeper.state, asked)
+        try:
+            outcome = keeper.decide(asked, self.clock())
+        except Problem:
+            raise
+        except EventTooLarge as error:
+            raise Invalid("event-too-large", str(error)) from error
+        except BaseException:
+            self.ahead = True  # perhaps: it may be half folded
+            raise
+        if isinstance(outcome, Repeated):
+            return Answer(ledger, self._answered(outcome.sequence), repeated=True)
+        self.ahead |= bool(outcome)
+        self.entries += outcome
+        if opened and outcome:
+            places = places_of(outcome, opened)
+            self.texts += [Text(number, field, *text) for number, field, text in places]
+        return Answer(ledger, tuple(outcome))
+
+    def go_over(self, by: str) -> None:
+        """What is decided from here on is decided by this program's bounds, and says so."""
+        state = self.book.fold.state
+        if state.custody.engine < bounds.CURRENT and state.population is not None:
+            self.answer(Asked(by, AdoptEngine(version=bounds.CURRENT)))
+
+    def flush(self) -> Tree:
+        """Appends what was decided; where the ledger ends then."""
+        end = self.book.tree
+        if self.entries:
+            end = self.writing.append(self.book.ledger, self.entries)
+        if self.texts:
+            self.writing.keep_texts(self.book.ledger, self.texts)
+        return end
+
+    def _sealed(self, state: State, asked: Asked) -> tuple[Asked, dict[str, Opened]]:
+        """``asked`` with its free texts sealed; on a retry as they were the first time."""
+        before = state.answers.get(asked.by, asked.key) if asked.key else None
+        if not before:
+            return seal(state, asked, lambda: secrets.token_bytes(SALT_BYTES))
+        stored = [Event.of_entry(state.ledger, one) for one in self._answered(before[1])]
+        first, last = stored[0].sequence, stored[-1].sequence
+        kept = [text for text in self.texts if first <= text.sequence <= last]
+        kept = kept or self.writing.texts(state.ledger, first, last)
+        texts = {(t.sequence, t.field): Opened(t.salt, t.text) for t in kept}
+        return seal_again(state, asked, stored, texts), {}
+
+    def _answered(self, sequence: int) -> tuple[Entry, ...]:
+        """The event that answered a command, with the items of a batch behind it."""
+        [first] = self._entries(sequence, 1)
+        if first.type != OPENED:
+            return (first,)
+        size = Event.of_entry(self.book.ledger, first).body["command"]["size"]
+        return (first, *self._entries(sequence + 1, size))
+
+    def _entries(self, first: int, count: int) -> list[Entry]:
+        """Events of one answer, which are stored, or about to be."""
+        if self.entries and first >= self.entries[0].sequence:
+            place = first - self.entries[0].sequence
+            return self.entries[place : place + count]
+        stored = self.writing.read(self.book.ledger, first, count)
+        return [Entry.of(Event.from_bytes(one.body)) for one in stored]

@@ -1,0 +1,112 @@
+"""What the migrations have to say in each database's own words.
+
+Triggers are a second fence. The first is that the service only ever appends; on PostgreSQL its role
+has no right to do anything else either (``roles.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+_REFUSAL: Final = "the ledger is append-only"
+_FUNCTION: Final = f"""
+CREATE OR REPLACE FUNCTION accountant_append_only() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION '{_REFUSAL}' USING ERRCODE = 'restrict_violation';
+END $$
+"""
+_VACUUM: Final = """
+ALTER TABLE text SET (
+    autovacuum_vacuum_threshold = 0, autovacuum_vacuum_scale_factor = 0,
+    toast.autovacuum_vacuum_threshold = 0, toast.autovacuum_vacuum_scale_factor = 0
+)
+"""
+"""An erased text is a dead row until the table is vacuumed: one is reason enough."""
+
+
+def word(length: int) -> sa.types.TypeEngine[str]:
+    """A text that orders by its bytes, whatever the language of the server."""
+    return sa.String(length).with_variant(sa.String(length, collation="C"), "postgresql")
+
+
+def words() -> sa.types.TypeEngine[str]:
+    """The same, of any length."""
+    return sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
+
+
+def sized(dialect: str, name: str, column: str, condition: str) -> sa.CheckConstraint:
+    """That ``column`` holds bytes, in a number that meets ``condition``."""
+    if dialect == "postgresql":
+        return sa.CheckConstraint(f"octet_length({column}) {condition}", name=name)
+    return sa.CheckConstraint(f"typeof({column}) = 'blob' AND length({column}) {condition}", name)
+
+
+def guards(dialect: str, table: str, places: Sequence[str], *, erasable: bool) -> list[str]:
+    """Statements that make a table append-only; rows of an erasable one may go, but not change."""
+    verbs = ("UPDATE",) if erasable else ("UPDATE", "DELETE")
+    if dialect == "postgresql":
+        return [
+            statement
+            for verb in (*verbs, "TRUNCATE")
+            for statement in _postgres(f"{table}_no_{verb.lower()}", verb, table)
+        ]
+    return [
+        *(_sqlite(f"{table}_no_{v.lower()}", f"BEFORE {v} ON {table}") for v in verbs),
+        _no_replace(f"{table}_no_replace", table, places),
+    ]
+
+
+def head_guards(dialect: str) -> list[str]:
+    """Statements that let a head only go forward."""
+    table, rewinds = "ledger_head", "NEW.sequence <= OLD.sequence"
+    if dialect == "postgresql":
+        return [
+            *_postgres("head_no_delete", "DELETE", table),
+            *_postgres("head_no_rewind", "UPDATE", table, f"{rewinds} OR NEW.ledger <> OLD.ledger"),
+            *_postgres("head_no_truncate", "TRUNCATE", table),
+        ]
+    return [
+        _sqlite("head_no_delete", f"BEFORE DELETE ON {table}"),
+        _sqlite("head_no_rewind", f"BEFORE UPDATE ON {table} WHEN {rewinds}"),
+        _no_replace("head_no_replace", table, ()),
+    ]
+
+
+def preparations(dialect: str) -> list[str]:
+    """What comes before the guards."""
+    return [_FUNCTION, _VACUUM] if dialect == "postgresql" else []
+
+
+def _sqlite(name: str, when: str) -> str:
+    return f"CREATE TRIGGER {name} {when} BEGIN SELECT RAISE(ABORT, '{_REFUSAL}'); END"
+
+
+def _no_replace(name: str, table: str, places: Sequence[str]) -> str:
+    """INSERT OR REPLACE fires no DELETE trigger on a connection without recursive_triggers, so an
+    INSERT over an existing row is refused by itself. Only SQLite has such a statement.
+    """
+    same = " AND ".join(f"{place} = NEW.{place}" for place in ("ledger", *places))
+    there = f"SELECT 1 FROM {table} WHERE {same}"  # noqa: S608 (names of our own)
+    return _sqlite(name, f"BEFORE INSERT ON {table} WHEN EXISTS ({there})")
+
+
+def _postgres(name: str, verb: str, table: str, when: str = "") -> list[str]:
+    """A trigger that fires ALWAYS: not even a session that says it is a replica's passes it."""
+    each = "STATEMENT" if verb == "TRUNCATE" else "ROW"
+    condition = f"WHEN ({when}) " if when else ""
+    return [
+        f"CREATE TRIGGER {name} BEFORE {verb} ON {table} FOR EACH {each} {condition}"
+        "EXECUTE FUNCTION accountant_append_only()",
+        f"ALTER TABLE {table} ENABLE ALWAYS TRIGGER {name}",
+    ]
+
+
+def dialect_of(bind: Any) -> str:
+    """The name of the database that a migration runs on. Raises ValueError."""
+    name = str(bind.dialect.name)
+    if name not in ("sqlite", "postgresql"):
+        raise ValueError(f"{name} is not supported")
+    return name

@@ -1,0 +1,205 @@
+"""PostgreSQL 15 and later, through psycopg 3.
+
+Who appends holds the lock of the ledger's head row (SELECT ... FOR UPDATE) from before it reads
+what others have appended until its commit, under READ COMMITTED: each statement after the lock sees
+all that was committed before it. Nothing else is relied upon. Every read is one statement, which is
+a snapshot by itself, so that it needs no transaction and no second round trip.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final, TypeVar
+
+import psycopg
+from psycopg.pq import TransactionStatus
+from sqlalchemy import URL, Connection, Engine, create_engine, text
+from sqlalchemy.exc import DBAPIError
+
+from accountant.store import roles
+from accountant.store.entries import Grown
+from accountant.store.errors import StoreError, Unknown
+
+T = TypeVar("T")
+
+# -- all settings -------------------------------------------------------------------------------
+
+LOCK_MS: Final = 10_000
+"""How long a writer waits for the ledger's head."""
+
+STATEMENT_MS: Final = 30_000
+IDLE_MS: Final = 30_000
+"""A session that holds a transaction open for so long is ended, so that others go on."""
+
+READERS: Final = 8
+WRITERS: Final = 4
+"""Connections of each kind; a ledger needs at most one writing connection in a process."""
+
+POOL_SECONDS: Final = 10.0
+"""How long a request waits for a free connection."""
+
+_NETWORK: Final[dict[str, Any]] = {  # a host that is gone is noticed within half a minute
+    "connect_timeout": 5,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 25_000,
+}
+_SESSION: Final = {
+    "timezone": "UTC",
+    "statement_timeout": STATEMENT_MS,
+    "lock_timeout": LOCK_MS,
+    "idle_in_transaction_session_timeout": IDLE_MS,
+}
+# Said again in each transaction that writes, for a pooler may hand out a session that somebody else
+# has changed. synchronous_commit is what durability hangs on: a server whose default is off answers
+# before anything is on disk. A server with fsync=off is not refused: it is its operator's word that
+# something below keeps the writes (or that this is a test), and our session cannot change it.
+_BEGIN: Final = (
+    "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;"
+    " SET LOCAL synchronous_commit = on;"
+    f" SET LOCAL statement_timeout = {STATEMENT_MS};"
+    f" SET LOCAL lock_timeout = {LOCK_MS};"
+    f" SET LOCAL idle_in_transaction_session_timeout = {IDLE_MS}"
+)
+
+_STANDBY: Final = text("SELECT pg_is_in_recovery()")
+# One statement, hence one message and one answer; arrays, which are as fast as COPY.
+_ROWS: Final = (
+    "WITH events AS (INSERT INTO event (ledger, sequence, type, time, body, leaf)"
+    " SELECT %b::text, * FROM unnest"
+    "(%b::bigint[], %b::text[], %b::bigint[], %b::bytea[], %b::bytea[])),"
+    " nodes AS (INSERT INTO node (ledger, level, number, hash)"
+    " SELECT %b::text, * FROM unnest(%b::integer[], %b::bigint[], %b::bytea[])) "
+)
+_BEGUN: Final = _ROWS + (  # noqa: S608 (words of our own)
+    "INSERT INTO ledger_head (ledger, sequence, peaks) VALUES (%b, %b, %b)"
+)
+_MOVED: Final = _ROWS + (  # noqa: S608
+    "UPDATE ledger_head SET sequence = %b, peaks = %b WHERE ledger = %b AND sequence = %b"
+)
+
+
+def engine(url: URL, *, pool: int, read_only: bool = False) -> Engine:
+    """An engine of sessions that have our settings, and begin a transaction only when told to."""
+    session = _SESSION | ({"default_transaction_read_only": "on"} if read_only else {})
+    options = " ".join(f"-c {name}={value}" for name, value in session.items())
+    mine = {"application_name": "accountant"} | _NETWORK
+    given = dict(url.query)
+    return create_engine(
+        url.difference_update_query(["options"]),
+        isolation_level="AUTOCOMMIT",  # transactions begin where we say BEGIN
+        pool_size=pool,
+        max_overflow=0,
+        pool_timeout=POOL_SECONDS,
+        hide_parameters=True,
+        connect_args={name: value for name, value in mine.items() if name not in given}
+        | {"options": f"{options} {given.get('options', '')}".strip()},
+    )
+
+
+class Postgres:
+    """A database on a server, with a pool for those who read and one for those who write."""
+
+    def __init__(self, url: URL) -> None:
+        self._reader = engine(url, pool=READERS, read_only=True)
+        self._writer = engine(url, pool=WRITERS)
+        self._turns: dict[str, threading.Lock] = {}
+
+    def reading(self, work: Callable[[Connection], T]) -> T:
+        """The result of ``work``, done again on a fresh connection if the pooled one was dead: so
+        that no read pays for a ping.
+        """
+        with self._reader.connect() as connection:
+            try:
+                return work(connection)
+            except DBAPIError as error:
+                if not error.connection_invalidated:
+                    raise
+        with self._reader.connect() as connection:
+            return work(connection)
+
+    @contextmanager
+    def writing(self, ledger: str) -> Iterator[Connection]:
+        """A transaction. In this process one a ledger, so that those who wait for a head do not
+        take the connections that other ledgers need.
+        """
+        turn = self._turns.setdefault(ledger, threading.Lock())
+        if not turn.acquire(timeout=LOCK_MS / 1000):
+            raise StoreError("too many requests wait to write")
+        try:
+            with self._begun() as connection:
+                try:
+                    yield connection
+                finally:
+                    if _raw(connection).closed:
+                        connection.invalidate()  # the driver knows, the pool would find out late
+        finally:
+            turn.release()
+
+    def _begun(self) -> Connection:
+        """A connection with a transaction; nothing was done on it, so a dead one is replaced."""
+        for last in (False, True):
+            connection = self._writer.connect()
+            try:
+                connection.exec_driver_sql(_BEGIN, execution_options={"no_parameters": True})
+            except DBAPIError as error:
+                connection.close()
+                if last or not error.connection_invalidated:
+                    raise
+            else:
+                break
+        return connection
+
+    def append(self, connection: Connection, ledger: str, grown: Grown) -> bool:
+        """Appends in one round trip, whatever the number of rows."""
+        before, events, nodes, after = grown
+        columns = zip(*nodes, strict=True) if nodes else ((), (), ())
+        rows = [ledger, *map(list, events), ledger, *map(list, columns)]
+        if before == 0:
+            done = _raw(connection).execute(_BEGUN, [*rows, ledger, after.size, grown.peaks])
+        else:
+            end = [after.size, grown.peaks, ledger, before]
+            done = _raw(connection).execute(_MOVED, [*rows, *end])
+        return done.rowcount == 1
+
+    def commit(self, connection: Connection) -> None:
+        """Makes the transaction durable. An error over a living connection is the server's word
+        that it is not; a connection that broke meanwhile says nothing.
+        """
+        # COMMIT of a failed transaction is answered with ROLLBACK, and no error.
+        if _raw(connection).info.transaction_status != TransactionStatus.INTRANS:
+            raise StoreError("the transaction has failed and was rolled back")
+        try:
+            connection.commit()
+        except DBAPIError as error:
+            if error.connection_invalidated:
+                raise Unknown(f"the connection broke while committing: {error.orig}") from error
+            raise
+
+    def finish_erasing(self) -> bool:
+        """Nothing is left to a role that may not vacuum: the table is set so that the server does
+        within minutes. What stays beside the table, docs/scaling.md tells.
+        """
+        return True
+
+    def check(self) -> None:
+        """Looks whether the server takes writes: a standby does not."""
+        if self.reading(lambda c: c.execute(_STANDBY).scalar_one()):
+            raise StoreError("the server is a standby, which cannot be written to")
+
+    def excess(self) -> list[str]:
+        """Rights of an owner or a superuser."""
+        return self.reading(roles.excess)
+
+    def close(self) -> None:
+        """Closes every connection."""
+        self._reader.dispose()
+        self._writer.dispose()
+
+
+def _raw(connection: Connection) -> psycopg.Connection[Any]:
+    raw: Any = connection.connection.driver_connection
+    return raw  # type: ignore[no-any-return]

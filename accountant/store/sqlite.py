@@ -1,0 +1,197 @@
+"""SQLite: durable (WAL, synchronous FULL), one writing connection, many readers.
+
+SQLite before 3.51.3 can corrupt a WAL when two connections write or checkpoint at the same moment.
+Every write of ours therefore holds an advisory lock on a file beside the database, over all
+processes; readers are query-only and never checkpoint.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import repeat
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from sqlalchemy import Connection, Engine, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy.pool import QueuePool, StaticPool
+
+from accountant.store.entries import Grown
+from accountant.store.errors import StoreError, Unknown
+
+T = TypeVar("T")
+BUSY_MS: Final = 10_000
+_POLL: Final = 0.002
+"""Seconds between two looks at a lock that another process holds."""
+_PATIENCE_MS: Final = 100
+"""How long cleaning up waits for a reader, while others wait to write."""
+_EVENT: Final = "INSERT INTO event VALUES (?, ?, ?, ?, ?, ?)"
+_NODE: Final = "INSERT INTO node VALUES (?, ?, ?, ?)"
+_NEW_HEAD: Final = "INSERT INTO ledger_head VALUES (?, ?, ?)"
+_HEAD: Final = "UPDATE ledger_head SET sequence = ?, peaks = ? WHERE ledger = ? AND sequence = ?"
+
+
+def sqlite_path(url: str) -> Path:
+    """The database file. Raises ValueError for anything that is not a SQLite file."""
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        raise ValueError(
+            "the database URL cannot be read: give a SQLite file, e.g. sqlite:///var/accountant.db"
+        ) from None
+    if parsed.get_backend_name() != "sqlite" or parsed.database in (None, "", ":memory:"):
+        raise ValueError(
+            f"cannot use the database {parsed.render_as_string(hide_password=True)!r}: "
+            "give a SQLite file, e.g. sqlite:///var/accountant.db"
+        )
+    return Path(str(parsed.database))
+
+
+def writer(url: str) -> Engine:
+    """The engine with the one connection that writes; each transaction is BEGIN IMMEDIATE."""
+    return _engine(url, "BEGIN IMMEDIATE", poolclass=StaticPool)
+
+
+def reader(url: str) -> Engine:
+    """An engine of query-only connections; each transaction sees one snapshot."""
+    return _engine(url, "BEGIN", query_only=True, poolclass=QueuePool, pool_size=8)
+
+
+def _engine(url: str, begin: str, *, query_only: bool = False, **pool: Any) -> Engine:
+    sqlite_path(url)
+    engine = create_engine(url, connect_args={"check_same_thread": False}, **pool)
+
+    @event.listens_for(engine, "connect")
+    def _connect(connection: Any, _: Any) -> None:
+        connection.isolation_level = None  # the driver's own BEGIN is deferred and comes too late
+        cursor = connection.cursor()
+        cursor.execute(f"PRAGMA busy_timeout={BUSY_MS}")
+        if query_only:
+            cursor.execute("PRAGMA query_only=ON")
+        else:
+            cursor.execute("PRAGMA secure_delete=ON")  # erased texts are overwritten
+            cursor.execute("PRAGMA journal_mode=WAL")
+            cursor.execute("PRAGMA synchronous=FULL")
+            cursor.execute("PRAGMA recursive_triggers=ON")  # REPLACE then fires DELETE triggers
+        cursor.close()
+
+    @event.listens_for(engine, "begin")
+    def _begin(connection: Any) -> None:
+        connection.exec_driver_sql(begin)
+
+    return engine
+
+
+@contextmanager
+def file_lock(path: Path, seconds: float = BUSY_MS / 1000) -> Iterator[None]:
+    """An exclusive advisory lock on ``path``.lock, held by one process at a time.
+
+    Raises TimeoutError (an OSError) if another process keeps it for ``seconds``.
+    """
+    deadline = time.monotonic() + seconds
+    handle = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        while not _locked(handle):
+            if time.monotonic() >= deadline:
+                raise TimeoutError(f"another process has kept the database for {seconds:g} seconds")
+            time.sleep(_POLL)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _locked(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+class Sqlite:
+    """One file: a connection that writes under the file's lock, and connections that read."""
+
+    def __init__(self, url: str) -> None:
+        self._path: Path = sqlite_path(url)
+        self._writer = writer(url)
+        self._reader = reader(url)
+        self._one_at_a_time = threading.Lock()
+
+    def reading(self, work: Callable[[Connection], T]) -> T:
+        """The result of ``work`` on one snapshot."""
+        with self._reader.begin() as connection:
+            return work(connection)
+
+    @contextmanager
+    def writing(self, _: str) -> Iterator[Connection]:
+        """A transaction that keeps everybody else from writing, to whatever ledger."""
+        deadline = time.monotonic() + BUSY_MS / 1000
+        if not self._one_at_a_time.acquire(timeout=BUSY_MS / 1000):
+            raise StoreError("too many requests wait to write")
+        try:
+            with (
+                file_lock(self._path, max(0.0, deadline - time.monotonic())),
+                self._writer.connect() as connection,
+            ):
+                connection.begin()
+                yield connection
+        finally:
+            self._one_at_a_time.release()
+
+    def append(self, connection: Connection, ledger: str, grown: Grown) -> bool:
+        """Appends through the driver, which binds and steps in C."""
+        raw, (before, events, nodes, after) = _raw(connection), grown
+        raw.executemany(_EVENT, zip(repeat(ledger), *events, strict=False))
+        raw.executemany(_NODE, [(ledger, *node) for node in nodes])
+        if before == 0:
+            return raw.execute(_NEW_HEAD, (ledger, after.size, grown.peaks)).rowcount == 1
+        return raw.execute(_HEAD, (after.size, grown.peaks, ledger, before)).rowcount == 1
+
+    def commit(self, connection: Connection) -> None:
+        """Makes the transaction durable. A failed write may have reached the disk: then whoever
+        opens the file next decides, by what the log holds.
+        """
+        if not _raw(connection).in_transaction:  # an error has ended it; committing would be silent
+            raise StoreError("the transaction has failed and was rolled back")
+        try:
+            connection.commit()
+        except SQLAlchemyError as error:
+            cause = getattr(error, "orig", None) or error
+            raise Unknown(f"the commit failed: {cause}") from error
+
+    def finish_erasing(self) -> bool:
+        """Empties the write-ahead log. False if somebody still reads what was."""
+        with self.writing("") as connection:
+            connection.rollback()
+            raw = _raw(connection)
+            raw.execute(f"PRAGMA busy_timeout={_PATIENCE_MS}")
+            [busy, *_] = raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            raw.execute(f"PRAGMA busy_timeout={BUSY_MS}")
+        return not busy
+
+    def check(self) -> None:
+        """Looks whether the file may be written to, by its permissions."""
+        for place in (self._path, self._path.parent):
+            if not os.access(place, os.W_OK):
+                raise StoreError("the database cannot be written to")
+
+    def excess(self) -> list[str]:
+        """Whoever may write a file may do anything to it: there is nothing to warn of."""
+        return []
+
+    def close(self) -> None:
+        """Lets go of the file. Raises TimeoutError if another process keeps it."""
+        with file_lock(self._path):  # closing may checkpoint
+            self._reader.dispose()
+            self._writer.dispose()
+
+
+def _raw(connection: Connection) -> sqlite3.Connection:
+    raw: Any = connection.connection.driver_connection
+    return raw  # type: ignore[no-any-return]

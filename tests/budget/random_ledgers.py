@@ -1,0 +1,163 @@
+"""Ledgers as hypothesis makes them: few requests that come again and again, all else between."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+from support import NON_PRIVATE, SECOND, Book, declared, gaussian, laplace, make, sparse_vector
+
+from accountant.budget.commands import Asked, batch_of
+from accountant.budget.decide import SYSTEM
+from accountant.budget.errors import Problem
+from accountant.budget.sealing import seal
+
+Ops = list[tuple[Any, ...]]
+
+MECHANISMS = (
+    [laplace("0.01")],
+    [laplace("0.013", 2), gaussian("0.02", "1e-9")],
+    [gaussian("0.03")],
+    [declared("0.02", "0.000001")],
+    [laplace("0.4")],
+    [laplace("0.01", claimed={"epsilon": "0.001"})],
+    [NON_PRIVATE],
+)
+GROUPS = (
+    None,
+    None,
+    {"sex": ["f"]},
+    {"age": ["17", "27"], "sex": ["m"]},
+    {"age": {"from": "17", "to": "22"}},
+    [{"sex": ["f"]}, {"age": ["22"]}],
+)
+CLIENTS = ("one", "two")
+POLICY = (
+    "  - {{id: a, limit: {{epsilon: {limit}, delta: 1e-3, own_delta: 1e-5}}, gate: {gate}}}\n"
+    "  - {{id: person, across: datasets, limit: {{epsilon: 3, delta: 1e-6}}}}\n"
+    "  - {{id: nearly, of: a, at: 60%}}\n"
+    "  - {{id: why, require: [purpose], action: flag}}\n"
+    "  - {{id: known, purposes: [study], action: flag}}\n"
+)
+EACH = "  - {id: each, per: client, limit: {epsilon: 1.5}, action: flag}\n"
+"""With it a form is one client's."""
+
+few = st.sampled_from([0, 0, 0, 1, 1, 2])
+"""Requests come again and again."""
+mechanisms = st.one_of(few, st.integers(0, len(MECHANISMS) - 1))
+groups = st.one_of(st.just(0), st.integers(0, len(GROUPS) - 1))
+clients = st.sampled_from(CLIENTS)
+datasets = st.sampled_from(["d", "d", "e"])
+purposes = st.sampled_from([None, "study", "free text", "free text"])
+batch = st.tuples(
+    st.just("batch"),
+    st.booleans(),
+    clients,
+    st.lists(st.tuples(datasets, mechanisms, groups, purposes), min_size=1, max_size=4),
+)
+asking = st.tuples(
+    st.sampled_from(["ask", "ask", "ask", "record"]),
+    clients,
+    datasets,
+    mechanisms,
+    groups,
+    purposes,
+)
+ending = st.tuples(
+    st.sampled_from(["commit", "commit", "commit", "part", "release", "keyed"]), st.integers(0, 9)
+)
+rare = st.sampled_from(
+    [
+        ("wait", 1),
+        ("wait", 4000),
+        ("expire",),
+        ("session",),
+        ("extend", True),
+        ("extend", False),
+        ("policy", 2),
+        ("policy", 1),
+    ]
+)
+ops = st.lists(asking | asking | ending | ending | rare | batch, min_size=10, max_size=90)
+
+
+def ledger(gate: str, wide: bool, todo: Ops, book: Book | None = None) -> Book:
+    """The ledger that ``todo`` comes to; what is refused as a problem leaves no event."""
+    book = book or Book()
+    book.register({"age": ["17", "22", "27"], "sex": ["f", "m"]}, neighbouring="add_or_remove_one")
+    for name in ("d", "e"):
+        book.dataset(name)
+    book.policy(POLICY.format(gate=gate, limit=50 if wide else 2) + EACH * (not wide))
+    carry_on(book, gate, todo)
+    return book
+
+
+def carry_on(book: Book, gate: str, todo: Ops, name: str = "k") -> None:
+    """Does more; ``name`` begins the keys."""
+    salts = iter(range(10**6))
+    for number, op in enumerate(todo):
+        book.now += SECOND
+        try:
+            _do(book, gate, op, f"{name}{number}", salts)
+        except Problem:
+            continue
+
+
+def _do(book: Book, gate: str, op: tuple[Any, ...], key: str, salts: Any) -> None:
+    opened = list(book.state.open.values())
+    match op:
+        case ("batch", past, client, items):
+            kind = "record_invocations" if past else "ask_grant"
+            mine = [] if past else [g.id for g in opened if g.by == client and not g.session][:2]
+            commits = [make("commit_grant", grant=name) for name in mine]
+            asks = [
+                make(kind, dataset=d, mechanisms=MECHANISMS[m], subjects=GROUPS[g], purpose=p)
+                for d, m, g, p in items
+            ]
+            all_of = (*commits, *asks)
+            asked = Asked(client, batch_of(all_of), key, all_of)
+            asked, _ = seal(book.state, asked, lambda: b"%d" % next(salts))
+            book.batch(*asked.items, by=client, key=key)
+        case ("ask" | "record" as what, client, dataset, stated, group, purpose):
+            kind = "ask_grant" if what == "ask" else "record_invocations"
+            fields = {"dataset": dataset, "mechanisms": MECHANISMS[stated], "purpose": purpose}
+            command = make(kind, subjects=GROUPS[group], **fields)
+            asked, _ = seal(book.state, Asked(client, command, key), lambda: b"%d" % next(salts))
+            book.ask(asked.command, client, key)
+        case ("wait", seconds):
+            book.now += seconds * SECOND
+        case ("expire",):
+            for grant in [g for g in opened if g.due(book.now)]:
+                book.do("expire_grant", SYSTEM, grant=grant.id)
+        case ("session",):
+            _session(book)
+        case ("extend", new):
+            ages = [*dict(book.state.people().dimensions)["age"], str(book.state.sequence)]
+            book.register(
+                {"age": ages, "sex": ["f", "m"]},
+                neighbouring="add_or_remove_one",
+                attested_new=new,
+            )
+        case ("policy", limit):
+            rules = POLICY.format(gate=gate, limit=limit) + EACH * (limit == 1)
+            book.policy(rules, approved_by="officer")
+        case (_, at) if opened:
+            _end(book, op[0], opened[at % len(opened)], key)
+
+
+def _session(book: Book) -> None:
+    session = book.do("open_sparse_vector", dataset="d", mechanism=sparse_vector())
+    if "grant" in session.body:
+        book.do("count_answers", grant=session.body["grant"], positives=1, negatives=2)
+        book.do("close_sparse_vector", grant=session.body["grant"])
+
+
+def _end(book: Book, how: str, grant: Any, key: str) -> None:
+    fields: dict[str, Any] = {}
+    if how == "part":
+        stated = grant.command.get("mechanisms", [])[:1]
+        fields["mechanisms"] = [m | {"count": 1} for m in stated]
+    if how == "release":
+        fields["reason"] = "never run"
+    kind = "release_grant" if how == "release" else "commit_grant"
+    book.do(kind, grant.by, grant=grant.id, key=key if how == "keyed" else None, **fields)
