@@ -1,25 +1,28 @@
 """Checks an evidence bundle of accountant with nothing but the Python standard library.
 
-Written from docs/evidence.md alone, it shares no code with the service. It checks: root and
-signatures of each checkpoint; that entries are canonical JSON events of one ledger, in order; that
-totals are the sums of their charges; and it adds up what the most charged cell of each dataset has
-(past 2^62 units: a finding). It leaves to ``accountant verify``: decisions, charges derived from
-mechanisms, what else events must be, texts, policies, hash tiles, layout, parts, cosignatures.
+Written from docs/evidence.md alone, which says what it checks and what ``accountant verify`` does.
+It shares no code with the service.
 """
 
 import argparse
 import json
+import re
 import sys
 import tarfile
-from base64 import b64decode, b64encode
+from base64 import b64decode, b64encode, urlsafe_b64decode
 from collections import defaultdict, deque
 from hashlib import sha256, sha512
-from itertools import product
+from itertools import accumulate, product
 from math import prod
 from operator import add, sub
 from typing import Any, BinaryIO
 
 MOST_FINDINGS, MOST_BYTES, MOST_CELLS, MOST_UNITS = 1000, 2**26, 10**6, 2**62
+P, ORDER = 2**255 - 19, 2**252 + 27742317777372353535851937790883648493
+D = -121665 * pow(121666, -1, P) % P
+NAMES, NOTHING = ("epsilon", "delta", "infinite epsilon", "infinite delta"), (0, 0, 0, 0)
+SPENT = ("grant.reserved.v1", "invocation.recorded.v1", "charge.revalued.v1")
+SETTLED = ("grant.committed.v1", "grant.released.v1", "grant.expired.v1", "sparse_vector.closed.v1")
 
 
 def need(holds: object, reason: str) -> None:
@@ -39,13 +42,17 @@ def grow(subtrees: list[tuple[int, bytes]], entry: bytes) -> None:
 def root_of(subtrees: list[tuple[int, bytes]]) -> str:
     """The tree's hash in base64: the full subtrees, joined from the right."""
     *others, root = [node for _, node in subtrees] or [sha256().digest()]
-    for node in reversed(others):
-        root = sha256(b"\1" + node + root).digest()
+    while others:
+        root = sha256(b"\1" + others.pop() + root).digest()
     return b64encode(root).decode()
 
 
-P, ORDER = 2**255 - 19, 2**252 + 27742317777372353535851937790883648493
-D = -121665 * pow(121666, -1, P) % P
+def positions(bits: str = "", gaps: str = "") -> list[int]:
+    """A set of positions: as bits, lowest first, or how many it leaves out before each (LEB128)."""
+    ones = f"{int.from_bytes(urlsafe_b64decode(bits + '=='), 'little'):b}"[::-1]
+    parts = re.findall(rb"[\x80-\xff]*[\0-\x7f]", urlsafe_b64decode(gaps + "=="))
+    steps = [1 + sum((byte & 127) << 7 * i for i, byte in enumerate(part)) for part in parts]
+    return [at for at, bit in enumerate(ones) if bit == "1"] + [at - 1 for at in accumulate(steps)]
 
 
 def plus(p: tuple[int, ...], q: tuple[int, ...]) -> tuple[int, ...]:
@@ -94,11 +101,6 @@ def signed(note: str, key: str) -> bool:
     return found != [] and all(verifies(public[1:], f"{text}\n".encode(), each) for each in found)
 
 
-NAMES, NOTHING = ("epsilon", "delta", "infinite epsilon", "infinite delta"), (0, 0, 0, 0)
-SPENT = ("grant.reserved.v1", "invocation.recorded.v1", "charge.revalued.v1")
-SETTLED = ("grant.committed.v1", "grant.released.v1", "grant.expired.v1", "sparse_vector.closed.v1")
-
-
 def amounts(charge: dict[str, Any], names: tuple[str, ...] = NAMES[:2]) -> tuple[int, ...]:
     """The units of these currencies in a charge, and after them how often each is infinite."""
     stated = [each.get(name, 0) for each in (charge, charge.get("infinite", {})) for name in names]
@@ -132,8 +134,7 @@ class Audit:
             step(*given)
         except Exception as error:  # noqa: BLE001 nothing that is read may end in a traceback
             reason = str(error) if type(error) is ValueError else repr(error)
-            if len(self.findings) < MOST_FINDINGS:
-                self.findings.append({"where": where, "reason": reason[:200]})
+            self.findings[MOST_FINDINGS - 1 :] = [{"where": where, "reason": reason[:200]}]
 
     def read(self, file: BinaryIO, pin: str | None) -> None:
         """Takes the members of the archive in turn, but for hash tiles, policies and texts."""
@@ -155,11 +156,11 @@ class Audit:
 
     def pack(self, content: bytes, take: Any) -> None:
         """Takes what is packed as an entry bundle (C2SP tlog-tiles): each after its length."""
-        end = 0
-        while end < len(content):
-            start, end = end + 2, end + 2 + int.from_bytes(content[end : end + 2], "big")
+        while content:
+            end = 2 + int.from_bytes(content[:2], "big")
             need(end <= len(content), "ends too early")
-            take(content[start:end])
+            take(content[2:end])
+            content = content[end:]
 
     def entry(self, entry: bytes) -> None:
         """Takes the next entry, and each checkpoint that ends with it."""
@@ -228,16 +229,17 @@ class Audit:
         sides = dict(self.dimensions)
         for name, asked in term.items():
             values, place = sides[name], sides[name].index  # which fails for an unknown value
-            if type(asked) is dict:
+            if type(asked) is not dict:
+                sides[name] = [values[place(value)] for value in asked]
+            elif "from" in asked:
                 sides[name] = values[place(asked["from"]) : place(asked["to"]) + 1]
             else:
-                sides[name] = [values[place(value)] for value in asked]
+                sides[name] = [values[at] for at in positions(**asked)]
         return product(*sides.values())
 
     def extend(self, added: dict[str, list[str]], *, attested_new: bool) -> None:
         """New cells inherit the most beside them; if attested new, only what open grants hold."""
-        before = self.dimensions or {name: [] for name in added}
-        after = {name: before[name] + added.get(name, []) for name in before}
+        after = {n: self.dimensions.get(n, []) + added.get(n, []) for n in self.dimensions or added}
         need(prod(map(len, after.values())) <= MOST_CELLS, "too many cells")
         held = self.open.values() if attested_new else ()
         for dataset, subjects, units in held:
@@ -255,8 +257,7 @@ class Audit:
         """No cell has less than what was used before, nor any that comes later."""
         before, cells[()] = cells[()], tuple(map(max, cells[()], used))
         for cell in cells.keys() - {()}:
-            total = map(max, used, map(add, before, cells[cell]))
-            cells[cell] = tuple(map(sub, total, cells[()]))
+            cells[cell] = tuple(map(sub, map(max, used, map(add, before, cells[cell])), cells[()]))
 
     def finish(self, pin: str | None) -> None:
         """Each dataset's most charged cell; and the last checkpoint is of all that was read."""
@@ -266,8 +267,8 @@ class Audit:
             self.totals[str(dataset)] = dict(zip(NAMES, map(str, most), strict=True))
         said = {"origin": self.name, "tree": {"root": root_of(self.subtrees), "size": self.size}}
         need(self.manifest | said == self.manifest, "the manifest is not of these entries")
-        need(not self.checkpoints, "checkpoints shrink, or are of more entries than there are")
-        need(self.last == (self.size, self.files["checkpoint"]), "not the last, or not of all")
+        last = () if self.checkpoints else (self.size, self.files["checkpoint"])
+        need(self.last == last, "checkpoints shrink, or the last one is not of all entries")
         need(self.files["keys"].split("\n") == [*self.keys, ""], "keys that no event adopts")
         need(pin is None or pin in self.log, "the key that was given is not one of this log")
 
@@ -286,8 +287,7 @@ def main() -> int:
     asks.add_argument("bundle", type=argparse.FileType("rb"))
     asks.add_argument("--key", help="a verifier key that you know: else anybody may have signed")
     asks.add_argument("--json", action="store_true", help="print what was found as JSON")
-    asked = asks.parse_args()
-    report = verify(asked.bundle, asked.key)
+    report = verify((asked := asks.parse_args()).bundle, asked.key)
     told = [f"{each['where']}: {each['reason']}" for each in report["findings"]] or ["no findings"]
     told += [f"{name}: {report[name]}" for name in ("ledger", "events", "root", "totals")]
     text = json.dumps(report, indent=1) if asked.json else "\n".join(ascii(x)[1:-1] for x in told)

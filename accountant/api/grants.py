@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 
 from accountant.api.answers import amounts
+from accountant.budget import packing
 from accountant.budget.state import Grant, Settled
 from accountant.ledger.events import Event, rfc3339
 from accountant.privacy.units import Charge
@@ -34,7 +35,7 @@ def grant_view(service: Service, ledger: str, grant: Grant | Settled, now: int) 
         "state": state,
         "client": grant.by,
         "dataset": grant.dataset,
-        "request": asked.body["command"],
+        "request": in_names(service, ledger, asked.body["command"]),
         "opened": rfc3339(event.time),
         "expires": rfc3339(grant.expires),
         "reserved": amounts(reserved),
@@ -44,6 +45,14 @@ def grant_view(service: Service, ledger: str, grant: Grant | Settled, now: int) 
     if counted is not None:
         view["positives"], view["negatives"] = counted
     return view
+
+
+def in_names(service: Service, ledger: str, command: dict[str, Any]) -> dict[str, Any]:
+    """A command with names where its event holds positions."""
+    if "subjects" not in command:
+        return command
+    with service.state(ledger) as state:
+        return packing.in_names(state.people(), command)
 
 
 def _counted(service: Service, grant: Settled, end: Event) -> tuple[int, int]:

@@ -27,7 +27,7 @@ from accountant.api.access import (
     service_of,
 )
 from accountant.api.answers import preview_view, respond, respond_to_batch
-from accountant.api.grants import grant_view
+from accountant.api.grants import grant_view, in_names
 from accountant.budget.commands import (
     AdoptPolicy,
     Asked,
@@ -355,7 +355,7 @@ def show_decision(
         "sequence": event.sequence,
         "time": rfc3339(event.time),
         "client": event.by,
-        "request": texts.opened(event).body["command"],
+        "request": in_names(service, population, texts.opened(event).body["command"]),
         **event.body["decision"],
     }
     if key.role != "pipeline":

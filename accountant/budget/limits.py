@@ -17,7 +17,7 @@ from accountant.budget.decision import Finding
 from accountant.budget.meter import Integers, Sums
 from accountant.budget.policy import LimitRule, ThresholdRule
 from accountant.budget.request import Request
-from accountant.budget.selection import Selection
+from accountant.budget.selection import Selection, ordered
 from accountant.budget.state import ALL, AccountKey, Counted, State
 from accountant.privacy.gates import Capacity, Gate, Limit
 from accountant.privacy.units import LARGEST, Axis, Charge, Currency, amount, show
@@ -216,7 +216,7 @@ def cell_of(
     if selection.everyone:
         whole = part.size == int(np.prod(shape)) and shape
         return tuple(int(i) for i in np.unravel_index(at, shape)) if whole else None
-    sides = [sorted(side) for side in selection.boxes[box]]
+    sides = [ordered(side) for side in selection.boxes[box]]
     if part.size == 1:
         return tuple(side[0] for side in sides)
     position = np.unravel_index(at, tuple(len(side) for side in sides))

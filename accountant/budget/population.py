@@ -7,6 +7,7 @@ groups need not be added. A population without dimensions has one cell, "everyon
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
@@ -85,6 +86,14 @@ class Population:
                 + ", ".join(values[:20])
                 + (" …" if len(values) > 20 else ""),
             ) from None
+
+    def indices(self, axis: int, values: Iterable[str]) -> list[int]:
+        """The positions of many values. Raises Invalid if one is not registered."""
+        positions = self._positions[axis]
+        try:
+            return [positions[value] for value in values]
+        except KeyError as missing:
+            return [self.index(axis, missing.args[0])]  # which raises
 
     def extended(self, dimension: str, values: tuple[str, ...]) -> Population:
         """The population with ``values`` appended to ``dimension``."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from accountant.budget.commands import Revalue
+from accountant.budget.commands import STORED, Revalue
 from accountant.budget.custody import FIRST_ENGINE
 from accountant.budget.request import price_all
 from accountant.budget.state import State
@@ -43,7 +43,8 @@ class Booked:
                 "mechanisms": self.mechanisms,
                 "booked": self.charge.to_json(),
                 "reason": reason,
-            }
+            },
+            context=STORED,
         )
 
 

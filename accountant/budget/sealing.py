@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 from accountant.budget.batches import OPENED, REFUSED
 from accountant.budget.commands import Asked, Command, Sealed, batch_of
 from accountant.budget.judge import blank
+from accountant.budget.packing import packed, packed_as
 from accountant.budget.policy import PurposeRule
 from accountant.budget.state import State
 from accountant.ledger.events import Entry, Event
@@ -51,6 +52,7 @@ def seal(
             opened |= {field_of(place, field): one for field, one in texts.items()}
         return _of(asked, items), opened
     opened = {}
+    asked = _as(asked, packed(state.population, asked.command))
     for field in FIELDS:
         text = getattr(asked.command, field, None)
         if isinstance(text, str) and not blank(text) and text not in _terms(state, field):
@@ -59,7 +61,7 @@ def seal(
 
 
 def seal_again(
-    asked: Asked, stored: Sequence[Event], texts: Mapping[tuple[int, str], Opened]
+    state: State, asked: Asked, stored: Sequence[Event], texts: Mapping[tuple[int, str], Opened]
 ) -> Asked:
     """``asked`` as the event that answered it before would hold it, ``stored`` with the items of a
     batch behind it: the same text gets the same digest, so that a retry is known for one. A text
@@ -67,7 +69,7 @@ def seal_again(
     """
     first = stored[0]
     if not asked.items:
-        return _again(asked, first.body["command"], partial(_kept, texts, first.sequence))
+        return _again(state, asked, first.body["command"], partial(_kept, texts, first.sequence))
     if first.type == REFUSED:
         before = [
             (command, partial(_kept, texts, first.sequence, item=place))
@@ -80,14 +82,14 @@ def seal_again(
     return _of(
         asked,
         [
-            _again(Asked(asked.by, item), command, kept).command
+            _again(state, Asked(asked.by, item), command, kept).command
             for item, (command, kept) in zip(asked.items, before, strict=True)
         ],
     )
 
 
 def places_of(
-    events: Sequence[Entry], opened: Mapping[str, Opened]
+    events: Sequence[Event | Entry], opened: Mapping[str, Opened]
 ) -> Iterator[tuple[int, str, Opened]]:
     """The sequence and the field that each text of a request belongs to; ``events`` answer it."""
     header = next((i for i, event in enumerate(events) if event.type == OPENED), None)
@@ -111,9 +113,13 @@ def _kept(
 
 
 def _again(
-    asked: Asked, command: Mapping[str, Any], kept_in: Callable[[str], Opened | None]
+    state: State,
+    asked: Asked,
+    command: Mapping[str, Any],
+    kept_in: Callable[[str], Opened | None],
 ) -> Asked:
     digests = {}
+    asked = _as(asked, packed_as(state.population, asked.command, command))
     for field in FIELDS:
         text, held = getattr(asked.command, field, None), command.get(field)
         if not isinstance(text, str) or not isinstance(held, dict):
@@ -122,6 +128,11 @@ def _again(
         if kept is None or (kept.text == text and kept.digest == held["sealed"]):
             digests[field] = held["sealed"]
     return _with(asked, digests)
+
+
+def _as(asked: Asked, command: Command) -> Asked:
+    # What an Asked has worked out already is not thrown away for nothing.
+    return asked if command is asked.command else replace(asked, command=command)
 
 
 def _of(asked: Asked, items: Sequence[Command]) -> Asked:

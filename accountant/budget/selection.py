@@ -6,17 +6,29 @@ A union is cut into disjoint boxes: no cell is charged twice however the parts o
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 from typing import Annotated, Any, Final
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
+from numpy.typing import NDArray
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationInfo,
+    model_validator,
+)
+from pydantic.json_schema import SkipJsonSchema
+from pydantic_core import PydanticCustomError
 
 from accountant.budget.errors import Invalid
 from accountant.budget.population import Population
+from accountant.budget.positions import read, spelled
 
 MAX_TERMS: Final = 100
 MAX_BOXES: Final = 500
@@ -36,9 +48,46 @@ class Range(BaseModel):
 
 
 DimensionName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]{0,63}$")]
+
+
+class Positions(BaseModel):
+    """Values as events hold them where their names would take too much (positions.py)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    bits: str | None = None
+    gaps: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _only_stored(cls, value: Any, info: ValidationInfo) -> Any:
+        """Who asks sends names: what stands at a position is nobody's to know by heart."""
+        if not (info.context or {}).get("stored"):
+            raise PydanticCustomError("not_names", "it must be a list of names, or a range")
+        return value
+
+    @model_validator(mode="after")
+    def _one_spelling(self) -> Positions:
+        self.read()
+        return self
+
+    def read(self) -> NDArray[np.int64]:
+        """The positions. Raises ValueError if they are not spelled as they have to be."""
+        return read(spelled({name: text for name, text in self if text is not None}))
+
+
+def _sort_of(value: Any) -> str:
+    if isinstance(value, list):
+        return ":values"
+    stored = isinstance(value, Positions) or (isinstance(value, dict) and value.keys() <= _CODES)
+    return ":positions" if stored else ":range"
+
+
+_CODES: Final = {"bits", "gaps"}
 Values = Annotated[
-    Annotated[list[Name], Field(min_length=1), Tag(":values")] | Annotated[Range, Tag(":range")],
-    Discriminator(lambda value: ":values" if isinstance(value, list) else ":range"),
+    Annotated[list[Name], Field(min_length=1), Tag(":values")]
+    | Annotated[Range, Tag(":range")]
+    | Annotated[Positions, Tag(":positions"), SkipJsonSchema()],
+    Discriminator(_sort_of),
 ]
 Term = dict[DimensionName, Values]
 Terms = Annotated[list[Term], Field(min_length=1, max_length=MAX_TERMS)]
@@ -47,7 +96,9 @@ Subjects = Annotated[
     Discriminator(lambda value: ":terms" if isinstance(value, list) else ":term"),
 ]
 
-Box = tuple[frozenset[int], ...]
+Side = range | frozenset[int]
+"""Positions on a dimension, at least one; a range wherever they have no gap."""
+Box = tuple[Side, ...]
 Index = tuple[Any, ...]
 
 
@@ -97,13 +148,17 @@ def _union(population: Population, terms: Iterable[Term], most: int | None) -> S
     disjoint: list[Box] = []
     work = 0
     for term in terms:
-        work += sum(population.shape)
-        _bounded(work, most, len(disjoint))
         pieces = [_box(population, term)]
+        work += _scattered(pieces)
+        _bounded(work, most, len(disjoint))
         for taken in disjoint:
-            work += sum(len(side) for piece in pieces for side in piece)
-            _bounded(work, most, len(disjoint) + len(pieces))
-            pieces = [rest for piece in pieces for rest in _minus(piece, taken)]
+            left: list[Box] = []
+            for piece in pieces:
+                rest, looked_at = _minus(piece, taken)
+                left += rest
+                work += looked_at
+                _bounded(work, most, len(disjoint) + len(left))
+            pieces = left
         disjoint += pieces
     return Selection(everyone=False, boxes=tuple(disjoint))
 
@@ -120,14 +175,31 @@ def _bounded(work: int, most: int | None, boxes: int) -> None:
 @lru_cache(maxsize=256)
 def index_of(box: Box) -> Index:
     """A NumPy index for the cells of ``box``: slices where contiguous (views), else ``np.ix_``."""
-    ordered = [sorted(side) for side in box]
-    if all(side[-1] - side[0] + 1 == len(side) for side in ordered):
-        return tuple(slice(side[0], side[-1] + 1) for side in ordered)
-    return np.ix_(*ordered)
+    if all(isinstance(side, range) for side in box):
+        return tuple(slice(side[0], side[-1] + 1) for side in map(ordered, box))
+    return np.ix_(*map(ordered, box))
+
+
+def ordered(side: Side) -> Sequence[int]:
+    """The positions, sorted."""
+    return side if isinstance(side, range) else sorted(side)
+
+
+def side_of(positions: Collection[int]) -> Side:
+    """The one form of these positions."""
+    first, last = min(positions), max(positions)
+    if isinstance(positions, range) or last - first + 1 == len(positions):
+        return range(first, last + 1)
+    return frozenset(positions)
+
+
+def _scattered(boxes: Iterable[Box]) -> int:
+    """How many members of sets they have; ranges cost nothing."""
+    return sum(len(side) for box in boxes for side in box if not isinstance(side, range))
 
 
 def _box(population: Population, term: Term) -> Box:
-    sides = [frozenset(range(n)) for n in population.shape]
+    sides: list[Side] = [range(n) for n in population.shape]
     for dimension, wanted in term.items():
         axis = population.axis(dimension)
         if isinstance(wanted, Range):
@@ -139,19 +211,41 @@ def _box(population: Population, term: Term) -> Box:
                     f"in dimension {dimension!r} {wanted.first!r} comes after {wanted.last!r}; "
                     "ranges follow the declared order",
                 )
-            sides[axis] = frozenset(range(first, last + 1))
+            sides[axis] = range(first, last + 1)
+        elif isinstance(wanted, Positions):
+            sides[axis] = _stored(population, axis, wanted)
         else:
-            sides[axis] = frozenset(population.index(axis, value) for value in wanted)
+            sides[axis] = side_of(set(population.indices(axis, wanted)))
     return tuple(sides)
 
 
-def _minus(box: Box, taken: Box) -> list[Box]:
-    """``box`` without ``taken``, as disjoint boxes: peel off one dimension after the other."""
-    if not all(a & b for a, b in zip(box, taken, strict=True)):
-        return [box]
+def _stored(population: Population, axis: int, wanted: Positions) -> Side:
+    positions = wanted.read()
+    if positions[-1] >= population.shape[axis]:
+        name = population.dimensions[axis][0]
+        raise Invalid("unknown-group", f"dimension {name!r} has no position {positions[-1]}")
+    return side_of(positions.tolist())
+
+
+def _minus(box: Box, taken: Box) -> tuple[list[Box], int]:
+    """``box`` without ``taken``, as disjoint boxes: peel off one dimension after the other. And how
+    many members were looked at.
+    """
+    common = [_common(a, b) for a, b in zip(box, taken, strict=True)]
+    if not all(common):
+        return [box], _scattered([box])
     pieces = []
-    for axis, (mine, theirs) in enumerate(zip(box, taken, strict=True)):
-        if outside := mine - theirs:
-            common = tuple(a & b for a, b in zip(box[:axis], taken[:axis], strict=True))
-            pieces.append((*common, outside, *box[axis + 1 :]))
-    return pieces
+    for axis, (mine, shared) in enumerate(zip(box, common, strict=True)):
+        if len(shared) < len(mine):
+            outside = side_of(set(mine).difference(shared))
+            pieces.append((*map(_side, common[:axis]), outside, *box[axis + 1 :]))
+    return pieces, sum(map(len, box))
+
+
+def _common(mine: Side, theirs: Side) -> Collection[int]:
+    """The positions that are in both."""
+    if isinstance(mine, range) and isinstance(theirs, range):
+        return range(max(mine.start, theirs.start), min(mine.stop, theirs.stop))
+    if isinstance(mine, range):
+        return [position for position in theirs if position in mine]
+    return [position for position in mine if position in theirs]

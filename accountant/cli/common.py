@@ -13,7 +13,15 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.text import Text
 
 from accountant import __version__
@@ -110,12 +118,21 @@ def plain(text: str) -> Text:
     return Text(visible(text))
 
 
+class _Rate(ProgressColumn):
+    """How many a second."""
+
+    def render(self, task: Task) -> Text:
+        """In words, once it is known."""
+        return Text(f"{task.speed:,.0f}/s" if task.speed else "")
+
+
 def progress() -> Progress:
     """A progress bar on standard error, gone when done."""
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
+        _Rate(),
         TimeRemainingColumn(),
         console=errors,
         transient=True,

@@ -14,6 +14,7 @@ from accountant.budget.policy import (
     ThresholdRule,
 )
 from accountant.budget.population import Membership, Population
+from accountant.budget.positions import count
 from accountant.privacy.mechanisms import Relation
 from accountant.privacy.odds import in_plain_words
 
@@ -133,11 +134,13 @@ def groups_in_words(subjects: Any) -> str:
 
 
 def _term(term: dict[str, Any]) -> str:
-    return "; ".join(
-        f"{name}: "
-        + (f"{values['from']} to {values['to']}" if isinstance(values, dict) else ", ".join(values))
-        for name, values in sorted(term.items())
-    )
+    return "; ".join(f"{name}: " + _values(values) for name, values in sorted(term.items()))
+
+
+def _values(values: Any) -> str:
+    if not isinstance(values, dict):
+        return ", ".join(values)
+    return f"{values['from']} to {values['to']}" if "from" in values else f"{count(values)} values"
 
 
 def rule_in_words(rule: Rule, unit: str) -> str:

@@ -25,12 +25,13 @@ class Watched(Book):
         super().__init__()
         self.keeper = Keeper(State(self.name))
 
-    def _take(self, asked: Asked) -> Any:
+    def take(self, asked: Asked) -> Any:
+        """Asks both; they must agree in what they answer or refuse."""
         told = self._told(asked)
         try:
-            events = super()._take(asked)
+            events = super().take(asked)
         except Problem as problem:
-            refused = problem.code, problem.detail
+            refused = problem.code, problem.detail, problem.numbers
             assert told == refused
             raise
         if isinstance(events, Repeated):
@@ -43,7 +44,7 @@ class Watched(Book):
         try:
             return self.keeper.decide(asked, self.now)
         except Problem as problem:
-            return problem.code, problem.detail
+            return problem.code, problem.detail, problem.numbers
 
 
 @settings(max_examples=150)

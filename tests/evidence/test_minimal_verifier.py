@@ -23,9 +23,10 @@ from forger import Forger, members_of, packed
 from house import House, audit, eventful
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import Book, Clock
+from support import Book, Clock, laplace, make
 
 from accountant import verify_minimal
+from accountant.budget.packing import packed as packed_names
 from accountant.budget.state import lifetime
 from accountant.verify_minimal import MOST_FINDINGS, ORDER, grow, point, signed, verifies
 from accountant.verify_minimal import root_of as grown
@@ -479,6 +480,36 @@ def test_sums_are_those_of_the_service(steps: list[Any], membership: str) -> Non
     most = [str(max(cell[n] for cell in cells)) for n in (0, 1, half, half + 1)]
     due = {"d": dict(zip(NAMES, most, strict=True))}
     assert found["totals"] == (due if found["totals"] or any(map(int, most)) else {})
+
+
+def test_batches_wide_groups_and_long_dimensions_are_added_up() -> None:
+    """Items of a batch count like any event; sets of positions are the cells that they spell, by
+    bits or by gaps; a dimension may come in parts.
+    """
+    weeks = [f"week-{number:05d}" for number in range(8_000)]
+    book = Book()
+    book.register({"week": weeks, "sex": ["f", "m"]})
+    book.dataset("d")
+    book.policy("  - {id: a, limit: {epsilon: 1000}}\n")
+    asked = []
+    for names in (weeks[::2], weeks[1::9], [weeks[4], *weeks[7_000::2]]):
+        fields = {"dataset": "d", "mechanisms": [laplace("0.25")], "subjects": {"week": names}}
+        asked.append(packed_names(book.state.people(), make("ask_grant", **fields)))
+    codes = {code for one in asked for code in one.to_json()["subjects"]["week"]}
+    assert codes == {"bits", "gaps"}
+    header, *items = book.batch(*asked)
+    assert header.type == "batch.opened.v1"
+    book.batch(make("release_grant", grant=items[0].body["grant"], reason="x"))
+    [refused] = book.batch(make("ask_grant", dataset="d", mechanisms=[laplace("9999")]))
+    assert refused.type == "batch.refused.v1"
+    log = Log(ledger=book.name, entries=[bytes(entry) for entry in book.stored])
+    log.adopt(Signer())
+    log.entries[-1] = log.entries[-1].replace(b"2026-11", b"2999-11")
+    log.sign()
+    found = report(log.bundle())
+    assert found["findings"] == []
+    most = max(cell[0] for cell in book.used(""))
+    assert found["totals"]["d"]["epsilon"] == str(most)
 
 
 @pytest.fixture(scope="module")

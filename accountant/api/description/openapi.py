@@ -109,8 +109,8 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "readyz": Operation("Health", topics=("health",)),
 }
 """By operation id, which is the name of the handler."""
-_STORED: Final = "Sealed"
-"""What a free text becomes in an event: nobody sends it."""
+_STORED: Final = ("Positions", "Sealed")
+"""What long lists and free texts become in an event: nobody sends them."""
 _MAKES_IT: Final = ("register_population",)
 """Calls that do not need the population to be there."""
 
@@ -321,7 +321,7 @@ def _schemas() -> dict[str, Schema]:
     """All components: commands, the policy file, mechanisms, and the shapes of answers."""
     models = sorted({o.command for o in OPERATIONS.values() if o.command}, key=lambda m: m.__name__)
     _, top = models_json_schema([(model, "validation") for model in models], ref_template=REFERENCE)
-    parts = {name: part for name, part in top["$defs"].items() if name != _STORED}
+    parts = {name: part for name, part in top["$defs"].items() if name not in _STORED}
     schemas = {name: tidied(schema) for name, schema in parts.items()}
     for schema in schemas.values():
         for name, field in schema.get("properties", {}).items():

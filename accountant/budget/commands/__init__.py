@@ -46,7 +46,12 @@ from accountant.budget.commands.custody import (
     Revalue,
     StopPublication,
 )
-from accountant.budget.commands.registering import AdoptPolicy, RegisterDataset, RegisterPopulation
+from accountant.budget.commands.registering import (
+    AdoptPolicy,
+    ExtendPopulation,
+    RegisterDataset,
+    RegisterPopulation,
+)
 from accountant.budget.commands.spending import (
     AskGrant,
     CloseSparseVector,
@@ -81,6 +86,7 @@ __all__ = [
     "CountAnswers",
     "EraseText",
     "ExpireGrant",
+    "ExtendPopulation",
     "FreeText",
     "Identifier",
     "Mechanisms",
@@ -109,6 +115,7 @@ COMMANDS: Final[dict[str, type[Command]]] = {
     kind.command: kind
     for kind in (
         RegisterPopulation,
+        ExtendPopulation,
         RegisterDataset,
         AdoptPolicy,
         AskGrant,

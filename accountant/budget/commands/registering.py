@@ -14,7 +14,7 @@ from accountant.budget.commands.base import (
     Identifier,
     Text,
 )
-from accountant.budget.population import Membership
+from accountant.budget.population import MAX_CELLS, Membership
 from accountant.budget.selection import Name
 from accountant.privacy.mechanisms import Relation
 
@@ -27,12 +27,20 @@ class RegisterPopulation(Command):
     neighbouring: Relation = Field(description="which two data sets differ by one privacy unit")
     membership: Membership = Field(description="whether it is public who is in which cell")
     dimensions: Annotated[
-        dict[Identifier, Annotated[list[Name], Field(min_length=1, max_length=100_000)]],
+        dict[Identifier, Annotated[list[Name], Field(min_length=1, max_length=MAX_CELLS)]],
         Field(max_length=8, description="unchanging public attributes with all their values"),
     ] = {}  # noqa: RUF012 pydantic copies it
     attested_new: StrictBool = Field(
         False, description="when extending: the members of new cells were in no data before"
     )
+
+
+class ExtendPopulation(Command):
+    """Appends values to dimensions: what is left of a registration that one event cannot hold."""
+
+    command: ClassVar[str] = "extend_population"
+    added: dict[Identifier, Annotated[list[Name], Field(min_length=1, max_length=MAX_CELLS)]]
+    attested_new: StrictBool = False
 
 
 class RegisterDataset(Command):

@@ -25,6 +25,7 @@ from accountant.budget.commands import (
     CountAnswers,
     EraseText,
     ExpireGrant,
+    ExtendPopulation,
     OpenSparseVector,
     RecordInvocations,
     Recover,
@@ -47,7 +48,12 @@ from accountant.budget.decide.custody import (
     revalue,
     stop_publication,
 )
-from accountant.budget.decide.registering import adopt_policy, register_dataset, register_population
+from accountant.budget.decide.registering import (
+    adopt_policy,
+    extend_population,
+    register_dataset,
+    register_population,
+)
 from accountant.budget.decide.sessions import close, count
 from accountant.budget.decide.settling import SYSTEM, commit, expire, release
 from accountant.budget.errors import Invalid
@@ -73,9 +79,9 @@ def decide(state: State, asked: Asked, now: int) -> list[Event] | Repeated:
         state.batch.fits(asked)
     elif (before := repeated(state, asked)) is not None:
         return before
-    if len(asked.canonical) > MAX_BYTES:  # before any work is done under the ledger's lock
-        raise Invalid("event-too-large", str(EventTooLarge(len(asked.canonical))))
     if not isinstance(asked.command, RegisterPopulation):
+        if len(asked.canonical) > MAX_BYTES:  # before any work is done under the ledger's lock
+            raise Invalid("event-too-large", str(EventTooLarge(len(asked.canonical))))
         state.people()
     return _decide(state, asked, asked.command, max(now, state.time))
 
@@ -113,6 +119,7 @@ def repeated(state: State, asked: Asked) -> Repeated | None:
 
 _DECIDERS: Final[dict[type[Command], Callable[[State, Asked, Any, int], list[Event]]]] = {
     RegisterPopulation: register_population,
+    ExtendPopulation: extend_population,
     RegisterDataset: register_dataset,
     AdoptPolicy: adopt_policy,
     AskGrant: ask_grant,

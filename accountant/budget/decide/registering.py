@@ -2,26 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from math import prod
+from typing import Final
 
-from accountant.budget.commands import AdoptPolicy, Asked, RegisterDataset, RegisterPopulation
+from accountant.budget.commands import (
+    AdoptPolicy,
+    Asked,
+    ExtendPopulation,
+    RegisterDataset,
+    RegisterPopulation,
+)
 from accountant.budget.epochs import Start, next_epoch, same_scope, start_of
 from accountant.budget.errors import Conflict, Forbidden, Invalid
 from accountant.budget.policy import LimitRule, Policy
 from accountant.budget.population import MAX_CELLS
 from accountant.budget.state import State, lifetime, matches
-from accountant.ledger.events import Event
+from accountant.ledger.events import MAX_BYTES, Event, canonical
+
+PORTION: Final = 30_000
+"""Bytes of the values that one event appends: it names them twice, as asked and as done."""
 
 
 def register_population(
     state: State, asked: Asked, command: RegisterPopulation, now: int
 ) -> list[Event]:
-    """Opens the ledger, or appends values to dimensions. Raises Conflict for anything else."""
+    """Opens the ledger, or appends values to dimensions, with as many events as it takes. Raises
+    Conflict for anything else.
+    """
     dimensions = {name: tuple(values) for name, values in sorted(command.dimensions.items())}
     _check_cells(dimensions)
     there = state.population
     if there is None:
-        return [state.next_event(asked, "population.registered.v1", now, {})]
+        event = state.next_event(asked, "population.registered.v1", now, {})
+        return [event] if _fits(event) else _in_parts(event, command)
     fixed = (there.privacy_unit, there.relation, there.membership)
     if fixed != (command.privacy_unit, command.neighbouring, command.membership):
         raise Conflict(
@@ -32,7 +47,61 @@ def register_population(
     added = _added(dict(there.dimensions), dimensions)
     if not added:
         return []
-    return [state.next_event(asked, "population.extended.v1", now, {"added": added})]
+    event = state.next_event(asked, "population.extended.v1", now, {"added": added})
+    return [event] if _fits(event) else _appended(event, added, attested_new=command.attested_new)
+
+
+def extend_population(
+    state: State, asked: Asked, command: ExtendPopulation, now: int
+) -> list[Event]:
+    """Appends values to dimensions."""
+    there = dict(state.people().dimensions)
+    if not command.added or not command.added.keys() <= there.keys():
+        raise Conflict("dimensions-append-only", "only values of dimensions can be appended")
+    _check_cells({name: (*v, *command.added.get(name, ())) for name, v in there.items()})
+    body = {"added": dict(sorted(command.added.items()))}
+    return [state.next_event(asked, "population.extended.v1", now, body)]
+
+
+def _fits(event: Event) -> bool:
+    return len(canonical(event.to_json())) <= MAX_BYTES
+
+
+def _in_parts(event: Event, command: RegisterPopulation) -> list[Event]:
+    """A registration that begins with one value of each dimension, and appends the others."""
+    first = {name: values[:1] for name, values in command.dimensions.items()}
+    begun = command.model_copy(update={"dimensions": first})
+    rest = {name: values[1:] for name, values in sorted(command.dimensions.items()) if values[1:]}
+    registered = replace(event, body={"command": begun.to_json()})
+    return [registered, *_appended(replace(event, sequence=event.sequence + 1), rest)]
+
+
+def _appended(
+    event: Event, added: dict[str, list[str]], *, attested_new: bool = False
+) -> list[Event]:
+    """Extensions by what fits into an event each, from the sequence of ``event`` on."""
+    events: list[Event] = []
+    for name, values in added.items():
+        for part in _portions(values):
+            asked = ExtendPopulation(added={name: part}, attested_new=attested_new)
+            body = {"command": asked.to_json(), "added": {name: part}}
+            number = event.sequence + len(events)
+            events.append(replace(event, type="population.extended.v1", sequence=number, body=body))
+    return events
+
+
+def _portions(values: list[str]) -> Iterator[list[str]]:
+    """``values`` in order, at most ``PORTION`` bytes at a time."""
+    part: list[str] = []
+    size = 0
+    for value in values:
+        more = len(canonical(value)) + 1
+        if part and size + more > PORTION:
+            yield part
+            part, size = [], 0
+        part.append(value)
+        size += more
+    yield part
 
 
 def _check_cells(dimensions: dict[str, tuple[str, ...]]) -> None:

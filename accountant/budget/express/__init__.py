@@ -34,7 +34,13 @@ from accountant.ledger.events import MAX_BYTES, Event
 
 _ENDED: Final = frozenset(kind.decode() for kind in ENDINGS)
 _HARMLESS: Final = frozenset(
-    {"grant.noted.v1", "sparse_vector.answered.v1", "sparse_vector.closed.v1"}
+    {
+        "batch.opened.v1",
+        "batch.refused.v1",
+        "grant.noted.v1",
+        "sparse_vector.answered.v1",
+        "sparse_vector.closed.v1",
+    }
 )
 _NAME: Final = re.compile("g(0|[1-9][0-9]{0,15})")
 

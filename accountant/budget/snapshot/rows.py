@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import chain
 from typing import Annotated, Any, TypeVar
 
 import numpy as np
@@ -17,7 +16,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSeriali
 from accountant.budget.custody import Custody
 from accountant.budget.grants import Legend
 from accountant.budget.population import Dataset, Population
-from accountant.budget.selection import Selection
+from accountant.budget.selection import Selection, Side, side_of
 from accountant.privacy.units import FIXED, Axis, Charge, Currency
 
 Big = Annotated[
@@ -204,7 +203,9 @@ def selection_from(row: SelectionRow, shape: tuple[int, ...]) -> Selection:
     return Selection(row.everyone, tuple(boxes))
 
 
-def _runs(side: frozenset[int]) -> tuple[Run, ...]:
+def _runs(side: Side) -> tuple[Run, ...]:
+    if isinstance(side, range):
+        return ((side[0], side[-1]),)
     values = np.fromiter(side, dtype=np.int64, count=len(side))
     values.sort()
     ends = np.flatnonzero(np.diff(values) != 1)
@@ -212,7 +213,7 @@ def _runs(side: frozenset[int]) -> tuple[Run, ...]:
     return tuple(zip(firsts.tolist(), lasts.tolist(), strict=True))
 
 
-def _side(runs: tuple[Run, ...], most: int) -> frozenset[int]:
+def _side(runs: tuple[Run, ...], most: int) -> Side:
     if not runs or max(last for _, last in runs) >= most:
         raise ValueError("a side of a box is empty or too long")
-    return frozenset(chain.from_iterable(range(first, last + 1) for first, last in runs))
+    return side_of([at for first, last in runs for at in range(first, last + 1)])
