@@ -27,6 +27,8 @@ import accountant.shelf
 def orders() -> None:
     """Obeys until the orders end, then ends what it started. Returns only in a child."""
     children: set[int] = set()
+    for number in (signal.SIGINT, signal.SIGTERM):  # what ends the tests ends the orders, too
+        signal.signal(number, signal.SIG_IGN)
     for line in sys.stdin:
         order = json.loads(line)
         if "wait" in order:
@@ -48,6 +50,8 @@ def orders() -> None:
 def become(order: dict[str, Any]) -> None:
     """Makes this process what ``accountant`` would be, started afresh."""
     os.setsid()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     output = os.open(order["output"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     nothing = os.open(os.devnull, os.O_RDONLY)
     for source, target in ((nothing, 0), (output, 1), (output, 2)):
