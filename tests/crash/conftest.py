@@ -9,8 +9,10 @@ import pytest
 from harness.deployment import Deployment, copied, on_sqlite
 from harness.programs import Launcher
 
-DATABASES = ("sqlite",)
-"""The kinds of databases that every test is run on."""
+DATABASES = {"sqlite": copied}
+"""The kinds of databases that every test is run on, and what makes a deployment on each, from one
+that is set up, in a new home.
+"""
 
 
 @pytest.fixture(scope="session")
@@ -30,6 +32,8 @@ def template(tmp_path_factory: pytest.TempPathFactory, launcher: Launcher) -> De
 
 
 @pytest.fixture(params=DATABASES)
-def deployment(tmp_path: Path, launcher: Launcher, template: Deployment) -> Deployment:
+def deployment(
+    request: pytest.FixtureRequest, tmp_path: Path, launcher: Launcher, template: Deployment
+) -> Deployment:
     """A deployment of this test's own, with a database and keys."""
-    return copied(template, tmp_path / "home", launcher)
+    return DATABASES[request.param](template, tmp_path / "home", launcher)

@@ -9,12 +9,14 @@ Nothing that anybody was told before that moment may be missing afterwards.
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from tempfile import mkdtemp
 
 import pytest
 from harness.checker import check, stored, verified
@@ -34,7 +36,7 @@ from accountant.service import Service
 from accountant.store.ledgers import Ledgers, StoreError
 from accountant.store.vault import Vault
 
-LOSSES = effort(15, 600)
+LOSSES = effort(15, 250)
 """Moments at which the power goes; at each, three times with different luck."""
 STARTED = effort(1, 12)
 """After how many of these the service is started and worked with."""
@@ -50,16 +52,25 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "disk"
 
 
+@pytest.fixture
+def left(tmp_path: Path) -> Iterator[Path]:
+    """Where what is left lies: in memory, if it can, for it is written and read many times."""
+    memory = Path("/dev/shm")  # noqa: S108 (a folder of its own in it)
+    folder = Path(mkdtemp(dir=memory if os.access(memory, os.W_OK) else tmp_path))
+    yield folder / "left"
+    shutil.rmtree(folder)
+
+
 @needs_strace
-def test_nothing_that_was_told_is_lost(root: Path, launcher: Launcher) -> None:
+def test_nothing_that_was_told_is_lost(root: Path, left: Path, launcher: Launcher) -> None:
     """Whatever a disk forgets that was not synchronised, every acknowledged event, key and signed
     head is there, the next head can be signed, and the service goes on.
     """
     new = on_sqlite(root / "home", launcher)
     new.output = root.with_name("output")
-    recording = record(new, root, launcher, effort(1.0, 15.0))
+    recording = record(new, root, launcher, effort(1.0, 8.0))
     started = 0
-    for number, (after, told) in enumerate(losses(recording, root.with_name("left"), LOSSES)):
+    for number, (after, told) in enumerate(losses(recording, left, LOSSES)):
         survived(recording, after, told)
         if told.events and number > (started + 1) * 3 * LOSSES // (STARTED + 2):
             goes_on(recording, after, told)
@@ -68,14 +79,16 @@ def test_nothing_that_was_told_is_lost(root: Path, launcher: Launcher) -> None:
 
 
 @needs_strace
-def test_weaker_commits_are_caught(root: Path, template: Deployment, launcher: Launcher) -> None:
+def test_weaker_commits_are_caught(
+    root: Path, left: Path, template: Deployment, launcher: Launcher
+) -> None:
     """If the database did not synchronise each commit, the same comparison would say so."""
     made = copied(template, root / "home", launcher)
     made.output = root.with_name("output")
     recording = record(made, root, launcher, 0.3, CRASH_SYNCHRONOUS="NORMAL")
-    left = losses(recording, root.with_name("left"), 20)
+    found = losses(recording, left, 20)
     with pytest.raises(AssertionError, match="lost: event"):
-        deque(survived(recording, after, told) for after, told in left)
+        deque(survived(recording, after, told) for after, told in found)
 
 
 def losses(recording: Recording, left: Path, number: int) -> Iterator[tuple[Deployment, Told]]:

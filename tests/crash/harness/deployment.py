@@ -62,6 +62,7 @@ class Deployment:
             "ACCOUNTANT_HOME": str(self.home),
             "ACCOUNTANT_DATABASE_URL": self.database_url,
             "ACCOUNTANT_EXPIRY_SECONDS": "0.2",
+            "CRASH_SNAPSHOTS": "20",
         }
         return chosen | ours | settings
 

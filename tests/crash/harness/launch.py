@@ -2,9 +2,10 @@
 seconds of imports at each start.
 
 Reads orders, a line of JSON each, and answers each with a line: ``start`` with the process id,
-``wait`` with the exit code (minus the signal's number if one ended it). Two things are changed in
+``wait`` with the exit code (minus the signal's number if one ended it). Three things are changed in
 a child that asks for it, because no setting of the product should exist for them: the clock, moved
-by as many seconds as the file CRASH_CLOCK says, and the safety of the database's commits.
+by as many seconds as the file CRASH_CLOCK says, the safety of the database's commits, and how often
+snapshots are made, so that short lives have some.
 """
 
 from __future__ import annotations
@@ -19,11 +20,15 @@ from pathlib import Path
 from typing import Any
 
 import accountant.cli
+import accountant.jobs
+import accountant.shelf
 
 
 def orders() -> None:
     """Obeys until the orders end, then ends what it started. Returns only in a child."""
     children: set[int] = set()
+    for number in (signal.SIGINT, signal.SIGTERM):  # what ends the tests ends the orders, too
+        signal.signal(number, signal.SIG_IGN)
     for line in sys.stdin:
         order = json.loads(line)
         if "wait" in order:
@@ -45,6 +50,8 @@ def orders() -> None:
 def become(order: dict[str, Any]) -> None:
     """Makes this process what ``accountant`` would be, started afresh."""
     os.setsid()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     output = os.open(order["output"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     nothing = os.open(os.devnull, os.O_RDONLY)
     for source, target in ((nothing, 0), (output, 1), (output, 2)):
@@ -58,6 +65,9 @@ def become(order: dict[str, Any]) -> None:
         move_clock(Path(moved))
     if level := os.environ.get("CRASH_SYNCHRONOUS"):
         weaken(level)
+    if events := os.environ.get("CRASH_SNAPSHOTS"):
+        accountant.shelf._WORTH = int(events)
+        accountant.jobs._SNAPSHOT_SECONDS = 0.2
 
 
 def move_clock(file: Path) -> None:
