@@ -238,7 +238,7 @@ def _minus(box: Box, taken: Box) -> tuple[list[Box], int]:
     for axis, (mine, shared) in enumerate(zip(box, common, strict=True)):
         if len(shared) < len(mine):
             outside = side_of(set(mine).difference(shared))
-            pieces.append((*map(_side, common[:axis]), outside, *box[axis + 1 :]))
+            pieces.append((*map(side_of, common[:axis]), outside, *box[axis + 1 :]))
     return pieces, sum(map(len, box))
 
 
