@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: install demo test test-foreign check serve bench lock clean
+.PHONY: install demo test test-crash test-foreign check serve bench lock clean
 .DEFAULT_GOAL := install
 
 install: $(STAMP)
@@ -23,6 +23,12 @@ demo: $(STAMP)
 
 test: $(STAMP)
 	$(BIN)/python -m pytest --ignore=tests/foreign
+
+# Disasters: kills, power losses, full and failing disks, races; about ten minutes on two cores. What
+# may not be done here (mounting, tracing) is skipped and says so. `make test` does a little of each.
+# CRASH_REQUESTS=1000000 races for as long as that takes.
+test-crash: $(STAMP)
+	CRASH_EFFORT=heavy $(BIN)/python -m pytest tests/crash -rs -n 2 --dist worksteal
 
 # Programs that nobody here wrote verify our logs: Go's from the system (as root, apt brings it), the
 # others in a venv of their own. Tests of what is not there are skipped and say so.

@@ -1,4 +1,5 @@
-"""What the service does by itself: expiring grants, signing and publishing heads, writing reports.
+"""What the service does by itself: expiring grants, signing and publishing heads, keeping
+snapshots, writing reports.
 
 Jobs live in code, and each may run twice or in two processes at once: an expiry is an event like
 any other, a report is a file.
@@ -21,6 +22,8 @@ from accountant.settings import Settings
 from accountant.store.ledgers import StoreError
 
 _log = structlog.get_logger()
+_SNAPSHOT_SECONDS: Final = 5
+"""How often it is looked whether a ledger has grown enough."""
 _ALIGNED: Final = datetime(2000, 1, 1, tzinfo=UTC)
 """Reports fall on whole intervals since then, however often the service is started again."""
 
@@ -39,6 +42,9 @@ def start(service: Service, publisher: Publisher, settings: Settings) -> Backgro
         seconds=settings.checkpoint_seconds,
         id="publish",
         **options,
+    )
+    scheduler.add_job(
+        service.keep_snapshots, "interval", seconds=_SNAPSHOT_SECONDS, id="snapshots", **options
     )
     scheduler.add_job(
         report,

@@ -13,6 +13,7 @@ from accountant.shipped import shipped
 from accountant.store import postgres, roles
 from accountant.store.engine import file_lock, parsed, shown, sqlite_path, writer
 from accountant.store.errors import translated
+from accountant.store.whole import made_folder
 
 
 def migrate(url: str, owner_url: str = "") -> bool:
@@ -42,7 +43,7 @@ def _make(path: Path) -> None:
     """Makes the file, in its folder, so that from the first moment on nobody else may read it."""
     if not path.parent.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {path.parent.parent}")
-    path.parent.mkdir(exist_ok=True)
+    made_folder(path.parent)
     if not path.exists():
         os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
 

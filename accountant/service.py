@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
@@ -12,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from accountant.book import Book, Diverged
+from accountant.book import Diverged
 from accountant.budget.commands import Asked, AskGrant, EraseText, ExpireGrant, RegisterPopulation
 from accountant.budget.decide import SYSTEM
 from accountant.budget.decision import Decision
@@ -24,13 +23,13 @@ from accountant.budget.request import Request, prepare, price_all
 from accountant.budget.state import Grant, Settled, State
 from accountant.credentials import Credentials
 from accountant.keys import LEDGER as KEYS
-from accountant.ledger.checkpoints import Checkpoint, Known
 from accountant.ledger.events import Entry, Event
 from accountant.ledger.merkle import Tree
-from accountant.ledger.notes import BadNote, parse
 from accountant.rounds import Answer, Round
 from accountant.sequencer import Sequencer, Waiting
+from accountant.shelf import Shelf
 from accountant.store.ledgers import Ledgers, Moved, Stored, StoreError, Text, Unknown
+from accountant.store.snapshots import Snapshots
 from accountant.store.vault import Vault, VaultError
 
 __all__ = ["Answer", "Preview", "Service", "wall_clock"]
@@ -71,19 +70,26 @@ class Service:
         ledgers: Ledgers,
         clock: Callable[[], int] = wall_clock,
         vault: Vault | None = None,
+        snapshots: Snapshots | None = None,
     ) -> None:
         self.ledgers = ledgers
         self.vault = vault
         self.credentials = Credentials(ledgers, clock)
         self._clock = clock
-        self._books: dict[str, Book[Keeper]] = {}
-        self._books_lock = threading.Lock()
+        self._shelf = Shelf(ledgers, vault, snapshots)
         self._sequencer = Sequencer(self._answer)
 
     def close(self) -> None:
         """Answers what waits, takes nothing any more, and lets go of the database."""
         self._sequencer.close()
+        self._shelf.keep(now=True)
         self.ledgers.close()
+
+    def keep_snapshots(self) -> None:
+        """Keeps what is in memory, so that the next start need not fold every event: of ledgers
+        that have grown, now and then.
+        """
+        self._shelf.keep()
 
     # -- writing ----------------------------------------------------------------------------
 
@@ -125,9 +131,9 @@ class Service:
         Who waits for the database does not hold the book's lock, so that readers wait only for
         deciding and committing.
         """
-        book = self._book(ledger, opens=opens)
         decided: Sequence[Entry] = ()
         with _told():
+            book = self._shelf.book(ledger, opens=opens)
             try:
                 with self.ledgers.writing(ledger) as writing, book.lock:
                     page = partial(writing.read, ledger, limit=PAGE)
@@ -272,15 +278,18 @@ class Service:
 
     @contextmanager
     def state(self, ledger: str) -> Iterator[State]:
-        """The committed state, held still. Raises NotFound for an unknown population."""
+        """The committed state, which stays as it is while others write. Raises NotFound for an
+        unknown population.
+        """
         with self._up_to_date(ledger) as keeper:
-            yield keeper.whole()
+            state = keeper.whole().frozen()
+        yield state
 
     @contextmanager
     def _up_to_date(self, ledger: str) -> Iterator[Keeper]:
         """What is committed, held still. Raises NotFound for an unknown population."""
-        book = self._book(ledger)
         with _told():
+            book = self._shelf.book(ledger)
             head = self.ledgers.head(ledger)
         with book.lock:
             with _told():
@@ -297,7 +306,8 @@ class Service:
 
     def grant(self, ledger: str, name: str) -> tuple[Grant | Settled, int]:
         """A grant, and the stamp at which it is looked at. Raises NotFound."""
-        with self.state(ledger) as state:
+        with self._up_to_date(ledger) as keeper:
+            state = keeper.whole()
             return state.grant(name), self.now(state)
 
     def preview(self, ledger: str, by: str, command: AskGrant) -> Preview:
@@ -313,13 +323,17 @@ class Service:
         """Prices what is asked before any lock is taken: a new mechanism takes a millisecond, a
         plan many; remembered, it costs nothing under the lock. What is priced here decides nothing.
         """
-        for command in asked.items or (asked.command,):
-            mechanisms = getattr(command, "mechanisms", None)
-            if mechanisms:
-                state = self._book(ledger).fold.state
-                if state.population is not None:
-                    relation, engine = state.population.relation, state.custody.engine
-                    price_all(mechanisms, relation, state.orders, engine)
+        mechanisms = [
+            mechanism
+            for command in asked.items or (asked.command,)
+            for mechanism in getattr(command, "mechanisms", None) or ()
+        ]
+        if mechanisms:
+            with _told():
+                state = self._shelf.book(ledger).fold.state
+            if state.population is not None:
+                relation, engine = state.population.relation, state.custody.engine
+                price_all(mechanisms, relation, state.orders, engine)
 
     def now(self, state: State) -> int:
         """The stamp that an event of ``state`` would get now."""
@@ -361,44 +375,9 @@ class Service:
             hint = "; has `accountant migrate` run?" if missing else ""
             raise Unavailable("not-ready", f"{error}{hint}") from error
 
-    # -- the state in memory ----------------------------------------------------------------
-
-    def _book(self, ledger: str, *, opens: bool = False) -> Book[Keeper]:
-        """The book of a ledger; names that nothing was ever registered under get none."""
-        if ledger not in self._books and not opens:
-            with _told():
-                head = self.ledgers.head(ledger)
-                if head.size == 0 and not self._known(ledger):
-                    State(ledger).people()
-        with self._books_lock, _told():
-            if ledger not in self._books:
-                known = self._known(ledger)
-                self._books[ledger] = Book(ledger, lambda: _begun(ledger), known)
-            return self._books[ledger]
-
-    def _known(self, ledger: str) -> tuple[Known, ...]:
-        """The heads that were signed or published: a database that does not continue them is not
-        written to.
-        """
-        if self.vault is None:
-            return ()
-        known = self.vault.known(ledger)
-        if (last := self.ledgers.last_signed(ledger)) is not None:
-            self.vault.holds(ledger)
-            try:
-                head = Checkpoint.from_text(parse(last.note).text)
-            except BadNote as error:
-                raise StoreError(f"checkpoint {last.number} is damaged: {error}") from error
-            known += (Known(head.size, head.root, f"checkpoint {last.number} of the database"),)
-        return known
-
 
 def _opens(commands: Sequence[Asked]) -> bool:
     return any(isinstance(asked.command, RegisterPopulation) for asked in commands)
-
-
-def _begun(ledger: str) -> tuple[Keeper, Tree]:
-    return Keeper(State(ledger)), Tree()
 
 
 @contextmanager

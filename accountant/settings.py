@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from accountant.store.snapshots import Snapshots
 from accountant.store.vault import Vault
 
 
@@ -29,6 +30,11 @@ class Settings:
     origin: str = "localhost"
     public_log: bool = False
     max_body_bytes: int = field(default=1_000_000)
+
+    @property
+    def snapshots(self) -> Snapshots:
+        """Where folded states are kept, so that a start takes little time."""
+        return Snapshots(self.home / "snapshots", self.vault)
 
     @property
     def vault(self) -> Vault:

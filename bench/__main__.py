@@ -1,4 +1,4 @@
-"""Runs every benchmark."""
+"""Runs the benchmarks: all, or those whose names are given (``http.on_sqlite scale``)."""
 
 from __future__ import annotations
 
@@ -6,36 +6,70 @@ import json
 import platform
 import sys
 import tempfile
+from argparse import ArgumentParser
+from collections.abc import Callable
+from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from bench import core, evidence, gates, http, schedules
+from bench import core, evidence, gates, http, limits, pbs, scale, schedules
+from bench.databases import databases
 
 RESULTS = Path(__file__).parent / "results" / "latest.json"
+Rows = list[dict[str, Any]]
+
+EVERYWHERE: list[Callable[[Path], Rows]] = [
+    core.decide_flat,
+    core.wide_charge,
+    core.replay_rate,
+    gates.one_cell,
+    gates.many_cells,
+    gates.first_price,
+    schedules.unequal,
+    schedules.equal,
+    evidence.tree,
+    evidence.checking,
+    limits.disk,
+    limits.on_sqlite,
+    http.generator,
+    http.on_sqlite,
+    pbs.on_sqlite,
+    scale.long_ledger,
+]
+ON_POSTGRES: list[Callable[[Path, Callable[[], str]], Rows]] = [
+    limits.on_postgres,
+    http.on_postgres,
+    pbs.on_postgres,
+]
+"""These take a function that makes a fresh database and returns its URL."""
 
 
 def main() -> None:
     """Prints the table and writes the JSON."""
+    parser = ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("names", nargs="*", help="modules or functions; all by default")
+    parser.add_argument("--postgres", help="URL of a superuser of an empty server to use")
+    parser.add_argument("--million", action="store_true", help="also a ledger of 10^6 events")
+    chosen = parser.parse_args()
     console = Console()
-    rows = []
-    with tempfile.TemporaryDirectory() as folder:
-        for measure in (
-            core.decide_flat,
-            core.wide_charge,
-            core.replay_rate,
-            gates.one_cell,
-            gates.many_cells,
-            gates.first_price,
-            schedules.unequal,
-            schedules.equal,
-            evidence.tree,
-            evidence.checking,
-            http.durable_grants,
-        ):
-            console.print(f"{measure.__doc__}", style="dim")
-            rows += measure(Path(folder))
+    rows: Rows = []
+    everywhere = EVERYWHERE + ([scale.million] if chosen.million else [])
+    everywhere = [m for m in everywhere if _wanted(m, chosen.names)]
+    on_postgres = [m for m in ON_POSTGRES if _wanted(m, chosen.names)]
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        databases(chosen.postgres) if on_postgres else nullcontext() as fresh,
+    ):
+        measures = [partial(measure, Path(folder)) for measure in everywhere]
+        if fresh is not None:
+            measures += [partial(measure, Path(folder), fresh) for measure in on_postgres]
+        for measure in measures:
+            console.print(f"{measure.func.__doc__}", style="dim")
+            rows += measure()
     table = Table("what", "value", "unit", "compared with")
     for row in rows:
         table.add_row(row["what"], f"{row['value']:,.3g}", row["unit"], row.get("beside", ""))
@@ -44,6 +78,11 @@ def main() -> None:
     machine = {"python": sys.version.split()[0], "machine": platform.machine()}
     RESULTS.write_text(json.dumps({"machine": machine, "rows": rows}, indent=1) + "\n")
     console.print(f"written to {RESULTS}")
+
+
+def _wanted(measure: Any, names: list[str]) -> bool:
+    module = measure.__module__.rpartition(".")[2]
+    return not names or module in names or f"{module}.{measure.__name__}" in names
 
 
 main()

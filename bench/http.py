@@ -1,109 +1,192 @@
-"""The HTTP door: durable grants beside an empty POST of the same server and framework."""
+"""The HTTP door under load: durable grants beside an empty POST of the same server and framework.
+
+Every server runs in its own process as users run it, and so does the load (``bench.load``). What is
+compared is measured by turns on the same machine in the same minute, and a ratio is one of medians.
+"""
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
-from typing import Any
+from statistics import median
+from typing import Any, Final
 
-import httpx2
-import uvicorn
-from fastapi import FastAPI
-
-from accountant import logs
-from accountant.api.app import create_app
-from accountant.migrate import migrate
-from accountant.service import Service
-from accountant.settings import Settings
-from accountant.store.ledgers import Ledgers
+from bench import rowlock
+from bench.asking import FIVE_RULES, HOT, bodies, grants, register
 from bench.core import POLICY
+from bench.load import Result, drive
+from bench.running import Served, app, processor_seconds, served
 
-CONNECTIONS = 32
-REQUESTS = 2_000
+CONNECTIONS: Final = 64
+FEWER_AND_MORE: Final = (32, 128)
+SECONDS: Final = 2.0
+ROUNDS: Final = 3
+DATASETS: Final = [f"d{i}" for i in range(1_000)]
+MOST: Final = 8_000
+"""Requests made ready for each second; a server that answers more is done earlier."""
 
+PATH: Final = "/v1/populations/three/grants"
+NO_SECRET: Final = "-" * 48
+"""Where no key is looked at: as long as one."""
 
-def _serve(app: FastAPI) -> tuple[uvicorn.Server, str]:
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", access_log=False))
-    threading.Thread(target=server.run, daemon=True).start()
-    while not server.started:
-        time.sleep(0.01)
-    port = server.servers[0].sockets[0].getsockname()[1]
-    return server, f"http://127.0.0.1:{port}"
-
-
-def _rate(base: str, send: Callable[[httpx2.Client, int], int]) -> tuple[float, float]:
-    """(requests a second, 99th percentile in ms) over CONNECTIONS connections."""
-    each = REQUESTS // CONNECTIONS
-    latencies: list[float] = []
-
-    def work(worker: int) -> None:
-        with httpx2.Client(base_url=base) as client:
-            for i in range(each):
-                started = time.perf_counter()
-                status = send(client, worker * each + i)
-                latencies.append(time.perf_counter() - started)
-                if status >= 400:
-                    raise RuntimeError(f"answered {status}")
-
-    started = time.perf_counter()
-    with ThreadPoolExecutor(CONNECTIONS) as pool:
-        for done in [pool.submit(work, worker) for worker in range(CONNECTIONS)]:
-            done.result()
-    seconds = time.perf_counter() - started
-    return len(latencies) / seconds, sorted(latencies)[int(len(latencies) * 0.99)] * 1e3
+Row = dict[str, Any]
+_run = count()
 
 
-def durable_grants(folder: Path) -> list[dict[str, Any]]:
-    """Durable grants over HTTP on one hot dataset, 32 connections."""
-    logs.configure((folder / "service.log").open("w"))
-    url = f"sqlite:///{folder}/bench.db"
-    migrate(url)
-    service = Service(Ledgers(url))
-    secret = service.credentials.create("bench", "admin", "bench")
-    app = create_app(service, Settings(home=folder))
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What the load saw, and what the server's process used of a core for each answer."""
 
-    @app.post("/empty")
-    async def empty() -> dict[str, str]:
-        return {}
+    seen: Result
+    cost: float
 
-    server, base = _serve(app)
-    headers = {"Authorization": f"Bearer {secret}"}
-    with httpx2.Client(base_url=base, headers=headers) as client:
-        population = {
-            "privacy_unit": "person",
-            "neighbouring": "add_or_remove_one",
-            "membership": "public",
-        }
-        path = "/v1/populations/bench"
-        client.put(path, json=population).raise_for_status()
-        dataset = {"namespace": "bench", "name": "data"}
-        client.put(f"{path}/datasets/data", json=dataset).raise_for_status()
-        client.put(f"{path}/policy", content=POLICY).raise_for_status()
-    body = {
-        "dataset": "data",
-        "purpose": "bench",
-        "mechanisms": [{"kind": "laplace", "sensitivity": "1", "scale": "100"}],
-    }
 
-    def ask(client: httpx2.Client, i: int) -> int:
-        sent = headers | {"Idempotency-Key": f"k{i}"}
-        return client.post(f"{path}/grants", json=body, headers=sent).status_code
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Something that answers, and what it is asked."""
 
-    plain, plain_p99 = _rate(base, lambda client, _: client.post("/empty", json=body).status_code)
-    grants, grants_p99 = _rate(base, ask)
-    server.should_exit = True
+    what: str
+    server: Served
+    path: str
+    datasets: list[str]
+
+    def run(self, connections: int, rate: float | None = None) -> Run:
+        """One run, with keys that no other run has."""
+        before = processor_seconds(self.server.pid)
+        wire = self._wire(int((rate or MOST) * SECONDS))
+        seen = drive(self.server.port, wire, connections, SECONDS, rate)
+        used = processor_seconds(self.server.pid) - before
+        return Run(seen, used / seen.answers)
+
+    def warm_up(self, connections: int) -> None:
+        """Some requests that are not measured, on connections of their own."""
+        least = len(bodies(self.datasets))  # so that every account is there
+        drive(self.server.port, self._wire(max(5 * connections, least)), connections)
+
+    def _wire(self, count: int) -> list[bytes]:
+        run = f"run{next(_run)}"
+        return grants(self.path, self.server.headers, bodies(self.datasets), count, run)
+
+
+def generator(folder: Path) -> list[Row]:
+    """What the load costs itself: against a server that answers bytes to bytes."""
+    with app("bare", folder, NO_SECRET) as server:
+        bare = Target("bare server", server, PATH, [HOT])
+        runs = [bare.run(CONNECTIONS).seen for _ in range(ROUNDS)]
+    rate = median(run.rate for run in runs)
+    cost = median(run.busy * run.seconds / run.answers for run in runs)
     return [
-        {"what": "empty POST", "value": plain, "unit": "requests/s"},
-        {"what": "empty POST, p99", "value": plain_p99, "unit": "ms"},
-        {"what": "durable grants", "value": grants, "unit": "grants/s"},
-        {"what": "durable grants, p99", "value": grants_p99, "unit": "ms"},
-        {
-            "what": "durable grants",
-            "value": grants / plain,
-            "unit": "ratio",
-            "beside": "empty POST (client and server share two cores)",
-        },
+        {"what": "load: bare server", "value": rate, "unit": "requests/s"},
+        {"what": "load: its own cost", "value": cost * 1e6, "unit": "µs a request"},
+    ]
+
+
+def on_sqlite(folder: Path) -> list[Row]:
+    """Durable grants over HTTP on SQLite."""
+    home = folder / "http"
+    home.mkdir()
+    with _beside(folder, home, f"sqlite:///{home}/bench.db") as targets:
+        return _measured("SQLite", targets)
+
+
+def on_postgres(folder: Path, fresh: Callable[[], str]) -> list[Row]:
+    """Durable grants over HTTP on PostgreSQL, beside row locks on the same server."""
+    url, other = fresh(), fresh()
+    home = folder / "http-postgres"
+    home.mkdir()
+    rowlock.prepare(other, [HOT])
+    with (
+        _beside(folder, home, url) as targets,
+        app("rowlock", folder, rowlock.SECRET, other) as server,
+    ):
+        rows = _measured(
+            "PostgreSQL",
+            [*targets, Target("row locks", server, PATH, [HOT])],
+        )
+    spent, booked = rowlock.spent_and_booked(other)
+    if spent != booked:
+        raise RuntimeError(f"the row locks lost count: {spent} spent, {booked} booked")
+    return rows
+
+
+@contextmanager
+def _beside(folder: Path, home: Path, url: str) -> Iterator[list[Target]]:
+    """The service with three populations, and the empty server."""
+    with ExitStack() as stack:
+        service: Served = stack.enter_context(served(home, url))
+        empty = stack.enter_context(app("empty", folder, NO_SECRET))
+        targets = [Target("empty POST", empty, PATH, [HOT])]
+        for name, what, policy, datasets in (
+            ("three", "grants", POLICY, [HOT]),
+            ("five", "grants, five rules", FIVE_RULES, [HOT]),
+            ("wide", "grants, 1,000 datasets", POLICY, DATASETS),
+        ):
+            register(service, name, policy, datasets)
+            path = f"/v1/populations/{name}/grants"
+            targets.append(Target(what, service, path, datasets))
+        yield targets
+
+
+def _measured(engine: str, targets: list[Target]) -> list[Row]:
+    found = _by_turns(targets, CONNECTIONS, ROUNDS)
+    rows = [row for what, runs in found.items() for row in _absolute(f"{engine}: {what}", runs)]
+    compared = [(what, "empty POST") for what in found if what != "empty POST"]
+    compared += [("grants", what) for what in ("grants, 1,000 datasets", "row locks")]
+    for what, beside in compared:
+        if beside in found:
+            rows += _ratios(f"{engine}: {what}", found[what], found[beside], beside)
+    for connections in FEWER_AND_MORE:
+        some = _by_turns(targets[:2], connections, ROUNDS - 1)
+        what = f"{engine}: grants, {connections} connections"
+        rows += _absolute(what, some["grants"])
+        rows += _ratios(what, some["grants"], some["empty POST"], "empty POST")
+    half = targets[1].run(CONNECTIONS, _rate(found["grants"]) / 2)
+    rows += _latencies(f"{engine}: grants at half their rate, due by the clock", [half])
+    return rows
+
+
+def _by_turns(targets: list[Target], connections: int, rounds: int) -> dict[str, list[Run]]:
+    found: dict[str, list[Run]] = {target.what: [] for target in targets}
+    for target in targets:
+        target.warm_up(connections)
+    for _ in range(rounds):
+        for target in targets:
+            found[target.what].append(target.run(connections))
+    return found
+
+
+def _rate(runs: list[Run]) -> float:
+    return median(run.seen.rate for run in runs)
+
+
+def _cost(runs: list[Run]) -> float:
+    return median(run.cost for run in runs)
+
+
+def _absolute(what: str, runs: list[Run]) -> list[Row]:
+    busy = f"the load kept {max(run.seen.busy for run in runs):.0%} of a core busy"
+    return [
+        {"what": what, "value": _rate(runs), "unit": "requests/s", "beside": busy},
+        {"what": f"{what}, processor time", "value": _cost(runs) * 1e6, "unit": "µs a request"},
+        *_latencies(what, runs),
+    ]
+
+
+def _latencies(what: str, runs: list[Run]) -> list[Row]:
+    p50, p99 = (median(getattr(run.seen, name) for run in runs) for name in ("p50", "p99"))
+    return [
+        {"what": f"{what}, p50", "value": p50 * 1e3, "unit": "ms"},
+        {"what": f"{what}, p99", "value": p99 * 1e3, "unit": "ms"},
+    ]
+
+
+def _ratios(what: str, runs: list[Run], others: list[Run], beside: str) -> list[Row]:
+    """Of rates, and of processor times, which a busy machine disturbs less."""
+    times = f"{what}, processor time"
+    return [
+        {"what": what, "value": _rate(runs) / _rate(others), "unit": "ratio", "beside": beside},
+        {"what": times, "value": _cost(runs) / _cost(others), "unit": "ratio", "beside": beside},
     ]

@@ -31,6 +31,7 @@ _PATIENCE: Final = 30.0
 _SETTINGS: Final = {
     "fsync": "on",
     "full_page_writes": "on",
+    "recovery_init_sync_method": "syncfs",  # after a crash: the file system, not file by file
     "synchronous_commit": "off",  # what the service must set for itself
     "timezone": "America/New_York",  # and this too
     "shared_buffers": "64MB",

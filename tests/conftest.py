@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import secrets
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,7 +13,11 @@ from typing import Any
 import pytest
 import structlog
 from hypothesis import HealthCheck, settings
+from places import Hosted
 from support import Clock, World, migrate
+
+from accountant.migrate import migrate as apply_migrations
+from bench.postgres import Server, server
 
 settings.register_profile(
     "default",
@@ -46,12 +51,33 @@ def database(empty_database: Path, tmp_path: Path) -> str:
     return f"sqlite:///{path}"
 
 
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Server]:
+    """A PostgreSQL server, started when the first test wants it."""
+    with server() as made:
+        made.create("migrated")
+        apply_migrations(made.url("app", "migrated"), made.url("owner", "migrated"))
+        yield made
+
+
 @pytest.fixture
-def world(database: str) -> Iterator[Callable[..., World]]:
+def hosted(postgres: Server) -> Iterator[Hosted]:
+    """A fresh migrated database of this test's own on PostgreSQL."""
+    name = f"t_{secrets.token_hex(6)}"
+    postgres.create(name, "migrated")
+    yield Hosted(postgres, name)
+    for each in (name, f"{name}_copy"):
+        postgres.drop(each)
+
+
+@pytest.fixture
+def world(database: str, tmp_path: Path) -> Iterator[Callable[..., World]]:
     """Makes services with keys and an HTTP client on this test's database; closes them after."""
     made: list[World] = []
 
     def make(clock: Clock | None = None, url: str = database, **more: Any) -> World:
+        if not url.startswith("sqlite:"):
+            more = {"home": tmp_path} | more
         made.append(World(url, clock, **more))
         return made[-1]
 

@@ -114,15 +114,14 @@ class Book:
         if key is None and command.needs_key:
             self.keys += 1
             key = f"auto-{self.keys}"
-        return self.take(Asked(by, command, key))
+        return self._take(Asked(by, command, key))
 
     def batch(self, *items: Command, by: str = "pipe", key: str | None = None) -> Any:
         """Events, or Repeated: the items in the order in which they are to be decided."""
         self.keys += 1
-        return self.take(Asked(by, batch_of(items), key or f"auto-{self.keys}", items))
+        return self._take(Asked(by, batch_of(items), key or f"auto-{self.keys}", items))
 
-    def take(self, asked: Asked) -> Any:
-        """Events, or Repeated."""
+    def _take(self, asked: Asked) -> Any:
         outcome = decide(self.state, asked, self.now)
         if isinstance(outcome, Repeated):
             return outcome
@@ -293,8 +292,12 @@ class World:
 
     def __init__(self, url: str, clock: Clock | None = None, **more: Any) -> None:
         self.url = url
-        self.settings = Settings(**({"home": home_of(url)} | more))
-        self.service = Service(Ledgers(url), clock or wall_clock, self.settings.vault)
+        self.settings = Settings(
+            **({} if "home" in more else {"home": sqlite_path(url).parent}), **more
+        )
+        self.service = Service(
+            Ledgers(url), clock or wall_clock, self.settings.vault, self.settings.snapshots
+        )
         for key in self.service.credentials.all():
             self.service.credentials.revoke(key.name, "test")  # nobody knows the old ones any more
         self.secrets = {
@@ -396,6 +399,16 @@ def ask(*mechanisms: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {"dataset": "d", "mechanisms": list(mechanisms)} | more
 
 
-def home_of(url: str) -> Path:
-    """The folder of a database file; of another database, one that nobody has."""
-    return sqlite_path(url).parent if url.startswith("sqlite:") else Path("unused")
+def hundredth(service: Service, by: str, key: str) -> Any:
+    """Asks for epsilon 0.01; the answer's event."""
+    command = make("ask_grant", dataset="d", mechanisms=[laplace("0.01")])
+    return service.execute("fair", Asked(by, command, key)).events[-1]
+
+
+def clean(world: World) -> None:
+    """The whole ledger replays without a finding, and the memory agrees with it."""
+    result = last_replay("fair", world.stored())
+    assert result.findings == []
+    with world.service.state("fair") as state:
+        assert snapshot(state) == snapshot(result.state)
+        assert root_of(world.stored()) == world.head().root

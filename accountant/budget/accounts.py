@@ -133,6 +133,11 @@ class Account:
         used, reserved = self.used.over(), self.reserved.over()
         return Account(self.axis, used, reserved, list(self.bound), list(self.held))
 
+    def frozen(self) -> Account:
+        """An account that stays as this one is now, whatever becomes of this one."""
+        used, reserved = self.used.frozen(), self.reserved.frozen()
+        return Account(self.axis, used, reserved, list(self.bound), list(self.held))
+
     def absorb(self, other: Account) -> None:
         """Adds what is used in ``other`` as spent, in the currencies that every account keeps; what
         could pass 2**62 becomes infinite.

@@ -11,10 +11,14 @@ from typing import Final
 
 import numpy as np
 
+from accountant.budget.raw import Take, growing, raw
+
 DIGEST: Final = 16
 """Bytes kept of a digest: nobody finds two keys with the same 128 bits."""
 
 _FREE: Final = 0
+_LEAST: Final = 16
+"""Places of an empty table."""
 
 
 class Answers:
@@ -28,7 +32,7 @@ class Answers:
         self._prints = bytearray()
         self._sequences = array("q")
         # Open addressing: a place holds the number of an entry, from 1 on; half of them are free.
-        self._places = array("I", bytes(4 * 16))
+        self._places = array("I", bytes(4 * _LEAST))
 
     def __len__(self) -> int:
         return len(self._sequences)
@@ -83,6 +87,28 @@ class Answers:
             left = left[places[at[left]] != left + 1]
             at[left] = (at[left] + 1) & mask
         self._places = array("I", places.tobytes())
+
+    def dump(self) -> list[bytes]:
+        """All columns, for ``load``. The places are among them: finding them again takes longer
+        than to read all the others.
+        """
+        columns = raw(self._sequences), raw(self._places)
+        return [bytes(self._names), bytes(self._prints), *columns]
+
+    @classmethod
+    def load(cls, take: Take, count: int) -> Answers:
+        """``count`` answers that ``dump`` wrote. Raises ValueError if they are not there, or have
+        not one place each.
+        """
+        answers = cls()
+        answers._names += take(DIGEST * count)
+        answers._prints += take(DIGEST * count)
+        answers._sequences = growing(take, "q", count)
+        answers._places = growing(take, "I", max(_LEAST, 1 << (2 * count - 1).bit_length()))
+        places = np.asarray(answers._places)
+        if places.max() > count or (np.bincount(places, minlength=count + 1)[1:] != 1).any():
+            raise ValueError("an answer has no place, or two")
+        return answers
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Answers):

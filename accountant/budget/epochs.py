@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import Enum
+from fractions import Fraction
 from functools import cached_property
 
 from accountant.budget.policy import LimitRule, Policy
@@ -94,16 +95,32 @@ def start_of(before: Adopted | None, rule: LimitRule) -> Start:
 def next_epoch(before: Adopted | None, rule: LimitRule, number: int, now: int) -> Epoch:
     """The epoch that ``rule`` is in once adopted; ``number`` is for a new one."""
     start = start_of(before, rule)
-    limit, whole = rule.promise, start is not Start.EMPTY
+    chosen, whole = None, start is not Start.EMPTY
     if before and start in (Start.KEPT, Start.CARRIED, Start.CONVERTED):
         old = before.epochs[rule.id]
         if start is Start.KEPT:
             return old
         whole = old.whole
         if start is Start.CARRIED:
-            limit = replace(limit, chosen=old.limit.chosen_for)
-    capacity = rule.filter.capacity(limit)
-    return Epoch(number, now, limit, capacity, axis_under(limit), whole=whole)
+            chosen = old.limit.chosen_for
+    return epoch_of(rule, chosen, number, now, whole=whole)
+
+
+def epoch_of(
+    rule: LimitRule,
+    chosen: tuple[Fraction, Fraction] | None,
+    number: int,
+    since: int,
+    *,
+    carried: bool = False,
+    whole: bool = True,
+) -> Epoch:
+    """The epoch of ``rule`` with orders chosen for ``chosen`` (None: for its own limit). Capacity
+    and currencies follow from these.
+    """
+    limit = replace(rule.promise, chosen=chosen) if chosen else rule.promise
+    capacity, axis = rule.filter.capacity(limit), axis_under(limit)
+    return Epoch(number, since, limit, capacity, axis, carried=carried, whole=whole)
 
 
 def same_scope(old: LimitRule, new: LimitRule) -> bool:

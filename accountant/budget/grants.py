@@ -7,10 +7,13 @@ was asked for and charged stands in the two events whose sequences are kept.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterable, Iterator, MutableMapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, NamedTuple
 
+import numpy as np
+
+from accountant.budget.raw import Take, growing, raw
 from accountant.budget.selection import Selection
 from accountant.privacy.units import Charge
 
@@ -112,6 +115,22 @@ class Names:
     def __getitem__(self, number: int) -> str:
         return self._names[number]
 
+    def listed(self) -> tuple[str, ...]:
+        """All names, by number."""
+        return tuple(self._names)
+
+
+@dataclass(frozen=True, slots=True)
+class Legend:
+    """What the columns of settled grants do not say themselves: how long they are, the names that
+    their numbers stand for, and the grants that have no place in them.
+    """
+
+    length: int
+    people: tuple[str, ...]
+    datasets: tuple[str, ...]
+    odd: tuple[Settled, ...]
+
 
 _MOST_NAMES: Final = 1 << 24
 _CHUNK: Final = 1024
@@ -145,6 +164,16 @@ class Grants:
 
     def __contains__(self, name: str) -> bool:
         return self.get(name) is not None
+
+    def frozen(self) -> Grants:
+        """Grants whose open ones stay as they are now. The columns of settled ones go on growing:
+        who looks for one of those looks here.
+        """
+        twin = Grants()
+        twin.open, twin._odd = dict(self.open), dict(self._odd)
+        twin._about, twin._expires, twin._settled = self._about, self._expires, self._settled
+        twin._people, twin._datasets = self._people, self._datasets
+        return twin
 
     def keep(self, grant: Grant) -> None:
         """Adds an open grant, or changes it."""
@@ -209,6 +238,39 @@ class Grants:
         for sequence in range(len(self._about)):
             if (found := self._read(f"g{sequence}", sequence)) is not None:
                 yield found
+
+    def legend(self) -> Legend:
+        """What belongs to the columns."""
+        names = self._people.listed(), self._datasets.listed()
+        return Legend(len(self._about), *names, tuple(self._odd.values()))
+
+    def dump(self) -> list[bytes]:
+        """The columns of settled grants, for ``load``."""
+        return [raw(column) for column in (self._about, self._expires, self._settled)]
+
+    @classmethod
+    def load(cls, take: Take, legend: Legend, opened: Iterable[Grant]) -> Grants:
+        """What ``dump`` wrote, with the grants ``opened``. Raises ValueError if it is damaged."""
+        grants = cls()
+        grants.open = {grant.id: grant for grant in opened}
+        grants._odd = {settled.id: settled for settled in legend.odd}
+        grants._about, grants._expires, grants._settled = (
+            growing(take, "q", legend.length) for _ in range(3)
+        )
+        for names, listed in ((grants._people, legend.people), (grants._datasets, legend.datasets)):
+            for name in listed:
+                names.number(name)
+        grants._check()
+        return grants
+
+    def _check(self) -> None:
+        """Raises ValueError if the first column says something that ``about`` does not."""
+        about = np.asarray(self._about)
+        about = about[about != 0]
+        who, where = about >> _WHO & _MOST_NAMES - 1, about >> _WHERE
+        bounds = ((who, len(self._people.listed())), (where, len(self._datasets.listed())))
+        if (about & 3 == 0).any() or any(((n < 0) | (n >= most)).any() for n, most in bounds):
+            raise ValueError("a settled grant has no ending, or a number without a name")
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Grants):

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
+from accountant.budget.raw import Take, integers, raw
 from accountant.budget.selection import Selection, index_of
 
 Integers = NDArray[np.int64]
@@ -172,6 +174,13 @@ class Meter:
         twin._shared = self._cells is not None
         return twin
 
+    def frozen(self) -> Meter:
+        """A meter that stays as this one is now: from now on this one copies its cells before it
+        changes them.
+        """
+        self._shared = self._cells is not None
+        return self.over()
+
     def _own(self) -> Integers:
         """The cells, to be changed."""
         if self._cells is None:
@@ -183,6 +192,31 @@ class Meter:
                     own[row] = sums
             self._cells, self._shared = own, False
         return self._cells
+
+    def dump(self) -> list[bytes]:
+        """What everyone has and, unless the meter is flat, the cells, for ``load``."""
+        return [raw(sums) for sums in (self._everyone, self._cells) if sums is not None]
+
+    @classmethod
+    def load(cls, take: Take, rows: int, shape: tuple[int, ...], *, flat: bool) -> Meter:
+        """What ``dump`` wrote. Raises ValueError if it is not there."""
+        meter = cls(rows, shape)
+        meter._everyone = integers(take, rows)
+        if not flat:
+            meter._cells = integers(take, rows * prod(shape)).reshape(rows, *shape)
+        return meter
+
+    def __eq__(self, other: object) -> bool:
+        """Alike in every sum now and later: new cells begin with what everyone has."""
+        if not isinstance(other, Meter):
+            return NotImplemented
+        return (
+            (self.rows, self.shape, self.flat) == (other.rows, other.shape, other.flat)
+            and np.array_equal(self._everyone, other._everyone)
+            and np.array_equal(self.cells(), other.cells())
+        )
+
+    __hash__ = None  # type: ignore[assignment] # it changes
 
 
 def _times_up(sums: Integers, factor: Fraction) -> Integers:

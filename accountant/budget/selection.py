@@ -185,7 +185,7 @@ def ordered(side: Side) -> Sequence[int]:
     return side if isinstance(side, range) else sorted(side)
 
 
-def _side(positions: Collection[int]) -> Side:
+def side_of(positions: Collection[int]) -> Side:
     """The one form of these positions."""
     first, last = min(positions), max(positions)
     if isinstance(positions, range) or last - first + 1 == len(positions):
@@ -215,7 +215,7 @@ def _box(population: Population, term: Term) -> Box:
         elif isinstance(wanted, Positions):
             sides[axis] = _stored(population, axis, wanted)
         else:
-            sides[axis] = _side(set(population.indices(axis, wanted)))
+            sides[axis] = side_of(set(population.indices(axis, wanted)))
     return tuple(sides)
 
 
@@ -224,7 +224,7 @@ def _stored(population: Population, axis: int, wanted: Positions) -> Side:
     if positions[-1] >= population.shape[axis]:
         name = population.dimensions[axis][0]
         raise Invalid("unknown-group", f"dimension {name!r} has no position {positions[-1]}")
-    return _side(positions.tolist())
+    return side_of(positions.tolist())
 
 
 def _minus(box: Box, taken: Box) -> tuple[list[Box], int]:
@@ -237,8 +237,8 @@ def _minus(box: Box, taken: Box) -> tuple[list[Box], int]:
     pieces = []
     for axis, (mine, shared) in enumerate(zip(box, common, strict=True)):
         if len(shared) < len(mine):
-            outside = _side(set(mine).difference(shared))
-            pieces.append((*map(_side, common[:axis]), outside, *box[axis + 1 :]))
+            outside = side_of(set(mine).difference(shared))
+            pieces.append((*map(side_of, common[:axis]), outside, *box[axis + 1 :]))
     return pieces, sum(map(len, box))
 
 

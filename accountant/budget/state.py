@@ -6,7 +6,7 @@ This module is what decisions read; ``folding`` is the only one that changes a s
 from __future__ import annotations
 
 from collections.abc import Mapping, MutableMapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any, Final, NamedTuple
 
@@ -84,6 +84,19 @@ class State:
     def last(self) -> int:
         """The sequence of the last event; -1 before the first."""
         return self.sequence - 1
+
+    def frozen(self) -> State:
+        """The state as it is now, for who reads it while this one goes on. Cells are only copied
+        if they are changed meanwhile.
+        """
+        return replace(
+            self,
+            accounts={key: account.frozen() for key, account in self.accounts.items()},
+            datasets=dict(self.datasets),
+            grants=self.grants.frozen(),
+            last_epoch=dict(self.last_epoch),
+            revalued=dict(self.revalued),
+        )
 
     def people(self) -> Population:
         """The population. Raises NotFound while none is registered."""

@@ -87,10 +87,11 @@ def settings(context: typer.Context, **changes: Any) -> Settings:
 @contextmanager
 def local_service(context: typer.Context) -> Iterator[Service]:
     """The service on the local database, whether or not it is being served too."""
-    url = settings(context).database_url
+    chosen = settings(context)
+    url = chosen.database_url
     if parsed(url).get_backend_name() == "sqlite" and not sqlite_path(url).exists():
         raise ValueError(f"there is no database at {url}; make it with `accountant migrate`")
-    service = Service(Ledgers(url), vault=settings(context).vault)
+    service = Service(Ledgers(url), vault=chosen.vault, snapshots=chosen.snapshots)
     try:
         service.ledgers.names()  # a database that is not there, or not migrated, is an error now
         yield service

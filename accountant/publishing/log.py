@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import dropwhile
 
 from accountant.budget.errors import NotFound
 from accountant.budget.publication import Publication
@@ -45,12 +46,24 @@ class Log:
             raise NotFound("no-such-tile", f"{tile.path} has holes: the ledger is damaged")
         return pack_entries(data) if tile.level is None else b"".join(data)
 
-    def published(self, publication: Publication) -> Signed | None:
-        """The last checkpoint that enough witnesses have cosigned, with all that it has."""
+    def published(self, publication: Publication, kept: bytes | None) -> Signed | None:
+        """The last checkpoint that enough witnesses have cosigned, with all that it has; ``kept``
+        as in ``kept_since``.
+        """
         return next(
-            (s for s in self.newest() if publication.met_by(name for name, _ in s.cosignatures)),
+            (
+                signed
+                for signed in self.kept_since(kept)
+                if publication.met_by(name for name, _ in signed.cosignatures)
+            ),
             None,
         )
+
+    def kept_since(self, kept: bytes | None) -> Iterator[Signed]:
+        """Checkpoints back from the note ``kept``, which the vault kept last. What only the
+        database knows is shown to nobody: were that put back, another could be signed in its place.
+        """
+        return dropwhile(lambda signed: signed.note != kept, self.newest())
 
     def newest(self) -> Iterator[Signed]:
         """Checkpoints from the last back to the first."""

@@ -67,7 +67,7 @@ class Publisher:
         with self._service.state(ledger) as state:
             publication, stopped = publication_of(state), state.custody.stopped
         if stopped is None:
-            return self.log(ledger).published(publication)
+            return self.log(ledger).published(publication, self._vault.read(ledger, "signed"))
         kept = self._vault.read(ledger, "published") or b""
         return next((s for s in self.log(ledger).newest() if kept.startswith(s.note)), None)
 
@@ -77,7 +77,7 @@ class Publisher:
         """
         with self._service.state(ledger) as state:
             key = state.custody.key
-        newest = next(self.log(ledger).newest(), None)
+        newest = next(self.log(ledger).kept_since(self._vault.read(ledger, "signed")), None)
         for signed in filter(None, (self.last_published(ledger), newest)):
             of_now = key is not None and checkpoint_of(signed).origin == key.name
             if of_now and sequence < signed.size:
@@ -177,7 +177,8 @@ class Publisher:
             with self._service.writing(ledger) as turn:  # one at a time, none after a later
                 if turn.state.custody.stopped is not None:
                     return None
-                if signed == self.log(ledger).published(publication):
+                kept = self._vault.read(ledger, "signed")
+                if signed == self.log(ledger).published(publication, kept):
                     self._vault.keep(ledger, "published", signed.full)
         return signed
 

@@ -38,12 +38,14 @@ class Ledgers:
 
     @contextmanager
     def writing(self, ledger: str) -> Iterator[Writing]:
-        """A write transaction on one ledger; what is not committed when it ends is rolled back.
+        """A write transaction on one ledger, whose head is locked from the beginning; what is not
+        committed when it ends is rolled back.
 
         Raises StoreError if others keep the ledger busy for too long.
         """
         with translated(), self._database.writing(ledger) as connection:
             writing = Writing(self._database, connection)
+            writing.head(ledger)  # waited for here, where the caller holds nothing yet
             yield writing
             self._erased |= writing.erased
 

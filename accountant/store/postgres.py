@@ -53,18 +53,6 @@ _SESSION: Final = {
     "lock_timeout": LOCK_MS,
     "idle_in_transaction_session_timeout": IDLE_MS,
 }
-# Said again in each transaction that writes, for a pooler may hand out a session that somebody else
-# has changed. synchronous_commit is what durability hangs on: a server whose default is off answers
-# before anything is on disk. A server with fsync=off is not refused: it is its operator's word that
-# something below keeps the writes (or that this is a test), and our session cannot change it.
-_BEGIN: Final = (
-    "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;"
-    " SET LOCAL synchronous_commit = on;"
-    f" SET LOCAL statement_timeout = {STATEMENT_MS};"
-    f" SET LOCAL lock_timeout = {LOCK_MS};"
-    f" SET LOCAL idle_in_transaction_session_timeout = {IDLE_MS}"
-)
-
 _STANDBY: Final = text("SELECT pg_is_in_recovery()")
 # One statement, hence one message and one answer; arrays, which are as fast as COPY.
 _ROWS: Final = (
@@ -82,21 +70,39 @@ _MOVED: Final = _ROWS + (  # noqa: S608
 )
 
 
+def _begin() -> str:
+    """How a transaction that writes begins. The settings are said again in each, for a pooler may
+    hand out a session that somebody else has changed. synchronous_commit is what durability hangs
+    on: a server whose default is off answers before anything is on disk. A server with fsync=off is
+    not refused: that is its operator's word that something below keeps the writes, or that this is
+    a test, and no session can change it.
+    """
+    return (
+        "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;"
+        " SET LOCAL synchronous_commit = on;"
+        f" SET LOCAL statement_timeout = {STATEMENT_MS};"
+        f" SET LOCAL lock_timeout = {LOCK_MS};"
+        f" SET LOCAL idle_in_transaction_session_timeout = {IDLE_MS}"
+    )
+
+
 def engine(url: URL, *, pool: int, read_only: bool = False) -> Engine:
     """An engine of sessions that have our settings, and begin a transaction only when told to."""
     session = _SESSION | ({"default_transaction_read_only": "on"} if read_only else {})
     options = " ".join(f"-c {name}={value}" for name, value in session.items())
-    mine = {"application_name": "accountant"} | _NETWORK
-    given = dict(url.query)
+    given: dict[str, Any] = dict(url.query)
+    given["options"] = f"{options} {given.get('options', '')}".strip()
+    if "prepare_threshold" in given:  # "none" for poolers that cannot follow prepared statements
+        times = str(given["prepare_threshold"])
+        given["prepare_threshold"] = int(times) if times.isdigit() else None
     return create_engine(
-        url.difference_update_query(["options"]),
+        url.set(query={}),
         isolation_level="AUTOCOMMIT",  # transactions begin where we say BEGIN
         pool_size=pool,
         max_overflow=0,
         pool_timeout=POOL_SECONDS,
         hide_parameters=True,
-        connect_args={name: value for name, value in mine.items() if name not in given}
-        | {"options": f"{options} {given.get('options', '')}".strip()},
+        connect_args={"application_name": "accountant"} | _NETWORK | given,
     )
 
 
@@ -134,8 +140,8 @@ class Postgres:
                 try:
                     yield connection
                 finally:
-                    if _raw(connection).closed:
-                        connection.invalidate()  # the driver knows, the pool would find out late
+                    if not connection.invalidated and _raw(connection).closed:
+                        connection.invalidate()  # broken in the driver's hands: tell the pool
         finally:
             turn.release()
 
@@ -144,7 +150,7 @@ class Postgres:
         for last in (False, True):
             connection = self._writer.connect()
             try:
-                connection.exec_driver_sql(_BEGIN, execution_options={"no_parameters": True})
+                connection.exec_driver_sql(_begin(), execution_options={"no_parameters": True})
             except DBAPIError as error:
                 connection.close()
                 if last or not error.connection_invalidated:

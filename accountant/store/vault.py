@@ -1,4 +1,5 @@
-"""What is kept outside the database: signing keys, and the heads last signed and published.
+"""What is kept outside the database: signing keys, and the heads last signed and published; also
+the key that authenticates snapshots.
 
 A database that is put back from a backup does not take these with it, so that it is noticed. Only
 the owner may read the folder: who has a key can sign another history.
@@ -8,13 +9,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from secrets import token_bytes
 from typing import Final, Literal
 
 from accountant.ledger import notes
 from accountant.ledger.checkpoints import Checkpoint, Known
 from accountant.ledger.notes import BadNote, Signer, Verifier
 from accountant.store.ledgers import StoreError
-from accountant.store.whole import sync, whole
+from accountant.store.whole import made_folder, sync, whole
 
 Kind = Literal["signed", "published", "totals"]
 KINDS: Final[dict[Kind, str]] = {
@@ -22,6 +24,10 @@ KINDS: Final[dict[Kind, str]] = {
     "published": "the head last published",
 }
 _OWNER: Final = 0o600
+
+_SNAPSHOT_KEY: Final = "_snapshots.key"
+"""Beside the ledgers' folders; no ledger's name begins with it."""
+_SNAPSHOT_KEY_BYTES: Final = 32
 
 
 class VaultError(StoreError):
@@ -38,8 +44,7 @@ class Vault:
         """The private half of ``key``. Raises VaultError, saying what to do, if it is not there."""
         path = self._key(ledger, key)
         try:
-            if path.stat().st_mode & 0o077:
-                raise VaultError(f"others may read the signing key {path}: chmod 600 it")
+            _private_to_owner(path, "signing key")
             signer = Signer.from_text(path.read_text("ascii"))
         except FileNotFoundError:
             raise VaultError(
@@ -57,6 +62,33 @@ class Vault:
         signer = Signer.new(name)
         self._write_new(self._key(ledger, signer.verifier), (signer.to_text() + "\n").encode())
         return signer
+
+    def snapshot_key(self) -> bytes | None:
+        """What authenticates snapshots (snapshots.py); None before there is one."""
+        path = self._folder / _SNAPSHOT_KEY
+        try:
+            _private_to_owner(path, "key of the snapshots")
+            key = path.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise VaultError(f"{path} cannot be read: {error}") from error
+        if len(key) != _SNAPSHOT_KEY_BYTES:
+            raise VaultError(f"{path} is damaged: remove it, and snapshots are made anew")
+        return key
+
+    def new_snapshot_key(self) -> bytes:
+        """Makes that key. If another process does so too, one of them made its snapshots in vain,
+        which is all that is ever lost with the key.
+        """
+        path, key = self._folder / _SNAPSHOT_KEY, token_bytes(_SNAPSHOT_KEY_BYTES)
+        try:
+            self._make(self._folder)
+            with whole(path, _OWNER) as file:
+                file.write(key)
+        except OSError as error:
+            raise VaultError(f"{path} cannot be written: {error}") from error
+        return key
 
     def keep(self, ledger: str, kind: Kind, data: bytes) -> None:
         """Keeps a head, or the totals that go with it, whole or not at all."""
@@ -120,20 +152,32 @@ class Vault:
         return self._folder / ledger / f"{key.id.hex()}.key"
 
     def _make(self, folder: Path) -> None:
+        self._folder.parent.mkdir(parents=True, exist_ok=True)
         for each in (self._folder, folder):
-            each.mkdir(mode=0o700, parents=True, exist_ok=True)
+            made_folder(each, 0o700)
 
     def _write_new(self, path: Path, data: bytes) -> None:
         """Writes a file that is not there yet: a key never takes another one's place."""
         try:
             self._make(path.parent)
             with open(path, "xb", opener=_private) as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            sync(path.parent)
+                try:
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())
+                except OSError:
+                    path.unlink()  # half a key is none
+                    raise
+            for folder in (path.parent, self._folder, self._folder.parent):
+                sync(folder)  # another process may have made them a moment ago
         except OSError as error:
             raise VaultError(f"{path} cannot be written: {error}") from error
+
+
+def _private_to_owner(path: Path, what: str) -> None:
+    """Raises VaultError if others may read ``path``, OSError if it is not there."""
+    if path.stat().st_mode & 0o077:
+        raise VaultError(f"others may read the {what} {path}: chmod 600 it")
 
 
 def _private(path: str, flags: int) -> int:

@@ -10,8 +10,11 @@ from typing import IO
 
 
 @contextmanager
-def whole(path: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
-    """A file to write to, that takes the place of ``path`` at the end. Raises OSError."""
+def whole(path: Path, mode: int = 0o666, *, durable: bool = True) -> Iterator[IO[bytes]]:
+    """A file to write to, that takes the place of ``path`` at the end. Raises OSError.
+
+    Not ``durable``: after a loss of power it may be torn, and its reader finds that out.
+    """
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder; name a file in it")
     if not path.parent.is_dir():
@@ -20,10 +23,12 @@ def whole(path: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
     try:
         with open(part, "wb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
             yield file
-            file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
         part.replace(path)
-        sync(path.parent)
+        if durable:
+            sync(path.parent)
     finally:
         part.unlink(missing_ok=True)
 
@@ -35,3 +40,12 @@ def sync(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def made_folder(path: Path, mode: int = 0o777) -> None:
+    """Makes the folder, if it is not there, and its name durable."""
+    try:
+        path.mkdir(mode=mode)
+    except FileExistsError:
+        return
+    sync(path.parent)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from hashlib import sha256
+from itertools import islice
 from typing import Final, NamedTuple
 
 from accountant.budget.commands import Asked, AskGrant, RecordInvocations
@@ -19,7 +20,8 @@ from accountant.budget.express.stamps import Stamps
 from accountant.budget.state import asked_of
 from accountant.ledger.events import MAX_BYTES, Event
 
-MOST_FORMS: Final = 1_000
+MOST_FORMS: Final = 16_384
+"""Of some five kilobytes each."""
 ASKED: Final = frozenset({"grant.reserved.v1", "grant.refused.v1", "invocation.recorded.v1"})
 
 _BY: Final = b'{"by":"'
@@ -28,7 +30,9 @@ _DECISION: Final = b',"decision":{"id":"d'
 _COMMAND: Final = b'"command":{'
 _AT_ONCE: Final = 500
 """Forms made of requests that come for the first time, before it has shown that they come again."""
-_MOST_SEEN: Final = 10_000
+_MOST_SEEN: Final = 100_000
+_EXCHANGE: Final = 8
+"""Requests answered from forms, for each form that takes the place of another."""
 
 
 class Asking:
@@ -160,15 +164,24 @@ class Asking:
             self._running.book(form, None)
         self._running.passed(held.by, key.decode(), fingerprint, held.opened)
 
+    def _forget_oldest(self) -> None:
+        """Makes room: half of the forms go, those that were made first."""
+        for head in list(islice(self._forms, len(self._forms) // 2)):
+            del self._forms[head]
+        kept = set(map(id, self._forms.values()))
+        self._asked = {head: form for head, form in self._asked.items() if id(form) in kept}
+
     def _new_form(self, parts: _Parts, event: Event, asked: Asked | None) -> Form | None:
         """A form for a request that is likely to come again, in accounts that there are."""
         running, seen = self._running, hash(parts.head)
-        if seen not in self._seen:
+        again, full = seen in self._seen, len(self._forms) >= MOST_FORMS
+        if not again:
             if len(self._seen) >= _MOST_SEEN:
                 self._seen.clear()
             self._seen.add(seen)
-            if self._credit <= 0:
-                return None
+        # Where more come again than are kept, making them must not cost more than they save.
+        if self._credit < _EXCHANGE if full else not again and self._credit <= 0:
+            return None
         asked = asked_of(event) if asked is None else asked
         command = asked.command
         if not isinstance(command, AskGrant | RecordInvocations):
@@ -176,10 +189,9 @@ class Asking:
         same = len(sealed_in(asked.document)) == len(parts.seals)
         if not same or not running.comparable(command.dataset, asked.by):
             return None
-        if len(self._forms) >= MOST_FORMS:
-            self._forms.clear()
-            self._asked.clear()
-        self._credit -= 1
+        self._credit -= _EXCHANGE if full else 1
+        if full:
+            self._forget_oldest()
         counted = running.state.limits_on(command.dataset, asked.by)
         own = parts.by if any(rule.per for rule, _, _ in counted) else b""
         form = self._forms[own + parts.head] = Form(running.state, asked, command, running.tally)

@@ -1,0 +1,207 @@
+"""Snapshots: a state as bytes, so that a start does not have to fold every event again.
+
+``load(ledger, b"".join(dump(state)))`` is ``state``: every later decision is the same, to the byte.
+A snapshot holds the head (``rows.py``, JSON) with its length before it, then the columns: the sums
+of each account, the settled grants, the answered keys. Capacities and currencies of epochs are not
+in it: they follow from the policy. It is believed as it stands, so whoever reads one has to know
+first that nobody changed it, and that the same code would have folded it (store/snapshots.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from accountant.budget.accounts import Account
+from accountant.budget.answers import Answers
+from accountant.budget.epochs import Adopted, epoch_of
+from accountant.budget.grants import Grant, Grants
+from accountant.budget.meter import Meter
+from accountant.budget.policy import Policy
+from accountant.budget.raw import Take
+from accountant.budget.snapshot.rows import (
+    AccountRow,
+    AdoptedRow,
+    EpochRow,
+    GrantRow,
+    Head,
+    Lists,
+    axis_from,
+    charge_from,
+    selection_from,
+)
+from accountant.budget.state import AccountKey, State
+from accountant.privacy.units import Axis, Charge
+
+_LENGTH: Final = 8
+
+
+def dump(state: State) -> list[bytes]:
+    """The state as parts of one file. They are copies: the state may go on."""
+    head = _head(state)
+    sums = [
+        part
+        for account in state.accounts.values()
+        for meter in (account.used, account.reserved)
+        for part in meter.dump()
+    ]
+    columns = [*sums, *state.grants.dump(), *state.answers.dump()]
+    return [len(head).to_bytes(_LENGTH, "little"), head, *columns]
+
+
+def load(ledger: str, data: bytes | memoryview) -> State:
+    """The state of ``ledger`` that ``dump`` wrote. Raises ValueError if this is not one: then it is
+    not exactly what ``dump`` would write of any state.
+    """
+    rest = _Rest(memoryview(data))
+    try:
+        written = bytes(rest.take(int.from_bytes(rest.take(_LENGTH), "little")))
+        state = _state(Head.model_validate_json(written), rest.take)
+    except (ArithmeticError, LookupError, TypeError) as error:
+        raise ValueError(f"the snapshot of {ledger} is damaged: {error!r}") from error
+    rest.end()
+    if state.ledger != ledger or _head(state) != written:
+        raise ValueError(f"a snapshot of {ledger} would be another one")
+    return state
+
+
+class _Rest:
+    """What of a snapshot was not read yet."""
+
+    def __init__(self, data: memoryview) -> None:
+        self._data = data
+        self._at = 0
+
+    def take(self, size: int) -> memoryview:
+        """The next ``size`` bytes. Raises ValueError if there are fewer."""
+        if not 0 <= size <= len(self._data) - self._at:
+            raise ValueError("the snapshot ends too early")
+        self._at += size
+        return self._data[self._at - size : self._at]
+
+    def end(self) -> None:
+        """Raises ValueError if there is more."""
+        if self._at != len(self._data):
+            raise ValueError("the snapshot goes on after its end")
+
+
+def _head(state: State) -> bytes:
+    lists = Lists()
+    numbers = {key: number for number, key in enumerate(state.accounts)}
+    head = Head(
+        ledger=state.ledger,
+        sequence=state.sequence,
+        time=state.time,
+        population=state.population,
+        datasets=tuple(state.datasets.values()),
+        adopted=_adopted_row(state.adopted) if state.adopted else None,
+        last_epoch=tuple(state.last_epoch.items()),
+        custody=state.custody,
+        revalued=tuple(state.revalued.items()),
+        accounts=tuple(_account_row(*item, lists) for item in state.accounts.items()),
+        open=tuple(_grant_row(grant, numbers, lists) for grant in state.open.values()),
+        settled=state.grants.legend(),
+        answers=len(state.answers),
+        **lists.rows(),
+    )
+    return head.to_bytes()
+
+
+def _state(head: Head, take: Take) -> State:
+    axes = [axis_from(names) for names in head.axes]
+    charges = [charge_from(row, axes) for row in head.charges]
+    shape = head.population.shape if head.population else ()
+    accounts = dict(_accounts(head, axes, shape, take))
+    opened = _opened(head, list(accounts), charges, shape)
+    return State(
+        ledger=head.ledger,
+        sequence=head.sequence,
+        time=head.time,
+        population=head.population,
+        datasets={dataset.id: dataset for dataset in head.datasets},
+        adopted=_adopted(head.adopted) if head.adopted else None,
+        accounts=accounts,
+        grants=Grants.load(take, head.settled, opened),
+        answers=Answers.load(take, head.answers),
+        last_epoch=dict(head.last_epoch),
+        custody=head.custody,
+        revalued=dict(head.revalued),
+    )
+
+
+def _account_row(key: AccountKey, account: Account, lists: Lists) -> AccountRow:
+    bound, held = tuple(account.bound), tuple(account.held)
+    flat = account.used.flat, account.reserved.flat
+    return AccountRow(*key, lists.axis(account.axis), bound, held, flat)
+
+
+def _accounts(
+    head: Head, axes: list[Axis], shape: tuple[int, ...], take: Take
+) -> Iterator[tuple[AccountKey, Account]]:
+    for row in head.accounts:
+        axis = axes[row.axis]
+        if not len(axis) == len(row.bound) == len(row.held):
+            raise ValueError("an account is not as long as its axis")
+        used, reserved = (Meter.load(take, 2 * len(axis), shape, flat=flat) for flat in row.flat)
+        key = AccountKey(row.rule, row.epoch, row.dataset, row.client)
+        yield key, Account(axis, used, reserved, list(row.bound), list(row.held))
+
+
+def _grant_row(grant: Grant, numbers: dict[AccountKey, int], lists: Lists) -> GrantRow:
+    return GrantRow(
+        id=grant.id,
+        by=grant.by,
+        dataset=grant.dataset,
+        selection=lists.selection(grant.selection),
+        command=grant.command,
+        total=lists.charge(grant.total),
+        opened=grant.opened,
+        expires=grant.expires,
+        sequence=grant.sequence,
+        bookings=tuple((numbers[key], lists.charge(booked)) for key, booked in grant.bookings),
+        session=grant.session,
+        positives=grant.positives,
+        negatives=grant.negatives,
+    )
+
+
+def _opened(
+    head: Head, keys: list[AccountKey], charges: list[Charge], shape: tuple[int, ...]
+) -> Iterator[Grant]:
+    selections = [selection_from(row, shape) for row in head.selections]
+    for row in head.open:
+        yield Grant(
+            id=row.id,
+            by=row.by,
+            dataset=row.dataset,
+            selection=selections[row.selection],
+            command=row.command,
+            total=charges[row.total],
+            opened=row.opened,
+            expires=row.expires,
+            sequence=row.sequence,
+            bookings=tuple((keys[account], charges[booked]) for account, booked in row.bookings),
+            session=row.session,
+            positives=row.positives,
+            negatives=row.negatives,
+        )
+
+
+def _adopted_row(adopted: Adopted) -> AdoptedRow:
+    epochs = tuple(
+        EpochRow(epoch.number, epoch.since, epoch.limit.chosen, epoch.carried, epoch.whole)
+        for rule in adopted.policy.limits
+        for epoch in [adopted.epochs[rule.id]]
+    )
+    return AdoptedRow(adopted.policy.to_json(), adopted.digest, adopted.sequence, epochs)
+
+
+def _adopted(row: AdoptedRow) -> Adopted:
+    policy = Policy.model_validate(row.policy)
+    epochs = {
+        rule.id: epoch_of(
+            rule, each.chosen, each.number, each.since, carried=each.carried, whole=each.whole
+        )
+        for rule, each in zip(policy.limits, row.epochs, strict=True)
+    }
+    return Adopted(policy, row.digest, row.sequence, epochs)

@@ -1,0 +1,223 @@
+"""The head of a snapshot: everything of a state but its columns, as one JSON document.
+
+What stands in many places (currencies, charges, selections) is listed once and meant by number.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import chain
+from typing import Annotated, Any, TypeVar
+
+import numpy as np
+import orjson
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
+
+from accountant.budget.custody import Custody
+from accountant.budget.grants import Legend
+from accountant.budget.population import Dataset, Population
+from accountant.budget.selection import Selection, Side, side_of
+from accountant.privacy.units import FIXED, Axis, Charge, Currency
+
+Big = Annotated[
+    int,
+    BeforeValidator(lambda value: int(value) if isinstance(value, str) else value),
+    PlainSerializer(str, return_type=str),
+]
+"""A whole number of any size: a string, as in events."""
+
+Number = Annotated[int, Field(ge=0)]
+"""The place of something in one of the head's lists."""
+
+Run = tuple[Annotated[int, Field(ge=0)], Annotated[int, Field(ge=0)]]
+"""The first and the last of numbers that follow each other."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChargeRow:
+    """A charge on a listed axis."""
+
+    axis: Number
+    finite: tuple[Big, ...]
+    infinite: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SelectionRow:
+    """A selection, each side of its boxes as runs."""
+
+    everyone: bool
+    boxes: tuple[tuple[tuple[Run, ...], ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AccountRow:
+    """An account without its sums. Flat meters have no cells."""
+
+    rule: str
+    epoch: int
+    dataset: str
+    client: str
+    axis: Number
+    bound: tuple[Big, ...]
+    held: tuple[Big, ...]
+    flat: tuple[bool, bool]
+    """Of what was used, and of what is reserved."""
+
+
+@dataclass(frozen=True, slots=True)
+class GrantRow:
+    """An open grant."""
+
+    id: str
+    by: str
+    dataset: str
+    selection: Number
+    command: dict[str, Any]
+    total: Number
+    opened: Big
+    expires: Big
+    sequence: int
+    bookings: tuple[tuple[Number, Number], ...]
+    """Accounts and what they hold of it."""
+    session: bool
+    positives: int
+    negatives: int
+
+
+@dataclass(frozen=True, slots=True)
+class EpochRow:
+    """What of an epoch does not follow from its rule."""
+
+    number: int
+    since: Big
+    chosen: tuple[Fraction, Fraction] | None
+    carried: bool
+    whole: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptedRow:
+    """The policy as its event has it, and the epochs of its limit rules in their order."""
+
+    policy: dict[str, Any]
+    digest: str
+    sequence: int
+    epochs: tuple[EpochRow, ...]
+
+
+class Head(BaseModel):
+    """Everything but the columns. Dictionaries are lists, for their order is kept."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    ledger: str
+    sequence: Annotated[int, Field(ge=0)]
+    time: Big
+    population: Population | None
+    datasets: tuple[Dataset, ...]
+    adopted: AdoptedRow | None
+    last_epoch: tuple[tuple[str, int], ...]
+    custody: Custody
+    revalued: tuple[tuple[int, int], ...]
+    axes: tuple[tuple[str, ...], ...]
+    charges: tuple[ChargeRow, ...]
+    selections: tuple[SelectionRow, ...]
+    accounts: tuple[AccountRow, ...]
+    open: tuple[GrantRow, ...]
+    settled: Legend
+    answers: Annotated[int, Field(ge=0)]
+
+    def to_bytes(self) -> bytes:
+        """Its canonical bytes."""
+        return orjson.dumps(self.model_dump(mode="json"), option=orjson.OPT_SORT_KEYS)
+
+
+T = TypeVar("T")
+
+
+class Lists:
+    """The head's lists of what stands in many places, while it is written."""
+
+    def __init__(self) -> None:
+        self._axes: dict[Axis, int] = {}
+        self._charges: dict[Charge, int] = {}
+        self._selections: dict[Selection, int] = {}
+
+    def axis(self, axis: Axis) -> int:
+        """The number of these currencies."""
+        return _number(self._axes, axis)
+
+    def charge(self, charge: Charge) -> int:
+        """The number of a charge."""
+        self.axis(charge.axis)
+        return _number(self._charges, charge)
+
+    def selection(self, selection: Selection) -> int:
+        """The number of a selection."""
+        return _number(self._selections, selection)
+
+    def rows(self) -> dict[str, Any]:
+        """All that was numbered, as fields of the head."""
+        return {
+            "axes": tuple(tuple(map(str, axis)) for axis in self._axes),
+            "charges": tuple(
+                ChargeRow(self._axes[charge.axis], charge.finite, charge.infinite)
+                for charge in self._charges
+            ),
+            "selections": tuple(
+                SelectionRow(
+                    selection.everyone,
+                    tuple(tuple(_runs(side) for side in box) for box in selection.boxes),
+                )
+                for selection in self._selections
+            ),
+        }
+
+
+def _number(table: dict[T, int], item: T) -> int:
+    return table.setdefault(item, len(table))
+
+
+def axis_from(names: tuple[str, ...]) -> Axis:
+    """The currencies of these names. Raises ValueError for an unknown one."""
+    axis = tuple(map(Currency, names))
+    if unknown := [c for c in axis if c not in FIXED and c.order is None]:
+        raise ValueError(f"no currency is called {unknown[0]!r}")
+    return axis
+
+
+def charge_from(row: ChargeRow, axes: list[Axis]) -> Charge:
+    """The charge of a row. Raises ValueError if it is not as long as its axis."""
+    charge = Charge(axes[row.axis], row.finite, row.infinite)
+    if {len(charge.finite), len(charge.infinite)} != {len(charge.axis)}:
+        raise ValueError("a charge is not as long as its axis")
+    return charge
+
+
+def selection_from(row: SelectionRow, shape: tuple[int, ...]) -> Selection:
+    """The selection of a row. Raises ValueError if it leaves the population."""
+    boxes = (
+        tuple(_side(runs, most) for runs, most in zip(box, shape, strict=True)) for box in row.boxes
+    )
+    return Selection(row.everyone, tuple(boxes))
+
+
+def _runs(side: Side) -> tuple[Run, ...]:
+    if isinstance(side, range):
+        return ((side[0], side[-1]),)
+    values = np.fromiter(side, dtype=np.int64, count=len(side))
+    values.sort()
+    ends = np.flatnonzero(np.diff(values) != 1)
+    firsts, lasts = values[[0, *(ends + 1)]], values[[*ends, -1]]
+    return tuple(zip(firsts.tolist(), lasts.tolist(), strict=True))
+
+
+def _side(runs: tuple[Run, ...], most: int) -> Side:
+    if not runs or max(last for _, last in runs) >= most:
+        raise ValueError("a side of a box is empty or too long")
+    if len(runs) == 1:
+        [(first, last)] = runs
+        return side_of(range(first, last + 1))
+    return side_of(set(chain.from_iterable(range(first, last + 1) for first, last in runs)))

@@ -1,0 +1,134 @@
+"""Writing signed ledgers as a folder of Parquet tables, whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from accountant.book import Book
+from accountant.budget.selection import EVERYONE, Selection
+from accountant.budget.state import State
+from accountant.ledger.checkpoints import Checkpoint
+from accountant.ledger.events import Event
+from accountant.ledger.merkle import Tree, leaf_hash, tree_of
+from accountant.publishing.fleet.adding import Sums
+from accountant.publishing.fleet.changes import Change, applied
+from accountant.publishing.fleet.describing import describe
+from accountant.publishing.fleet.tables import Tables
+from accountant.publishing.log import Log, checkpoint_of, complete
+from accountant.store.ledgers import Ledgers, Signed, Stored, StoreError
+from accountant.store.whole import sync
+
+SQL: Final = Path(__file__).resolve().parent / "sql"
+"""The queries, which are written beside the tables."""
+
+_PAGE: Final = 1_000
+Told = Callable[[int], None]
+"""Is told how many events have been written."""
+
+
+class Written(NamedTuple):
+    """What was written of one ledger."""
+
+    ledger: str
+    size: int
+    root: str
+    charges: int
+
+
+def write_fleet(
+    folder: Path, ledgers: Ledgers, signed: Mapping[str, Signed], told: Told = lambda _: None
+) -> list[Written]:
+    """Writes each ledger of ``signed`` up to its checkpoint; ``folder`` must not be there yet.
+    Raises StoreError if a ledger is not what was signed, or its charges do not add up.
+    """
+    if folder.exists():
+        raise FileExistsError(f"{folder} is there already: name a folder to be made")
+    part = folder.with_name(f".{folder.name}.{os.getpid()}.part")
+    part.mkdir()
+    try:
+        written = [_write(part, ledgers, name, head, told) for name, head in signed.items()]
+        shutil.copytree(SQL, part / "sql")
+        _make_durable(part)
+        part.rename(folder)
+        sync(folder.parent)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    return written
+
+
+def _make_durable(folder: Path) -> None:
+    """Nothing that the folder holds is lost when the power goes."""
+    for path in [*folder.rglob("*"), folder]:
+        sync(path)
+
+
+def _write(part: Path, ledgers: Ledgers, ledger: str, signed: Signed, told: Told) -> Written:
+    head = checkpoint_of(signed)
+    with Tables(part, ledger) as tables:
+        writing = _Writing(tables, ledger, told)
+        state = writing.all_of(ledgers.stream(ledger), _tree(ledgers, ledger, head))
+        describe(tables, state, writing.selections)
+        tables["head"].add(head.size, head.root, signed.full.decode())
+    return Written(ledger, head.size, head.root.hex(), tables["charge"].rows)
+
+
+def _tree(ledgers: Ledgers, ledger: str, head: Checkpoint) -> Tree:
+    """The tree that was signed; the events must grow into it."""
+    with complete():
+        tree = tree_of(Log(ledgers, ledger).hashes, head.size)
+    if tree.root != head.root:
+        raise StoreError(f"the database does not continue the checkpoint of {ledger}")
+    return tree
+
+
+class _Writing:
+    """The events of one ledger on their way into the tables."""
+
+    def __init__(self, tables: Tables, ledger: str, told: Told) -> None:
+        self._tables, self._told, self._ledger = tables, told, ledger
+        self._sums = Sums()
+        self._state = State(ledger)
+        self.selections: dict[Selection, int] = {EVERYONE: 0}
+        """The groups that were charged, numbered."""
+
+    def all_of(self, events: Iterable[Stored], end: Tree) -> State:
+        """Writes the events up to ``end`` and what they charged; the state they lead to."""
+        book = Book(self._ledger, lambda: (self, Tree()))
+        pages = iter(events)
+        book.follow(end, lambda _: islice(pages, _PAGE))
+        self._sums.agree(self._state)
+        return self._state
+
+    @property
+    def sequence(self) -> int:
+        """The next event's."""
+        return self._state.sequence
+
+    def follow(self, data: bytes) -> None:
+        """Folds one event in, and writes it and its charges."""
+        state, event = self._state, Event.from_bytes(data)
+        for change in applied(state, event):
+            self._sums.add(change)
+            self._charge(event.sequence, change)
+        body = event.body
+        grant, command = body.get("grant"), body.get("command", {})
+        found = None if grant is None else state.grants.get(grant)
+        dataset = command.get("dataset") if found is None else found.dataset
+        about = (event.time, event.by, body.get("key"), dataset, grant)
+        self._tables["event"].add(event.sequence, event.type, *about, data, leaf_hash(data))
+        self._told(1)
+
+    def _charge(self, sequence: int, change: Change) -> None:
+        key, axis, selection, reserved, spent = change
+        table, n = self._tables["charge"], len(axis)
+        number = self.selections.setdefault(selection, len(self.selections))
+        about = (sequence, *key, number)
+        for held, units in (("reserved", reserved), ("spent", spent)):
+            for i, currency in enumerate(axis):
+                if units[i] or units[n + i]:
+                    table.add(*about, held, str(currency), units[i], units[n + i])

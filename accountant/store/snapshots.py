@@ -1,0 +1,132 @@
+"""Snapshots on disk, so that a start does not have to fold every event again.
+
+A snapshot is believed only if this very service made it: it ends with a MAC over all before it
+(HMAC-SHA-256), whose key is in the vault. Who can write the folder, but cannot read the vault,
+changes nothing but how long a start takes; who can read the vault has the signing keys as well.
+Both are in the service's home (mode 0700). An older snapshot that is put back is a sound one of
+fewer events: the tree that it was made at has to be one that the database continues.
+
+It is stale as soon as any code that folds was changed. Nothing is lost with a snapshot, nor with
+all of them, nor with the key.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+import structlog
+
+from accountant.ledger.events import canonical, digest
+from accountant.ledger.merkle import Tree
+from accountant.privacy import engine
+from accountant.store.vault import Vault, VaultError
+from accountant.store.whole import whole
+
+_FORMAT: Final = b"accountant snapshot 1\n"
+_LENGTH: Final = 8
+_MAC: Final = sha256().digest_size
+_OWNER: Final = 0o600
+_PACKAGE: Final = Path(__file__).resolve().parent.parent
+_FOLDING: Final = ("budget", "privacy", "ledger/events.py")
+"""Where the code is that a folded state depends on."""
+
+_log = structlog.get_logger()
+
+
+@cache
+def code_digest(package: Path = _PACKAGE) -> str:
+    """The digest of the code that folds. Raises OSError if there are no sources to read."""
+    found = [package / name for name in _FOLDING]
+    sources = [file for path in found for file in (path.rglob("*.py") if path.is_dir() else [path])]
+    return digest(
+        [
+            [file.relative_to(package).as_posix(), sha256(file.read_bytes()).hexdigest()]
+            for file in sorted(sources)
+        ]
+    )
+
+
+class _NotBelievedError(ValueError):
+    """Why a snapshot is of no use."""
+
+
+@dataclass(frozen=True)
+class Snapshots:
+    """The snapshots in ``folder``, one a ledger, by a key in ``vault``. No method raises: what does
+    not work is logged, and costs time. ``code`` is read when this is made, which has to be before
+    anybody can change the files that the process was started from.
+    """
+
+    folder: Path
+    vault: Vault
+    code: str = field(default_factory=code_digest)
+
+    def keep(self, ledger: str, tree: Tree, parts: Sequence[bytes]) -> bool:
+        """Keeps the state after the events of ``tree``, which have to be committed; says whether
+        it could.
+        """
+        head = canonical(
+            self._terms(ledger) | {"size": tree.size, "peaks": [peak.hex() for peak in tree.peaks]}
+        )
+        try:
+            mac = hmac.new(self.vault.snapshot_key() or self.vault.new_snapshot_key(), None, sha256)
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with whole(self._path(ledger), _OWNER, durable=False) as file:
+                for part in (_FORMAT, len(head).to_bytes(_LENGTH, "little"), head, *parts):
+                    mac.update(part)
+                    file.write(part)
+                file.write(mac.digest())
+        except (OSError, VaultError) as error:
+            _log.warning("snapshot not kept", ledger=ledger, reason=str(error))
+            return False
+        return True
+
+    def read(self, ledger: str) -> tuple[Tree, memoryview] | None:
+        """The tree and the state that were kept, if they are whole, ours and not stale."""
+        try:
+            return self._read(ledger)
+        except FileNotFoundError:
+            reason = "there is none"
+        except (ValueError, KeyError, TypeError, OSError, VaultError) as error:
+            reason = str(error)
+        _log.info("no snapshot", ledger=ledger, reason=reason)
+        return None
+
+    def drop(self, ledger: str) -> None:
+        """Forgets the snapshot of a ledger."""
+        try:
+            self._path(ledger).unlink(missing_ok=True)
+        except OSError as error:
+            _log.warning("snapshot not dropped", ledger=ledger, reason=str(error))
+
+    def _path(self, ledger: str) -> Path:
+        return self.folder / f"{ledger}.snapshot"
+
+    def _terms(self, ledger: str) -> dict[str, Any]:
+        """What has to be as it was when the snapshot was made."""
+        return {"ledger": ledger, "code": self.code, "engine": engine.CURRENT}
+
+    def _read(self, ledger: str) -> tuple[Tree, memoryview]:
+        whole_file = self._path(ledger).read_bytes()
+        if not whole_file.startswith(_FORMAT):
+            raise _NotBelievedError("it has another format")
+        if (key := self.vault.snapshot_key()) is None:
+            raise _NotBelievedError("the key that it was made with is lost")
+        data = memoryview(whole_file)
+        if not hmac.compare_digest(hmac.digest(key, data[:-_MAC], "sha256"), data[-_MAC:]):
+            raise _NotBelievedError("it is torn, or another service made it, or it was changed")
+        # From here on it is what some service with this key wrote, perhaps for another ledger.
+        begin = len(_FORMAT) + _LENGTH
+        end = begin + int.from_bytes(data[len(_FORMAT) : begin], "little")
+        head = orjson.loads(data[begin:end])
+        for name, expected in self._terms(ledger).items():
+            if head[name] != expected:
+                raise _NotBelievedError(f"it was made with another {name}")
+        return Tree(head["size"], tuple(map(bytes.fromhex, head["peaks"]))), data[end:-_MAC]

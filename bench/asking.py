@@ -1,0 +1,97 @@
+"""Who asks in the benchmarks: populations, policies, and a mix of requests."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import cycle
+from math import lcm
+from typing import Any, Final
+
+from accountant.budget.commands import AdoptPolicy, Asked, AskGrant, RegisterDataset
+from accountant.budget.policy_file import parse_policy
+from accountant.service import Service
+from bench.core import POLICY
+from bench.load import drive, request
+from bench.mixed import opening, requests
+from bench.running import Served
+
+HOT: Final = "data"
+"""The dataset that everybody asks about."""
+
+FIVE_RULES: Final = POLICY + (
+    "  - {id: each, per: client, limit: {epsilon: 1000000, delta: 1e-6}, gate: zcdp}\n"
+    "  - {id: sure, limit: {epsilon: 1000000, delta: 1e-6}, gate: basic}\n"
+)
+
+
+def bodies(datasets: list[str]) -> list[dict[str, Any]]:
+    """Bodies to send over and over: twenty different ones, a third with a purpose, the datasets by
+    turns.
+    """
+    mix = requests(random.Random(1))  # noqa: S311 no secret
+    found = []
+    for i in range(lcm(len(mix), 3, len(datasets))):
+        body = mix[i % len(mix)] | {"dataset": datasets[i % len(datasets)]}
+        found.append(body | {"purpose": f"nightly run {i}"} if i % 3 == 0 else body)
+    return found
+
+
+def grants(
+    path: str, headers: Mapping[str, str], asked: Sequence[Any], count: int, run: str
+) -> list[bytes]:
+    """So many requests with these bodies, each with a key of its own in this run."""
+    mark = b"{key}"
+    made = [
+        request("POST", path, body, {**headers, "Idempotency-Key": mark.decode()}).split(mark, 1)
+        for body in asked
+    ]
+    return [
+        b"%b%b-%d%b" % (before, run.encode(), i, after)
+        for i, (before, after) in zip(range(count), cycle(made), strict=False)
+    ]
+
+
+def register(
+    served: Served,
+    population: str,
+    policy: str,
+    datasets: list[str],
+    dimensions: dict[str, list[str]] | None = None,
+) -> None:
+    """The population of ``bench.mixed``, or one of other dimensions, under another policy and with
+    other datasets.
+    """
+    people = opening()[0].command.to_json()
+    people["dimensions"] = dimensions or people["dimensions"]
+    people.pop("type")
+    path = f"/v1/populations/{population}"
+    with served.client() as client:
+        client.put(path, json=people).raise_for_status()
+    about = [
+        request(
+            "PUT", f"{path}/datasets/{name}", {"namespace": "bench", "name": name}, served.headers
+        )
+        for name in datasets
+    ]
+    drive(served.port, about, min(32, len(about)))
+    with served.client() as client:
+        client.put(f"{path}/policy", content=policy).raise_for_status()
+
+
+def open_ledger(service: Service, ledger: str) -> None:
+    """The population of ``bench.mixed`` with one hot dataset, in this process."""
+    policy, digest = parse_policy(POLICY)
+    for asked in (
+        opening()[0],
+        Asked("admin", RegisterDataset(id=HOT, namespace="bench", name=HOT)),
+        Asked("admin", AdoptPolicy(policy=policy.to_json(), source_digest=digest)),
+    ):
+        service.execute(ledger, asked)
+
+
+def endless_grants(prefix: str) -> Iterator[Asked]:
+    """Grants to ask for on the hot dataset, without end, with keys that begin with ``prefix``."""
+    commands = [AskGrant.model_validate(body) for body in bodies([HOT])]
+    for number, command in enumerate(cycle(commands)):
+        yield Asked("bench", command, f"{prefix}{number}")

@@ -1,0 +1,90 @@
+"""Runs ``accountant`` in forks of one process that has imported it: the same program, without two
+seconds of imports at each start.
+
+Reads orders, a line of JSON each, and answers each with a line: ``start`` with the process id,
+``wait`` with the exit code (minus the signal's number if one ended it). Two things are changed in
+a child that asks for it, because no setting of the product should exist for them: the clock, moved
+by as many seconds as the file CRASH_CLOCK says, and the safety of the database's commits.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3.dbapi2
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import accountant.cli
+
+
+def orders() -> None:
+    """Obeys until the orders end, then ends what it started. Returns only in a child."""
+    children: set[int] = set()
+    for line in sys.stdin:
+        order = json.loads(line)
+        if "wait" in order:
+            _, status = os.waitpid(order["wait"], 0)
+            children.discard(order["wait"])
+            answer = os.waitstatus_to_exitcode(status)
+        else:
+            answer = os.fork()
+            if answer == 0:
+                become(order)
+                return
+            children.add(answer)
+        print(answer, flush=True)  # noqa: T201 (this is how it answers)
+    for child in children:
+        os.kill(child, signal.SIGKILL)
+    sys.exit(0)
+
+
+def become(order: dict[str, Any]) -> None:
+    """Makes this process what ``accountant`` would be, started afresh."""
+    os.setsid()
+    output = os.open(order["output"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    for source, target in ((nothing, 0), (output, 1), (output, 2)):
+        os.dup2(source, target)
+    os.close(nothing)
+    os.close(output)
+    os.environ.clear()
+    os.environ.update(order["environment"])
+    sys.argv = ["accountant", *order["arguments"]]
+    if moved := os.environ.get("CRASH_CLOCK"):
+        move_clock(Path(moved))
+    if level := os.environ.get("CRASH_SYNCHRONOUS"):
+        weaken(level)
+
+
+def move_clock(file: Path) -> None:
+    """The wall clock shows as many seconds more as ``file`` says at that moment."""
+    real = time.time_ns
+    time.time_ns = lambda: real() + int(float(file.read_text()) * 1e9)
+
+
+def weaken(level: str) -> None:
+    """SQLite commits at a lower level of safety than the service asks for."""
+
+    class Cursor(sqlite3.Cursor):
+        def execute(self, sql: str, *more: Any) -> sqlite3.Cursor:
+            return super().execute(sql.replace("synchronous=FULL", f"synchronous={level}"), *more)
+
+    class Connection(sqlite3.Connection):
+        def cursor(self, *_: Any) -> sqlite3.Cursor:
+            return super().cursor(Cursor)
+
+    connect = sqlite3.dbapi2.connect
+
+    def weak(*arguments: Any, **named: Any) -> sqlite3.Connection:
+        return connect(*arguments, **named, factory=Connection)
+
+    sqlite3.dbapi2.connect = weak
+
+
+if __name__ == "__main__":
+    orders()
+    accountant.cli.main()

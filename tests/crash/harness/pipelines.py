@@ -1,0 +1,202 @@
+"""Clients that keep every request and what they were told, to ask again after a disaster."""
+
+# The random moments are for variety, not for secrecy.
+# ruff: noqa: S311
+
+from __future__ import annotations
+
+import http.client
+import json
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from support import declared, laplace, sparse_vector
+
+from harness.deployment import POPULATION, Deployment
+
+BROKEN = (OSError, http.client.HTTPException)
+"""What a connection fails with: whether the request was carried out is unknown then."""
+POLICY = (
+    "policy: p\nrules:\n"
+    "  - {id: narrow, datasets: d, limit: {epsilon: 1}}\n"
+    "  - {id: wide, datasets: wide, limit: {epsilon: 1000, delta: 0.1}}\n"
+)
+"""What the pipelines work under; the narrow limit is soon used up."""
+DATASETS = ("d", "wide")
+
+
+@dataclass(slots=True)
+class Request:
+    """One request, and what was answered. ``status`` is None while that is unknown."""
+
+    path: str
+    body: dict[str, Any]
+    key: str
+    status: int | None = None
+    answer: bytes = b""
+
+
+@dataclass
+class Pipeline:
+    """A client with keys of its own under the name ``who``, on one connection at a time.
+
+    ``complaints`` are answers that no service may give: another one to the same request, or a
+    failure that does not say when to try again.
+    """
+
+    who: str
+    secret: str
+    prefix: str
+    dice: random.Random
+    port: int = 0
+    requests: list[Request] = field(default_factory=list)
+    complaints: list[str] = field(default_factory=list)
+    grants: list[str] = field(default_factory=list)
+    failures: int = 0
+    """How often the service answered that it could not."""
+    _connection: http.client.HTTPConnection | None = None
+
+    def connect(self, port: int) -> None:
+        """Talks to another service from now on."""
+        self.close()
+        self.port = port
+
+    def close(self) -> None:
+        """Lets go of the connection."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def send(self, request: Request) -> tuple[int, bytes]:
+        """Sends a request. Raises one of BROKEN if there is no whole answer."""
+        if self._connection is None:
+            self._connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        try:
+            headers = {
+                "Authorization": f"Bearer {self.secret}",
+                "Idempotency-Key": request.key,
+                "Content-Type": "application/json",
+                "X-Request-ID": f"{self.who}:{request.key}",
+            }
+            url = f"/v1/populations/{POPULATION}{request.path}"
+            self._connection.request("POST", url, json.dumps(request.body).encode(), headers)
+            answer = self._connection.getresponse()
+            data = answer.read()
+        except BROKEN:
+            self.close()
+            raise
+        if answer.status >= 500:
+            self.failures += 1
+            whole = "problem+json" in answer.headers["Content-Type"]
+            if answer.status != 503 or not whole or answer.headers["Retry-After"] is None:
+                self.complaints.append(f"{request.key}: {answer.status} {data!r}")
+        return answer.status, data
+
+    def ask(self, request: Request) -> None:
+        """Sends a request and keeps what is answered; asked again, the answer must be the same.
+
+        Raises one of BROKEN if there is no answer.
+        """
+        status, data = self.send(request)
+        if status >= 500:
+            return
+        if request.status is None:
+            request.status, request.answer = status, data
+            if status == 201 and request.path == "/grants":
+                self.grants.append(json.loads(data)["id"])
+        elif (request.status, request.answer) != (status, data):
+            self.complaints.append(f"{request.key}: {request.answer!r}, then {status} {data!r}")
+
+    def new(self, path: str, body: dict[str, Any]) -> Request:
+        """A request with a fresh key, kept before it is sent."""
+        self.requests.append(Request(path, body, f"{self.prefix}-{len(self.requests)}"))
+        return self.requests[-1]
+
+    def next(self) -> Request:
+        """Whatever a pipeline may want next."""
+        kind, dataset = self.dice.random(), self.dice.choice(DATASETS)
+        if self.grants and kind < 0.3:
+            return self.new(f"/grants/{self.grants.pop()}/commit", {})
+        if self.grants and kind < 0.5:
+            return self.new(f"/grants/{self.grants.pop()}/release", {"reason": "never run"})
+        if kind < 0.6:
+            one = {"dataset": "wide", "mechanisms": [declared("0.001", "0.000000001", 2)]}
+            return self.new("/invocations", one)
+        if kind < 0.65:
+            return self.new("/sparse-vector", {"dataset": "wide", "mechanism": sparse_vector()})
+        asked = [laplace(self.dice.choice(["0.001", "0.01"]), 2)]
+        ttl = self.dice.choice([1, 3600])
+        return self.new("/grants", {"dataset": dataset, "mechanisms": asked, "ttl_seconds": ttl})
+
+    def work(self, stop: threading.Event, *, patient: bool = False) -> None:
+        """Asks, commits, releases and records, and now and then asks the same again, until the
+        connection breaks; a patient one goes on until it is stopped.
+        """
+        while not stop.is_set():
+            again = self.requests and self.dice.random() < 0.1
+            request = self.dice.choice(self.requests[-50:]) if again else self.next()
+            try:
+                self.ask(request)
+            except BROKEN:
+                if not patient:
+                    return
+                time.sleep(0.02)
+
+    def settle(self) -> None:
+        """Asks again whatever has no answer yet: now it has to get one."""
+        for request in self.requests:
+            if request.status is None:
+                self.ask(request)
+                assert request.status is not None, request
+
+    def repeat(self, most: int) -> None:
+        """Asks some of what was answered again."""
+        told = [request for request in self.requests if request.status is not None]
+        for request in self.dice.sample(told, min(most, len(told))):
+            self.ask(request)
+
+
+def pipelines(deployment: Deployment, number: int, dice: random.Random) -> list[Pipeline]:
+    """So many clients. The first two have different names and the same keys."""
+    names = ["c0", "c1"]
+    return [
+        Pipeline(
+            names[i % 2],
+            deployment.secrets[names[i % 2]],
+            f"k{i // 2}",
+            random.Random(dice.random()),
+        )
+        for i in range(number)
+    ]
+
+
+@contextmanager
+def at_work(
+    clients: Sequence[Pipeline], ports: Sequence[int], *, patient: bool = False
+) -> Iterator[None]:
+    """Has the clients at work, at the services in turn, until the block ends."""
+    stop = threading.Event()
+    for number, client in enumerate(clients):
+        client.connect(ports[number % len(ports)])
+    threads = in_parallel([lambda c=c: c.work(stop, patient=patient) for c in clients])
+    try:
+        yield
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+        for client in clients:
+            client.close()
+
+
+def in_parallel(calls: Sequence[Callable[[], Any]]) -> list[threading.Thread]:
+    """Starts all calls."""
+    threads = [threading.Thread(target=call, daemon=True) for call in calls]
+    for thread in threads:
+        thread.start()
+    return threads

@@ -1,0 +1,168 @@
+"""One database, several services: in threads, in processes, after restarts."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+from places import Place
+from support import START, Clock, World, ask, clean, hundredth, laplace, make, snapshot
+
+from accountant.budget.commands import Asked
+from accountant.service import Service
+from accountant.store.ledgers import Ledgers
+
+RACER = """
+import json, sys
+from accountant.budget.commands import Asked, command_from_json
+from accountant.service import Service
+from accountant.store.ledgers import Ledgers
+
+url, name, rounds = sys.argv[1], sys.argv[2], int(sys.argv[3])
+service = Service(Ledgers(url))
+sys.stdin.readline()  # all start together
+got = []
+for i in range(rounds):
+    command = command_from_json({"type": "ask_grant", "dataset": "d", "mechanisms": [
+        {"kind": "laplace", "sensitivity": "0.01", "scale": "1"}]})
+    event = service.execute("fair", Asked(name, command, f"{name}-{i}")).events[-1]
+    if event.type == "grant.reserved.v1":
+        got.append(event.body["grant"])
+print(json.dumps(got))
+"""
+
+
+def test_processes_race_for_one_budget(world: Callable[..., World]) -> None:
+    """Four processes that ask for 160 hundredths of one get exactly a hundred: none over, none
+    lost, none given twice.
+    """
+    made = world().hospital()
+    racers = [
+        subprocess.Popen(
+            [sys.executable, "-c", RACER, made.url, f"racer{n}", "40"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for n in range(4)
+    ]
+    for racer in racers:
+        assert racer.stdin is not None
+        racer.stdin.write("go\n")
+        racer.stdin.flush()
+    got = [grant for racer in racers for grant in json.loads(racer.communicate(timeout=60)[0])]
+    assert len(got) == len(set(got)) == 100
+    assert made.used()[0][0] == 10**9
+    assert made.head().size == 3 + 160
+    clean(made)
+
+
+def test_threads_and_services_race_for_one_budget(world: Callable[..., World]) -> None:
+    """Two services in one process, with eight threads each, share a budget to the last unit."""
+    made = world().hospital()
+    other = Service(Ledgers(made.url))
+    got: list[str] = []
+    start = threading.Barrier(16)
+
+    def race(n: int) -> None:
+        service = (made.service, other)[n % 2]
+        start.wait()
+        for i in range(10):
+            event = hundredth(service, f"t{n}", f"{n}-{i}")
+            if event.type == "grant.reserved.v1":
+                got.append(event.body["grant"])
+
+    threads = [threading.Thread(target=race, args=[n]) for n in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(got) == len(set(got)) == 100
+    assert made.used()[0][0] == 10**9
+    clean(made)
+    with other.state("fair") as mine, made.service.state("fair") as theirs:
+        assert snapshot(mine) == snapshot(theirs)
+    other.ledgers.close()
+
+
+def test_a_key_counts_in_every_process(world: Callable[..., World]) -> None:
+    """A retry that arrives at another service is answered with the first answer."""
+    made = world().hospital()
+    other = Service(Ledgers(made.url))
+    first = hundredth(made.service, "p", "k")
+    answer = other.execute(
+        "fair", Asked("p", make("ask_grant", dataset="d", mechanisms=[laplace("0.01")]), "k")
+    )
+    assert answer.repeated
+    assert answer.events == (first,)
+    assert other.credentials.find(made.secrets["auditor"]) is not None
+    other.credentials.revoke("auditor", "test")
+    assert made.service.credentials.find(made.secrets["auditor"]) is None
+    other.ledgers.close()
+
+
+def test_a_restart_rebuilds_the_same_state(world: Callable[..., World]) -> None:
+    """A new service on the same file has the same state, and goes on where the old one ended."""
+    clock = Clock()
+    made = world(clock).hospital(
+        "  - {id: a, limit: {epsilon: 1, delta: 1e-6}}\n", {"sex": ["f", "m"]}
+    )
+    grants = [
+        made.post("/grants", ask(laplace("0.1"), subjects={"sex": [sex]}, ttl_seconds=60)).json()[
+            "id"
+        ]
+        for sex in ("f", "m", "f")
+    ]
+    made.post(f"/grants/{grants[0]}/commit", {})
+    made.post(f"/grants/{grants[1]}/release", {"reason": "x"})
+    with made.service.state("fair") as state:
+        before = snapshot(state)
+    again = Service(Ledgers(made.url), Clock(START + 10**9))
+    with again.state("fair") as state:
+        assert snapshot(state) == before
+    assert again.expire_due() == 1
+    again.ledgers.close()
+    clean(made)
+
+
+def test_who_keeps_the_lock_does_not_stop_readers(
+    world: Callable[..., World], place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While another process keeps the database, reading goes on and writing ends in a 503."""
+    monkeypatch.setattr("accountant.store.sqlite.BUSY_MS", 3_000)
+    monkeypatch.setattr("accountant.store.postgres.LOCK_MS", 3_000)
+    made = world().hospital()
+    answers: list[int] = []
+    with place.hold("fair"):
+        waiting = [
+            threading.Thread(
+                target=lambda: answers.append(
+                    made.post("/grants", ask(laplace("0.01"))).status_code
+                )
+            )
+            for _ in range(5)
+        ]
+        for thread in waiting:
+            thread.start()
+        time.sleep(0.3)
+        assert made.get("/accounts").status_code == 200
+        assert made.http.get("/readyz").status_code == 200
+        assert answers == []  # they were still waiting
+        for thread in waiting:
+            thread.join()
+    assert answers == [503] * 5
+    assert made.post("/grants", ask(laplace("0.01"))).status_code == 201
+    clean(made)
+
+
+def test_names_that_nobody_registered_take_no_memory(world: Callable[..., World]) -> None:
+    """Asking about populations that do not exist keeps nothing of them."""
+    made = world().hospital()
+    for i in range(20):
+        assert made.http.get(f"/v1/populations/p{i}", headers=made.auth("admin")).is_error
+    assert set(made.service._shelf._books) == {"fair"}
