@@ -10,6 +10,8 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import orjson
+
 from accountant.book import Book
 from accountant.budget.batches import OPENED
 from accountant.budget.commands import AdoptEngine, Asked
@@ -75,7 +77,7 @@ class Round:
         self.entries += outcome
         if opened and outcome:
             places = places_of(outcome, opened)
-            self.texts += [Text(number, field, *text) for number, field, text in places]
+            self.texts += [Text(sequence, field, *text) for sequence, field, text in places]
         return Answer(ledger, tuple(outcome))
 
     def go_over(self, by: str) -> None:
@@ -98,7 +100,7 @@ class Round:
         before = state.answers.get(asked.by, asked.key) if asked.key else None
         if not before:
             return seal(state, asked, lambda: secrets.token_bytes(SALT_BYTES))
-        stored = [Event.of_entry(state.ledger, one) for one in self._answered(before[1])]
+        stored = [Event.of_entry(state.ledger, entry) for entry in self._answered(before[1])]
         first, last = stored[0].sequence, stored[-1].sequence
         kept = [text for text in self.texts if first <= text.sequence <= last]
         kept = kept or self.writing.texts(state.ledger, first, last)
@@ -107,16 +109,16 @@ class Round:
 
     def _answered(self, sequence: int) -> tuple[Entry, ...]:
         """The event that answered a command, with the items of a batch behind it."""
-        [first] = self._entries(sequence, 1)
+        [first] = self._stored(sequence, 1)
         if first.type != OPENED:
             return (first,)
-        size = Event.of_entry(self.book.ledger, first).body["command"]["size"]
-        return (first, *self._entries(sequence + 1, size))
+        size = orjson.loads(first.body)["command"]["size"]
+        return (first, *self._stored(sequence + 1, size))
 
-    def _entries(self, first: int, count: int) -> list[Entry]:
-        """Events of one answer, which are stored, or about to be."""
-        if self.entries and first >= self.entries[0].sequence:
-            place = first - self.entries[0].sequence
+    def _stored(self, sequence: int, count: int) -> list[Entry]:
+        """Events that are stored, or about to be."""
+        if self.entries and sequence >= self.entries[0].sequence:
+            place = sequence - self.entries[0].sequence
             return self.entries[place : place + count]
-        stored = self.writing.read(self.book.ledger, first, count)
+        stored = self.writing.read(self.book.ledger, sequence, count)
         return [Entry.of(Event.from_bytes(one.body)) for one in stored]

@@ -114,15 +114,14 @@ class Book:
         if key is None and command.needs_key:
             self.keys += 1
             key = f"auto-{self.keys}"
-        return self.take(Asked(by, command, key))
+        return self._take(Asked(by, command, key))
 
     def batch(self, *items: Command, by: str = "pipe", key: str | None = None) -> Any:
         """Events, or Repeated: the items in the order in which they are to be decided."""
         self.keys += 1
-        return self.take(Asked(by, batch_of(items), key or f"auto-{self.keys}", items))
+        return self._take(Asked(by, batch_of(items), key or f"auto-{self.keys}", items))
 
-    def take(self, asked: Asked) -> Any:
-        """Events, or Repeated."""
+    def _take(self, asked: Asked) -> Any:
         outcome = decide(self.state, asked, self.now)
         if isinstance(outcome, Repeated):
             return outcome

@@ -53,9 +53,10 @@ def respond_to_batch(answer: Answer, order: Sequence[int]) -> JSONResponse:
     """The answers to the items of a batch, as they were listed; they were decided in ``order``."""
     headers = REPLAYED if answer.repeated else {}
     events = answer.events
-    if events[-1].type == REFUSED:
-        return _refused(as_single(events[-1]), headers, order[events[-1].body["item"]])
-    *_, header = (place for place, event in enumerate(events) if event.type == OPENED)
+    last = events[-1]
+    if last.type == REFUSED:
+        return _refused(as_single(last), headers, order[last.body["item"]])
+    *_, header = (i for i, event in enumerate(events) if event.type == OPENED)
     items = [_body(event) for event in events[header + 1 :]]
     listed = [item for _, item in sorted(zip(order, items, strict=True), key=lambda pair: pair[0])]
     return Json({"sequence": events[header].sequence, "items": listed}, 201, headers)

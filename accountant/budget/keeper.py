@@ -58,11 +58,11 @@ class Keeper:
         """Folds in the next event, as somebody else has decided it. Raises ValueError if it is not
         the next one, or cannot be folded.
         """
-        alone = self.state.batch is None  # items of a batch go the long way
-        if alone and self._express.take(data):
-            return
+        if self.state.batch is None and self._express.take(data):
+            return  # items of a batch go the way at length
         event = Event.from_bytes(data)
         self._express.before(event)
+        alone = self.state.batch is None
         asked = asked_of(event) if alone and self._express.learns(event) else None
         self._fold(data, event, asked if asked and self._decided(asked, event, data) else None)
 
@@ -78,8 +78,7 @@ class Keeper:
         """What is folded is what was written, to the byte; the next of its form goes by the express
         way, if its words can be told.
         """
-        alone = self.state.batch is None
-        if alone and self._express.take_written(data, event, asked):
+        if self.state.batch is None and self._express.take_written(data, event, asked):
             return
         self._express.write_back()
         apply(self.state, event)

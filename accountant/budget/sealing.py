@@ -89,7 +89,7 @@ def seal_again(
 
 
 def places_of(
-    events: Sequence[Event | Entry], opened: Mapping[str, Opened]
+    events: Sequence[Entry], opened: Mapping[str, Opened]
 ) -> Iterator[tuple[int, str, Opened]]:
     """The sequence and the field that each text of a request belongs to; ``events`` answer it."""
     header = next((i for i, event in enumerate(events) if event.type == OPENED), None)

@@ -216,4 +216,7 @@ def _runs(side: Side) -> tuple[Run, ...]:
 def _side(runs: tuple[Run, ...], most: int) -> Side:
     if not runs or max(last for _, last in runs) >= most:
         raise ValueError("a side of a box is empty or too long")
-    return side_of([at for first, last in runs for at in range(first, last + 1)])
+    if len(runs) == 1:
+        [(first, last)] = runs
+        return side_of(range(first, last + 1))
+    return side_of({at for first, last in runs for at in range(first, last + 1)})
