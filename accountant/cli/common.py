@@ -5,12 +5,14 @@ from __future__ import annotations
 import getpass
 import json
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
+import structlog
 import typer
 from rich.console import Console
 from rich.progress import (
@@ -75,6 +77,8 @@ def _settings(
         env["ACCOUNTANT_HOME"] = str(home)
     if database_url is not None:
         env["ACCOUNTANT_DATABASE_URL"] = database_url
+    # What is printed is for whoever reads it; what is logged on the way is not part of it.
+    structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(sys.stderr))
     context.obj = Settings.from_environment(env)
 
 
