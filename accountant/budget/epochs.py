@@ -13,7 +13,7 @@ from enum import Enum
 from fractions import Fraction
 from functools import cached_property
 
-from accountant.budget.policy import LimitRule, Policy
+from accountant.budget.policy import LimitRule, Policy, PurposeRule
 from accountant.privacy.gates import GATES, Capacity, Limit, axis_under
 from accountant.privacy.units import SURE, Axis, Charge, Currency
 
@@ -74,6 +74,12 @@ class Adopted:
         """The Renyi orders that charges are wanted at."""
         found = {c.order for epoch in self.epochs.values() for c in epoch.axis}
         return tuple(sorted(order for order in found if order is not None))
+
+    @cached_property
+    def purposes(self) -> frozenset[str]:
+        """The purposes that its rules list."""
+        rules = (rule for rule in self.policy.rules if isinstance(rule, PurposeRule))
+        return frozenset(purpose for rule in rules for purpose in rule.purposes)
 
     def rule(self, name: str) -> LimitRule | None:
         """The limit rule of that name, if there is one."""

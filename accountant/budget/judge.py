@@ -63,9 +63,9 @@ def blank(text: str | Sealed | None) -> bool:
     """True if ``text`` shows nothing: it is absent, or only spaces and invisible characters (which
     is never sealed).
     """
-    return not isinstance(text, Sealed) and all(
-        unicodedata.category(c)[0] in "ZC" for c in text or ""
-    )
+    if isinstance(text, Sealed) or (text and text[0].isalnum()):
+        return False
+    return all(unicodedata.category(c)[0] in "ZC" for c in text or "")
 
 
 def _built_in(rule: str, action: Action, code: str, text: str) -> Finding:

@@ -16,7 +16,6 @@ from accountant.budget.batches import OPENED, REFUSED
 from accountant.budget.commands import Asked, Command, Sealed, batch_of
 from accountant.budget.judge import blank
 from accountant.budget.packing import packed, packed_as
-from accountant.budget.policy import PurposeRule
 from accountant.budget.state import State
 from accountant.ledger.events import Entry, Event
 
@@ -54,7 +53,7 @@ def seal(
     opened = {}
     asked = _as(asked, packed(state.population, asked.command))
     for field in FIELDS:
-        text = getattr(asked.command, field, None)
+        text = vars(asked.command).get(field)
         if isinstance(text, str) and not blank(text) and text not in _terms(state, field):
             opened[field] = Opened(new_salt(), text)
     return _with(asked, {field: one.digest for field, one in opened.items()}), opened
@@ -143,11 +142,13 @@ def _with(asked: Asked, digests: Mapping[str, str]) -> Asked:
     if not digests:
         return asked
     sealed = {field: Sealed.model_construct(sealed=digest) for field, digest in digests.items()}
-    return replace(asked, command=asked.command.model_copy(update=sealed))
+    other = replace(asked, command=asked.command.model_copy(update=sealed))
+    shown = {field: {"sealed": digest} for field, digest in digests.items()}
+    vars(other)["document"] = asked.document | shown  # which is not worked out again
+    return other
 
 
 def _terms(state: State, field: str) -> Collection[str]:
     if field != "purpose" or state.adopted is None:
         return ()
-    rules = state.adopted.policy.rules
-    return {term for rule in rules if isinstance(rule, PurposeRule) for term in rule.purposes}
+    return state.adopted.purposes

@@ -111,7 +111,8 @@ def show(units: int, currency: Currency) -> str:
     """``units`` as a plain decimal string without an exponent: ``100000000`` nano is ``0.1``."""
     digits = 9 if currency == "epsilon" else 15
     text = str(abs(units)).zfill(digits + 1)
-    shown = f"{text[:-digits]}.{text[-digits:]}".rstrip("0").rstrip(".")
+    part = text[-digits:].rstrip("0")
+    shown = f"{text[:-digits]}.{part}" if part else text[:-digits]
     return f"-{shown}" if units < 0 else shown
 
 

@@ -4,9 +4,9 @@ nothing that a reader of ledgers could notice.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from sqlalchemy import URL, Connection, make_url
 from sqlalchemy.exc import ArgumentError
@@ -40,6 +40,9 @@ class Database(Protocol):
 
     def append(self, connection: Connection, ledger: str, grown: Grown) -> bool:
         """Appends to a ledger and moves its head by compare-and-swap; False if it has moved."""
+
+    def keep_texts(self, connection: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
+        """Inserts rows of texts."""
 
     def commit(self, connection: Connection) -> None:
         """Makes the transaction durable. Raises Unknown if nobody can tell whether it is."""

@@ -9,7 +9,7 @@ a snapshot by itself, so that it needs no transaction and no second round trip.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
@@ -67,6 +67,9 @@ _BEGUN: Final = _ROWS + (  # noqa: S608 (words of our own)
 )
 _MOVED: Final = _ROWS + (  # noqa: S608
     "UPDATE ledger_head SET sequence = %b, peaks = %b WHERE ledger = %b AND sequence = %b"
+)
+_TEXT: Final = (
+    'INSERT INTO text (ledger, sequence, field, salt, "text") VALUES (%b, %b, %b, %b, %b)'
 )
 
 
@@ -170,6 +173,11 @@ class Postgres:
             end = [after.size, grown.peaks, ledger, before]
             done = _raw(connection).execute(_MOVED, [*rows, *end])
         return done.rowcount == 1
+
+    def keep_texts(self, connection: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
+        """Inserts rows of texts in one round trip."""
+        with _raw(connection).cursor() as cursor:
+            cursor.executemany(_TEXT, rows)
 
     def commit(self, connection: Connection) -> None:
         """Makes the transaction durable. An error over a living connection is the server's word

@@ -12,9 +12,9 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import repeat
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -31,8 +31,8 @@ _POLL: Final = 0.002
 """Seconds between two looks at a lock that another process holds."""
 _PATIENCE_MS: Final = 100
 """How long cleaning up waits for a reader, while others wait to write."""
-_EVENT: Final = "INSERT INTO event VALUES (?, ?, ?, ?, ?, ?)"
-_NODE: Final = "INSERT INTO node VALUES (?, ?, ?, ?)"
+_SIZES: Final = (64, 8, 1)
+"""Rows that one statement inserts; few sizes, so that the statements stay prepared."""
 _NEW_HEAD: Final = "INSERT INTO ledger_head VALUES (?, ?, ?)"
 _HEAD: Final = "UPDATE ledger_head SET sequence = ?, peaks = ? WHERE ledger = ? AND sequence = ?"
 
@@ -147,11 +147,15 @@ class Sqlite:
     def append(self, connection: Connection, ledger: str, grown: Grown) -> bool:
         """Appends through the driver, which binds and steps in C."""
         raw, (before, events, nodes, after) = _raw(connection), grown
-        raw.executemany(_EVENT, zip(repeat(ledger), *events, strict=False))
-        raw.executemany(_NODE, [(ledger, *node) for node in nodes])
+        _insert(raw, "event", list(zip(repeat(ledger), *events, strict=False)))
+        _insert(raw, "node", [(ledger, *node) for node in nodes])
         if before == 0:
             return raw.execute(_NEW_HEAD, (ledger, after.size, grown.peaks)).rowcount == 1
         return raw.execute(_HEAD, (after.size, grown.peaks, ledger, before)).rowcount == 1
+
+    def keep_texts(self, connection: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
+        """Inserts rows of texts."""
+        _insert(_raw(connection), "text", rows)
 
     def commit(self, connection: Connection) -> None:
         """Makes the transaction durable. A failed write may have reached the disk: then whoever
@@ -190,6 +194,20 @@ class Sqlite:
         with file_lock(self._path):  # closing may checkpoint
             self._reader.dispose()
             self._writer.dispose()
+
+
+def _insert(raw: sqlite3.Connection, table: str, rows: Sequence[tuple[Any, ...]]) -> None:
+    """Inserts many rows by few statements: at each one the driver lets other threads run, and then
+    waits for its turn again.
+    """
+    first = 0
+    for size in _SIZES:
+        while len(rows) - first >= size:
+            some = rows[first : first + size]
+            one = f"({', '.join('?' * len(some[0]))})"
+            values = ", ".join([one] * size)
+            raw.execute(f"INSERT INTO {table} VALUES {values}", tuple(chain.from_iterable(some)))  # noqa: S608
+            first += size
 
 
 def _raw(connection: Connection) -> sqlite3.Connection:

@@ -93,9 +93,8 @@ class Writing:
 
     def keep_texts(self, ledger: str, texts: Sequence[Text]) -> None:
         """Keeps free texts of events that hold only their salted digests."""
-        rows = [{"ledger": ledger, **text._asdict()} for text in texts]
         with self._open():
-            self.connection.execute(insert(TEXT), rows)
+            self.database.keep_texts(self.connection, [(ledger, *text) for text in texts])
 
     def texts(self, ledger: str, first: int, last: int) -> list[Text]:
         """The texts of the events from ``first`` to ``last``, as far as they are not erased."""

@@ -121,6 +121,7 @@ def _do(book: Book, gate: str, op: tuple[Any, ...], key: str, salts: Any) -> Non
         case ("ask" | "record" as what, client, dataset, stated, group, purpose):
             kind = "ask_grant" if what == "ask" else "record_invocations"
             fields = {"dataset": dataset, "mechanisms": MECHANISMS[stated], "purpose": purpose}
+            fields |= _said(book.state.sequence) if what == "record" else {}
             command = make(kind, subjects=GROUPS[group], **fields)
             asked, _ = seal(book.state, Asked(client, command, key), lambda: b"%d" % next(salts))
             book.ask(asked.command, client, key)
@@ -143,6 +144,11 @@ def _do(book: Book, gate: str, op: tuple[Any, ...], key: str, salts: Any) -> Non
             book.policy(rules, approved_by="officer")
         case (_, at) if opened:
             _end(book, op[0], opened[at % len(opened)], key)
+
+
+def _said(number: int) -> dict[str, Any]:
+    """When something ran; some do not say."""
+    return {"ran_at": f"2026-11-{1 + number % 28:02}T10:00:00Z"} if number % 3 else {}
 
 
 def _session(book: Book) -> None:

@@ -12,9 +12,8 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from accountant.budget.commands import Asked, AskGrant, RecordInvocations
-from accountant.budget.express.forms import Answer, Form, Held, sealed_in
-from accountant.budget.express.gauges import GAUGES
-from accountant.budget.express.reading import Read, key_at, unsealed
+from accountant.budget.express.forms import RAN_AT, Answer, Form, Held, sealed_in
+from accountant.budget.express.reading import Holes, Read, hollowed, key_at
 from accountant.budget.express.running import Running
 from accountant.budget.express.stamps import Stamps
 from accountant.budget.state import asked_of
@@ -58,19 +57,21 @@ class Asking:
         """Type and bytes of the event that answers ``asked``, whose key is new, and books it; None
         if its words are not known.
         """
-        command, seals = unsealed(asked.canonical)
+        command, holes = hollowed(asked.canonical)
         form = self._asked.get(command) or self._asked.get(_of(asked.by, command))
         if form is None or asked.key is None:
             return None
         if not (_PLAIN.fullmatch(asked.key) and _PLAIN.fullmatch(asked.by)):
             return None
         key, stamp = asked.key.encode(), self._stamps.write(now)
-        found = self._worded(form, now, stamp, key, asked.by.encode(), seals)
+        found = self._worded(form, now, stamp, key, asked.by.encode(), holes)
         if found is None or not found[0].tried or len(found[1]) > MAX_BYTES:
             return None
         answer, data = found
         print_ = form.fingerprint or asked.fingerprint
-        self._book(form, answer, Held(form, asked.by, now + form.lasts, now, seals), key, print_)
+        self._book(
+            form, answer, Held(form, asked.by, now + form.lasts, now, holes.seals), key, print_
+        )
         return answer.event, data
 
     def take(self, read: Read) -> bool:
@@ -106,7 +107,7 @@ class Asking:
         answer.tried = True
         self._read(form, answer, read, parts, key.encode())
         if asked is not None:
-            command, _ = unsealed(asked.canonical)
+            command, _ = hollowed(asked.canonical)
             own = form is not self._forms.get(parts.head)
             self._asked[_of(asked.by, command) if own else command] = form
         return True
@@ -119,19 +120,19 @@ class Asking:
             if len(self._names) >= _MOST_SEEN:
                 self._names.clear()
             self._names[by] = by.decode()
-        head, seals = unsealed(data[len(_BY) + len(by) : end])
-        return _Parts(by, head, seals, end)
+        head, holes = hollowed(data[len(_BY) + len(by) : end])
+        return _Parts(by, head, holes, end)
 
     def _form(self, parts: _Parts) -> Form | None:
         return self._forms.get(parts.head) or self._forms.get(parts.by + parts.head)
 
     def _answer(self, form: Form, read: Read, parts: _Parts, key: bytes) -> Answer | None:
         """The answer that has to be given, if it is the one that is read."""
-        found = self._worded(form, read.now, read.stamp, key, parts.by, parts.seals)
+        found = self._worded(form, read.now, read.stamp, key, parts.by, parts.holes)
         return found[0] if found is not None and found[1] == read.data else None
 
     def _worded(
-        self, form: Form, now: int, stamp: bytes, key: bytes, by: bytes, seals: list[bytes]
+        self, form: Form, now: int, stamp: bytes, key: bytes, by: bytes, holes: Holes
     ) -> tuple[Answer, bytes] | None:
         """The answer that has to be given, and its bytes; None if there is no fixed wording."""
         if not self._running.ready(form):
@@ -141,15 +142,15 @@ class Asking:
         except OverflowError:
             return None
         sequence = b"%d" % self._running.state.sequence
-        values = [sequence, stamp, expires, key, b"", by, *seals, b"", b""]
-        del values[GAUGES:]
+        values = [sequence, stamp, expires, key, b"", by, *holes.seals, b"", b""]
+        values[RAN_AT:] = [holes.ran_at]
         answer = form.answer(tuple([gauge.read(values) for gauge in form.gauges]))
         return None if answer is None else (answer, answer.wording.filled(values))
 
     def _read(self, form: Form, answer: Answer, read: Read, parts: _Parts, key: bytes) -> None:
         """Books what was read."""
         by = self._names[parts.by]
-        held = Held(form, by, read.now + form.lasts, read.now, parts.seals)
+        held = Held(form, by, read.now + form.lasts, read.now, parts.holes.seals)
         fingerprint = form.fingerprint
         if fingerprint is None:
             first = read.data.find(_COMMAND) + len(_COMMAND) - 1
@@ -186,7 +187,9 @@ class Asking:
         command = asked.command
         if not isinstance(command, AskGrant | RecordInvocations):
             return None
-        same = len(sealed_in(asked.document)) == len(parts.seals)
+        document, holes = asked.document, parts.holes
+        same = len(sealed_in(document)) == len(holes.seals)
+        same &= ("ran_at" in document) == (holes.ran_at != b"")
         if not same or not running.comparable(command.dataset, asked.by):
             return None
         self._credit -= _EXCHANGE if full else 1
@@ -204,9 +207,9 @@ def _of(by: str, command: bytes) -> bytes:
 
 
 class _Parts(NamedTuple):
-    """What stands before the decision, without who asks and the digests of sealed texts."""
+    """What stands before the decision, without who asks and what differs."""
 
     by: bytes
     head: bytes
-    seals: list[bytes]
+    holes: Holes
     end: int

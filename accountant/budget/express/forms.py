@@ -1,8 +1,8 @@
 """Forms: all events that answer one command, as long as no rule changes; of one client only where
 a rule counts by client.
 
-Such events differ in their stamp, key and sequence, in what was used before, and in the salt of
-free texts; and by what the rules then say, which is a wording of its own.
+Such events differ in their stamp, key and sequence, in what was used before, in the salt of free
+texts, and in when something ran; and by what the rules then say, which is a wording of its own.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from accountant.ledger.events import Event
 from accountant.privacy.gates import Capacity
 from accountant.privacy.units import Charge
 
-SEQUENCE, STAMP, EXPIRES, KEY, GRANT, BY, SEALED = range(GAUGES - 1)
+SEQUENCE, STAMP, EXPIRES, KEY, GRANT, BY, SEALED = range(GAUGES - 2)
+RAN_AT: Final = GAUGES - 1
 """Slots of the values that every event has; ``SEALED`` is the first of two."""
 
 TEXTS_SEALED: Final = ("justification", "purpose")
@@ -62,7 +63,8 @@ class Form:
         self.command = command
         self.request = prepare(state, asked.by, command)
         self.document = asked.document
-        self.fingerprint = None if sealed_in(self.document) else asked.fingerprint
+        differs = sealed_in(self.document) or "ran_at" in self.document
+        self.fingerprint = None if differs else asked.fingerprint
         self.lasts = command.ttl_seconds * 1_000_000 if isinstance(command, AskGrant) else 0
         self.count = Count()
         self.weight = max(self.request.total.finite)
@@ -153,6 +155,8 @@ class Form:
             slots |= {"grant": "g" + slot(SEQUENCE), "expires": slot(EXPIRES)}
         slots["decision"] = document["decision"] | {"id": "d" + slot(SEQUENCE)}
         slots["command"] = with_seals(self.document, [slot(SEALED), slot(SEALED + 1)])
+        if "ran_at" in self.document:
+            slots["command"] |= {"ran_at": slot(RAN_AT)}
         return document | slots
 
     def grant(self, sequence: int, held: Held) -> Grant:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import datetime
 from typing import Final, NamedTuple
 
 from accountant.budget.express.stamps import LENGTH, Stamps
@@ -13,6 +14,8 @@ _PLAIN: Final = re.compile(rb"[ !#-\[\]-~]{1,1000}")
 """Text that is its own JSON."""
 _SEALED: Final = b'"sealed":"'
 _SEAL: Final = 64
+_RAN_AT: Final = b'"ran_at":"'
+_MOMENT: Final = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?Z")
 _HEX: Final = b"0123456789abcdef"
 
 
@@ -40,6 +43,37 @@ def key_at(data: bytes, first: int) -> bytes | None:
     """The key that begins at ``first``; None if it is not its own JSON."""
     key = data[first : data.find(b'"', first)]
     return key if _PLAIN.fullmatch(key) else None
+
+
+class Holes(NamedTuple):
+    """What differs from one request to the next of the same form."""
+
+    seals: list[bytes]
+    """The digests of its sealed texts."""
+    ran_at: bytes
+    """When it ran; empty if it does not say."""
+
+
+def hollowed(data: bytes) -> tuple[bytes, Holes]:
+    """A request's bytes without what differs, and that. What is no moment stays, for who says so is
+    refused.
+    """
+    data, seals = unsealed(data)
+    first = data.find(_RAN_AT) + len(_RAN_AT)
+    if first < len(_RAN_AT):
+        return data, Holes(seals, b"")
+    moment = data[first : data.find(b'"', first)]
+    if not _MOMENT.fullmatch(moment) or not _is_moment(moment):
+        return data, Holes(seals, b"")
+    return data[:first] + data[first + len(moment) :], Holes(seals, moment)
+
+
+def _is_moment(text: bytes) -> bool:
+    try:
+        datetime.fromisoformat(text.decode())
+    except ValueError:
+        return False
+    return True
 
 
 def unsealed(data: bytes) -> tuple[bytes, list[bytes]]:
