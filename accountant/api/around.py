@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 import structlog
-from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from accountant.api.problems import problem
@@ -36,9 +35,9 @@ class Around:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        headers = Headers(scope=scope)
-        given = headers.get("X-Request-ID", "")
+        given, length, encoded = _of(scope)
         request_id = given if _REQUEST_ID.fullmatch(given) else secrets.token_hex(8)
+        header = b"x-request-id", request_id.encode()
         started = time.perf_counter()
         status = 0
 
@@ -46,13 +45,17 @@ class Around:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                MutableHeaders(scope=message)["X-Request-ID"] = request_id
+                message["headers"] = [*message["headers"], header]
             await send(message)
 
         scope.setdefault("state", {})
         structlog.contextvars.bind_contextvars(request_id=request_id)  # in this request's own task
         try:
-            await self._limited(scope, headers, receive, sending)
+            if encoded:
+                text = "send the body as it is, without Content-Encoding"
+                await problem("encoded-body", 415, text)(scope, receive, sending)
+            else:
+                await self._limited(scope, length, receive, sending)
         except Exception as error:
             _log.error("request failed", path=scope["path"], exc_info=error)
             if status:
@@ -68,27 +71,38 @@ class Around:
                 milliseconds=round((time.perf_counter() - started) * 1000, 2),
             )
 
-    async def _limited(self, scope: Scope, headers: Headers, receive: Receive, send: Send) -> None:
-        if headers.get("Content-Encoding", "identity").lower() != "identity":
-            text = "send the body as it is, without Content-Encoding"
-            await problem("encoded-body", 415, text)(scope, receive, send)
-            return
-        length = headers.get("Content-Length", "0")
-        body = bytearray()
+    async def _limited(self, scope: Scope, length: bytes, receive: Receive, send: Send) -> None:
+        """Reads the body, and hands it on as one message unless it is too large."""
+        parts: list[bytes] = []
+        size = 0
         more = length.isdigit() and int(length) <= self._most
         too_large = not more
         while more:
             message = await receive()
             if message["type"] == "http.disconnect":
                 return
-            body += message.get("body", b"")
-            too_large = len(body) > self._most
+            parts.append(message.get("body", b""))
+            size += len(parts[-1])
+            too_large = size > self._most
             more = message.get("more_body", False) and not too_large
         if too_large:
             text = f"the body has more than {self._most} bytes; split the request"
             await problem("body-too-large", 413, text)(scope, receive, send)
             return
-        await self._app(scope, once(bytes(body), receive), send)
+        await self._app(scope, once(b"".join(parts), receive), send)
+
+
+def _of(scope: Scope) -> tuple[str, bytes, bool]:
+    """The request's id, the length of its body, and whether that is encoded."""
+    given, length, encoded = "", b"0", False
+    for name, value in scope["headers"]:
+        if name == b"x-request-id":
+            given = given or value.decode("latin-1")
+        elif name == b"content-length":
+            length = value
+        elif name == b"content-encoding":
+            encoded |= value.lower() != b"identity"
+    return given, length, encoded
 
 
 def once(body: bytes, receive: Receive) -> Callable[[], Awaitable[Message]]:

@@ -24,6 +24,13 @@ NODE: Final[Any] = NodeRow.__table__  # type: ignore[attr-defined]
 CHECKPOINT: Final[Any] = CheckpointRow.__table__  # type: ignore[attr-defined]
 COSIGNATURE: Final[Any] = CosignatureRow.__table__  # type: ignore[attr-defined]
 TEXT: Final[Any] = TextRow.__table__  # type: ignore[attr-defined]
+# Every batch and every look at a key reads a head: in the driver's own words that takes a tenth.
+_HEADS: Final = {
+    (lock, mark): f"SELECT sequence, peaks FROM ledger_head WHERE ledger = {mark}"  # noqa: S608
+    + (" FOR UPDATE" if lock and mark == "%s" else "")
+    for lock in (False, True)
+    for mark in ("?", "%s")
+}
 MAX_NUMBER: Final = 2**63 - 1
 """The largest number that the database holds."""
 
@@ -63,12 +70,12 @@ def head(connection: Connection, ledger: str, *, lock: bool = False) -> Tree:
     """The tree at the ledger's end; ``lock``: nobody else may move it before we are done, which on
     SQLite is so in every transaction that writes.
     """
-    query = select(HEAD.c.sequence, HEAD.c.peaks).where(HEAD.c.ledger == ledger)
-    row = connection.execute(query.with_for_update() if lock else query).one_or_none()
+    mark = "?" if connection.dialect.name == "sqlite" else "%s"
+    row = connection.exec_driver_sql(_HEADS[lock, mark], (ledger,)).first()
     if row is None:
         return Tree()
-    peaks = [row.peaks[at : at + HASH] for at in range(0, len(row.peaks), HASH)]
-    return Tree(row.sequence, tuple(peaks))
+    size, kept = row
+    return Tree(size, tuple([kept[at : at + HASH] for at in range(0, len(kept), HASH)]))
 
 
 def events(connection: Connection, ledger: str, first: int, limit: int) -> list[Stored]:
