@@ -165,6 +165,7 @@ def test_what_became_of_a_commit_is_looked_up(made: World, way: Any) -> None:
         told = together(made.service, asked)
         assert not left
     assert [one.entries[0].sequence for one in told] == [size, size + 1, size + 2]
+    assert not any(one.repeated for one in told)
     assert [one.entries[0].body for one in told] == made.stored()[size:]
     again = together(made.service, asked)
     assert [(one.entries, one.repeated) for one in again] == [(one.entries, True) for one in told]
