@@ -55,9 +55,11 @@ class Book(Generic[F]):
     """
 
     ledger: str
-    begin: Callable[[], tuple[F, Tree]]
-    """Where to start from: nothing, or what a snapshot holds and the database continues."""
+    nothing: Callable[[], F]
+    """The fold of no event."""
     known: tuple[Known, ...] = ()
+    kept: Callable[[], tuple[F, Tree] | None] = lambda: None
+    """What a snapshot holds, if the database continues it."""
     fold: F = field(init=False)
     tree: Tree = field(init=False)
     seen: Tree = field(init=False, default=Tree())
@@ -67,8 +69,10 @@ class Book(Generic[F]):
         self.drop()
 
     def drop(self) -> None:
-        """Forgets what is in memory; it is read back when next asked for."""
-        self.fold, self.tree = self.begin()
+        """Forgets what is in memory; it is read back when next asked for. It needs no database, for
+        it is called when that has failed.
+        """
+        self.fold, self.tree = self.nothing(), Tree()
 
     def committed(self, end: Tree) -> None:
         """What is folded in is durable: from now on the ledger may not end before it."""
@@ -82,6 +86,8 @@ class Book(Generic[F]):
         for known in (*self.known, self._seen()):
             if head.size < known.size:
                 raise Diverged(self.ledger, known, head.size, head.root)
+        if not self.tree.size and (kept := self.kept()) is not None:
+            self.fold, self.tree = kept
         while (first := self.tree.size) < head.size:
             page = list(islice(read(first), head.size - first))
             if not page:

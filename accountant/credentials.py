@@ -16,7 +16,6 @@ from accountant.budget.commands import Role
 from accountant.budget.errors import Conflict, Invalid, NotFound
 from accountant.keys import CREATED, LEDGER, REVOKED, Key, KeyRing, key_digest, new_secret
 from accountant.ledger.events import Entry, Event
-from accountant.ledger.merkle import Tree
 from accountant.store.ledgers import Ledgers
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}")
@@ -27,7 +26,7 @@ class Credentials:
 
     def __init__(self, ledgers: Ledgers, clock: Callable[[], int]) -> None:
         self._ledgers, self._clock = ledgers, clock
-        self._book = Book(LEDGER, lambda: (KeyRing(), Tree()))
+        self._book = Book(LEDGER, KeyRing)
 
     def create(self, name: str, role: Role, by: str) -> str:
         """Creates a key and returns it, the only time that it is ever shown. Raises Invalid for a

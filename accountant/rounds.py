@@ -7,19 +7,19 @@ events are folded in under the book's lock, and a state ahead of a failed commit
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import orjson
 
 from accountant.book import Book
 from accountant.budget.batches import OPENED
-from accountant.budget.commands import AdoptEngine, Asked
-from accountant.budget.decide import Repeated
+from accountant.budget.commands import AcceptTime, AdoptEngine, Asked
+from accountant.budget.decide import Repeated, repeated
 from accountant.budget.errors import Invalid, Problem
 from accountant.budget.keeper import Keeper
 from accountant.budget.sealing import SALT_BYTES, Opened, places_of, seal, seal_again
 from accountant.budget.state import State
+from accountant.guard import Reading
 from accountant.ledger.events import Entry, Event, EventTooLarge
 from accountant.ledger.merkle import Tree
 from accountant.privacy import engine as bounds
@@ -46,7 +46,8 @@ class Round:
 
     book: Book[Keeper]
     writing: Writing
-    clock: Callable[[], int]
+    reading: Reading
+    """The clock, looked at once: what is committed together happens at once."""
     entries: list[Entry] = field(default_factory=list)
     """What was decided and is not appended yet."""
     texts: list[Text] = field(default_factory=list)
@@ -63,7 +64,7 @@ class Round:
         keeper, ledger = self.book.fold, self.book.ledger
         asked, opened = self._sealed(keeper.state, asked)
         try:
-            outcome = keeper.decide(asked, self.clock())
+            outcome = keeper.decide(asked, self._stamp(keeper.state, asked))
         except Problem:
             raise
         except EventTooLarge as error:
@@ -94,6 +95,14 @@ class Round:
         if self.texts:
             self.writing.keep_texts(self.book.ledger, self.texts)
         return end
+
+    def _stamp(self, state: State, asked: Asked) -> int:
+        """When it is decided. Raises Unavailable if nobody knows, and that bears on the answer."""
+        if isinstance(asked.command, AcceptTime):
+            return asked.command.stamp
+        if self.reading.doubt and repeated(state, asked) is None:
+            self.reading.admit(asked)
+        return self.reading.stamp
 
     def _sealed(self, state: State, asked: Asked) -> tuple[Asked, dict[str, Opened]]:
         """``asked`` with its free texts sealed; on a retry as they were the first time."""

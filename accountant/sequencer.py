@@ -73,8 +73,9 @@ class Sequencer:
                 raise Unavailable("stopping", "the service is stopping; ask again in a moment")
             line = self._lines.get(ledger)
             if line is None:
-                line = self._lines[ledger] = _Line(self._lock)
-                self._start(ledger, line)
+                line = _Line(self._lock)
+                self._start(ledger, line)  # may fail: then nobody waits where nobody comes
+                self._lines[ledger] = line
             if len(line.waiting) >= self._most:
                 raise Unavailable(
                     "too-many-waiting",
@@ -97,8 +98,8 @@ class Sequencer:
     def _start(self, ledger: str, line: _Line) -> None:
         name = f"sequencer-{ledger}"
         thread = threading.Thread(target=self._work, args=(ledger, line), name=name, daemon=True)
-        self._threads.add(thread)
         thread.start()
+        self._threads.add(thread)
 
     def _work(self, ledger: str, line: _Line) -> None:
         while batch := self._next(ledger, line):
@@ -106,7 +107,8 @@ class Sequencer:
                 self._answering(ledger, batch)
             except BaseException as error:  # noqa: BLE001 nobody is left waiting
                 for one in batch:
-                    one.outcome = error
+                    if one.outcome is None:
+                        one.outcome = error
             finally:
                 tell(batch)
 
@@ -149,6 +151,17 @@ def _resolve(one: Waiting) -> None:
     if future.done():
         return  # who asked has gone away
     if isinstance(one.outcome, BaseException):
-        future.set_exception(one.outcome)
+        future.set_exception(_bearable(one.outcome))
     else:
         future.set_result(one.outcome)
+
+
+def _bearable(error: BaseException) -> Exception:
+    """What a waiter may be told: no future takes a StopIteration, and what ends a program, as
+    SystemExit does, would end the event loop that all the others wait in.
+    """
+    if isinstance(error, Exception) and not isinstance(error, StopIteration):
+        return error
+    told = RuntimeError(f"the command could not be decided: {error!r}")
+    told.__cause__ = error
+    return told

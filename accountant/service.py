@@ -22,17 +22,18 @@ from accountant.budget.limits import how_many
 from accountant.budget.request import Request, prepare, price_all
 from accountant.budget.state import Grant, Settled, State
 from accountant.credentials import Credentials
+from accountant.guard import Guard, ticks, wall_clock
 from accountant.keys import LEDGER as KEYS
 from accountant.ledger.events import Entry, Event
 from accountant.ledger.merkle import Tree
 from accountant.rounds import Answer, Round
-from accountant.sequencer import Sequencer, Waiting
+from accountant.sequencer import MOST_WAITING, Sequencer, Waiting
 from accountant.shelf import Shelf
 from accountant.store.ledgers import Ledgers, Moved, Stored, StoreError, Text, Unknown
 from accountant.store.snapshots import Snapshots
 from accountant.store.vault import Vault, VaultError
 
-__all__ = ["Answer", "Preview", "Service", "wall_clock"]
+__all__ = ["Answer", "Preview", "Service"]
 
 PAGE: Final = 1_000
 MAX_EXPIRIES: Final = 1_000
@@ -41,11 +42,6 @@ _ATTEMPTS: Final = 5
 """How often a batch is decided if others move the ledger's head meanwhile."""
 _LONGEST: Final = 0.1
 """Seconds after which a batch is committed; who is left goes on in the next."""
-
-
-def wall_clock() -> int:
-    """Microseconds since 1970 UTC."""
-    return time.time_ns() // 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +67,15 @@ class Service:
         clock: Callable[[], int] = wall_clock,
         vault: Vault | None = None,
         snapshots: Snapshots | None = None,
+        ticks: Callable[[], int] = ticks,
+        most_waiting: int = MOST_WAITING,
     ) -> None:
         self.ledgers = ledgers
         self.vault = vault
         self.credentials = Credentials(ledgers, clock)
-        self._clock = clock
+        self._guard = Guard(clock, ticks)
         self._shelf = Shelf(ledgers, vault, snapshots)
-        self._sequencer = Sequencer(self._answer)
+        self._sequencer = Sequencer(self._answer, most_waiting)
 
     def close(self) -> None:
         """Answers what waits, takes nothing any more, and lets go of the database."""
@@ -138,7 +136,7 @@ class Service:
                 with self.ledgers.writing(ledger) as writing, book.lock:
                     page = partial(writing.read, ledger, limit=PAGE)
                     book.follow(writing.head(ledger), page)
-                    turn = Round(book, writing, self._clock)
+                    turn = Round(book, writing, self._guard.look(book.fold.state))
                     try:
                         yield turn
                         decided, end = turn.entries, turn.flush()
@@ -185,22 +183,24 @@ class Service:
     def _round(self, ledger: str, batch: list[Waiting]) -> list[Waiting]:
         """One transaction; who is left for the next."""
         outcomes: list[tuple[Waiting, Answer | Problem]] = []
+        culprit: Waiting | None = None
         opens = _opens([one.asked for one in batch])
         deadline = time.monotonic() + _LONGEST
         try:
             with self.writing(ledger, opens=opens) as turn:
                 turn.go_over(SYSTEM)
                 for one in batch:
+                    culprit = one
                     try:
                         outcomes.append((one, turn.answer(one.asked)))
                     except Problem as problem:
                         outcomes.append((one, problem))
+                    culprit = None
                     if time.monotonic() > deadline:
                         break
         except (Problem, Moved):
             raise
         except Exception as error:  # noqa: BLE001 whatever it is, the others are not to blame
-            culprit = batch[len(outcomes)] if len(outcomes) < len(batch) else None
             for one in batch if culprit is None else [culprit]:
                 one.outcome = error
             return [one for one in batch if one.outcome is None]
@@ -337,7 +337,7 @@ class Service:
 
     def now(self, state: State) -> int:
         """The stamp that an event of ``state`` would get now."""
-        return max(self._clock(), state.time)
+        return max(self._guard.look(state).stamp, state.time)
 
     def head(self, ledger: str) -> Tree:
         """Where the ledger says that it ends."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from accountant.sequencer import MOST_WAITING
 from accountant.store.snapshots import Snapshots
 from accountant.store.vault import Vault
 
@@ -30,6 +31,7 @@ class Settings:
     origin: str = "localhost"
     public_log: bool = False
     max_body_bytes: int = field(default=1_000_000)
+    most_waiting: int = MOST_WAITING
 
     @property
     def snapshots(self) -> Snapshots:
@@ -44,8 +46,8 @@ class Settings:
     @classmethod
     def from_environment(cls, env: Mapping[str, str] = os.environ) -> Settings:
         """Reads ACCOUNTANT_HOME, _DATABASE_URL, _OWNER_URL, _HOST, _PORT, _EXPIRY_SECONDS,
-        _REPORT_HOURS, _CHECKPOINT_SECONDS, _ORIGIN, _PUBLIC_LOG and _MAX_BODY_BYTES. Raises
-        ValueError, naming the variable, for what cannot be read.
+        _REPORT_HOURS, _CHECKPOINT_SECONDS, _ORIGIN, _PUBLIC_LOG, _MAX_BODY_BYTES and
+        _MOST_WAITING. Raises ValueError, naming the variable, for what cannot be read.
         """
         home = Path(env.get("ACCOUNTANT_HOME") or "var")
         return cls(
@@ -60,6 +62,7 @@ class Settings:
             origin=_origin(env.get("ACCOUNTANT_ORIGIN") or "localhost"),
             public_log=_yes(env, "ACCOUNTANT_PUBLIC_LOG"),
             max_body_bytes=int(_number(env, "ACCOUNTANT_MAX_BODY_BYTES", 1_000_000, 1_000, 10**9)),
+            most_waiting=int(_number(env, "ACCOUNTANT_MOST_WAITING", MOST_WAITING, 1, 10**6)),
         )
 
 

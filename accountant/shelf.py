@@ -60,8 +60,8 @@ class Shelf:
                 State(ledger).people()
         with self._lock:
             if ledger not in self._books:
-                begin = partial(self._begin, ledger)
-                self._books[ledger] = Book(ledger, begin, self._known(ledger))
+                nothing, kept = partial(_nothing, ledger), partial(self._begin, ledger)
+                self._books[ledger] = Book(ledger, nothing, self._known(ledger), kept)
             return self._books[ledger]
 
     def keep(self, *, now: bool = False) -> None:
@@ -86,8 +86,8 @@ class Shelf:
             ended = time.monotonic()
             self._kept[book.ledger] = _Kept(tree.size, ended, ended - begun)
 
-    def _begin(self, ledger: str) -> tuple[Keeper, Tree]:
-        """Where a book starts from: a snapshot, or nothing."""
+    def _begin(self, ledger: str) -> tuple[Keeper, Tree] | None:
+        """The snapshot that a book starts from, if there is a sound one."""
         found = self._snapshots.read(ledger) if self._snapshots else None
         if found is not None:
             tree, data = found
@@ -99,7 +99,7 @@ class Shelf:
                 else:
                     self._kept.setdefault(ledger, _Kept(tree.size, 0.0, 0.0))
                     return Keeper(state), tree
-        return Keeper(State(ledger)), Tree()
+        return None
 
     def _continued(self, ledger: str, tree: Tree) -> bool:
         """The database and all known heads have the same first events as ``tree``."""
@@ -129,3 +129,7 @@ class Shelf:
                 raise StoreError(f"checkpoint {last.number} is damaged: {error}") from error
             known += (Known(head.size, head.root, f"checkpoint {last.number} of the database"),)
         return known
+
+
+def _nothing(ledger: str) -> Keeper:
+    return Keeper(State(ledger))

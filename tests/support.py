@@ -19,12 +19,13 @@ from accountant.budget.folding import apply
 from accountant.budget.policy_file import parse_policy
 from accountant.budget.replay import Replay, replay
 from accountant.budget.state import AccountKey, State
+from accountant.guard import ticks, wall_clock
 from accountant.ledger.events import Event
 from accountant.ledger.merkle import Tree, leaf_hash
 from accountant.privacy.mechanisms import BaseMechanism, Mechanism
 from accountant.privacy.units import Currency
 from accountant.publishing.publisher import Publisher
-from accountant.service import Service, wall_clock
+from accountant.service import Service
 from accountant.settings import Settings
 from accountant.store.engine import sqlite_path, writer
 from accountant.store.ledgers import Ledgers
@@ -262,6 +263,7 @@ class Clock:
 
     def __init__(self, now: int = START) -> None:
         self.now = now
+        self.passed = 0
 
     def __call__(self) -> int:
         """Microseconds since 1970."""
@@ -269,6 +271,15 @@ class Clock:
 
     def forward(self, seconds: float) -> None:
         """Lets time pass."""
+        self.now += int(seconds * SECOND)
+        self.passed += int(seconds * SECOND)
+
+    def ticks(self) -> int:
+        """Microseconds that have really passed."""
+        return self.passed
+
+    def jump(self, seconds: float) -> None:
+        """Shows another time, while none passes."""
         self.now += int(seconds * SECOND)
 
 
@@ -296,7 +307,12 @@ class World:
             **({} if "home" in more else {"home": sqlite_path(url).parent}), **more
         )
         self.service = Service(
-            Ledgers(url), clock or wall_clock, self.settings.vault, self.settings.snapshots
+            Ledgers(url),
+            clock or wall_clock,
+            self.settings.vault,
+            self.settings.snapshots,
+            clock.ticks if clock else ticks,
+            self.settings.most_waiting,
         )
         for key in self.service.credentials.all():
             self.service.credentials.revoke(key.name, "test")  # nobody knows the old ones any more

@@ -28,6 +28,7 @@ from accountant.budget.commands import (
     RecordInvocations,
     ReleaseGrant,
 )
+from accountant.budget.errors import Problem
 from accountant.keys import Key, key_digest
 from accountant.service import Service
 
@@ -88,6 +89,11 @@ class Hot:
             answer = await self._service.submit(call.population, asked, call.digest)
             response = respond(answer)
         except Exception as error:
+            if isinstance(error, Problem) and error.code == "unauthenticated":
+                # The key was revoked meanwhile: the routes say so, for they would have seen it.
+                del scope["state"]["client"]
+                await self._app(scope, once(body, receive), send)
+                return
             found = told(error)
             if found is None:
                 raise

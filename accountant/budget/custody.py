@@ -25,12 +25,22 @@ class SigningKey(NamedTuple):
         return self.text.partition("+")[0]
 
 
+class AcceptedTime(NamedTuple):
+    """What the clock showed when an operator accepted it, by the event at ``sequence``. ``time`` is
+    that event's stamp: later, if stamps were ahead of the clock already.
+    """
+
+    sequence: int
+    clock: int
+    time: int
+
+
 @dataclass(frozen=True, slots=True)
 class Custody:
     """``stopped``: the sequence of the alarm that stopped publication; ``recovered``: that of the
     last recovery, after which the log has another origin; ``recoveries``: how many there were;
     ``policies``: the sequences of all adoptions; ``engines``: which version of the bounds decides
-    from which sequence on.
+    from which sequence on; ``accepted``: the last time that a clock was in doubt and accepted.
     """
 
     keys: tuple[SigningKey, ...] = ()
@@ -39,6 +49,7 @@ class Custody:
     stopped: int | None = None
     recovered: int | None = None
     recoveries: int = 0
+    accepted: AcceptedTime | None = None
 
     @property
     def engine(self) -> int:

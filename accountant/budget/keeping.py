@@ -8,9 +8,9 @@ from typing import Final
 
 from accountant.budget.accounts import vector
 from accountant.budget.commands import CarriedAccount, CarryOver
-from accountant.budget.custody import SigningKey
+from accountant.budget.custody import AcceptedTime, SigningKey
 from accountant.budget.state import AccountKey, State
-from accountant.ledger.events import Event
+from accountant.ledger.events import Event, microseconds
 from accountant.privacy import engine as bounds
 from accountant.privacy.units import Charge
 
@@ -68,6 +68,12 @@ def _adopt_engine(state: State, event: Event) -> None:
     state.custody = replace(state.custody, engines=engines)
 
 
+def _accept_time(state: State, event: Event) -> None:
+    shown = microseconds(event.body["command"]["clock"])
+    accepted = AcceptedTime(event.sequence, shown, event.time)
+    state.custody = replace(state.custody, accepted=accepted)
+
+
 def _nothing(state: State, event: Event) -> None:
     """The text is gone from where it was kept; the event that held its digest stays."""
 
@@ -80,4 +86,5 @@ HANDLERS: Final[dict[str, Callable[[State, Event], None]]] = {
     "ledger.recovered.v1": _recover,
     "text.erased.v1": _nothing,
     "engine.adopted.v1": _adopt_engine,
+    "clock.accepted.v1": _accept_time,
 }

@@ -95,7 +95,12 @@ def local_service(context: typer.Context) -> Iterator[Service]:
     url = chosen.database_url
     if parsed(url).get_backend_name() == "sqlite" and not sqlite_path(url).exists():
         raise ValueError(f"there is no database at {url}; make it with `accountant migrate`")
-    service = Service(Ledgers(url), vault=chosen.vault, snapshots=chosen.snapshots)
+    service = Service(
+        Ledgers(url),
+        vault=chosen.vault,
+        snapshots=chosen.snapshots,
+        most_waiting=chosen.most_waiting,
+    )
     try:
         service.ledgers.names()  # a database that is not there, or not migrated, is an error now
         yield service

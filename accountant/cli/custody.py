@@ -1,4 +1,4 @@
-"""publish, receipt, erase, revalue, recover: what is done about a ledger itself."""
+"""publish, receipt, erase, accept-time, revalue, recover: what is done about a ledger itself."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from accountant.budget.commands import Asked, ResumePublication
+from accountant.budget.commands import AcceptTime, Asked, ResumePublication
 from accountant.budget.errors import Invalid
 from accountant.budget.revaluation import Corrections
 from accountant.cli.common import (
@@ -21,7 +21,8 @@ from accountant.cli.common import (
     publisher_of,
     settings,
 )
-from accountant.ledger.events import Event
+from accountant.guard import wall_clock
+from accountant.ledger.events import Event, rfc3339
 from accountant.privacy.engine import FORMER
 from accountant.publishing.recovery import recover
 
@@ -87,6 +88,28 @@ def erase_(
         answer = service.erase(population, operator(), event, field, reason)
     fields = " and ".join(answer.events[-1].body["command"]["fields"])
     errors.print(f"erased: {fields} of event {event}", markup=False, highlight=False)
+
+
+@app.command("accept-time")
+def accept_time(
+    context: typer.Context,
+    population: PopulationOption,
+    reason: Annotated[str, typer.Option(help="why the clock is right; it is recorded")],
+) -> None:
+    """Go on by this machine's clock after it was in doubt: look at it first."""
+    clock = rfc3339(wall_clock())
+    with local_service(context) as service:
+        command = AcceptTime(clock=clock, reason=reason)
+        [event] = service.execute(population, Asked(operator(), command)).events
+    errors.print(f"accepted: it is {clock}", markup=False, highlight=False)
+    if (stamp := rfc3339(event.time)) != clock:
+        errors.print(
+            f"the ledger's stamps are ahead: until {stamp} its time stands still, and no grant "
+            "expires",
+            style="yellow",
+            markup=False,
+            highlight=False,
+        )
 
 
 @app.command("revalue")

@@ -1,4 +1,4 @@
-"""What became of the ledger itself: alarms, recoveries, erasures, and what was last published."""
+"""What became of the ledger itself: alarms, recoveries, erasures, its clock, what was published."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from accountant.ledger.checkpoints import Checkpoint
 from accountant.ledger.events import Event, rfc3339
 from accountant.ledger.merkle import Tree
 from accountant.reporting.ledger_facts import (
+    AcceptedFacts,
     AlarmFacts,
     CheckpointFacts,
     LostFacts,
@@ -34,6 +35,8 @@ class CustodyHistory:
         self.recovered = 0
         self.recoveries: deque[RecoveryFacts] = deque(maxlen=LATEST)
         self.erasures = 0
+        self.accepted: deque[AcceptedFacts] = deque(maxlen=LATEST)
+        self._last = 0  # the stamp of the event before
         self._carried = 0  # accounts, by the events just before this one
         self._first = 0  # of these events
 
@@ -42,6 +45,7 @@ class CustodyHistory:
         if event.type == "ledger.carried_over.v1":
             self._first = self._first if self._carried else event.sequence
             self._carried += len(event.body["command"]["accounts"])
+            self._last = event.time
             return
         match event.type:
             case "publication.stopped.v1":
@@ -52,7 +56,9 @@ class CustodyHistory:
                 self._recovered(event)
             case "text.erased.v1":
                 self.erasures += 1
-        self._carried = 0
+            case "clock.accepted.v1":
+                self._accepted(event)
+        self._carried, self._last = 0, event.time
 
     def _stopped(self, event: Event) -> None:
         said = event.body["command"]
@@ -82,6 +88,13 @@ class CustodyHistory:
                 charged=len(body["charged"]),
                 carried=self._carried,
             )
+        )
+
+    def _accepted(self, event: Event) -> None:
+        said, at = event.body["command"], rfc3339(event.time)
+        before = rfc3339(self._last)
+        self.accepted.append(
+            AcceptedFacts(event.sequence, at, event.by, said["clock"], before, said["reason"])
         )
 
 

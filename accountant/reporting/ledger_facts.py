@@ -70,11 +70,25 @@ class RecoveryFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class AcceptedFacts:
+    """Somebody's word that a clock which was in doubt is right. ``clock`` is what it showed; since
+    ``before``, the stamp of the event before, the ledger's time had stood still.
+    """
+
+    sequence: int
+    time: str
+    by: str
+    clock: str
+    before: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class LedgerFacts:
     """Where in the ledger the report stands, and what became of it. ``root`` is the hash of the
     tree of its events, in hex; ``broken_at`` the first event whose stored hash is not that of its
     bytes; ``alarm`` the one that publication is stopped by; ``erasures`` of free texts. Of
-    ``resumed`` and ``recoveries`` the latest are listed, the last first.
+    ``resumed``, ``recoveries`` and ``accepted`` the latest are listed, the last first.
     """
 
     events: int
@@ -89,3 +103,4 @@ class LedgerFacts:
     recovered: int
     recoveries: tuple[RecoveryFacts, ...]
     erasures: int
+    accepted: tuple[AcceptedFacts, ...]

@@ -114,6 +114,7 @@ def build_report(
         recovered=custody.recovered,
         recoveries=tuple(reversed(custody.recoveries)),
         erasures=custody.erasures,
+        accepted=tuple(reversed(custody.accepted)),
     )
     return _report(state, history, burndowns, facts)
 

@@ -39,7 +39,7 @@ NO_CODES: frozenset[str] = frozenset(
         "malformed-account",
         "malformed-checkpoint", "malformed-key", "malformed-key-name", "no-cache", "no-key",
         "no-such-events", "not-due", "not-stopped", "nothing-lost", "origin-fixed", "origin-used",
-        "text-erased", "unknown-key",
+        "text-erased", "unknown-key", "clock-differs",
     }
 )  # fmt: skip
 """Problems that only the command line or the service's own jobs can meet, and a header's value."""

@@ -8,6 +8,7 @@ import json
 import socket
 import sqlite3
 import sys
+import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -311,3 +312,23 @@ def test_fit_answers_the_inverse_question(line: Line) -> None:
     assert "claim" in line("fit", line.file("c.json", claimed), "--epsilon", "1", code=2)
     line("fit", path, "--epsilon", "x", code=2)
     line("fit", path, "--epsilon", "1", "--delta", "2", code=2)
+
+
+def test_a_clock_is_accepted_by_whoever_sits_at_the_machine(
+    line: Line, world: Callable[..., Any]
+) -> None:
+    """It is recorded what the clock shows, who says that it is right, and why; and it is told how
+    long stamps that are ahead stand still.
+    """
+    made = world()
+    assert line("accept-time", "-p", "fair", "--reason", "looked at it").startswith("accepted: ")
+    event = json.loads(made.stored()[-1])
+    assert event["type"] == "clock.accepted.v1"
+    assert event["by"].startswith("operator:")
+    assert event["time"] == event["command"]["clock"]
+    with pytest.MonkeyPatch.context() as patch:
+        hour_ago = time.time_ns() - 3_600 * 10**9
+        patch.setattr(time, "time_ns", lambda: hour_ago)
+        said = line("accept-time", "-p", "fair", "--reason", "it was ahead")
+    assert f"until {event['time']} its time stands still, and no grant expires" in said
+    assert json.loads(made.stored()[-1])["time"] == event["time"]

@@ -9,9 +9,10 @@ import json
 import random
 import time
 from pathlib import Path
+from typing import Any
 
 from harness.checker import check, verified
-from harness.deployment import Deployment
+from harness.deployment import POPULATION, Deployment
 from harness.effort import SEED, effort
 from harness.pipelines import DATASETS, POLICY, at_work, pipelines
 from support import laplace
@@ -22,14 +23,26 @@ HOLD = effort(0.2, 5.0)
 
 
 def test_a_clock_that_jumps(deployment: Deployment, tmp_path: Path) -> None:
-    """An hour back and a year forward: no stamp goes back, no budget is exceeded, what expires is
-    charged, and a commit that comes too late changes nothing.
+    """An hour back and a year forward: no stamp goes back, no budget is exceeded, and nothing
+    expires before an operator has accepted the time. Then what is due is charged, and a commit that
+    comes too late changes nothing.
     """
     clock = tmp_path / "clock"
 
     def jump(seconds: int) -> None:
         (tmp_path / "next").write_text(str(seconds))
         (tmp_path / "next").replace(clock)
+
+    def accept() -> str:
+        told = ("accept-time", "-p", POPULATION, "--reason", "looked at it")
+        return deployment.command(*told, CRASH_CLOCK=str(clock))
+
+    def work() -> None:
+        with at_work(clients, [service.port], patient=True):
+            time.sleep(HOLD)
+
+    def seen() -> Any:
+        return deployment.call(service.port, "GET", f"/grants/{grant}")[1]
 
     jump(0)
     dice = random.Random(SEED)
@@ -43,20 +56,29 @@ def test_a_clock_that_jumps(deployment: Deployment, tmp_path: Path) -> None:
         clients[0].ask(held)
         grant = json.loads(held.answer)["id"]
         clients[0].grants.clear()
-        for seconds, state in ((-HOUR, "reserved"), (YEAR, "expired"), (0, "expired")):
+        for seconds in (-HOUR, YEAR, 0, YEAR):
             jump(seconds)
-            with at_work(clients, [service.port], patient=True):
-                time.sleep(HOLD)
-            _, seen = deployment.call(service.port, "GET", f"/grants/{grant}")
-            assert seen["state"] == state
-            assert seen["charged"] == (seen["reserved"] if state == "expired" else None)
+            work()
+            assert seen()["state"] == "reserved"
+            assert seen()["charged"] is None
+            wish = clients[0].new("/grants", body | {"dataset": "wide"})
+            answered = clients[0].send(wish)[0]
+            assert answered == (503 if seconds else 201)
+        accept()
+        deadline = time.monotonic() + 30
+        while seen()["state"] != "expired" and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert seen()["charged"] == seen()["reserved"]
+        work()
+        jump(0)  # right again, and a year behind the last stamp
+        assert "no grant expires" in " ".join(accept().split())
         for client in clients:
             client.connect(service.port)
             client.settle()
         late = clients[0].new(f"/grants/{grant}/commit", {})
         clients[0].ask(late)
         assert json.loads(late.answer)["state"] == "expired"
-    with deployment.serving() as service:  # the clock is right again, and behind the last event
+    with deployment.serving() as service:  # it starts behind the last stamp, which was accepted
         for client in clients:
             client.connect(service.port)
             client.repeat(30)

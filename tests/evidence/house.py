@@ -26,13 +26,14 @@ from support import (
 from accountant.api.app import create_app
 from accountant.auditing.verify import Verdict, verify
 from accountant.budget.commands import Asked, Command
+from accountant.guard import ticks, wall_clock
 from accountant.ledger.checkpoints import Checkpoint
-from accountant.ledger.events import Event
+from accountant.ledger.events import Event, rfc3339
 from accountant.ledger.notes import parse
 from accountant.publishing.export import covering, write_bundle
 from accountant.publishing.publisher import Publisher
 from accountant.publishing.recovery import recover
-from accountant.service import Service, wall_clock
+from accountant.service import Service
 from accountant.settings import Settings
 from accountant.store.ledgers import Ledgers, Signed
 
@@ -76,7 +77,8 @@ class House(World):
 
     def open(self) -> None:
         """A service on the home as it is now."""
-        self.service = Service(Ledgers(self.url), self.clock or wall_clock, self.vault)
+        clock, passing = (self.clock, self.clock.ticks) if self.clock else (wall_clock, ticks)
+        self.service = Service(Ledgers(self.url), clock, self.vault, ticks=passing)
         self._publisher = Publisher(self.service, self.vault, ORIGIN)
 
     def auth(self, who: str) -> dict[str, str]:
@@ -228,6 +230,9 @@ def eventful(house: House) -> House:
     house.service.erase("fair", "officer", one.sequence, None, "she asked for it")
     house.do("stop_publication", ":accountant", witness="w", status=409, detail="7", size=5)
     house.do("resume_publication", "operator:o", reason="it was the witness's disk")
+    house.clock.jump(365 * 86_400)
+    clock = rfc3339(house.clock.now)
+    house.do("accept_time", "operator:o", clock=clock, reason="the machine was off")
     house.grant("0.01")
     house.clock.forward(0.000_001)
     return house

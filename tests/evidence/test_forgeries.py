@@ -213,7 +213,7 @@ def test_a_salt_has_one_spelling(forger: Forger) -> None:
 def test_a_missing_text_is_found(forger: Forger) -> None:
     """Each text that is left out, though nobody erased it, is one finding at its event."""
     lines = forger._members["texts/000"].split(b"\n")[:-1]
-    assert len(lines) == 5
+    assert len(lines) == 6
     for left, line in enumerate(lines):
         others = [one + b"\n" for n, one in enumerate(lines) if n != left]
         forger._members["texts/000"] = b"".join(others)

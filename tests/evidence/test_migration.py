@@ -12,7 +12,7 @@ import pytest
 from alembic import command
 from alembic.config import Config
 from house import House, audit, reasons
-from support import MIGRATIONS, Book, hospital, laplace
+from support import MIGRATIONS, Book, Clock, hospital, laplace
 
 from accountant.ledger.events import Event
 from accountant.migrate import migrate
@@ -74,7 +74,7 @@ def test_every_byte_is_kept(old: sqlite3.Connection, book: Book, tmp_path: Path)
     migrated(old)
     after = old.execute("SELECT ledger, sequence, type, time, body FROM event").fetchall()
     assert sorted(before) == sorted(after)
-    house = House(tmp_path / "home")
+    house = House(tmp_path / "home", Clock(book.now))
     leaves = [sha256(b"\x00" + body).digest() for body in book.stored]
 
     def mth(low: int, high: int) -> bytes:

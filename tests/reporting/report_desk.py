@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from support import SECOND, Clock, make
+from support import Clock, make
 
 from accountant.budget.commands import AdoptPolicy, Asked
 from accountant.budget.policy_file import parse_policy
@@ -24,7 +24,7 @@ class Desk:
     def __init__(self, url: str, name: str = "clinic") -> None:
         self.name, self.clock = name, Clock()
         self.ledgers = Ledgers(url)
-        self.service = Service(self.ledgers, self.clock)
+        self.service = Service(self.ledgers, self.clock, ticks=self.clock.ticks)
         self.keys = 0
 
     def do(self, kind: str, by: str = "pipe", **fields: Any) -> Event:
@@ -83,7 +83,7 @@ class Desk:
 
     def forward(self, seconds: float) -> None:
         """Lets time pass."""
-        self.clock.now += int(seconds * SECOND)
+        self.clock.forward(seconds)
 
     def stored(self) -> list[Stored]:
         """Every event as it is kept."""

@@ -12,11 +12,18 @@ from report_desk import Desk, data_of, limit_of
 from support import laplace, make
 
 from accountant import jobs
-from accountant.budget.commands import Asked, CarryOver, Recover, ResumePublication, StopPublication
+from accountant.budget.commands import (
+    AcceptTime,
+    Asked,
+    CarryOver,
+    Recover,
+    ResumePublication,
+    StopPublication,
+)
 from accountant.budget.folding import apply
 from accountant.budget.state import AccountKey, State
 from accountant.ledger import notes
-from accountant.ledger.events import Event
+from accountant.ledger.events import Event, rfc3339
 from accountant.ledger.merkle import leaf_hash
 from accountant.ledger.notes import COSIGNATURE, Signer
 from accountant.publishing.publisher import Publisher
@@ -141,6 +148,19 @@ def test_an_alarm_is_red_until_somebody_has_looked(desk: Desk) -> None:
     assert "Alarms that were ended" in (text := text_of(report))
     assert "the witness had lost its database" in text
     assert "Alarm: publication is stopped" not in text
+
+
+def test_an_accepted_clock_is_listed(desk: Desk) -> None:
+    """With what it showed, where the ledger's time had stood, who vouched for it, and why."""
+    desk.hospital()
+    before = rfc3339(desk.clock.now)
+    desk.clock.jump(3_600)
+    said = AcceptTime(clock=rfc3339(desk.clock.now), reason="the machine was off")
+    desk.service.execute("clinic", Asked("operator:ann", said))
+    report = desk.report()
+    [accepted] = report.ledger.accepted
+    assert (accepted.by, accepted.before, accepted.clock) == ("operator:ann", before, said.clock)
+    assert "the machine was off" in text_of(report)
 
 
 def test_an_alarm_is_told_where_nothing_is_registered_yet(desk: Desk) -> None:

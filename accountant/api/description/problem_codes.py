@@ -32,6 +32,13 @@ PROBLEMS: Final[dict[str, Code]] = {
     "ledger-diverged": Code(
         503, "every", "The database went back or another way: nothing is written until looked at."
     ),
+    "too-many-waiting": Code(
+        503, "every", "Too many requests wait for this ledger. Retry with the same key."
+    ),
+    "stopping": Code(503, "every", "The service is stopping. Retry with the same key."),
+    "clock-jumped": Code(
+        503, "asking", "The service's clock is in doubt: nothing is granted until it was looked at."
+    ),
     "malformed-json": Code(
         400, "json", "Not JSON, or a key given twice, NaN, or an absurd number."
     ),

@@ -36,6 +36,7 @@ from accountant.budget.commands.batch import (
 )
 from accountant.budget.commands.custody import (
     MAX_CARRIED,
+    AcceptTime,
     AdoptEngine,
     AdoptSigningKey,
     CarriedAccount,
@@ -70,6 +71,7 @@ __all__ = [
     "MAX_CARRIED",
     "MOST_PLANS",
     "STORED",
+    "AcceptTime",
     "AdoptEngine",
     "AdoptPolicy",
     "AdoptSigningKey",
@@ -134,6 +136,7 @@ COMMANDS: Final[dict[str, type[Command]]] = {
         EraseText,
         AdoptEngine,
         Revalue,
+        AcceptTime,
         Batch,
     )
 }

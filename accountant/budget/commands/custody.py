@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -21,9 +22,15 @@ from accountant.budget.commands.base import (
     Text,
 )
 from accountant.budget.custody import FIRST_ENGINE
+from accountant.ledger.events import microseconds
 
 MAX_CARRIED: Final = 100
 """Accounts in one event."""
+
+
+def _stamp(text: str) -> str:
+    microseconds(text)
+    return text
 
 
 class AdoptSigningKey(Command):
@@ -48,6 +55,19 @@ class ResumePublication(Command):
 
     command: ClassVar[str] = "resume_publication"
     reason: FreeText
+
+
+class AcceptTime(Command):
+    """Somebody has looked at the clock, which shows this, and says why it is right."""
+
+    command: ClassVar[str] = "accept_time"
+    clock: Annotated[str, AfterValidator(_stamp)]
+    reason: FreeText
+
+    @property
+    def stamp(self) -> int:
+        """What the clock shows, in microseconds."""
+        return microseconds(self.clock)
 
 
 class CarriedAccount(BaseModel):

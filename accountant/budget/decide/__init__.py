@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from accountant.budget.answers import DIGEST
 from accountant.budget.commands import (
+    AcceptTime,
     AdoptEngine,
     AdoptPolicy,
     AdoptSigningKey,
@@ -39,6 +40,7 @@ from accountant.budget.commands import (
 from accountant.budget.decide.asking import ask_grant, record
 from accountant.budget.decide.batching import batch
 from accountant.budget.decide.custody import (
+    accept_time,
     adopt_engine,
     adopt_signing_key,
     carry_over,
@@ -138,4 +140,5 @@ _DECIDERS: Final[dict[type[Command], Callable[[State, Asked, Any, int], list[Eve
     EraseText: erase_text,
     AdoptEngine: adopt_engine,
     Revalue: revalue,
+    AcceptTime: accept_time,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from accountant.budget.commands import (
+    AcceptTime,
     AdoptEngine,
     AdoptSigningKey,
     Asked,
@@ -127,3 +128,10 @@ def erase_text(state: State, asked: Asked, command: EraseText, now: int) -> list
     if command.event >= state.sequence:
         raise NotFound("unknown-event", f"ledger {state.ledger} has no event {command.event}")
     return [state.next_event(asked, "text.erased.v1", now, {})]
+
+
+def accept_time(state: State, asked: Asked, command: AcceptTime, now: int) -> list[Event]:
+    """Goes on by a clock that was in doubt. Raises Invalid if it does not show this stamp."""
+    if now != max(command.stamp, state.time):
+        raise Invalid("clock-differs", "what is accepted is the time at which it is accepted")
+    return [state.next_event(asked, "clock.accepted.v1", now, {})]

@@ -98,7 +98,7 @@ class _Writing:
 
     def all_of(self, events: Iterable[Stored], end: Tree) -> State:
         """Writes the events up to ``end`` and what they charged; the state they lead to."""
-        book = Book(self._ledger, lambda: (self, Tree()))
+        book = Book(self._ledger, lambda: self)
         pages = iter(events)
         book.follow(end, lambda _: islice(pages, _PAGE))
         self._sums.agree(self._state)

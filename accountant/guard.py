@@ -1,0 +1,152 @@
+"""Whether the clock is to be believed, before a ledger's time goes on by it.
+
+Stamps never go back, so one wrong reading lasts for ever: a clock that shows next year for a second
+would have charged every open grant. Each ledger's time is held against what went before:
+
+* at the first look since the start, against the ledger's last stamp: not a minute before it, and
+  not so long after it that every open grant would have expired;
+* later, against the clock that nobody sets: since the last look both went on alike, to a minute;
+* always, against the last stamp, which another service may have written: not a minute before it.
+
+While it is in doubt the ledger's time stands still, at its last stamp: nothing is due that was not
+due already, so nothing expires and nothing is late. What has happened is still taken; what asks for
+budget is not, for a grant's life would be counted from a stamp that nobody vouches for. It ends
+when the clock is right again, or when an operator's event accepts it (``AcceptTime``).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import structlog
+
+from accountant.budget.commands import Asked, AskGrant, OpenSparseVector
+from accountant.budget.commands.base import DAY
+from accountant.budget.errors import Unavailable
+from accountant.budget.state import State
+from accountant.ledger.events import rfc3339
+
+_SECOND: Final = 1_000_000
+APART: Final = 60 * _SECOND
+"""How far two clocks may be apart."""
+LONGEST: Final = 30 * DAY * _SECOND
+"""The longest life of a grant: after a pause of more, all would expire at the first look."""
+_TICKING: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+"""Counts the time that a machine sleeps, where there is such a clock; nobody can set it."""
+_log = structlog.get_logger()
+
+
+def wall_clock() -> int:
+    """Microseconds since 1970 UTC."""
+    return time.time_ns() // 1_000
+
+
+def ticks() -> int:
+    """Microseconds since some moment, whatever is done to the wall clock."""
+    return time.clock_gettime_ns(_TICKING) // 1_000
+
+
+class Doubt(NamedTuple):
+    """What the clock shows, what it should, and where the ledger's time stands."""
+
+    ledger: str
+    clock: int
+    expected: int
+    last: int
+
+    def problem(self) -> Unavailable:
+        """What is told to who asks for budget."""
+        numbers = {name: rfc3339(getattr(self, name)) for name in ("clock", "expected", "last")}
+        return Unavailable(
+            "clock-jumped",
+            f"the service's clock shows {numbers['clock']}, and by what {self.ledger} knows it is "
+            f"{numbers['expected']}: nothing new is granted and nothing expires until the clock is "
+            "right, or, if it is, an operator runs `accountant accept-time --population "
+            f"{self.ledger} --reason …`; commits, releases and invocations are still taken",
+            **numbers,
+        )
+
+
+class Reading(NamedTuple):
+    """The stamp of what is decided now."""
+
+    stamp: int
+    doubt: Doubt | None
+
+    def admit(self, asked: Asked) -> None:
+        """Raises Unavailable for what asks for budget while the clock is in doubt."""
+        commands = asked.items or (asked.command,)
+        if self.doubt and any(isinstance(one, AskGrant | OpenSparseVector) for one in commands):
+            raise self.doubt.problem()
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What the last look left: how far the clock is ahead of the ticks, when that was, and the last
+    acceptance that was seen.
+    """
+
+    ahead: int
+    ticks: int
+    accepted: int
+
+
+class Guard:
+    """Looks at the clock, for each ledger. Thread-safe."""
+
+    def __init__(self, clock: Callable[[], int], ticks: Callable[[], int]) -> None:
+        self._clock, self._ticks = clock, ticks
+        self._known: dict[str, _Known] = {}
+        self._doubted: set[str] = set()
+        self._lock = threading.Lock()
+
+    def look(self, state: State) -> Reading:
+        """The stamp of an event that comes next, and whether the clock is in doubt."""
+        with self._lock:
+            now, ticks = self._clock(), self._ticks()
+            known = self._known.get(state.ledger)
+            expected, latest = self._expected(state, known, ticks)
+            earliest = max(expected, _last(state))
+            sound = not state.sequence or earliest - APART <= now <= latest
+            if sound or known:
+                ahead = now if sound else expected
+                accepted = max(_accepted(state), known.accepted if known else -1)
+                self._known[state.ledger] = _Known(ahead - ticks, ticks, accepted)
+            doubt = None if sound else Doubt(state.ledger, now, earliest, state.time)
+            self._tell(state.ledger, doubt)
+        return Reading(state.time if doubt else now, doubt)
+
+    def _expected(self, state: State, known: _Known | None, ticks: int) -> tuple[int, int]:
+        """What the clock should show at least, but for a minute, and at most."""
+        accepted = state.custody.accepted
+        if known is None:
+            last = _last(state)
+            return last, last + LONGEST
+        if accepted is None or accepted.sequence <= known.accepted:
+            expected = known.ahead + ticks
+            return expected, expected + APART
+        # It was accepted at some time since the last look.
+        return accepted.clock, accepted.clock + ticks - known.ticks + APART
+
+    def _tell(self, ledger: str, doubt: Doubt | None) -> None:
+        """A line in the log when it begins, and when it ends."""
+        if doubt and ledger not in self._doubted:
+            self._doubted.add(ledger)
+            _log.error("the clock is in doubt", ledger=ledger, reason=doubt.problem().detail)
+        elif not doubt and ledger in self._doubted:
+            self._doubted.remove(ledger)
+            _log.warning("the clock is believed again", ledger=ledger)
+
+
+def _accepted(state: State) -> int:
+    return state.custody.accepted.sequence if state.custody.accepted else -1
+
+
+def _last(state: State) -> int:
+    """The ledger's last stamp; if that is ahead of a clock that was accepted, what it showed."""
+    accepted = state.custody.accepted
+    return accepted.clock if accepted and accepted.time == state.time else state.time

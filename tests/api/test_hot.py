@@ -1,0 +1,177 @@
+"""The quick way of what pipelines ask gives the very answers of the framework's routes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from structlog.testing import capture_logs
+from support import START, Clock, World, ask, declared, gaussian, laplace
+
+from accountant.api.app import App, create_app
+from accountant.api.around import Around
+from accountant.api.hot import Hot
+
+GRANT = ask(laplace("0.01"))
+PAST = "/v1/populations/fair"
+
+Send = tuple[str, Any, dict[str, Any]]
+
+
+def requests() -> list[Send]:
+    """Sound and unsound, in the order in which they are sent: path, body, and what else differs."""
+    keyed: list[Send] = [
+        ("/grants", GRANT, {"key": "a"}),
+        ("/grants", GRANT, {"key": "a"}),
+        ("/grants", GRANT, {"key": "b"}),
+        ("/grants", ask(laplace("0.02")), {"key": "a"}),
+        ("/grants", ask(laplace("0.01"), purpose="a text"), {"key": "c"}),
+        ("/grants", ask(laplace("0.01"), purpose="a text"), {"key": "c"}),
+        ("/grants", ask(laplace("0.01"), purpose="another"), {"key": "c"}),
+        ("/grants", ask(laplace("99")), {"key": "much"}),
+        ("/grants", ask(laplace("99")), {"key": "much"}),
+        ("/grants", ask(gaussian("0.1", "1e-6")), {"key": "g"}),
+        ("/grants", ask(declared("0.1", "1e-9")), {"key": "e"}),
+        ("/grants", ask(laplace("0.01"), subjects={"sex": ["f"]}), {"key": "f"}),
+        ("/grants", ask(laplace("0.01"), subjects={"sex": ["?"]}), {"key": "h"}),
+        ("/grants", ask(laplace("0.01"), dataset="nowhere"), {"key": "i"}),
+        ("/grants", ask(laplace("0.01"), ttl_seconds=0), {"key": "j"}),
+        ("/grants", ask(laplace("0.01"), more="x"), {"key": "k"}),
+        ("/grants", ask(), {"key": "l"}),
+        ("/invocations", GRANT, {"key": "m"}),
+        ("/invocations", ask(laplace("500")), {"key": "n"}),
+        ("/invocations", ask(laplace("0.01"), subjects={"sex": ["?"]}), {"key": "o"}),
+        ("/grants/g3/commit", {}, {"key": "p"}),
+        ("/grants/g3/commit", {}, {"key": "p"}),
+        ("/grants/g3/commit", {}, {"key": "q"}),
+        ("/grants/g4/commit", {"mechanisms": [laplace("0.05")]}, {"key": "r"}),
+        ("/grants/g4/commit", {"grant": "g4"}, {"key": "s"}),
+        ("/grants/g4/release", {}, {"key": "t"}),
+        ("/grants/g4/release", {"reason": "never ran"}, {"key": "u"}),
+        ("/grants/g4/release", {"reason": "never ran"}, {}),
+        ("/grants/g999/commit", {}, {"key": "v"}),
+        ("/grants/x/commit", {}, {"key": "w"}),
+        ("/grants/g3/erase", {}, {"key": "x"}),
+        ("/grants/g5/commit", b"", {"key": "y", "who": "admin"}),
+        ("/grants/g5/commit", b"", {"key": "y2"}),
+    ]
+    odd: list[Send] = [
+        ("/grants", GRANT, {}),
+        ("/grants", GRANT, {"key": "x" * 201}),
+        ("/grants", GRANT, {"key": "\xe9"}),
+        ("/grants", GRANT, {"headers": [("Idempotency-Key", "1"), ("Idempotency-Key", "2")]}),
+        ("/grants?a=b", GRANT, {"key": "q1"}),
+        ("/grants?", GRANT, {"key": "q2"}),
+        ("/grants/", GRANT, {"key": "q3"}),
+        ("/gr%61nts", GRANT, {"key": "q4"}),
+        ("/grants", GRANT, {"key": "q5", "method": "PUT"}),
+        ("/grants", GRANT, {"key": "q6", "method": "GET"}),
+        ("/grants", GRANT, {"key": "q7", "who": "auditor"}),
+        ("/grants", GRANT, {"key": "q8", "who": "officer"}),
+        ("/grants", GRANT, {"key": "q9", "who": "admin"}),
+        ("/grants", GRANT, {"key": "q10", "authorization": "Bearer wrong"}),
+        ("/grants", GRANT, {"key": "q11", "authorization": "Basic abc"}),
+        ("/grants", GRANT, {"key": "q12", "authorization": None}),
+        ("/grants", GRANT, {"key": "q13", "scheme": "bearer "}),
+        ("/grants", GRANT, {"key": "q14", "scheme": "Bearer  "}),
+        ("/grants", b"{", {"key": "q15"}),
+        ("/grants", b"[]", {"key": "q16"}),
+        ("/grants", b"", {"key": "q17"}),
+        ("/grants", b'{"dataset":"d","dataset":"d"}', {"key": "q18"}),
+        ("/grants", b'{"dataset":NaN}', {"key": "q19"}),
+        ("/grants", b"\xff", {"key": "q20"}),
+        ("/grants", b"x" * 2_000_000, {"key": "q21"}),
+        ("/grants", GRANT, {"key": "q22", "encoding": "gzip"}),
+        ("/grants", GRANT, {"key": "q23", "population": "nowhere"}),
+        ("/grants", GRANT, {"key": "q24", "population": "_service"}),
+        ("/grants", GRANT, {"key": "q25", "population": "UPPER"}),
+    ]
+    return keyed + odd
+
+
+def send(world: World, http: TestClient, one: Send) -> tuple[Any, ...]:
+    """What is answered, and who asked by the log."""
+    path, body, how = one
+    secret = world.secrets[how.get("who", "pipeline")]
+    given = how.get("authorization", how.get("scheme", "Bearer ") + secret)
+    headers = [("X-Request-ID", "r"), *how.get("headers", [])]
+    headers += [("Authorization", given)] if given else []
+    headers += [("Content-Encoding", how["encoding"])] if "encoding" in how else []
+    named: list[Any] = [(name.encode(), value.encode("latin-1")) for name, value in headers]
+    if "key" in how:
+        named.append((b"Idempotency-Key", how["key"].encode("latin-1")))
+    content = {"content": body} if isinstance(body, bytes) else {"json": body}
+    url = PAST.replace("fair", how.get("population", "fair")) + path
+    with capture_logs() as logs:
+        answer = http.request(how.get("method", "POST"), url, headers=named, **content)
+    lines = [
+        {name: value for name, value in line.items() if name != "milliseconds"} for line in logs
+    ]
+    return answer.status_code, sorted(answer.headers.items()), answer.content, lines
+
+
+def without_hot(app: App) -> App:
+    """The same application with nothing but the framework's routes behind what surrounds it."""
+    door = app._door
+    assert isinstance(door, Around)
+    assert isinstance(door._app, Hot)
+    door._app = door._app._app
+    return app
+
+
+@pytest.fixture
+def pair(world: Callable[..., World], tmp_path: Any, empty_database: Any) -> list[World]:
+    """Two worlds of one history, each on a database of its own; the second has no quick way."""
+    made = []
+    for name in ("quick", "plain"):
+        (tmp_path / name).mkdir()
+        path = tmp_path / name / "accountant.db"
+        path.write_bytes(empty_database.read_bytes())
+        one = world(Clock(START), f"sqlite:///{path}", home=tmp_path / name)
+        one.hospital("  - {id: a, limit: {epsilon: 9, delta: 1e-3}}\n", {"sex": ["f", "m"]})
+        made.append(one)
+    return made
+
+
+@pytest.fixture
+def doors(pair: list[World]) -> list[TestClient]:
+    """The doors of both."""
+    quick, plain = pair
+    app = create_app(plain.service, plain.settings)
+    assert isinstance(app, App)
+    slow = TestClient(without_hot(app), raise_server_exceptions=False)
+    return [quick.http, slow]
+
+
+def test_both_ways_answer_alike(
+    pair: list[World], doors: list[TestClient], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Status, headers, body and log line are the same, byte for byte, whatever is asked; texts'
+    salts apart the ledgers are too.
+    """
+    monkeypatch.setattr("secrets.token_bytes", lambda size: b"s" * size)
+    for one in requests():
+        first, second = (send(world, door, one) for world, door in zip(pair, doors, strict=True))
+        assert first == second, one
+    assert pair[0].stored() == pair[1].stored()
+
+
+@pytest.mark.parametrize("failure", [ZeroDivisionError("x"), MemoryError(), StopIteration()])
+def test_both_ways_fail_alike(
+    pair: list[World],
+    doors: list[TestClient],
+    monkeypatch: pytest.MonkeyPatch,
+    failure: BaseException,
+) -> None:
+    """What nobody has foreseen is a 500 with a problem, on either way."""
+
+    def decide(*_: Any) -> Any:
+        raise failure
+
+    monkeypatch.setattr("accountant.budget.keeper.Keeper.decide", decide)
+    one = ("/grants", GRANT, {"key": "z"})
+    answers = [send(world, door, one)[:3] for world, door in zip(pair, doors, strict=True)]
+    assert answers[0] == answers[1]
+    assert answers[0][0] == 500

@@ -1,0 +1,237 @@
+"""Whoever waits in line is told something, whatever happens; who would wait too long is told so."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support import World, ask, clean, laplace, make
+
+from accountant.budget.commands import Asked
+from accountant.budget.errors import NotFound, Unavailable
+from accountant.sequencer import Sequencer, Waiting
+
+ASKED = Asked("pipe", make("ask_grant", dataset="d", mechanisms=[laplace("0.01")]), "k")
+SECONDS = 20
+FAILURES = (
+    NotFound("x", "x"),
+    ValueError("x"),
+    StopIteration(3),
+    MemoryError("x"),
+    SystemExit(1),
+    KeyboardInterrupt(),
+    GeneratorExit(),
+)
+
+
+def line(sequencer: Sequencer, count: int, ledger: str = "fair") -> list[Future[Any]]:
+    """So many commands in line."""
+    futures = [Future[Any]() for _ in range(count)]
+    for future in futures:
+        sequencer.submit(ledger, Waiting(ASKED, future))
+    return futures
+
+
+def answer(_: str, batch: list[Waiting]) -> None:
+    """Answers everybody."""
+    for one in batch:
+        one.outcome = "answered"
+
+
+@settings(max_examples=15)
+@given(st.lists(st.sampled_from([None, *FAILURES]), min_size=1, max_size=6))
+def test_whatever_answering_fails_with_everybody_is_told(failures: list[Any]) -> None:
+    """An exception of any kind is told to who has no answer yet, and the line goes on."""
+    left = list(failures)
+
+    def answering(_: str, batch: list[Waiting]) -> None:
+        batch[0].outcome = "answered"
+        failure = left.pop() if left else None
+        if failure is not None:
+            raise failure
+        answer(_, batch)
+
+    sequencer = Sequencer(answering)
+    for _ in range(len(failures) + 1):
+        first, *others = line(sequencer, 3)
+        assert first.result(SECONDS) == "answered"
+        told = [one.exception(SECONDS) for one in others]
+        assert all(error is None or isinstance(error, Exception) for error in told)
+    assert [one.result(SECONDS) for one in line(sequencer, 2)] == ["answered"] * 2
+    sequencer.close()
+
+
+@pytest.mark.parametrize("failure", FAILURES, ids=repr)
+def test_an_event_loop_survives_what_its_waiters_are_told(failure: BaseException) -> None:
+    """Neither what no future takes nor what ends programs keeps others from their answers."""
+
+    def answering(_: str, batch: list[Waiting]) -> None:
+        batch[0].outcome = failure
+        for one in batch[1:]:
+            one.outcome = "answered"
+
+    async def several() -> list[Any]:
+        sequencer = Sequencer(gated)
+        futures = [asyncio.get_running_loop().create_future() for _ in range(3)]
+        for future in futures:
+            sequencer.submit("fair", Waiting(ASKED, future))
+        gate.set()
+        told = asyncio.gather(*futures, return_exceptions=True)
+        found = await asyncio.wait_for(told, SECONDS)
+        sequencer.close()
+        return list(found)
+
+    gate, batches = threading.Event(), list[int]()
+
+    def gated(ledger: str, batch: list[Waiting]) -> None:
+        gate.wait(SECONDS)
+        if not batches:
+            batches.append(len(batch))
+            answering(ledger, batch)
+        else:
+            answer(ledger, batch)
+
+    first, *others = asyncio.run(several())
+    assert isinstance(first, Exception)
+    assert others == ["answered"] * 2
+
+
+def test_a_loop_that_ended_takes_nobody_with_it() -> None:
+    """Who waited in a loop that is closed is gone; who waits elsewhere is answered."""
+    gate = threading.Event()
+
+    def answering(ledger: str, batch: list[Waiting]) -> None:
+        gate.wait(SECONDS)
+        answer(ledger, batch)
+
+    sequencer = Sequencer(answering)
+
+    async def leave() -> None:
+        for _ in range(2):
+            future = asyncio.get_running_loop().create_future()
+            sequencer.submit("fair", Waiting(ASKED, future))
+
+    asyncio.run(leave())
+    [other] = line(sequencer, 1)
+    gate.set()
+    assert other.result(SECONDS) == "answered"
+    sequencer.close()
+
+
+def test_a_thread_that_cannot_be_started_leaves_no_line_without_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Who comes then is told; who comes later is answered."""
+    sequencer = Sequencer(answer)
+
+    def full(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", full)
+        with pytest.raises(RuntimeError):
+            line(sequencer, 1)
+    [later] = line(sequencer, 1)
+    assert later.result(SECONDS) == "answered"
+    sequencer.close()
+
+
+def test_too_many_are_asked_to_come_again(world: Callable[..., World]) -> None:
+    """While the database is busy a few wait, the next gets 503 with Retry-After; who waits is
+    answered, once, and afterwards everybody is.
+    """
+    made = world(most_waiting=3).hospital("  - {id: a, limit: {epsilon: 100}}\n")
+    size, told = len(made.stored()), list[Any]()
+    grant = ask(laplace("0.01"))
+    book = made.service._shelf.book("fair")
+    with book.lock:
+        threads = []
+        for number in range(8):
+            threads.append(
+                threading.Thread(
+                    target=lambda n=number: told.append(made.post("/grants", grant, key=f"k{n}"))
+                )
+            )
+            threads[-1].start()
+            time.sleep(0.05)  # the first is taken at once, the next three wait
+        deadline = time.monotonic() + SECONDS
+        while len(told) < 4 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        turned_away = list(told)
+    for thread in threads:
+        thread.join(SECONDS)
+    assert len(turned_away) == 4
+    for one in turned_away:
+        assert one.status_code == 503
+        assert one.json()["type"] == "urn:accountant:problem:too-many-waiting"
+        assert one.headers["Retry-After"] == "1"
+    assert sorted(one.status_code for one in told) == [201] * 4 + [503] * 4
+    assert len(made.stored()) == size + 4
+    again = [made.post("/grants", grant, key=f"k{n}") for n in range(8)]
+    assert [one.status_code for one in again] == [201] * 8
+    assert sum("Idempotent-Replay" in one.headers for one in again) == 4
+    clean(made)
+
+
+def test_a_hot_ledger_starves_no_other() -> None:
+    """While thousands wait for one ledger, and its answers are slow, another one's are not."""
+
+    def answering(ledger: str, batch: list[Waiting]) -> None:
+        if ledger == "hot":
+            gate.wait(SECONDS)
+        answer(ledger, batch)
+
+    gate = threading.Event()
+    sequencer = Sequencer(answering)
+    hot = line(sequencer, 2_000, "hot")
+    for _ in range(20):
+        [one] = line(sequencer, 1, "cold")
+        assert one.result(SECONDS) == "answered"
+    assert not any(one.done() for one in hot)
+    gate.set()
+    assert {one.result(SECONDS) for one in hot} == {"answered"}
+    sequencer.close()
+
+
+def test_closed_under_load_everybody_is_answered_or_turned_away() -> None:
+    """Threads that go on asking while it is closed: none is left waiting."""
+    dice = random.Random(20261121)  # noqa: S311 (for variety)
+
+    def answering(ledger: str, batch: list[Waiting]) -> None:
+        time.sleep(dice.random() * 0.002)
+        if dice.random() < 0.2:
+            raise SystemExit
+        answer(ledger, batch)
+
+    sequencer = Sequencer(answering, most_waiting=16)
+    futures, away = list[Future[Any]](), list[Unavailable]()
+
+    def load() -> None:
+        while True:
+            future: Future[Any] = Future()
+            try:
+                sequencer.submit("fair", Waiting(ASKED, future))
+                futures.append(future)
+            except Unavailable as problem:
+                away.append(problem)
+                if problem.code == "stopping":
+                    return
+
+    threads = [threading.Thread(target=load) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.2)
+    sequencer.close()
+    for thread in threads:
+        thread.join(SECONDS)
+    assert {problem.code for problem in away} == {"stopping", "too-many-waiting"}
+    assert futures
+    assert all(future.done() for future in futures)

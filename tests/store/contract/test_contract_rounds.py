@@ -1,0 +1,320 @@
+"""A batch of commands in one commit: what fails alone, what fails together, and what is unknown."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import closing, contextmanager
+from typing import Any
+
+import pytest
+from places import Place
+from support import World, ask, clean, laplace, make
+
+from accountant.budget.commands import Asked, AskGrant, CommitGrant
+from accountant.budget.decide import _DECIDERS as DECIDERS
+from accountant.budget.decide import Repeated
+from accountant.budget.decide.asking import ask_grant
+from accountant.budget.errors import Problem, Unavailable
+from accountant.budget.keeper import Keeper
+from accountant.sequencer import Waiting
+from accountant.service import Answer, Service
+from accountant.store.ledgers import Ledgers, Moved, StoreError, Unknown
+
+SECONDS = 30
+RICH = "  - {id: a, limit: {epsilon: 100}}\n"
+POISON = "0.07"
+
+
+@pytest.fixture
+def made(world: Callable[..., World]) -> World:
+    """A population with room for all."""
+    return world().hospital(RICH)
+
+
+def grants(prefix: str, *epsilons: str) -> list[Asked]:
+    """Grants to ask for, each with a key of its own."""
+    return [
+        Asked("pipe", make("ask_grant", dataset="d", mechanisms=[laplace(e)]), f"{prefix}{n}")
+        for n, e in enumerate(epsilons)
+    ]
+
+
+def together(service: Service, asked: list[Asked], ledger: str = "fair") -> list[Any]:
+    """What each is told, decided in one batch."""
+    batch = [Waiting(one, Future[Answer]()) for one in asked]
+    service._answer(ledger, batch)
+    return [one.outcome for one in batch]
+
+
+@contextmanager
+def committing(service: Service, *ways: Any) -> Iterator[list[Any]]:
+    """The next commits go other ways, each called with how it is really done; then as always."""
+    database = service.ledgers._database
+    left, really = list(ways), database.commit
+
+    def commit(connection: Any) -> None:
+        way = left.pop(0) if left else None
+        if way is None:
+            really(connection)
+        else:
+            way(lambda: really(connection))
+
+    database.commit = commit
+    try:
+        yield left
+    finally:
+        database.commit = really
+
+
+def lost(_: Callable[[], None]) -> None:
+    """Nobody hears whether it was committed; it was not."""
+    raise Unknown("the line went dead before")
+
+
+def done(really: Callable[[], None]) -> None:
+    """Nobody hears whether it was committed; it was."""
+    really()
+    raise Unknown("the line went dead after")
+
+
+def failed(_: Callable[[], None]) -> None:
+    """It was not committed, for sure."""
+    raise StoreError("no room")
+
+
+def moved(_: Callable[[], None]) -> None:
+    """Somebody else was first."""
+    raise Moved("somebody else was first")
+
+
+def crashed(_: Callable[[], None]) -> None:
+    """Something that nobody has thought of."""
+    raise MemoryError
+
+
+@pytest.mark.parametrize("poison", [ZeroDivisionError(), MemoryError(), StopIteration()], ids=repr)
+@pytest.mark.parametrize("at", [0, 3, 6])
+def test_a_poison_command_fails_alone(
+    made: World, monkeypatch: pytest.MonkeyPatch, poison: BaseException, at: int
+) -> None:
+    """What cannot be decided is told so; the others of its batch are answered, recorded once."""
+
+    def decide(state: Any, asked: Asked, command: AskGrant, now: int) -> Any:
+        if command.mechanisms[0].count == 7:
+            raise poison
+        return ask_grant(state, asked, command, now)
+
+    monkeypatch.setitem(DECIDERS, AskGrant, decide)
+    asked = grants("k", *["0.01"] * 7)
+    bad = make("ask_grant", dataset="d", mechanisms=[laplace("0.01", 7)])
+    asked[at] = Asked("pipe", bad, "poison")
+    size = len(made.stored())
+    told = together(made.service, asked)
+    assert told.pop(at) is poison
+    assert all(isinstance(one, Answer) and not one.repeated for one in told)
+    assert len(made.stored()) == size + 6
+    monkeypatch.undo()
+    assert [one.repeated for one in together(made.service, asked)] == [
+        number != at for number in range(7)
+    ]
+    clean(made)
+
+
+def test_a_state_half_folded_is_dropped(made: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A failure in the middle of folding leaves nothing of it, in memory or stored."""
+    fold = Keeper._fold
+    before = len(made.stored())
+
+    def halfway(keeper: Keeper, data: bytes, event: Any, asked: Any) -> None:
+        fold(keeper, data, event, asked)
+        if event.body.get("key") == "poison":
+            raise ZeroDivisionError
+
+    monkeypatch.setattr(Keeper, "_fold", halfway)
+    one, other = grants("k", "0.01", "0.02")
+    bad = Asked("pipe", make("record_invocations", dataset="d", mechanisms=[laplace(5)]), "poison")
+    first, second, third = together(made.service, [one, bad, other])
+    assert isinstance(second, ZeroDivisionError)
+    assert isinstance(first, Answer)
+    assert isinstance(third, Answer)
+    assert len(made.stored()) == before + 2
+    assert made.used() == [(30_000_000, 0, *made.used()[0][2:])]
+    clean(made)
+
+
+def test_what_fails_together_is_told_together(made: World) -> None:
+    """A commit that fails is nobody's fault: all are told, nothing is kept, and all may retry."""
+    size, asked = len(made.stored()), grants("k", *["0.01"] * 3)
+    for way, kind in ((failed, Unavailable), (crashed, MemoryError)):
+        with committing(made.service, way):
+            assert [type(one) for one in together(made.service, asked)] == [kind] * 3
+        assert len(made.stored()) == size
+        with made.service.state("fair") as state:
+            assert not state.open
+    assert all(isinstance(one, Answer) for one in together(made.service, asked))
+    clean(made)
+
+
+@pytest.mark.parametrize("way", [lost, done])
+def test_what_became_of_a_commit_is_looked_up(made: World, way: Any) -> None:
+    """Whatever the database holds is answered: each event once, and retries are known."""
+    size, asked = len(made.stored()), grants("k", *["0.01"] * 3)
+    with committing(made.service, way) as left:
+        told = together(made.service, asked)
+        assert not left
+    assert [one.entries[0].sequence for one in told] == [size, size + 1, size + 2]
+    assert not any(one.repeated for one in told)
+    assert [one.entries[0].body for one in told] == made.stored()[size:]
+    again = together(made.service, asked)
+    assert [(one.entries, one.repeated) for one in again] == [(one.entries, True) for one in told]
+    clean(made)
+
+
+@pytest.mark.parametrize("way", [lost, done])
+def test_a_first_event_of_unknown_fate_is_looked_up(world: Callable[..., World], way: Any) -> None:
+    """Also where the ledger did not exist before."""
+    made = world()
+    fields = {"privacy_unit": "person", "neighbouring": "replace_one", "membership": "public"}
+    with committing(made.service, way):
+        [told] = together(made.service, [Asked("admin", make("register_population", **fields))])
+    assert len(told.entries) == 1
+    assert made.stored() == [told.entries[0].body]
+
+
+def test_who_comes_second_decides_again_and_at_last_gives_up(made: World) -> None:
+    """Moved four times it is decided a fifth; moved always, all are told to come again."""
+    size = len(made.stored())
+    with committing(made.service, *[moved] * 4):
+        told = together(made.service, grants("k", "0.01", "0.02"))
+    assert all(isinstance(one, Answer) for one in told)
+    assert len(made.stored()) == size + 2
+    with committing(made.service, *[moved] * 5):
+        told = together(made.service, grants("m", "0.01", "0.02"))
+    assert [(type(one), one.code) for one in told] == [(Unavailable, "storage-failed")] * 2
+    assert len(made.stored()) == size + 2
+    clean(made)
+
+
+def test_two_services_open_one_ledger(made: World) -> None:
+    """Of two that register a population at once both are answered, and it is there once."""
+    other = Service(Ledgers(made.url))
+    fields = {"privacy_unit": "person", "neighbouring": "replace_one", "membership": "public"}
+    command, told = make("register_population", **fields), list[Any]()
+    ready = threading.Barrier(2)
+
+    def register(service: Service, number: int) -> None:
+        ready.wait()
+        told.append(service.execute(f"new{number}", Asked("admin", command)))
+
+    for number in range(5):
+        threads = [
+            threading.Thread(target=register, args=(one, number)) for one in (made.service, other)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(SECONDS)
+        assert len(list(other.stream(f"new{number}"))) == 1
+    assert sorted(len(one.entries) for one in told) == [0] * 5 + [1] * 5
+    other.close()
+
+
+def test_a_database_that_is_gone_leaves_nobody_waiting(
+    made: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing can be read or written, not even a snapshot's place: all are told, and once it is
+    back the state is what the database holds.
+    """
+    made.service._shelf._snapshots = made.settings.snapshots
+    monkeypatch.setattr("accountant.shelf._WORTH", 1)
+    made.service.keep_snapshots()
+    reading = made.service.ledgers._database.reading
+    size = len(made.stored())
+
+    def gone(really: Callable[[], None]) -> None:
+        monkeypatch.setattr(made.service.ledgers._database, "reading", lost)
+        failed(really)
+
+    with committing(made.service, gone):
+        told = together(made.service, grants("k", *["0.01"] * 3))
+    assert [type(one) for one in told] == [Unavailable] * 3
+    monkeypatch.setattr(made.service.ledgers._database, "reading", reading)
+    with made.service.state("fair") as state:
+        assert (state.sequence, dict(state.open)) == (size, {})
+    assert made.post("/grants", ask(laplace("0.01"))).status_code == 201
+    clean(made)
+
+
+def test_a_reader_waits_for_no_writer_that_waits(made: World, place: Place) -> None:
+    """While another process holds the ledger, and a writer waits for it, whoever reads is answered;
+    then so is the writer.
+    """
+    told = list[Any]()
+    with place.hold("fair"):
+        writer = threading.Thread(
+            target=lambda: told.append(made.post("/grants", ask(laplace("0.01"))))
+        )
+        writer.start()
+        reader = threading.Thread(target=lambda: told.append(made.get("/accounts")))
+        reader.start()
+        reader.join(5)
+        assert [one.status_code for one in told] == [200]
+    writer.join(SECONDS)
+    assert told[1].status_code == 201
+
+
+def test_a_writer_waits_for_no_slow_reader(made: World) -> None:
+    """Who reads sees what was there when it began, and keeps nobody from writing."""
+    with made.service.state("fair") as state:
+        assert made.post("/grants", ask(laplace("0.01"))).status_code == 201
+        assert not state.open
+        assert state.sequence == len(made.stored()) - 1
+
+
+def test_a_key_counts_as_it_is_now(made: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is revoked while its command waits gets 401 and leaves no event; one that another
+    process has made works at once, and on the quick way the next time.
+    """
+    with closing(Ledgers(made.url)) as ledgers:
+        other = Service(ledgers)
+        made.secrets["fresh"] = other.credentials.create("fresh", "pipeline", "test")
+        wish = ask(laplace("0.01"))
+        assert [made.post("/grants", wish, who="fresh").status_code for _ in range(2)] == [201] * 2
+        size, told = len(made.stored()), list[Any]()
+        sequencer, gate, taken = made.service._sequencer, threading.Event(), threading.Event()
+        answering = sequencer._answering
+
+        def gated(ledger: str, batch: list[Waiting]) -> None:
+            taken.set()
+            gate.wait(SECONDS)
+            answering(ledger, batch)
+
+        monkeypatch.setattr(sequencer, "_answering", gated)
+        asking = threading.Thread(
+            target=lambda: told.append(made.post("/grants", wish, who="fresh"))
+        )
+        asking.start()
+        assert taken.wait(SECONDS)
+        other.credentials.revoke("fresh", "test")
+        gate.set()
+        asking.join(SECONDS)
+        late = made.post("/grants", wish, who="fresh")
+        assert [one.status_code for one in (*told, late)] == [401] * 2
+        assert told[0].content == late.content
+        assert len(made.stored()) == size
+
+
+def test_commits_repeat_their_answer(made: World) -> None:
+    """Of two commits of one grant in one batch the second is a conflict, or the same if it has the
+    same key.
+    """
+    [grant] = together(made.service, grants("k", "0.01"))
+    command = CommitGrant(grant=grant.events[0].body["grant"])
+    asked = [Asked("pipe", command, key) for key in ("a", "b", "a")]
+    first, second, third = together(made.service, asked)
+    assert isinstance(second, Problem)
+    assert (third.entries, third.repeated) == (first.entries, True)
+    assert not isinstance(first, Repeated)
+    clean(made)
