@@ -122,7 +122,8 @@ def test_every_statement_names_its_ledger(world: Callable[..., World], hosted: H
         if statement.startswith("INSERT"):
             assert "(ledger," in statement
         else:
-            assert ".ledger = %(ledger" in statement, statement
+            named = ".ledger = %(ledger" in statement or "WHERE ledger = %s" in statement
+            assert named, statement
     for statement in (postgres._BEGUN, postgres._MOVED):
         inserts = statement.count("INSERT INTO")
         assert statement.count("(ledger, ") == inserts
