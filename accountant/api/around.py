@@ -48,8 +48,7 @@ class Around:
                 message["headers"] = [*message["headers"], header]
             await send(message)
 
-        scope.setdefault("state", {})
-        structlog.contextvars.bind_contextvars(request_id=request_id)  # in this request's own task
+        scope.setdefault("state", {})["request_id"] = request_id
         try:
             if encoded:
                 text = "send the body as it is, without Content-Encoding"
@@ -57,7 +56,7 @@ class Around:
             else:
                 await self._limited(scope, length, receive, sending)
         except Exception as error:
-            _log.error("request failed", path=scope["path"], exc_info=error)
+            _log.error("request failed", path=scope["path"], request_id=request_id, exc_info=error)
             if status:
                 raise  # the answer has begun: all that is left is to cut the connection
             await problem("internal-error", 500, _FAILED)(scope, receive, sending)
@@ -67,6 +66,7 @@ class Around:
                 method=scope["method"],
                 path=scope["path"],
                 status=status,
+                request_id=request_id,
                 client=scope["state"].get("client"),
                 milliseconds=round((time.perf_counter() - started) * 1000, 2),
             )

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
+import structlog
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from accountant.api.access import SPEND, ask, body_of, sound_idempotency_key
@@ -73,15 +74,15 @@ class Hot:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers what is in order; everything else goes on."""
-        call = self._call(scope) if scope["type"] == "http" else None
+        call = self._call(scope)
         if call is None:
-            await self._app(scope, receive, send)
+            await self._pass_on(scope, receive, send)
             return
         body = (await receive())["body"]
         try:
             asked = self._asked(call, body)
         except Exception:  # noqa: BLE001 whatever is wrong with it, the routes say so
-            await self._app(scope, once(body, receive), send)
+            await self._pass_on(scope, once(body, receive), send)
             return
         scope["state"]["client"] = call.key.name
         try:
@@ -92,13 +93,19 @@ class Hot:
             if isinstance(error, Problem) and error.code == "unauthenticated":
                 # The key was revoked meanwhile: the routes say so, for they would have seen it.
                 del scope["state"]["client"]
-                await self._app(scope, once(body, receive), send)
+                await self._pass_on(scope, once(body, receive), send)
                 return
-            found = told(error)
+            structlog.contextvars.bind_contextvars(request_id=scope["state"]["request_id"])
+            found = told(error, scope["path"])
             if found is None:
                 raise
             response = found
         await response(scope, receive, send)
+
+    async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """To the framework, where whatever is logged is of this request, in a task of its own."""
+        structlog.contextvars.bind_contextvars(request_id=scope["state"]["request_id"])
+        await self._app(scope, receive, send)
 
     def _call(self, scope: Scope) -> _Call | None:
         path = _PATH.fullmatch(scope["path"])

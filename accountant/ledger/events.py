@@ -166,7 +166,8 @@ def digest(document: Any) -> str:
 def rfc3339(time: int) -> str:
     """Microseconds since 1970 as RFC 3339 UTC with six digits."""
     moment = _EPOCH + timedelta(microseconds=time)
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.%f") + "Z"
+    # Years before 1000 lose their zeros, and are no stamps.
+    return moment.isoformat(timespec="microseconds").removesuffix("+00:00").lstrip("0") + "Z"
 
 
 def microseconds(text: str) -> int:
