@@ -89,17 +89,19 @@ class Shelf:
     def _begin(self, ledger: str) -> tuple[Keeper, Tree] | None:
         """The snapshot that a book starts from, if there is a sound one."""
         found = self._snapshots.read(ledger) if self._snapshots else None
-        if found is not None:
-            tree, data = found
-            if self._continued(ledger, tree):
-                try:
-                    state = load(ledger, data)
-                except ValueError as error:
-                    _log.warning("snapshot of no use", ledger=ledger, reason=str(error))
-                else:
-                    self._kept.setdefault(ledger, _Kept(tree.size, 0.0, 0.0))
-                    return Keeper(state), tree
-        return None
+        if found is None:
+            return None
+        tree, data = found
+        try:
+            if not self._continued(ledger, tree):
+                raise ValueError("the database does not continue it")
+            state = load(ledger, data)
+        except ValueError as error:
+            _log.warning("snapshot of no use", ledger=ledger, reason=str(error))
+            return None
+        _log.info("begun from a snapshot", ledger=ledger, events=tree.size)
+        self._kept.setdefault(ledger, _Kept(tree.size, 0.0, 0.0))
+        return Keeper(state), tree
 
     def _continued(self, ledger: str, tree: Tree) -> bool:
         """The database and all known heads have the same first events as ``tree``."""
