@@ -7,6 +7,7 @@ else. One is made now and then, in so little of the time that it is not felt.
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
 from functools import partial
@@ -95,7 +96,7 @@ class Shelf:
         try:
             if not self._continued(ledger, tree):
                 raise ValueError("the database does not continue it")
-            state = load(ledger, data)
+            state = _loaded(ledger, data)
         except ValueError as error:
             _log.warning("snapshot of no use", ledger=ledger, reason=str(error))
             return None
@@ -135,3 +136,12 @@ class Shelf:
 
 def _nothing(ledger: str) -> Keeper:
     return Keeper(State(ledger))
+
+
+def _loaded(ledger: str, data: memoryview) -> State:
+    """The state of a snapshot: many objects, and no garbage to look for meanwhile."""
+    gc.disable()
+    try:
+        return load(ledger, data)
+    finally:
+        gc.enable()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import socket
 import sys
@@ -77,6 +78,7 @@ def serve(
                 service.known(population)  # read now, not at the first request
             except Problem as problem:
                 errors.print(f"{population}: {problem.detail}", style="red", markup=False)
+        gc.freeze()  # what was read stays: no need to look at it again and again
         if not service.credentials.all():
             errors.print("no key exists yet: accountant keys create --role admin --name me")
         # uvicorn hands a signal on once it has shut down; the rest of this function must run too.

@@ -29,7 +29,7 @@ from accountant.privacy import engine
 from accountant.store.vault import Vault, VaultError
 from accountant.store.whole import whole
 
-_FORMAT: Final = b"accountant snapshot 2\n"
+_FORMAT: Final = b"accountant snapshot 1\n"
 _LENGTH: Final = 8
 _MAC: Final = sha256().digest_size
 _OWNER: Final = 0o600
