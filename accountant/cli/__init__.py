@@ -6,7 +6,6 @@ import sys
 
 from pydantic import ValidationError
 
-from accountant import logs
 from accountant.budget.errors import Problem
 from accountant.budget.malformed import in_one_line, reasons
 from accountant.cli import (
@@ -42,7 +41,6 @@ __all__ = [
 
 def main() -> None:
     """Runs the command line; a known error is one readable line, never a traceback."""
-    logs.only_warnings()
     try:
         app()
     except Problem as problem:
