@@ -31,6 +31,9 @@ from accountant.service import Service
 from accountant.settings import Settings
 from accountant.store.ledgers import Ledgers
 
+pytestmark = pytest.mark.xdist_group("starts")
+"""In one worker: what they share takes long to make."""
+
 SNAPSHOT, END = 2_300, 2_450
 """Events in the snapshot, and in the ledger when the service was killed."""
 LIVED = """
