@@ -22,7 +22,7 @@ demo: $(STAMP)
 	$(BIN)/python -m accountant.demo
 
 test: $(STAMP)
-	$(BIN)/python -m pytest --ignore=tests/foreign
+	$(BIN)/python -m pytest --ignore=tests/foreign -n auto --dist loadgroup
 
 # Disasters: kills, power losses, full and failing disks, races; about ten minutes on two cores. What
 # may not be done here (mounting, tracing) is skipped and says so. `make test` does a little of each.

@@ -44,5 +44,13 @@ def configure(stream: TextIO = sys.stderr) -> None:
     logging.getLogger("alembic").setLevel(logging.WARNING)
 
 
+def only_warnings() -> None:
+    """What a command prints is for people and scripts: only warnings join it, on standard error."""
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+
+
 def _json(document: Any, default: Callable[[Any], Any], **_: Any) -> bytes:
     return orjson.dumps(document, default=default)

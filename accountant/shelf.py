@@ -7,6 +7,7 @@ else. One is made now and then, in so little of the time that it is not felt.
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
 from functools import partial
@@ -89,17 +90,19 @@ class Shelf:
     def _begin(self, ledger: str) -> tuple[Keeper, Tree] | None:
         """The snapshot that a book starts from, if there is a sound one."""
         found = self._snapshots.read(ledger) if self._snapshots else None
-        if found is not None:
-            tree, data = found
-            if self._continued(ledger, tree):
-                try:
-                    state = load(ledger, data)
-                except ValueError as error:
-                    _log.warning("snapshot of no use", ledger=ledger, reason=str(error))
-                else:
-                    self._kept.setdefault(ledger, _Kept(tree.size, 0.0, 0.0))
-                    return Keeper(state), tree
-        return None
+        if found is None:
+            return None
+        tree, data = found
+        try:
+            if not self._continued(ledger, tree):
+                raise ValueError("the database does not continue it")
+            state = _loaded(ledger, data)
+        except ValueError as error:
+            _log.warning("snapshot of no use", ledger=ledger, reason=str(error))
+            return None
+        _log.info("begun from a snapshot", ledger=ledger, events=tree.size)
+        self._kept.setdefault(ledger, _Kept(tree.size, 0.0, 0.0))
+        return Keeper(state), tree
 
     def _continued(self, ledger: str, tree: Tree) -> bool:
         """The database and all known heads have the same first events as ``tree``."""
@@ -133,3 +136,12 @@ class Shelf:
 
 def _nothing(ledger: str) -> Keeper:
     return Keeper(State(ledger))
+
+
+def _loaded(ledger: str, data: memoryview) -> State:
+    """The state of a snapshot: many objects, and no garbage to look for meanwhile."""
+    gc.disable()
+    try:
+        return load(ledger, data)
+    finally:
+        gc.enable()

@@ -92,6 +92,13 @@ def served(folder: Path, url: str) -> Iterator[Served]:
     """The service on a fresh database. Raises RuntimeError if it cannot use that."""
     _run(folder, url, "migrate")
     secret = _run(folder, url, "keys", "create", "--role", "admin", "--name", "bench").strip()
+    with serving(folder, url, secret) as made:
+        yield made
+
+
+@contextmanager
+def serving(folder: Path, url: str, secret: str) -> Iterator[Served]:
+    """The service on a database that is there, with a key of it; it may still be reading."""
     port = free_port()
     common = ("accountant.cli", "--home", str(folder), "--database-url", url)
     with process(port, folder / "serve.log", *common, "serve", "--port", str(port)) as pid:

@@ -22,8 +22,10 @@ from typing import Any, Final
 from accountant.budget.commands import Asked, CommitGrant
 from accountant.migrate import migrate
 from accountant.service import Service
+from accountant.settings import Settings
 from accountant.store.ledgers import Ledgers
-from bench.asking import endless_grants, open_ledger
+from bench.asking import HOT, bodies, endless_grants, open_ledger
+from bench.running import processor_seconds, serving
 
 SHORT: Final = 1_000
 LONG: Final = 100_000
@@ -32,6 +34,8 @@ ROUNDS: Final = 20
 EACH: Final = 25
 """Grants a round on each ledger, with one commit each and with one for all."""
 
+RESTARTS: Final = 3
+
 PAGE: Final = 1_000
 COMMITTED: Final = 0.95
 
@@ -39,19 +43,23 @@ Row = dict[str, Any]
 
 
 def long_ledger(folder: Path) -> list[Row]:
-    """Grants after 10^5 events, beside 10^3, and the memory that events take."""
+    """Grants after 10^5 events, beside 10^3, the memory that events take, and a restart."""
     return _measured(folder, LONG)
 
 
 def million(folder: Path) -> list[Row]:
-    """Grants after 10^6 events, beside 10^3, and the memory that events take."""
+    """Grants after 10^6 events, beside 10^3, the memory that events take, and a restart."""
     return _measured(folder, MILLION)
 
 
 def _measured(folder: Path, events: int) -> list[Row]:
-    url = f"sqlite:///{folder}/scale{events}.db"
+    home = folder / f"scale{events}"
+    chosen, url = Settings(home=home), f"sqlite:///{home}/accountant.db"
+    home.mkdir()
     migrate(url)
-    with closing(Service(Ledgers(url))) as service:
+    made = Service(Ledgers(url), vault=chosen.vault, snapshots=chosen.snapshots)
+    with closing(made) as service:
+        secret = service.credentials.create("bench", "admin", "bench")
         _fill(service, "short", SHORT)
         _fill(service, "long", events)
     done = subprocess.run(  # noqa: S603 our own program
@@ -75,7 +83,34 @@ def _measured(folder: Path, events: int) -> list[Row]:
                 "beside": beside,
             },
         ]
-    return rows
+    return rows + _restarts(home, url, secret, past)
+
+
+def _restarts(home: Path, url: str, secret: str, past: str) -> list[Row]:
+    """What a start takes until the service is ready and has answered a grant."""
+    taken = [_restart(home, url, secret, run) for run in range(RESTARTS)]
+    return [
+        {"what": f"restart after {past}, to the {what}", "value": median(each), "unit": unit}
+        for (what, unit), each in zip(
+            (("ready", "s"), ("first grant", "s"), ("first grant", "s of a core")),
+            zip(*taken, strict=True),
+            strict=True,
+        )
+    ]
+
+
+def _restart(home: Path, url: str, secret: str, run: int) -> tuple[float, float, float]:
+    started = time.perf_counter()
+    with serving(home, url, secret) as made, made.client() as client:
+        client.get("/readyz").raise_for_status()
+        ready = time.perf_counter() - started
+        answer = client.post(
+            "/v1/populations/long/grants",
+            json=bodies([HOT])[0],
+            headers={"Idempotency-Key": f"restart{run}"},
+        )
+        answer.raise_for_status()
+        return ready, time.perf_counter() - started, processor_seconds(made.pid)
 
 
 def _fill(service: Service, ledger: str, events: int) -> None:

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from accountant.api.answers import preview_view
 from accountant.api.strict_json import parse
 from accountant.budget.commands import AskGrant
 from accountant.budget.errors import Invalid
@@ -81,6 +80,8 @@ def preview(
     json: JsonOption = False,
 ) -> None:
     """Show what a request would be answered, without recording. Exit code 1 if it is blocked."""
+    from accountant.api.answers import preview_view  # noqa: PLC0415 (imported late: with FastAPI)
+
     command = AskGrant.model_validate(parse(read_bytes(file)))
     with local_service(context) as service:
         document = preview_view(service.preview(population, client, command))

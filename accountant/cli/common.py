@@ -5,14 +5,12 @@ from __future__ import annotations
 import getpass
 import json
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
-import structlog
 import typer
 from rich.console import Console
 from rich.progress import (
@@ -26,7 +24,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from accountant import __version__
+from accountant import __version__, logs
 from accountant.publishing.publisher import Publisher
 from accountant.reporting.views import visible
 from accountant.service import Service
@@ -77,8 +75,7 @@ def _settings(
         env["ACCOUNTANT_HOME"] = str(home)
     if database_url is not None:
         env["ACCOUNTANT_DATABASE_URL"] = database_url
-    # What is printed is for whoever reads it; what is logged on the way is not part of it.
-    structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(sys.stderr))
+    logs.only_warnings()
     context.obj = Settings.from_environment(env)
 
 

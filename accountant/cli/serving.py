@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import socket
 import sys
 from typing import Annotated, cast, get_args
 
 import typer
-import uvicorn
 from rich.table import Table
 
-from accountant import jobs, logs
-from accountant.api.app import create_app
+from accountant import logs
 from accountant.budget.commands import Role
 from accountant.budget.errors import Invalid, Problem
 from accountant.cli.common import (
@@ -26,7 +25,6 @@ from accountant.cli.common import (
     publisher_of,
     settings,
 )
-from accountant.migrate import migrate as run_migrations
 from accountant.store.engine import shown
 
 keys = typer.Typer(help="API keys.", no_args_is_help=True)
@@ -36,6 +34,9 @@ app.add_typer(keys, name="keys")
 @app.command()
 def migrate(context: typer.Context) -> None:
     """Create the database, or bring it to the newest schema."""
+    # Imported late: Alembic is not needed for anything else.
+    from accountant.migrate import migrate as run_migrations  # noqa: PLC0415
+
     chosen = settings(context)
     new = run_migrations(chosen.database_url, chosen.owner_url)
     done = "was created" if new else "is up to date"
@@ -51,6 +52,13 @@ def serve(
     port: Annotated[int | None, typer.Option(help="port; default 8321", min=0, max=65535)] = None,
 ) -> None:
     """Keep the service running."""
+    # Imported late: the other commands have neither a door nor jobs.
+    import uvicorn  # noqa: PLC0415
+
+    from accountant import jobs  # noqa: PLC0415
+    from accountant.api.app import create_app  # noqa: PLC0415
+
+    logs.configure()
     chosen = settings(context, host=host, port=port)
     with local_service(context) as service:
         service.ready()
@@ -70,9 +78,9 @@ def serve(
                 service.known(population)  # read now, not at the first request
             except Problem as problem:
                 errors.print(f"{population}: {problem.detail}", style="red", markup=False)
+        gc.freeze()  # what was read stays: no need to look at it again and again
         if not service.credentials.all():
             errors.print("no key exists yet: accountant keys create --role admin --name me")
-        logs.configure()
         # uvicorn hands a signal on once it has shut down; the rest of this function must run too.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
         publisher = publisher_of(context, service)

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Final
 
 from accountant.reporting.model import Report, build_report
-from accountant.reporting.render import to_csv, to_html, to_json
 from accountant.reporting.texts import Texts
 from accountant.service import Service
 from accountant.store.ledgers import Signed
@@ -29,6 +28,9 @@ def report_of(service: Service, population: str, published: Signed | None) -> Re
 
 def rendered(report: Report, form: str) -> str:
     """The report as ``html``, ``json`` or ``csv`` text."""
+    # Imported late: a service renders one a day, most commands none.
+    from accountant.reporting.render import to_csv, to_html, to_json  # noqa: PLC0415
+
     match form:
         case "html":
             return to_html(report)

@@ -19,6 +19,9 @@ from accountant.demo import auditor, story
 from accountant.demo.running import Runner
 from accountant.ledger.tiles import unpack_entries
 
+pytestmark = pytest.mark.xdist_group("demo")
+"""In one worker: what they share takes long to make."""
+
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
@@ -29,7 +32,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
         env=os.environ | {"HTTP_PROXY": "http://127.0.0.1:9", "http_proxy": "http://127.0.0.1:9"},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
     assert run.returncode == 0, run.stdout + run.stderr

@@ -21,6 +21,8 @@ from accountant.ledger.tiles import WIDTH, pack_entries, unpack_entries
 from accountant.store.ledgers import Ledgers, Signed, StoreError
 
 Members = list[tuple[str, bytes]]
+pytestmark = pytest.mark.xdist_group("packs")
+"""In one worker: what they share takes long to make."""
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,6 @@ from typing import Any, Final
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
-from fastapi.responses import JSONResponse
 from fastapi.routing import RouteContext, iter_route_contexts
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
@@ -113,14 +112,6 @@ _STORED: Final = ("Positions", "Sealed")
 """What long lists and free texts become in an event: nobody sends them."""
 _MAKES_IT: Final = ("register_population",)
 """Calls that do not need the population to be there."""
-
-
-def install(app: FastAPI) -> None:
-    """Serves the document at /openapi.json, to everybody."""
-
-    @app.get("/openapi.json", include_in_schema=False)
-    def openapi_json() -> JSONResponse:
-        return JSONResponse(document(app))
 
 
 def document(app: FastAPI) -> Schema:

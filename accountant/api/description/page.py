@@ -9,7 +9,6 @@ from functools import lru_cache
 from typing import Any, Final
 
 from fastapi import FastAPI
-from fastapi.responses import HTMLResponse, RedirectResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
@@ -88,18 +87,6 @@ DETAILS: Final = ("Norms", "Claim", "Sampling", "Drawn", "DpEvent", "Sampler")
 """What fields of mechanisms are made of."""
 _WIDTH: Final = 96
 """Columns of code that the page and its print hold."""
-
-
-def install(app: FastAPI) -> None:
-    """Serves the page at /docs, and sends visitors of / there."""
-
-    @app.get("/docs", include_in_schema=False)
-    def docs() -> HTMLResponse:
-        return HTMLResponse(page(app))
-
-    @app.get("/", include_in_schema=False)
-    def home() -> RedirectResponse:
-        return RedirectResponse("/docs")
 
 
 def page(app: FastAPI) -> str:

@@ -158,7 +158,7 @@ def _grant_row(grant: Grant, numbers: dict[AccountKey, int], lists: Lists) -> Gr
         opened=grant.opened,
         expires=grant.expires,
         sequence=grant.sequence,
-        bookings=tuple((numbers[key], lists.charge(booked)) for key, booked in grant.bookings),
+        bookings=lists.bookings(grant.bookings, numbers),
         session=grant.session,
         positives=grant.positives,
         negatives=grant.negatives,
@@ -169,6 +169,9 @@ def _opened(
     head: Head, keys: list[AccountKey], charges: list[Charge], shape: tuple[int, ...]
 ) -> Iterator[Grant]:
     selections = [selection_from(row, shape) for row in head.selections]
+    bookings = [
+        tuple((keys[account], charges[booked]) for account, booked in row) for row in head.bookings
+    ]
     for row in head.open:
         yield Grant(
             id=row.id,
@@ -180,7 +183,7 @@ def _opened(
             opened=row.opened,
             expires=row.expires,
             sequence=row.sequence,
-            bookings=tuple((keys[account], charges[booked]) for account, booked in row.bookings),
+            bookings=bookings[row.bookings],
             session=row.session,
             positives=row.positives,
             negatives=row.negatives,

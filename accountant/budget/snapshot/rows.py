@@ -10,11 +10,10 @@ from fractions import Fraction
 from typing import Annotated, Any, TypeVar
 
 import numpy as np
-import orjson
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 
 from accountant.budget.custody import Custody
-from accountant.budget.grants import Legend
+from accountant.budget.grants import AccountKey, Bookings, Legend
 from accountant.budget.population import Dataset, Population
 from accountant.budget.selection import Selection, Side, side_of
 from accountant.privacy.units import FIXED, Axis, Charge, Currency
@@ -78,11 +77,14 @@ class GrantRow:
     opened: Big
     expires: Big
     sequence: int
-    bookings: tuple[tuple[Number, Number], ...]
-    """Accounts and what they hold of it."""
+    bookings: Number
     session: bool
     positives: int
     negatives: int
+
+
+BookingsRow = tuple[tuple[Number, Number], ...]
+"""Accounts, and the charges that they hold of a grant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,14 +125,15 @@ class Head(BaseModel):
     axes: tuple[tuple[str, ...], ...]
     charges: tuple[ChargeRow, ...]
     selections: tuple[SelectionRow, ...]
+    bookings: tuple[BookingsRow, ...]
     accounts: tuple[AccountRow, ...]
     open: tuple[GrantRow, ...]
     settled: Legend
     answers: Annotated[int, Field(ge=0)]
 
     def to_bytes(self) -> bytes:
-        """Its canonical bytes."""
-        return orjson.dumps(self.model_dump(mode="json"), option=orjson.OPT_SORT_KEYS)
+        """Its one form as bytes: every field in its place, dictionaries in their order."""
+        return self.model_dump_json().encode()
 
 
 T = TypeVar("T")
@@ -143,6 +146,7 @@ class Lists:
         self._axes: dict[Axis, int] = {}
         self._charges: dict[Charge, int] = {}
         self._selections: dict[Selection, int] = {}
+        self._bookings: dict[BookingsRow, int] = {}
 
     def axis(self, axis: Axis) -> int:
         """The number of these currencies."""
@@ -156,6 +160,11 @@ class Lists:
     def selection(self, selection: Selection) -> int:
         """The number of a selection."""
         return _number(self._selections, selection)
+
+    def bookings(self, bookings: Bookings, numbers: dict[AccountKey, int]) -> int:
+        """The number of what accounts, which have ``numbers``, hold of a grant."""
+        row = tuple((numbers[key], self.charge(booked)) for key, booked in bookings)
+        return _number(self._bookings, row)
 
     def rows(self) -> dict[str, Any]:
         """All that was numbered, as fields of the head."""
@@ -172,6 +181,7 @@ class Lists:
                 )
                 for selection in self._selections
             ),
+            "bookings": tuple(self._bookings),
         }
 
 
