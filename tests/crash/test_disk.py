@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from harness.checker import check, verified
-from harness.deployment import Deployment, Running, copied
+from harness.deployment import Deployment, Running, copied, on_sqlite
 from harness.effort import SEED, effort
 from harness.faults import failing, full, mountable, read_only, small_disk
 from harness.pipelines import DATASETS, POLICY, Pipeline, at_work, pipelines
@@ -37,7 +37,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 @pytest.fixture
 def on_disk(disk: Path, template: Deployment, launcher: Launcher) -> Deployment:
     """A deployment on it."""
-    made = copied(template, disk / "home", launcher)
+    made = copied(template, on_sqlite(disk / "home", launcher))
     made.output = disk.with_name("output")
     return made
 
@@ -194,12 +194,12 @@ def last(clients: list[Pipeline]) -> int:
         ],
     ),
 )
-def test_a_disk_that_fails(deployment: Deployment, tmp_path: Path, calls: str, error: str) -> None:
+def test_a_disk_that_fails(on_file: Deployment, tmp_path: Path, calls: str, error: str) -> None:
     """While the system returns errors, nothing wrong is answered; afterwards the service goes on,
     or does so when started again, without a repair.
     """
-    with deployment.serving(**OFTEN) as service:
-        clients = begin(deployment, service)
+    with on_file.serving(**OFTEN) as service:
+        clients = begin(on_file, service)
         for _ in range(effort(1, 5)):
             with (
                 at_work(clients, [service.port], patient=True),
@@ -213,8 +213,8 @@ def test_a_disk_that_fails(deployment: Deployment, tmp_path: Path, calls: str, e
         with at_work(clients, [service.port], patient=True), failing(service.process, calls, error):
             time.sleep(0.3)
             service.kill()
-    with deployment.serving(**OFTEN) as service:
+    with on_file.serving(**OFTEN) as service:
         works_again(service, clients)
-        published_all(deployment, service)
-    check(deployment, clients)
-    verified(deployment, tmp_path)
+        published_all(on_file, service)
+    check(on_file, clients)
+    verified(on_file, tmp_path)

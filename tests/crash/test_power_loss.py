@@ -83,7 +83,7 @@ def test_weaker_commits_are_caught(
     root: Path, left: Path, template: Deployment, launcher: Launcher
 ) -> None:
     """If the database did not synchronise each commit, the same comparison would say so."""
-    made = copied(template, root / "home", launcher)
+    made = copied(template, on_sqlite(root / "home", launcher))
     made.output = root.with_name("output")
     recording = record(made, root, launcher, 0.3, CRASH_SYNCHRONOUS="NORMAL")
     found = losses(recording, left, 20)
@@ -126,7 +126,7 @@ def survived(recording: Recording, after: Deployment, told: Told) -> None:
     signed, with the key that the ledger names.
     """
     try:
-        bodies, keys = (stored(after.database_url, name) for name in (POPULATION, KEYS))
+        bodies, keys = (stored(after.database_url, name)[0] for name in (POPULATION, KEYS))
     except (OSError, StoreError) as error:
         if told.keys:
             raise AssertionError(f"lost: the database, {told.keys} keys in it") from error
