@@ -18,6 +18,8 @@ class Wire:
         self.port: int = self._door.getsockname()[1]
         self.cut = ""
         self.cuts = 0
+        self.refuses = False
+        """Nobody who comes now gets through; a cut goes through every connection."""
         self._ends: set[socket.socket] = set()
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -36,6 +38,9 @@ class Wire:
         with suppress(OSError):
             while True:
                 client, _ = self._door.accept()
+                if self.refuses:
+                    client.close()
+                    continue
                 try:
                     ends = (client, socket.create_connection(("127.0.0.1", self._to)))
                 except OSError:  # the server is not there
@@ -60,6 +65,8 @@ class Wire:
                         break
                 server.sendall(data)
         self._close(client, server)
+        if self.refuses:
+            self.sever()
 
     def _back(self, client: socket.socket, server: socket.socket, mute: threading.Event) -> None:
         with suppress(OSError):
