@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 from harness.deployment import Deployment, copied, on_postgres, on_sqlite
+from harness.effort import effort
 from harness.programs import Launcher
 from places import Hosted
 
 from bench.postgres import Server
 
 DATABASES = {"sqlite": "on_file", "postgres": "on_server"}
-"""The kinds of databases that every test is run on, and the fixture of a deployment on each."""
+"""The kinds of databases that tests are run on, and the fixture of a deployment on each."""
 
 
 @pytest.fixture(scope="session")
@@ -70,7 +71,14 @@ def on_server(
 
 
 @pytest.fixture(params=DATABASES)
-def deployment(request: pytest.FixtureRequest) -> Deployment:
+def either(request: pytest.FixtureRequest) -> Deployment:
     """A deployment of this test's own, on each kind of database."""
+    made: Deployment = request.getfixturevalue(DATABASES[request.param])
+    return made
+
+
+@pytest.fixture(params=effort(["sqlite"], list(DATABASES)))
+def deployment(request: pytest.FixtureRequest) -> Deployment:
+    """The same where the kind of database matters little: if time is short, on a file."""
     made: Deployment = request.getfixturevalue(DATABASES[request.param])
     return made

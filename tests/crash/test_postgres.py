@@ -23,14 +23,14 @@ import pytest
 from harness.checker import check, verified
 from harness.custodian import Custodian
 from harness.deployment import Deployment
-from harness.effort import SEED, effort
+from harness.effort import HEAVY, SEED, effort
 from harness.importing import Importing
 from harness.pipelines import DATASETS, POLICY, at_work, pipelines
 from harness.programs import kill
 from places import Hosted
 from wire import Wire
 
-TIMES = effort(2, 30)
+TIMES = effort(1, 25)
 """How often it happens in one life of a service."""
 PATIENCE = 10.0
 """Seconds within which a service answers again: a server that lost a process is slow to notice."""
@@ -69,7 +69,10 @@ def end_sessions(hosted: Hosted, dice: random.Random) -> None:
         time.sleep(dice.uniform(0, 0.05))
 
 
-@pytest.mark.parametrize("disaster", [kill_postmaster, kill_backend, restart, end_sessions])
+@pytest.mark.parametrize(
+    "disaster",
+    effort([kill_postmaster, end_sessions], [kill_postmaster, kill_backend, restart, end_sessions]),
+)
 def test_a_server_that_fails(
     on_server: Deployment, hosted: Hosted, tmp_path: Path, disaster: Disaster
 ) -> None:
@@ -77,7 +80,8 @@ def test_a_server_that_fails(
     the service goes on by itself.
     """
     goes_on(on_server, lambda dice: disaster(hosted, dice))
-    verified(on_server, tmp_path)
+    if HEAVY:
+        verified(on_server, tmp_path)
 
 
 @pytest.fixture
@@ -102,7 +106,7 @@ def test_connections_that_are_cut(on_server: Deployment, hosted: Hosted, wire: W
                 wire.sever()
 
     goes_on(replace(on_server, database_url=url), cut)
-    assert wire.cuts > TIMES
+    assert wire.cuts >= TIMES
 
 
 def goes_on(deployment: Deployment, disaster: Callable[[random.Random], None]) -> None:
@@ -110,7 +114,7 @@ def goes_on(deployment: Deployment, disaster: Callable[[random.Random], None]) -
     dice = random.Random(SEED)
     clients = pipelines(deployment, 4, dice)
     custodian = Custodian(deployment, clients, dice)
-    importing = Importing(deployment, deployment.home.with_name("past.jsonl"), 500 * TIMES)
+    importing = Importing(deployment, deployment.home.with_name("past.jsonl"), 200 * TIMES)
     with deployment.serving(ACCOUNTANT_CHECKPOINT_SECONDS="0.1") as service:
         deployment.register(service.port, POLICY, *DATASETS)
         for _ in range(TIMES):
@@ -125,6 +129,6 @@ def goes_on(deployment: Deployment, disaster: Callable[[random.Random], None]) -
                 client.settle(PATIENCE)
                 client.repeat(10)
                 client.close()
-            custodian.settle(service.port)
+            custodian.settle(service.port, PATIENCE)
     importing.finish()
     check(deployment, clients, custodian=custodian, importing=importing)

@@ -36,7 +36,7 @@ from accountant.service import Service
 from accountant.store.ledgers import Ledgers, StoreError
 from accountant.store.vault import Vault
 
-LOSSES = effort(15, 250)
+LOSSES = effort(8, 250)
 """Moments at which the power goes; at each, three times with different luck."""
 STARTED = effort(1, 12)
 """After how many of these the service is started and worked with."""
@@ -68,7 +68,7 @@ def test_nothing_that_was_told_is_lost(root: Path, left: Path, launcher: Launche
     """
     new = on_sqlite(root / "home", launcher)
     new.output = root.with_name("output")
-    recording = record(new, root, launcher, effort(1.0, 8.0))
+    recording = record(new, root, launcher, effort(0.6, 8.0))
     started = 0
     for number, (after, told) in enumerate(losses(recording, left, LOSSES)):
         survived(recording, after, told)

@@ -15,7 +15,7 @@ from places import Hosted, everything
 from support import World, ask, clean, hundredth, laplace
 from wire import Wire
 
-from accountant import shelf
+from accountant import jobs, shelf
 from accountant.ledger.events import Entry
 from accountant.store import postgres
 from accountant.store.ledgers import Ledgers, StoreError, Unknown
@@ -117,8 +117,9 @@ def test_broken_connections_are_replaced_unnoticed(
 def test_a_server_that_restarts_is_a_503_at_most(
     world: Callable[..., World], postgres: Server, how: str
 ) -> None:
-    """While the server is away every request is answered 503 in good time; when it is back, after
-    whatever end, everything that was answered is there and the next request works.
+    """While the server is away every request is answered 503 in good time, and no job breaks; when
+    it is back, after whatever end, everything that was answered is there and the next request
+    works.
     """
     made = world().hospital()
     assert made.post("/grants", ask(laplace("0.01")), key="k").status_code == 201
@@ -134,6 +135,9 @@ def test_a_server_that_restarts_is_a_503_at_most(
             assert made.post("/grants", ask(laplace("0.01")), key="k2").status_code == 503
             assert made.http.get("/readyz").status_code == 503
             assert time.monotonic() - started < 10
+        jobs.expire(made.service)
+        jobs.publish(made.service, made.publisher)
+        jobs.report(made.service, made.publisher, made.settings.home / "reports")
     finally:
         postgres.start()
     assert made.post("/grants", ask(laplace("0.01")), key="k2").status_code == 201

@@ -37,10 +37,13 @@ class Custodian:
             stop.set()
             thread.join()
 
-    def settle(self, port: int) -> None:
-        """Erases what may not have been erased: now it has to be."""
+    def settle(self, port: int, patience: float = 0.0) -> None:
+        """Erases what may not have been erased: now, or within so many seconds, it is."""
         for event in [event for event, answer in self.told.items() if answer is None]:
-            assert self._erase(port, event), f"the texts of {event} cannot be erased"
+            deadline = time.monotonic() + patience
+            while not self._erase(port, event):
+                late = time.monotonic() >= deadline
+                assert not late, f"the texts of {event} cannot be erased"
 
     def compare(self, events: Sequence[dict[str, Any]]) -> set[int]:
         """Of which events a text is erased. Each erasure is there once, was asked for, and is the

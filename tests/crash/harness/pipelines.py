@@ -59,6 +59,8 @@ class Pipeline:
     grants: list[str] = field(default_factory=list)
     failures: int = 0
     """How often the service answered that it could not."""
+    failure: bytes = b""
+    """What it said the last time."""
     _connection: http.client.HTTPConnection | None = None
 
     def connect(self, port: int) -> None:
@@ -91,7 +93,7 @@ class Pipeline:
             self.close()
             raise
         if answer.status >= 500:
-            self.failures += 1
+            self.failures, self.failure = self.failures + 1, data
             whole = "problem+json" in answer.headers["Content-Type"]
             if answer.status != 503 or not whole or answer.headers["Retry-After"] is None:
                 self.complaints.append(f"{request.key}: {answer.status} {data!r}")
@@ -173,12 +175,16 @@ class Pipeline:
 
     def settle(self, patience: float = 0.0) -> None:
         """Asks again whatever has no answer yet: now, or within so many seconds, it gets one."""
-        deadline = time.monotonic() + patience
         for request in self.requests:
+            deadline = time.monotonic() + patience
             while request.status is None:
-                self.ask(request)
-                late = time.monotonic() > deadline
-                assert request.status is not None or not late, request
+                late = time.monotonic() >= deadline
+                try:
+                    self.ask(request)
+                except BROKEN:  # also a 503 to the head, if the body came too late
+                    if late:
+                        raise
+                assert request.status is not None or not late, (request, self.failure)
 
     def repeat(self, most: int) -> None:
         """Asks some of what was answered again."""
