@@ -21,7 +21,7 @@ from harness.programs import Launcher
 from harness.recording import traceable
 
 OFTEN = {"ACCOUNTANT_CHECKPOINT_SECONDS": "0.15"}
-TIMES = effort(1, 15)
+TIMES = effort(1, 8)
 """How often the disk fails in one life of a service."""
 
 

@@ -61,7 +61,7 @@ def rounds(deployment: Deployment, number: int, dice: random.Random) -> None:
     assert len(checked.events) > 10 * number
 
 
-@pytest.mark.parametrize("ledger", range(effort(1, 6)))
+@pytest.mark.parametrize("ledger", range(effort(1, 5)))
 def test_killed_at_any_moment(either: Deployment, tmp_path: Path, ledger: int) -> None:
     """After every kill: acknowledged answers stand, retries agree with them, no budget is over, and
     the evidence verifies.

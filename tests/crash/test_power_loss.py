@@ -36,7 +36,7 @@ from accountant.service import Service
 from accountant.store.ledgers import Ledgers, StoreError
 from accountant.store.vault import Vault
 
-LOSSES = effort(8, 250)
+LOSSES = effort(8, 160)
 """Moments at which the power goes; at each, three times with different luck."""
 STARTED = effort(1, 12)
 """After how many of these the service is started and worked with."""
