@@ -25,7 +25,7 @@ from harness.pipelines import DATASETS, POLICY, Pipeline, at_work, pipelines
 from harness.programs import Plain, kill
 
 CLIENTS = 5
-ROUNDS = effort(2, 25)
+ROUNDS = effort(2, 20)
 """Kills of one ledger: it grows, and is read at each start."""
 
 
@@ -36,7 +36,9 @@ def rounds(deployment: Deployment, number: int, dice: random.Random) -> None:
     """
     clients = pipelines(deployment, CLIENTS, dice)
     custodian = Custodian(deployment, clients, dice)
-    importing = Importing(deployment, deployment.home.with_name("past.jsonl"), 300 * number)
+    importing = Importing(
+        deployment, deployment.home.with_name("past.jsonl"), effort(300, 100) * number
+    )
     for count in range(number):
         with deployment.serving(ACCOUNTANT_CHECKPOINT_SECONDS="0.1") as service:
             if count == 0:
@@ -61,7 +63,7 @@ def rounds(deployment: Deployment, number: int, dice: random.Random) -> None:
     assert len(checked.events) > 10 * number
 
 
-@pytest.mark.parametrize("ledger", range(effort(1, 5)))
+@pytest.mark.parametrize("ledger", range(effort(1, 4)))
 def test_killed_at_any_moment(either: Deployment, tmp_path: Path, ledger: int) -> None:
     """After every kill: acknowledged answers stand, retries agree with them, no budget is over, and
     the evidence verifies.

@@ -30,7 +30,7 @@ from harness.programs import kill
 from places import Hosted
 from wire import Wire
 
-TIMES = effort(1, 25)
+TIMES = effort(1, 20)
 """How often it happens in one life of a service."""
 PATIENCE = 10.0
 """Seconds within which a service answers again: a server that lost a process is slow to notice."""
@@ -114,7 +114,7 @@ def goes_on(deployment: Deployment, disaster: Callable[[random.Random], None]) -
     dice = random.Random(SEED)
     clients = pipelines(deployment, 4, dice)
     custodian = Custodian(deployment, clients, dice)
-    importing = Importing(deployment, deployment.home.with_name("past.jsonl"), 200 * TIMES)
+    importing = Importing(deployment, deployment.home.with_name("past.jsonl"), 100 * TIMES)
     with deployment.serving(ACCOUNTANT_CHECKPOINT_SECONDS="0.1") as service:
         deployment.register(service.port, POLICY, *DATASETS)
         for _ in range(TIMES):
