@@ -65,7 +65,7 @@ class Credentials:
     def refresh(self) -> None:
         """Reads what other processes have made and revoked."""
         head = self._ledgers.head(LEDGER)
-        if head != self._book.seen:
+        if head != self._book.seen or head != self._book.tree:
             with self._book.lock:
                 head = self._ledgers.head(LEDGER)  # of now: another thread may have gone on
                 self._book.follow(head, lambda first: self._ledgers.read(LEDGER, first))

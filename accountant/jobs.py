@@ -74,7 +74,7 @@ def publish(service: Service, publisher: Publisher) -> None:
         service.ledgers.finish_erasing()
     except StoreError as error:
         _log.warning("erased texts are still in the write-ahead log", reason=str(error))
-    for population in service.populations():
+    for population in _populations(service):
         try:
             publisher.publish(population)
         except (OSError, Problem, StoreError, ValueError) as error:
@@ -83,10 +83,18 @@ def publish(service: Service, publisher: Publisher) -> None:
 
 def report(service: Service, publisher: Publisher, folder: Path) -> None:
     """Writes every population's compliance report."""
-    for population in service.populations():
+    for population in _populations(service):
         try:
             published = publisher.last_published(population)
             paths = write_report(report_of(service, population, published), folder)
             _log.info("report written", population=population, path=str(paths["html"]))
         except (OSError, Problem, StoreError, ValueError) as error:
             _log.error("report failed", population=population, reason=str(error))
+
+
+def _populations(service: Service) -> list[str]:
+    try:
+        return service.populations()
+    except StoreError as error:  # until the next round nothing is done
+        _log.error("the ledgers cannot be read", reason=str(error))
+        return []

@@ -8,8 +8,8 @@ from contextlib import suppress
 
 
 class Wire:
-    """Hands bytes on in both directions. ``cut``: at the next COMMIT, "before" the server gets it
-    or "after" it has answered, both ends are closed.
+    """Hands bytes on in both directions. ``cut``: at the next COMMIT, "before" the server gets it,
+    "while" it is being carried out or "after" it was answered, both ends are closed.
     """
 
     def __init__(self, port: int) -> None:
@@ -18,6 +18,9 @@ class Wire:
         self.port: int = self._door.getsockname()[1]
         self.cut = ""
         self.cuts = 0
+        self.refuses = False
+        """Nobody who comes now gets through; a cut goes through every connection."""
+        self._ends: set[socket.socket] = set()
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
@@ -25,17 +28,31 @@ class Wire:
         self._door.shutdown(socket.SHUT_RDWR)
         self._door.close()
 
+    def sever(self) -> None:
+        """Cuts every connection, whatever is under way."""
+        for end in list(self._ends):
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
     def _accept(self) -> None:
         with suppress(OSError):
             while True:
                 client, _ = self._door.accept()
-                ends = (client, socket.create_connection(("127.0.0.1", self._to)))
+                if self.refuses:
+                    client.close()
+                    continue
+                try:
+                    ends = (client, socket.create_connection(("127.0.0.1", self._to)))
+                except OSError:  # the server is not there
+                    client.close()
+                    continue
+                self._ends |= {*ends}
                 mute = threading.Event()
                 for work in (self._there, self._back):
                     threading.Thread(target=work, args=(*ends, mute), daemon=True).start()
 
     def _there(self, client: socket.socket, server: socket.socket, mute: threading.Event) -> None:
-        with suppress(OSError), client, server:
+        with suppress(OSError):
             while data := client.recv(65_536):
                 if self.cut and b"COMMIT\x00" in data:
                     self.cuts += 1
@@ -43,13 +60,23 @@ class Wire:
                     if cut == "before":
                         break
                     mute.set()
+                    if cut == "while":
+                        server.sendall(data)
+                        break
                 server.sendall(data)
-            for end in (client, server):
-                end.shutdown(socket.SHUT_RDWR)
+        self._close(client, server)
+        if self.refuses:
+            self.sever()
 
     def _back(self, client: socket.socket, server: socket.socket, mute: threading.Event) -> None:
-        with suppress(OSError), client, server:
+        with suppress(OSError):
             while (data := server.recv(65_536)) and not mute.is_set():
                 client.sendall(data)
-            for end in (client, server):
+        self._close(client, server)
+
+    def _close(self, *ends: socket.socket) -> None:
+        self._ends -= {*ends}
+        for end in ends:
+            with suppress(OSError):  # the other direction was first
                 end.shutdown(socket.SHUT_RDWR)
+            end.close()

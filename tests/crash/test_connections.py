@@ -41,7 +41,7 @@ def test_two_services_on_one_database(deployment: Deployment) -> None:
     clients = pipelines(deployment, 4, random.Random(SEED))
     with deployment.serving() as one, deployment.serving() as other:
         deployment.register(one.port, POLICY, *DATASETS)
-        for ports in ([one.port, other.port], [other.port, one.port]) * effort(1, 8):
+        for ports in ([one.port, other.port], [other.port, one.port]) * effort(1, 4):
             with at_work(clients, ports):
                 time.sleep(effort(0.2, 1.0))
                 os.kill(other.process.pid, signal.SIGSTOP)

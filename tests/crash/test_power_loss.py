@@ -36,7 +36,7 @@ from accountant.service import Service
 from accountant.store.ledgers import Ledgers, StoreError
 from accountant.store.vault import Vault
 
-LOSSES = effort(15, 250)
+LOSSES = effort(8, 160)
 """Moments at which the power goes; at each, three times with different luck."""
 STARTED = effort(1, 12)
 """After how many of these the service is started and worked with."""
@@ -68,7 +68,7 @@ def test_nothing_that_was_told_is_lost(root: Path, left: Path, launcher: Launche
     """
     new = on_sqlite(root / "home", launcher)
     new.output = root.with_name("output")
-    recording = record(new, root, launcher, effort(1.0, 8.0))
+    recording = record(new, root, launcher, effort(0.6, 8.0))
     started = 0
     for number, (after, told) in enumerate(losses(recording, left, LOSSES)):
         survived(recording, after, told)
@@ -83,7 +83,7 @@ def test_weaker_commits_are_caught(
     root: Path, left: Path, template: Deployment, launcher: Launcher
 ) -> None:
     """If the database did not synchronise each commit, the same comparison would say so."""
-    made = copied(template, root / "home", launcher)
+    made = copied(template, on_sqlite(root / "home", launcher))
     made.output = root.with_name("output")
     recording = record(made, root, launcher, 0.3, CRASH_SYNCHRONOUS="NORMAL")
     found = losses(recording, left, 20)
@@ -126,7 +126,7 @@ def survived(recording: Recording, after: Deployment, told: Told) -> None:
     signed, with the key that the ledger names.
     """
     try:
-        bodies, keys = (stored(after.database_url, name) for name in (POPULATION, KEYS))
+        bodies, keys = (stored(after.database_url, name)[0] for name in (POPULATION, KEYS))
     except (OSError, StoreError) as error:
         if told.keys:
             raise AssertionError(f"lost: the database, {told.keys} keys in it") from error

@@ -20,7 +20,7 @@ from support import last_replay
 
 from accountant.store.ledgers import Ledgers
 
-REQUESTS = int(os.environ.get("CRASH_REQUESTS") or effort(1_000, 40_000))
+REQUESTS = int(os.environ.get("CRASH_REQUESTS") or effort(1_000, 16_000))
 """Different requests; a fifth as many more are verbatim retries. CRASH_REQUESTS=1000000 takes
 hours.
 """

@@ -15,6 +15,7 @@ from places import Hosted, everything
 from support import World, ask, clean, hundredth, laplace
 from wire import Wire
 
+from accountant import jobs, shelf
 from accountant.ledger.events import Entry
 from accountant.store import postgres
 from accountant.store.ledgers import Ledgers, StoreError, Unknown
@@ -116,8 +117,9 @@ def test_broken_connections_are_replaced_unnoticed(
 def test_a_server_that_restarts_is_a_503_at_most(
     world: Callable[..., World], postgres: Server, how: str
 ) -> None:
-    """While the server is away every request is answered 503 in good time; when it is back, after
-    whatever end, everything that was answered is there and the next request works.
+    """While the server is away every request is answered 503 in good time, and no job breaks; when
+    it is back, after whatever end, everything that was answered is there and the next request
+    works.
     """
     made = world().hospital()
     assert made.post("/grants", ask(laplace("0.01")), key="k").status_code == 201
@@ -133,6 +135,9 @@ def test_a_server_that_restarts_is_a_503_at_most(
             assert made.post("/grants", ask(laplace("0.01")), key="k2").status_code == 503
             assert made.http.get("/readyz").status_code == 503
             assert time.monotonic() - started < 10
+        jobs.expire(made.service)
+        jobs.publish(made.service, made.publisher)
+        jobs.report(made.service, made.publisher, made.settings.home / "reports")
     finally:
         postgres.start()
     assert made.post("/grants", ask(laplace("0.01")), key="k2").status_code == 201
@@ -163,6 +168,32 @@ def test_an_unknown_commit_is_looked_up(
     again = made.post("/grants", ask(laplace("0.01")), key="k")
     assert (again.json(), again.status_code) == (answer.json(), 201)
     assert made.used()[0][0] == 10**7
+    clean(made)
+    wire.close()
+
+
+@pytest.mark.parametrize("cut", ["before", "while"])
+def test_nothing_is_left_of_what_could_not_be_read_back(
+    world: Callable[..., World], hosted: Hosted, cut: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When the server goes away while a commit is under way, and stays away for a moment, the
+    service shows and repeats nothing afterwards but what the ledger holds.
+    """
+    monkeypatch.setattr(shelf, "_WORTH", 1)  # a snapshot, so that reading back asks the database
+    wire = Wire(hosted.server.port)
+    made = world(url=hosted.url.replace(f":{hosted.server.port}/", f":{wire.port}/")).hospital()
+    assert made.post("/grants", ask(laplace("0.01"))).status_code == 201
+    made.service.keep_snapshots()
+    wire.refuses, wire.cut = True, cut
+    assert made.post("/grants", ask(laplace("0.01")), key="k").status_code == 503
+    wire.refuses = False
+    assert wire.cuts == 1
+    happened = cut == "while"
+    assert made.used()[0][0] == (2 if happened else 1) * 10**7
+    answer = made.post("/grants", ask(laplace("0.01")), key="k")
+    assert answer.status_code == 201, answer.text
+    assert ("idempotent-replay" in answer.headers) == happened
+    assert made.used()[0][0] == 2 * 10**7
     clean(made)
     wire.close()
 

@@ -10,10 +10,12 @@ import signal
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from places import Hosted
 
 from harness.programs import Process, Starter, kill
 
@@ -54,6 +56,8 @@ class Deployment:
     output: Path
     """What the service and the commands print; beside the home, which disasters befall."""
     secrets: dict[str, str] = field(default_factory=dict)
+    owner_url: str = ""
+    """Of whom the tables belong to, where that is not the service."""
 
     def environment(self, **settings: str) -> dict[str, str]:
         """The environment of a process of this deployment."""
@@ -86,15 +90,15 @@ class Deployment:
 
     def set_up(self) -> None:
         """Creates the database and the keys."""
-        self.command("migrate")
+        self.command("migrate", ACCOUNTANT_OWNER_URL=self.owner_url)
         for name, role in KEYS.items():
             printed = self.command("keys", "create", "--role", role, "--name", name)
             self.secrets[name] = printed.splitlines()[-1]
 
     @contextmanager
-    def serving(self, **settings: str) -> Iterator[Running]:
+    def serving(self, port: int = 0, **settings: str) -> Iterator[Running]:
         """The service, ready; killed in the end if it has not ended before."""
-        port = free_port()
+        port = port or free_port()
         process = self.begin("serve", "--port", str(port), **settings)
         try:
             _wait_for(port, process)
@@ -108,10 +112,10 @@ class Deployment:
         """One call under the population; what it answers, read as JSON where it is JSON."""
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
         headers = {"Authorization": f"Bearer {self.secrets[who]}"}
-        connection.request(method, f"/v1/populations/{POPULATION}{path}", body, headers)
-        answer = connection.getresponse()
-        data = answer.read()
-        connection.close()
+        with closing(connection):
+            connection.request(method, f"/v1/populations/{POPULATION}{path}", body, headers)
+            answer = connection.getresponse()
+            data = answer.read()
         as_json = "json" in answer.headers.get("Content-Type", "")
         return answer.status, json.loads(data) if as_json else data
 
@@ -130,10 +134,15 @@ def on_sqlite(home: Path, starter: Starter) -> Deployment:
     return Deployment(home, f"sqlite:///{home}/accountant.db", starter, output)
 
 
-def copied(template: Deployment, home: Path, starter: Starter) -> Deployment:
-    """A copy of a deployment that keeps everything in its home."""
-    shutil.copytree(template.home, home)
-    made = on_sqlite(home, starter)
+def on_postgres(home: Path, starter: Starter, hosted: Hosted) -> Deployment:
+    """A deployment whose ledgers are on a server; everything else is in its home."""
+    output = home.with_name(f"{home.name}.output")
+    return Deployment(home, hosted.url, starter, output, owner_url=hosted.owner_url)
+
+
+def copied(template: Deployment, made: Deployment) -> Deployment:
+    """``made`` in its place with the home and the keys of another deployment."""
+    shutil.copytree(template.home, made.home)
     made.secrets = template.secrets
     return made
 

@@ -59,6 +59,8 @@ class Pipeline:
     grants: list[str] = field(default_factory=list)
     failures: int = 0
     """How often the service answered that it could not."""
+    failure: bytes = b""
+    """What it said the last time."""
     _connection: http.client.HTTPConnection | None = None
 
     def connect(self, port: int) -> None:
@@ -91,7 +93,7 @@ class Pipeline:
             self.close()
             raise
         if answer.status >= 500:
-            self.failures += 1
+            self.failures, self.failure = self.failures + 1, data
             whole = "problem+json" in answer.headers["Content-Type"]
             if answer.status != 503 or not whole or answer.headers["Retry-After"] is None:
                 self.complaints.append(f"{request.key}: {answer.status} {data!r}")
@@ -107,8 +109,11 @@ class Pipeline:
             return
         if request.status is None:
             request.status, request.answer = status, data
-            if status == 201 and request.path == "/grants":
-                self.grants.append(json.loads(data)["id"])
+            if status == 201 and request.path in ("/grants", "/batch"):
+                told = json.loads(data)
+                ended = {item.get("grant") for item in request.body.get("items", ())}
+                ids = {item.get("id") for item in told.get("items", [told])}
+                self.grants += sorted(ids - ended - {None})
         elif (request.status, request.answer) != (status, data):
             self.complaints.append(f"{request.key}: {request.answer!r}, then {status} {data!r}")
 
@@ -127,11 +132,31 @@ class Pipeline:
         if kind < 0.6:
             one = {"dataset": "wide", "mechanisms": [declared("0.001", "0.000000001", 2)]}
             return self.new("/invocations", one)
-        if kind < 0.65:
+        if kind < 0.63:
+            return self.new("/batch", {"items": self._several(dataset)})
+        if kind < 0.66:
             return self.new("/sparse-vector", {"dataset": "wide", "mechanism": sparse_vector()})
         asked = [laplace(self.dice.choice(["0.001", "0.01"]), 2)]
         ttl = self.dice.choice([1, 3600])
         return self.new("/grants", {"dataset": dataset, "mechanisms": asked, "ttl_seconds": ttl})
+
+    def _several(self, dataset: str) -> list[dict[str, Any]]:
+        """Commits, releases and grants in whatever order, or invocations, to be asked at once."""
+        number = self.dice.randrange(1, 5)
+        mechanisms = [laplace(self.dice.choice(["0.001", "0.002"]), 2)]
+        if self.dice.random() < 0.3:
+            one = {"type": "record_invocations", "dataset": "wide", "mechanisms": mechanisms}
+            return [one] * number
+        items: list[dict[str, Any]] = [
+            {"type": "ask_grant", "dataset": dataset, "mechanisms": mechanisms, "ttl_seconds": 3600}
+            for _ in range(number)
+        ]
+        for _ in range(min(len(self.grants), self.dice.randrange(3))):
+            item = {"type": "commit_grant", "grant": self.grants.pop()}
+            if self.dice.random() < 0.3:
+                item |= {"type": "release_grant", "reason": "never run"}
+            items.insert(self.dice.randrange(len(items) + 1), item)
+        return items
 
     def work(self, stop: threading.Event, *, patient: bool = False) -> None:
         """Asks, commits, releases and records, and now and then asks the same again, until the
@@ -145,14 +170,21 @@ class Pipeline:
             except BROKEN:
                 if not patient:
                     return
-                time.sleep(0.02)
-
-    def settle(self) -> None:
-        """Asks again whatever has no answer yet: now it has to get one."""
-        for request in self.requests:
             if request.status is None:
-                self.ask(request)
-                assert request.status is not None, request
+                time.sleep(0.03)
+
+    def settle(self, patience: float = 0.0) -> None:
+        """Asks again whatever has no answer yet: now, or within so many seconds, it gets one."""
+        for request in self.requests:
+            deadline = time.monotonic() + patience
+            while request.status is None:
+                late = time.monotonic() >= deadline
+                try:
+                    self.ask(request)
+                except BROKEN:  # also a 503 to the head, if the body came too late
+                    if late:
+                        raise
+                assert request.status is not None or not late, (request, self.failure)
 
     def repeat(self, most: int) -> None:
         """Asks some of what was answered again."""

@@ -119,7 +119,7 @@ def record(
             _use(made, clients, service.port, seconds)
     copy = shutil.copytree(root / "home", root.with_name(f"{root.name}.copy"))
     url = f"sqlite:///{copy}/accountant.db"  # who reads a database may change its files
-    return Recording(disk, made, clients, read(file), stored(url), stored(url, KEYS))
+    return Recording(disk, made, clients, read(file), stored(url)[0], stored(url, KEYS)[0])
 
 
 def _use(made: Deployment, clients: list[Pipeline], port: int, seconds: float) -> None:
