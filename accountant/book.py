@@ -87,7 +87,9 @@ class Book(Generic[F]):
             if head.size < known.size:
                 raise Diverged(self.ledger, known, head.size, head.root)
         if not self.tree.size and (kept := self.kept()) is not None:
-            self.fold, self.tree = kept
+            fold, tree = kept
+            if tree.size <= head.size:  # another process may have kept it since ``head`` was read
+                self.fold, self.tree = fold, tree
         while (first := self.tree.size) < head.size:
             page = list(islice(read(first), head.size - first))
             if not page:
