@@ -31,8 +31,8 @@ _POLL: Final = 0.002
 """Seconds between two looks at a lock that another process holds."""
 _PATIENCE_MS: Final = 100
 """How long cleaning up waits for a reader, while others wait to write."""
-_SIZES: Final = (64, 8, 1)
-"""Rows that one statement inserts; few sizes, so that the statements stay prepared."""
+_MOST_ROWS: Final = 64
+"""Rows that one statement inserts: a statement for each number of them stays prepared."""
 _NEW_HEAD: Final = "INSERT INTO ledger_head VALUES (?, ?, ?)"
 _HEAD: Final = "UPDATE ledger_head SET sequence = ?, peaks = ? WHERE ledger = ? AND sequence = ?"
 
@@ -65,7 +65,9 @@ def reader(url: str) -> Engine:
 
 def _engine(url: str, begin: str, *, query_only: bool = False, **pool: Any) -> Engine:
     sqlite_path(url)
-    engine = create_engine(url, connect_args={"check_same_thread": False}, **pool)
+    engine = create_engine(
+        url, connect_args={"check_same_thread": False, "cached_statements": 256}, **pool
+    )
 
     @event.listens_for(engine, "connect")
     def _connect(connection: Any, _: Any) -> None:
@@ -200,14 +202,11 @@ def _insert(raw: sqlite3.Connection, table: str, rows: Sequence[tuple[Any, ...]]
     """Inserts many rows by few statements: at each one the driver lets other threads run, and then
     waits for its turn again.
     """
-    first = 0
-    for size in _SIZES:
-        while len(rows) - first >= size:
-            some = rows[first : first + size]
-            one = f"({', '.join('?' * len(some[0]))})"
-            values = ", ".join([one] * size)
-            raw.execute(f"INSERT INTO {table} VALUES {values}", tuple(chain.from_iterable(some)))  # noqa: S608
-            first += size
+    for first in range(0, len(rows), _MOST_ROWS):
+        some = rows[first : first + _MOST_ROWS]
+        one = f"({', '.join('?' * len(some[0]))})"
+        values = ", ".join([one] * len(some))
+        raw.execute(f"INSERT INTO {table} VALUES {values}", tuple(chain.from_iterable(some)))  # noqa: S608
 
 
 def _raw(connection: Connection) -> sqlite3.Connection:
