@@ -6,7 +6,7 @@ import gc
 import signal
 import socket
 import sys
-from typing import Annotated, cast, get_args
+from typing import Annotated, Final, cast, get_args
 
 import typer
 from rich.table import Table
@@ -26,6 +26,11 @@ from accountant.cli.common import (
     settings,
 )
 from accountant.store.engine import shown
+
+_TURN: Final = 0.02
+"""Seconds that a thread may keep Python to itself: a batch is decided in less, and every change of
+turn in the middle of one costs more than it gives.
+"""
 
 keys = typer.Typer(help="API keys.", no_args_is_help=True)
 app.add_typer(keys, name="keys")
@@ -60,6 +65,7 @@ def serve(
 
     logs.configure()
     chosen = settings(context, host=host, port=port)
+    sys.setswitchinterval(_TURN)
     with local_service(context) as service:
         service.ready()
         if excess := service.ledgers.excess():
