@@ -16,6 +16,7 @@ from accountant.budget.commands import Role
 from accountant.budget.errors import Conflict, Invalid, NotFound
 from accountant.keys import CREATED, LEDGER, REVOKED, Key, KeyRing, key_digest, new_secret
 from accountant.ledger.events import Entry, Event
+from accountant.ledger.merkle import Tree
 from accountant.store.ledgers import Ledgers
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}")
@@ -62,9 +63,11 @@ class Credentials:
         """Whose key that is, as far as this process has read: without looking at the database."""
         return self._book.fold.by_digest.get(digest)
 
-    def refresh(self) -> None:
-        """Reads what other processes have made and revoked."""
-        head = self._ledgers.head(LEDGER)
+    def refresh(self, head: Tree | None = None) -> None:
+        """Reads what other processes have made and revoked. ``head`` is where the keys' ledger
+        ends, if that is known.
+        """
+        head = self._ledgers.head(LEDGER) if head is None else head
         if head != self._book.seen or head != self._book.tree:
             with self._book.lock:
                 head = self._ledgers.head(LEDGER)  # of now: another thread may have gone on

@@ -163,9 +163,7 @@ class Service:
 
     def _answer(self, ledger: str, batch: list[Waiting]) -> None:
         """Gives each command its outcome. What fails fails alone; what fails together, together."""
-        if any(one.key is not None for one in batch):
-            self._still_valid(batch)
-        left = [one for one in batch if one.outcome is None]
+        left = batch
         for _ in range(_ATTEMPTS):
             try:
                 while left:
@@ -189,10 +187,12 @@ class Service:
         try:
             with self.writing(ledger, opens=opens) as turn:
                 turn.go_over(SYSTEM)
+                if any(one.key is not None for one in batch):
+                    self.credentials.refresh(turn.writing.peek(KEYS))
                 for one in batch:
                     culprit = one
                     try:
-                        outcomes.append((one, turn.answer(one.asked)))
+                        outcomes.append((one, self._told_one(turn, one)))
                     except Problem as problem:
                         outcomes.append((one, problem))
                     culprit = None
@@ -208,18 +208,11 @@ class Service:
             one.outcome = outcome
         return batch[len(outcomes) :]
 
-    def _still_valid(self, batch: list[Waiting]) -> None:
-        """Refuses those whose key another process has revoked since it was looked at."""
-        try:
-            with _told():
-                self.credentials.refresh()
-        except Problem as problem:
-            for one in batch:
-                one.outcome = problem
-            return
-        for one in batch:
-            if one.key is not None and self.credentials.remembered(one.key) is None:
-                one.outcome = Problem("unauthenticated", "the key is not valid, or was revoked")
+    def _told_one(self, turn: Round, one: Waiting) -> Answer:
+        """The answer to one command, unless its key was revoked since it was looked at."""
+        if one.key is not None and self.credentials.remembered(one.key) is None:
+            raise Problem("unauthenticated", "the key is not valid, or was revoked")
+        return turn.answer(one.asked)
 
     def erase(
         self, ledger: str, by: str, event: int, fields: Sequence[str] | None, reason: str

@@ -40,6 +40,11 @@ class Writing:
                 self._heads[ledger] = reading.head(self.connection, ledger, lock=True)
         return self._heads[ledger]
 
+    def peek(self, ledger: str) -> Tree:
+        """Where a ledger ends, which others may move."""
+        with self._open():
+            return reading.head(self.connection, ledger)
+
     def read(self, ledger: str, first: int, limit: int) -> list[Stored]:
         """Events from ``first`` on."""
         with self._open():
