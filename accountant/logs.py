@@ -7,7 +7,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable
-from typing import Any, TextIO
+from typing import Any, TextIO, cast
 
 import orjson
 import structlog
@@ -48,8 +48,22 @@ def only_warnings() -> None:
     """What a command prints is for people and scripts: only warnings join it, on standard error."""
     structlog.configure(
         wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(cast("TextIO", _Errors())),
     )
+
+
+class _Errors:
+    """Standard error as it is when something is written: whoever runs several commands in one
+    process may have put another in its place.
+    """
+
+    def write(self, text: str) -> None:
+        """Writes."""
+        sys.stderr.write(text)
+
+    def flush(self) -> None:
+        """Writes it now."""
+        sys.stderr.flush()
 
 
 def _json(document: Any, default: Callable[[Any], Any], **_: Any) -> bytes:

@@ -74,6 +74,9 @@ class Hot:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers what is in order; everything else goes on."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
         call = self._call(scope)
         if call is None:
             await self._pass_on(scope, receive, send)

@@ -25,6 +25,11 @@ from accountant.settings import Settings
 ROOMS = (
     "api",
     "book.py",
+    "credentials.py",
+    "guard.py",
+    "rounds.py",
+    "sequencer.py",
+    "shelf.py",
     "budget",
     "keys.py",
     "ledger",

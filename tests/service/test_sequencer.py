@@ -222,7 +222,7 @@ def test_closed_under_load_everybody_is_answered_or_turned_away() -> None:
                 futures.append(future)
             except Unavailable as problem:
                 away.append(problem)
-                if problem.code == "stopping":
+                if problem.code == "service-stopping":
                     return
 
     threads = [threading.Thread(target=load) for _ in range(4)]
@@ -232,6 +232,6 @@ def test_closed_under_load_everybody_is_answered_or_turned_away() -> None:
     sequencer.close()
     for thread in threads:
         thread.join(SECONDS)
-    assert {problem.code for problem in away} == {"stopping", "too-many-waiting"}
+    assert {problem.code for problem in away} == {"service-stopping", "too-many-waiting"}
     assert futures
     assert all(future.done() for future in futures)

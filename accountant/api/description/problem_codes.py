@@ -35,7 +35,7 @@ PROBLEMS: Final[dict[str, Code]] = {
     "too-many-waiting": Code(
         503, "every", "Too many requests wait for this ledger. Retry with the same key."
     ),
-    "stopping": Code(503, "every", "The service is stopping. Retry with the same key."),
+    "service-stopping": Code(503, "every", "The service is stopping. Retry with the same key."),
     "clock-jumped": Code(
         503, "asking", "The service's clock is in doubt: nothing is granted until it was looked at."
     ),
