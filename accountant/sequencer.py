@@ -70,7 +70,7 @@ class Sequencer:
         """
         with self._lock:
             if self._closed:
-                raise Unavailable("service-stopping", "the service is stopping; ask again in a moment")
+                raise Unavailable("service-stopping", "the service is stopping; ask again soon")
             line = self._lines.get(ledger)
             if line is None:
                 line = _Line(self._lock)
