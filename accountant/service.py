@@ -95,14 +95,16 @@ class Service:
         """Answers one command durably, in a batch with others that wait. Raises Problem; then
         nothing was recorded.
         """
+        with _told():
+            self._shelf.book(ledger, opens=_opens([asked]))  # nobody waits for a name of nothing
         self.price_ahead(ledger, asked)
         future: Future[Answer] = Future()
         self._sequencer.submit(ledger, Waiting(asked, future))
         return future.result()
 
     def submit(self, ledger: str, asked: Asked, key: str) -> asyncio.Future[Answer]:
-        """``execute`` for who waits in an event loop, under the API key of the digest ``key``. What
-        is asked has been priced, or that is cheap (``price_ahead``).
+        """``execute`` for who waits in an event loop, under the API key of the digest ``key``, of a
+        ledger that has ``terms``. What is asked has been priced by them (``price_ahead``).
         """
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._sequencer.submit(ledger, Waiting(asked, future, key))
@@ -327,6 +329,13 @@ class Service:
             if state.population is not None:
                 relation, engine = state.population.relation, state.custody.engine
                 price_all(mechanisms, relation, state.orders, engine)
+
+    def terms(self, ledger: str) -> tuple[tuple[int, ...], int] | None:
+        """What prices depend on now: Renyi orders, and the version of the bounds. None if nobody
+        has asked for the ledger yet. Nothing is read.
+        """
+        book = self._shelf.there(ledger)
+        return None if book is None else (book.fold.state.orders, book.fold.state.custody.engine)
 
     def now(self, state: State) -> int:
         """The stamp that an event of ``state`` would get now."""

@@ -65,6 +65,10 @@ class Shelf:
                 self._books[ledger] = Book(ledger, nothing, self._known(ledger), kept)
             return self._books[ledger]
 
+    def there(self, ledger: str) -> Book[Keeper] | None:
+        """The book of a ledger that was asked for before; nothing is read."""
+        return self._books.get(ledger)
+
     def keep(self, *, now: bool = False) -> None:
         """Makes snapshots of the ledgers that have grown, where it is time; or ``now``."""
         if self._snapshots is None:

@@ -48,6 +48,8 @@ _BEARER: Final = "Bearer "
 _REMEMBERED: Final = 1_024
 _SHORT: Final = 4_096
 """Bytes of a body that is remembered: with as many of them as are, some megabytes."""
+_LONG: Final = 16_384
+"""Bytes of a body that takes so long to read that nobody should wait for it in the event loop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +71,10 @@ class Hot:
         self._app, self._service = app, service
         self._read: dict[tuple[type[Command], bytes], Asked] = {}
         """Bodies that came before: the same bytes ask for the same."""
-        self._priced: set[tuple[str, bytes]] = set()
-        """Populations and mechanisms whose price is known, so that asking for it costs nothing."""
+        self._priced: set[tuple[str, object, bytes]] = set()
+        """Populations, terms and mechanisms whose price is known, so that asking for it costs
+        nothing.
+        """
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers what is in order; everything else goes on."""
@@ -82,6 +86,9 @@ class Hot:
             await self._pass_on(scope, receive, send)
             return
         body = (await receive())["body"]
+        if len(body) > _LONG:
+            await self._pass_on(scope, once(body, receive), send)
+            return
         try:
             asked = self._asked(call, body)
         except Exception:  # noqa: BLE001 whatever is wrong with it, the routes say so
@@ -125,6 +132,8 @@ class Hot:
         if key is None or not sound_idempotency_key(idempotency):
             return None
         population, plain, grant, ending = path.groups()
+        if self._service.terms(population) is None:
+            return None
         within = {"grant": grant} if grant else {}
         return _Call(population, _COMMANDS[plain or ending], within, key, digest, idempotency)
 
@@ -151,7 +160,7 @@ class Hot:
         mechanisms: Any = asked.document.get("mechanisms")
         if mechanisms is None:
             return
-        place = population, orjson.dumps(mechanisms)
+        place = population, self._service.terms(population), orjson.dumps(mechanisms)
         if place not in self._priced:
             await asyncio.to_thread(self._service.price_ahead, population, asked)
             if len(self._priced) >= _REMEMBERED:

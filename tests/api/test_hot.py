@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ from support import START, Clock, World, ask, declared, gaussian, laplace
 from accountant.api.app import App, create_app
 from accountant.api.around import Around
 from accountant.api.hot import Hot
+from accountant.service import Service
 
 GRANT = ask(laplace("0.01"))
 PAST = "/v1/populations/fair"
@@ -175,3 +177,57 @@ def test_both_ways_fail_alike(
     answers = [send(world, door, one)[:3] for world, door in zip(pair, doors, strict=True)]
     assert answers[0] == answers[1]
     assert answers[0][0] == 500
+
+
+def test_long_bodies_are_read_by_the_routes(
+    pair: list[World], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A body that takes long to read does not hold up the event loop: a thread reads it."""
+    quick, read = pair[0], []
+    monkeypatch.setattr(Hot, "_asked", lambda _, call, body: read.append(len(body)))
+    names = [f"value-{n}" for n in range(4_000)]
+    answer = send(
+        quick, quick.http, ("/grants", {**GRANT, "subjects": {"sex": names}}, {"key": "k"})
+    )
+    assert answer[0] == 422
+    assert b"no value 'value-0'" in answer[2]
+    assert read == []
+
+
+def test_names_of_nothing_have_no_line(pair: list[World]) -> None:
+    """Asking for populations that do not exist leaves no thread behind, whatever is asked."""
+    quick = pair[0]
+    for number in range(20):
+        for path in ("/grants", "/invocations", "/grants/g1/commit", "/grants/g1/release"):
+            how = {"key": "k", "population": f"nothing-{number}"}
+            body = {"release": {"reason": "never ran"}, "commit": {}}.get(path[11:], GRANT)
+            answer = send(quick, quick.http, (path, body, how))
+            assert answer[0] == 404, answer
+    assert [t.name for t in threading.enumerate() if "nothing" in t.name] == []
+
+
+def test_prices_are_prepared_under_the_terms_in_force(
+    pair: list[World], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who asks again under a policy with other Renyi orders is priced anew before standing in line,
+    not by the writer that all wait for.
+    """
+    quick, priced = pair[0], []
+    ahead = Service.price_ahead
+
+    def noted(self: Service, ledger: str, asked: Any) -> None:
+        priced.append(asked.key)
+        ahead(self, ledger, asked)
+
+    monkeypatch.setattr(Service, "price_ahead", noted)
+    send(quick, quick.http, ("/grants", GRANT, {"key": "first"}))
+    send(quick, quick.http, ("/grants", GRANT, {"key": "second"}))
+    before = quick.service.terms("fair")
+    limits = {"a": "{epsilon: 9, delta: 1e-3}", "b": "{epsilon: 1, delta: 1e-9}"}
+    rules = [f"  - {{id: {name}, limit: {limit}}}\n" for name, limit in limits.items()]
+    assert quick.put("/policy", "policy: p\nrules:\n" + "".join(rules)).status_code == 200
+    assert quick.service.terms("fair") != before
+    priced.clear()
+    send(quick, quick.http, ("/grants", GRANT, {"key": "third"}))
+    send(quick, quick.http, ("/grants", GRANT, {"key": "fourth"}))
+    assert priced == ["third"]
