@@ -7,7 +7,9 @@ events are folded in under the book's lock, and a state ahead of a failed commit
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
 import orjson
 
@@ -24,6 +26,16 @@ from accountant.ledger.events import Entry, Event, EventTooLarge
 from accountant.ledger.merkle import Tree
 from accountant.privacy import engine as bounds
 from accountant.store.ledgers import Text, Writing
+
+_SALTS: Final = 32
+"""Salts drawn at once: at each draw other threads run, and whoever decides waits for its turn."""
+
+
+def _drawn() -> Iterator[bytes]:
+    while True:
+        salts = secrets.token_bytes(_SALTS * SALT_BYTES)
+        for first in range(0, len(salts), SALT_BYTES):
+            yield salts[first : first + SALT_BYTES]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +63,7 @@ class Round:
     entries: list[Entry] = field(default_factory=list)
     """What was decided and is not appended yet."""
     texts: list[Text] = field(default_factory=list)
+    salts: Iterator[bytes] = field(default_factory=_drawn)
     ahead: bool = False
     """The book is, or may be, ahead of the database."""
 
@@ -108,7 +121,7 @@ class Round:
         """``asked`` with its free texts sealed; on a retry as they were the first time."""
         before = state.answers.get(asked.by, asked.key) if asked.key else None
         if not before:
-            return seal(state, asked, lambda: secrets.token_bytes(SALT_BYTES))
+            return seal(state, asked, self.salts.__next__)
         stored = [Event.of_entry(state.ledger, entry) for entry in self._answered(before[1])]
         first, last = stored[0].sequence, stored[-1].sequence
         kept = [text for text in self.texts if first <= text.sequence <= last]

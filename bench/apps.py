@@ -48,7 +48,9 @@ async def _bare(port: int) -> None:
 
 def _serve(app: FastAPI, port: int) -> None:
     """With the settings of ``accountant serve``."""
-    uvicorn.run(app, port=port, log_config=None, access_log=False, server_header=False)
+    uvicorn.run(
+        app, port=port, log_config=None, access_log=False, server_header=False, proxy_headers=False
+    )
 
 
 def main() -> None:

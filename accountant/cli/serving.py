@@ -96,6 +96,7 @@ def serve(
                 create_app(service, chosen, publisher),
                 log_config=None,
                 access_log=False,
+                proxy_headers=False,
                 server_header=False,
                 timeout_graceful_shutdown=10,
             )

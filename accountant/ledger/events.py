@@ -20,6 +20,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
@@ -163,8 +164,11 @@ def digest(document: Any) -> str:
     return sha256(canonical(document)).hexdigest()
 
 
+@lru_cache(maxsize=1_024)
 def rfc3339(time: int) -> str:
-    """Microseconds since 1970 as RFC 3339 UTC with six digits."""
+    """Microseconds since 1970 as RFC 3339 UTC with six digits. What is committed together has one
+    stamp.
+    """
     moment = _EPOCH + timedelta(microseconds=time)
     # Years before 1000 lose their zeros, and are no stamps.
     return moment.isoformat(timespec="microseconds").removesuffix("+00:00").lstrip("0") + "Z"

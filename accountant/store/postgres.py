@@ -68,8 +68,9 @@ _BEGUN: Final = _ROWS + (  # noqa: S608 (words of our own)
 _MOVED: Final = _ROWS + (  # noqa: S608
     "UPDATE ledger_head SET sequence = %b, peaks = %b WHERE ledger = %b AND sequence = %b"
 )
-_TEXT: Final = (
-    'INSERT INTO text (ledger, sequence, field, salt, "text") VALUES (%b, %b, %b, %b, %b)'
+_TEXTS: Final = (
+    'INSERT INTO text (ledger, sequence, field, salt, "text") SELECT * FROM unnest'
+    "(%b::text[], %b::bigint[], %b::text[], %b::bytea[], %b::text[])"
 )
 
 
@@ -176,8 +177,8 @@ class Postgres:
 
     def keep_texts(self, connection: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
         """Inserts rows of texts in one round trip."""
-        with _raw(connection).cursor() as cursor:
-            cursor.executemany(_TEXT, rows)
+        if rows:
+            _raw(connection).execute(_TEXTS, list(map(list, zip(*rows, strict=True))))
 
     def commit(self, connection: Connection) -> None:
         """Makes the transaction durable. An error over a living connection is the server's word
