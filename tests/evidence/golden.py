@@ -1,6 +1,8 @@
-"""Makes the bundle that has to verify for ever: ``python tests/evidence/golden.py FOLDER``.
+"""Makes the bundles that have to verify for ever: ``python tests/evidence/golden.py FOLDER``.
 
-It is made once for each version of the bundle's format, and never again: keys and salts are drawn.
+Each is made once and never again, for keys and salts are drawn: one that is there is left alone.
+The first is as old as the format; the second has what came to it: batches, and groups of so many
+values that they stand in the ledger as positions.
 """
 
 from __future__ import annotations
@@ -13,10 +15,13 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from house import House, eventful
-from support import START, Clock
+from house import House, eventful, fresh_key, resident
+from support import START, Clock, ask, laplace, make
 
 from accountant.auditing.verify import verify
+from accountant.budget.commands import Asked, Command
+from accountant.budget.commands.batch import batch_of
+from accountant.ledger.events import Event, rfc3339
 from accountant.publishing.recovery import recover
 from accountant.reporting.statement import accounts_json
 
@@ -47,18 +52,58 @@ def made(home: Path) -> bytes:
     return data
 
 
+def batched(home: Path) -> bytes:
+    """A bundle with batches that were admitted and refused, and with wide groups."""
+    clock = Clock(START)
+    wide = [f"clinic {number}" for number in range(400)]
+    house = resident(House(home, clock), {"sex": ["f", "m"], "clinic": wide[:-1]})
+    clock.jump(365 * 86_400)
+    now = rfc3339(clock.now)
+    house.do("accept_time", "operator:o", clock=now, reason="the machine was off for a year")
+    house.do("extend_population", "admin", added={"clinic": wide[-1:]})
+    house.grant("0.25", subjects={"clinic": wide[::2]}, purpose="every other clinic")
+    several = _batch(
+        house,
+        make("ask_grant", **ask(laplace("0.5"), subjects={"clinic": wide[:100]}, purpose="one")),
+        make("ask_grant", **ask(laplace("0.125"), purpose="two")),
+    )
+    grants = [event.body["grant"] for event in several if "grant" in event.body]
+    _batch(
+        house, make("ask_grant", **ask(laplace("0.5"))), make("ask_grant", **ask(laplace("999")))
+    )
+    _batch(
+        house,
+        make("commit_grant", grant=grants[0]),
+        make("release_grant", grant=grants[1], reason="never ran, says Eve"),
+        make("ask_grant", **ask(laplace("0.25"))),
+    )
+    past = [make("record_invocations", **ask(laplace(e))) for e in ("0.5", "2000")]
+    _batch(house, *past)
+    data = house.bundle()
+    house.close()
+    return data
+
+
+def _batch(house: House, *items: Command) -> tuple[Event, ...]:
+    asked = Asked("pipe", batch_of(items), fresh_key(), items)
+    return house.service.execute("fair", asked).events
+
+
 def main() -> None:
-    """Writes the bundle, and what its events amount to."""
+    """Writes the bundles that are not there, and what their events amount to."""
     folder = Path(sys.argv[1])
-    with tempfile.TemporaryDirectory() as home:
-        data = made(Path(home))
-    verdict = verify([io.BytesIO(data)])
-    if verdict.count or verdict.state is None:
-        raise SystemExit("\n".join(map(str, verdict.findings)))
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "bundle-1.tar").write_bytes(data)
-    totals = accounts_json(verdict.state, by="sex")
-    (folder / "bundle-1.json").write_text(json.dumps(totals, indent=1) + "\n")
+    for name, make_it in (("bundle-1", made), ("bundle-2", batched)):
+        if (folder / f"{name}.tar").exists():
+            continue
+        with tempfile.TemporaryDirectory() as home:
+            data = make_it(Path(home))
+        verdict = verify([io.BytesIO(data)])
+        if verdict.count or verdict.state is None:
+            raise SystemExit("\n".join(map(str, verdict.findings)))
+        (folder / f"{name}.tar").write_bytes(data)
+        totals = accounts_json(verdict.state, by="sex")
+        (folder / f"{name}.json").write_text(json.dumps(totals, indent=1) + "\n")
 
 
 if __name__ == "__main__":
