@@ -15,8 +15,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
-import httpx2
-
 from accountant.budget.state import AccountKey
 from accountant.service import Service
 from accountant.store.ledgers import Ledgers
@@ -26,11 +24,8 @@ from bench.load import drive, request
 from bench.running import Served, served
 
 KEYS: Final = 100_000
-FEWER_KEYS: Final = 7_000
-"""What one registration holds where the dimension has to fit into one event."""
-
-WIDEST: Final = 2_000
-"""Keys of the widest requests: what fits into one event by name."""
+WIDEST: Final = 20_000
+"""Keys of the widest requests."""
 
 REQUESTS: Final = 1_000
 WIDE_EVERY: Final = 200
@@ -62,7 +57,8 @@ def _measured(engine: str, homes: list[Path], urls: list[str]) -> list[Row]:
     for home, url, retried in zip(homes, urls, (0.0, RETRIED), strict=True):
         home.mkdir()
         with served(home, url) as service:
-            keys = _register(service)
+            keys = [f"{i:05d}" for i in range(KEYS)]
+            register(service, POPULATION, POLICY, [HOT], {"key": keys})
             asked = _requests(keys, REQUESTS)
             wire = _with_retries([_wire(service, *one) for one in enumerate(asked)], retried)
             result = drive(service.port, wire, CONNECTIONS)
@@ -76,25 +72,11 @@ def _measured(engine: str, homes: list[Path], urls: list[str]) -> list[Row]:
     return rows
 
 
-def _register(service: Served) -> list[str]:
-    """The population with as many keys as one registration takes; the keys."""
-    for count in (KEYS, FEWER_KEYS):
-        keys = [f"{i:05d}" for i in range(count)]
-        try:
-            register(service, POPULATION, POLICY, [HOT], {"key": keys})
-        except httpx2.HTTPStatusError as error:
-            if "event-too-large" not in error.response.text:
-                raise
-        else:
-            return keys
-    raise RuntimeError("no population could be registered")
-
-
 def _requests(keys: list[str], count: int) -> list[list[str]]:
     """The keys of each request: 75 give or take 20, and now and then very many."""
     draw = random.Random(1)  # noqa: S311 no secret
     sizes = [max(1, round(draw.gauss(75, 20))) for _ in range(count)]
-    sizes[WIDE_EVERY - 1 :: WIDE_EVERY] = [min(WIDEST, len(keys))] * (count // WIDE_EVERY)
+    sizes[WIDE_EVERY - 1 :: WIDE_EVERY] = [WIDEST] * (count // WIDE_EVERY)
     return [draw.sample(keys, size) for size in sizes]
 
 
