@@ -106,7 +106,9 @@ class Server:
             connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(name))
 
     def start(self) -> None:
-        """Starts the server and waits until it answers. Raises RuntimeError."""
+        """Starts the server and waits until it answers. Raises RuntimeError. It refuses while
+        children of one that was killed still hold its memory; then it is asked again.
+        """
         settings = _SETTINGS | {
             "port": str(self.port),
             "listen_addresses": "127.0.0.1",
@@ -114,9 +116,10 @@ class Server:
         }
         command = [str(binaries() / "postgres"), "-D", str(self.folder / "data")]
         command += [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
-        self._process = self._run(command)
         deadline = time.monotonic() + _PATIENCE
-        while time.monotonic() < deadline and self._process.poll() is None:
+        while time.monotonic() < deadline:
+            if self._process is None or self._process.poll() is not None:
+                self._process = self._run(command)
             with suppress(psycopg.OperationalError), closing(self.connect("postgres")):
                 return
             time.sleep(0.02)

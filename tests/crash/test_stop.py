@@ -7,14 +7,15 @@ import os
 import random
 import signal
 import time
+from contextlib import closing
 
 from harness.checker import check
-from harness.deployment import Deployment
+from harness.deployment import POPULATION, Deployment
 from harness.effort import SEED
 from harness.pipelines import DATASETS, POLICY, in_parallel, pipelines
 from support import laplace
 
-from accountant.store.engine import file_lock, sqlite_path
+from accountant.store.ledgers import Ledgers
 
 GRANT = {"dataset": "wide", "mechanisms": [laplace("0.001", 2)]}
 
@@ -32,7 +33,7 @@ def test_stopped_while_requests_wait(deployment: Deployment) -> None:
             client.connect(service.port)
             wishes.append(client.new("/grants", GRANT))
             client.ask(client.new("/invocations", GRANT))
-        with file_lock(sqlite_path(deployment.database_url)):
+        with closing(Ledgers(deployment.database_url)) as ledgers, ledgers.writing(POPULATION):
             threads = in_parallel(
                 [
                     lambda c=client, w=wish: told.append(c.send(w))
