@@ -17,7 +17,7 @@ import structlog
 
 from accountant.book import Book
 from accountant.budget.keeper import Keeper
-from accountant.budget.snapshot import dump, load
+from accountant.budget.snapshot import Copied, load
 from accountant.budget.state import State
 from accountant.ledger.checkpoints import Checkpoint, Known
 from accountant.ledger.merkle import MissingHash, Tree, tree_of
@@ -30,7 +30,9 @@ _WORTH: Final = 2_000
 """Events that take longer to fold than a snapshot to read."""
 _log = structlog.get_logger()
 _SHARE: Final = 30
-"""A snapshot is made at most so many times its own duration after the last."""
+"""A snapshot is made no sooner than so many times its own duration after the last."""
+_BREATH: Final = 0.002
+"""Seconds that making one stops for, now and then: whoever decides has to wait for a turn."""
 
 
 class _Kept(NamedTuple):
@@ -78,15 +80,16 @@ class Shelf:
                 kept = self._kept.get(book.ledger, _Kept(0, 0.0, 0.0))
                 due = now or time.monotonic() >= kept.at + _SHARE * kept.seconds
                 if due and book.seen.size - kept.size >= _WORTH:
-                    self._keep(book, self._snapshots)
+                    self._keep(book, self._snapshots, 0.0 if now else _BREATH)
 
-    def _keep(self, book: Book[Keeper], snapshots: Snapshots) -> None:
+    def _keep(self, book: Book[Keeper], snapshots: Snapshots, breath: float) -> None:
         begun = time.monotonic()
         with book.lock:
             tree = book.seen
             if book.tree != tree:
                 return  # dropped, and not read back yet
-            parts = dump(book.fold.whole())
+            copied = Copied.of(book.fold.whole())
+        parts = copied.dump(partial(time.sleep, breath))
         if snapshots.keep(book.ledger, tree, parts):
             ended = time.monotonic()
             self._kept[book.ledger] = _Kept(tree.size, ended, ended - begun)

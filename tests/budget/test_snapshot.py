@@ -29,7 +29,7 @@ from accountant.budget.decide import SYSTEM, decide
 from accountant.budget.errors import Problem
 from accountant.budget.folding import apply, fold
 from accountant.budget.raw import Take
-from accountant.budget.snapshot import dump, load
+from accountant.budget.snapshot import Copied, dump, load
 from accountant.budget.state import State, asked_of
 from accountant.ledger.events import Event, canonical
 from accountant.ledger.notes import Signer
@@ -450,3 +450,23 @@ def test_keys_are_answered_from_a_snapshot() -> None:
     first = book.ask(command, "pipe", "k")[0]
     book.state = taken_up(book.state)
     assert book.ask(command, "pipe", "k").sequence == first.sequence
+
+
+def test_the_state_goes_on_while_its_snapshot_is_written() -> None:
+    """The snapshot holds what was so when it was begun, whatever is granted, settled, registered or
+    answered before it is written.
+    """
+    book = hospital("  - {id: a, limit: {epsilon: 99}}\n", {"sex": ["f", "m"]})
+    grants = [book.grant(laplace("0.1"), subjects={"sex": ["f"]}) for _ in range(200)]
+    before, begun = joined(book.state), Copied.of(book.state)
+
+    def meanwhile() -> None:
+        book.grant(laplace("0.2"))
+        book.record(laplace("0.3"), subjects={"sex": ["m"]})
+        book.do("commit_grant", grant=grants.pop().body["grant"])
+        book.dataset(f"d{len(grants)}")
+
+    written = b"".join(begun.dump(meanwhile))
+    assert len(grants) < 200
+    assert written == before
+    assert load("fair", written) != book.state

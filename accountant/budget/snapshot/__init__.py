@@ -9,13 +9,14 @@ first that nobody changed it, and that the same code would have folded it (store
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Final
 
 from accountant.budget.accounts import Account
 from accountant.budget.answers import Answers
 from accountant.budget.epochs import Adopted, epoch_of
-from accountant.budget.grants import Grant, Grants
+from accountant.budget.grants import Grant, Grants, Legend
 from accountant.budget.meter import Meter
 from accountant.budget.policy import Policy
 from accountant.budget.raw import Take
@@ -34,19 +35,43 @@ from accountant.budget.state import AccountKey, State
 from accountant.privacy.units import Axis, Charge
 
 _LENGTH: Final = 8
+_BREATH: Final = 64
+"""Open grants that are written without a break: less than a millisecond."""
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """A state as it was, to be dumped while that goes on: copied within a moment, for what is long
+    in it are columns.
+    """
+
+    state: State
+    """Frozen, but for the settled grants and the answers: what is needed of these is beside it."""
+    legend: Legend
+    answers: int
+    columns: tuple[bytes, ...]
+
+    @classmethod
+    def of(cls, state: State) -> Copied:
+        """A copy of ``state``, which nobody may change meanwhile."""
+        sums = (
+            part
+            for account in state.accounts.values()
+            for meter in (account.used, account.reserved)
+            for part in meter.dump()
+        )
+        columns = *sums, *state.grants.dump(), *state.answers.dump()
+        return cls(state.frozen(), state.grants.legend(), len(state.answers), columns)
+
+    def dump(self, breathe: Callable[[], None] = lambda: None) -> list[bytes]:
+        """The parts of one file. ``breathe`` is called now and then, to let others go on."""
+        head = _head(self.state, self.legend, self.answers, breathe)
+        return [len(head).to_bytes(_LENGTH, "little"), head, *self.columns]
 
 
 def dump(state: State) -> list[bytes]:
-    """The state as parts of one file. They are copies: the state may go on."""
-    head = _head(state)
-    sums = [
-        part
-        for account in state.accounts.values()
-        for meter in (account.used, account.reserved)
-        for part in meter.dump()
-    ]
-    columns = [*sums, *state.grants.dump(), *state.answers.dump()]
-    return [len(head).to_bytes(_LENGTH, "little"), head, *columns]
+    """The state as parts of one file."""
+    return Copied.of(state).dump()
 
 
 def load(ledger: str, data: bytes | memoryview) -> State:
@@ -60,7 +85,8 @@ def load(ledger: str, data: bytes | memoryview) -> State:
     except (ArithmeticError, LookupError, TypeError) as error:
         raise ValueError(f"the snapshot of {ledger} is damaged: {error!r}") from error
     rest.end()
-    if state.ledger != ledger or _head(state) != written:
+    again = _head(state, state.grants.legend(), len(state.answers), lambda: None)
+    if state.ledger != ledger or again != written:
         raise ValueError(f"a snapshot of {ledger} would be another one")
     return state
 
@@ -85,9 +111,16 @@ class _Rest:
             raise ValueError("the snapshot goes on after its end")
 
 
-def _head(state: State) -> bytes:
+def _head(state: State, legend: Legend, answers: int, breathe: Callable[[], None]) -> bytes:
     lists = Lists()
     numbers = {key: number for number, key in enumerate(state.accounts)}
+    # The order of these two decides about the numbers in the lists.
+    accounts = tuple(_account_row(*item, lists) for item in state.accounts.items())
+    opened = []
+    for grant in state.open.values():
+        opened.append(_grant_row(grant, numbers, lists))
+        if len(opened) % _BREATH == 0:
+            breathe()
     head = Head(
         ledger=state.ledger,
         sequence=state.sequence,
@@ -98,10 +131,10 @@ def _head(state: State) -> bytes:
         last_epoch=tuple(state.last_epoch.items()),
         custody=state.custody,
         revalued=tuple(state.revalued.items()),
-        accounts=tuple(_account_row(*item, lists) for item in state.accounts.items()),
-        open=tuple(_grant_row(grant, numbers, lists) for grant in state.open.values()),
-        settled=state.grants.legend(),
-        answers=len(state.answers),
+        accounts=accounts,
+        open=tuple(opened),
+        settled=legend,
+        answers=answers,
         **lists.rows(),
     )
     return head.to_bytes()
