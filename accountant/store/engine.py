@@ -12,7 +12,6 @@ from sqlalchemy import URL, Connection, make_url
 from sqlalchemy.exc import ArgumentError
 
 from accountant.store.entries import Grown
-from accountant.store.postgres import Postgres
 from accountant.store.sqlite import Sqlite, file_lock, reader, sqlite_path, writer
 
 __all__ = [
@@ -84,4 +83,8 @@ def shown(url: str) -> str:
 def database_of(url: str) -> Database:
     """The database at ``url``; nothing is opened yet. Raises ValueError."""
     found = parsed(url)
-    return Sqlite(url) if found.get_backend_name() == "sqlite" else Postgres(found)
+    if found.get_backend_name() == "sqlite":
+        return Sqlite(url)
+    from accountant.store.postgres import Postgres  # noqa: PLC0415 its driver takes long to load
+
+    return Postgres(found)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-import psycopg
-from sqlalchemy.exc import SQLAlchemyError
-
 AGAIN: Final = {"40001", "40P01", "23505"}
 """SQLSTATEs of who came second: serialization failure, deadlock, unique violation."""
+
+_DRIVERS: Final = {"sqlalchemy", "sqlite3", "psycopg"}
+"""Packages whose errors are a database's. By name: a driver is only loaded where it is used."""
 
 
 class StoreError(Exception):
@@ -36,7 +35,13 @@ def translated() -> Iterator[None]:
     """
     try:
         yield
-    except (SQLAlchemyError, psycopg.Error, sqlite3.Error, OSError) as error:
+    except Exception as error:
+        if not (isinstance(error, OSError) or _of_a_driver(error)):
+            raise
         cause = getattr(error, "orig", None) or error
         kind = Moved if getattr(cause, "sqlstate", None) in AGAIN else StoreError
         raise kind(" ".join(str(cause).split())) from error
+
+
+def _of_a_driver(error: Exception) -> bool:
+    return any(kind.__module__.partition(".")[0] in _DRIVERS for kind in type(error).__mro__)
