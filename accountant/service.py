@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -11,8 +10,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from accountant.answering import Answering, opening
 from accountant.book import Diverged
-from accountant.budget.commands import Asked, AskGrant, EraseText, ExpireGrant, RegisterPopulation
+from accountant.budget.commands import Asked, AskGrant, EraseText, ExpireGrant
 from accountant.budget.decide import SYSTEM
 from accountant.budget.decision import Decision
 from accountant.budget.errors import Conflict, NotFound, Problem, Unavailable
@@ -38,10 +38,6 @@ __all__ = ["Answer", "Preview", "Service"]
 PAGE: Final = 1_000
 MAX_EXPIRIES: Final = 1_000
 """Expiries written per round; the rest stay reserved until the next."""
-_ATTEMPTS: Final = 5
-"""How often a batch is decided if others move the ledger's head meanwhile."""
-_LONGEST: Final = 0.1
-"""Seconds after which a batch is committed; who is left goes on in the next."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +71,8 @@ class Service:
         self.credentials = Credentials(ledgers, clock)
         self._guard = Guard(clock, ticks)
         self._shelf = Shelf(ledgers, vault, snapshots)
-        self._sequencer = Sequencer(self._answer, most_waiting)
+        self.answering = Answering(self.writing, self.credentials)
+        self._sequencer = Sequencer(self.answering.answer, most_waiting)
 
     def close(self) -> None:
         """Answers what waits, takes nothing any more, and lets go of the database."""
@@ -96,7 +93,7 @@ class Service:
         nothing was recorded.
         """
         with _told():
-            self._shelf.book(ledger, opens=_opens([asked]))  # nobody waits for a name of nothing
+            self._shelf.book(ledger, opens=opening([asked]))  # nobody waits for a name of nothing
         self.price_ahead(ledger, asked)
         future: Future[Answer] = Future()
         self._sequencer.submit(ledger, Waiting(asked, future))
@@ -114,7 +111,7 @@ class Service:
         """Answers commands in order with one commit, all or nothing."""
         for asked in commands:
             self.price_ahead(ledger, asked)
-        with self.writing(ledger, opens=_opens(commands)) as turn:
+        with self.writing(ledger, opens=opening(commands)) as turn:
             turn.go_over(SYSTEM)
             return [turn.answer(asked) for asked in commands]
 
@@ -162,59 +159,6 @@ class Service:
             writing.head(ledger)
             stored = writing.read(ledger, decided[0].sequence, len(decided))
         return [event.body for event in stored] == [entry.body for entry in decided]
-
-    def _answer(self, ledger: str, batch: list[Waiting]) -> None:
-        """Gives each command its outcome. What fails fails alone; what fails together, together."""
-        left = batch
-        for _ in range(_ATTEMPTS):
-            try:
-                while left:
-                    left = self._round(ledger, left)
-            except Moved:
-                continue  # another process was first: decide again, from what it wrote
-            except Problem as problem:
-                for one in left:
-                    one.outcome = problem
-            return
-        moved = "others write to this ledger all the time; try again with the same Idempotency-Key"
-        for one in left:
-            one.outcome = Unavailable("storage-failed", moved)
-
-    def _round(self, ledger: str, batch: list[Waiting]) -> list[Waiting]:
-        """One transaction; who is left for the next."""
-        outcomes: list[tuple[Waiting, Answer | Problem]] = []
-        culprit: Waiting | None = None
-        opens = _opens([one.asked for one in batch])
-        deadline = time.monotonic() + _LONGEST
-        try:
-            with self.writing(ledger, opens=opens) as turn:
-                turn.go_over(SYSTEM)
-                if any(one.key is not None for one in batch):
-                    self.credentials.refresh(turn.writing.peek(KEYS))
-                for one in batch:
-                    culprit = one
-                    try:
-                        outcomes.append((one, self._told_one(turn, one)))
-                    except Problem as problem:
-                        outcomes.append((one, problem))
-                    culprit = None
-                    if time.monotonic() > deadline:
-                        break
-        except (Problem, Moved):
-            raise
-        except Exception as error:  # noqa: BLE001 whatever it is, the others are not to blame
-            for one in batch if culprit is None else [culprit]:
-                one.outcome = error
-            return [one for one in batch if one.outcome is None]
-        for one, outcome in outcomes:
-            one.outcome = outcome
-        return batch[len(outcomes) :]
-
-    def _told_one(self, turn: Round, one: Waiting) -> Answer:
-        """The answer to one command, unless its key was revoked since it was looked at."""
-        if one.key is not None and self.credentials.remembered(one.key) is None:
-            raise Problem("unauthenticated", "the key is not valid, or was revoked")
-        return turn.answer(one.asked)
 
     def erase(
         self, ledger: str, by: str, event: int, fields: Sequence[str] | None, reason: str
@@ -376,10 +320,6 @@ class Service:
             missing = any(word in str(error) for word in ("no such table", "does not exist"))
             hint = "; has `accountant migrate` run?" if missing else ""
             raise Unavailable("not-ready", f"{error}{hint}") from error
-
-
-def _opens(commands: Sequence[Asked]) -> bool:
-    return any(isinstance(asked.command, RegisterPopulation) for asked in commands)
 
 
 @contextmanager

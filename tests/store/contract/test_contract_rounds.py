@@ -44,7 +44,7 @@ def grants(prefix: str, *epsilons: str) -> list[Asked]:
 def together(service: Service, asked: list[Asked], ledger: str = "fair") -> list[Any]:
     """What each is told, decided in one batch."""
     batch = [Waiting(one, Future[Answer]()) for one in asked]
-    service._answer(ledger, batch)
+    service.answering.answer(ledger, batch)
     return [one.outcome for one in batch]
 
 
