@@ -5,8 +5,10 @@ What stands in many places (currencies, charges, selections) is listed once and 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Annotated, Any, TypeVar
 
 import numpy as np
@@ -147,6 +149,10 @@ class Lists:
         self._charges: dict[Charge, int] = {}
         self._selections: dict[Selection, int] = {}
         self._bookings: dict[BookingsRow, int] = {}
+        self._seen: dict[int, tuple[object, int]] = {}
+        """Objects by their identity, which they keep while they are here: many grants share them,
+        and hashing one takes longer than all the rest.
+        """
 
     def axis(self, axis: Axis) -> int:
         """The number of these currencies."""
@@ -154,17 +160,30 @@ class Lists:
 
     def charge(self, charge: Charge) -> int:
         """The number of a charge."""
+        return self._once(charge, self._new_charge)
+
+    def _new_charge(self, charge: Charge) -> int:
         self.axis(charge.axis)
         return _number(self._charges, charge)
 
     def selection(self, selection: Selection) -> int:
         """The number of a selection."""
-        return _number(self._selections, selection)
+        return self._once(selection, partial(_number, self._selections))
 
     def bookings(self, bookings: Bookings, numbers: dict[AccountKey, int]) -> int:
         """The number of what accounts, which have ``numbers``, hold of a grant."""
+        return self._once(bookings, partial(self._new_bookings, numbers))
+
+    def _new_bookings(self, numbers: dict[AccountKey, int], bookings: Bookings) -> int:
         row = tuple((numbers[key], self.charge(booked)) for key, booked in bookings)
         return _number(self._bookings, row)
+
+    def _once(self, item: T, number: Callable[[T], int]) -> int:
+        if (seen := self._seen.get(id(item))) is not None:
+            return seen[1]
+        found = number(item)
+        self._seen[id(item)] = item, found
+        return found
 
     def rows(self) -> dict[str, Any]:
         """All that was numbered, as fields of the head."""
