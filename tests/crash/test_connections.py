@@ -174,8 +174,13 @@ def test_no_more_open_files(deployment: Deployment) -> None:
                 time.sleep(0.1)
                 before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
                 few = len(list(Path(f"/proc/{pid}/fd").iterdir())) - 2
+                refused = sum(client.failures for client in clients)
+                deadline = time.monotonic() + 10
                 resource.prlimit(pid, resource.RLIMIT_NOFILE, (few, before[1]))
                 time.sleep(effort(0.3, 2.0))
+                while sum(client.failures for client in clients) == refused:
+                    assert time.monotonic() < deadline, "nobody was refused"
+                    time.sleep(0.05)
                 resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
                 time.sleep(0.1)
             for client in clients:
@@ -183,5 +188,4 @@ def test_no_more_open_files(deployment: Deployment) -> None:
                 client.settle()
                 client.repeat(10)
                 client.close()
-    assert sum(client.failures for client in clients)
     check(deployment, clients)
