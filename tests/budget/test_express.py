@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_ledgers import CLIENTS, Ops, ledger, ops
-from support import Book, declared, snapshot
+from support import Book, declared, laplace, snapshot
 
 from accountant.budget.express import Express
+from accountant.budget.express.running import Running
 from accountant.budget.express.stamps import LENGTH, Stamps
 from accountant.budget.replay import Replay, replay
+from accountant.budget.state import State
 from accountant.ledger.events import Event, canonical, microseconds, rfc3339
 from accountant.privacy.gates import GATES
 
@@ -216,3 +219,27 @@ def test_the_state_is_whole_in_the_end() -> None:
     assert last.events == len(book.stored) == last.state.sequence
     again = [Event.from_bytes(body) for body in book.stored]
     assert [event.sequence for event in again] == list(range(last.events))
+
+
+def test_many_open_grants_cost_no_more_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many grants are open, an event goes through the list of them a few times at most."""
+    monkeypatch.setattr("accountant.budget.express.running._MOST_UNWRITTEN", 10)
+    looked: Counter[str] = Counter()
+    begin = Running.__init__
+
+    class Held(dict[int, Any]):
+        def __contains__(self, number: object) -> bool:
+            looked["up"] += 1
+            return super().__contains__(number)
+
+    def begun(running: Running, state: State) -> None:
+        begin(running, state)
+        running.held = Held()
+
+    monkeypatch.setattr(Running, "__init__", begun)
+    book = ledger("basic", False, [])
+    for _ in range(500):
+        book.grant(laplace("0.0001"))
+    [*_, done] = replay(book.name, book.stored)
+    assert (done.findings, snapshot(done.state)) == ([], snapshot(book.state))
+    assert 100 < looked["up"] < 4 * 500

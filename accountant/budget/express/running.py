@@ -12,6 +12,9 @@ from accountant.budget.state import AccountKey, Counted, State, lifetime
 from accountant.privacy.units import LARGEST
 
 _MOST_UNWRITTEN: Final = 50_000
+"""Grants on the list of those to write before settled ones are taken off it; more if more are open:
+the list is only gone through when half of it may have been settled.
+"""
 
 
 class Running:
@@ -23,6 +26,7 @@ class Running:
         self.held: dict[int, Held] = {}
         """Open grants of known forms, by the sequence that reserved them."""
         self._unwritten: list[int] = []
+        self._most_unwritten = _MOST_UNWRITTEN
         self._room = LARGEST
         """No sum reaches ``LARGEST`` before charges of this many units have been booked."""
 
@@ -91,8 +95,9 @@ class Running:
             state.answers.put(by, key, fingerprint, state.sequence)
         state.sequence += 1
         state.time = now
-        if len(self._unwritten) > _MOST_UNWRITTEN:
+        if len(self._unwritten) > self._most_unwritten:
             self._unwritten = [number for number in self._unwritten if number in self.held]
+            self._most_unwritten = max(_MOST_UNWRITTEN, 2 * len(self._unwritten))
 
     def grant(self, number: int) -> None:
         """Writes one open grant to the state."""
