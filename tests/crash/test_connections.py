@@ -28,6 +28,7 @@ from harness.pipelines import (
     at_work,
     in_parallel,
     pipelines,
+    settled,
 )
 
 IDLE = effort(150, 800)
@@ -112,11 +113,7 @@ def test_connections_that_break(
                     cut(connection)
                 if half:  # its key is free for what comes next
                     continue
-        for client in (*clients, breaking):
-            client.connect(service.port)
-            client.settle()
-            client.repeat(30)
-            client.close()
+        settled([*clients, breaking], service.port, 30)
     check(deployment, [*clients, breaking])
 
 
@@ -183,9 +180,5 @@ def test_no_more_open_files(deployment: Deployment) -> None:
                     time.sleep(0.05)
                 resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
                 time.sleep(0.1)
-            for client in clients:
-                client.connect(service.port)
-                client.settle()
-                client.repeat(10)
-                client.close()
+            settled(clients, service.port, 10)
     check(deployment, clients)

@@ -16,7 +16,7 @@ from harness.checker import check, verified
 from harness.deployment import Deployment, Running, copied, on_sqlite
 from harness.effort import HEAVY, SEED, effort
 from harness.faults import failing, full, mountable, read_only, small_disk
-from harness.pipelines import DATASETS, POLICY, Pipeline, at_work, pipelines
+from harness.pipelines import DATASETS, POLICY, Pipeline, at_work, pipelines, settled
 from harness.programs import Launcher
 from harness.recording import traceable
 
@@ -59,15 +59,6 @@ def readers_go_on(deployment: Deployment, service: Running) -> None:
         assert status == 200, path
 
 
-def works_again(service: Running, clients: list[Pipeline]) -> None:
-    """Everything that had no answer gets one, and what had gets the same."""
-    for client in clients:
-        client.connect(service.port)
-        client.settle()
-        client.repeat(20)
-        client.close()
-
-
 def published_all(deployment: Deployment, service: Running) -> None:
     """The head is signed and published within a few seconds, up to the last event."""
     deadline = time.monotonic() + 60
@@ -103,7 +94,7 @@ def test_a_full_disk(on_disk: Deployment, disk: Path, tmp_path: Path) -> None:
                     refused(clients, 0.3)
                     readers_go_on(on_disk, service)
                 time.sleep(0.2)
-            works_again(service, clients)
+            settled(clients, service.port)
         published_all(on_disk, service)
         check(on_disk, clients)
     if HEAVY:
@@ -118,12 +109,12 @@ def test_killed_on_a_full_disk(on_disk: Deployment, disk: Path, tmp_path: Path) 
         clients = begin(on_disk, service)
     for _ in range(effort(1, 10)):
         with on_disk.serving(**OFTEN) as service:
-            works_again(service, clients)
+            settled(clients, service.port)
             with at_work(clients, [service.port], patient=True), full(disk):
                 refused(clients, 0.2)
                 service.kill()
     with on_disk.serving() as service:
-        works_again(service, clients)
+        settled(clients, service.port)
     check(on_disk, clients)
     if HEAVY:
         verified(on_disk, tmp_path)
@@ -212,12 +203,12 @@ def test_a_disk_that_fails(on_file: Deployment, tmp_path: Path, calls: str, erro
                     refused(clients, 0.2)
                 else:  # what is not needed for a commit may fail unnoticed
                     time.sleep(0.5)
-            works_again(service, clients)
+            settled(clients, service.port)
         with at_work(clients, [service.port], patient=True), failing(service.process, calls, error):
             time.sleep(0.3)
             service.kill()
     with on_file.serving(**OFTEN) as service:
-        works_again(service, clients)
+        settled(clients, service.port)
         published_all(on_file, service)
     check(on_file, clients)
     if HEAVY:

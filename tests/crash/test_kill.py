@@ -12,16 +12,15 @@ from __future__ import annotations
 import random
 import signal
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from harness.checker import check, verified
 from harness.custodian import Custodian
-from harness.deployment import POPULATION, Deployment, Running, free_port
+from harness.deployment import POPULATION, Deployment, free_port
 from harness.effort import HEAVY, SEED, effort
 from harness.importing import Importing
-from harness.pipelines import DATASETS, POLICY, Pipeline, at_work, pipelines
+from harness.pipelines import DATASETS, POLICY, at_work, pipelines, settled
 from harness.programs import Plain, kill
 
 CLIENTS = 5
@@ -56,7 +55,7 @@ def rounds(deployment: Deployment, number: int, dice: random.Random) -> None:
                 kill(rotating)
                 kill(past)
     with deployment.serving() as service:
-        settled(service, clients)
+        settled(clients, service.port, 40)
         custodian.settle(service.port)
         importing.finish()
     checked = check(deployment, clients, custodian=custodian, importing=importing)
@@ -86,7 +85,7 @@ def test_killed_as_its_users_start_it(on_file: Deployment) -> None:
             time.sleep(0.3)
             service.kill()
     with on_file.serving() as service:
-        settled(service, clients)
+        settled(clients, service.port, 40)
     check(on_file, clients)
 
 
@@ -106,14 +105,5 @@ def test_one_of_two_is_killed(either: Deployment) -> None:
                     mortal.kill()
         with either.serving(port) as mortal:
             for service in (lasting, mortal):
-                settled(service, clients)
+                settled(clients, service.port, 40)
     check(either, clients)
-
-
-def settled(service: Running, clients: Sequence[Pipeline]) -> None:
-    """Everything that had no answer gets one, and what had gets the same."""
-    for client in clients:
-        client.connect(service.port)
-        client.settle()
-        client.repeat(40)
-        client.close()

@@ -232,3 +232,12 @@ def in_parallel(calls: Sequence[Callable[[], Any]]) -> list[threading.Thread]:
     for thread in threads:
         thread.start()
     return threads
+
+
+def settled(clients: Sequence[Pipeline], port: int, repeats: int = 20) -> None:
+    """Everything that had no answer gets one, and what had gets the same."""
+    for client in clients:
+        client.connect(port)
+        client.settle()
+        client.repeat(repeats)
+        client.close()
