@@ -8,7 +8,6 @@ a burst hundreds share a commit.
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
 from collections import deque
@@ -17,8 +16,12 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Final
 
+import structlog
+
 from accountant.budget.commands import Asked
 from accountant.budget.errors import Unavailable
+
+_log = structlog.get_logger()
 
 MOST_WAITING: Final = 4_096
 """Commands in line for one ledger; who comes then is asked to come again."""
@@ -31,11 +34,12 @@ _IDLE: Final = 5.0
 @dataclass(eq=False, slots=True)
 class Waiting:
     """A command in line. ``key`` is the digest of the API key that asks, if one does: it has to be
-    valid still when the batch is decided. ``outcome`` is what is told in the end.
+    valid still when the batch is decided. ``tell`` is told the outcome, an answer or an exception,
+    by the thread that all wait for.
     """
 
     asked: Asked
-    future: Future[Any] | asyncio.Future[Any]
+    tell: Callable[[Any], None]
     key: str | None = None
     outcome: Any = None
 
@@ -65,8 +69,8 @@ class Sequencer:
         self._closed = False
 
     def submit(self, ledger: str, waiting: Waiting) -> None:
-        """Puts a command in line; its future gets the answer, or an exception. Raises Unavailable
-        if too many wait already, or the service stops.
+        """Puts a command in line, which is told the answer, or an exception. Raises Unavailable if
+        too many wait already, or the service stops.
         """
         with self._lock:
             if self._closed:
@@ -127,33 +131,25 @@ class Sequencer:
 
 
 def tell(batch: Iterable[Waiting]) -> None:
-    """Tells every waiter its outcome; those of an event loop together, in one call."""
-    loops: dict[asyncio.AbstractEventLoop, list[Waiting]] = {}
+    """Tells every waiter its outcome."""
     for one in batch:
-        if isinstance(one.future, asyncio.Future):
-            loops.setdefault(one.future.get_loop(), []).append(one)
-        else:
-            _resolve(one)
-    for loop, several in loops.items():
+        outcome = one.outcome
         try:
-            loop.call_soon_threadsafe(_resolve_all, several)
-        except RuntimeError:
-            continue  # the loop has ended, and who waited in it with it
+            one.tell(_bearable(outcome) if isinstance(outcome, BaseException) else outcome)
+        except Exception as error:  # noqa: BLE001 the others are not to blame
+            _log.error("a waiter could not be told", exc_info=error)
 
 
-def _resolve_all(several: list[Waiting]) -> None:
-    for one in several:
-        _resolve(one)
+def settle(future: Future[Any]) -> Callable[[Any], None]:
+    """Tells who waits for ``future``."""
 
+    def told(outcome: Any) -> None:
+        if isinstance(outcome, BaseException):
+            future.set_exception(outcome)
+        else:
+            future.set_result(outcome)
 
-def _resolve(one: Waiting) -> None:
-    future = one.future
-    if future.done():
-        return  # who asked has gone away
-    if isinstance(one.outcome, BaseException):
-        future.set_exception(_bearable(one.outcome))
-    else:
-        future.set_result(one.outcome)
+    return told
 
 
 def _bearable(error: BaseException) -> Exception:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from accountant.answering import Answering, opening
 from accountant.book import Diverged
@@ -27,7 +26,7 @@ from accountant.keys import LEDGER as KEYS
 from accountant.ledger.events import Entry, Event
 from accountant.ledger.merkle import Tree
 from accountant.rounds import Answer, Round
-from accountant.sequencer import MOST_WAITING, Sequencer, Waiting
+from accountant.sequencer import MOST_WAITING, Sequencer, Waiting, settle
 from accountant.shelf import Shelf
 from accountant.store.ledgers import Ledgers, Moved, Stored, StoreError, Text, Unknown
 from accountant.store.snapshots import Snapshots
@@ -96,16 +95,15 @@ class Service:
             self._shelf.book(ledger, opens=opening([asked]))  # nobody waits for a name of nothing
         self.price_ahead(ledger, asked)
         future: Future[Answer] = Future()
-        self._sequencer.submit(ledger, Waiting(asked, future))
+        self._sequencer.submit(ledger, Waiting(asked, settle(future)))
         return future.result()
 
-    def submit(self, ledger: str, asked: Asked, key: str) -> asyncio.Future[Answer]:
-        """``execute`` for who waits in an event loop, under the API key of the digest ``key``, of a
-        ledger that has ``terms``. What is asked has been priced by them (``price_ahead``).
+    def submit(self, ledger: str, asked: Asked, key: str, tell: Callable[[Any], None]) -> None:
+        """``execute`` for who does not wait but is told the answer, or the exception, under the API
+        key of the digest ``key``, of a ledger that has ``terms``. What is asked has been priced by
+        them (``price_ahead``). Raises Unavailable.
         """
-        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._sequencer.submit(ledger, Waiting(asked, future, key))
-        return future
+        self._sequencer.submit(ledger, Waiting(asked, tell, key))
 
     def execute_all(self, ledger: str, commands: list[Asked]) -> list[Answer]:
         """Answers commands in order with one commit, all or nothing."""
@@ -195,19 +193,17 @@ class Service:
         return expired
 
     def _expire_due(self, ledger: str) -> int:
-        with self.state(ledger) as state:
-            now = self.now(state)
-            due = [grant.id for grant in state.open.values() if grant.due(now)]
-        waiting = [
-            Waiting(Asked(SYSTEM, ExpireGrant(grant=grant)), Future[Answer]())
-            for grant in due[:MAX_EXPIRIES]
-        ]
-        for one in waiting:
-            self._sequencer.submit(ledger, one)
+        with self._up_to_date(ledger) as keeper:
+            due = keeper.due(self.now(keeper.state))
+        answers: list[Future[Answer]] = []
+        for name in due[:MAX_EXPIRIES]:
+            answers.append(Future())
+            asked = Asked(SYSTEM, ExpireGrant(grant=name))
+            self._sequencer.submit(ledger, Waiting(asked, settle(answers[-1])))
         expired = 0
-        for one in waiting:
+        for answer in answers:
             try:
-                one.future.result()
+                answer.result()
                 expired += 1
             except Conflict:
                 pass  # settled by its owner, or by another process, in the meantime

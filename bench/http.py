@@ -1,4 +1,4 @@
-"""The HTTP door under load: durable grants beside an empty POST of the same server and framework.
+"""The HTTP door under load: durable grants beside empty POSTs of the same server and framework.
 
 Every server runs in its own process as users run it, and so does the load (``bench.load``). What is
 compared is measured by turns on the same machine in the same minute, and a ratio is one of medians.
@@ -27,6 +27,10 @@ ROUNDS: Final = 3
 DATASETS: Final = [f"d{i}" for i in range(1_000)]
 MOST: Final = 8_000
 """Requests made ready for each second; a server that answers more is done earlier."""
+
+APART: Final = "empty POST in two processes"
+EMPTY: Final = {"empty POST": "empty", APART: "apart"}
+"""Servers that do nothing: uvicorn in one process as everybody runs it, and behind our gateway."""
 
 PATH: Final = "/v1/populations/three/grants"
 NO_SECRET: Final = "-" * 48
@@ -114,11 +118,13 @@ def on_postgres(folder: Path, fresh: Callable[[], str]) -> list[Row]:
 
 @contextmanager
 def _beside(folder: Path, home: Path, url: str) -> Iterator[list[Target]]:
-    """The service with three populations, and the empty server."""
+    """The empty servers, and the service with three populations."""
     with ExitStack() as stack:
         service: Served = stack.enter_context(served(home, url))
-        empty = stack.enter_context(app("empty", folder, NO_SECRET))
-        targets = [Target("empty POST", empty, PATH, [HOT])]
+        targets = [
+            Target(what, stack.enter_context(app(name, folder, NO_SECRET)), PATH, [HOT])
+            for what, name in EMPTY.items()
+        ]
         for name, what, policy, datasets in (
             ("three", "grants", POLICY, [HOT]),
             ("five", "grants, five rules", FIVE_RULES, [HOT]),
@@ -134,16 +140,18 @@ def _measured(engine: str, targets: list[Target]) -> list[Row]:
     found = _by_turns(targets, CONNECTIONS, ROUNDS)
     rows = [row for what, runs in found.items() for row in _absolute(f"{engine}: {what}", runs)]
     compared = [(what, "empty POST") for what in found if what != "empty POST"]
+    compared += [("grants", APART)]
     compared += [("grants", what) for what in ("grants, 1,000 datasets", "row locks")]
     for what, beside in compared:
         if beside in found:
             rows += _ratios(f"{engine}: {what}", found[what], found[beside], beside)
     for connections in FEWER_AND_MORE:
-        some = _by_turns(targets[:2], connections, ROUNDS - 1)
+        some = _by_turns(targets[: len(EMPTY) + 1], connections, ROUNDS - 1)
         what = f"{engine}: grants, {connections} connections"
         rows += _absolute(what, some["grants"])
-        rows += _ratios(what, some["grants"], some["empty POST"], "empty POST")
-    half = targets[1].run(CONNECTIONS, _rate(found["grants"]) / 2)
+        for beside in EMPTY:
+            rows += _ratios(what, some["grants"], some[beside], beside)
+    half = targets[len(EMPTY)].run(CONNECTIONS, _rate(found["grants"]) / 2)
     rows += _latencies(f"{engine}: grants at half their rate, due by the clock", [half])
     return rows
 

@@ -27,10 +27,14 @@ def free_port() -> int:
 
 
 def processor_seconds(pid: int) -> float:
-    """What a process has used of all cores until now, in whole hundredths (Linux)."""
+    """What a process and its children have used of all cores until now, in whole hundredths
+    (Linux).
+    """
     stat = Path(f"/proc/{pid}/stat").read_text()
     user, system = stat.rpartition(")")[2].split()[11:13]
-    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+    own = (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return own + sum(processor_seconds(int(child)) for child in children)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -283,14 +284,45 @@ class Clock:
         self.now += int(seconds * SECOND)
 
 
-def client_of(service: Service, settings: Settings | None = None) -> Any:
+def client_of(
+    service: Service, settings: Settings | None = None, publisher: Publisher | None = None
+) -> Any:
     """An HTTP client of the service's door; what the door fails at comes back as a 500."""
     from fastapi.testclient import TestClient  # noqa: PLC0415 (pure tests do without a door)
 
-    from accountant.api.app import create_app  # noqa: PLC0415
+    return TestClient(
+        door_of(service, settings or Settings(), publisher), raise_server_exceptions=False
+    )
 
-    app = create_app(service, settings or Settings())
-    return TestClient(app, raise_server_exceptions=False)
+
+def door_of(
+    service: Service, settings: Settings, publisher: Publisher | None = None, *, hot: bool = True
+) -> Any:
+    """Both sides of the gateway in one process, without the sockets between them, as an ASGI
+    application; without the quick way unless ``hot``.
+    """
+    from accountant.api.app import create_app  # noqa: PLC0415
+    from accountant.gateway.around import Around  # noqa: PLC0415
+    from accountant.gateway.frames import Reply  # noqa: PLC0415
+    from accountant.gateway.inside import Requests  # noqa: PLC0415
+    from accountant.gateway.outside import answer, request_of  # noqa: PLC0415
+
+    app = create_app(service, settings, publisher)
+
+    async def pass_on(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            await app(scope, receive, send)
+            return
+        loop = asyncio.get_running_loop()
+        replied: asyncio.Future[Reply] = loop.create_future()
+        take = app.hot.take if hot else lambda *_: False
+        request = request_of(scope, (await receive())["body"])
+        Requests(app, take).handle(
+            request, lambda reply: loop.call_soon_threadsafe(replied.set_result, reply)
+        )
+        await answer(await replied, scope, send)
+
+    return Around(pass_on, settings.max_body_bytes)
 
 
 ROLES = ("admin", "pipeline", "officer", "auditor")
@@ -320,7 +352,8 @@ class World:
             role: self.service.credentials.create(role, role, "test")  # type: ignore[arg-type]
             for role in ROLES
         }
-        self.http = client_of(self.service, self.settings)
+        self.publisher = Publisher(self.service, self.settings.vault, self.settings.origin)
+        self.http = client_of(self.service, self.settings, self.publisher)
         self.keys = 0
 
     def close(self) -> None:
@@ -388,11 +421,6 @@ class World:
         ):
             assert answer.status_code == 200, answer.text
         return self
-
-    @property
-    def publisher(self) -> Publisher:
-        """Who signs for this service."""
-        return self.http.app.state.publisher  # type: ignore[no-any-return]
 
     def head(self) -> Any:
         """Where the ledger ends: its tree."""

@@ -53,8 +53,13 @@ def key_from(service: Service, header: str | None, name: str) -> Key:
         )
     key = service.credentials.find(secret.strip())
     if key is None:
-        raise Problem("unauthenticated", f"the key in {name} is not valid, or was revoked")
+        raise not_valid(name)
     return key
+
+
+def not_valid(name: str) -> Problem:
+    """What is wrong with a key in the header ``name`` that nobody has."""
+    return Problem("unauthenticated", f"the key in {name} is not valid, or was revoked")
 
 
 def caller(*roles: Role) -> Callable[..., Key]:

@@ -9,8 +9,8 @@ from typing import Any
 import orjson
 from fastapi.responses import JSONResponse
 
-from accountant.api.problems import problem
 from accountant.budget.batches import OPENED, REFUSED, as_single
+from accountant.gateway.problem import problem
 from accountant.ledger.events import Event, rfc3339
 from accountant.privacy.units import FIXED, Charge
 from accountant.service import Answer, Preview

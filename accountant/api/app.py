@@ -6,42 +6,34 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.middleware.errors import ServerErrorMiddleware
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp
 
 from accountant import __version__
 from accountant.api import description, problems
 from accountant.api.access import TheService
-from accountant.api.around import Around
 from accountant.api.evidence import router as evidence
 from accountant.api.hot import Hot
 from accountant.api.routes import router
+from accountant.gateway.problem import problem
 from accountant.publishing.publisher import Publisher
 from accountant.service import Service
 from accountant.settings import Settings
 
 
 class App(FastAPI):
-    """The framework's application behind what surrounds every request: what is plainly in order
-    never reaches it.
-    """
+    """The framework's application. What is plainly in order never reaches it: ``hot`` takes it."""
 
-    def surround(self, service: Service, max_body_bytes: int) -> None:
-        """Puts the service in front."""
-        self._door = Around(Hot(super().__call__, service), max_body_bytes)
+    hot: Hot
 
     def build_middleware_stack(self) -> ASGIApp:
-        """Without the framework's answer to what nobody has foreseen: ``Around`` has a better one,
+        """Without the framework's answer to what nobody has foreseen: the gateway has a better one,
         the same on every way.
         """
         stack = super().build_middleware_stack()
         return stack.app if isinstance(stack, ServerErrorMiddleware) else stack
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handles one connection."""
-        await self._door(scope, receive, send)
 
-
-def create_app(service: Service, settings: Settings, publisher: Publisher | None = None) -> FastAPI:
+def create_app(service: Service, settings: Settings, publisher: Publisher | None = None) -> App:
     """The HTTP door of ``service``; ``publisher`` signs as the settings say, if none is given."""
     app = App(
         title="accountant",
@@ -50,7 +42,7 @@ def create_app(service: Service, settings: Settings, publisher: Publisher | None
         redoc_url=None,
         openapi_url=None,
     )
-    app.surround(service, settings.max_body_bytes)
+    app.hot = Hot(service)
     app.state.service = service
     app.state.publisher = publisher or Publisher(service, settings.vault, settings.origin)
     app.state.public_log = settings.public_log
@@ -59,7 +51,7 @@ def create_app(service: Service, settings: Settings, publisher: Publisher | None
     @app.exception_handler(RequestValidationError)
     async def _parameters(_: Request, error: RequestValidationError) -> JSONResponse:
         reasons = [f"{'.'.join(map(str, e['loc'][1:]))}: {e['msg']}" for e in error.errors()]
-        return problems.problem("invalid-request", 422, "; ".join(reasons))
+        return problem("invalid-request", 422, "; ".join(reasons))
 
     @app.get("/healthz", tags=["health"])
     async def healthz() -> dict[str, str]:

@@ -3,23 +3,22 @@
 Only what is plainly in order is answered here, by the same models and the same functions as
 everywhere. What is unusual in the least (an unknown key, a header or a body that is not sound, a
 query) goes on to the framework's routes, which say what is wrong with it: there is no second set of
-rules. On the way it saves about half of what a request costs.
+rules. It saves two thirds of what a request costs.
 """
 
 from __future__ import annotations
 
-import asyncio
 import re
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import orjson
-import structlog
-from starlette.types import ASGIApp, Receive, Scope, Send
+from structlog.contextvars import bound_contextvars
 
-from accountant.api.access import SPEND, ask, body_of, sound_idempotency_key
+from accountant.api.access import SPEND, ask, body_of, not_valid, sound_idempotency_key
 from accountant.api.answers import respond
-from accountant.api.around import once
 from accountant.api.problems import told
 from accountant.budget.commands import (
     Asked,
@@ -30,8 +29,11 @@ from accountant.budget.commands import (
     ReleaseGrant,
 )
 from accountant.budget.errors import Problem
+from accountant.gateway.around import failed
+from accountant.gateway.frames import Reply, Replying, Request
+from accountant.gateway.inside import replied
 from accountant.keys import Key, key_digest
-from accountant.service import Service
+from accountant.service import Answer, Service
 
 _PATH: Final = re.compile(
     r"/v1/populations/([a-z0-9][a-z0-9_.-]{0,63})/"
@@ -50,6 +52,8 @@ _SHORT: Final = 4_096
 """Bytes of a body that is remembered: with as many of them as are, some megabytes."""
 _LONG: Final = 16_384
 """Bytes of a body that takes so long to read that nobody should wait for it in the event loop."""
+_PRICING: Final = 8
+"""Threads that price what was never priced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,70 +69,47 @@ class _Call:
 
 
 class Hot:
-    """ASGI middleware within ``Around``, which hands it the whole body in one message."""
+    """Takes requests that are in order."""
 
-    def __init__(self, app: ASGIApp, service: Service) -> None:
-        self._app, self._service = app, service
+    def __init__(self, service: Service) -> None:
+        self._service = service
         self._read: dict[tuple[type[Command], bytes], Asked] = {}
         """Bodies that came before: the same bytes ask for the same."""
         self._priced: set[tuple[str, object, bytes]] = set()
         """Populations, terms and mechanisms whose price is known, so that asking for it costs
         nothing.
         """
+        self._pricing = ThreadPoolExecutor(_PRICING, "pricing")
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers what is in order; everything else goes on."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        call = self._call(scope)
-        if call is None:
-            await self._pass_on(scope, receive, send)
-            return
-        body = (await receive())["body"]
-        if len(body) > _LONG:
-            await self._pass_on(scope, once(body, receive), send)
-            return
+    def take(self, request: Request, reply: Replying) -> bool:
+        """Whether the request is in order; then it will be answered, perhaps by another thread."""
+        call = self._call(request)
+        if call is None or len(request.body) > _LONG:
+            return False
         try:
-            asked = self._asked(call, body)
+            asked = self._asked(call, request.body)
         except Exception:  # noqa: BLE001 whatever is wrong with it, the routes say so
-            await self._pass_on(scope, once(body, receive), send)
-            return
-        scope["state"]["client"] = call.key.name
-        try:
-            await self._price(call.population, asked)
-            answer = await self._service.submit(call.population, asked, call.digest)
-            response = respond(answer)
-        except Exception as error:
-            if isinstance(error, Problem) and error.code == "unauthenticated":
-                # The key was revoked meanwhile: the routes say so, for they would have seen it.
-                del scope["state"]["client"]
-                await self._pass_on(scope, once(body, receive), send)
-                return
-            structlog.contextvars.bind_contextvars(request_id=scope["state"]["request_id"])
-            found = told(error, scope["path"])
-            if found is None:
-                raise
-            response = found
-        await response(scope, receive, send)
+            return False
+        tell = partial(self._tell, request, call, reply)
+        place = self._place(call.population, asked)
+        if place is None or place in self._priced:
+            self._submit(call, asked, tell)
+        else:  # may take a second
+            self._pricing.submit(self._price, place, call, asked, tell)
+        return True
 
-    async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """To the framework, where whatever is logged is of this request, in a task of its own."""
-        structlog.contextvars.bind_contextvars(request_id=scope["state"]["request_id"])
-        await self._app(scope, receive, send)
-
-    def _call(self, scope: Scope) -> _Call | None:
-        path = _PATH.fullmatch(scope["path"])
-        if path is None or scope["method"] != "POST" or scope["query_string"]:
+    def _call(self, request: Request) -> _Call | None:
+        path = _PATH.fullmatch(request.path)
+        if path is None or request.method != "POST" or request.query:
             return None
-        named: dict[bytes, bytes] = {}
-        for name, value in scope["headers"]:
-            if name in (b"authorization", b"idempotency-key"):
+        named: dict[str, str] = {}
+        for name, value in request.headers:
+            if name in ("authorization", "idempotency-key"):
                 if name in named:
                     return None
                 named[name] = value
-        digest, key = self._caller(named.get(b"authorization", b"").decode("latin-1"))
-        idempotency = named[b"idempotency-key"].decode("latin-1") if len(named) > 1 else None
+        digest, key = self._caller(named.get("authorization", ""))
+        idempotency = named.get("idempotency-key")
         if key is None or not sound_idempotency_key(idempotency):
             return None
         population, plain, grant, ending = path.groups()
@@ -155,14 +136,47 @@ class Hot:
             self._read[place] = asked
         return asked
 
-    async def _price(self, population: str, asked: Asked) -> None:
-        """Prices what was never priced, in a thread: it may take a second."""
+    def _place(self, population: str, asked: Asked) -> tuple[str, object, bytes] | None:
+        """Where it is noted that the mechanisms are priced; None if there are none."""
         mechanisms: Any = asked.document.get("mechanisms")
         if mechanisms is None:
+            return None
+        return population, self._service.terms(population), orjson.dumps(mechanisms)
+
+    def _price(self, place: Any, call: _Call, asked: Asked, tell: partial[None]) -> None:
+        try:
+            self._service.price_ahead(call.population, asked)
+        except BaseException as error:  # noqa: BLE001 nobody is left without a reply
+            tell(error)
             return
-        place = population, self._service.terms(population), orjson.dumps(mechanisms)
-        if place not in self._priced:
-            await asyncio.to_thread(self._service.price_ahead, population, asked)
-            if len(self._priced) >= _REMEMBERED:
-                self._priced.clear()
-            self._priced.add(place)
+        if len(self._priced) >= _REMEMBERED:
+            self._priced.clear()
+        self._priced.add(place)
+        self._submit(call, asked, tell)
+
+    def _submit(self, call: _Call, asked: Asked, tell: partial[None]) -> None:
+        try:
+            self._service.submit(call.population, asked, call.digest, tell)
+        except Problem as problem:
+            tell(problem)
+
+    def _tell(
+        self, request: Request, call: _Call, reply: Replying, outcome: Answer | BaseException
+    ) -> None:
+        """Replies with what came of it."""
+        client: str | None = call.key.name
+        if isinstance(outcome, Problem) and outcome.code == "unauthenticated":
+            # The key was revoked meanwhile: nobody asked, as on the other way.
+            client, outcome = None, not_valid("Authorization")
+        reply(_reply(request, client, outcome))
+
+
+def _reply(request: Request, client: str | None, outcome: Answer | BaseException) -> Reply:
+    try:
+        if isinstance(outcome, Answer):
+            return replied(respond(outcome), client)
+        raise outcome
+    except Exception as error:  # noqa: BLE001 nobody is left without a reply
+        with bound_contextvars(request_id=request.id):
+            response = told(error, request.path)
+        return replied(response or failed(error, request.path, request.id), client)

@@ -1,9 +1,8 @@
-"""RFC 9457 problems: what is wrong, with the numbers, and what to do."""
+"""Which errors are foreseen, and the problem document that tells of each."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import structlog
 from fastapi import FastAPI, Request
@@ -20,9 +19,9 @@ from accountant.budget.errors import (
     Unavailable,
 )
 from accountant.budget.malformed import in_one_line, reasons
+from accountant.gateway.problem import problem
 from accountant.store.ledgers import StoreError
 
-MEDIA: Final = "application/problem+json"
 _STATUS: Final[dict[type[Problem], int]] = {
     Invalid: 422,
     NotFound: 404,
@@ -42,20 +41,6 @@ _HEADERS: Final = {
     503: {"Retry-After": "1"},
 }
 _log = structlog.get_logger()
-
-
-def problem(
-    code: str, status: int, detail: str, headers: Mapping[str, str] | None = None, **facts: Any
-) -> JSONResponse:
-    """A problem document. ``code`` ends its type and, in words, is its title."""
-    title = code.replace("-", " ").capitalize()
-    body = {
-        "type": f"urn:accountant:problem:{code}",
-        "title": title,
-        "status": status,
-        "detail": detail,
-    }
-    return JSONResponse(body | facts, status, dict(headers or {}), media_type=MEDIA)
 
 
 def told(error: Exception, path: str = "") -> JSONResponse | None:
@@ -82,7 +67,7 @@ def told(error: Exception, path: str = "") -> JSONResponse | None:
 
 
 def install(app: FastAPI) -> None:
-    """Answers what is foreseen with a problem; around.py answers what is not."""
+    """Answers what is foreseen with a problem; what is not is answered by the gateway."""
 
     async def foreseen(request: Request, error: Exception) -> JSONResponse:
         answer = told(error, request.url.path)

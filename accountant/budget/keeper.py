@@ -33,6 +33,13 @@ class Keeper:
         self._express.write_back()
         return self.state
 
+    def due(self, now: int) -> list[str]:
+        """The open grants whose time has passed, by name. The state need not be ``whole``: who asks
+        every second would have all that was booked written to it.
+        """
+        written = {grant.id for grant in self.state.open.values() if grant.due(now)}
+        return [*self._express.due(now, written), *written]
+
     def decide(self, asked: Asked, now: int) -> list[Entry] | Repeated:
         """Decides and folds in: what answers ``asked`` at stamp ``now`` or the last one, if that is
         later. Raises Problem; then nothing has changed. Raises EventTooLarge likewise.

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import gc
-import signal
 import socket
-import sys
-from typing import Annotated, Final, cast, get_args
+from typing import Annotated, cast, get_args
 
 import typer
 from rich.table import Table
@@ -25,12 +23,9 @@ from accountant.cli.common import (
     publisher_of,
     settings,
 )
+from accountant.gateway.process import Gateway, gateway
+from accountant.settings import Settings
 from accountant.store.engine import shown
-
-_TURN: Final = 0.02
-"""Seconds that a thread may keep Python to itself: a batch is decided in less, and every change of
-turn in the middle of one costs more than it gives.
-"""
 
 keys = typer.Typer(help="API keys.", no_args_is_help=True)
 app.add_typer(keys, name="keys")
@@ -57,15 +52,17 @@ def serve(
     port: Annotated[int | None, typer.Option(help="port; default 8321", min=0, max=65535)] = None,
 ) -> None:
     """Keep the service running."""
-    # Imported late: the other commands have neither a door nor jobs.
-    import uvicorn  # noqa: PLC0415
+    chosen = settings(context, host=host, port=port)
+    with gateway(_listen(chosen.host, chosen.port), chosen.max_body_bytes) as outside:
+        _serve(context, chosen, outside)
 
+
+def _serve(context: typer.Context, chosen: Settings, outside: Gateway) -> None:
+    # Imported late: the other commands have neither a door nor jobs.
     from accountant import jobs  # noqa: PLC0415
     from accountant.api.app import create_app  # noqa: PLC0415
 
     logs.configure()
-    chosen = settings(context, host=host, port=port)
-    sys.setswitchinterval(_TURN)
     with local_service(context) as service:
         service.ready()
         if excess := service.ledgers.excess():
@@ -78,7 +75,6 @@ def serve(
                 markup=False,
                 highlight=False,
             )
-        door = _listen(chosen.host, chosen.port)
         for population in service.populations():
             try:
                 service.known(population)  # read now, not at the first request
@@ -87,20 +83,11 @@ def serve(
         gc.freeze()  # what was read stays: no need to look at it again and again
         if not service.credentials.all():
             errors.print("no key exists yet: accountant keys create --role admin --name me")
-        # uvicorn hands a signal on once it has shut down; the rest of this function must run too.
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
         publisher = publisher_of(context, service)
         scheduler = jobs.start(service, publisher, chosen)
         try:
-            config = uvicorn.Config(
-                create_app(service, chosen, publisher),
-                log_config=None,
-                access_log=False,
-                proxy_headers=False,
-                server_header=False,
-                timeout_graceful_shutdown=10,
-            )
-            uvicorn.Server(config).run(sockets=[door])
+            app = create_app(service, chosen, publisher)
+            outside.run(app, app.hot.take)
         finally:
             scheduler.shutdown()
 

@@ -9,10 +9,8 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 from structlog.testing import capture_logs
-from support import START, Clock, World, ask, declared, gaussian, laplace
+from support import START, Clock, World, ask, declared, door_of, gaussian, laplace
 
-from accountant.api.app import App, create_app
-from accountant.api.around import Around
 from accountant.api.hot import Hot
 from accountant.service import Service
 
@@ -114,15 +112,6 @@ def send(world: World, http: TestClient, one: Send) -> tuple[Any, ...]:
     return answer.status_code, sorted(answer.headers.items()), answer.content, lines
 
 
-def without_hot(app: App) -> App:
-    """The same application with nothing but the framework's routes behind what surrounds it."""
-    door = app._door
-    assert isinstance(door, Around)
-    assert isinstance(door._app, Hot)
-    door._app = door._app._app
-    return app
-
-
 @pytest.fixture
 def pair(world: Callable[..., World], tmp_path: Any, empty_database: Any) -> list[World]:
     """Two worlds of one history, each on a database of its own; the second has no quick way."""
@@ -141,10 +130,8 @@ def pair(world: Callable[..., World], tmp_path: Any, empty_database: Any) -> lis
 def doors(pair: list[World]) -> list[TestClient]:
     """The doors of both."""
     quick, plain = pair
-    app = create_app(plain.service, plain.settings)
-    assert isinstance(app, App)
-    slow = TestClient(without_hot(app), raise_server_exceptions=False)
-    return [quick.http, slow]
+    slow = door_of(plain.service, plain.settings, hot=False)
+    return [quick.http, TestClient(slow, raise_server_exceptions=False)]
 
 
 def test_both_ways_answer_alike(

@@ -26,6 +26,7 @@ ROOMS = (
     "api",
     "book.py",
     "credentials.py",
+    "gateway",
     "guard.py",
     "rounds.py",
     "sequencer.py",
@@ -40,14 +41,16 @@ ROOMS = (
 )
 NO_CODES: frozenset[str] = frozenset(
     {
-        "already-revalued", "batch-digest", "batch-open", "engine-order", "key-exists", "key-used",
-        "malformed-account",
+        "already-revalued", "batch-digest", "batch-open", "engine-order", "idempotency-key",
+        "key-exists", "key-used", "malformed-account",
         "malformed-checkpoint", "malformed-key", "malformed-key-name", "no-cache", "no-key",
         "no-such-events", "not-due", "not-stopped", "nothing-lost", "origin-fixed", "origin-used",
         "text-erased", "unknown-key", "clock-differs",
     }
 )  # fmt: skip
-"""Problems that only the command line or the service's own jobs can meet, and a header's value."""
+"""Problems that only the command line or the service's own jobs can meet, a header and a header's
+value.
+"""
 
 
 @pytest.fixture(scope="module")

@@ -56,6 +56,21 @@ def test_a_keeper_answers_as_decide_does(gate: str, wide: bool, todo: Ops) -> No
 
 
 @settings(max_examples=60)
+@given(st.sampled_from(sorted(GATES)), st.booleans(), ops, st.integers(0, 7_200))
+def test_a_keeper_knows_what_is_due(gate: str, wide: bool, todo: Ops, seconds: int) -> None:
+    """The open grants whose time has passed are those of the whole state, none twice, before and
+    after what was booked is written to it.
+    """
+    book = ledger(gate, wide, todo, Watched())
+    assert isinstance(book, Watched)
+    now = book.now + seconds * 1_000_000
+    due = sorted(grant.id for grant in book.state.open.values() if grant.due(now))
+    assert sorted(book.keeper.due(now)) == due
+    book.keeper.whole()
+    assert sorted(book.keeper.due(now)) == due
+
+
+@settings(max_examples=60)
 @given(st.sampled_from(sorted(GATES)), st.booleans(), ops, ops)
 def test_a_keeper_that_followed_answers_as_well(
     gate: str, wide: bool, first: Ops, then: Ops

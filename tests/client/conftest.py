@@ -14,8 +14,8 @@ from typing import Any, cast
 
 import pytest
 import uvicorn
+from support import door_of
 
-from accountant.api.app import create_app
 from accountant.client import Accountant, Registrar
 from accountant.migrate import migrate
 from accountant.publishing.publisher import Publisher
@@ -81,7 +81,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         name: service.credentials.create(name, cast(Any, role), "test")
         for name, role in roles.items()
     }
-    config = uvicorn.Config(create_app(service, settings, publisher), port=0, log_config=None)
+    config = uvicorn.Config(door_of(service, settings, publisher), port=0, log_config=None)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)
     thread.start()

@@ -16,6 +16,7 @@ from support import (
     World,
     ask,
     declared,
+    door_of,
     gaussian,
     laplace,
     make,
@@ -23,7 +24,6 @@ from support import (
     sparse_vector,
 )
 
-from accountant.api.app import create_app
 from accountant.auditing.verify import Verdict, verify
 from accountant.budget.commands import Asked, Command
 from accountant.guard import ticks, wall_clock
@@ -62,7 +62,7 @@ class House(World):
         self.secrets: dict[str, str] = {}
         self.open()
         self.http = TestClient(
-            create_app(self.service, self.settings, self.publisher), raise_server_exceptions=False
+            door_of(self.service, self.settings, self.publisher), raise_server_exceptions=False
         )
 
     @property

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 import threading
 import time
@@ -17,7 +16,7 @@ from support import World, ask, clean, laplace, make
 
 from accountant.budget.commands import Asked
 from accountant.budget.errors import NotFound, Unavailable
-from accountant.sequencer import Sequencer, Waiting
+from accountant.sequencer import Sequencer, Waiting, settle
 
 ASKED = Asked("pipe", make("ask_grant", dataset="d", mechanisms=[laplace("0.01")]), "k")
 SECONDS = 20
@@ -36,7 +35,7 @@ def line(sequencer: Sequencer, count: int, ledger: str = "fair") -> list[Future[
     """So many commands in line."""
     futures = [Future[Any]() for _ in range(count)]
     for future in futures:
-        sequencer.submit(ledger, Waiting(ASKED, future))
+        sequencer.submit(ledger, Waiting(ASKED, settle(future)))
     return futures
 
 
@@ -70,59 +69,40 @@ def test_whatever_answering_fails_with_everybody_is_told(failures: list[Any]) ->
 
 
 @pytest.mark.parametrize("failure", FAILURES, ids=repr)
-def test_an_event_loop_survives_what_its_waiters_are_told(failure: BaseException) -> None:
-    """Neither what no future takes nor what ends programs keeps others from their answers."""
+def test_what_waiters_are_told_ends_nobodys_program(failure: BaseException) -> None:
+    """Neither what no future takes nor what ends programs is told as it is."""
+    told = list[Any]()
 
     def answering(_: str, batch: list[Waiting]) -> None:
-        batch[0].outcome = failure
-        for one in batch[1:]:
-            one.outcome = "answered"
+        for one in batch:
+            one.outcome = failure
 
-    async def several() -> list[Any]:
-        sequencer = Sequencer(gated)
-        futures = [asyncio.get_running_loop().create_future() for _ in range(3)]
-        for future in futures:
-            sequencer.submit("fair", Waiting(ASKED, future))
-        gate.set()
-        told = asyncio.gather(*futures, return_exceptions=True)
-        found = await asyncio.wait_for(told, SECONDS)
-        sequencer.close()
-        return list(found)
-
-    gate, batches = threading.Event(), list[int]()
-
-    def gated(ledger: str, batch: list[Waiting]) -> None:
-        gate.wait(SECONDS)
-        if not batches:
-            batches.append(len(batch))
-            answering(ledger, batch)
-        else:
-            answer(ledger, batch)
-
-    first, *others = asyncio.run(several())
-    assert isinstance(first, Exception)
-    assert others == ["answered"] * 2
+    sequencer = Sequencer(answering)
+    sequencer.submit("fair", Waiting(ASKED, told.append))
+    sequencer.close()
+    [outcome] = told
+    assert isinstance(outcome, Exception)
+    assert not isinstance(outcome, StopIteration)
 
 
-def test_a_loop_that_ended_takes_nobody_with_it() -> None:
-    """Who waited in a loop that is closed is gone; who waits elsewhere is answered."""
+def test_a_waiter_that_cannot_be_told_takes_nobody_with_it() -> None:
+    """Who fails when told is left alone; the others are answered, and the line goes on."""
     gate = threading.Event()
 
     def answering(ledger: str, batch: list[Waiting]) -> None:
         gate.wait(SECONDS)
         answer(ledger, batch)
 
+    def failing(_: Any) -> None:
+        raise RuntimeError("gone")
+
     sequencer = Sequencer(answering)
-
-    async def leave() -> None:
-        for _ in range(2):
-            future = asyncio.get_running_loop().create_future()
-            sequencer.submit("fair", Waiting(ASKED, future))
-
-    asyncio.run(leave())
+    for _ in range(2):
+        sequencer.submit("fair", Waiting(ASKED, failing))
     [other] = line(sequencer, 1)
     gate.set()
     assert other.result(SECONDS) == "answered"
+    assert [one.result(SECONDS) for one in line(sequencer, 2)] == ["answered"] * 2
     sequencer.close()
 
 
@@ -218,7 +198,7 @@ def test_closed_under_load_everybody_is_answered_or_turned_away() -> None:
         while True:
             future: Future[Any] = Future()
             try:
-                sequencer.submit("fair", Waiting(ASKED, future))
+                sequencer.submit("fair", Waiting(ASKED, settle(future)))
                 futures.append(future)
             except Unavailable as problem:
                 away.append(problem)

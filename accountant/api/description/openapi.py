@@ -31,10 +31,10 @@ from accountant.api.description.request_schemas import (
     tidied,
 )
 from accountant.api.evidence import Erasure
-from accountant.api.problems import MEDIA
 from accountant.budget import commands
 from accountant.budget.commands import Role
 from accountant.budget.policy import Policy
+from accountant.gateway.problem import MEDIA
 
 Schema = dict[str, Any]
 

@@ -12,7 +12,7 @@ and a few numbers for each open grant.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, Final
 
 from accountant.budget.commands import (
@@ -67,6 +67,12 @@ class Express:
         if isinstance(asked.command, CommitGrant | ReleaseGrant | ExpireGrant):
             return self._ending.decide(asked, now)
         return None
+
+    def due(self, now: int, besides: Collection[str]) -> list[str]:
+        """The open grants booked here whose time has passed, by name, but for those ``besides``."""
+        held = self._running.held.items()
+        names = [f"g{number}" for number, one in held if now >= one.expires]
+        return [name for name in names if name not in besides]
 
     def take(self, data: bytes) -> bool:
         """Folds the event in if its bytes are what the next one's have to be; else says no."""

@@ -42,7 +42,7 @@ class _Cut(NamedTuple):
     number: bytes
     held: Held
     how: tuple[bytes, bytes, bool]
-    seals: list[bytes]
+    seals: tuple[bytes, ...]
     key_at: int
     command: bytes
 

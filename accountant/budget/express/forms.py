@@ -182,7 +182,7 @@ class Held(NamedTuple):
     by: str
     expires: int
     opened: int
-    seals: list[bytes]
+    seals: tuple[bytes, ...]
 
 
 def sealed_in(command: dict[str, Any]) -> list[str]:

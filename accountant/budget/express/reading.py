@@ -48,7 +48,7 @@ def key_at(data: bytes, first: int) -> bytes | None:
 class Holes(NamedTuple):
     """What differs from one request to the next of the same form."""
 
-    seals: list[bytes]
+    seals: tuple[bytes, ...]
     """The digests of its sealed texts."""
     ran_at: bytes
     """When it ran; empty if it does not say."""
@@ -76,7 +76,7 @@ def _is_moment(text: bytes) -> bool:
     return True
 
 
-def unsealed(data: bytes) -> tuple[bytes, list[bytes]]:
+def unsealed(data: bytes) -> tuple[bytes, tuple[bytes, ...]]:
     """``data`` without the digests of its sealed texts, and these."""
     seals: list[bytes] = []
     at = data.find(_SEALED)
@@ -87,4 +87,4 @@ def unsealed(data: bytes) -> tuple[bytes, list[bytes]]:
             seals.append(seal)
             data = data[:first] + data[first + _SEAL :]
         at = data.find(_SEALED, first)
-    return data, seals
+    return data, tuple(seals)

@@ -18,7 +18,7 @@ from accountant.budget.decide import Repeated
 from accountant.budget.decide.asking import ask_grant
 from accountant.budget.errors import Problem, Unavailable
 from accountant.budget.keeper import Keeper
-from accountant.sequencer import Waiting
+from accountant.sequencer import Waiting, settle
 from accountant.service import Answer, Service
 from accountant.store.ledgers import Ledgers, Moved, StoreError, Unknown
 
@@ -43,7 +43,7 @@ def grants(prefix: str, *epsilons: str) -> list[Asked]:
 
 def together(service: Service, asked: list[Asked], ledger: str = "fair") -> list[Any]:
     """What each is told, decided in one batch."""
-    batch = [Waiting(one, Future[Answer]()) for one in asked]
+    batch = [Waiting(one, settle(Future[Answer]())) for one in asked]
     service.answering.answer(ledger, batch)
     return [one.outcome for one in batch]
 

@@ -10,9 +10,10 @@ from itertools import count
 from typing import Final
 
 import structlog
+from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from accountant.api.problems import problem
+from accountant.gateway.problem import problem
 
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 _FAILED: Final = (
@@ -59,10 +60,9 @@ class Around:
             else:
                 await self._limited(scope, length, receive, sending)
         except Exception as error:
-            _log.error("request failed", path=scope["path"], request_id=request_id, exc_info=error)
             if status:
                 raise  # the answer has begun: all that is left is to cut the connection
-            await problem("internal-error", 500, _FAILED)(scope, receive, sending)
+            await failed(error, scope["path"], request_id)(scope, receive, sending)
         finally:
             _log.info(
                 "request",
@@ -93,6 +93,12 @@ class Around:
             await problem("body-too-large", 413, text)(scope, receive, send)
             return
         await self._app(scope, once(b"".join(parts), receive), send)
+
+
+def failed(error: Exception, path: str, request_id: str) -> JSONResponse:
+    """The answer to an error that nobody has foreseen, which is logged."""
+    _log.error("request failed", path=path, request_id=request_id, exc_info=error)
+    return problem("internal-error", 500, _FAILED)
 
 
 def _of(scope: Scope) -> tuple[str, bytes, bool]:

@@ -1,0 +1,82 @@
+"""Starting and ending the process that speaks HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import uvloop
+from starlette.types import ASGIApp
+
+from accountant.gateway.inside import Inside, Requests, Taking
+
+_PATIENCE: Final = 15
+"""Seconds for the other process to answer what is on its way; it gives up itself after 10."""
+
+
+class GatewayEnded(OSError):
+    """The process that speaks HTTP has ended by itself."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(
+            f"the process that speaks HTTP has ended (exit code {code}), so nobody can be answered "
+            "any more: start the service again"
+        )
+
+
+class Gateway:
+    """The process that speaks HTTP at ``door``, and the channel to it."""
+
+    def __init__(self, door: socket.socket, max_body_bytes: int) -> None:
+        self._channel, other = socket.socketpair()
+        inherited = door.fileno(), other.fileno()
+        command = [sys.executable, "-P", "-m", "accountant.gateway.outside"]
+        with door, other:
+            self._process = subprocess.Popen(  # noqa: S603
+                [*command, *map(str, (*inherited, max_body_bytes))],
+                pass_fds=inherited,
+                env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                start_new_session=True,  # a Ctrl-C is for us: we end it, after its last answer
+            )
+
+    def run(self, app: ASGIApp, take: Taking) -> None:
+        """Answers until SIGTERM or SIGINT comes. Raises GatewayEnded."""
+        uvloop.run(self._run(app, take))
+
+    async def _run(self, app: ASGIApp, take: Taking) -> None:
+        loop = asyncio.get_running_loop()
+        stopping = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stopping.set)
+        _, inside = await loop.create_unix_connection(
+            lambda: Inside(Requests(app, take)), sock=self._channel
+        )
+        inside.over.add_done_callback(lambda _: stopping.set())
+        await stopping.wait()
+        if inside.over.done():
+            raise GatewayEnded(self._process.wait())
+        self._process.terminate()
+        await asyncio.wait([inside.over], timeout=_PATIENCE)
+
+    def close(self) -> None:
+        """Ends the other process."""
+        self._channel.close()
+        self._process.kill()
+        self._process.wait()
+
+
+@contextmanager
+def gateway(door: socket.socket, max_body_bytes: int) -> Iterator[Gateway]:
+    """A process that speaks HTTP at ``door`` from now on; who asks waits until it is ``run``."""
+    opened = Gateway(door, max_body_bytes)
+    try:
+        yield opened
+    finally:
+        opened.close()
