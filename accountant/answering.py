@@ -13,7 +13,6 @@ from accountant.budget.commands import Asked, RegisterPopulation
 from accountant.budget.decide import SYSTEM
 from accountant.budget.errors import Problem, Unavailable
 from accountant.credentials import Credentials
-from accountant.keys import LEDGER as KEYS
 from accountant.rounds import Answer, Round
 from accountant.sequencer import Waiting
 from accountant.store.ledgers import Moved
@@ -65,7 +64,7 @@ class Answering:
             with self._writing(ledger, opens=opens) as turn:
                 turn.go_over(SYSTEM)
                 if any(one.key is not None for one in batch):
-                    self._credentials.refresh(turn.writing.peek(KEYS))
+                    self._credentials.refresh(turn.writing.beside)
                 for one in batch:
                     culprit = one
                     try:

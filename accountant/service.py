@@ -130,7 +130,7 @@ class Service:
         with _told():
             book = self._shelf.book(ledger, opens=opens)
             try:
-                with self.ledgers.writing(ledger) as writing, book.lock:
+                with self.ledgers.writing(ledger, beside=KEYS) as writing, book.lock:
                     page = partial(writing.read, ledger, limit=PAGE)
                     book.follow(writing.head(ledger), page)
                     turn = Round(book, writing, self._guard.look(book.fold.state))

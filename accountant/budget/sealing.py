@@ -17,7 +17,7 @@ from accountant.budget.commands import Asked, Command, Sealed, batch_of
 from accountant.budget.judge import blank
 from accountant.budget.packing import packed, packed_as
 from accountant.budget.state import State
-from accountant.ledger.events import Entry, Event
+from accountant.ledger.events import Entry, Event, written
 
 FIELDS: Final = ("justification", "purpose", "reason")
 """The fields of commands that hold free text."""
@@ -144,7 +144,10 @@ def _with(asked: Asked, digests: Mapping[str, str]) -> Asked:
     sealed = {field: Sealed.model_construct(sealed=digest) for field, digest in digests.items()}
     other = replace(asked, command=asked.command.model_copy(update=sealed))
     shown = {field: {"sealed": digest} for field, digest in digests.items()}
-    vars(other)["document"] = asked.document | shown  # which is not worked out again
+    # What was worked out already is not worked out again.
+    document = vars(other)["document"] = asked.document | shown
+    if "canonical" in vars(asked):
+        vars(other)["canonical"] = written(document)  # as sound as before
     return other
 
 

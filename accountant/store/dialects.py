@@ -26,8 +26,8 @@ ALTER TABLE text SET (
 """
 """An erased text is a dead row until the table is vacuumed: one is reason enough."""
 PLAIN_BODIES: Final = "ALTER TABLE event SET (toast_tuple_target = 8160)"
-"""Events of up to 8 KB stand in their table as they are: compressing one takes the server as long as
-all the rest of inserting it.
+"""Events of up to 8 KB stand in their table as they are: compressing one takes the server as long
+as all the rest of inserting it.
 """
 
 

@@ -12,6 +12,7 @@ from sqlalchemy import URL, Connection, make_url
 from sqlalchemy.exc import ArgumentError
 
 from accountant.store.entries import Grown
+from accountant.store.reading import Begun
 from accountant.store.sqlite import Sqlite, file_lock, reader, sqlite_path, writer
 
 __all__ = [
@@ -34,7 +35,7 @@ class Database(Protocol):
     def reading(self, work: Callable[[Connection], T]) -> T:
         """The result of ``work``, one statement that is a snapshot by itself. It may run twice."""
 
-    def writing(self, ledger: str) -> AbstractContextManager[Connection]:
+    def writing(self, ledger: str, beside: str) -> AbstractContextManager[Begun]:
         """A transaction on one ledger; what was not committed when it ends is rolled back."""
 
     def append(self, connection: Connection, ledger: str, grown: Grown) -> bool:

@@ -37,15 +37,15 @@ class Ledgers:
         self._erased = False
 
     @contextmanager
-    def writing(self, ledger: str) -> Iterator[Writing]:
+    def writing(self, ledger: str, beside: str = "") -> Iterator[Writing]:
         """A write transaction on one ledger, whose head is locked from the beginning; what is not
-        committed when it ends is rolled back.
+        committed when it ends is rolled back. On the way it is looked where the ledger ``beside``
+        ends.
 
         Raises StoreError if others keep the ledger busy for too long.
         """
-        with translated(), self._database.writing(ledger) as connection:
-            writing = Writing(self._database, connection)
-            writing.head(ledger)  # waited for here, where the caller holds nothing yet
+        with translated(), self._database.writing(ledger, beside) as begun:
+            writing = Writing(self._database, begun)
             yield writing
             self._erased |= writing.erased
 

@@ -14,13 +14,16 @@ from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 import psycopg
+from psycopg import sql
 from psycopg.pq import TransactionStatus
 from sqlalchemy import URL, Connection, Engine, create_engine, text
 from sqlalchemy.exc import DBAPIError
 
+from accountant.ledger.merkle import Tree
 from accountant.store import roles
 from accountant.store.entries import Grown
 from accountant.store.errors import StoreError, Unknown
+from accountant.store.reading import HEAD_OF, Begun, tree_of
 
 T = TypeVar("T")
 
@@ -74,20 +77,21 @@ _TEXTS: Final = (
 )
 
 
-def _begin() -> str:
-    """How a transaction that writes begins. The settings are said again in each, for a pooler may
-    hand out a session that somebody else has changed. synchronous_commit is what durability hangs
-    on: a server whose default is off answers before anything is on disk. A server with fsync=off is
-    not refused: that is its operator's word that something below keeps the writes, or that this is
-    a test, and no session can change it.
-    """
-    return (
-        "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;"
-        " SET LOCAL synchronous_commit = on;"
-        f" SET LOCAL statement_timeout = {STATEMENT_MS};"
-        f" SET LOCAL lock_timeout = {LOCK_MS};"
-        f" SET LOCAL idle_in_transaction_session_timeout = {IDLE_MS}"
-    )
+_BEGIN: Final = sql.SQL(
+    "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;"
+    " SET LOCAL synchronous_commit = on;"
+    f" SET LOCAL statement_timeout = {STATEMENT_MS};"
+    f" SET LOCAL lock_timeout = {LOCK_MS};"
+    f" SET LOCAL idle_in_transaction_session_timeout = {IDLE_MS};"
+    f" {HEAD_OF}{{ledger}} FOR UPDATE;"
+    f" {HEAD_OF}{{beside}}"
+)
+"""How a transaction that writes begins. The settings are said again in each, for a pooler may hand
+out a session that somebody else has changed. synchronous_commit is what durability hangs on: a
+server whose default is off answers before anything is on disk. A server with fsync=off is not
+refused: that is its operator's word that something below keeps the writes, or that this is a test,
+and no session can change it.
+"""
 
 
 def engine(url: URL, *, pool: int) -> Engine:
@@ -132,7 +136,7 @@ class Postgres:
             return work(connection)
 
     @contextmanager
-    def writing(self, ledger: str) -> Iterator[Connection]:
+    def writing(self, ledger: str, beside: str) -> Iterator[Begun]:
         """A transaction. In this process one a ledger, so that those who wait for a head do not
         take the connections that other ledgers need.
         """
@@ -140,28 +144,34 @@ class Postgres:
         if not turn.acquire(timeout=LOCK_MS / 1000):
             raise StoreError("too many requests wait to write")
         try:
-            with self._begun() as connection:
+            begun = self._begun(ledger, beside)
+            with begun.connection as connection:
                 try:
-                    yield connection
+                    yield begun
                 finally:
                     if not connection.invalidated and _raw(connection).closed:
                         connection.invalidate()  # broken in the driver's hands: tell the pool
         finally:
             turn.release()
 
-    def _begun(self) -> Connection:
-        """A connection with a transaction; nothing was done on it, so a dead one is replaced."""
+    def _begun(self, ledger: str, beside: str) -> Begun:
+        """A transaction that holds the head's lock; nothing was done on it, so a connection that
+        proves dead is replaced.
+        """
         for last in (False, True):
             connection = self._writer.connect()
+            raw = _raw(connection)
             try:
-                connection.exec_driver_sql(_begin(), execution_options={"no_parameters": True})
-            except DBAPIError as error:
-                connection.close()
-                if last or not error.connection_invalidated:
-                    raise
-            else:
+                heads = _heads(raw, ledger, beside)
                 break
-        return connection
+            except BaseException:
+                broken = raw.closed
+                if broken:
+                    connection.invalidate()  # broken in the driver's hands: tell the pool
+                connection.close()
+                if last or not broken:
+                    raise
+        return Begun(connection, ledger, *heads)
 
     def append(self, connection: Connection, ledger: str, grown: Grown) -> bool:
         """Appends in one round trip, whatever the number of rows."""
@@ -185,13 +195,14 @@ class Postgres:
         that it is not; a connection that broke meanwhile says nothing.
         """
         # COMMIT of a failed transaction is answered with ROLLBACK, and no error.
-        if _raw(connection).info.transaction_status != TransactionStatus.INTRANS:
+        raw = _raw(connection)
+        if raw.info.transaction_status != TransactionStatus.INTRANS:
             raise StoreError("the transaction has failed and was rolled back")
         try:
-            connection.commit()
-        except DBAPIError as error:
-            if error.connection_invalidated:
-                raise Unknown(f"the connection broke while committing: {error.orig}") from error
+            raw.commit()
+        except psycopg.Error as error:
+            if raw.closed:
+                raise Unknown(f"the connection broke while committing: {error}") from error
             raise
 
     def finish_erasing(self) -> bool:
@@ -213,6 +224,15 @@ class Postgres:
         """Closes every connection."""
         self._reader.dispose()
         self._writer.dispose()
+
+
+def _heads(raw: psycopg.Connection[Any], ledger: str, beside: str) -> list[Tree]:
+    """Begins, and looks where both ledgers end, once the first one's head is locked: in one message
+    and one answer. Statements without parameters may come together, each sees what was committed
+    before it.
+    """
+    cursor = raw.execute(_BEGIN.format(ledger=sql.Literal(ledger), beside=sql.Literal(beside)))
+    return [tree_of(cursor.fetchone()) for _ in cursor.results() if cursor.description]
 
 
 def _raw(connection: Connection) -> psycopg.Connection[Any]:

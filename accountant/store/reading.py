@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
@@ -24,13 +25,8 @@ NODE: Final[Any] = NodeRow.__table__  # type: ignore[attr-defined]
 CHECKPOINT: Final[Any] = CheckpointRow.__table__  # type: ignore[attr-defined]
 COSIGNATURE: Final[Any] = CosignatureRow.__table__  # type: ignore[attr-defined]
 TEXT: Final[Any] = TextRow.__table__  # type: ignore[attr-defined]
-# Every batch and every look at a key reads a head: in the driver's own words that takes a tenth.
-_HEADS: Final = {
-    (lock, mark): f"SELECT sequence, peaks FROM ledger_head WHERE ledger = {mark}"  # noqa: S608
-    + (" FOR UPDATE" if lock and mark == "%s" else "")
-    for lock in (False, True)
-    for mark in ("?", "%s")
-}
+# Every batch and every look at a key reads heads: in the driver's own words that takes a tenth.
+HEAD_OF: Final = "SELECT sequence, peaks FROM ledger_head WHERE ledger = "
 MAX_NUMBER: Final = 2**63 - 1
 """The largest number that the database holds."""
 
@@ -41,6 +37,17 @@ class Stored(NamedTuple):
     sequence: int
     body: bytes
     leaf: bytes
+
+
+class Begun(NamedTuple):
+    """A transaction on a ledger: where that ends, which nobody else can move, and where the one
+    beside it ended when it began.
+    """
+
+    connection: Connection
+    ledger: str
+    head: Tree
+    beside: Tree
 
 
 class Signed(NamedTuple):
@@ -66,12 +73,14 @@ class Text(NamedTuple):
     text: str
 
 
-def head(connection: Connection, ledger: str, *, lock: bool = False) -> Tree:
-    """The tree at the ledger's end; ``lock``: nobody else may move it before we are done, which on
-    SQLite is so in every transaction that writes.
-    """
+def head(connection: Connection, ledger: str) -> Tree:
+    """The tree at the ledger's end."""
     mark = "?" if connection.dialect.name == "sqlite" else "%s"
-    row = connection.exec_driver_sql(_HEADS[lock, mark], (ledger,)).first()
+    return tree_of(connection.exec_driver_sql(HEAD_OF + mark, (ledger,)).first())
+
+
+def tree_of(row: Sequence[Any] | None) -> Tree:
+    """The tree that a row of HEAD_OF says."""
     if row is None:
         return Tree()
     size, kept = row

@@ -22,8 +22,10 @@ from sqlalchemy import Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.pool import QueuePool, StaticPool
 
+from accountant.ledger.merkle import Tree
 from accountant.store.entries import Grown
 from accountant.store.errors import StoreError, Unknown
+from accountant.store.reading import HEAD_OF, Begun, tree_of
 
 T = TypeVar("T")
 BUSY_MS: Final = 10_000
@@ -85,7 +87,7 @@ def _engine(url: str, begin: str, *, query_only: bool = False, **pool: Any) -> E
 
     @event.listens_for(engine, "begin")
     def _begin(connection: Any) -> None:
-        connection.exec_driver_sql(begin)
+        connection.connection.driver_connection.execute(begin)
 
     return engine
 
@@ -131,7 +133,7 @@ class Sqlite:
             return work(connection)
 
     @contextmanager
-    def writing(self, _: str) -> Iterator[Connection]:
+    def writing(self, ledger: str, beside: str) -> Iterator[Begun]:
         """A transaction that keeps everybody else from writing, to whatever ledger."""
         deadline = time.monotonic() + BUSY_MS / 1000
         if not self._one_at_a_time.acquire(timeout=BUSY_MS / 1000):
@@ -142,7 +144,7 @@ class Sqlite:
                 self._writer.connect() as connection,
             ):
                 connection.begin()
-                yield connection
+                yield Begun(connection, ledger, *(_head(connection, x) for x in (ledger, beside)))
         finally:
             self._one_at_a_time.release()
 
@@ -173,9 +175,9 @@ class Sqlite:
 
     def finish_erasing(self) -> bool:
         """Empties the write-ahead log. False if somebody still reads what was."""
-        with self.writing("") as connection:
-            connection.rollback()
-            raw = _raw(connection)
+        with self.writing("", "") as begun:
+            begun.connection.rollback()
+            raw = _raw(begun.connection)
             raw.execute(f"PRAGMA busy_timeout={_PATIENCE_MS}")
             [busy, *_] = raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             raw.execute(f"PRAGMA busy_timeout={BUSY_MS}")
@@ -196,6 +198,10 @@ class Sqlite:
         with file_lock(self._path):  # closing may checkpoint
             self._reader.dispose()
             self._writer.dispose()
+
+
+def _head(connection: Connection, ledger: str) -> Tree:
+    return tree_of(_raw(connection).execute(f"{HEAD_OF}?", (ledger,)).fetchone())
 
 
 def _insert(raw: sqlite3.Connection, table: str, rows: Sequence[tuple[Any, ...]]) -> None:

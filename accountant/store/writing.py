@@ -14,7 +14,7 @@ from accountant.store import reading
 from accountant.store.engine import Database
 from accountant.store.entries import grown
 from accountant.store.errors import Moved, StoreError, translated
-from accountant.store.reading import CHECKPOINT, COSIGNATURE, TEXT, Signed, Stored, Text
+from accountant.store.reading import CHECKPOINT, COSIGNATURE, TEXT, Begun, Signed, Stored, Text
 
 
 @dataclass(slots=True)
@@ -24,26 +24,33 @@ class Writing:
     """
 
     database: Database
-    connection: Connection
+    begun: Begun
     erased: bool = False
     """Something was, and may still be found in what the database keeps for itself."""
     _ended: bool = False
-    _heads: dict[str, Tree] = field(default_factory=dict)
-    """Where ledgers end in this transaction: once read, nobody else can move a head."""
+    _head: Tree = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._head = self.begun.head
+
+    @property
+    def connection(self) -> Connection:
+        """The transaction's."""
+        return self.begun.connection
 
     def head(self, ledger: str) -> Tree:
         """Where the ledger ends now; nobody else can move it before this transaction ends. Two may
-        both see that a ledger is new: the second to append is told that it Moved.
+        both see that a ledger is new: the second to append is told that it Moved. Raises ValueError
+        for another ledger.
         """
-        if ledger not in self._heads:
-            with self._open():
-                self._heads[ledger] = reading.head(self.connection, ledger, lock=True)
-        return self._heads[ledger]
+        if ledger != self.begun.ledger:
+            raise ValueError(f"the transaction is on {self.begun.ledger}, not on {ledger}")
+        return self._head
 
-    def peek(self, ledger: str) -> Tree:
-        """Where a ledger ends, which others may move."""
-        with self._open():
-            return reading.head(self.connection, ledger)
+    @property
+    def beside(self) -> Tree:
+        """Where the ledger beside it ended when this transaction began."""
+        return self.begun.beside
 
     def read(self, ledger: str, first: int, limit: int) -> list[Stored]:
         """Events from ``first`` on."""
@@ -69,7 +76,7 @@ class Writing:
         with self._open():
             if not self.database.append(self.connection, ledger, more):
                 raise Moved(f"the head of {ledger} moved while it was locked")
-        self._heads[ledger] = more.after
+        self._head = more.after
         return more.after
 
     # -- beside the events ------------------------------------------------------------------

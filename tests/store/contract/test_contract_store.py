@@ -100,7 +100,7 @@ def test_a_transaction_that_failed_cannot_be_committed(ledgers: Ledgers, place: 
     append(ledgers, "a", 0, 1)
     with ledgers.writing("a") as writing:
         writing.append("a", entries(1, 2))
-        writing.connection.rollback()
+        writing.connection.connection.driver_connection.rollback()
         with pytest.raises(StoreError, match="rolled back"):
             writing.commit()
     assert len(ledgers.read("a")) == 1
