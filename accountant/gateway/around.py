@@ -31,7 +31,7 @@ class Around:
     def __init__(self, app: ASGIApp, max_body_bytes: int) -> None:
         self._app = app
         self._most = max_body_bytes
-        # Without a system call for each, which would let other threads run.
+        # Counted, for a random one each would take a system call.
         self._ids = map(f"{secrets.token_hex(4)}{{:08x}}".format, count())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
