@@ -58,23 +58,16 @@ def serve(
 
 
 def _serve(context: typer.Context, chosen: Settings, outside: Gateway) -> None:
-    # Imported late: the other commands have neither a door nor jobs.
+    # Imported late, for the other commands have neither a door nor jobs.
     from accountant import jobs  # noqa: PLC0415
     from accountant.api.app import create_app  # noqa: PLC0415
 
     logs.configure()
     with local_service(context) as service:
+        publisher = publisher_of(context, service)
+        app = create_app(service, chosen, publisher)
         service.ready()
-        if excess := service.ledgers.excess():
-            errors.print(
-                f"warning: the service's role on the database has {'; '.join(excess)}. It should "
-                "not own the tables: set ACCOUNTANT_OWNER_URL to their owner, "
-                "ACCOUNTANT_DATABASE_URL to a role of the service's own, and run `accountant "
-                "migrate` again",
-                style="yellow",
-                markup=False,
-                highlight=False,
-            )
+        _warn(service.ledgers.excess())
         for population in service.populations():
             try:
                 service.known(population)  # read now, not at the first request
@@ -83,13 +76,23 @@ def _serve(context: typer.Context, chosen: Settings, outside: Gateway) -> None:
         gc.freeze()  # what was read stays: no need to look at it again and again
         if not service.credentials.all():
             errors.print("no key exists yet: accountant keys create --role admin --name me")
-        publisher = publisher_of(context, service)
         scheduler = jobs.start(service, publisher, chosen)
         try:
-            app = create_app(service, chosen, publisher)
             outside.run(app, app.hot.take)
         finally:
             scheduler.shutdown()
+
+
+def _warn(excess: list[str]) -> None:
+    if excess:
+        errors.print(
+            f"warning: the service's role on the database has {'; '.join(excess)}. It should not "
+            "own the tables: set ACCOUNTANT_OWNER_URL to their owner, ACCOUNTANT_DATABASE_URL to a "
+            "role of the service's own, and run `accountant migrate` again",
+            style="yellow",
+            markup=False,
+            highlight=False,
+        )
 
 
 @keys.command("create")

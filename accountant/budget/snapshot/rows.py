@@ -5,13 +5,12 @@ What stands in many places (currencies, charges, selections) is listed once and 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import numpy as np
+import orjson
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 
 from accountant.budget.custody import Custody
@@ -66,18 +65,17 @@ class AccountRow:
     """Of what was used, and of what is reserved."""
 
 
-@dataclass(frozen=True, slots=True)
-class GrantRow:
-    """An open grant."""
+class GrantRow(NamedTuple):
+    """An open grant: without the fields' names, for there may be many."""
 
     id: str
     by: str
     dataset: str
     selection: Number
-    command: dict[str, Any]
+    command: Number
     total: Number
-    opened: Big
-    expires: Big
+    opened: int
+    expires: int
     sequence: int
     bookings: Number
     session: bool
@@ -128,6 +126,7 @@ class Head(BaseModel):
     charges: tuple[ChargeRow, ...]
     selections: tuple[SelectionRow, ...]
     bookings: tuple[BookingsRow, ...]
+    commands: tuple[dict[str, Any], ...]
     accounts: tuple[AccountRow, ...]
     open: tuple[GrantRow, ...]
     settled: Legend
@@ -149,6 +148,7 @@ class Lists:
         self._charges: dict[Charge, int] = {}
         self._selections: dict[Selection, int] = {}
         self._bookings: dict[BookingsRow, int] = {}
+        self._commands: dict[bytes, int] = {}
         self._seen: dict[int, tuple[object, int]] = {}
         """Objects by their identity, which they keep while they are here: many grants share them,
         and hashing one takes longer than all the rest.
@@ -160,30 +160,38 @@ class Lists:
 
     def charge(self, charge: Charge) -> int:
         """The number of a charge."""
-        return self._once(charge, self._new_charge)
+        seen = self._seen.get(id(charge))
+        return self._new_charge(charge) if seen is None else seen[1]
 
     def _new_charge(self, charge: Charge) -> int:
         self.axis(charge.axis)
-        return _number(self._charges, charge)
+        return self._known(charge, _number(self._charges, charge))
 
     def selection(self, selection: Selection) -> int:
         """The number of a selection."""
-        return self._once(selection, partial(_number, self._selections))
+        seen = self._seen.get(id(selection))
+        if seen is None:
+            return self._known(selection, _number(self._selections, selection))
+        return seen[1]
 
     def bookings(self, bookings: Bookings, numbers: dict[AccountKey, int]) -> int:
         """The number of what accounts, which have ``numbers``, hold of a grant."""
-        return self._once(bookings, partial(self._new_bookings, numbers))
+        seen = self._seen.get(id(bookings))
+        if seen is None:
+            row = tuple((numbers[key], self.charge(booked)) for key, booked in bookings)
+            return self._known(bookings, _number(self._bookings, row))
+        return seen[1]
 
-    def _new_bookings(self, numbers: dict[AccountKey, int], bookings: Bookings) -> int:
-        row = tuple((numbers[key], self.charge(booked)) for key, booked in bookings)
-        return _number(self._bookings, row)
+    def command(self, command: dict[str, Any]) -> int:
+        """The number of a command. Many are the same, and each grant has one of its own."""
+        seen = self._seen.get(id(command))
+        if seen is None:
+            return self._known(command, _number(self._commands, orjson.dumps(command)))
+        return seen[1]
 
-    def _once(self, item: T, number: Callable[[T], int]) -> int:
-        if (seen := self._seen.get(id(item))) is not None:
-            return seen[1]
-        found = number(item)
-        self._seen[id(item)] = item, found
-        return found
+    def _known(self, item: object, number: int) -> int:
+        self._seen[id(item)] = item, number
+        return number
 
     def rows(self) -> dict[str, Any]:
         """All that was numbered, as fields of the head."""
@@ -201,6 +209,7 @@ class Lists:
                 for selection in self._selections
             ),
             "bookings": tuple(self._bookings),
+            "commands": tuple(map(orjson.loads, self._commands)),
         }
 
 
