@@ -9,7 +9,7 @@ rules. It saves two thirds of what a request costs.
 from __future__ import annotations
 
 import re
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -95,7 +95,8 @@ class Hot:
         if place is None or place in self._priced:
             self._submit(call, asked, tell)
         else:  # may take a second
-            self._pricing.submit(self._price, place, call, asked, tell)
+            priced = self._pricing.submit(self._price, place, call.population, asked)
+            priced.add_done_callback(partial(self._go_on, call, asked, tell))
         return True
 
     def _call(self, request: Request) -> _Call | None:
@@ -143,22 +144,23 @@ class Hot:
             return None
         return population, self._service.terms(population), orjson.dumps(mechanisms)
 
-    def _price(self, place: Any, call: _Call, asked: Asked, tell: partial[None]) -> None:
-        try:
-            self._service.price_ahead(call.population, asked)
-        except BaseException as error:  # noqa: BLE001 nobody is left without a reply
-            tell(error)
-            return
+    def _price(self, place: tuple[str, object, bytes], population: str, asked: Asked) -> None:
+        self._service.price_ahead(population, asked)
         if len(self._priced) >= _REMEMBERED:
             self._priced.clear()
         self._priced.add(place)
-        self._submit(call, asked, tell)
+
+    def _go_on(self, call: _Call, asked: Asked, tell: partial[None], priced: Future[None]) -> None:
+        if (error := priced.exception()) is not None:
+            tell(error)
+        else:
+            self._submit(call, asked, tell)
 
     def _submit(self, call: _Call, asked: Asked, tell: partial[None]) -> None:
         try:
             self._service.submit(call.population, asked, call.digest, tell)
-        except Problem as problem:
-            tell(problem)
+        except Exception as error:  # noqa: BLE001 nobody is left without a reply
+            tell(error)
 
     def _tell(
         self, request: Request, call: _Call, reply: Replying, outcome: Answer | BaseException

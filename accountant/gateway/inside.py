@@ -10,6 +10,7 @@ from typing import cast
 
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Scope
+from structlog.contextvars import bind_contextvars
 
 from accountant.gateway.around import failed
 from accountant.gateway.frames import Frames, Reply, Replying, Request, frame, plain, raw
@@ -44,6 +45,7 @@ class Requests:
         task.add_done_callback(self._tasks.discard)
 
     async def _answer(self, request: Request, reply: Replying) -> None:
+        bind_contextvars(request_id=request.id)  # whatever is logged in this task is of it
         scope = _scope(request)
         answer = _Answer()
         try:
@@ -67,8 +69,9 @@ class Inside(asyncio.Protocol):
         self.over: asyncio.Future[None] = self._loop.create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The channel is open."""
+        """The channel is open, and the other process may take requests."""
         self._channel = cast("asyncio.WriteTransport", transport)
+        self._channel.write(frame(0, Reply(200, None, [], b"")))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The other process has ended."""
@@ -100,7 +103,7 @@ class Inside(asyncio.Protocol):
 def _scope(request: Request) -> Scope:
     return {
         "type": "http",
-        "asgi": {"version": "3.0", "spec_version": "2.3"},
+        "asgi": {"version": "3.0", "spec_version": "2.4"},
         "http_version": "1.1",
         "server": None,
         "client": None,

@@ -50,8 +50,10 @@ class Outside(asyncio.Protocol):
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._frames = Frames()
-        self._numbers = count()
-        self._waiting: dict[int, asyncio.Future[Reply]] = {}
+        self._numbers = count(1)
+        self.ready: asyncio.Future[Reply] = self._loop.create_future()
+        """The first reply, to nobody: the other process takes requests from now on."""
+        self._waiting = {0: self.ready}
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The channel is open."""
@@ -66,8 +68,8 @@ class Outside(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Replies, which those who asked wait for."""
         for number, fields in self._frames.read(data):
-            waiting = self._waiting.pop(number)
-            if not waiting.done():
+            waiting = self._waiting.pop(number, None)
+            if waiting is not None and not waiting.done():
                 waiting.set_result(Reply(*fields))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -80,6 +82,7 @@ class Outside(asyncio.Protocol):
 
 async def _serve(door: socket.socket, channel: socket.socket, most: int) -> None:
     _, outside = await asyncio.get_running_loop().create_unix_connection(Outside, sock=channel)
+    await outside.ready  # until then whoever asks waits in the kernel's line
     config = uvicorn.Config(
         Around(outside, most),
         lifespan="off",

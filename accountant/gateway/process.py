@@ -42,7 +42,7 @@ class Gateway:
             self._process = subprocess.Popen(  # noqa: S603
                 [*command, *map(str, (*inherited, max_body_bytes))],
                 pass_fds=inherited,
-                env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                env=_environment(),
                 start_new_session=True,  # a Ctrl-C is for us: we end it, after its last answer
             )
 
@@ -52,15 +52,20 @@ class Gateway:
 
     async def _run(self, app: ASGIApp, take: Taking) -> None:
         loop = asyncio.get_running_loop()
-        stopping = asyncio.Event()
+        told, over = asyncio.Event(), asyncio.Event()
+
+        def tell() -> None:
+            told.set()
+            over.set()
+
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, stopping.set)
+            loop.add_signal_handler(number, tell)
         _, inside = await loop.create_unix_connection(
             lambda: Inside(Requests(app, take)), sock=self._channel
         )
-        inside.over.add_done_callback(lambda _: stopping.set())
-        await stopping.wait()
-        if inside.over.done():
+        inside.over.add_done_callback(lambda _: over.set())
+        await over.wait()
+        if not told.is_set():
             raise GatewayEnded(self._process.wait())
         self._process.terminate()
         await asyncio.wait([inside.over], timeout=_PATIENCE)
@@ -70,6 +75,14 @@ class Gateway:
         self._channel.close()
         self._process.kill()
         self._process.wait()
+
+
+def _environment() -> dict[str, str]:
+    """Without our settings, which hold passwords; with all places that modules come from here."""
+    plain = {
+        name: value for name, value in os.environ.items() if not name.startswith("ACCOUNTANT_")
+    }
+    return plain | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import repeat
 from typing import Any, Final, TypeVar
 
 import psycopg
@@ -156,9 +157,9 @@ class Postgres:
 
     def _begun(self, ledger: str, beside: str) -> Begun:
         """A transaction that holds the head's lock; nothing was done on it, so a connection that
-        proves dead is replaced.
+        proves dead is replaced: all that are kept may be.
         """
-        for last in (False, True):
+        for last in (*repeat(False, WRITERS), True):
             connection = self._writer.connect()
             raw = _raw(connection)
             try:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +112,24 @@ def test_broken_connections_are_replaced_unnoticed(
         end_sessions(hosted)
         assert made.post("/grants", ask(laplace("0.01"))).status_code == 201, i
     clean(made)
+
+
+def test_however_many_are_broken_the_next_write_works(hosted: Hosted, ledgers: Ledgers) -> None:
+    """After every session was ended the first transaction begins, though all that are kept for
+    writing are dead.
+    """
+    names = [f"l{n}" for n in range(postgres.WRITERS)]
+    for size in range(3):
+        with ExitStack() as stack:
+            for name in names:
+                writing = stack.enter_context(ledgers.writing(name))
+                writing.append(name, [entry(size)])
+                writing.commit()
+        end_sessions(hosted)
+        with ledgers.writing("a") as writing:
+            assert writing.head("a").size == size
+            writing.append("a", [entry(size)])
+            writing.commit()
 
 
 @pytest.mark.parametrize("how", ["fast", "immediate", "kill"])

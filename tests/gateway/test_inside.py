@@ -1,0 +1,89 @@
+"""Whoever asks gets one reply, whatever fails inside."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+from support import START, Clock, World, ask, laplace
+
+from accountant.api.hot import Hot
+from accountant.gateway.frames import Reply, Replying, Request
+from accountant.gateway.inside import Requests
+
+SECONDS = 10
+
+
+def request(world: World | None = None, body: bytes = b"{}") -> Request:
+    """A grant asked for, of the hot kind."""
+    secret = world.secrets["pipeline"] if world else ""
+    headers = [("authorization", f"Bearer {secret}"), ("idempotency-key", "k")]
+    path = "/v1/populations/fair/grants"
+    return Request("r1", "POST", path, path, "", headers, body)
+
+
+async def handled(app: Any, take: Callable[[Request, Replying], bool]) -> list[Reply]:
+    """All replies to one request."""
+    replies: list[Reply] = []
+    there = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def reply(one: Reply) -> None:
+        replies.append(one)
+        loop.call_soon_threadsafe(there.set)
+
+    Requests(app, take).handle(request(), reply)
+    await asyncio.wait_for(there.wait(), SECONDS)
+    return replies
+
+
+@pytest.mark.parametrize("failure", [ZeroDivisionError("x"), RuntimeError("y")])
+def test_a_failure_is_a_reply_and_a_line(failure: Exception) -> None:
+    """What fails in the quick way or in the application is a 500 with a problem, logged with the
+    request's id.
+    """
+
+    async def app(*_: Any) -> None:
+        raise failure
+
+    def take(*_: Any) -> bool:
+        raise failure
+
+    for way in (take, lambda *_: False):
+        with capture_logs() as logs:
+            [reply] = asyncio.run(handled(app, way))
+        assert reply.status == 500
+        assert b"nothing was promised" in reply.body
+        assert [line["request_id"] for line in logs] == ["r1"]
+
+
+def test_who_cannot_stand_in_line_is_told(
+    world: Callable[..., World], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where no thread can be started nobody waits in vain, priced already or not."""
+    made = world(Clock(START)).hospital()
+    made.post("/grants", ask(laplace("0.1")))
+
+    def full(*_: Any) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(type(made.service._sequencer), "submit", full)
+    hot = Hot(made.service)
+    body = b'{"dataset":"d","mechanisms":[{"kind":"laplace","sensitivity":"1","scale":"10"}]}'
+
+    async def nothing(*_: Any) -> None:
+        raise AssertionError("it was in order")
+
+    async def asked() -> Reply:
+        loop = asyncio.get_running_loop()
+        replied: asyncio.Future[Reply] = loop.create_future()
+        Requests(nothing, hot.take).handle(
+            request(made, body), lambda one: loop.call_soon_threadsafe(replied.set_result, one)
+        )
+        return await asyncio.wait_for(replied, SECONDS)
+
+    for _ in range(2):  # priced at the first
+        assert asyncio.run(asked()).status == 500
