@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+import logging
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import structlog
+import structlog.testing
 from alembic import command
 from alembic.config import Config
 from pydantic import TypeAdapter
@@ -323,6 +327,20 @@ def door_of(
         await answer(await replied, scope, send)
 
     return Around(pass_on, settings.max_body_bytes)
+
+
+@contextmanager
+def logged() -> Iterator[list[Any]]:
+    """The lines that are logged meanwhile, which the tests are otherwise spared."""
+    before = structlog.get_config()["wrapper_class"]
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.INFO))
+    try:
+        with structlog.testing.capture_logs(
+            processors=[structlog.contextvars.merge_contextvars]
+        ) as lines:
+            yield lines
+    finally:
+        structlog.configure(wrapper_class=before)
 
 
 ROLES = ("admin", "pipeline", "officer", "auditor")

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from structlog.testing import capture_logs
-from support import START, Clock, World, ask, declared, door_of, gaussian, laplace
+from support import START, Clock, World, ask, declared, door_of, gaussian, laplace, logged
 
 from accountant.api.hot import Hot
 from accountant.service import Service
@@ -104,7 +103,7 @@ def send(world: World, http: TestClient, one: Send) -> tuple[Any, ...]:
         named.append((b"Idempotency-Key", how["key"].encode("latin-1")))
     content = {"content": body} if isinstance(body, bytes) else {"json": body}
     url = PAST.replace("fair", how.get("population", "fair")) + path
-    with capture_logs() as logs:
+    with logged() as logs:
         answer = http.request(how.get("method", "POST"), url, headers=named, **content)
     lines = [
         {name: value for name, value in line.items() if name != "milliseconds"} for line in logs

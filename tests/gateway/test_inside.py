@@ -7,8 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from structlog.testing import capture_logs
-from support import START, Clock, World, ask, laplace
+from support import START, Clock, World, ask, laplace, logged
 
 from accountant.api.hot import Hot
 from accountant.gateway.frames import Reply, Replying, Request
@@ -53,7 +52,7 @@ def test_a_failure_is_a_reply_and_a_line(failure: Exception) -> None:
         raise failure
 
     for way in (take, lambda *_: False):
-        with capture_logs() as logs:
+        with logged() as logs:
             [reply] = asyncio.run(handled(app, way))
         assert reply.status == 500
         assert b"nothing was promised" in reply.body
