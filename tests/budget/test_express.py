@@ -13,6 +13,7 @@ from random_ledgers import CLIENTS, Ops, ledger, ops
 from support import Book, declared, laplace, snapshot
 
 from accountant.budget.express import Express
+from accountant.budget.express.holding import Holding
 from accountant.budget.express.running import Running
 from accountant.budget.express.stamps import LENGTH, Stamps
 from accountant.budget.replay import Replay, replay
@@ -227,14 +228,14 @@ def test_many_open_grants_cost_no_more_each(monkeypatch: pytest.MonkeyPatch) -> 
     looked: Counter[str] = Counter()
     begin = Running.__init__
 
-    class Held(dict[int, Any]):
+    class Counting(Holding):
         def __contains__(self, number: object) -> bool:
             looked["up"] += 1
             return super().__contains__(number)
 
     def begun(running: Running, state: State) -> None:
         begin(running, state)
-        running.held = Held()
+        running.held = Counting()
 
     monkeypatch.setattr(Running, "__init__", begun)
     book = ledger("basic", False, [])

@@ -70,8 +70,7 @@ class Express:
 
     def due(self, now: int, besides: Collection[str]) -> list[str]:
         """The open grants booked here whose time has passed, by name, but for those ``besides``."""
-        held = self._running.held.items()
-        names = [f"g{number}" for number, one in held if now >= one.expires]
+        names = [f"g{number}" for number in self._running.held.due(now)]
         return [name for name in names if name not in besides]
 
     def take(self, data: bytes) -> bool:
@@ -143,7 +142,7 @@ class Express:
             self._running.grew(_units(event.body))
             name = event.body.get("grant")
             if isinstance(name, str) and (found := _NAME.fullmatch(name)):
-                self._running.held.pop(int(found[1]), None)
+                self._running.held.drop(int(found[1]))
         else:
             self.forget()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from accountant.budget.express.forms import Form, Held
+from accountant.budget.express.holding import Holding
 from accountant.budget.express.settlements import Settlement
 from accountant.budget.express.tallies import Tally
 from accountant.budget.limits import compared
@@ -23,8 +24,7 @@ class Running:
     def __init__(self, state: State) -> None:
         self.state = state
         self.tallies: dict[AccountKey, Tally] = {}
-        self.held: dict[int, Held] = {}
-        """Open grants of known forms, by the sequence that reserved them."""
+        self.held = Holding()
         self._unwritten: list[int] = []
         self._most_unwritten = _MOST_UNWRITTEN
         self._room = LARGEST
@@ -69,14 +69,14 @@ class Running:
             tally.book(selection, charge)
         if held is not None:
             form.count.reserved += 1
-            self.held[self.state.sequence] = held
+            self.held.put(self.state.sequence, held)
             self._unwritten.append(self.state.sequence)
         form.wait()
 
     def settle(self, settlement: Settlement, about: int, number: int, held: Held) -> None:
         """Ends the grant that was reserved at ``number``."""
         state = self.state
-        del self.held[number]
+        self.held.drop(number)
         state.open.pop(f"g{number}", None)
         state.grants.write(number, about, held.expires, state.sequence)
         held.form.count.reserved -= 1

@@ -1,0 +1,43 @@
+"""The open grants of known forms, in tables that a garbage collector has nothing to look for in.
+
+There may be hundreds of thousands of them, and a full collection that looked into each would stop
+everybody for a tenth of a second. So what stands in the tables are forms, of which there are few,
+and plain tuples of texts and numbers, which Python soon knows to be no part of any cycle.
+"""
+
+from __future__ import annotations
+
+from accountant.budget.express.forms import Form, Held
+
+
+class Holding:
+    """Open grants by the sequence that reserved them."""
+
+    __slots__ = ("_forms", "_rest")
+
+    def __init__(self) -> None:
+        self._forms: dict[int, Form] = {}
+        self._rest: dict[int, tuple[str, int, int, tuple[bytes, ...]]] = {}
+        """The other fields of what is held, in their order."""
+
+    def __contains__(self, number: object) -> bool:
+        return number in self._rest
+
+    def get(self, number: int) -> Held | None:
+        """What is held."""
+        form = self._forms.get(number)
+        return None if form is None else Held(form, *self._rest[number])
+
+    def put(self, number: int, held: Held) -> None:
+        """Holds it from now on."""
+        self._forms[number] = held.form
+        self._rest[number] = (held.by, held.expires, held.opened, held.seals)
+
+    def drop(self, number: int) -> None:
+        """Holds it no longer, if it did."""
+        self._forms.pop(number, None)
+        self._rest.pop(number, None)
+
+    def due(self, now: int) -> list[int]:
+        """Those whose time has passed."""
+        return [number for number, (_, expires, _, _) in self._rest.items() if now >= expires]
