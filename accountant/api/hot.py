@@ -3,7 +3,7 @@
 Only what is plainly in order is answered here, by the same models and the same functions as
 everywhere. What is unusual in the least (an unknown key, a header or a body that is not sound, a
 query) goes on to the framework's routes, which say what is wrong with it: there is no second set of
-rules. It saves two thirds of what a request costs.
+rules. It saves much of what a request costs.
 """
 
 from __future__ import annotations

@@ -10,8 +10,10 @@ import random
 import signal
 import socket
 import time
+from collections.abc import Callable
 from contextlib import suppress
 
+import pytest
 from harness.checker import check
 from harness.deployment import Deployment, Running
 from harness.effort import SEED, effort
@@ -54,30 +56,30 @@ def test_the_one_that_speaks_http_is_killed(deployment: Deployment) -> None:
     check(deployment, clients)
 
 
-def test_the_one_that_decides_is_killed(deployment: Deployment) -> None:
-    """The other does not outlive it: the port is free, and nobody waits for an answer in vain."""
-    clients = pipelines(deployment, 2, random.Random(SEED))
-    with deployment.serving() as service:
-        deployment.register(service.port, POLICY, *DATASETS)
-        with at_work(clients, [service.port]):
-            time.sleep(0.2)
-            service.kill()
-            gone(service)
-    with deployment.serving(service.port) as service:  # at the same port
-        settled(clients, service.port)
-    check(deployment, clients)
+def killed(service: Running) -> None:
+    """The one that decides is ended without a chance to tidy up: the other does not outlive it."""
+    service.kill()
+    gone(service)
 
 
-def test_both_are_asked_to_end_at_once(deployment: Deployment) -> None:
-    """As service managers do: what was asked is answered, and that it ended is no failure."""
+def asked_to_end(service: Running) -> None:
+    """Both are asked at once, as service managers do: that is no failure."""
+    for pid in (service.process.pid, service.outside):
+        os.kill(pid, signal.SIGTERM)
+    assert service.process.wait() == 0
+
+
+@pytest.mark.parametrize("end", [killed, asked_to_end])
+def test_the_one_that_decides_ends(deployment: Deployment, end: Callable[[Running], None]) -> None:
+    """However it ends under load, the port is free for the next one, and what was answered is in
+    the ledger.
+    """
     clients = pipelines(deployment, 4, random.Random(SEED))
     with deployment.serving() as service:
         deployment.register(service.port, POLICY, *DATASETS)
         with at_work(clients, [service.port]):
             time.sleep(0.2)
-            for pid in (service.process.pid, service.outside):
-                os.kill(pid, signal.SIGTERM)
-            assert service.process.wait() == 0
-    with deployment.serving() as service:
-        settled(clients, service.port)
+            end(service)
+    with deployment.serving(service.port) as again:
+        settled(clients, again.port)
     check(deployment, clients)
