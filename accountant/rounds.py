@@ -102,12 +102,9 @@ class Round:
 
     def flush(self) -> Tree:
         """Appends what was decided; where the ledger ends then."""
-        end = self.book.tree
-        if self.entries:
-            end = self.writing.append(self.book.ledger, self.entries)
-        if self.texts:
-            self.writing.keep_texts(self.book.ledger, self.texts)
-        return end
+        if not self.entries:
+            return self.book.tree
+        return self.writing.append(self.book.ledger, self.entries, self.texts)
 
     def _stamp(self, state: State, asked: Asked) -> int:
         """When it is decided. Raises Unavailable if nobody knows, and that bears on the answer."""

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from sqlalchemy import URL, Connection, make_url
 from sqlalchemy.exc import ArgumentError
 
 from accountant.store.entries import Grown
-from accountant.store.reading import Begun
+from accountant.store.reading import Begun, Text
 from accountant.store.sqlite import Sqlite, file_lock, reader, sqlite_path, writer
 
 __all__ = [
@@ -38,11 +38,12 @@ class Database(Protocol):
     def writing(self, ledger: str, beside: str) -> AbstractContextManager[Begun]:
         """A transaction on one ledger; what was not committed when it ends is rolled back."""
 
-    def append(self, connection: Connection, ledger: str, grown: Grown) -> bool:
-        """Appends to a ledger and moves its head by compare-and-swap; False if it has moved."""
-
-    def keep_texts(self, connection: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
-        """Inserts rows of texts."""
+    def append(
+        self, connection: Connection, ledger: str, grown: Grown, texts: Sequence[Text]
+    ) -> bool:
+        """Appends to a ledger, keeps texts of what is appended, and moves the ledger's head by
+        compare-and-swap; False if it has moved.
+        """
 
     def commit(self, connection: Connection) -> None:
         """Makes the transaction durable. Raises Unknown if nobody can tell whether it is."""

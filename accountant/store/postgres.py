@@ -11,22 +11,29 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from itertools import repeat
 from typing import Any, Final, TypeVar
 
 import psycopg
 from psycopg import sql
 from psycopg.pq import TransactionStatus
-from sqlalchemy import URL, Connection, Engine, create_engine, text
+from sqlalchemy import URL, Connection, Engine, create_engine, event, text
 from sqlalchemy.exc import DBAPIError
 
 from accountant.ledger.merkle import Tree
 from accountant.store import roles
+from accountant.store.arrays import blobs, integers, learn, texts
 from accountant.store.entries import Grown
 from accountant.store.errors import StoreError, Unknown
-from accountant.store.reading import HEAD_OF, Begun, tree_of
+from accountant.store.reading import HEAD_OF, Begun, Text, tree_of
 
 T = TypeVar("T")
+
+_Kinds = tuple[Callable[[Any], bytes], ...]
+_EVENT: Final[_Kinds] = (integers, texts, integers, blobs, blobs)
+_NODE: Final[_Kinds] = (integers, integers, blobs)
+_TEXT: Final[_Kinds] = (integers, texts, blobs, texts)
 
 # -- all settings -------------------------------------------------------------------------------
 
@@ -58,23 +65,26 @@ _SESSION: Final = {
     "idle_in_transaction_session_timeout": IDLE_MS,
 }
 _STANDBY: Final = text("SELECT pg_is_in_recovery()")
-# One statement, hence one message and one answer; arrays, which are as fast as COPY.
+# One statement, hence one message and one answer; arrays, which are as fast as COPY. Nothing is
+# inserted unless the head is moved.
 _ROWS: Final = (
-    "WITH events AS (INSERT INTO event (ledger, sequence, type, time, body, leaf)"
-    " SELECT %b::text, * FROM unnest"
-    "(%b::bigint[], %b::text[], %b::bigint[], %b::bytea[], %b::bytea[])),"
+    " RETURNING ledger),"
     " nodes AS (INSERT INTO node (ledger, level, number, hash)"
-    " SELECT %b::text, * FROM unnest(%b::integer[], %b::bigint[], %b::bytea[])) "
+    " SELECT %b::text, n.* FROM moved, unnest(%b::bigint[], %b::bigint[], %b::bytea[]) AS n),"
+    ' texts AS (INSERT INTO text (ledger, sequence, field, salt, "text")'
+    " SELECT %b::text, t.* FROM moved,"
+    " unnest(%b::bigint[], %b::text[], %b::bytea[], %b::text[]) AS t)"
+    " INSERT INTO event (ledger, sequence, type, time, body, leaf)"
+    " SELECT %b::text, e.* FROM moved,"
+    " unnest(%b::bigint[], %b::text[], %b::bigint[], %b::bytea[], %b::bytea[]) AS e"
 )
-_BEGUN: Final = _ROWS + (  # noqa: S608 (words of our own)
-    "INSERT INTO ledger_head (ledger, sequence, peaks) VALUES (%b, %b, %b)"
+_BEGUN: Final = (
+    "WITH moved AS (INSERT INTO ledger_head (ledger, sequence, peaks) VALUES (%b, %b, %b)"  # noqa: S608 (words of our own)
+    + _ROWS
 )
-_MOVED: Final = _ROWS + (  # noqa: S608
-    "UPDATE ledger_head SET sequence = %b, peaks = %b WHERE ledger = %b AND sequence = %b"
-)
-_TEXTS: Final = (
-    'INSERT INTO text (ledger, sequence, field, salt, "text") SELECT * FROM unnest'
-    "(%b::text[], %b::bigint[], %b::text[], %b::bytea[], %b::text[])"
+_MOVED: Final = (
+    "WITH moved AS (UPDATE ledger_head SET sequence = %b, peaks = %b"  # noqa: S608
+    " WHERE ledger = %b AND sequence = %b" + _ROWS
 )
 
 
@@ -104,7 +114,7 @@ def engine(url: URL, *, pool: int) -> Engine:
     if "prepare_threshold" in url.query:  # "none" for poolers that cannot follow what is prepared
         times = str(url.query["prepare_threshold"])
         arguments["prepare_threshold"] = int(times) if times.isdigit() else None
-    return create_engine(
+    made = create_engine(
         url.difference_update_query(["options", "prepare_threshold"]),
         isolation_level="AUTOCOMMIT",  # transactions begin where we say BEGIN
         pool_size=pool,
@@ -113,6 +123,8 @@ def engine(url: URL, *, pool: int) -> Engine:
         hide_parameters=True,
         connect_args=arguments,
     )
+    event.listen(made, "connect", lambda connection, _: learn(connection))
+    return made
 
 
 class Postgres:
@@ -174,22 +186,16 @@ class Postgres:
                     raise
         return Begun(connection, ledger, *heads)
 
-    def append(self, connection: Connection, ledger: str, grown: Grown) -> bool:
+    def append(
+        self, connection: Connection, ledger: str, grown: Grown, texts: Sequence[Text]
+    ) -> bool:
         """Appends in one round trip, whatever the number of rows."""
         before, events, nodes, after = grown
-        columns = zip(*nodes, strict=True) if nodes else ((), (), ())
-        rows = [ledger, *map(list, events), ledger, *map(list, columns)]
-        if before == 0:
-            done = _raw(connection).execute(_BEGUN, [*rows, ledger, after.size, grown.peaks])
-        else:
-            end = [after.size, grown.peaks, ledger, before]
-            done = _raw(connection).execute(_MOVED, [*rows, *end])
-        return done.rowcount == 1
-
-    def keep_texts(self, connection: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
-        """Inserts rows of texts in one round trip."""
-        if rows:
-            _raw(connection).execute(_TEXTS, list(map(list, zip(*rows, strict=True))))
+        rows = [*_columns(ledger, nodes, _NODE), *_columns(ledger, texts, _TEXT)]
+        rows += [ledger, *[column(each) for column, each in zip(_EVENT, events, strict=True)]]
+        end = [after.size, grown.peaks]
+        statement, head = (_MOVED, [*end, ledger, before]) if before else (_BEGUN, [ledger, *end])
+        return _raw(connection).execute(statement, head + rows).rowcount == len(events[0])
 
     def commit(self, connection: Connection) -> None:
         """Makes the transaction durable. An error over a living connection is the server's word
@@ -227,13 +233,24 @@ class Postgres:
         self._writer.dispose()
 
 
+@lru_cache(maxsize=1_024)
+def _begin(ledger: str, beside: str) -> bytes:
+    return _BEGIN.format(ledger=sql.Literal(ledger), beside=sql.Literal(beside)).as_bytes()
+
+
 def _heads(raw: psycopg.Connection[Any], ledger: str, beside: str) -> list[Tree]:
     """Begins, and looks where both ledgers end, once the first one's head is locked: in one message
     and one answer. Statements without parameters may come together, each sees what was committed
     before it.
     """
-    cursor = raw.execute(_BEGIN.format(ledger=sql.Literal(ledger), beside=sql.Literal(beside)))
-    return [tree_of(cursor.fetchone()) for _ in cursor.results() if cursor.description]
+    cursor = raw.execute(_begin(ledger, beside))
+    return [tree_of(cursor.set_result(last).fetchone()) for last in (-2, -1)]
+
+
+def _columns(ledger: str, rows: Sequence[tuple[Any, ...]], kinds: _Kinds) -> list[Any]:
+    """Rows of a ledger, as the columns that a statement takes."""
+    columns = zip(*rows, strict=True) if rows else repeat((), len(kinds))
+    return [ledger, *[kind(column) for kind, column in zip(kinds, columns, strict=True)]]
 
 
 def _raw(connection: Connection) -> psycopg.Connection[Any]:

@@ -25,7 +25,7 @@ from sqlalchemy.pool import QueuePool, StaticPool
 from accountant.ledger.merkle import Tree
 from accountant.store.entries import Grown
 from accountant.store.errors import StoreError, Unknown
-from accountant.store.reading import HEAD_OF, Begun, tree_of
+from accountant.store.reading import HEAD_OF, Begun, Text, tree_of
 
 T = TypeVar("T")
 BUSY_MS: Final = 10_000
@@ -148,18 +148,17 @@ class Sqlite:
         finally:
             self._one_at_a_time.release()
 
-    def append(self, connection: Connection, ledger: str, grown: Grown) -> bool:
+    def append(
+        self, connection: Connection, ledger: str, grown: Grown, texts: Sequence[Text]
+    ) -> bool:
         """Appends through the driver, which binds and steps in C."""
         raw, (before, events, nodes, after) = _raw(connection), grown
         _insert(raw, "event", list(zip(repeat(ledger), *events, strict=False)))
         _insert(raw, "node", [(ledger, *node) for node in nodes])
+        _insert(raw, "text", [(ledger, *text) for text in texts])
         if before == 0:
             return raw.execute(_NEW_HEAD, (ledger, after.size, grown.peaks)).rowcount == 1
         return raw.execute(_HEAD, (after.size, grown.peaks, ledger, before)).rowcount == 1
-
-    def keep_texts(self, connection: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
-        """Inserts rows of texts."""
-        _insert(_raw(connection), "text", rows)
 
     def commit(self, connection: Connection) -> None:
         """Makes the transaction durable. A failed write may have reached the disk: then whoever

@@ -65,16 +65,17 @@ class Writing:
             self._ended = True
             self.database.commit(self.connection)
 
-    def append(self, ledger: str, entries: Sequence[Entry]) -> Tree:
-        """Appends events, at least one; returns where the ledger ends then. Raises Moved if they do
-        not follow its head, ValueError if they do not follow each other.
+    def append(self, ledger: str, entries: Sequence[Entry], texts: Sequence[Text] = ()) -> Tree:
+        """Appends events, at least one, and keeps free texts of events that hold only their salted
+        digests; returns where the ledger ends then. Raises Moved if they do not follow its
+        head, ValueError if they do not follow each other.
         """
         before = self.head(ledger)
         if entries[0].sequence != before.size:
             raise Moved(f"{ledger}/{entries[0].sequence} does not follow {before.size - 1}")
         more = grown(before, entries)
         with self._open():
-            if not self.database.append(self.connection, ledger, more):
+            if not self.database.append(self.connection, ledger, more, texts):
                 raise Moved(f"the head of {ledger} moved while it was locked")
         self._head = more.after
         return more.after
@@ -102,11 +103,6 @@ class Writing:
         row = {"ledger": ledger, "number": number, "witness": witness, "line": line}
         with self._open():
             self.connection.execute(insert(COSIGNATURE), [row])
-
-    def keep_texts(self, ledger: str, texts: Sequence[Text]) -> None:
-        """Keeps free texts of events that hold only their salted digests."""
-        with self._open():
-            self.database.keep_texts(self.connection, [(ledger, *text) for text in texts])
 
     def texts(self, ledger: str, first: int, last: int) -> list[Text]:
         """The texts of the events from ``first`` to ``last``, as far as they are not erased."""

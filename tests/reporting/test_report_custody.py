@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from report_desk import Desk, data_of, limit_of
+from sqlalchemy import insert
 from support import laplace, make
 
 from accountant import jobs
@@ -34,6 +35,7 @@ from accountant.reporting.render import to_html
 from accountant.reporting.shape import NotableFacts
 from accountant.reporting.texts import ALTERED, ERASED, SEALED
 from accountant.reporting.trust import lost
+from accountant.store.reading import TEXT
 from accountant.store.vault import Vault
 
 WITNESS = "witness.example.org"
@@ -264,7 +266,8 @@ def test_a_text_that_was_changed_is_not_believed(desk: Desk) -> None:
     with desk.ledgers.writing("clinic") as writing:
         [kept] = writing.texts("clinic", event.sequence, event.sequence)
         writing.erase_texts("clinic", event.sequence, ["purpose"])
-        writing.keep_texts("clinic", [kept._replace(text="a lie")])
+        lie = {"ledger": "clinic"} | kept._replace(text="a lie")._asdict()
+        writing.connection.execute(insert(TEXT), [lie])
         writing.commit()
     assert [row.name for row in data_of(desk.report()).by_purpose] == [ALTERED]
 

@@ -127,6 +127,6 @@ def test_every_statement_names_its_ledger(world: Callable[..., World], hosted: H
     for statement in (postgres._BEGUN, postgres._MOVED):
         inserts = statement.count("INSERT INTO")
         assert statement.count("(ledger, ") == inserts
-        assert inserts == 3 or "WHERE ledger = %b" in statement
+        assert inserts == 4 or "WHERE ledger = %b" in statement
     began = postgres._BEGIN.format(ledger="a", beside="b").as_string()
     assert began.count("SELECT") == began.count("WHERE ledger = '")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import struct
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from hashlib import sha256
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from places import Place, everything
 from support import World, hundredth
 
@@ -84,8 +87,7 @@ def test_what_is_not_committed_never_was(ledgers: Ledgers) -> None:
     """
     before = append(ledgers, "a", 0, 3)
     with ledgers.writing("a") as writing:
-        writing.append("a", entries(3, 300))
-        writing.keep_texts("a", [Text(3, "purpose", b"s", "why")])
+        writing.append("a", entries(3, 300), [Text(3, "purpose", b"s", "why")])
         assert ledgers.head("a") == before
     with suppress(KeyError), ledgers.writing("a") as writing:
         writing.append("a", entries(3, 4))
@@ -114,7 +116,7 @@ def test_nothing_is_written_after_the_commit(ledgers: Ledgers) -> None:
         with pytest.raises(StoreError, match="ended"):
             writing.append("a", entries(1, 2))
         with pytest.raises(StoreError, match="ended"):
-            writing.keep_texts("a", [Text(0, "purpose", b"s", "why")])
+            writing.erase_texts("a", 0, ["purpose"])
     assert len(ledgers.read("a")) == 1
 
 
@@ -192,17 +194,16 @@ def test_checkpoints_are_kept_once(ledgers: Ledgers) -> None:
 
 
 def test_texts_can_be_erased_and_nothing_else(ledgers: Ledgers, place: Place) -> None:
-    """Texts are kept in their own words, erased one by one, and can be kept again after that; the
-    events stay.
+    """Texts are kept in their own words and erased one by one; the events stay, and who would keep
+    a second text in a field writes nothing.
     """
-    append(ledgers, "a", 0, 2)
     words = [
         Text(0, "justification", sha256(b"1").digest(), "für «alle» \U0001f9ee\n"),
         Text(0, "purpose", b"salt", "x" * 20_000),
         Text(1, "purpose", b"", ""),
     ]
     with ledgers.writing("a") as writing:
-        writing.keep_texts("a", words)
+        writing.append("a", entries(0, 2), words)
         writing.commit()
     assert ledgers.texts("a", 0, 9) == words
     with ledgers.writing("a") as writing:
@@ -212,8 +213,38 @@ def test_texts_can_be_erased_and_nothing_else(ledgers: Ledgers, place: Place) ->
     assert ledgers.finish_erasing()
     assert ledgers.texts("a", 0, 9) == [words[0], words[2]]
     with pytest.raises(StoreError), ledgers.writing("a") as writing:
-        writing.keep_texts("a", words[:1])
+        writing.append("a", entries(2, 3), words[:1])
     assert len(ledgers.read("a")) == 2
+
+
+@given(
+    times=st.lists(st.integers(-(2**63), 2**63 - 1), max_size=6),
+    body=st.binary(min_size=1),
+    text=st.text(st.characters(codec="utf-8", exclude_characters="\0")),
+)
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_whatever_a_column_holds_is_kept(
+    ledgers: Ledgers, times: list[int], body: bytes, text: str
+) -> None:
+    """Any number, bytes and text of the columns comes back as it was, in however many rows; what
+    is no number of the database is refused, and nothing is written.
+    """
+    name = f"l{len(ledgers.names())}"
+    rows = [Entry(n, f"{text}.v1", time, body) for n, time in enumerate([*times, 0])]
+    texts = [Text(n, "purpose", body, text) for n in range(len(times))]
+    with ledgers.writing(name) as writing:
+        writing.append(name, rows, texts)
+        stored = writing.connection.exec_driver_sql(
+            f"SELECT sequence, type, time, body FROM event WHERE ledger = '{name}' ORDER BY 1"
+        ).all()
+        assert [Entry(*row) for row in stored] == rows
+        assert writing.texts(name, 0, len(times)) == texts
+        writing.commit()
+    too_large = Entry(len(rows), "x.y.v1", 2**63, body)
+    wrong = pytest.raises((StoreError, OverflowError, struct.error))
+    with wrong, ledgers.writing(name) as writing:
+        writing.append(name, [too_large])
+    assert len(ledgers.read(name)) == len(rows)
 
 
 def test_no_password_in_an_error() -> None:
