@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 import orjson
 from fastapi.responses import JSONResponse
 
 from accountant.budget.batches import OPENED, REFUSED, as_single
 from accountant.gateway.problem import problem
-from accountant.ledger.events import Event, rfc3339
+from accountant.ledger.events import Entry, Event, rfc3339
 from accountant.privacy.units import FIXED, Charge
 from accountant.service import Answer, Preview
 
 REPLAYED = {"Idempotent-Replay": "true"}
+RESERVED: Final = "grant.reserved.v1"
+_CHARGES: Final = b'"charges":'
+_EXPIRES: Final = b',"expires":"'
+_TOTAL: Final = b',"total":'
 
 
 def amounts(charge: Charge | dict[str, Any]) -> dict[str, str]:
@@ -36,30 +40,31 @@ class Json(JSONResponse):
 
     def render(self, content: Any) -> bytes:
         """The bytes."""
-        return orjson.dumps(content)
+        return content if isinstance(content, bytes) else orjson.dumps(content)
 
 
 def respond(answer: Answer) -> JSONResponse:
     """The response to a command; the last event is the one that answers it."""
     headers = REPLAYED if answer.repeated else {}
-    event = Event.of_entry(answer.ledger, answer.entries[-1])
-    if event.type == "grant.refused.v1":
-        return _refused(event, headers)
-    status = 201 if event.type in ("grant.reserved.v1", "invocation.recorded.v1") else 200
-    return Json(_body(event), status, headers)
+    entry = answer.entries[-1]
+    if entry.type == "grant.refused.v1":
+        return _refused(Event.of_entry(answer.ledger, entry), headers)
+    status = 201 if entry.type in (RESERVED, "invocation.recorded.v1") else 200
+    return Json(_body(answer.ledger, entry), status, headers)
 
 
 def respond_to_batch(answer: Answer, order: Sequence[int]) -> JSONResponse:
     """The answers to the items of a batch, as they were listed; they were decided in ``order``."""
     headers = REPLAYED if answer.repeated else {}
-    events = answer.events
-    last = events[-1]
-    if last.type == REFUSED:
-        return _refused(as_single(last), headers, order[last.body["item"]])
-    *_, header = (i for i, event in enumerate(events) if event.type == OPENED)
-    items = [_body(event) for event in events[header + 1 :]]
+    entries = answer.entries
+    if entries[-1].type == REFUSED:
+        refused = Event.of_entry(answer.ledger, entries[-1])
+        return _refused(as_single(refused), headers, order[refused.body["item"]])
+    *_, header = (i for i, entry in enumerate(entries) if entry.type == OPENED)
+    items = [_body(answer.ledger, entry) for entry in entries[header + 1 :]]
     listed = [item for _, item in sorted(zip(order, items, strict=True), key=lambda pair: pair[0])]
-    return Json({"sequence": events[header].sequence, "items": listed}, 201, headers)
+    sequence = entries[header].sequence
+    return Json(b'{"sequence":%d,"items":[%b]}' % (sequence, b",".join(listed)), 201, headers)
 
 
 def _refused(event: Event, headers: dict[str, str], item: int | None = None) -> JSONResponse:
@@ -79,19 +84,17 @@ def _refused(event: Event, headers: dict[str, str], item: int | None = None) -> 
     )
 
 
-def _body(event: Event) -> dict[str, Any]:
+def _body(ledger: str, entry: Entry) -> bytes:
+    """What is answered to a command that led to ``entry``."""
+    if entry.type == RESERVED:
+        return _reserved(entry)
+    return orjson.dumps(_document(Event.of_entry(ledger, entry)))
+
+
+def _document(event: Event) -> dict[str, Any]:
     body = event.body
     common = {"sequence": event.sequence, "time": rfc3339(event.time)}
     match event.type:
-        case "grant.reserved.v1":
-            return {
-                "id": body["grant"],
-                "state": "reserved",
-                "expires": body["expires"],
-                "charge": amounts(body["total"]),
-                "mechanisms": _priced(body["charges"]),
-                "decision": body["decision"],
-            } | common
         case "invocation.recorded.v1":
             return {
                 "overrun": body["overrun"],
@@ -114,6 +117,40 @@ def _body(event: Event) -> dict[str, Any]:
                 "returned": amounts(body["returned"]),
             } | common
     return common
+
+
+def _reserved(entry: Entry) -> bytes:
+    """What is answered to most commands, cut out of the event's bytes: the decision stands there as
+    it is answered, and few prices are asked for over and over. A quote within a text is written
+    with a backslash, so what is looked for is never found within one.
+    """
+    data = entry.body
+    number = b"%d" % entry.sequence
+    priced, asked = data.index(_CHARGES), data.index(b',"command":{')
+    decided, expires = data.index(b',"decision":{"id":"d%b",' % number), data.rindex(_EXPIRES)
+    granted, total = data.index(b',"grant":', expires), data.rindex(_TOTAL)
+    return b"".join(
+        (
+            b'{"id":"g%b","state":"reserved"' % number,
+            data[expires:granted],
+            b',"charge":',
+            _written(data[total + len(_TOTAL) : data.rindex(b',"type":')]),
+            b',"mechanisms":',
+            _all_written(data[priced + len(_CHARGES) : asked]),
+            data[decided:expires],
+            b',"sequence":%b,"time":"%b"}' % (number, rfc3339(entry.time).encode()),
+        )
+    )
+
+
+@lru_cache(maxsize=4_096)
+def _written(total: bytes) -> bytes:
+    return orjson.dumps(amounts(orjson.loads(total)))
+
+
+@lru_cache(maxsize=4_096)
+def _all_written(charges: bytes) -> bytes:
+    return orjson.dumps(_priced(orjson.loads(charges)))
 
 
 def _priced(charges: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -1,0 +1,110 @@
+"""Answers that are cut out of events' bytes are what reading the event would give."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+from hypothesis import example, given
+from hypothesis import strategies as st
+from support import Book, declared, gaussian, hospital, laplace, make, sparse_vector
+
+from accountant.api.answers import amounts, respond, respond_to_batch
+from accountant.ledger.events import Entry, Event, rfc3339
+from accountant.service import Answer
+
+POLICY = """\
+  - {id: a, limit: {epsilon: 1000, delta: 1e-3}, gate: renyi}
+  - {id: b, per: client, limit: {epsilon: 1000}, action: flag}
+  - {id: c, purposes: [ops], action: flag}
+"""
+MARKS = [
+    ',"decision":{"id":"d3","rules":[]}',
+    '","decision":{"id":"d3",',
+    '"charges":[',
+    ',"command":{"type":"',
+    ',"expires":"',
+    ',"grant":"g9"',
+    ',"total":{}',
+    ',"type":"',
+    "\\",
+    '\\"',
+    "«ü»\u2028\U0001f9ee",
+]
+TEXTS = st.lists(st.sampled_from(MARKS) | st.text(max_size=5), min_size=1, max_size=4).map("".join)
+MECHANISMS = st.lists(
+    st.sampled_from(
+        [
+            laplace("0.01"),
+            laplace("0.01", count=3, claimed={"epsilon": "0.5"}),
+            gaussian("0.1"),
+            gaussian("0.1", "1e-6"),
+            declared("0.1", "1e-9"),
+        ]
+    ),
+    min_size=1,
+    max_size=3,
+)
+
+
+def book() -> Book:
+    """A ledger whose dimensions are called as events' fields are."""
+    return hospital(POLICY, {"decision": ["id", "x"], "expires": ["type"], "total": ["grant"]})
+
+
+def expected(event: Event) -> dict[str, Any]:
+    """What a reserved grant is answered, from the event as it is read."""
+    body = event.body
+    return {
+        "id": body["grant"],
+        "state": "reserved",
+        "expires": body["expires"],
+        "charge": amounts(body["total"]),
+        "mechanisms": [one | {"charge": amounts(one["charge"])} for one in body["charges"]],
+        "decision": body["decision"],
+        "sequence": event.sequence,
+        "time": rfc3339(event.time),
+    }
+
+
+def answered(*events: Event) -> Answer:
+    """The answer that these events are."""
+    return Answer("fair", tuple(map(Entry.of, events)))
+
+
+@given(
+    mechanisms=MECHANISMS,
+    purpose=TEXTS,
+    key=TEXTS,
+    by=st.sampled_from(["pipe", "charges", "total", "type"]),
+    group=st.sampled_from([None, {"decision": ["id"]}, {"decision": ["x"], "total": ["grant"]}]),
+)
+@example([laplace("0.01")], ",".join(MARKS), "".join(MARKS), "charges", {"decision": ["id"]})
+def test_a_grant_is_answered_by_what_its_event_says(
+    mechanisms: list[dict[str, Any]], purpose: str, key: str, by: str, group: Any
+) -> None:
+    """To the byte, whatever stands in the texts and keys, whatever dimensions are called, and
+    whoever asks.
+    """
+    more = {"subjects": group} if group else {}
+    asked = {"dataset": "d", "mechanisms": mechanisms, "purpose": purpose or "x"} | more
+    event = book().do("ask_grant", by, key, **asked)
+    assert event.type == "grant.reserved.v1"
+    response = respond(answered(event))
+    assert response.body == orjson.dumps(expected(event))
+    assert response.status_code == 201
+
+
+def test_a_session_is_answered_by_what_its_event_says() -> None:
+    """A sparse vector session is reserved like any grant."""
+    event = book().do("open_sparse_vector", dataset="d", mechanism=sparse_vector())
+    assert respond(answered(event)).body == orjson.dumps(expected(event))
+
+
+def test_items_are_answered_in_the_order_asked() -> None:
+    """A batch's answer lists what each item is answered alone, where it was asked."""
+    some = [make("ask_grant", dataset="d", mechanisms=[laplace(f"0.{n}")]) for n in (1, 2, 3)]
+    header, *items = book().batch(*some)
+    response = respond_to_batch(answered(header, *items), [2, 0, 1])
+    listed = [expected(items[1]), expected(items[2]), expected(items[0])]
+    assert response.body == orjson.dumps({"sequence": header.sequence, "items": listed})
