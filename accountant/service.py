@@ -18,13 +18,14 @@ from accountant.budget.errors import Conflict, NotFound, Problem, Unavailable
 from accountant.budget.judge import judge
 from accountant.budget.keeper import Keeper
 from accountant.budget.limits import how_many
-from accountant.budget.request import Request, prepare, price_all
+from accountant.budget.request import Request, prepare
 from accountant.budget.state import Grant, Settled, State
 from accountant.credentials import Credentials
 from accountant.guard import Guard, ticks, wall_clock
 from accountant.keys import LEDGER as KEYS
 from accountant.ledger.events import Entry, Event
 from accountant.ledger.merkle import Tree
+from accountant.pricing import Pricing, Terms, terms_of
 from accountant.rounds import Answer, Round
 from accountant.sequencer import MOST_WAITING, Sequencer, Waiting, settle
 from accountant.shelf import Shelf
@@ -69,6 +70,7 @@ class Service:
         self.vault = vault
         self.credentials = Credentials(ledgers, clock)
         self._guard = Guard(clock, ticks)
+        self._pricing = Pricing()
         self._shelf = Shelf(ledgers, vault, snapshots)
         self.answering = Answering(self.writing, self.credentials)
         self._sequencer = Sequencer(self.answering.answer, most_waiting)
@@ -255,27 +257,23 @@ class Service:
             return Preview(request, decision, fits, state.last)
 
     def price_ahead(self, ledger: str, asked: Asked) -> None:
-        """Prices what is asked before any lock is taken: a new mechanism takes a millisecond, a
-        plan many; remembered, it costs nothing under the lock. What is priced here decides nothing.
-        """
-        mechanisms = [
-            mechanism
-            for command in asked.items or (asked.command,)
-            for mechanism in getattr(command, "mechanisms", None) or ()
-        ]
-        if mechanisms:
-            with _told():
-                state = self._shelf.book(ledger).fold.state
-            if state.population is not None:
-                relation, engine = state.population.relation, state.custody.engine
-                price_all(mechanisms, relation, state.orders, engine)
+        """Prices what is asked before any lock is taken. Raises Unavailable."""
+        with _told():
+            terms = terms_of(self._shelf.book(ledger).fold.state)
+        if terms is not None and not self._pricing.done(terms, asked):
+            self._pricing.price(terms, asked)
 
-    def terms(self, ledger: str) -> tuple[tuple[int, ...], int] | None:
-        """What prices depend on now: Renyi orders, and the version of the bounds. None if nobody
-        has asked for the ledger yet. Nothing is read.
+    def terms(self, ledger: str) -> Terms | None:
+        """What prices depend on now; None if nobody has asked for the ledger yet, or it is new.
+        Nothing is read.
         """
         book = self._shelf.there(ledger)
-        return None if book is None else (book.fold.state.orders, book.fold.state.custody.engine)
+        return None if book is None else terms_of(book.fold.state)
+
+    def priced(self, ledger: str, asked: Asked) -> bool:
+        """Pricing what is asked costs nothing, as far as can be told without reading."""
+        terms = self.terms(ledger)
+        return terms is not None and self._pricing.done(terms, asked)
 
     def now(self, state: State) -> int:
         """The stamp that an event of ``state`` would get now."""

@@ -91,7 +91,9 @@ def open_ledger(service: Service, ledger: str) -> None:
 
 
 def endless_grants(prefix: str) -> Iterator[Asked]:
-    """Grants to ask for on the hot dataset, without end, with keys that begin with ``prefix``."""
-    commands = [AskGrant.model_validate(body) for body in bodies([HOT])]
-    for number, command in enumerate(cycle(commands)):
-        yield Asked("bench", command, f"{prefix}{number}")
+    """Grants to ask for on the hot dataset, without end, with keys that begin with ``prefix``: as
+    the quick way hands them on, where the same bytes of a body are read once.
+    """
+    bodies_read = [Asked("bench", AskGrant.model_validate(body)) for body in bodies([HOT])]
+    for number, asked in enumerate(cycle(bodies_read)):
+        yield asked.again("bench", f"{prefix}{number}")

@@ -12,9 +12,8 @@ import re
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
-import orjson
 from structlog.contextvars import bound_contextvars
 
 from accountant.api.access import SPEND, ask, body_of, not_valid, sound_idempotency_key
@@ -75,10 +74,6 @@ class Hot:
         self._service = service
         self._read: dict[tuple[type[Command], bytes], Asked] = {}
         """Bodies that came before: the same bytes ask for the same."""
-        self._priced: set[tuple[str, object, bytes]] = set()
-        """Populations, terms and mechanisms whose price is known, so that asking for it costs
-        nothing.
-        """
         self._pricing = ThreadPoolExecutor(_PRICING, "pricing")
 
     def take(self, request: Request, reply: Replying) -> bool:
@@ -91,11 +86,10 @@ class Hot:
         except Exception:  # noqa: BLE001 whatever is wrong with it, the routes say so
             return False
         tell = partial(self._tell, request, call, reply)
-        place = self._place(call.population, asked)
-        if place is None or place in self._priced:
+        if self._service.priced(call.population, asked):
             self._submit(call, asked, tell)
         else:  # may take a second
-            priced = self._pricing.submit(self._price, place, call.population, asked)
+            priced = self._pricing.submit(self._service.price_ahead, call.population, asked)
             priced.add_done_callback(partial(self._go_on, call, asked, tell))
         return True
 
@@ -136,19 +130,6 @@ class Hot:
                 self._read.clear()
             self._read[place] = asked
         return asked
-
-    def _place(self, population: str, asked: Asked) -> tuple[str, object, bytes] | None:
-        """Where it is noted that the mechanisms are priced; None if there are none."""
-        mechanisms: Any = asked.document.get("mechanisms")
-        if mechanisms is None:
-            return None
-        return population, self._service.terms(population), orjson.dumps(mechanisms)
-
-    def _price(self, place: tuple[str, object, bytes], population: str, asked: Asked) -> None:
-        self._service.price_ahead(population, asked)
-        if len(self._priced) >= _REMEMBERED:
-            self._priced.clear()
-        self._priced.add(place)
 
     def _go_on(self, call: _Call, asked: Asked, tell: partial[None], priced: Future[None]) -> None:
         if (error := priced.exception()) is not None:

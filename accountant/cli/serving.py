@@ -6,6 +6,7 @@ import gc
 import socket
 from typing import Annotated, cast, get_args
 
+import structlog
 import typer
 from rich.table import Table
 
@@ -27,6 +28,7 @@ from accountant.gateway.process import Gateway, gateway
 from accountant.settings import Settings
 from accountant.store.engine import shown
 
+_log = structlog.get_logger()
 keys = typer.Typer(help="API keys.", no_args_is_help=True)
 app.add_typer(keys, name="keys")
 
@@ -53,11 +55,15 @@ def serve(
 ) -> None:
     """Keep the service running."""
     chosen = settings(context, host=host, port=port)
-    with gateway(_listen(chosen.host, chosen.port), chosen.max_body_bytes) as outside:
-        _serve(context, chosen, outside)
+    door = _listen(chosen.host, chosen.port)
+    address: tuple[str, int] = door.getsockname()[:2]  # of port 0 the system makes a real one
+    with gateway(door, chosen.max_body_bytes) as outside:
+        _serve(context, chosen, outside, address)
 
 
-def _serve(context: typer.Context, chosen: Settings, outside: Gateway) -> None:
+def _serve(
+    context: typer.Context, chosen: Settings, outside: Gateway, address: tuple[str, int]
+) -> None:
     # Imported late, for the other commands have neither a door nor jobs.
     from accountant import jobs  # noqa: PLC0415
     from accountant.api.app import create_app  # noqa: PLC0415
@@ -77,6 +83,7 @@ def _serve(context: typer.Context, chosen: Settings, outside: Gateway) -> None:
         if not service.credentials.all():
             errors.print("no key exists yet: accountant keys create --role admin --name me")
         scheduler = jobs.start(service, publisher, chosen)
+        _log.info("listening", host=address[0], port=address[1])
         try:
             outside.run(app, app.hot.take)
         finally:

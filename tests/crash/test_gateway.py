@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -18,6 +19,7 @@ from harness.checker import check
 from harness.deployment import Deployment, Running
 from harness.effort import SEED, effort
 from harness.pipelines import DATASETS, POLICY, at_work, pipelines, settled
+from harness.programs import kill
 
 SECONDS = 10
 
@@ -54,6 +56,28 @@ def test_the_one_that_speaks_http_is_killed(deployment: Deployment) -> None:
     with deployment.serving() as service:
         settled(clients, service.port)
     check(deployment, clients)
+
+
+def listening(deployment: Deployment) -> int:
+    """Waits until the service says at which port it listens."""
+    deadline = time.monotonic() + SECONDS
+    while time.monotonic() < deadline:
+        with suppress(FileNotFoundError):  # it has printed nothing yet
+            for line in deployment.output.read_text().splitlines():
+                if '"event":"listening"' in line:
+                    return int(json.loads(line)["port"])
+        time.sleep(0.01)
+    raise AssertionError("the service does not say where it listens")
+
+
+def test_it_says_where_it_listens(deployment: Deployment) -> None:
+    """Who leaves the port to the system learns it from the log."""
+    process = deployment.begin("serve", "--port", "0")
+    try:
+        port = listening(deployment)
+        assert deployment.call(port, "GET", "/accounts")[0] == 404  # no population yet
+    finally:
+        kill(process)
 
 
 def killed(service: Running) -> None:
