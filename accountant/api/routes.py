@@ -41,7 +41,6 @@ from accountant.budget.commands import (
     RegisterDataset,
     RegisterPopulation,
     ReleaseGrant,
-    batch_of,
 )
 from accountant.budget.errors import Forbidden, Invalid, NotFound, Problem
 from accountant.budget.policy_file import parse_policy
@@ -214,9 +213,10 @@ def batch(
     place. What gives budget back counts before what asks for it, however the items are listed.
     """
     request = BatchRequest.model_validate(body)
-    items, order = request.commands(), request.order
+    order = request.order
     try:
-        answer = service.execute(population, Asked(key.name, batch_of(items), idempotency, items))
+        parts = [Asked(key.name, item) for item in request.commands()]
+        answer = service.execute(population, Asked.together(key.name, parts, idempotency))
     except Problem as problem:
         if (item := problem.numbers.get("item")) is not None:
             problem.numbers["item"] = order[item]

@@ -7,6 +7,9 @@ whoever reads the state asks for ``whole``.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from accountant.budget.batches import REFUSED
 from accountant.budget.commands import Asked
 from accountant.budget.decide import Repeated, decide, repeated
 from accountant.budget.errors import Problem
@@ -51,14 +54,15 @@ class Keeper:
         if (known := self._express.decide(asked, now)) is not None:
             kind, data = known
             return [Entry(first, kind, now, data)]
+        if asked.items and (batch := self._express.decide_together(asked, now)) is not None:
+            return [Entry(first + n, kind, now, data) for n, (kind, data) in enumerate(batch)]
         self._express.before_asked(asked)
         decided = decide(self.state, asked, now)
         if isinstance(decided, Repeated):
             return decided
         written = [Entry.of(e) for e in decided]
-        alone = asked if len(written) == 1 else None
-        for one in written:
-            self._fold(one.body, Event.from_bytes(one.body), alone)
+        for one, answers in zip(written, _asked_by(asked, written), strict=True):
+            self._fold(one.body, Event.from_bytes(one.body), answers)
         return written
 
     def follow(self, data: bytes) -> None:
@@ -68,9 +72,11 @@ class Keeper:
         if self.state.batch is None and self._express.take(data):
             return  # items of a batch go the way at length
         event = Event.from_bytes(data)
+        if self.state.batch is not None:
+            self._fold(data, event, None)
+            return
         self._express.before(event)
-        alone = self.state.batch is None
-        asked = asked_of(event) if alone and self._express.learns(event) else None
+        asked = asked_of(event) if self._express.learns(event) else None
         self._fold(data, event, asked if asked and self._decided(asked, event, data) else None)
 
     def _decided(self, asked: Asked, event: Event, data: bytes) -> bool:
@@ -85,8 +91,17 @@ class Keeper:
         """What is folded is what was written, to the byte; the next of its form goes by the express
         way, if its words can be told.
         """
-        if self.state.batch is None and self._express.take_written(data, event, asked):
+        if self._express.take_written(data, event, asked):
             return
         self._express.write_back()
         apply(self.state, event)
         self._express.folded(event)
+
+
+def _asked_by(asked: Asked, written: list[Entry]) -> Sequence[Asked | None]:
+    """What each event answers, as far as one is answered by it alone."""
+    if asked.items:
+        alone = () if written[-1].type == REFUSED else asked.parts
+    else:
+        alone = (asked,) if len(written) == 1 else ()
+    return [*[None] * (len(written) - len(alone)), *alone]

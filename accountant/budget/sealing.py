@@ -13,7 +13,7 @@ from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
 from accountant.budget.batches import OPENED, REFUSED
-from accountant.budget.commands import Asked, Command, Sealed, batch_of
+from accountant.budget.commands import Asked, Command, Sealed
 from accountant.budget.judge import blank
 from accountant.budget.packing import packed, packed_as
 from accountant.budget.state import State
@@ -44,12 +44,12 @@ def seal(
     """
     if asked.items:
         opened: dict[str, Opened] = {}
-        items = []
-        for place, item in enumerate(asked.items):
-            sealed, texts = seal(state, Asked(asked.by, item), new_salt)
-            items.append(sealed.command)
+        parts = []
+        for place, part in enumerate(asked.parts):
+            sealed, texts = seal(state, part, new_salt)
+            parts.append(sealed)
             opened |= {field_of(place, field): one for field, one in texts.items()}
-        return _of(asked, items), opened
+        return Asked.together(asked.by, parts, asked.key), opened
     opened = {}
     asked = _as(asked, packed(state.population, asked.command))
     for field in FIELDS:
@@ -78,13 +78,11 @@ def seal_again(
         before = [(e.body["command"], partial(_kept, texts, e.sequence)) for e in stored[1:]]
     if len(before) != len(asked.items):
         return asked  # another request
-    return _of(
-        asked,
-        [
-            _again(state, Asked(asked.by, item), command, kept).command
-            for item, (command, kept) in zip(asked.items, before, strict=True)
-        ],
-    )
+    parts = [
+        _again(state, part, command, kept)
+        for part, (command, kept) in zip(asked.parts, before, strict=True)
+    ]
+    return Asked.together(asked.by, parts, asked.key)
 
 
 def places_of(
@@ -132,10 +130,6 @@ def _again(
 def _as(asked: Asked, command: Command) -> Asked:
     # What an Asked has worked out already is not thrown away for nothing.
     return asked if command is asked.command else replace(asked, command=command)
-
-
-def _of(asked: Asked, items: Sequence[Command]) -> Asked:
-    return replace(asked, command=batch_of(items), items=tuple(items))
 
 
 def _with(asked: Asked, digests: Mapping[str, str]) -> Asked:

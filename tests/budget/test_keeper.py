@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from random_ledgers import Ops, carry_on, ledger, ops
+from random_ledgers import (
+    Ops,
+    asking,
+    carry_on,
+    clients,
+    datasets,
+    ending,
+    few,
+    ledger,
+    ops,
+    purposes,
+)
 from support import START, Book, laplace, make, snapshot
 
 from accountant.budget.commands import Asked
 from accountant.budget.decide import Repeated
 from accountant.budget.errors import Problem
 from accountant.budget.express import Express
+from accountant.budget.express.running import Running
 from accountant.budget.keeper import Keeper
 from accountant.budget.state import State
+from accountant.ledger.events import Event
 from accountant.privacy.gates import GATES
 
 
@@ -106,3 +121,115 @@ def test_what_comes_again_takes_the_express_way() -> None:
             keeper.decide(one, START)
     assert found == [False] * found.index(True) + [True] * (len(found) - found.index(True))
     assert found.index(True) <= 2
+
+
+again = st.tuples(
+    st.just("batch"),
+    st.booleans(),
+    clients,
+    st.lists(st.tuples(datasets, few, st.sampled_from([0, 2]), purposes), min_size=1, max_size=6),
+)
+
+
+@settings(max_examples=100)
+@given(
+    st.sampled_from(sorted(GATES)),
+    st.lists(again | again | asking | ending, min_size=20, max_size=60),
+    st.booleans(),
+)
+def test_batches_of_what_comes_again(gate: str, todo: Ops, writes: bool) -> None:
+    """Batches of few requests, many of which would break the limit: none leaves anything that a
+    decision at length would not have left, whenever what is booked is written to the state.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        if writes:
+            ready = Running.ready
+            patch.setattr(Running, "ready", lambda self, form: (self.write(), ready(self, form))[1])
+        book = ledger(gate, False, todo, Watched())
+        assert isinstance(book, Watched)
+        assert snapshot(book.keeper.whole()) == snapshot(book.state)
+        again = Keeper(State(book.name))
+        for body in book.stored:
+            again.follow(body)
+        assert snapshot(again.whole()) == snapshot(book.state)
+
+
+def asks(*epsilons: str) -> list[Any]:
+    """Items of a batch."""
+    return [make("ask_grant", dataset="d", mechanisms=[laplace(e)]) for e in epsilons]
+
+
+@pytest.mark.parametrize("writes", [False, True])
+def test_a_batch_of_what_comes_again_takes_the_express_way(
+    monkeypatch: pytest.MonkeyPatch, writes: bool
+) -> None:
+    """From the third time on its items are answered from their forms; what is unknown or would be
+    refused takes the whole batch the way at length, and what was booked on the way is taken back.
+    """
+    book, express, tried = Watched(), Express.decide_together, list[tuple[bool, int, int]]()
+
+    def noted(self: Express, asked: Asked, now: int) -> Any:
+        before = self._state.sequence
+        found = express(self, asked, now)
+        tried.append((found is not None, self._state.sequence - before, len(asked.items)))
+        return found
+
+    monkeypatch.setattr(Express, "decide_together", noted)
+    if writes:  # what is booked is written to the state on the way
+        ready = Running.ready
+        eager = lambda self, form: (self.write(), ready(self, form))[1]  # noqa: E731
+        monkeypatch.setattr(Running, "ready", eager)
+    book.register()
+    book.dataset("d")
+    book.policy("  - {id: a, limit: {epsilon: 1}}\n")
+    for _ in range(4):
+        book.batch(*asks("0.01", "0.02", "0.01"))
+    assert tried[-1] == (True, 4, 3)
+    book.batch(*asks("0.01", "0.02", "0.3"))  # a form that is not known
+    assert tried[-1] == (False, 0, 3)
+    book.batch(*asks("0.01", "0.02", "0.3"))
+    assert tried[-1] == (True, 4, 3)
+    for _ in range(3):
+        [refused] = book.batch(*asks("0.01", "0.02", "0.3"))
+        assert refused.type == "batch.refused.v1"
+        assert tried[-1] == (False, 0, 3)
+        book.batch(*asks("0.02", "0.01"))
+        assert tried[-1] == (True, 3, 2)
+        book.grant(laplace("0.01"))
+    book.now += 9
+    nowhere = make("ask_grant", dataset="nowhere", mechanisms=[laplace("0.01")])
+    with pytest.raises(Problem):
+        book.batch(*asks("0.01"), nowhere)
+    book.now -= 9  # what did not happen has no time
+    book.batch(*asks("0.01"))
+    book.batch(*asks("0.01", "0.02", "0.3"))
+    assert snapshot(book.keeper.whole()) == snapshot(book.state)
+    assert book.replayed().findings == []
+
+
+def repeated(*last: str) -> Book:
+    """A ledger in which a batch came again and again, and then one of ``last``."""
+    book = Book()
+    book.register()
+    book.dataset("d")
+    book.policy("  - {id: a, limit: {epsilon: 1}}\n")
+    for _ in range(3):
+        book.batch(*asks("0.01", "0.01"))
+    book.grant(laplace("0.01"))
+    book.batch(*asks(*last))
+    return book
+
+
+def test_an_item_of_no_open_batch_is_refused() -> None:
+    """However well it is worded, an item that its batch does not have is no event; neither is one
+    that stands alone where an item belongs.
+    """
+    short, long = repeated("0.01"), repeated("0.01", "0.01")
+    for kept, more in ((len(short.stored), long.stored[-1]), (-1, short.stored[-3])):
+        keeper = Keeper(State("fair"))
+        for body in short.stored[:kept]:
+            keeper.follow(body)
+        event = Event.from_bytes(more)
+        forged = replace(event, sequence=keeper.sequence).to_bytes()
+        with pytest.raises(ValueError, match="batch"):
+            keeper.follow(forged)

@@ -7,6 +7,7 @@ a field's default never changes (charter, ledger/events.py).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -31,7 +32,6 @@ from accountant.budget.commands.batch import (
     BatchKind,
     BatchRequest,
     batch_of,
-    canonical_items,
     digest_of,
 )
 from accountant.budget.commands.custody import (
@@ -107,7 +107,6 @@ __all__ = [
     "Text",
     "Ttl",
     "batch_of",
-    "canonical_items",
     "command_from_json",
     "digest_of",
     "read_dp_events",
@@ -163,6 +162,19 @@ class Asked:
     command: Command
     key: str | None = None
     items: tuple[Command, ...] = ()
+
+    @classmethod
+    def together(cls, by: str, parts: Sequence[Asked], key: str | None) -> Asked:
+        """A batch of what ``by`` asks for alone. Raises Invalid if it cannot be one."""
+        items = tuple(part.command for part in parts)
+        asked = cls(by, batch_of(items, (part.canonical for part in parts)), key, items)
+        vars(asked)["parts"] = tuple(parts)
+        return asked
+
+    @cached_property
+    def parts(self) -> tuple[Asked, ...]:
+        """The items of a batch, each asked for alone; what is worked out of them is kept."""
+        return tuple(Asked(self.by, item) for item in self.items)
 
     def again(self, by: str, key: str | None) -> Asked:
         """The same command, asked by ``by``."""

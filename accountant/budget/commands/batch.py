@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from typing import Annotated, ClassVar, Final, Literal
 
@@ -39,8 +39,10 @@ class Batch(Command):
     digest: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
-def batch_of(items: Sequence[Command]) -> Batch:
-    """The batch of ``items``. Raises Invalid if they cannot be one."""
+def batch_of(items: Sequence[Command], commands: Iterable[bytes] | None = None) -> Batch:
+    """The batch of ``items``, whose canonical ``commands`` may be known. Raises Invalid if they
+    cannot be one.
+    """
     if not 1 <= len(items) <= MOST_ITEMS:
         raise Invalid(
             "batch-size", f"a batch has 1 to {MOST_ITEMS} items, not {len(items)}: split it"
@@ -54,15 +56,12 @@ def batch_of(items: Sequence[Command]) -> Batch:
                 f"{_named('invocations')} only",
                 item=place,
             )
-    return Batch(kind=kind, size=len(items), digest=digest_of(canonical_items(items)))
+    if commands is None:
+        commands = [canonical(item.to_json()) for item in items]
+    return Batch(kind=kind, size=len(items), digest=digest_of(commands))
 
 
-def canonical_items(items: Sequence[Command]) -> list[bytes]:
-    """The canonical commands of ``items``."""
-    return [canonical(item.to_json()) for item in items]
-
-
-def digest_of(commands: Sequence[bytes]) -> str:
+def digest_of(commands: Iterable[bytes]) -> str:
     """SHA-256 of the array of these canonical commands, in hex."""
     return sha256(b"[" + b",".join(commands) + b"]").hexdigest()
 

@@ -12,7 +12,6 @@ from accountant.budget.commands import (
     Command,
     CommitGrant,
     ExpireGrant,
-    canonical_items,
     digest_of,
 )
 from accountant.budget.decide.settling import SYSTEM, expire
@@ -37,7 +36,7 @@ def batch(state: State, asked: Asked, command: Batch, now: int, each: Decider) -
     """
     if not asked.items:  # read back from its event: the items are decided as they come
         return [state.next_event(asked, OPENED, now, {})]
-    _check(command, canonical_items(asked.items))
+    check(command, [part.canonical for part in asked.parts])
     upon, events = layer(state), list[Event]()
 
     def take(event: Event) -> None:
@@ -50,9 +49,9 @@ def batch(state: State, asked: Asked, command: Batch, now: int, each: Decider) -
     before = len(events)
     header = upon.next_event(asked, OPENED, now, {})
     take(Event(header.ledger, header.sequence, OPENED, now, asked.by, {"command": asked.document}))
-    for place, item in enumerate(asked.items):
+    for place, part in enumerate(asked.parts):
         try:
-            [event] = each(upon, Asked(asked.by, item), item, now)
+            [event] = each(upon, part, part.command, now)
         except Problem as problem:
             problem.numbers["item"] = place
             raise
@@ -63,7 +62,7 @@ def batch(state: State, asked: Asked, command: Batch, now: int, each: Decider) -
     return events
 
 
-def _check(command: Batch, items: list[bytes]) -> None:
+def check(command: Batch, items: list[bytes]) -> None:
     """Raises Invalid if these are not the items, or would not fit into a refusal."""
     if (len(items), digest_of(items)) != (command.size, command.digest):
         raise Invalid("batch-digest", "the batch does not consist of the items that it names")
@@ -85,6 +84,6 @@ def _refused(header: Event, asked: Asked, place: int, event: Event) -> Event:
     """One event that holds the whole batch and what was decided about the item that did not go."""
     judged = {k: v for k, v in event.body.items() if k not in ("command", "batch")}
     judged["decision"] = event.body["decision"] | {"id": f"d{header.sequence}"}
-    items = [item.to_json() for item in asked.items]
+    items = [part.document for part in asked.parts]
     body = header.body | judged | {"items": items, "item": place}
     return Event(header.ledger, header.sequence, REFUSED, header.time, header.by, body)

@@ -29,6 +29,7 @@ from accountant.budget.express.reading import Read, read
 from accountant.budget.express.running import Running
 from accountant.budget.express.settlements import ENDINGS
 from accountant.budget.express.stamps import Stamps
+from accountant.budget.express.together import Together
 from accountant.budget.state import State
 from accountant.ledger.events import MAX_BYTES, Event
 
@@ -54,6 +55,7 @@ class Express:
         self._running = Running(state)
         self._asking = Asking(self._running, self._stamps)
         self._ending = Ending(self._running, self._stamps)
+        self._together = Together(self._running, self._asking)
         self._last: Read | None = None
 
     def decide(self, asked: Asked, now: int) -> tuple[str, bytes] | None:
@@ -67,6 +69,10 @@ class Express:
         if isinstance(asked.command, CommitGrant | ReleaseGrant | ExpireGrant):
             return self._ending.decide(asked, now)
         return None
+
+    def decide_together(self, asked: Asked, now: int) -> list[tuple[str, bytes]] | None:
+        """``decide`` for a batch: type and bytes of each event."""
+        return None if now < self._state.time else self._together.decide(asked, now)
 
     def due(self, now: int, besides: Collection[str]) -> list[str]:
         """The open grants booked here whose time has passed, by name, but for those ``besides``."""
@@ -133,6 +139,8 @@ class Express:
         if found is None:
             return False
         if event.type in _ENDED:
+            if self._state.batch is not None:
+                return False
             return self._ending.take_decided(found, event)
         return event.type in ASKED and self._asking.take_decided(found, event, asked)
 
@@ -151,6 +159,7 @@ class Express:
         self._running = Running(self._state)
         self._asking.forget(self._running)
         self._ending.forget(self._running)
+        self._together.forget(self._running)
 
     def write_back(self) -> None:
         """Writes to the state all that was booked."""

@@ -21,9 +21,12 @@ from accountant.ledger.events import MAX_BYTES, Event
 
 MOST_FORMS: Final = 16_384
 """Of some five kilobytes each."""
-ASKED: Final = frozenset({"grant.reserved.v1", "grant.refused.v1", "invocation.recorded.v1"})
+REFUSED: Final = "grant.refused.v1"
+ASKED: Final = frozenset({"grant.reserved.v1", REFUSED, "invocation.recorded.v1"})
 
 _BY: Final = b'{"by":"'
+_BATCH: Final = b'{"batch":'
+_NEXT_BY: Final = b',"by":"'
 _PLAIN: Final = re.compile(r"[ !#-\[\]-~]{1,1000}")
 _DECISION: Final = b',"decision":{"id":"d'
 _COMMAND: Final = b'"command":{'
@@ -57,28 +60,49 @@ class Asking:
         """Type and bytes of the event that answers ``asked``, whose key is new, and books it; None
         if its words are not known.
         """
+        if asked.key is None or not _PLAIN.fullmatch(asked.key):
+            return None
+        found = self._known(asked, now, asked.key.encode(), b"")
+        if found is None:
+            return None
+        form, answer, held, data = found
+        self._book(form, answer, held, asked.key.encode(), form.fingerprint or asked.fingerprint)
+        return answer.event, data
+
+    def item(
+        self, asked: Asked, now: int, header: int, booked: list[Form]
+    ) -> tuple[str, bytes] | None:
+        """``decide`` for an item of the batch that begins at ``header``; its form is added to what
+        was ``booked``. None too if it would be refused.
+        """
+        found = self._known(asked, now, b"", b"%d" % header)
+        if found is None or found[1].event == REFUSED:
+            return None
+        form, answer, held, data = found
+        self._book(form, answer, held, b"", b"")
+        booked.append(form)
+        return answer.event, data
+
+    def _known(
+        self, asked: Asked, now: int, key: bytes, batch: bytes
+    ) -> tuple[Form, Answer, Held, bytes] | None:
+        """What is answered, if its words are known and were tried."""
         command, holes = hollowed(asked.canonical)
         form = self._asked.get(command) or self._asked.get(_of(asked.by, command))
-        if form is None or asked.key is None:
+        if form is None or not _PLAIN.fullmatch(asked.by):
             return None
-        if not (_PLAIN.fullmatch(asked.key) and _PLAIN.fullmatch(asked.by)):
-            return None
-        key, stamp = asked.key.encode(), self._stamps.write(now)
-        found = self._worded(form, now, stamp, key, asked.by.encode(), holes)
+        stamp, by = self._stamps.write(now), asked.by.encode()
+        found = self._worded(form, now, stamp, key, batch, by, holes)
         if found is None or not found[0].tried or len(found[1]) > MAX_BYTES:
             return None
         answer, data = found
-        print_ = form.fingerprint or asked.fingerprint
-        self._book(
-            form, answer, Held(form, asked.by, now + form.lasts, now, holes.seals), key, print_
-        )
-        return answer.event, data
+        return form, answer, Held(form, asked.by, now + form.lasts, now, holes.seals), data
 
     def take(self, read: Read) -> bool:
         """Books the event if it is what has to come, in words that have come before."""
         parts = self._parted(read.data)
         form = self._form(parts) if parts else None
-        if parts is None or form is None:
+        if parts is None or form is None or parts.batch:
             return False
         key = key_at(read.data, read.data.rfind(b'"key":"', parts.end, read.stamp_at) + 7)
         answers = self._running.state.answers
@@ -92,11 +116,13 @@ class Asking:
 
     def take_decided(self, read: Read, event: Event, asked: Asked | None) -> bool:
         """Books an event that was decided at length, if its form can be told; the next one of its
-        words need not be.
+        words need not be. Raises ValueError for an item that is not the next one of its batch.
         """
-        parts = self._parted(read.data)
-        key = event.body.get("key")
-        if parts is None or not isinstance(key, str) or not _PLAIN.fullmatch(key):
+        parts, state = self._parted(read.data), self._running.state
+        key = event.body.get("key", "")
+        if parts is None or not isinstance(key, str) or (state.batch is None) == bool(parts.batch):
+            return False
+        if bool(key) == bool(parts.batch) or (key and not _PLAIN.fullmatch(key)):
             return False
         form = self._form(parts) or self._new_form(parts, event, asked)
         if form is None:
@@ -105,6 +131,8 @@ class Asking:
         if answer is None:
             return False
         answer.tried = True
+        if state.batch is not None:
+            state.batch = state.batch.taken(event)
         self._read(form, answer, read, parts, key.encode())
         if asked is not None:
             command, _ = hollowed(asked.canonical)
@@ -113,28 +141,36 @@ class Asking:
         return True
 
     def _parted(self, data: bytes) -> _Parts | None:
-        end, by = data.find(_DECISION), data[len(_BY) : data.find(b'"', len(_BY))]
+        batch, first = b"", len(_BY)
+        if data.startswith(_BATCH):
+            at = data.find(_NEXT_BY)
+            batch, first = data[len(_BATCH) : at], at + len(_NEXT_BY)
+        elif not data.startswith(_BY):
+            return None
+        end, by = data.find(_DECISION), data[first : data.find(b'"', first)]
         if by not in self._names:
-            if key_at(data, len(_BY)) is None or not data.startswith(_BY):
+            if key_at(data, first) is None:
                 return None
             if len(self._names) >= _MOST_SEEN:
                 self._names.clear()
             self._names[by] = by.decode()
-        head, holes = hollowed(data[len(_BY) + len(by) : end])
-        return _Parts(by, head, holes, end)
+        head, holes = hollowed(data[first + len(by) : end])
+        return _Parts(by, head, holes, end, batch)
 
     def _form(self, parts: _Parts) -> Form | None:
         return self._forms.get(parts.head) or self._forms.get(parts.by + parts.head)
 
     def _answer(self, form: Form, read: Read, parts: _Parts, key: bytes) -> Answer | None:
         """The answer that has to be given, if it is the one that is read."""
-        found = self._worded(form, read.now, read.stamp, key, parts.by, parts.holes)
+        found = self._worded(form, read.now, read.stamp, key, parts.batch, parts.by, parts.holes)
         return found[0] if found is not None and found[1] == read.data else None
 
     def _worded(
-        self, form: Form, now: int, stamp: bytes, key: bytes, by: bytes, holes: Holes
+        self, form: Form, now: int, stamp: bytes, key: bytes, batch: bytes, by: bytes, holes: Holes
     ) -> tuple[Answer, bytes] | None:
-        """The answer that has to be given, and its bytes; None if there is no fixed wording."""
+        """The answer that has to be given, alone or in the batch that begins at ``batch``, and its
+        bytes; None if there is no fixed wording.
+        """
         if not self._running.ready(form):
             return None
         try:
@@ -142,9 +178,9 @@ class Asking:
         except OverflowError:
             return None
         sequence = b"%d" % self._running.state.sequence
-        values = [sequence, stamp, expires, key, b"", by, *holes.seals, b"", b""]
+        values = [sequence, stamp, expires, key, b"", by, batch, *holes.seals, b"", b""]
         values[RAN_AT:] = [holes.ran_at]
-        answer = form.answer(tuple([gauge.read(values) for gauge in form.gauges]))
+        answer = form.answer(tuple([gauge.read(values) for gauge in form.gauges]), batch != b"")
         return None if answer is None else (answer, answer.wording.filled(values))
 
     def _read(self, form: Form, answer: Answer, read: Read, parts: _Parts, key: bytes) -> None:
@@ -152,16 +188,16 @@ class Asking:
         by = self._names[parts.by]
         held = Held(form, by, read.now + form.lasts, read.now, parts.holes.seals)
         fingerprint = form.fingerprint
-        if fingerprint is None:
+        if key and fingerprint is None:
             first = read.data.find(_COMMAND) + len(_COMMAND) - 1
             fingerprint = sha256(read.data[first : parts.end]).digest()
-        self._book(form, answer, held, key, fingerprint)
+        self._book(form, answer, held, key, fingerprint or b"")
 
     def _book(self, form: Form, answer: Answer, held: Held, key: bytes, fingerprint: bytes) -> None:
         self._credit += 1
         if answer.event == "grant.reserved.v1":
             self._running.book(form, held)
-        elif answer.event != "grant.refused.v1":
+        elif answer.event != REFUSED:
             self._running.book(form, None)
         self._running.passed(held.by, key.decode(), fingerprint, held.opened)
 
@@ -213,3 +249,5 @@ class _Parts(NamedTuple):
     head: bytes
     holes: Holes
     end: int
+    batch: bytes
+    """Where the batch begins that it is an item of; empty if it is alone."""

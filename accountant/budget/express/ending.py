@@ -79,7 +79,7 @@ class Ending:
             return None
         sequence, key = b"%d" % self._running.state.sequence, (asked.key or "").encode()
         stamp, by = self._stamps.write(now), asked.by.encode()
-        event = settlement.wording.filled([sequence, stamp, b"", key, number, by, *seals, b""])
+        event = settlement.wording.filled([sequence, stamp, b"", key, number, by, b"", *seals, b""])
         self._running.settle(settlement, about, int(number), held)
         self._running.passed(asked.by, asked.key or "", asked.fingerprint if key else b"", now)
         return kind.decode(), event
@@ -105,7 +105,7 @@ class Ending:
         running, held = self._running, cut.held
         by = settlement.by or held.by
         sequence = b"%d" % running.state.sequence
-        values = [sequence, read.stamp, b"", key, cut.number, by.encode(), *cut.seals, b""]
+        values = [sequence, read.stamp, b"", key, cut.number, by.encode(), b"", *cut.seals, b""]
         if settlement.wording.filled(values) != read.data:
             return False
         about = self._about(settlement, held, read.kind)

@@ -29,9 +29,9 @@ from accountant.ledger.events import Event
 from accountant.privacy.gates import Capacity
 from accountant.privacy.units import Charge
 
-SEQUENCE, STAMP, EXPIRES, KEY, GRANT, BY, SEALED = range(GAUGES - 2)
+SEQUENCE, STAMP, EXPIRES, KEY, GRANT, BY, BATCH, SEALED = range(GAUGES - 2)
 RAN_AT: Final = GAUGES - 1
-"""Slots of the values that every event has; ``SEALED`` is the first of two."""
+"""Slots of the values that events have; ``SEALED`` is the first of two."""
 
 TEXTS_SEALED: Final = ("justification", "purpose")
 """Texts of which an event may hold a salted digest instead, which no rule reads."""
@@ -65,6 +65,7 @@ class Form:
         self.document = asked.document
         differs = sealed_in(self.document) or "ran_at" in self.document
         self.fingerprint = None if differs else asked.fingerprint
+        self.reserves = isinstance(command, AskGrant)
         self.lasts = command.ttl_seconds * 1_000_000 if isinstance(command, AskGrant) else 0
         self.count = Count()
         self.weight = max(self.request.total.finite)
@@ -76,7 +77,7 @@ class Form:
         self.bookings: Bookings = ()
         self.settlements: dict[Any, Any] = {}
         self._state, self._asked = state, asked
-        self._answers: dict[tuple[int, ...], Answer | None] = {}
+        self._answers: dict[tuple[bool, tuple[int, ...]], Answer | None] = {}
         self._book(tallies)
         judge(state, self.request, self._gauge)
 
@@ -112,15 +113,18 @@ class Form:
         n = len(compared(capacity))
         return Reading(True, {}, "0", "0", ("0",) * n, (True,) * n)
 
-    def answer(self, outcomes: tuple[int, ...]) -> Answer | None:
-        """The wording where the gauges have read ``outcomes``; None if there is no fixed one."""
-        if outcomes not in self._answers:
+    def answer(self, outcomes: tuple[int, ...], item: bool) -> Answer | None:
+        """The wording where the gauges have read ``outcomes``, alone or as an item of a batch; None
+        if there is no fixed one.
+        """
+        place = item, outcomes
+        if place not in self._answers:
             if len(self._answers) >= _MOST_WORDINGS:
                 self._answers.clear()
-            self._answers[outcomes] = self._word(outcomes)
-        return self._answers[outcomes]
+            self._answers[place] = self._word(outcomes, item)
+        return self._answers[place]
 
-    def _word(self, outcomes: tuple[int, ...]) -> Answer | None:
+    def _word(self, outcomes: tuple[int, ...], item: bool) -> Answer | None:
         numbers = iter(range(len(outcomes)))
 
         def read(_state: State, _request: Request, _counted: Counted, at: Capacity) -> Reading:
@@ -132,7 +136,7 @@ class Form:
         if longest + _LONGEST * 2 * TEXTS * len(outcomes) > MAX_DETAIL:
             return None  # details might be left out, or not, as the numbers are long or short
         event = answered(self._state, self._asked, self.command, self.request, decision, 0)
-        return Answer(event, Wording(self._with_slots(event)))
+        return Answer(event, Wording(self._with_slots(event, item)))
 
     def _reading(self, number: int, outcome: int, n: int) -> Reading:
         first = first_of(number)
@@ -147,10 +151,12 @@ class Form:
             holds=holds,
         )
 
-    def _with_slots(self, event: Event) -> dict[str, Any]:
+    def _with_slots(self, event: Event, item: bool) -> dict[str, Any]:
         document = event.to_json()
-        slots: dict[str, Any] = {"sequence": bare(SEQUENCE), "time": slot(STAMP), "key": slot(KEY)}
-        slots["by"] = slot(BY)
+        for name in ("batch", "key"):  # of the one that the form was made for
+            document.pop(name, None)
+        slots: dict[str, Any] = {"sequence": bare(SEQUENCE), "time": slot(STAMP), "by": slot(BY)}
+        slots |= {"batch": bare(BATCH)} if item else {"key": slot(KEY)}
         if "grant" in document:
             slots |= {"grant": "g" + slot(SEQUENCE), "expires": slot(EXPIRES)}
         slots["decision"] = document["decision"] | {"id": "d" + slot(SEQUENCE)}

@@ -15,7 +15,7 @@ from accountant.budget.limits import compared
 from accountant.privacy.gates import Capacity
 from accountant.privacy.units import LARGEST
 
-GAUGES: Final = 9
+GAUGES: Final = 10
 """Values that every event has beside those of its gauges, which follow."""
 TEXTS: Final = 5
 """Values that a gauge reads: the used sums in three currencies, spent before and after."""

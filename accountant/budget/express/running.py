@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from accountant.budget.express.forms import Form, Held
@@ -72,6 +73,21 @@ class Running:
             self.held.put(self.state.sequence, held)
             self._unwritten.append(self.state.sequence)
         form.wait()
+
+    def unbook(self, booked: Sequence[Form], first: int, time: int) -> None:
+        """Takes back ``booked``, the forms of all events since the one at ``first``; ``time`` is
+        the stamp before it. The room that they took is found again when it is looked for.
+        """
+        for form in booked:
+            form.count.booked -= 1
+            form.count.reserved -= form.reserves
+            form.wait()
+            for tally, _, _ in form.tallies:
+                tally.upset()
+        for number in range(first, self.state.sequence):
+            self.held.drop(number)
+            self.state.open.pop(f"g{number}", None)
+        self.state.sequence, self.state.time = first, time
 
     def settle(self, settlement: Settlement, about: int, number: int, held: Held) -> None:
         """Ends the grant that was reserved at ``number``."""

@@ -118,6 +118,10 @@ class Tally:
         """Nobody else has changed the account since its atoms were made."""
         return self._seen == self.account.used.changes
 
+    def upset(self) -> None:
+        """The atoms are not what the account says any more."""
+        self._seen = -1
+
     def know(self, selection: Selection) -> int:
         """Tells ``selection`` apart from now on; returns its number."""
         if selection not in self._known:
