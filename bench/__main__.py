@@ -16,7 +16,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from bench import core, evidence, gates, http, limits, pbs, scale, schedules
+from bench import batches, core, evidence, gates, http, limits, pbs, scale, schedules
 from bench.databases import databases
 
 RESULTS = Path(__file__).parent / "results" / "latest.json"
@@ -37,12 +37,14 @@ EVERYWHERE: list[Callable[[Path], Rows]] = [
     limits.on_sqlite,
     http.generator,
     http.on_sqlite,
+    batches.on_sqlite,
     pbs.on_sqlite,
     scale.long_ledger,
 ]
 ON_POSTGRES: list[Callable[[Path, Callable[[], str]], Rows]] = [
     limits.on_postgres,
     http.on_postgres,
+    batches.on_postgres,
     pbs.on_postgres,
 ]
 """These take a function that makes a fresh database and returns its URL."""

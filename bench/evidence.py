@@ -17,7 +17,7 @@ from accountant.budget.decide import Repeated, decide
 from accountant.budget.folding import apply
 from accountant.budget.state import State, asked_of
 from accountant.ledger.bundle import read_members
-from accountant.ledger.events import Entry
+from accountant.ledger.events import Entry, Event
 from accountant.ledger.merkle import Tree, leaf_hash
 from accountant.ledger.tiles import unpack_entries
 from accountant.migrate import migrate
@@ -101,7 +101,8 @@ def fill(url: str, events: int) -> Ledgers:
 def export(folder: Path, path: Path, events: int) -> float:
     """Makes a ledger of so many events, exports it; the seconds that the export took."""
     ledgers = fill(f"sqlite:///{folder}/mixed.db", events)
-    service = Service(ledgers)
+    [last] = ledgers.read(LEDGER, events - 1)
+    service = Service(ledgers, clock=lambda: Event.from_bytes(last.body).time)
     signed = Publisher(service, Vault(folder / "vault"), "bench").sign(LEDGER)
     with service.state(LEDGER) as state:
         custody = state.custody
