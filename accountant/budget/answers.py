@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from array import array
 from hashlib import sha256
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
@@ -21,37 +21,25 @@ _LEAST: Final = 16
 """Places of an empty table."""
 
 
-class _Looked(NamedTuple):
-    """What was looked for last, and where it has its place, or would have it."""
-
-    by: str
-    key: str | None
-    name: bytes
-    place: int
-
-
-_NOBODY: Final = _Looked("", None, b"", 0)
-
-
 class Answers:
     """(who, key) -> (fingerprint of the command, sequence of the event); nothing is taken out."""
 
-    __slots__ = ("_last", "_names", "_places", "_prints", "_sequences")
+    __slots__ = ("_asked", "_names", "_places", "_prints", "_sequences")
 
     def __init__(self) -> None:
+        self._asked = ("", "", _name("", ""))
         self._names = bytearray()
         self._prints = bytearray()
         self._sequences = array("q")
         # Open addressing: a place holds the number of an entry, from 1 on; half of them are free.
         self._places = array("I", bytes(4 * _LEAST))
-        self._last = _NOBODY
 
     def __len__(self) -> int:
         return len(self._sequences)
 
     def get(self, by: str, key: str) -> tuple[bytes, int] | None:
         """The fingerprint and the sequence of the answer; None if there was none."""
-        number = self._places[self._place_of(by, key)]
+        number = self._places[self._find(self._named(by, key))]
         if number == _FREE:
             return None
         at = (number - 1) * DIGEST
@@ -59,26 +47,27 @@ class Answers:
 
     def put(self, by: str, key: str, fingerprint: bytes, sequence: int) -> None:
         """Remembers an answer, the last one of this name and key."""
-        place = self._place_of(by, key)
+        name = self._named(by, key)
+        place = self._find(name)
         if number := self._places[place]:
             at = (number - 1) * DIGEST
             self._prints[at : at + DIGEST] = fingerprint[:DIGEST]
             self._sequences[number - 1] = sequence
             return
-        self._names += self._last.name
+        self._names += name
         self._prints += fingerprint[:DIGEST]
         self._sequences.append(sequence)
         self._places[place] = len(self._sequences)
         if 2 * len(self._sequences) > len(self._places):
             self._grow()
 
-    def _place_of(self, by: str, key: str) -> int:
-        """The place of what (``by``, ``key``) stands for: mostly, it was just asked for."""
-        last = self._last
-        if last.by != by or last.key != key:
+    def _named(self, by: str, key: str) -> bytes:
+        """``_name``: who asks for a key or puts it has mostly asked for it just now."""
+        last_by, last_key, name = self._asked
+        if last_by != by or last_key != key:
             name = _name(by, key)
-            last = self._last = _Looked(by, key, name, self._find(name))
-        return last.place
+            self._asked = by, key, name
+        return name
 
     def _find(self, name: bytes) -> int:
         """The place of ``name``, or the free one that it would take."""
@@ -93,7 +82,6 @@ class Answers:
 
     def _grow(self) -> None:
         """Twice the places: whoever meets another one at its place goes on to the next."""
-        self._last = _NOBODY
         count, mask = len(self._sequences), 2 * len(self._places) - 1
         places = np.zeros(mask + 1, dtype=np.uint32)
         wanted = np.frombuffer(self._names, dtype="<u8")[::2] & np.uint64(mask)

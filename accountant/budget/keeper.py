@@ -52,10 +52,7 @@ class Keeper:
         now = max(now, self.state.time)
         first = self.state.sequence
         if (known := self._express.decide(asked, now)) is not None:
-            kind, data = known
-            return [Entry(first, kind, now, data)]
-        if asked.items and (batch := self._express.decide_together(asked, now)) is not None:
-            return [Entry(first + n, kind, now, data) for n, (kind, data) in enumerate(batch)]
+            return [Entry(first + n, kind, now, data) for n, (kind, data) in enumerate(known)]
         self._express.before_asked(asked)
         decided = decide(self.state, asked, now)
         if isinstance(decided, Repeated):

@@ -110,12 +110,13 @@ def engine(url: URL, *, pool: int) -> Engine:
     options = " ".join(f"-c {name}={value}" for name, value in _SESSION.items())
     mine: dict[str, Any] = {"application_name": "accountant"} | _NETWORK
     arguments = {name: value for name, value in mine.items() if name not in url.query}
+    arguments["client_encoding"] = "utf8"  # of arrays.py, whatever the URL or the environment says
     arguments["options"] = f"{options} {url.query.get('options', '')}".strip()
     if "prepare_threshold" in url.query:  # "none" for poolers that cannot follow what is prepared
         times = str(url.query["prepare_threshold"])
         arguments["prepare_threshold"] = int(times) if times.isdigit() else None
     made = create_engine(
-        url.difference_update_query(["options", "prepare_threshold"]),
+        url.difference_update_query(["client_encoding", "options", "prepare_threshold"]),
         isolation_level="AUTOCOMMIT",  # transactions begin where we say BEGIN
         pool_size=pool,
         max_overflow=0,
@@ -243,7 +244,7 @@ def _heads(raw: psycopg.Connection[Any], ledger: str, beside: str) -> list[Tree]
     and one answer. Statements without parameters may come together, each sees what was committed
     before it.
     """
-    cursor = raw.execute(_begin(ledger, beside))
+    cursor = raw.execute(_begin(ledger, beside), prepare=False)  # several statements cannot be
     return [tree_of(cursor.set_result(last).fetchone()) for last in (-2, -1)]
 
 

@@ -20,11 +20,11 @@ from random_ledgers import (
     ops,
     purposes,
 )
-from support import START, Book, laplace, make, snapshot
+from support import SECOND, START, Book, laplace, make, snapshot
 
 from accountant.budget.commands import Asked
 from accountant.budget.decide import Repeated
-from accountant.budget.errors import Problem
+from accountant.budget.errors import Conflict, Problem
 from accountant.budget.express import Express
 from accountant.budget.express.running import Running
 from accountant.budget.keeper import Keeper
@@ -166,15 +166,16 @@ def test_a_batch_of_what_comes_again_takes_the_express_way(
     """From the third time on its items are answered from their forms; what is unknown or would be
     refused takes the whole batch the way at length, and what was booked on the way is taken back.
     """
-    book, express, tried = Watched(), Express.decide_together, list[tuple[bool, int, int]]()
+    book, express, tried = Watched(), Express.decide, list[tuple[bool, int, int]]()
 
     def noted(self: Express, asked: Asked, now: int) -> Any:
         before = self._state.sequence
         found = express(self, asked, now)
-        tried.append((found is not None, self._state.sequence - before, len(asked.items)))
+        if asked.items:
+            tried.append((found is not None, self._state.sequence - before, len(asked.items)))
         return found
 
-    monkeypatch.setattr(Express, "decide_together", noted)
+    monkeypatch.setattr(Express, "decide", noted)
     if writes:  # what is booked is written to the state on the way
         ready = Running.ready
         eager = lambda self, form: (self.write(), ready(self, form))[1]  # noqa: E731
@@ -233,3 +234,42 @@ def test_an_item_of_no_open_batch_is_refused() -> None:
         forged = replace(event, sequence=keeper.sequence).to_bytes()
         with pytest.raises(ValueError, match="batch"):
             keeper.follow(forged)
+
+
+def following(stored: list[bytes]) -> Keeper:
+    """A keeper that has folded what others decided."""
+    keeper = Keeper(State("fair"))
+    for body in stored:
+        keeper.follow(body)
+    return keeper
+
+
+def test_an_event_of_before_the_last_one_is_refused() -> None:
+    """However well it is worded, time does not go back."""
+    book = repeated("0.01")
+    book.now += 3_600 * SECOND
+    book.grant(laplace("0.01"))
+    early = Book()
+    early.state, early.now, early.keys = following(book.stored).whole(), START, 99
+    time, early.state.time = early.state.time, 0
+    early.grant(laplace("0.01"))
+    early.state.time = time
+    keeper = following(book.stored)
+    with pytest.raises(ValueError, match="before the one it follows"):
+        keeper.follow(early.stored[-1])
+
+
+def test_nothing_is_decided_within_a_batch() -> None:
+    """Where a ledger ends in half a batch, what has come before is refused as all else is."""
+    batch = Asked.together("pipe", [Asked("pipe", one) for one in asks("0.01", "0.01")], "z")
+    alone = Asked("pipe", *asks("0.01"), "z")
+    for asked in (alone, batch):
+        keeper, other = (following(repeated("0.01").stored) for _ in range(2))
+        for one in (keeper, other):
+            one.decide(replace(asked, key="known"), START)
+        entries = other.decide(replace(batch, key="half"), START)
+        assert not isinstance(entries, Repeated)
+        for entry in entries[:2]:
+            keeper.follow(entry.body)
+        with pytest.raises(Conflict, match="nothing else can follow"):
+            keeper.decide(asked, START)

@@ -58,21 +58,23 @@ class Express:
         self._together = Together(self._running, self._asking)
         self._last: Read | None = None
 
-    def decide(self, asked: Asked, now: int) -> tuple[str, bytes] | None:
-        """Decides and folds in: type and bytes of the one event that answers ``asked``, whose key
-        is new; None if it has to be decided at length.
+    def decide(self, asked: Asked, now: int) -> list[tuple[str, bytes]] | None:
+        """Decides and folds in: type and bytes of each event that answers ``asked``, whose key is
+        new; None if it has to be decided at length.
         """
-        if now < self._state.time:
+        if now < self._state.time or self._state.batch is not None:
             return None
+        if asked.items:
+            return self._together.decide(asked, now)
+        found = self._alone(asked, now)
+        return None if found is None else [found]
+
+    def _alone(self, asked: Asked, now: int) -> tuple[str, bytes] | None:
         if isinstance(asked.command, AskGrant | RecordInvocations):
             return self._asking.decide(asked, now)
         if isinstance(asked.command, CommitGrant | ReleaseGrant | ExpireGrant):
             return self._ending.decide(asked, now)
         return None
-
-    def decide_together(self, asked: Asked, now: int) -> list[tuple[str, bytes]] | None:
-        """``decide`` for a batch: type and bytes of each event."""
-        return None if now < self._state.time else self._together.decide(asked, now)
 
     def due(self, now: int, besides: Collection[str]) -> list[str]:
         """The open grants booked here whose time has passed, by name, but for those ``besides``."""
@@ -136,7 +138,7 @@ class Express:
     def take_decided(self, event: Event, asked: Asked | None) -> bool:
         """Folds in an event that was decided at length and found right, if it knows how."""
         found = self._last
-        if found is None:
+        if found is None or found.now < self._state.time:
             return False
         if event.type in _ENDED:
             if self._state.batch is not None:
