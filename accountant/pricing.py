@@ -32,6 +32,11 @@ def terms_of(state: State) -> Terms | None:
     return Terms(state.population.relation, state.orders, state.custody.engine)
 
 
+def has_price(asked: Asked) -> bool:
+    """There are mechanisms in what is asked."""
+    return any(getattr(one, "mechanisms", None) for one in asked.items or (asked.command,))
+
+
 class Pricing:
     """Remembers what was priced, and on which terms. Thread-safe."""
 

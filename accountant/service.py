@@ -25,7 +25,7 @@ from accountant.guard import Guard, ticks, wall_clock
 from accountant.keys import LEDGER as KEYS
 from accountant.ledger.events import Entry, Event
 from accountant.ledger.merkle import Tree
-from accountant.pricing import Pricing, Terms, terms_of
+from accountant.pricing import Pricing, Terms, has_price, terms_of
 from accountant.rounds import Answer, Round
 from accountant.sequencer import MOST_WAITING, Sequencer, Waiting, settle
 from accountant.shelf import Shelf
@@ -257,7 +257,11 @@ class Service:
             return Preview(request, decision, fits, state.last)
 
     def price_ahead(self, ledger: str, asked: Asked) -> None:
-        """Prices what is asked before any lock is taken. Raises Unavailable."""
+        """Prices what is asked before any lock is taken. Raises NotFound for an unknown population,
+        Unavailable.
+        """
+        if not has_price(asked):
+            return
         with _told():
             terms = terms_of(self._shelf.book(ledger).fold.state)
         if terms is not None and not self._pricing.done(terms, asked):
