@@ -1,14 +1,16 @@
 """What the disk and the database can do at most, and how near to it the service comes.
 
-The rows are those of a real ledger: the same bytes go into an identical table, with the same
-triggers and settings, by the plain driver. Nothing is decided, hashed or checked there.
+The rows are those of a real ledger: the same bytes go into identical tables, with the same triggers
+and settings, by the plain driver. Nothing is decided, hashed or checked there.
 """
 
 from __future__ import annotations
 
+import gc
 import os
 import sqlite3
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import datetime
@@ -33,14 +35,17 @@ GROUPS: Final = (32, 128, 512)
 SECONDS: Final = 1.0
 ROUNDS: Final = 2
 LEDGER: Final = "bench"
-INTO: Final = "INSERT INTO event (ledger, sequence, type, time, body, leaf) VALUES "
-COPY: Final = b"COPY event (ledger, sequence, type, time, body, leaf) FROM STDIN (FORMAT BINARY)"
-TYPES: Final = ("text", "int8", "text", "int8", "bytea", "bytea")
+TABLES: Final = {
+    "event": ("text", "int8", "text", "int8", "bytea", "bytea"),
+    "text": ("text", "int8", "text", "bytea", "text"),
+}
+"""The columns' types. What a grant consists of; the tree's nodes and the head are not asked for."""
 
 Row = dict[str, Any]
-Event = tuple[str, int, str, int, bytes, bytes]
+Rows = tuple[tuple[Any, ...], list[tuple[Any, ...]]]
+"""A grant: the row of its event, those of its free texts."""
 T = TypeVar("T")
-Insert = Callable[[list[Event]], None]
+Insert = Callable[[list[Rows]], None]
 
 
 def disk(folder: Path) -> list[Row]:
@@ -77,9 +82,10 @@ def on_sqlite(folder: Path) -> list[Row]:
         connection.execute(f"PRAGMA {pragma}")
     connection.execute("PRAGMA recursive_triggers=ON")
 
-    def insert(events: list[Event]) -> None:
+    def insert(grants: list[Rows]) -> None:
         connection.execute("BEGIN IMMEDIATE")
-        connection.executemany(INTO + "(?, ?, ?, ?, ?, ?)", events)
+        for table, rows in _by_table(grants):
+            connection.executemany(_into(table, "?"), rows)
         connection.execute("COMMIT")
 
     with closing(connection):
@@ -92,18 +98,30 @@ def on_postgres(_: Path, fresh: Callable[[], str]) -> list[Row]:
     migrate(raw)
     with psycopg.connect(raw, options=DURABLE) as connection, connection.cursor() as cursor:
 
-        def pipelined(events: list[Event]) -> None:
-            cursor.executemany(INTO + "(%s, %s, %s, %s, %b, %b)", events)
+        def pipelined(grants: list[Rows]) -> None:
+            for table, rows in _by_table(grants):
+                cursor.executemany(_into(table, "%s").encode(), rows)
             connection.commit()
 
-        def copied(events: list[Event]) -> None:
-            with cursor.copy(COPY) as copy:
-                copy.set_types(TYPES)
-                for event in events:
-                    copy.write_row(event)
+        def copied(grants: list[Rows]) -> None:
+            for table, rows in _by_table(grants):
+                with cursor.copy(f"COPY {table} FROM STDIN (FORMAT BINARY)".encode()) as copy:
+                    copy.set_types(TABLES[table])
+                    for row in rows:
+                        copy.write_row(row)
             connection.commit()
 
         return _compared("PostgreSQL", fresh(), {"executemany": pipelined, "COPY": copied})
+
+
+def _into(table: str, place: str) -> str:
+    return f"INSERT INTO {table} VALUES ({', '.join([place] * len(TABLES[table]))})"  # noqa: S608
+
+
+def _by_table(grants: list[Rows]) -> Iterator[tuple[str, list[tuple[Any, ...]]]]:
+    yield "event", [event for event, _ in grants]
+    if texts := [text for _, texts in grants for text in texts]:
+        yield "text", texts
 
 
 def _compared(engine: str, url: str, inserts: dict[str, Insert]) -> list[Row]:
@@ -114,16 +132,18 @@ def _compared(engine: str, url: str, inserts: dict[str, Insert]) -> list[Row]:
         asks = endless_grants("k")
         for _ in range(4):
             service.execute_all(LEDGER, list(islice(asks, 256)))
-        events = _copies([_event(*stored) for stored in service.stream(LEDGER)])
+        grants = _copies(_grants(service))
+        gc.collect()
+        gc.freeze()  # as `accountant serve` does
         for group in GROUPS:
             found: dict[str, list[float]] = {name: [] for name in ("service", *inserts)}
             for _ in range(ROUNDS):
                 found["service"].append(_rate(partial(service.execute_all, LEDGER), asks, group))
                 for name, insert in inserts.items():
-                    found[name].append(_rate(insert, events, group))
+                    found[name].append(_rate(insert, grants, group))
             rate = {name: median(rates) for name, rates in found.items()}
             rows += [
-                {"what": f"{engine}: {name}, {group} a commit", "value": value, "unit": "events/s"}
+                {"what": f"{engine}: {name}, {group} a commit", "value": value, "unit": "grants/s"}
                 for name, value in rate.items()
             ]
             best = max(inserts, key=rate.__getitem__)
@@ -135,6 +155,7 @@ def _compared(engine: str, url: str, inserts: dict[str, Insert]) -> list[Row]:
                     "beside": f"raw inserts of the same rows ({best})",
                 }
             )
+        gc.unfreeze()
     return rows
 
 
@@ -147,14 +168,23 @@ def _rate(once: Callable[[list[T]], object], source: Iterator[T], size: int) -> 
     return done / seconds
 
 
-def _event(sequence: int, body: bytes, leaf: bytes) -> Event:
+def _grants(service: Service) -> list[Rows]:
+    """What the service wrote for each grant."""
+    texts: dict[int, list[tuple[Any, ...]]] = defaultdict(list)
+    for text in service.texts(LEDGER, 0, service.head(LEDGER).size):
+        texts[text.sequence].append(text)
+    return [(_event(*stored), texts[stored.sequence]) for stored in service.stream(LEDGER)]
+
+
+def _event(sequence: int, body: bytes, leaf: bytes) -> tuple[Any, ...]:
     read = orjson.loads(body)
     time = datetime.fromisoformat(read["time"])
-    return LEDGER, sequence, read["type"], int(time.timestamp() * 1e6), body, leaf
+    return sequence, read["type"], int(time.timestamp() * 1e6), body, leaf
 
 
-def _copies(events: list[Event]) -> Iterator[Event]:
-    """The events over and over, each time as another ledger."""
+def _copies(grants: list[Rows]) -> Iterator[Rows]:
+    """The rows over and over, each time of another ledger."""
     for number in count():
-        for event in events:
-            yield f"raw{number}", *event[1:]
+        ledger = f"raw{number}"
+        for event, texts in grants:
+            yield (ledger, *event), [(ledger, *text) for text in texts]
