@@ -5,7 +5,8 @@ here decides nothing.
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 import orjson
 
@@ -14,7 +15,9 @@ from accountant.budget.request import price_all
 from accountant.budget.state import State
 from accountant.privacy.mechanisms import Relation
 
-_REMEMBERED: Final = 1_024
+_REMEMBERED: Final = 4_096
+"""Commands on the same terms."""
+_TERMS: Final = 64
 
 
 class Terms(NamedTuple):
@@ -41,23 +44,26 @@ class Pricing:
     """Remembers what was priced, and on which terms. Thread-safe."""
 
     def __init__(self) -> None:
-        self._done: set[tuple[Terms, bytes]] = set()
+        self._done: dict[Terms, set[bytes]] = {}
+        """By terms: commands as a whole, which is found fastest, and their mechanisms alone."""
 
-    def done(self, terms: Terms, asked: Asked) -> bool:
-        """Nothing is left to price."""
-        found = _place(terms, asked)
-        return not asked.items and (found is None or found in self._done)
+    def left(self, terms: Terms, commands: Sequence[Asked]) -> list[Asked]:
+        """Those that are to be priced."""
+        done = self._done.get(terms, frozenset[bytes]())
+        new = [asked for asked in commands if asked.canonical not in done and has_price(asked)]
+        return [asked for asked in new if asked.items or _mechanisms(asked) not in done]
 
     def price(self, terms: Terms, asked: Asked) -> None:
         """Prices what is asked, so that doing it again costs nothing."""
         for command in asked.items or (asked.command,):
             price_all(getattr(command, "mechanisms", None) or (), *terms)
-        if (place := _place(terms, asked)) is not None:
-            if len(self._done) >= _REMEMBERED:
-                self._done.clear()
-            self._done.add(place)
+        if len(self._done) >= _TERMS:
+            self._done.clear()
+        done = self._done.setdefault(terms, set())
+        if len(done) >= _REMEMBERED:
+            done.clear()
+        done |= {asked.canonical} if asked.items else {asked.canonical, _mechanisms(asked)}
 
 
-def _place(terms: Terms, asked: Asked) -> tuple[Terms, bytes] | None:
-    mechanisms: Any = asked.document.get("mechanisms")
-    return None if mechanisms is None else (terms, orjson.dumps(mechanisms))
+def _mechanisms(asked: Asked) -> bytes:
+    return orjson.dumps(asked.document["mechanisms"])

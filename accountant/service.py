@@ -109,11 +109,10 @@ class Service:
 
     def execute_all(self, ledger: str, commands: list[Asked]) -> list[Answer]:
         """Answers commands in order with one commit, all or nothing."""
-        for asked in commands:
-            self.price_ahead(ledger, asked)
+        self.price_ahead(ledger, *commands)
         with self.writing(ledger, opens=opening(commands)) as turn:
             turn.go_over(SYSTEM)
-            return [turn.answer(asked) for asked in commands]
+            return turn.answer_all(commands)
 
     def adopt_engine(self, ledger: str, by: str) -> int:
         """Goes over to this program's bounds, if that has not happened; the ledger's size."""
@@ -256,15 +255,17 @@ class Service:
             fits = 0 if decision.outcome == "block" else how_many(state, request)
             return Preview(request, decision, fits, state.last)
 
-    def price_ahead(self, ledger: str, asked: Asked) -> None:
+    def price_ahead(self, ledger: str, *commands: Asked) -> None:
         """Prices what is asked before any lock is taken. Raises NotFound for an unknown population,
         Unavailable.
         """
-        if not has_price(asked):
+        if not any(map(has_price, commands)):
             return
         with _told():
             terms = terms_of(self._shelf.book(ledger).fold.state)
-        if terms is not None and not self._pricing.done(terms, asked):
+        if terms is None:
+            return
+        for asked in self._pricing.left(terms, commands):
             self._pricing.price(terms, asked)
 
     def terms(self, ledger: str) -> Terms | None:
@@ -277,7 +278,7 @@ class Service:
     def priced(self, ledger: str, asked: Asked) -> bool:
         """Pricing what is asked costs nothing, as far as can be told without reading."""
         terms = self.terms(ledger)
-        return terms is not None and self._pricing.done(terms, asked)
+        return terms is not None and not self._pricing.left(terms, [asked])
 
     def now(self, state: State) -> int:
         """The stamp that an event of ``state`` would get now."""
