@@ -7,6 +7,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from accountant.budget.commands import Asked, RegisterPopulation
@@ -54,10 +55,11 @@ class Answering:
         for one in left:
             one.outcome = Unavailable("storage-failed", moved)
 
-    def _round(self, ledger: str, batch: list[Waiting]) -> list[Waiting]:
-        """One transaction; who is left for the next."""
-        outcomes: list[tuple[Waiting, Answer | Problem]] = []
-        culprit: Waiting | None = None
+    def _round(self, ledger: str, batch: list[Waiting], *, alone: bool = False) -> list[Waiting]:
+        """One transaction; who is left for the next. ``alone``: one after another, so that it shows
+        who is to blame.
+        """
+        steps = _Steps(alone=alone)
         opens = opening([one.asked for one in batch])
         deadline = time.monotonic() + _LONGEST
         try:
@@ -65,30 +67,59 @@ class Answering:
                 turn.go_over(SYSTEM)
                 if any(one.key is not None for one in batch):
                     self._credentials.refresh(turn.writing.beside)
-                for one in batch:
-                    culprit = one
-                    try:
-                        outcomes.append((one, self._told_one(turn, one)))
-                    except Problem as problem:
-                        outcomes.append((one, problem))
-                    culprit = None
+                    batch = self._admitted(batch)
+                asked = [one.asked for one in batch]
+                while len(steps.outcomes) < len(asked):
+                    steps.next(turn, asked)
                     if time.monotonic() > deadline:
                         break
         except (Problem, Moved):
             raise
         except Exception as error:  # noqa: BLE001 whatever it is, the others are not to blame
-            for one in batch if culprit is None else [culprit]:
+            if steps.together:
+                return self._round(ledger, batch, alone=True)
+            for one in batch if steps.culprit is None else [batch[steps.culprit]]:
                 one.outcome = error
             return [one for one in batch if one.outcome is None]
-        for one, outcome in outcomes:
+        for one, outcome in zip(batch, steps.outcomes, strict=False):
             one.outcome = outcome
-        return batch[len(outcomes) :]
+        return batch[len(steps.outcomes) :]
 
-    def _told_one(self, turn: Round, one: Waiting) -> Answer:
-        """The answer to one command, unless its key was revoked since it was looked at."""
-        if one.key is not None and self._credentials.remembered(one.key) is None:
-            raise Problem("unauthenticated", "the key is not valid, or was revoked")
-        return turn.answer(one.asked)
+    def _admitted(self, batch: list[Waiting]) -> list[Waiting]:
+        """Those whose keys are valid still; the others are told."""
+        known = self._credentials.remembered
+        for one in batch:
+            if one.key is not None and known(one.key) is None:
+                one.outcome = Problem("unauthenticated", "the key is not valid, or was revoked")
+        return [one for one in batch if one.outcome is None]
+
+
+@dataclass(slots=True)
+class _Steps:
+    """How far a round has come."""
+
+    alone: bool
+    outcomes: list[Answer | Problem] = field(default_factory=list)
+    together: bool = False
+    """Several are being answered in one step."""
+    culprit: int | None = None
+    """Who is being answered alone."""
+
+    def next(self, turn: Round, asked: Sequence[Asked]) -> None:
+        """Answers one more of those ``asked`` at least."""
+        first = len(self.outcomes)
+        self.together = not self.alone
+        run = turn.answer_run(asked, first) if self.together else []
+        self.together = False
+        self.outcomes += run
+        if run:
+            return
+        self.culprit = first
+        try:
+            self.outcomes.append(turn.answer(asked[first]))
+        except Problem as problem:
+            self.outcomes.append(problem)
+        self.culprit = None
 
 
 def opening(commands: Sequence[Asked]) -> bool:

@@ -48,16 +48,28 @@ class Answers:
     def put(self, by: str, key: str, fingerprint: bytes, sequence: int) -> None:
         """Remembers an answer, the last one of this name and key."""
         name = self._named(by, key)
-        place = self._find(name)
-        if number := self._places[place]:
+        if number := self._places[self._find(name)]:
             at = (number - 1) * DIGEST
             self._prints[at : at + DIGEST] = fingerprint[:DIGEST]
             self._sequences[number - 1] = sequence
-            return
+        else:
+            self.add(name, fingerprint, sequence)
+
+    @staticmethod
+    def name(by: bytes, key: bytes) -> bytes:
+        """What stands for a key: of who asks, in plain ASCII, and the key."""
+        return sha256(b"%d:%b%b" % (len(by), by, key)).digest()[:DIGEST]
+
+    def has(self, name: bytes) -> bool:
+        """``get``, of what ``name`` stands for, is not None."""
+        return self._places[self._find(name)] != _FREE
+
+    def add(self, name: bytes, fingerprint: bytes, sequence: int) -> None:
+        """``put``, of what ``name`` stands for, and is new."""
         self._names += name
         self._prints += fingerprint[:DIGEST]
         self._sequences.append(sequence)
-        self._places[place] = len(self._sequences)
+        self._places[self._find(name)] = len(self._sequences)
         if 2 * len(self._sequences) > len(self._places):
             self._grow()
 

@@ -7,7 +7,7 @@ whoever reads the state asks for ``whole``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from accountant.budget.batches import REFUSED
 from accountant.budget.commands import Asked
@@ -15,6 +15,7 @@ from accountant.budget.decide import Repeated, decide, repeated
 from accountant.budget.errors import Problem
 from accountant.budget.express import Express
 from accountant.budget.folding import apply
+from accountant.budget.sealing import Opened
 from accountant.budget.state import State, asked_of
 from accountant.ledger.events import Entry, Event
 
@@ -61,6 +62,17 @@ class Keeper:
         for one, answers in zip(written, _asked_by(asked, written), strict=True):
             self._fold(one.body, Event.from_bytes(one.body), answers)
         return written
+
+    def decide_run(
+        self, asked: Iterable[Asked], now: int, salt: Callable[[], bytes]
+    ) -> tuple[list[Entry], list[tuple[int, str, Opened]]]:
+        """``decide`` for the first of those ``asked``, whose texts are not sealed yet: as many as
+        have new keys and known words, each answered by one event; maybe none. Their texts too.
+        """
+        first, now = self.state.sequence, max(now, self.state.time)
+        run = self._express.decide_run(asked, now, salt)
+        entries = [Entry(n, kind, now, data) for n, (kind, data) in enumerate(run.events, first)]
+        return entries, run.texts(first)
 
     def follow(self, data: bytes) -> None:
         """Folds in the next event, as somebody else has decided it. Raises ValueError if it is not

@@ -12,7 +12,7 @@ and a few numbers for each open grant.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final
 
 from accountant.budget.commands import (
@@ -27,11 +27,14 @@ from accountant.budget.express.asking import ASKED, Asking
 from accountant.budget.express.ending import Ending
 from accountant.budget.express.reading import Read, read
 from accountant.budget.express.running import Running
+from accountant.budget.express.runs import TOGETHER, Run, Runs
 from accountant.budget.express.settlements import ENDINGS
 from accountant.budget.express.stamps import Stamps
 from accountant.budget.express.together import Together
 from accountant.budget.state import State
 from accountant.ledger.events import MAX_BYTES, Event
+
+__all__ = ["TOGETHER", "Express"]
 
 _ENDED: Final = frozenset(kind.decode() for kind in ENDINGS)
 _HARMLESS: Final = frozenset(
@@ -55,7 +58,8 @@ class Express:
         self._running = Running(state)
         self._asking = Asking(self._running, self._stamps)
         self._ending = Ending(self._running, self._stamps)
-        self._together = Together(self._running, self._asking)
+        self._runs = Runs(self._running, self._asking, self._stamps)
+        self._together = Together(self._running, self._asking, self._runs)
         self._last: Read | None = None
 
     def decide(self, asked: Asked, now: int) -> list[tuple[str, bytes]] | None:
@@ -68,6 +72,14 @@ class Express:
             return self._together.decide(asked, now)
         found = self._alone(asked, now)
         return None if found is None else [found]
+
+    def decide_run(self, asked: Iterable[Asked], now: int, salt: Callable[[], bytes]) -> Run:
+        """``decide`` for the first of those ``asked``, whose texts are not sealed yet: as many as
+        have new keys and known words, maybe none.
+        """
+        if now < self._state.time or self._state.batch is not None:
+            return Run([], [])
+        return self._runs.decide(asked, now, salt)
 
     def _alone(self, asked: Asked, now: int) -> tuple[str, bytes] | None:
         if isinstance(asked.command, AskGrant | RecordInvocations):
@@ -161,6 +173,7 @@ class Express:
         self._running = Running(self._state)
         self._asking.forget(self._running)
         self._ending.forget(self._running)
+        self._runs.forget(self._running)
         self._together.forget(self._running)
 
     def write_back(self) -> None:

@@ -7,15 +7,18 @@ come from the same form.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from hashlib import sha256
 from itertools import islice
 from typing import Final, NamedTuple
 
 from accountant.budget.commands import Asked, AskGrant, RecordInvocations
-from accountant.budget.express.forms import RAN_AT, Answer, Form, Held, sealed_in
+from accountant.budget.express.forms import Answer, Form, Held, sealed_in, values_of
+from accountant.budget.express.known import NO_HOLES, Known, Template
 from accountant.budget.express.reading import Holes, Read, hollowed, key_at
 from accountant.budget.express.running import Running
 from accountant.budget.express.stamps import Stamps
+from accountant.budget.sealing import seal
 from accountant.budget.state import asked_of
 from accountant.ledger.events import MAX_BYTES, Event
 
@@ -45,6 +48,9 @@ class Asking:
         self._forms: dict[bytes, Form] = {}
         self._asked: dict[bytes, Form] = {}
         """The same forms, by the bytes of their command."""
+        self._templates: dict[bytes, Template] = {}
+        """The same forms too, by the bytes of what was asked, before its texts were sealed."""
+        self._clients: dict[str, bytes] = {}
         self._names: dict[bytes, str] = {}
         """Who asks, by what stands for them: text that is its own JSON."""
         self._seen: set[int] = set()
@@ -55,18 +61,22 @@ class Asking:
         self._running = running
         self._forms.clear()
         self._asked.clear()
+        self._templates.clear()
 
     def decide(self, asked: Asked, now: int) -> tuple[str, bytes] | None:
         """Type and bytes of the event that answers ``asked``, whose key is new, and books it; None
         if its words are not known.
         """
-        if asked.key is None or not _PLAIN.fullmatch(asked.key):
-            return None
-        found = self._known(asked, now, asked.key.encode(), b"")
+        known = self.known(asked) if asked.key is not None else None
+        return self.answer(known, now) if known is not None else None
+
+    def answer(self, known: Known, now: int) -> tuple[str, bytes] | None:
+        """``decide`` for what is ``known`` already."""
+        found = self._answered(known, now, b"")
         if found is None:
             return None
-        form, answer, held, data = found
-        self._book(form, answer, held, asked.key.encode(), form.fingerprint or asked.fingerprint)
+        answer, data = found
+        self._book(known.form, answer, known.held(now), known.key, known.fingerprint)
         return answer.event, data
 
     def item(
@@ -75,28 +85,65 @@ class Asking:
         """``decide`` for an item of the batch that begins at ``header``; its form is added to what
         was ``booked``. None too if it would be refused.
         """
-        found = self._known(asked, now, b"", b"%d" % header)
-        if found is None or found[1].event == REFUSED:
-            return None
-        form, answer, held, data = found
-        self._book(form, answer, held, b"", b"")
-        booked.append(form)
-        return answer.event, data
-
-    def _known(
-        self, asked: Asked, now: int, key: bytes, batch: bytes
-    ) -> tuple[Form, Answer, Held, bytes] | None:
-        """What is answered, if its words are known and were tried."""
-        command, holes = hollowed(asked.canonical)
-        form = self._asked.get(command) or self._asked.get(_of(asked.by, command))
-        if form is None or not _PLAIN.fullmatch(asked.by):
-            return None
-        stamp, by = self._stamps.write(now), asked.by.encode()
-        found = self._worded(form, now, stamp, key, batch, by, holes)
-        if found is None or not found[0].tried or len(found[1]) > MAX_BYTES:
+        known = self.known(asked)
+        found = self._answered(known, now, b"%d" % header) if known is not None else None
+        if known is None or found is None or found[0].event == REFUSED:
             return None
         answer, data = found
-        return form, answer, Held(form, asked.by, now + form.lasts, now, holes.seals), data
+        self._book(known.form, answer, known.held(now), b"", b"")
+        booked.append(known.form)
+        return answer.event, data
+
+    def known(self, asked: Asked) -> Known | None:
+        """What is asked, if its form is known, and who asks and the key are texts that are their
+        own JSON.
+        """
+        form, holes = self._asked.get(asked.canonical), NO_HOLES
+        if form is None or form.fingerprint is None:
+            command, holes = hollowed(asked.canonical)
+            form = self._asked.get(command) or self._asked.get(_of(asked.by, command))
+        who, key = self._text(asked.by), _key(asked)
+        if form is None or who is None or key is None:
+            return None
+        fingerprint = (form.fingerprint or asked.fingerprint) if key else b""
+        return Known(form, asked.by, who, key, fingerprint, holes)
+
+    def opened(self, asked: Asked, salt: Callable[[], bytes]) -> Known | None:
+        """``known`` of what is not sealed yet, and has a key."""
+        command = asked.canonical
+        template = self._templates.get(command) or self._templates.get(_of(asked.by, command))
+        who, key = self._text(asked.by), _key(asked)
+        if template is not None and who is not None and key is not None:
+            return template.known(asked.by, who, key, salt)
+        sealed, opened = seal(self._running.state, asked, salt)
+        known = self.known(sealed)
+        if known is None:
+            return None
+        if len(known.holes.seals) == len(opened) and not known.holes.ran_at:
+            if len(self._templates) >= MOST_FORMS:
+                self._templates.clear()
+            form = known.form
+            own = form is not self._asked.get(hollowed(sealed.canonical)[0])
+            place = _of(asked.by, command) if own else command
+            self._templates[place] = Template(form, sealed.canonical, opened)
+        return known._replace(opened=opened)
+
+    def _text(self, by: str) -> bytes | None:
+        """Who asks; None if that is not its own JSON."""
+        found = self._clients.get(by)
+        if found is None and _PLAIN.fullmatch(by):
+            if len(self._clients) >= _MOST_SEEN:
+                self._clients.clear()
+            found = self._clients[by] = by.encode()
+        return found
+
+    def _answered(self, known: Known, now: int, batch: bytes) -> tuple[Answer, bytes] | None:
+        """What is answered, if its words were tried."""
+        form, stamp = known.form, self._stamps.write(now)
+        found = self._worded(form, now, stamp, known.key, batch, known.by, known.holes)
+        if found is None or not found[0].tried or len(found[1]) > MAX_BYTES:
+            return None
+        return found
 
     def take(self, read: Read) -> bool:
         """Books the event if it is what has to come, in words that have come before."""
@@ -177,9 +224,7 @@ class Asking:
             expires = self._stamps.write(now + form.lasts) if form.lasts else b""
         except OverflowError:
             return None
-        sequence = b"%d" % self._running.state.sequence
-        values = [sequence, stamp, expires, key, b"", by, batch, *holes.seals, b"", b""]
-        values[RAN_AT:] = [holes.ran_at]
+        values = values_of(self._running.state.sequence, stamp, expires, key, by, batch, holes)
         answer = form.answer(tuple([gauge.read(values) for gauge in form.gauges]), batch != b"")
         return None if answer is None else (answer, answer.wording.filled(values))
 
@@ -199,12 +244,13 @@ class Asking:
             self._running.book(form, held)
         elif answer.event != REFUSED:
             self._running.book(form, None)
-        self._running.passed(held.by, key.decode(), fingerprint, held.opened)
+        self._running.answered(held.by, key.decode(), fingerprint, held.opened)
 
     def _forget_oldest(self) -> None:
         """Makes room: half of the forms go, those that were made first."""
         for head in list(islice(self._forms, len(self._forms) // 2)):
             del self._forms[head]
+        self._templates.clear()
         kept = set(map(id, self._forms.values()))
         self._asked = {head: form for head, form in self._asked.items() if id(form) in kept}
 
@@ -235,6 +281,13 @@ class Asking:
         own = parts.by if any(rule.per for rule, _, _ in counted) else b""
         form = self._forms[own + parts.head] = Form(running.state, asked, command, running.tally)
         return form
+
+
+def _key(asked: Asked) -> bytes | None:
+    """The key, empty for an item of a batch; None if it is not its own JSON."""
+    if asked.key is None:
+        return b""
+    return asked.key.encode() if _PLAIN.fullmatch(asked.key) else None
 
 
 def _of(by: str, command: bytes) -> bytes:

@@ -35,13 +35,13 @@ Places = list[tuple[int, list[Member]]]
 class Atoms:
     """The atoms of one account, and where they lie in the selections that are known."""
 
-    __slots__ = ("_account", "_all", "_classes", "_groups", "_rows", "cells")
+    __slots__ = ("_account", "_classes", "_groups", "_rows", "all", "cells")
 
     def __init__(self, account: Account, compared: tuple[Currency, ...]) -> None:
         n = len(account.axis)
         self._account = account
         self._rows = [r for c in compared for i in [account.axis.index(c)] for r in (i, n + i)]
-        self._all: list[Atom] = []
+        self.all: list[Atom] = []
         self._classes: NDArray[np.intp] | None = None
         self._groups: dict[tuple[int, ...] | None, int] = {}
         self.cells: list[tuple[int, ...] | None] = []
@@ -53,7 +53,7 @@ class Atoms:
         [sums] = used.parts(EVERYONE)
         if used.flat:
             column = sums.column(0).tolist()
-            self._classes, self._all = None, [self._atom(column)]
+            self._classes, self.all = None, [self._atom(column)]
             return True
         if sums.size > MOST_CELLS:
             return False
@@ -65,7 +65,7 @@ class Atoms:
         if len(first) > MOST_ATOMS:
             return False
         self._classes = classes.reshape(used.shape)
-        self._all = [self._atom(sums.column(int(at)).tolist()) for at in first]
+        self.all = [self._atom(sums.column(int(at)).tolist()) for at in first]
         return True
 
     def _atom(self, column: list[int]) -> Atom:
@@ -83,11 +83,11 @@ class Atoms:
     def within(self, selection: Selection) -> list[Atom] | None:
         """The atoms of a known selection; None if none can be told apart yet."""
         if selection.everyone:
-            return self._all
+            return self.all
         if self._classes is None:
             return None
         found = {int(a) for box in selection.boxes for a in self._classes[index_of(box)].flat}
-        return [self._all[number] for number in sorted(found)]
+        return [self.all[number] for number in sorted(found)]
 
     def places(self, selection: Selection, people: Population) -> Places:
         """The atoms of each box of a known selection, in the order of their first cells."""
@@ -106,7 +106,7 @@ class Atoms:
                 group = self._groups.setdefault(cell, len(self.cells))
                 if group == len(self.cells):
                     self.cells.append(cell)
-                members.append((self._all[number], group))
+                members.append((self.all[number], group))
             found.append((part.size, members))
         return found
 

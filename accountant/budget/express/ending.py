@@ -81,7 +81,7 @@ class Ending:
         stamp, by = self._stamps.write(now), asked.by.encode()
         event = settlement.wording.filled([sequence, stamp, b"", key, number, by, b"", *seals, b""])
         self._running.settle(settlement, about, int(number), held)
-        self._running.passed(asked.by, asked.key or "", asked.fingerprint if key else b"", now)
+        self._running.answered(asked.by, asked.key or "", asked.fingerprint if key else b"", now)
         return kind.decode(), event
 
     def take(self, read: Read) -> bool:
@@ -113,7 +113,7 @@ class Ending:
             return False
         running.settle(settlement, about, int(cut.number), held)
         fingerprint = sha256(cut.command).digest() if key else b""
-        running.passed(by, key.decode(), fingerprint, read.now)
+        running.answered(by, key.decode(), fingerprint, read.now)
         return True
 
     def learns(self, read: Read) -> bool:

@@ -18,6 +18,7 @@ from accountant.budget.decide.asking import answered
 from accountant.budget.decision import MAX_DETAIL
 from accountant.budget.express.atoms import Atom
 from accountant.budget.express.gauges import GAUGES, TEXTS, Gauge, first_of, fits
+from accountant.budget.express.reading import Holes
 from accountant.budget.express.tallies import Count, Pending, Tally
 from accountant.budget.express.wording import Wording, bare, slot
 from accountant.budget.grants import Bookings, Grant
@@ -189,6 +190,15 @@ class Held(NamedTuple):
     expires: int
     opened: int
     seals: tuple[bytes, ...]
+
+
+def values_of(
+    sequence: int, stamp: bytes, expires: bytes, key: bytes, by: bytes, batch: bytes, holes: Holes
+) -> list[bytes]:
+    """The values of an event beside those of its gauges, in the order of their slots."""
+    first, second = (*holes.seals, b"", b"")[:2]
+    head = [b"%d" % sequence, stamp, expires, key, b"", by, batch]
+    return [*head, first, second, holes.ran_at]
 
 
 def sealed_in(command: dict[str, Any]) -> list[str]:

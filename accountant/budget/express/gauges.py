@@ -34,6 +34,7 @@ class Gauge:
         "_first",
         "_most",
         "_second",
+        "bounds",
         "fits",
         "member",
         "selection",
@@ -55,6 +56,8 @@ class Gauge:
         most = [m for _, m in compared(capacity)]
         self._second = len(most) > 2
         self._most = (most[0] - charge[0], most[1] - charge[2], most[-1] - charge[4])
+        self.bounds = (*map(_bound, most), *[-1] * (3 - len(most)))
+        """The most that a cell may hold, in three currencies; below zero where there is none."""
         self.member: Member = ([], 0)
         """What was read last; ``fits``: because every atom can take the charge."""
         self.fits = False
@@ -145,6 +148,11 @@ class Gauge:
             if most is None or units > most:
                 most, found = units, member
         return most or 0, found
+
+
+def _bound(most: int) -> int:
+    """What no sum tells from ``most``: sums are from 0 to ``LARGEST``."""
+    return max(-1, min(most, LARGEST))
 
 
 def fits(holds: int) -> bool:

@@ -31,7 +31,7 @@ class Holding:
     def put(self, number: int, held: Held) -> None:
         """Holds it from now on."""
         self._forms[number] = held.form
-        self._rest[number] = (held.by, held.expires, held.opened, held.seals)
+        self._rest[number] = held[1:]
 
     def drop(self, number: int) -> None:
         """Holds it no longer, if it did."""

@@ -28,7 +28,7 @@ class Running:
         self.held = Holding()
         self._unwritten: list[int] = []
         self._most_unwritten = _MOST_UNWRITTEN
-        self._room = LARGEST
+        self.room = LARGEST
         """No sum reaches ``LARGEST`` before charges of this many units have been booked."""
 
     def tally(self, key: AccountKey, counted: Counted | None) -> Tally:
@@ -36,7 +36,7 @@ class Running:
         tally = self.tallies.get(key)
         if tally is None:
             tally = self.tallies[key] = Tally(self.state.accounts[key], counted)
-            self._room = min(self._room, tally.room)
+            self.room = min(self.room, tally.room)
         return tally
 
     def comparable(self, dataset: str, by: str) -> bool:
@@ -49,30 +49,39 @@ class Running:
 
     def ready(self, form: Form) -> bool:
         """The form's accounts can be compared, and have room for one more."""
-        if self._room < form.weight:
+        if self.room < form.weight:
             self.write()
-            self._room = min((t.room for t in self.tallies.values()), default=LARGEST)
+            self.room = min((t.room for t in self.tallies.values()), default=LARGEST)
         people = self.state.people()
         for tally, selection, _ in form.tallies:
             if tally.odd or not (tally.fresh or tally.look(people)) or not tally.apart(selection):
                 return False
-        return self._room >= form.weight
+        return self.room >= form.weight
 
     def grew(self, units: int) -> None:
         """Something of so many units was booked at length."""
-        self._room -= units
+        self.room -= units
 
     def book(self, form: Form, held: Held | None) -> None:
         """Books what the next event of ``form`` charges, reserved for a grant or spent."""
-        self._room -= form.weight
-        form.count.booked += 1
+        self.count(form, 1)
         for tally, selection, charge in form.tallies:
             tally.book(selection, charge)
         if held is not None:
-            form.count.reserved += 1
-            self.held.put(self.state.sequence, held)
-            self._unwritten.append(self.state.sequence)
+            self.hold(self.state.sequence, held)
+
+    def count(self, form: Form, times: int) -> None:
+        """Books what so many events of ``form`` charge, but for what the tallies compare."""
+        self.room -= times * form.weight
+        form.count.booked += times
+        if form.reserves:
+            form.count.reserved += times
         form.wait()
+
+    def hold(self, number: int, held: Held) -> None:
+        """The event ``number`` reserves a grant."""
+        self.held.put(number, held)
+        self._unwritten.append(number)
 
     def unbook(self, booked: Sequence[Form], first: int, time: int) -> None:
         """Takes back ``booked``, the forms of all events since the one at ``first``; ``time`` is
@@ -104,13 +113,16 @@ class Running:
                 if tally.fresh:
                     tally.book(selection, change)
 
-    def passed(self, by: str, key: str, fingerprint: bytes, now: int) -> None:
-        """The event at the state's sequence is folded in."""
-        state = self.state
+    def answered(self, by: str, key: str, fingerprint: bytes, now: int) -> None:
+        """The event at the state's sequence is folded in, and answers ``key``, if that is one."""
         if key:
-            state.answers.put(by, key, fingerprint, state.sequence)
-        state.sequence += 1
-        state.time = now
+            self.state.answers.put(by, key, fingerprint, self.state.sequence)
+        self.passed(1, now)
+
+    def passed(self, events: int, now: int) -> None:
+        """So many events at the state's sequence are folded in."""
+        self.state.sequence += events
+        self.state.time = now
         if len(self._unwritten) > self._most_unwritten:
             self._unwritten = [number for number in self._unwritten if number in self.held]
             self._most_unwritten = max(_MOST_UNWRITTEN, 2 * len(self._unwritten))

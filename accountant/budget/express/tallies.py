@@ -16,6 +16,7 @@ from accountant.budget.meter import Integers
 from accountant.budget.population import Population
 from accountant.budget.selection import Selection
 from accountant.budget.state import Counted
+from accountant.privacy.gates import Gate, Limit
 from accountant.privacy.units import INFINITE, LARGEST, Currency, amount, show
 
 _INFINITE: Final = INFINITE.encode()
@@ -114,6 +115,13 @@ class Tally:
         return LARGEST - max(self.account.bound)
 
     @property
+    def limit(self) -> tuple[Gate, Limit]:
+        """The rule's gate and limit, of an account that a rule reads."""
+        if self.counted is None:
+            raise ValueError("no rule reads this account")
+        return self.counted.rule.filter, self.counted.epoch.limit
+
+    @property
     def fresh(self) -> bool:
         """Nobody else has changed the account since its atoms were made."""
         return self._seen == self.account.used.changes
@@ -175,6 +183,21 @@ class Tally:
             account.held = _plus(account.held, change[:n].tolist())
         if fresh:
             self._seen = account.used.changes
+
+    @property
+    def atoms(self) -> list[Atom]:
+        """All atoms, each set of cells that are not told apart once."""
+        return self._atoms.all
+
+    def inside(self, selection: int) -> list[Atom]:
+        """The atoms that a known selection consists of, if it is ``apart``."""
+        return self._inside[selection] or []
+
+    def replace(self, sums: list[list[int]]) -> None:
+        """Sets what the atoms have used, finite, in the three currencies."""
+        for atom, finite in zip(self._atoms.all, sums, strict=True):
+            atom[::2] = finite
+        self._views.clear()
 
     def cell(self, group: int) -> tuple[int, ...] | None:
         """The cell that a finding on ``group`` names."""

@@ -5,6 +5,7 @@ A batch with anything else in it, or with something that would be refused, is de
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import cast
 
 from accountant.budget.batches import OPENED
@@ -14,13 +15,14 @@ from accountant.budget.errors import Invalid
 from accountant.budget.express.asking import Asking
 from accountant.budget.express.forms import Form
 from accountant.budget.express.running import Running
+from accountant.budget.express.runs import Runs
 
 
 class Together:
     """The batches of one ledger."""
 
-    def __init__(self, running: Running, asking: Asking) -> None:
-        self._running, self._asking = running, asking
+    def __init__(self, running: Running, asking: Asking, runs: Runs) -> None:
+        self._running, self._asking, self._runs = running, asking, runs
 
     def forget(self, running: Running) -> None:
         """Starts afresh."""
@@ -37,15 +39,24 @@ class Together:
         except Invalid:
             return None
         state = self._running.state
-        header, before = state.next_event(asked, OPENED, now, {}), state.time
-        found = [(OPENED, header.to_bytes())]
-        booked: list[Form] = []
+        header = state.next_event(asked, OPENED, now, {})
         state.sequence += 1
-        for part in asked.parts:
-            item = self._asking.item(part, now, header.sequence, booked)
+        first = header.sequence
+        items = self._runs.items(asked.parts, now, first) or self._items(asked.parts, now, first)
+        if not items:
+            state.sequence = first
+            return None
+        state.answers.put(asked.by, asked.key or "", asked.fingerprint, first)
+        return [(OPENED, header.to_bytes()), *items]
+
+    def _items(self, parts: Sequence[Asked], now: int, header: int) -> list[tuple[str, bytes]]:
+        """The items one by one; none, and nothing is booked, if one of them does not go."""
+        before, booked = self._running.state.time, list[Form]()
+        found = []
+        for part in parts:
+            item = self._asking.item(part, now, header, booked)
             if item is None:
-                self._running.unbook(booked, header.sequence, before)
-                return None
+                self._running.unbook(booked, header + 1, before)
+                return []
             found.append(item)
-        state.answers.put(asked.by, asked.key or "", asked.fingerprint, header.sequence)
         return found

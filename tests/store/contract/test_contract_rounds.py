@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from accountant.budget.decide import _DECIDERS as DECIDERS
 from accountant.budget.decide import Repeated
 from accountant.budget.decide.asking import ask_grant
 from accountant.budget.errors import Problem, Unavailable
+from accountant.budget.express.runs import FEWEST, Run
 from accountant.budget.keeper import Keeper
 from accountant.sequencer import Waiting, settle
 from accountant.service import Answer, Service
@@ -119,6 +121,53 @@ def test_a_poison_command_fails_alone(
     assert [one.repeated for one in together(made.service, asked)] == [
         number != at for number in range(7)
     ]
+    clean(made)
+
+
+@pytest.mark.parametrize("where", ["write", "book"])
+def test_a_poison_command_in_a_run_fails_alone(
+    made: World, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """Where many are answered in one step and it fails, before or while it is booked, they are
+    answered one after another: all but the one that cannot be.
+    """
+    together(made.service, grants("learn", *["0.01"] * 20))
+    step, decide = getattr(Run, where), Keeper.decide
+
+    def failing_step(run: Run, *arguments: Any) -> None:
+        step(run, *arguments)
+        if any(one.key == b"poison" for one in run.known):
+            raise ZeroDivisionError
+
+    def failing(keeper: Keeper, asked: Asked, now: int) -> Any:
+        if asked.key == "poison":
+            raise ZeroDivisionError
+        return decide(keeper, asked, now)
+
+    monkeypatch.setattr(Run, where, failing_step)
+    monkeypatch.setattr(Keeper, "decide", failing)
+    asked = grants("k", *["0.01"] * 2 * FEWEST)
+    asked[30] = replace(asked[30], key="poison")
+    size = len(made.stored())
+    told = together(made.service, asked)
+    assert isinstance(told.pop(30), ZeroDivisionError)
+    assert all(isinstance(one, Answer) and not one.repeated for one in told)
+    assert len(made.stored()) == size + 2 * FEWEST - 1
+    clean(made)
+
+
+@pytest.mark.parametrize("way", [failed, crashed, lost, done, moved])
+def test_a_run_whose_commit_goes_wrong(made: World, way: Any) -> None:
+    """Many that were answered in one step are told once what took place, and retries get that."""
+    together(made.service, grants("learn", *["0.01"] * 20))
+    size, asked = len(made.stored()), grants("k", *["0.01"] * 2 * FEWEST)
+    with committing(made.service, way):
+        told = together(made.service, asked)
+    recorded = 0 if way in (failed, crashed) else 2 * FEWEST
+    assert [isinstance(one, Answer) for one in told] == [recorded > 0] * 2 * FEWEST
+    assert len(made.stored()) == size + recorded
+    again = together(made.service, asked)
+    assert [one.repeated for one in again] == [recorded > 0] * 2 * FEWEST
     clean(made)
 
 
