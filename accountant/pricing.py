@@ -15,7 +15,7 @@ from accountant.budget.request import price_all
 from accountant.budget.state import State
 from accountant.privacy.mechanisms import Relation
 
-_REMEMBERED: Final = 4_096
+_REMEMBERED: Final = 1_024
 """Commands on the same terms."""
 _TERMS: Final = 64
 
@@ -57,7 +57,7 @@ class Pricing:
         """Prices what is asked, so that doing it again costs nothing."""
         for command in asked.items or (asked.command,):
             price_all(getattr(command, "mechanisms", None) or (), *terms)
-        if len(self._done) >= _TERMS:
+        if terms not in self._done and len(self._done) >= _TERMS:
             self._done.clear()
         done = self._done.setdefault(terms, set())
         if len(done) >= _REMEMBERED:

@@ -264,3 +264,16 @@ def test_a_batch_is_a_run(gate: str, past: bool, crowd: Crowd, client: str) -> N
         other.book.fold._express.forget()  # knows no form, so decides at length
         assert one.told([asked], together=True) == other.told([asked], together=False)
     assert snapshot(one.book.fold.whole()) == snapshot(other.book.fold.whole())
+
+
+def test_texts_that_do_not_come_again_are_not_kept() -> None:
+    """Who says something else each time is answered from the same form, and nothing is remembered
+    of what was said.
+    """
+    book = fair("  - {id: a, limit: {epsilon: 1000}}\n")
+    answering = Answering(book)
+    for turn in range(2):
+        bodies = [TWO[0] | {"purpose": f"run {turn}.{n}"} for n in range(200)]
+        answering.told(asks(book, *bodies), together=True)
+    assert max(answering.runs) == 200
+    assert not answering.book.fold._express._asking._templates

@@ -7,7 +7,7 @@ come from the same form.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from hashlib import sha256
 from itertools import islice
 from typing import Final, NamedTuple
@@ -18,7 +18,7 @@ from accountant.budget.express.known import NO_HOLES, Known, Template
 from accountant.budget.express.reading import Holes, Read, hollowed, key_at
 from accountant.budget.express.running import Running
 from accountant.budget.express.stamps import Stamps
-from accountant.budget.sealing import seal
+from accountant.budget.sealing import Opened, seal
 from accountant.budget.state import asked_of
 from accountant.ledger.events import MAX_BYTES, Event
 
@@ -36,6 +36,8 @@ _COMMAND: Final = b'"command":{'
 _AT_ONCE: Final = 500
 """Forms made of requests that come for the first time, before it has shown that they come again."""
 _MOST_SEEN: Final = 100_000
+_LONGEST_TEMPLATE: Final = 2_048
+"""Bytes of a command that is remembered as a whole."""
 _EXCHANGE: Final = 8
 """Requests answered from forms, for each form that takes the place of another."""
 
@@ -120,13 +122,29 @@ class Asking:
         if known is None:
             return None
         if len(known.holes.seals) == len(opened) and not known.holes.ran_at:
+            self._learn(asked, known.form, sealed.canonical, opened)
+        return known._replace(opened=opened)
+
+    def _learn(self, asked: Asked, form: Form, sealed: bytes, opened: Mapping[str, Opened]) -> None:
+        """Makes a template of what comes word for word the second time: texts may be new each."""
+        seen, command = hash(asked.canonical), asked.canonical
+        if seen not in self._seen:
+            self._see(seen)
+        elif len(command) <= _LONGEST_TEMPLATE:
             if len(self._templates) >= MOST_FORMS:
                 self._templates.clear()
-            form = known.form
-            own = form is not self._asked.get(hollowed(sealed.canonical)[0])
+            own = form is not self._asked.get(hollowed(sealed)[0])
             place = _of(asked.by, command) if own else command
-            self._templates[place] = Template(form, sealed.canonical, opened)
-        return known._replace(opened=opened)
+            self._templates[place] = Template(form, sealed, opened)
+
+    def _see(self, seen: int) -> None:
+        if len(self._seen) >= _MOST_SEEN:
+            self._seen.clear()
+        self._seen.add(seen)
+
+    def earned(self, answers: int) -> None:
+        """So many requests were answered from forms."""
+        self._credit += answers
 
     def _text(self, by: str) -> bytes | None:
         """Who asks; None if that is not its own JSON."""
@@ -239,7 +257,7 @@ class Asking:
         self._book(form, answer, held, key, fingerprint or b"")
 
     def _book(self, form: Form, answer: Answer, held: Held, key: bytes, fingerprint: bytes) -> None:
-        self._credit += 1
+        self.earned(1)
         if answer.event == "grant.reserved.v1":
             self._running.book(form, held)
         elif answer.event != REFUSED:
@@ -259,9 +277,7 @@ class Asking:
         running, seen = self._running, hash(parts.head)
         again, full = seen in self._seen, len(self._forms) >= MOST_FORMS
         if not again:
-            if len(self._seen) >= _MOST_SEEN:
-                self._seen.clear()
-            self._seen.add(seen)
+            self._see(seen)
         # Where more come again than are kept, making them must not cost more than they save.
         if self._credit < _EXCHANGE if full else not again and self._credit <= 0:
             return None

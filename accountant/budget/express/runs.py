@@ -56,6 +56,7 @@ class Runs:
         if sequence >= self._pause_to and _worth(run.known):
             run.write(now, sequence, self._stamps)
             run.book(now, running)
+            self._asking.earned(len(run.events))
             self._pause_after(len(run.events))
         while len(run.events) < len(run.known):
             found = self._asking.answer(run.known[len(run.events)], now)
@@ -79,12 +80,15 @@ class Runs:
         """Type and bytes of the events of all items of the batch that begins at ``header``, which
         are booked; none, and nothing is booked, if one of them has to be asked about alone.
         """
+        if len(asked) < FEWEST:
+            return []
         run = self._run(map(self._asking.known, asked))
         if len(run.known) == len(asked) and _worth(run.known):
             run.write(now, self._running.state.sequence, self._stamps, header)
         if len(run.events) < len(asked):
             return []
         run.book(now, self._running)
+        self._asking.earned(len(run.events))
         return run.events
 
     def _run(self, asked: Iterable[Known | None]) -> Run:
@@ -148,11 +152,10 @@ class Run:
         """Writes the events, from the sequence ``first`` on, up to the first request that has to be
         asked about alone.
         """
-        for one in self.known:
-            if one.form not in self._ways:
-                self._ways[one.form] = self._way(one.form, now, stamps)
-            for place, kind in self._ways[one.form].lanes:
-                self._lanes[place].add(kind)
+        try:
+            self._line_up(now, stamps)
+        except OverflowError:  # a grant would expire when no stamp can be written any more
+            return
         words = Words()
         seen = [iter(lane.look(words)) for lane in self._lanes]
         stamp, batch = stamps.write(now), b"" if header is None else b"%d" % header
@@ -173,6 +176,13 @@ class Run:
             if len(data) > MAX_BYTES:
                 return
             self.events.append((answer.event, data))
+
+    def _line_up(self, now: int, stamps: Stamps) -> None:
+        for one in self.known:
+            if one.form not in self._ways:
+                self._ways[one.form] = self._way(one.form, now, stamps)
+            for place, kind in self._ways[one.form].lanes:
+                self._lanes[place].add(kind)
 
     def _way(self, form: Form, now: int, stamps: Stamps) -> _Way:
         lanes: list[tuple[int, int]] = []
