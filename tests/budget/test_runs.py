@@ -155,7 +155,7 @@ def asks(book: Book, *bodies: dict[str, Any], count: int = 200) -> list[Asked]:
     ]
 
 
-def the_same(book: Book, *crowds: list[dict[str, Any]]) -> Answering:
+def assert_the_same(book: Book, *crowds: list[dict[str, Any]]) -> Answering:
     """Asks together and one by one, and compares; who answered together."""
     one, other = Answering(book), Answering(book)
     for bodies in crowds:
@@ -194,7 +194,7 @@ def test_a_run_ends_where_the_budget_does() -> None:
 def test_a_warning_comes_when_it_has_to() -> None:
     """A threshold that is passed within a crowd fires for the same request as one by one."""
     rules = "  - {id: a, limit: {epsilon: 4}, gate: basic}\n  - {id: near, of: a, at: 50%}\n"
-    assert len(the_same(fair(rules), *[[TWO[0]]] * 3).runs) > 2
+    assert len(assert_the_same(fair(rules), *[[TWO[0]]] * 3).runs) > 2
 
 
 def test_no_cell_that_leads_in_everything() -> None:
@@ -205,7 +205,7 @@ def test_no_cell_that_leads_in_everything() -> None:
     all_of_them = {"mechanisms": [laplace("0.001")]}
     f = {"mechanisms": [laplace("0.01", 200)], "subjects": {"sex": ["f"]}}
     m = {"mechanisms": [gaussian("0.2", "1e-9")], "subjects": {"sex": ["m"]}}
-    the_same(book, [f, all_of_them], [m, all_of_them], [f, m, all_of_them], [m, all_of_them])
+    assert_the_same(book, [f, all_of_them], [m, all_of_them], [f, m, all_of_them], [m, all_of_them])
 
 
 def test_groups_of_several_boxes() -> None:
@@ -215,7 +215,7 @@ def test_groups_of_several_boxes() -> None:
     union = {"mechanisms": [laplace("0.01")], "subjects": [{"sex": ["f"]}, {"age": ["22", "27"]}]}
     one = {"mechanisms": [laplace("0.1")], "subjects": {"sex": ["f"]}}
     other = {"mechanisms": [laplace("0.3")], "subjects": {"age": ["22", "27"], "sex": ["m"]}}
-    the_same(book, [one, union], [other, union], [union], [one, other, union])
+    assert_the_same(book, [one, union], [other, union], [union], [one, other, union])
 
 
 def test_what_was_decided_at_length_counts() -> None:
@@ -247,7 +247,7 @@ def test_accounts_near_the_largest_sum() -> None:
     """Where a sum could pass 2^62 units a run ends before it does."""
     book = fair("  - {id: a, limit: {epsilon: 1}, gate: basic}\n")
     body = {"kind": "record_invocations", "mechanisms": [declared(LARGEST // 10**9 // 250)]}
-    assert the_same(book, *[[body]] * 3).runs
+    assert assert_the_same(book, *[[body]] * 3).runs
 
 
 @settings(max_examples=60)
