@@ -99,6 +99,28 @@ def test_a_session_that_is_ended_leaves_nothing(hosted: Hosted, ledgers: Ledgers
     other.close()
 
 
+def test_who_stops_in_the_middle_holds_nobody_up_for_long(hosted: Hosted, ledgers: Ledgers) -> None:
+    """A writer that is frozen after it has appended is ended by the server, here after half a
+    second: others go on, and when it wakes up it is told that nothing of its own is there.
+    """
+    other = Ledgers(hosted.url)
+    interrupted(ledgers, lambda: None)
+
+    def frozen() -> None:
+        with ledgers.writing("a") as writing:
+            writing.connection.exec_driver_sql(
+                "SET LOCAL idle_in_transaction_session_timeout = 500"
+            )
+            writing.append("a", [entry(n) for n in range(1, 400)])
+            interrupted(other, lambda: None)
+            writing.commit()
+
+    with pytest.raises(StoreError):
+        frozen()
+    assert (ledgers.head("a").size, len(ledgers.read("a"))) == (2, 2)
+    other.close()
+
+
 def test_broken_connections_are_replaced_unnoticed(
     world: Callable[..., World], hosted: Hosted
 ) -> None:

@@ -78,7 +78,8 @@ class Asking:
         if found is None:
             return None
         answer, data = found
-        self._book(known.form, answer, known.held(now), known.key, known.fingerprint)
+        held = Held(known.form, *known.rest(now))
+        self._book(known.form, answer, held, known.key, known.fingerprint)
         return answer.event, data
 
     def item(
@@ -92,7 +93,7 @@ class Asking:
         if known is None or found is None or found[0].event == REFUSED:
             return None
         answer, data = found
-        self._book(known.form, answer, known.held(now), b"", b"")
+        self._book(known.form, answer, Held(known.form, *known.rest(now)), b"", b"")
         booked.append(known.form)
         return answer.event, data
 

@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from accountant.budget.express.forms import Form, Held
 
+Rest = tuple[str, int, int, tuple[bytes, ...]]
+"""The fields of what is held beside its form, in their order."""
+
 
 class Holding:
     """Open grants by the sequence that reserved them."""
@@ -17,8 +20,7 @@ class Holding:
 
     def __init__(self) -> None:
         self._forms: dict[int, Form] = {}
-        self._rest: dict[int, tuple[str, int, int, tuple[bytes, ...]]] = {}
-        """The other fields of what is held, in their order."""
+        self._rest: dict[int, Rest] = {}
 
     def __contains__(self, number: object) -> bool:
         return number in self._rest
@@ -28,10 +30,10 @@ class Holding:
         form = self._forms.get(number)
         return None if form is None else Held(form, *self._rest[number])
 
-    def put(self, number: int, held: Held) -> None:
+    def put(self, number: int, form: Form, rest: Rest) -> None:
         """Holds it from now on."""
-        self._forms[number] = held.form
-        self._rest[number] = held[1:]
+        self._forms[number] = form
+        self._rest[number] = rest
 
     def drop(self, number: int) -> None:
         """Holds it no longer, if it did."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from hashlib import sha256
 from typing import Final, NamedTuple
 
-from accountant.budget.express.forms import Form, Held
+from accountant.budget.express.forms import Form
 from accountant.budget.express.reading import Holes
 from accountant.budget.sealing import Opened
 
@@ -28,9 +28,9 @@ class Known(NamedTuple):
     opened: Mapping[str, Opened] = {}
     """Its free texts, if they were sealed just now."""
 
-    def held(self, now: int) -> Held:
-        """What is reserved at ``now``."""
-        return Held(self.form, self.who, now + self.form.lasts, now, self.holes.seals)
+    def rest(self, now: int) -> tuple[str, int, int, tuple[bytes, ...]]:
+        """What is reserved at ``now``, beside the form: the fields of ``Held``."""
+        return self.who, now + self.form.lasts, now, self.holes.seals
 
 
 class Template:

@@ -8,7 +8,7 @@ nothing is told of that request and of those behind it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import repeat
 from typing import Final
 
@@ -79,21 +79,30 @@ class Lane:
         """A request of that kind comes next."""
         self._which.append(kind)
 
-    def look(self, words: Words) -> list[Seen]:
+    def look(self, words: Words) -> Iterator[Seen]:
         """What the requests find, one after another, as far as it can be told."""
         atoms, charges = self._tally.atoms, [charge for _, charge in self._kinds]
         if any(b or d or f for _, b, _, d, _, f in (*atoms, *charges)):
-            return []
-        which = np.array(self._which)
+            return iter(())
+        which, costs = np.array(self._which), _finite(charges)
         number = {id(atom): i for i, atom in enumerate(atoms)}
         grows = np.zeros((len(charges), len(atoms), 3), dtype=np.int64)
-        for kind, (selection, charge) in enumerate(self._kinds):
-            grows[kind, [number[id(a)] for a in self._tally.inside(selection)]] = charge[::2]
+        rows, columns = self._reached(number)
+        grows[rows, columns] = costs[rows]
         each = grows[which]
         self._after = _finite(atoms) + each.cumsum(axis=0)
         sums, groups, told = self._tightest(self._after - each, which, number)
-        then = sums + _finite(charges)[which]
-        return self._seen(sums[:told], then[:told], groups[:told], words) if told else []
+        then = sums + costs[which]
+        return self._seen(sums[:told], then[:told], groups[:told], words) if told else iter(())
+
+    def _reached(self, number: dict[int, int]) -> tuple[list[int], list[int]]:
+        """Each kind as often as there are atoms that it charges, and these."""
+        reached = [
+            (kind, number[id(atom)])
+            for kind, (selection, _) in enumerate(self._kinds)
+            for atom in self._tally.inside(selection)
+        ]
+        return [kind for kind, _ in reached], [atom for _, atom in reached]
 
     def _tightest(
         self, before: Integers, which: NDArray[np.intp], number: dict[int, int]
@@ -121,7 +130,7 @@ class Lane:
 
     def _seen(
         self, before: Integers, after: Integers, groups: Integers, words: Words
-    ) -> list[Seen]:
+    ) -> Iterator[Seen]:
         holds = [(after <= np.array(bounds)) @ _BITS for bounds in self._bounds]
         outcomes = [(groups << 3 | one).tolist() for one in holds]
         names = self._tally.currencies
@@ -136,7 +145,7 @@ class Lane:
         spent = {sums: gate.spent(limit, *sums) for sums in {*befores, *afters}}
         said = [words.of(map(spent.__getitem__, each), names[0]) for each in (befores, afters)]
         texts = zip(*used, *said, strict=False)
-        return list(zip(zip(*outcomes, strict=True), texts, strict=True))
+        return zip(zip(*outcomes, strict=True), texts, strict=True)
 
     def book(self, count: int) -> None:
         """Adds the first ``count`` of the requests to the account's atoms."""

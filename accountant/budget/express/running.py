@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from accountant.budget.express.forms import Form, Held
-from accountant.budget.express.holding import Holding
+from accountant.budget.express.holding import Holding, Rest
 from accountant.budget.express.settlements import Settlement
 from accountant.budget.express.tallies import Tally
 from accountant.budget.limits import compared
@@ -68,7 +68,7 @@ class Running:
         for tally, selection, charge in form.tallies:
             tally.book(selection, charge)
         if held is not None:
-            self.hold(self.state.sequence, held)
+            self.hold(self.state.sequence, form, held[1:])
 
     def count(self, form: Form, times: int) -> None:
         """Books what so many events of ``form`` charge, but for what the tallies compare."""
@@ -78,9 +78,9 @@ class Running:
             form.count.reserved += times
         form.wait()
 
-    def hold(self, number: int, held: Held) -> None:
+    def hold(self, number: int, form: Form, rest: Rest) -> None:
         """The event ``number`` reserves a grant."""
-        self.held.put(number, held)
+        self.held.put(number, form, rest)
         self._unwritten.append(number)
 
     def unbook(self, booked: Sequence[Form], first: int, time: int) -> None:

@@ -157,7 +157,7 @@ class Run:
         except OverflowError:  # a grant would expire when no stamp can be written any more
             return
         words = Words()
-        seen = [iter(lane.look(words)) for lane in self._lanes]
+        seen = [lane.look(words) for lane in self._lanes]
         stamp, batch = stamps.write(now), b"" if header is None else b"%d" % header
         for sequence, one in enumerate(self.known, first):
             form, way = one.form, self._ways[one.form]
@@ -214,7 +214,7 @@ class Run:
             lane.book(count)
         for sequence, one in enumerate(booked, first):
             if one.form.reserves:
-                running.hold(sequence, one.held(now))
+                running.hold(sequence, one.form, one.rest(now))
         for sequence, (name, one) in enumerate(zip(self._names, booked, strict=False), first):
             running.state.answers.add(name, one.fingerprint, sequence)
         if booked:

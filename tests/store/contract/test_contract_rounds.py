@@ -29,6 +29,10 @@ RICH = "  - {id: a, limit: {epsilon: 100}}\n"
 POISON = "0.07"
 
 
+LONG = 400
+"""Commands of a crowd that takes SQLite several statements to append."""
+
+
 @pytest.fixture
 def made(world: Callable[..., World]) -> World:
     """A population with room for all."""
@@ -125,8 +129,9 @@ def test_a_poison_command_fails_alone(
 
 
 @pytest.mark.parametrize("where", ["write", "book"])
+@pytest.mark.parametrize(("size", "at"), [(2 * FEWEST, 30), (LONG, 300)])
 def test_a_poison_command_in_a_run_fails_alone(
-    made: World, monkeypatch: pytest.MonkeyPatch, where: str
+    made: World, monkeypatch: pytest.MonkeyPatch, where: str, size: int, at: int
 ) -> None:
     """Where many are answered in one step and it fails, before or while it is booked, they are
     answered one after another: all but the one that cannot be.
@@ -146,28 +151,67 @@ def test_a_poison_command_in_a_run_fails_alone(
 
     monkeypatch.setattr(Run, where, failing_step)
     monkeypatch.setattr(Keeper, "decide", failing)
-    asked = grants("k", *["0.01"] * 2 * FEWEST)
-    asked[30] = replace(asked[30], key="poison")
-    size = len(made.stored())
+    asked = grants("k", *["0.01"] * size)
+    asked[at] = replace(asked[at], key="poison")
+    before = len(made.stored())
     told = together(made.service, asked)
-    assert isinstance(told.pop(30), ZeroDivisionError)
+    assert isinstance(told.pop(at), ZeroDivisionError)
     assert all(isinstance(one, Answer) and not one.repeated for one in told)
-    assert len(made.stored()) == size + 2 * FEWEST - 1
+    assert len(made.stored()) == before + size - 1
     clean(made)
 
 
 @pytest.mark.parametrize("way", [failed, crashed, lost, done, moved])
-def test_a_run_whose_commit_goes_wrong(made: World, way: Any) -> None:
+@pytest.mark.parametrize("size", [2 * FEWEST, LONG])
+def test_a_run_whose_commit_goes_wrong(made: World, way: Any, size: int) -> None:
     """Many that were answered in one step are told once what took place, and retries get that."""
     together(made.service, grants("learn", *["0.01"] * 20))
-    size, asked = len(made.stored()), grants("k", *["0.01"] * 2 * FEWEST)
+    before, asked = len(made.stored()), grants("k", *["0.01"] * size)
     with committing(made.service, way):
         told = together(made.service, asked)
-    recorded = 0 if way in (failed, crashed) else 2 * FEWEST
-    assert [isinstance(one, Answer) for one in told] == [recorded > 0] * 2 * FEWEST
-    assert len(made.stored()) == size + recorded
+    recorded = 0 if way in (failed, crashed) else size
+    assert [isinstance(one, Answer) for one in told] == [recorded > 0] * size
+    assert len(made.stored()) == before + recorded
     again = together(made.service, asked)
-    assert [one.repeated for one in again] == [recorded > 0] * 2 * FEWEST
+    assert [one.repeated for one in again] == [recorded > 0] * size
+    clean(made)
+
+
+def test_a_long_crowd_with_retries(made: World) -> None:
+    """Who asks among hundreds for what was answered long ago, or a moment ago, gets that; who
+    cannot be answered is told so; all others are answered once.
+    """
+    old = together(made.service, grants("k", *["0.01"] * 20))
+    asked = [*grants("m", *["0.01"] * LONG), *grants("n", *["0.01"] * LONG)]
+    asked[LONG - 50] = grants("k", "0.01")[0]
+    asked[LONG + 200] = asked[3]
+    asked[LONG + 210] = Asked("pipe", make("commit_grant", grant="g1"), "nobody's")
+    purpose = make("ask_grant", dataset="d", mechanisms=[laplace("0.01")], purpose="a trend")
+    asked[LONG + 220] = asked[LONG + 250] = Asked("pipe", purpose, "told why")
+    size = len(made.stored())
+    told = together(made.service, asked)
+    assert told[LONG - 50] == replace(old[0], repeated=True)
+    assert told[LONG + 200] == replace(told[3], repeated=True)
+    assert isinstance(told[LONG + 210], Problem)
+    assert told[LONG + 250] == replace(told[LONG + 220], repeated=True)
+    new = [one for one in told if isinstance(one, Answer) and not one.repeated]
+    assert len(new) == 2 * LONG - 4
+    assert [one.entries[0].body for one in new] == made.stored()[size:]
+    clean(made)
+
+
+def test_commands_that_fail_together_leave_nothing(made: World) -> None:
+    """Of many that are answered all or none, the last of which cannot be, nothing is kept, and who
+    asks next is answered.
+    """
+    together(made.service, grants("learn", *["0.01"] * 20))
+    before, asked = len(made.stored()), grants("k", *["0.01"] * LONG)
+    bad = Asked("pipe", make("commit_grant", grant="g0"), "nobody's")
+    for _ in range(2):
+        with pytest.raises(Problem):
+            made.service.execute_all("fair", [*asked, bad])
+        assert len(made.stored()) == before
+    assert len(made.service.execute_all("fair", asked)) == LONG
     clean(made)
 
 
