@@ -26,6 +26,7 @@ from harness.effort import SEED, effort
 from harness.pipelines import Pipeline, Request, at_work
 from harness.programs import Launcher
 from harness.recording import Recording, Told, record, traceable
+from harness.tracing import cut_off, read
 
 from accountant.keys import LEDGER as KEYS
 from accountant.ledger import notes
@@ -78,6 +79,24 @@ def test_nothing_that_was_told_is_lost(root: Path, left: Path, launcher: Launche
     assert started >= STARTED
 
 
+def test_a_call_that_was_cut_off_is_known_for_one(tmp_path: Path) -> None:
+    """Of a call that a kill cut off the record tells the files, and not that it took place; of one
+    that came back later it tells all.
+    """
+    hexed = {name: "".join(f"\\x{ord(c):02x}" for c in name) for name in ("/new", "/old", "/wal")}
+    (tmp_path / "record").write_text(
+        f'7 rename("{hexed["/new"]}", "{hexed["/old"]}" <unfinished ...>\n'
+        f"8 fsync(3<{hexed['/wal']}> <unfinished ...>\n"
+        "8 <... fsync resumed>) = 0\n"
+        f"9 fsync(3<{hexed['/wal']}> <unfinished ...>\n"
+        "7 <... rename resumed>) = ?\n"
+        "7 +++ killed by SIGKILL +++\n"
+    )
+    assert cut_off(tmp_path / "record") == {"/new", "/old"}
+    calls = [(call.name, call.ended) for call in read(tmp_path / "record")]
+    assert calls == [("fsync", False), ("fsync", True)]
+
+
 @needs_strace
 def test_weaker_commits_are_caught(
     root: Path, left: Path, template: Deployment, launcher: Launcher
@@ -110,13 +129,15 @@ def losses(recording: Recording, left: Path, number: int) -> Iterator[tuple[Depl
                 url = f"sqlite:///{left}/home/accountant.db"
                 yield replace(recording.deployment, home=left / "home", database_url=url), told
         disk.do(call)
-    whole(disk)
+    whole(disk, recording.cut_off)
 
 
-def whole(disk: Disk) -> None:
-    """The record was complete: done again without a loss it gives what really lies there."""
+def whole(disk: Disk, cut_off: set[str]) -> None:
+    """The record was complete: done again without a loss it gives what really lies there, but for
+    files whose last call was cut off.
+    """
     for path, file in disk.names.items():
-        if file is not FOLDER:
+        if file is not FOLDER and path not in cut_off:
             file.synced(len(file.pending))
             assert Path(path).read_bytes() == bytes(file.durable), path
 

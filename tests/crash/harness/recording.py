@@ -22,7 +22,7 @@ from harness.disk import Disk
 from harness.effort import SEED
 from harness.pipelines import BROKEN, DATASETS, POLICY, Pipeline, at_work, in_parallel, pipelines
 from harness.programs import Launcher
-from harness.tracing import Call, read, recorded
+from harness.tracing import Call, cut_off, read, recorded
 
 _ID = re.compile(rb"x-request-id: ([\w:.-]+)", re.IGNORECASE)
 _HEAD = re.compile(rb"localhost/%s\n(\d+)\n" % POPULATION.encode())
@@ -68,6 +68,8 @@ class Recording:
     calls: list[Call]
     events: list[bytes]
     keys: list[bytes]
+    cut_off: set[str]
+    """Files of which nobody can tell what the kill left."""
 
     def told(self) -> list[tuple[int, Told]]:
         """What had been told, from each moment on at which something was."""
@@ -119,7 +121,8 @@ def record(
             _use(made, clients, service.port, seconds)
     copy = shutil.copytree(root / "home", root.with_name(f"{root.name}.copy"))
     url = f"sqlite:///{copy}/accountant.db"  # who reads a database may change its files
-    return Recording(disk, made, clients, read(file), stored(url)[0], stored(url, KEYS)[0])
+    held = stored(url)[0], stored(url, KEYS)[0]
+    return Recording(disk, made, clients, read(file), *held, cut_off(file))
 
 
 def _use(made: Deployment, clients: list[Pipeline], port: int, seconds: float) -> None:

@@ -89,6 +89,32 @@ def read(file: Path) -> list[Call]:
     return [call for call in calls if call is not None]
 
 
+def cut_off(file: Path) -> set[str]:
+    """The files of calls that never came back, for their process was killed: nobody can tell
+    whether they took place. But for those that synchronise, which change nothing that is read.
+    """
+    begun: dict[str, str] = {}
+    with file.open() as lines:
+        for line in lines:
+            found = _LINE.match(line)
+            if found is None:
+                continue
+            process, rest = found.groups()
+            if rest.endswith("<unfinished ...>"):
+                begun[process] = rest
+            elif rest.startswith("<... ") and not rest.endswith("= ?"):
+                begun.pop(process, None)
+    files: set[str] = set()
+    for rest in begun.values():
+        name, _, arguments = rest.partition("(")
+        if name in ("fsync", "fdatasync"):
+            continue
+        place = _PLACE.match(arguments)
+        names = [place[1]] if place else _TEXT.findall(arguments)
+        files |= {_decoded(each).decode() for each in names}
+    return files
+
+
 def _call(text: str, place: int) -> Call | None:
     found = _CALL.match(text)
     if found is None or int(found[3]) < 0:
