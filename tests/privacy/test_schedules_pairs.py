@@ -94,14 +94,15 @@ def discrete_laplace_curve(pair: DiscreteLaplace) -> Curve:
 
 def encloses(pair: Pair, delta: float, curve: Curve, slack: float = 2e-3) -> bool:
     """True if the curve is at most delta at the upper end and at least delta at the lower end, and
-    more than delta at the upper end minus the slack.
+    more than delta at the upper end minus the slack; nearly so, for a curve may be flat at delta.
     """
     found = total({pair: 1}, delta)
     with mpmath.workdps(50):
         above = curve(mpmath.mpf(found.upper)) <= delta
         below = found.lower == 0 or curve(mpmath.mpf(found.lower)) >= delta
         nearly = found.upper - slack * max(found.upper, 1.0)
-        return bool(above and below and (nearly <= 0 or curve(mpmath.mpf(nearly)) >= delta))
+        flat = delta * (1 - 1e-9)
+        return bool(above and below and (nearly <= 0 or curve(mpmath.mpf(nearly)) >= flat))
 
 
 @given(sampled, st.floats(0, 1), st.integers(-300, 0), st.sampled_from([-1, 0, 1]))
@@ -140,6 +141,7 @@ def test_discrete_gaussian_tails_are_right(pair: DiscreteGaussian, outcome: int)
 @example(1.0, 0.01, 1e-6)
 @example(50.0, 0.9, 1e-6)
 @example(1e-4, 1e-6, 1e-6)
+@example(10**1.5, 0.1, 0.1)
 def test_one_sampled_gaussian_is_its_curve(mu: float, rate: float, delta: float) -> None:
     """Never below the exact hockey-stick divergence of the worse direction, and hardly above."""
     pair = SampledGaussian(mu, rate)
