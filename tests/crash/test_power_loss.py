@@ -83,7 +83,10 @@ def test_a_call_that_was_cut_off_is_known_for_one(tmp_path: Path) -> None:
     """Of a call that a kill cut off the record tells the files, and not that it took place; of one
     that came back later it tells all.
     """
-    hexed = {name: "".join(f"\\x{ord(c):02x}" for c in name) for name in ("/new", "/old", "/wal")}
+    hexed = {
+        name: "".join(f"\\x{ord(c):02x}" for c in name)
+        for name in ("/new", "/old", "/wal", "/gone")
+    }
     (tmp_path / "record").write_text(
         f'7 rename("{hexed["/new"]}", "{hexed["/old"]}" <unfinished ...>\n'
         f"8 fsync(3<{hexed['/wal']}> <unfinished ...>\n"
@@ -91,8 +94,10 @@ def test_a_call_that_was_cut_off_is_known_for_one(tmp_path: Path) -> None:
         f"9 fsync(3<{hexed['/wal']}> <unfinished ...>\n"
         "7 <... rename resumed>) = ?\n"
         "7 +++ killed by SIGKILL +++\n"
+        f'8 unlink("{hexed["/gone"]}") = ?\n'
+        "8 +++ killed by SIGKILL +++\n"
     )
-    assert cut_off(tmp_path / "record") == {"/new", "/old"}
+    assert cut_off(tmp_path / "record") == {"/new", "/old", "/gone"}
     calls = [(call.name, call.ended) for call in read(tmp_path / "record")]
     assert calls == [("fsync", False), ("fsync", True)]
 

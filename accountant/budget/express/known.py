@@ -7,6 +7,7 @@ from hashlib import sha256
 from typing import Final, NamedTuple
 
 from accountant.budget.express.forms import Form
+from accountant.budget.express.holding import Rest
 from accountant.budget.express.reading import Holes
 from accountant.budget.sealing import Opened
 
@@ -28,7 +29,7 @@ class Known(NamedTuple):
     opened: Mapping[str, Opened] = {}
     """Its free texts, if they were sealed just now."""
 
-    def rest(self, now: int) -> tuple[str, int, int, tuple[bytes, ...]]:
+    def rest(self, now: int) -> Rest:
         """What is reserved at ``now``, beside the form: the fields of ``Held``."""
         return self.who, now + self.form.lasts, now, self.holes.seals
 

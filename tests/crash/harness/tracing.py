@@ -23,6 +23,8 @@ CALLS = (
 _LINE = re.compile(r"(\d+) +(.*)")
 _CALL = re.compile(r"(\w+)\((.*)\) += +(-?\d+)")
 _TEXT = re.compile(r'"((?:\\x[0-9a-f]{2})*)"')
+_UNFINISHED, _RESUMED, _NEVER = "<unfinished ...>", "<... ", "= ?"
+_SYNCS = ("fsync", "fdatasync")
 _PLACE = re.compile(r"^\d+<((?:\\x[0-9a-f]{2})*)>")
 
 
@@ -65,27 +67,22 @@ def read(file: Path) -> list[Call]:
     """The calls that succeeded, in the order in which they began."""
     calls: list[Call | None] = []
     begun: dict[str, tuple[int, str]] = {}
-    with file.open() as lines:
-        for line in lines:
-            found = _LINE.match(line)
-            if found is None:
-                continue
-            process, rest = found.groups()
-            place = len(calls)
-            if rest.endswith("<unfinished ...>"):
-                begun[process] = place, rest.removesuffix("<unfinished ...>")
-                calls.append(None)
-                continue
-            if rest.startswith("<... "):
-                place, start = begun.pop(process)
-                rest = start + rest.split(" resumed>", 1)[1]
-            call = _call(rest, place)
-            if place == len(calls):
-                calls.append(call)
-            else:
-                calls[place] = call
-            if call is not None and call.name in ("fsync", "fdatasync"):
-                calls.append(Call(call.name, call.path, ended=True, number=place))
+    for process, text in _lines(file):
+        place, whole = len(calls), text
+        if text.endswith(_UNFINISHED):
+            begun[process] = place, text.removesuffix(_UNFINISHED)
+            calls.append(None)
+            continue
+        if text.startswith(_RESUMED):
+            place, start = begun.pop(process)
+            whole = start + text.split(" resumed>", 1)[1]
+        call = _call(whole, place)
+        if place == len(calls):
+            calls.append(call)
+        else:
+            calls[place] = call
+        if call is not None and call.name in _SYNCS:
+            calls.append(Call(call.name, call.path, ended=True, number=place))
     return [call for call in calls if call is not None]
 
 
@@ -94,25 +91,27 @@ def cut_off(file: Path) -> set[str]:
     whether they took place. But for those that synchronise, which change nothing that is read.
     """
     begun: dict[str, str] = {}
-    with file.open() as lines:
-        for line in lines:
-            found = _LINE.match(line)
-            if found is None:
-                continue
-            process, rest = found.groups()
-            if rest.endswith("<unfinished ...>"):
-                begun[process] = rest
-            elif rest.startswith("<... ") and not rest.endswith("= ?"):
-                begun.pop(process, None)
+    for process, rest in _lines(file):
+        if rest.endswith((_UNFINISHED, _NEVER)) and not rest.startswith(_RESUMED):
+            begun[process] = rest
+        elif not rest.endswith(_NEVER) and not rest.startswith(("+++", "---")):
+            begun.pop(process, None)
     files: set[str] = set()
     for rest in begun.values():
         name, _, arguments = rest.partition("(")
-        if name in ("fsync", "fdatasync"):
-            continue
-        place = _PLACE.match(arguments)
-        names = [place[1]] if place else _TEXT.findall(arguments)
-        files |= {_decoded(each).decode() for each in names}
+        if name not in _SYNCS:
+            place = _PLACE.match(arguments)
+            names = [place[1]] if place else _TEXT.findall(arguments)
+            files |= {_decoded(each).decode() for each in names}
     return files
+
+
+def _lines(file: Path) -> Iterator[tuple[str, str]]:
+    """Each line's process, and what it did."""
+    with file.open() as lines:
+        for line in lines:
+            if found := _LINE.match(line):
+                yield found[1], found[2]
 
 
 def _call(text: str, place: int) -> Call | None:
