@@ -13,6 +13,7 @@ from accountant.api import description, problems
 from accountant.api.access import TheService
 from accountant.api.evidence import router as evidence
 from accountant.api.hot import Hot
+from accountant.api.items import Items
 from accountant.api.routes import router
 from accountant.gateway.problem import problem
 from accountant.publishing.publisher import Publisher
@@ -44,6 +45,7 @@ def create_app(service: Service, settings: Settings, publisher: Publisher | None
     )
     app.hot = Hot(service)
     app.state.service = service
+    app.state.items = Items()
     app.state.publisher = publisher or Publisher(service, settings.vault, settings.origin)
     app.state.public_log = settings.public_log
     problems.install(app)

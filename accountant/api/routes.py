@@ -28,11 +28,11 @@ from accountant.api.access import (
 )
 from accountant.api.answers import preview_view, respond, respond_to_batch
 from accountant.api.grants import grant_view, in_names
+from accountant.api.items import Items
 from accountant.budget.commands import (
     AdoptPolicy,
     Asked,
     AskGrant,
-    BatchRequest,
     CloseSparseVector,
     CommitGrant,
     CountAnswers,
@@ -50,6 +50,13 @@ from accountant.reporting.files import rendered, report_of
 from accountant.reporting.statement import accounts_json
 from accountant.reporting.texts import Texts
 
+
+async def _items(request: Request) -> Items:
+    items: Items = request.app.state.items
+    return items
+
+
+TheItems = Annotated[Items, Depends(_items)]
 router = APIRouter(prefix="/v1/populations/{population}", dependencies=[Depends(known_parameters)])
 
 _ID = r"^[a-z0-9][a-z0-9_.-]{0,63}$"
@@ -204,7 +211,12 @@ def record_invocations(
 
 @router.post("/batch", status_code=201, tags=["spending"])
 def batch(
-    population: Population, key: Spender, body: Body, idempotency: Idempotency, service: TheService
+    population: Population,
+    key: Spender,
+    body: Body,
+    idempotency: Idempotency,
+    service: TheService,
+    items: TheItems,
 ) -> JSONResponse:
     """Many commands with one answer: commits, releases and grants, all or nothing; or invocations.
 
@@ -212,10 +224,8 @@ def batch(
     If one item cannot be answered nothing happens either, and the key is not used up. `item` is its
     place. What gives budget back counts before what asks for it, however the items are listed.
     """
-    request = BatchRequest.model_validate(body)
-    order = request.order
+    parts, order = items.read(key.name, body)
     try:
-        parts = [Asked(key.name, item) for item in request.commands()]
         answer = service.execute(population, Asked.together(key.name, parts, idempotency))
     except Problem as problem:
         if (item := problem.numbers.get("item")) is not None:

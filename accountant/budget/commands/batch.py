@@ -117,10 +117,10 @@ class BatchRequest(BaseModel):
 
     def commands(self) -> tuple[Command, ...]:
         """What the items ask for, in that order."""
-        return tuple(_alone(self.items[place]) for place in self.order)
+        return tuple(alone(self.items[place]) for place in self.order)
 
 
-def _alone(item: Item) -> Command:
-    """The command of an item, which has been validated."""
+def alone(item: Item) -> Command:
+    """What an item asks for, as if it were asked for alone."""
     [kind] = [one for kinds in ITEMS.values() for one in kinds if isinstance(item, one)]
     return kind.model_construct(**{name: value for name, value in item if name != "type"})
