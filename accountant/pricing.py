@@ -13,6 +13,7 @@ import orjson
 from accountant.budget.commands import Asked
 from accountant.budget.request import price_all
 from accountant.budget.state import State
+from accountant.ledger.events import to_keep
 from accountant.privacy.mechanisms import Relation
 
 _REMEMBERED: Final = 1_024
@@ -62,7 +63,7 @@ class Pricing:
         done = self._done.setdefault(terms, set())
         if len(done) >= _REMEMBERED:
             done.clear()
-        done |= {asked.canonical} if asked.items else {asked.canonical, _mechanisms(asked)}
+        done |= {asked.canonical} if asked.items else {asked.canonical, to_keep(_mechanisms(asked))}
 
 
 def _mechanisms(asked: Asked) -> bytes:

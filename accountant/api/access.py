@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final
 
 from fastapi import Depends, Header, Request
 
+from accountant.api.items import Items
 from accountant.api.strict_json import parse
 from accountant.budget.commands import Asked, Command, Role
 from accountant.budget.errors import Forbidden, Invalid, Problem
@@ -41,6 +42,11 @@ def publisher_of(request: Request) -> Publisher:
     """Who signs for the service behind this app."""
     publisher: Publisher = request.app.state.publisher
     return publisher
+
+
+async def _items(request: Request) -> Items:
+    items: Items = request.app.state.items
+    return items
 
 
 def key_from(service: Service, header: str | None, name: str) -> Key:
@@ -156,6 +162,7 @@ Body = Annotated[dict[str, Any], Depends(json_body)]
 Raw = Annotated[bytes, Depends(raw_body)]
 Idempotency = Annotated[str | None, Depends(idempotency_key)]
 
+TheItems = Annotated[Items, Depends(_items)]
 TheService = Annotated[Service, Depends(_service)]
 ThePublisher = Annotated[Publisher, Depends(publisher_of)]
 Spender = Annotated[Key, Depends(caller(*SPEND))]

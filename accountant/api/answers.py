@@ -11,7 +11,7 @@ from fastapi.responses import JSONResponse
 
 from accountant.budget.batches import OPENED, REFUSED, as_single
 from accountant.gateway.problem import problem
-from accountant.ledger.events import Entry, Event, rfc3339
+from accountant.ledger.events import Entry, Event, rfc3339, to_keep
 from accountant.privacy.units import FIXED, Charge
 from accountant.service import Answer, Preview
 
@@ -26,7 +26,7 @@ def amounts(charge: Charge | dict[str, Any]) -> dict[str, str]:
     """A charge in decimal strings, "infinite" where it is."""
     if isinstance(charge, Charge):
         return {str(currency): charge.amount(currency) for currency in charge.axis or FIXED}
-    return _amounts(orjson.dumps(charge))
+    return _amounts(to_keep(orjson.dumps(charge)))
 
 
 @lru_cache(maxsize=4_096)
@@ -145,12 +145,12 @@ def _reserved(entry: Entry) -> bytes:
 
 @lru_cache(maxsize=4_096)
 def _written(total: bytes) -> bytes:
-    return orjson.dumps(amounts(orjson.loads(total)))
+    return to_keep(orjson.dumps(amounts(orjson.loads(total))))
 
 
 @lru_cache(maxsize=4_096)
 def _all_written(charges: bytes) -> bytes:
-    return orjson.dumps(_priced(orjson.loads(charges)))
+    return to_keep(orjson.dumps(_priced(orjson.loads(charges))))
 
 
 def _priced(charges: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -18,6 +18,7 @@ from structlog.contextvars import bound_contextvars
 
 from accountant.api.access import SPEND, ask, body_of, not_valid, sound_idempotency_key
 from accountant.api.answers import respond
+from accountant.api.memory import LONGEST, Memory
 from accountant.api.problems import told
 from accountant.budget.commands import (
     Asked,
@@ -46,9 +47,6 @@ _COMMANDS: Final[dict[str, type[Command]]] = {
     "release": ReleaseGrant,
 }
 _BEARER: Final = "Bearer "
-_REMEMBERED: Final = 1_024
-_SHORT: Final = 4_096
-"""Bytes of a body that is remembered: with as many of them as are, some megabytes."""
 _LONG: Final = 16_384
 """Bytes of a body that takes so long to read that nobody should wait for it in the event loop."""
 _PRICING: Final = 8
@@ -72,8 +70,8 @@ class Hot:
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._read: dict[tuple[type[Command], bytes], Asked] = {}
-        """Bodies that came before: the same bytes ask for the same."""
+        self._read: Memory[tuple[type[Command], bytes], Asked] = Memory()
+        """Bodies: the same bytes ask for the same."""
         self._pricing = ThreadPoolExecutor(_PRICING, "pricing")
 
     def take(self, request: Request, reply: Replying) -> bool:
@@ -125,10 +123,8 @@ class Hot:
         if before is not None:
             return before.again(call.key.name, call.idempotency)
         asked = ask(call.kind, call.key, body_of(body), call.idempotency, **call.path)
-        if not call.path and len(body) <= _SHORT:
-            if len(self._read) >= _REMEMBERED:
-                self._read.clear()
-            self._read[place] = asked
+        if not call.path and len(body) <= LONGEST:
+            self._read.put(place, asked)
         return asked
 
     def _go_on(self, call: _Call, asked: Asked, tell: partial[None], priced: Future[None]) -> None:

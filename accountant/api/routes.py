@@ -18,6 +18,7 @@ from accountant.api.access import (
     Raw,
     Reader,
     Spender,
+    TheItems,
     ThePublisher,
     TheService,
     ask,
@@ -28,7 +29,6 @@ from accountant.api.access import (
 )
 from accountant.api.answers import preview_view, respond, respond_to_batch
 from accountant.api.grants import grant_view, in_names
-from accountant.api.items import Items
 from accountant.budget.commands import (
     AdoptPolicy,
     Asked,
@@ -50,13 +50,6 @@ from accountant.reporting.files import rendered, report_of
 from accountant.reporting.statement import accounts_json
 from accountant.reporting.texts import Texts
 
-
-async def _items(request: Request) -> Items:
-    items: Items = request.app.state.items
-    return items
-
-
-TheItems = Annotated[Items, Depends(_items)]
 router = APIRouter(prefix="/v1/populations/{population}", dependencies=[Depends(known_parameters)])
 
 _ID = r"^[a-z0-9][a-z0-9_.-]{0,63}$"

@@ -139,6 +139,13 @@ def written(document: Any) -> bytes:
     return orjson.dumps(document, option=orjson.OPT_SORT_KEYS)
 
 
+def to_keep(data: bytes) -> bytes:
+    """The same bytes in no more memory than they need: what orjson 3.13 writes holds on to its
+    buffer of four kilobytes or more, for as long as it is there.
+    """
+    return bytes(memoryview(data))
+
+
 def _check(value: Any, depth: int) -> None:
     if depth < 0:
         raise ValueError(f"it is nested more than {MAX_DEPTH} deep")

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 from hypothesis import given
 from hypothesis import strategies as st
+from support import laplace, make
 
 from accountant.budget.answers import DIGEST, Answers
+from accountant.budget.commands import Asked
 from accountant.budget.grants import Grant, Grants, Settled
 from accountant.budget.selection import EVERYONE
 from accountant.privacy.units import NOTHING
@@ -37,6 +41,20 @@ def test_many_answers_take_little() -> None:
     assert answers.get("client", "key-100000") is None
     columns = (answers._names, answers._prints, answers._sequences, answers._places)
     assert sum(column.__sizeof__() for column in columns) < 70 * 100_000
+
+
+def test_what_is_kept_of_commands_takes_what_it_needs() -> None:
+    """A library's buffers of kilobytes do not live on in a few hundred bytes."""
+    asks = [
+        Asked("a", make("ask_grant", dataset="d", mechanisms=[laplace(n)])) for n in range(1, 501)
+    ]
+    for asked in asks:
+        assert asked.document  # is there
+    tracemalloc.start()
+    assert all(asked.canonical for asked in asks)
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert held < 1_000 * len(asks)
 
 
 def grant(name: str, sequence: int, *, session: bool = False) -> Grant:

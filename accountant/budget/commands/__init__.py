@@ -28,6 +28,7 @@ from accountant.budget.commands.base import (
 )
 from accountant.budget.commands.batch import (
     ITEMS,
+    MOST_ITEMS,
     Batch,
     BatchKind,
     BatchRequest,
@@ -65,12 +66,13 @@ from accountant.budget.commands.spending import (
     RecordInvocations,
     ReleaseGrant,
 )
-from accountant.ledger.events import canonical
+from accountant.ledger.events import canonical, to_keep
 
 __all__ = [
     "COMMANDS",
     "ITEMS",
     "MAX_CARRIED",
+    "MOST_ITEMS",
     "MOST_PLANS",
     "STORED",
     "AcceptTime",
@@ -195,7 +197,7 @@ class Asked:
     @cached_property
     def canonical(self) -> bytes:
         """Its canonical bytes."""
-        return canonical(self.document)
+        return to_keep(canonical(self.document))
 
     @property
     def fingerprint(self) -> bytes:

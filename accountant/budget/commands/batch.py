@@ -115,10 +115,6 @@ class BatchRequest(BaseModel):
         places = range(len(self.items))
         return sorted(places, key=lambda place: isinstance(self.items[place], AskGrant))
 
-    def commands(self) -> tuple[Command, ...]:
-        """What the items ask for, in that order."""
-        return tuple(alone(self.items[place]) for place in self.order)
-
 
 def alone(item: Item) -> Command:
     """What an item asks for, as if it were asked for alone."""

@@ -118,8 +118,8 @@ def _plain(asked: Asked) -> bool:
 
 
 def _worth(known: list[Known]) -> bool:
-    """They are faster together: an account more costs a run what a fifth of ``FEWEST`` requests
-    save it (measured between commits, when caches are cold).
+    """They are faster together. A run costs what three accounts do, beside its accounts; each costs
+    what a fifth of ``FEWEST`` requests save (measured between commits, when caches are cold).
     """
     if len(known) < FEWEST:
         return False
