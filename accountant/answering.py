@@ -49,7 +49,7 @@ class Answering:
                 continue  # another process was first: decide again, from what it wrote
             except Problem as problem:
                 for one in left:
-                    one.outcome = problem
+                    one.outcome = _told(problem)
             return
         moved = "others write to this ledger all the time; try again with the same Idempotency-Key"
         for one in left:
@@ -118,8 +118,15 @@ class _Steps:
         try:
             self.outcomes.append(turn.answer(asked[first]))
         except Problem as problem:
-            self.outcomes.append(problem)
+            self.outcomes.append(_told(problem))
         self.culprit = None
+
+
+def _told(problem: Problem) -> Problem:
+    """An outcome that holds on to nothing: by its traceback it would keep the whole round, which
+    keeps it, until the collector comes.
+    """
+    return problem.with_traceback(None)
 
 
 def opening(commands: Sequence[Asked]) -> bool:

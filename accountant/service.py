@@ -98,7 +98,10 @@ class Service:
         self.price_ahead(ledger, asked)
         future: Future[Answer] = Future()
         self._sequencer.submit(ledger, Waiting(asked, settle(future)))
-        return future.result()
+        try:
+            return future.result()
+        finally:
+            del future  # what it raises leads back here: let it not find itself again
 
     def submit(self, ledger: str, asked: Asked, key: str, tell: Callable[[Any], None]) -> None:
         """``execute`` for who does not wait but is told the answer, or the exception, under the API
