@@ -10,9 +10,10 @@ from typing import Final, Generic, TypeVar
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
-MOST: Final = 1_024
-LONGEST: Final = 1_024
-"""Bytes of JSON that is remembered. What is read of it holds 4 kilobytes, at the worst 50: lists of
+MOST: Final = 4_096
+"""A thousand datasets with a few questions each."""
+LONGEST: Final = 512
+"""Bytes of JSON that is remembered. What is read of it holds 4 kilobytes, at the worst 23: lists of
 small things.
 """
 
