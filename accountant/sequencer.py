@@ -131,9 +131,9 @@ class Sequencer:
 
 
 def tell(batch: Iterable[Waiting]) -> None:
-    """Tells every waiter its outcome."""
+    """Tells every waiter its outcome, and forgets it."""
     for one in batch:
-        outcome = one.outcome
+        outcome, one.outcome = one.outcome, None  # an error's traceback may lead back to the batch
         try:
             one.tell(_bearable(outcome) if isinstance(outcome, BaseException) else outcome)
         except Exception as error:  # noqa: BLE001 the others are not to blame

@@ -140,7 +140,7 @@ class Hot:
             tell(error)
 
     def _tell(
-        self, request: Request, call: _Call, reply: Replying, outcome: Answer | BaseException
+        self, request: Request, call: _Call, reply: Replying, outcome: Answer | Exception
     ) -> None:
         """Replies with what came of it."""
         client: str | None = call.key.name
@@ -150,12 +150,17 @@ class Hot:
         reply(_reply(request, client, outcome))
 
 
-def _reply(request: Request, client: str | None, outcome: Answer | BaseException) -> Reply:
-    try:
-        if isinstance(outcome, Answer):
+def _reply(request: Request, client: str | None, outcome: Answer | Exception) -> Reply:
+    if isinstance(outcome, Answer):
+        try:
             return replied(respond(outcome), client)
-        raise outcome
-    except Exception as error:  # noqa: BLE001 nobody is left without a reply
-        with bound_contextvars(request_id=request.id):
-            response = told(error, request.path)
-        return replied(response or failed(error, request.path, request.id), client)
+        except Exception as error:  # noqa: BLE001 nobody is left without a reply
+            return _failure(request, client, error)
+    return _failure(request, client, outcome)
+
+
+def _failure(request: Request, client: str | None, error: Exception) -> Reply:
+    # It is not raised again: its traceback would hold this thread's whole round, and be held by it.
+    with bound_contextvars(request_id=request.id):
+        response = told(error, request.path)
+    return replied(response or failed(error, request.path, request.id), client)

@@ -24,9 +24,6 @@ class Memory(Generic[K, V]):
     def __init__(self) -> None:
         self._kept: dict[K, V] = {}
 
-    def __len__(self) -> int:
-        return len(self._kept)
-
     def get(self, key: K) -> V | None:
         """What is remembered."""
         return self._kept.get(key)

@@ -173,7 +173,7 @@ def test_only_so_much_is_remembered(monkeypatch: pytest.MonkeyPatch, new: list[A
     for number in range(50):
         body = {"items": [{"type": "ask_grant", **ask(laplace("0.1"), purpose=f"p{number}")}] * 2}
         assert canonical(items.read("a", body)) == canonical(plainly("a", body))
-        assert len(vars(items)["_memory"]) <= 8
+        assert len(items._memory._kept) <= 8
     long = {"type": "ask_grant", **ask(laplace("0.1"), purpose="x" * 999)}
     new.clear()
     for _ in range(3):

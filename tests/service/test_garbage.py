@@ -11,12 +11,19 @@ from typing import Any
 import pytest
 from support import World, hundredth, laplace, make
 
-from accountant.budget.commands import Asked
+from accountant.api.hot import _reply
+from accountant.budget.commands import Asked, CommitGrant
 from accountant.budget.errors import Problem
-from accountant.sequencer import Waiting
+from accountant.budget.keeper import Keeper
+from accountant.gateway.frames import Request
+from accountant.sequencer import Waiting, tell
 from accountant.store.errors import StoreError
 
 _numbers = count()
+
+
+class Unforeseen(Exception):
+    """What no code expects."""
 
 
 @pytest.fixture(autouse=True)
@@ -54,6 +61,38 @@ def test_a_problem_does_not_keep_its_round(busy: World) -> None:
     told = weakref.ref(problem)
     del some, problem
     assert told() is None
+
+
+@pytest.mark.parametrize("foreseen", [True, False])
+def test_a_reply_does_not_keep_its_round(
+    busy: World, monkeypatch: pytest.MonkeyPatch, foreseen: bool
+) -> None:
+    """Who is told by the line's own thread, as on the quick way, is told something that is gone
+    afterwards, be it a problem or what nobody has foreseen.
+    """
+    if not foreseen:
+        decide = Keeper.decide
+
+        def failing(self: Keeper, asked: Asked, now: int) -> Any:
+            if isinstance(asked.command, CommitGrant):
+                raise Unforeseen
+            return decide(self, asked, now)
+
+        monkeypatch.setattr(Keeper, "decide", failing)
+    request, outcomes = Request("r", "POST", "/p", "/p", "", [], b""), []
+
+    def reply(outcome: Any) -> None:
+        if isinstance(outcome, Exception):
+            outcomes.append((weakref.ref(outcome), _reply(request, "pipe", outcome).status))
+
+    some = crowd(busy, 60, make("commit_grant", grant="g999999"))
+    for one in some:
+        one.tell = reply
+    busy.service.answering.answer("fair", some)
+    tell(some)
+    del some, one
+    [(told, status)] = outcomes
+    assert (told(), status) == (None, 404 if foreseen else 500)
 
 
 def test_a_state_that_is_dropped_is_gone(busy: World, monkeypatch: pytest.MonkeyPatch) -> None:
