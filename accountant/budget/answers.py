@@ -6,6 +6,7 @@ A ledger of a million answers fits into some 60 MB of memory; a dictionary would
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
 from hashlib import sha256
 from typing import Final
 
@@ -48,12 +49,17 @@ class Answers:
     def put(self, by: str, key: str, fingerprint: bytes, sequence: int) -> None:
         """Remembers an answer, the last one of this name and key."""
         name = self._named(by, key)
-        if number := self._places[self._find(name)]:
+        place = self._find(name)
+        if number := self._places[place]:
             at = (number - 1) * DIGEST
             self._prints[at : at + DIGEST] = fingerprint[:DIGEST]
             self._sequences[number - 1] = sequence
-        else:
-            self.add(name, fingerprint, sequence)
+            return
+        self._names += name
+        self._prints += fingerprint[:DIGEST]
+        self._sequences.append(sequence)
+        self._places[place] = len(self._sequences)
+        self._make_room()
 
     @staticmethod
     def name(by: bytes, key: bytes) -> bytes:
@@ -64,14 +70,22 @@ class Answers:
         """``get``, of what ``name`` stands for, is not None."""
         return self._places[self._find(name)] != _FREE
 
-    def add(self, name: bytes, fingerprint: bytes, sequence: int) -> None:
-        """``put``, of what ``name`` stands for, and is new."""
-        self._names += name
-        self._prints += fingerprint[:DIGEST]
-        self._sequences.append(sequence)
-        self._places[self._find(name)] = len(self._sequences)
-        if 2 * len(self._sequences) > len(self._places):
-            self._grow()
+    def add(self, names: Sequence[bytes], fingerprints: Sequence[bytes], first: int) -> None:
+        """``put``, of what different ``names`` stand for, and is new, answered one after another
+        from the sequence ``first`` on.
+        """
+        count = len(self)
+        self._names += b"".join(names)
+        self._prints += b"".join([one[:DIGEST] for one in fingerprints])
+        self._sequences.extend(range(first, first + len(names)))
+        if self._make_room():
+            return
+        places, mask = self._places, len(self._places) - 1
+        for number, name in enumerate(names, count + 1):
+            place = int.from_bytes(name[:8], "little") & mask
+            while places[place]:
+                place = (place + 1) & mask
+            places[place] = number
 
     def _named(self, by: str, key: str) -> bytes:
         """``_name``: who asks for a key or puts it has mostly asked for it just now."""
@@ -92,9 +106,16 @@ class Answers:
             place = (place + 1) & mask
         return place
 
-    def _grow(self) -> None:
-        """Twice the places: whoever meets another one at its place goes on to the next."""
-        count, mask = len(self._sequences), 2 * len(self._places) - 1
+    def _make_room(self) -> bool:
+        """More places, if over half of them would be taken; then all have been found anew: whoever
+        meets another one at its place goes on to the next.
+        """
+        count, size = len(self), len(self._places)
+        if 2 * count <= size:
+            return False
+        while size < 2 * count:
+            size *= 2
+        mask = size - 1
         places = np.zeros(mask + 1, dtype=np.uint32)
         wanted = np.frombuffer(self._names, dtype="<u8")[::2] & np.uint64(mask)
         at, left = wanted.astype(np.int64), np.arange(count)
@@ -104,6 +125,7 @@ class Answers:
             left = left[places[at[left]] != left + 1]
             at[left] = (at[left] + 1) & mask
         self._places = array("I", places.tobytes())
+        return True
 
     def dump(self) -> list[bytes]:
         """All columns, for ``load``. The places are among them: finding them again takes longer

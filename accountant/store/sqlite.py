@@ -2,7 +2,8 @@
 
 SQLite before 3.51.3 can corrupt a WAL when two connections write or checkpoint at the same moment.
 Every write of ours therefore holds an advisory lock on a file beside the database, over all
-processes; readers are query-only and never checkpoint.
+processes; readers are query-only and never checkpoint. What does is ``backfill``, and says why it
+may.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.pool import QueuePool, StaticPool
 
 from accountant.ledger.merkle import Tree
+from accountant.store.backfill import Backfill
 from accountant.store.entries import Grown
 from accountant.store.errors import StoreError, Unknown
 from accountant.store.reading import HEAD_OF, Begun, Text, tree_of
@@ -125,6 +127,8 @@ class Sqlite:
         self._path: Path = sqlite_path(url)
         self._writer = writer(url)
         self._reader = reader(url)
+        self._backfill = Backfill(self._path)
+        event.listen(self._writer, "connect", _leave_the_log)
         self._one_at_a_time = threading.Lock()
 
     def reading(self, work: Callable[[Connection], T]) -> T:
@@ -153,6 +157,7 @@ class Sqlite:
     ) -> bool:
         """Appends through the driver, which binds and steps in C."""
         raw, (before, events, nodes, after) = _raw(connection), grown
+        self._backfill.wrote(sum(map(len, events[3])))
         _insert(raw, "event", list(zip(repeat(ledger), *events, strict=False)))
         _insert(raw, "node", [(ledger, *node) for node in nodes])
         _insert(raw, "text", [(ledger, *text) for text in texts])
@@ -171,6 +176,7 @@ class Sqlite:
         except SQLAlchemyError as error:
             cause = getattr(error, "orig", None) or error
             raise Unknown(f"the commit failed: {cause}") from error
+        self._backfill.committed(_raw(connection))
 
     def finish_erasing(self) -> bool:
         """Empties the write-ahead log. False if somebody still reads what was."""
@@ -195,8 +201,14 @@ class Sqlite:
     def close(self) -> None:
         """Lets go of the file. Raises TimeoutError if another process keeps it."""
         with file_lock(self._path):  # closing may checkpoint
+            self._backfill.close()
             self._reader.dispose()
             self._writer.dispose()
+
+
+def _leave_the_log(connection: Any, _: Any) -> None:
+    """Who commits does not copy the write-ahead log by itself."""
+    connection.execute("PRAGMA wal_autocheckpoint=0")
 
 
 def _head(connection: Connection, ledger: str) -> Tree:

@@ -31,6 +31,24 @@ def test_answers_are_a_dictionary(put: list[tuple[str, str, bytes]]) -> None:
     assert all(answers.get(*name) == found for name, found in model.items())
 
 
+@given(st.lists(st.integers(0, 40), max_size=20))
+def test_answers_are_added_together(sizes: list[int]) -> None:
+    """Many new keys at once are what each by itself would be, to the byte."""
+    alone, together, first = Answers(), Answers(), 0
+    for size in sizes:
+        new = range(first, first + size)
+        for i in new:
+            alone.put("a", f"k{i}", b"%032d" % i, i)
+        keys = [Answers.name(b"a", b"k%d" % i) for i in new]
+        assert not any(map(together.has, keys))
+        together.add(keys, [b"%032d" % i for i in new], first)
+        first += size
+    assert together == alone
+    assert len(together.dump()[3]) == len(alone.dump()[3])  # the places, which may be others
+    for i in range(first + 1):
+        assert together.get("a", f"k{i}") == alone.get("a", f"k{i}")
+
+
 def test_many_answers_take_little() -> None:
     """A hundred thousand keys are all found, in less than 70 bytes each."""
     answers = Answers()

@@ -75,6 +75,8 @@ class Form:
         self.tallies: list[tuple[Tally, int, Atom]] = []
         """Those that are compared, with the selection's number and the charge."""
         self.gauges: list[Gauge] = []
+        self.compared: list[tuple[int, int]] = []
+        """Of each gauge, which of the tallies, and the number of the comparison there."""
         self.bookings: Bookings = ()
         self.settlements: dict[Any, Any] = {}
         self._state, self._asked = state, asked
@@ -108,9 +110,10 @@ class Form:
         self, _state: State, _request: Request, counted: Counted, capacity: Capacity
     ) -> Reading:
         """Stands in for ``limits.read`` and notes what would be compared."""
-        for tally, number, charge in self.tallies:
+        for at, (tally, number, charge) in enumerate(self.tallies):
             if tally.counted == counted:
                 self.gauges.append(Gauge(tally, number, capacity, charge, self.gauges))
+                self.compared.append((at, self.gauges[-1].number))
         n = len(compared(capacity))
         return Reading(True, {}, "0", "0", ("0",) * n, (True,) * n)
 

@@ -18,13 +18,12 @@ from accountant.budget.express.known import Known
 from accountant.budget.express.lanes import Lane, Words
 from accountant.budget.express.running import Running
 from accountant.budget.express.stamps import Stamps
-from accountant.budget.express.tallies import Tally
 from accountant.budget.sealing import Opened
 from accountant.ledger.events import MAX_BYTES
 
 TOGETHER: Final = (AskGrant, RecordInvocations)
 """What runs consist of."""
-FEWEST: Final = 48
+FEWEST: Final = 24
 """Requests whose answers are told at once: fewer are answered as fast one by one."""
 _MOST: Final = 512
 """Requests in a run."""
@@ -130,10 +129,8 @@ def _worth(known: list[Known]) -> bool:
 class _Way(NamedTuple):
     """Where the requests of one form are counted."""
 
-    lanes: list[tuple[int, int]]
-    """The lanes, and which kind they are there."""
-    gauges: list[tuple[int, int]]
-    """Of each gauge, which of these lanes, and which comparison there."""
+    lanes: list[tuple[Lane, int]]
+    """In the order of its tallies; and which kind they are there."""
     expires: bytes
 
 
@@ -146,8 +143,7 @@ class Run:
         self.events: list[tuple[str, bytes]] = []
         """Type and bytes of what answers them, as far as they are answered."""
         self._names = names
-        self._lanes: list[Lane] = []
-        self._places: dict[int, int] = {}
+        self._lanes: dict[int, Lane] = {}
         self._ways: dict[Form, _Way] = {}
 
     def write(self, now: int, first: int, stamps: Stamps, header: int | None = None) -> None:
@@ -159,20 +155,21 @@ class Run:
         except OverflowError:  # a grant would expire when no stamp can be written any more
             return
         words = Words()
-        seen = [lane.look(words) for lane in self._lanes]
+        for lane in self._lanes.values():
+            lane.look(words)
         stamp, batch = stamps.write(now), b"" if header is None else b"%d" % header
         for sequence, one in enumerate(self.known, first):
             form, way = one.form, self._ways[one.form]
             try:
-                found = [next(seen[place]) for place, _ in way.lanes]
+                found = [next(lane.seen) for lane, _ in way.lanes]
             except StopIteration:
                 return
-            outcomes = tuple([found[at][0][number] for at, number in way.gauges])
+            outcomes = tuple([found[at][0][number] for at, number in form.compared])
             answer = form.answer(outcomes, header is not None)
             if answer is None or not answer.tried or answer.event == REFUSED:
                 return
             values = values_of(sequence, stamp, way.expires, one.key, one.by, batch, one.holes)
-            for at, _ in way.gauges:
+            for at, _ in form.compared:
                 values += found[at][1]
             data = answer.wording.filled(values)
             if len(data) > MAX_BYTES:
@@ -180,45 +177,38 @@ class Run:
             self.events.append((answer.event, data))
 
     def _line_up(self, now: int, stamps: Stamps) -> None:
+        ways = self._ways
         for one in self.known:
-            if one.form not in self._ways:
-                self._ways[one.form] = self._way(one.form, now, stamps)
-            for place, kind in self._ways[one.form].lanes:
-                self._lanes[place].add(kind)
+            way = ways.get(one.form) or self._way(one.form, now, stamps)
+            for lane, kind in way.lanes:
+                lane.which.append(kind)
 
     def _way(self, form: Form, now: int, stamps: Stamps) -> _Way:
-        lanes: list[tuple[int, int]] = []
-        gauges: list[tuple[int, int]] = []
+        lanes = []
         for tally, selection, charge in form.tallies:
-            place = self._place(tally)
-            lanes.append((place, self._lanes[place].kind(selection, charge)))
-        at_tally = {id(tally): at for at, (tally, _, _) in enumerate(form.tallies)}
-        for gauge in form.gauges:
-            at = at_tally[id(gauge.tally)]
-            gauges.append((at, self._lanes[lanes[at][0]].compare(gauge.bounds)))
-        return _Way(lanes, gauges, stamps.write(now + form.lasts) if form.lasts else b"")
-
-    def _place(self, tally: Tally) -> int:
-        if id(tally) not in self._places:
-            self._places[id(tally)] = len(self._lanes)
-            self._lanes.append(Lane(tally))
-        return self._places[id(tally)]
+            if (lane := self._lanes.get(id(tally))) is None:
+                lane = self._lanes[id(tally)] = Lane(tally)
+            lanes.append((lane, lane.kind(selection, charge)))
+        expires = stamps.write(now + form.lasts) if form.lasts else b""
+        way = self._ways[form] = _Way(lanes, expires)
+        return way
 
     def book(self, now: int, running: Running) -> None:
         """Books what was written."""
         booked, first = self.known[: len(self.events)], running.state.sequence
-        taken = [0] * len(self._lanes)
+        taken = Counter[Lane]()
         for form, count in Counter([one.form for one in booked]).items():
             running.count(form, count)
-            for place, _ in self._ways[form].lanes:
-                taken[place] += count
-        for lane, count in zip(self._lanes, taken, strict=True):
+            for lane, _ in self._ways[form].lanes:
+                taken[lane] += count
+        for lane, count in taken.items():
             lane.book(count)
         for sequence, one in enumerate(booked, first):
             if one.form.reserves:
                 running.hold(sequence, one.form, one.rest(now))
-        for sequence, (name, one) in enumerate(zip(self._names, booked, strict=False), first):
-            running.state.answers.add(name, one.fingerprint, sequence)
+        if self._names:
+            fingerprints = [one.fingerprint for one in booked]
+            running.state.answers.add(self._names[: len(booked)], fingerprints, first)
         if booked:
             running.passed(len(booked), now)
 

@@ -10,6 +10,7 @@ from typing import Final
 
 from accountant.budget.accounts import Account
 from accountant.budget.express.atoms import Atom, Atoms, Places
+from accountant.budget.express.grid import Grid
 from accountant.budget.express.views import View, view
 from accountant.budget.limits import compared
 from accountant.budget.meter import Integers
@@ -18,6 +19,9 @@ from accountant.budget.selection import Selection
 from accountant.budget.state import Counted
 from accountant.privacy.gates import Gate, Limit
 from accountant.privacy.units import INFINITE, LARGEST, Currency, amount, show
+
+Bounds = tuple[int, ...]
+"""The most that a cell may hold, in three currencies; below zero where there is none."""
 
 _INFINITE: Final = INFINITE.encode()
 _REMEMBERED: Final = 16
@@ -75,6 +79,7 @@ class Tally:
 
     __slots__ = (
         "_atoms",
+        "_grid",
         "_inside",
         "_known",
         "_places",
@@ -86,6 +91,7 @@ class Tally:
         "_views",
         "_waiting",
         "account",
+        "bounds",
         "counted",
         "currencies",
         "odd",
@@ -97,6 +103,9 @@ class Tally:
         self.currencies = tuple(c for c, _ in compared(counted.epoch.capacity)) if counted else ()
         self.odd = False
         """It falls into too many atoms."""
+        self.bounds: list[Bounds] = []
+        """What its sums are compared with."""
+        self._grid: Grid | None = None
         self._atoms = Atoms(account, self.currencies)
         self._known: list[Selection] = []
         self._places: list[Places] = []
@@ -147,6 +156,7 @@ class Tally:
         self._inside = [self._atoms.within(selection) for selection in self._known]
         self._upset = [self._upset_by(selection) for selection in range(len(self._known))]
         self._views.clear()
+        self._grid = None
         self._seen = self.account.used.changes
         return True
 
@@ -189,9 +199,18 @@ class Tally:
         """All atoms, each set of cells that are not told apart once."""
         return self._atoms.all
 
-    def inside(self, selection: int) -> list[Atom]:
-        """The atoms that a known selection consists of, if it is ``apart``."""
-        return self._inside[selection] or []
+    @property
+    def grid(self) -> Grid:
+        """The atoms that known selections consist of, if they are ``apart``."""
+        if self._grid is None:
+            self._grid = Grid(self._atoms.all, self._inside, self._places)
+        return self._grid
+
+    def compare(self, bounds: Bounds) -> int:
+        """The number of a comparison with ``bounds``."""
+        if bounds not in self.bounds:
+            self.bounds.append(bounds)
+        return self.bounds.index(bounds)
 
     def replace(self, sums: list[list[int]]) -> None:
         """Sets what the atoms have used, finite, in the three currencies."""

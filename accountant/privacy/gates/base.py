@@ -120,7 +120,8 @@ class Line:
 
     def spent(self, second: int) -> int:
         """Units of epsilon at a sum of ``second``, rounded up."""
-        return max(0, -(-(self.a * second + self.b) // self.d))
+        units = -(-(self.a * second + self.b) // self.d)
+        return units if units > 0 else 0
 
     def most(self, epsilon: Fraction) -> int:
         """The largest sum at which no more than ``epsilon`` is spent; below zero if even nothing
@@ -158,8 +159,9 @@ class LineGate(ABC):
         """The smaller of the path-wise sum and the line."""
         if second is None:
             return epsilon
-        along = self.line(limit).spent(second)
-        return along if epsilon is None else min(epsilon, along)
+        line = limit.lines.get(self.name) or self.line(limit)  # what is asked most is there
+        along = line.spent(second)
+        return along if epsilon is None or along < epsilon else epsilon
 
     def per_epsilon(self, limit: Limit) -> Fraction | None:
         """As many as make the line rise by one unit of epsilon: what was a sure sum before then
