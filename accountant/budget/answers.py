@@ -72,8 +72,10 @@ class Answers:
 
     def add(self, names: Sequence[bytes], fingerprints: Sequence[bytes], first: int) -> None:
         """``put``, of what different ``names`` stand for, and is new, answered one after another
-        from the sequence ``first`` on.
+        from the sequence ``first`` on. Raises ValueError for another number of fingerprints.
         """
+        if len(names) != len(fingerprints):
+            raise ValueError(f"{len(fingerprints)} fingerprints for {len(names)} names")
         count = len(self)
         self._names += b"".join(names)
         self._prints += b"".join([one[:DIGEST] for one in fingerprints])
@@ -110,13 +112,12 @@ class Answers:
         """More places, if over half of them would be taken; then all have been found anew: whoever
         meets another one at its place goes on to the next.
         """
-        count, size = len(self), len(self._places)
-        if 2 * count <= size:
+        count = len(self)
+        if 2 * count <= len(self._places):
             return False
-        while size < 2 * count:
-            size *= 2
+        size = _places_for(count)
         mask = size - 1
-        places = np.zeros(mask + 1, dtype=np.uint32)
+        places = np.zeros(size, dtype=np.uint32)
         wanted = np.frombuffer(self._names, dtype="<u8")[::2] & np.uint64(mask)
         at, left = wanted.astype(np.int64), np.arange(count)
         while left.size:
@@ -143,7 +144,7 @@ class Answers:
         answers._names += take(DIGEST * count)
         answers._prints += take(DIGEST * count)
         answers._sequences = growing(take, "q", count)
-        answers._places = growing(take, "I", max(_LEAST, 1 << (2 * count - 1).bit_length()))
+        answers._places = growing(take, "I", _places_for(count))
         places = np.asarray(answers._places)
         if places.max() > count or (np.bincount(places, minlength=count + 1)[1:] != 1).any():
             raise ValueError("an answer has no place, or two")
@@ -156,6 +157,11 @@ class Answers:
         return mine == (other._names, other._prints, other._sequences)
 
     __hash__ = None  # type: ignore[assignment] # it changes
+
+
+def _places_for(count: int) -> int:
+    """The smallest power of two that leaves half of the places free."""
+    return max(_LEAST, 1 << (2 * count - 1).bit_length())
 
 
 def _name(by: str, key: str) -> bytes:

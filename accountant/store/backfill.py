@@ -2,21 +2,22 @@
 
 SQLite calls it a checkpoint (a word that means a signed head here), and leaves it by default to
 whoever commits: a third of the time that writing takes, and everybody waits for it. Here a thread
-does it, and the one who commits only if the log gets long nevertheless.
+does it, and who commits only where the log gets long nevertheless.
 
-Before SQLite 3.51.3 a checkpoint may lose a commit that starts the log anew meanwhile (sqlite.org,
-"Write-Ahead Logging", section "The WAL-Reset Bug"). The log is started anew only where all of it
-has been copied and nobody reads from it (``walRestartLog`` in SQLite's wal.c). So somebody reads
-from it whenever the thread copies: a snapshot that is opened by who has committed just now and
-still keeps everybody else from writing. That commit cannot have been copied yet, for whatever else
-copies has a snapshot of its own, which is older, and comes no further; therefore this snapshot is
-one of the log, and not of the database file alone, and the log goes on until it is closed.
+Before SQLite 3.51.3 a checkpoint may lose a commit that starts the log anew while it begins
+(sqlite.org, "Write-Ahead Logging", section "The WAL-Reset Bug"). So from before the thread copies
+until after it has copied there is a snapshot of the same database, which holds one of SQLite's
+read locks. If that is one of the log (locks 1 to 4), no commit can start the log anew, for that
+takes all of these (``walRestartLog`` in wal.c). If all of the log had been copied, it is one of
+the database file (lock 0), and nothing is copied, for that takes lock 0 (``walCheckpoint``). Who
+commits copies under the lock beside the file, which keeps all other commits away.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from concurrent.futures import Future, ThreadPoolExecutor
+import threading
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final
 
@@ -28,7 +29,7 @@ _EVERY: Final = 1_000 * _PAGE
 _COMMIT: Final = 6 * _PAGE
 """What a commit writes beside the rows: the last pages of tables and of their indexes."""
 _LONG: Final = 4_000
-"""Pages in the log from which on it is not copied beside: then it can be started anew."""
+"""Pages in the log from which on it is copied by who commits: then it can be started anew."""
 _log = structlog.get_logger()
 
 
@@ -37,76 +38,70 @@ class Backfill:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._thread = ThreadPoolExecutor(1, "backfill")
-        self._copying: Future[None] | None = None
-        self._snapshot: sqlite3.Connection | None = None
-        self._copier: sqlite3.Connection | None = None
-        self._bytes = 0
+        self._thread: threading.Thread | None = None
+        self._bytes: int | None = None
+        """Written since it was copied last, once that is known."""
         self._pages = 0
-        """In the log when it was copied last; none if the next commit starts it anew."""
+        """In the log when it was copied last."""
 
     def wrote(self, size: int) -> None:
         """Rows of so many bytes are about to be committed."""
-        self._bytes += size
+        self._bytes = self._left_by_others() + size if self._bytes is None else self._bytes + size
 
     def committed(self, writer: sqlite3.Connection) -> None:
         """To be called after each commit by who still keeps everybody else from writing. It never
-        fails: what was not copied this time is copied another time.
+        fails, for that would be taken for a commit that failed: it is tried again another time.
         """
-        self._bytes += _COMMIT
-        if self._bytes < _EVERY or (self._copying is not None and not self._copying.done()):
+        self.wrote(_COMMIT)
+        if self._thread is not None and self._thread.is_alive():
             return
-        self._bytes = 0
         try:
             if self._pages >= _LONG:
-                pages, left = _copy(writer)
-                self._pages = pages if left else 0
-            else:
-                self._open_snapshot()
-                self._copying = self._thread.submit(self._copy_beside)
-        except (sqlite3.Error, RuntimeError) as error:  # of the database, or of a thread
+                self._copy(writer)
+            elif self._bytes is not None and self._bytes >= _EVERY:
+                self._bytes = 0
+                self._thread = threading.Thread(target=self._copy_beside, name="backfill")
+                self._thread.start()
+        except Exception as error:  # noqa: BLE001 (of the database, for want of memory or a thread)
+            self._thread = None
             self._failed(error)
 
-    def close(self) -> None:
-        """Ends what is under way. Whoever closes the last connection has to keep others out."""
-        self._thread.shutdown()
-        self._forget()
+    def wait(self) -> None:
+        """Until the thread has ended. No new one begins before the next commit."""
+        if self._thread is not None:
+            self._thread.join()
 
-    def _open_snapshot(self) -> None:
-        if self._snapshot is None or self._copier is None:
-            self._snapshot, self._copier = self._connection(), self._connection()
-        self._snapshot.execute("BEGIN")
-        self._snapshot.execute("SELECT count(*) FROM ledger_head").fetchone()
-
-    def _connection(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
-        connection.execute("PRAGMA synchronous=FULL")
-        return connection
+    def _left_by_others(self) -> int:
+        """What processes that have ended may have left in the log."""
+        with suppress(OSError):
+            return Path(f"{self._path}-wal").stat().st_size
+        return 0
 
     def _copy_beside(self) -> None:
         try:
-            if self._copier is not None and self._snapshot is not None:
-                self._pages, _ = _copy(self._copier)
-                self._snapshot.execute("ROLLBACK")
-        except sqlite3.Error as error:
+            with closing(self._connection()) as copier, closing(self._connection()) as snapshot:
+                # The first time leaves what is committed meanwhile. The second finds little and has
+                # mostly copied it before there is more: then SQLite synchronises the file too.
+                for _ in range(2):
+                    snapshot.execute("BEGIN")
+                    snapshot.execute("SELECT count(*) FROM ledger_head").fetchone()
+                    self._copy(copier)
+                    snapshot.execute("ROLLBACK")
+        except Exception as error:  # noqa: BLE001 (as above)
             self._failed(error)
 
+    def _connection(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(self._path, timeout=0, isolation_level=None)
+        connection.execute("PRAGMA synchronous=FULL")
+        return connection
+
+    def _copy(self, connection: sqlite3.Connection) -> None:
+        """Copies what no snapshot forbids; nothing if somebody else is at it."""
+        busy, pages, _ = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        if not busy:
+            self._pages = pages
+
     def _failed(self, error: Exception) -> None:
-        _log.warning("write-ahead-log-not-copied", error=str(error))
-        self._pages = _LONG  # the next time it is tried by who commits
-        self._forget()
-
-    def _forget(self) -> None:
-        """Closes its connections, and with them the snapshot."""
-        for connection in (self._snapshot, self._copier):
-            if connection is not None:
-                connection.close()
-        self._snapshot = self._copier = None
-
-
-def _copy(connection: sqlite3.Connection) -> tuple[int, int]:
-    """Copies what no snapshot forbids; nothing if another process is at it. How many pages are in
-    the log, and how many of them are left to copy.
-    """
-    _, pages, copied = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-    return pages, pages - copied
+        self._bytes = self._pages = 0
+        with suppress(Exception):  # where the log is written there may be no room either
+            _log.warning("write-ahead-log-not-copied", error=str(error))

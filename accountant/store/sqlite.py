@@ -34,7 +34,8 @@ BUSY_MS: Final = 10_000
 _POLL: Final = 0.002
 """Seconds between two looks at a lock that another process holds."""
 _PATIENCE_MS: Final = 100
-"""How long cleaning up waits for a reader, while others wait to write."""
+"""How long cleaning up waits for a reader, while others wait to write; and then they do not."""
+_ATTEMPTS: Final = 5
 _MOST_ROWS: Final = 64
 """Rows that one statement inserts: a statement for each number of them stays prepared."""
 _NEW_HEAD: Final = "INSERT INTO ledger_head VALUES (?, ?, ?)"
@@ -180,8 +181,16 @@ class Sqlite:
 
     def finish_erasing(self) -> bool:
         """Empties the write-ahead log. False if somebody still reads what was."""
+        for _ in range(_ATTEMPTS):
+            if self._emptied():
+                return True
+            time.sleep(_PATIENCE_MS / 1_000)
+        return False
+
+    def _emptied(self) -> bool:
         with self.writing("", "") as begun:
             begun.connection.rollback()
+            self._backfill.wait()
             raw = _raw(begun.connection)
             raw.execute(f"PRAGMA busy_timeout={_PATIENCE_MS}")
             [busy, *_] = raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
@@ -201,7 +210,7 @@ class Sqlite:
     def close(self) -> None:
         """Lets go of the file. Raises TimeoutError if another process keeps it."""
         with file_lock(self._path):  # closing may checkpoint
-            self._backfill.close()
+            self._backfill.wait()
             self._reader.dispose()
             self._writer.dispose()
 

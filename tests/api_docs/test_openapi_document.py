@@ -45,7 +45,7 @@ NO_CODES: frozenset[str] = frozenset(
         "key-exists", "key-used", "malformed-account",
         "malformed-checkpoint", "malformed-key", "malformed-key-name", "no-cache", "no-key",
         "no-such-events", "not-due", "not-stopped", "nothing-lost", "origin-fixed", "origin-used",
-        "text-erased", "unknown-key", "clock-differs",
+        "text-erased", "unknown-key", "clock-differs", "write-ahead-log-not-copied",
     }
 )  # fmt: skip
 """Problems that only the command line or the service's own jobs can meet, a header and a header's

@@ -23,7 +23,7 @@ from random_ledgers import (
     ops,
     purposes,
 )
-from support import SECOND, Book, declared, gaussian, laplace, make, snapshot
+from support import NON_PRIVATE, SECOND, Book, declared, gaussian, laplace, make, snapshot
 
 from accountant import book as books
 from accountant.budget.commands import Asked, batch_of
@@ -216,6 +216,33 @@ def test_groups_of_several_boxes() -> None:
     one = {"mechanisms": [laplace("0.1")], "subjects": {"sex": ["f"]}}
     other = {"mechanisms": [laplace("0.3")], "subjects": {"age": ["22", "27"], "sex": ["m"]}}
     assert_the_same(book, [one, union], [other, union], [union], [one, other, union])
+
+
+ONE, ALL = {"mechanisms": [laplace("0.01")]}, "  - {id: a, limit: {epsilon: 1000}, gate: basic}\n"
+WOMEN, MEN = ({**ONE, "subjects": {"sex": [sex]}} for sex in "fm")
+
+
+def test_a_finding_names_the_group_that_leads() -> None:
+    """Where another group comes to have used most, it is the one that is named."""
+    lead = [WOMEN, ONE], [WOMEN, ONE], *[[MEN, MEN, ONE]] * 4
+    assert assert_the_same(fair(ALL, sex=["f", "m"]), *lead).runs
+
+
+def test_among_equals_the_first_group_is_named() -> None:
+    """Where two have used as much, the first is named, whichever has led before."""
+    ties = [WOMEN, ONE], [MEN, ONE], [MEN, ONE], [WOMEN, ONE], [ONE]
+    assert assert_the_same(fair(ALL, sex=["f", "m"]), *ties).runs
+
+
+def test_an_infinite_sum_is_never_told_as_finite() -> None:
+    """After a release without noise, in words that came before, each gets its answer at length."""
+    book = fair(ALL)
+    open_data = {"kind": "record_invocations", "mechanisms": [NON_PRIVATE]}
+    one, other = Answering(book), Answering(book)
+    crowds = asks(book, ONE), asks(book, ONE), asks(book, open_data, count=1), asks(book, ONE)
+    for crowd in crowds:
+        assert one.told(crowd, together=True) == other.told(crowd, together=False)
+    assert snapshot(one.book.fold.whole()) == snapshot(other.book.fold.whole())
 
 
 def test_what_was_decided_at_length_counts() -> None:

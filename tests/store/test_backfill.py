@@ -11,6 +11,8 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from support import logged
@@ -18,6 +20,7 @@ from support import logged
 from accountant.ledger.events import Entry, Event
 from accountant.ledger.merkle import Tree, leaf_hash
 from accountant.store import backfill
+from accountant.store.backfill import Backfill
 from accountant.store.engine import sqlite_path
 from accountant.store.ledgers import Ledgers
 
@@ -69,32 +72,62 @@ def sound(database: str, ledgers: Ledgers, ledger: str, events: int) -> None:
 
 def finished(ledgers: Ledgers) -> None:
     """Waits until nothing is under way."""
-    under_way = ledgers._database._backfill._copying
-    if under_way is not None:
-        under_way.result(timeout=30)
+    ledgers._database._backfill.wait()
 
 
 def test_the_log_is_copied_and_stays_short(
     database: str, ledgers: Ledgers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However much is written, the log stays short, and the rows reach the file beside it; seldom
-    by who commits.
+    by who commits. What copies synchronises.
     """
-    copy, committing = backfill._copy, list[bool]()
+    copy, committing = Backfill._copy, list[bool]()
 
-    def noted(connection: sqlite3.Connection) -> tuple[int, int]:
+    def noted(self: Backfill, connection: sqlite3.Connection) -> None:
         committing.append(threading.current_thread() is threading.main_thread())
+        assert connection.execute("PRAGMA synchronous").fetchone() == (2,)
         time.sleep(0 if committing[-1] else 0.005)  # meanwhile there are commits
-        return copy(connection)
+        copy(self, connection)
 
-    monkeypatch.setattr(backfill, "_copy", noted)
+    monkeypatch.setattr(Backfill, "_copy", noted)
     monkeypatch.setattr(backfill, "_LONG", 600)
     write(ledgers, "a", 400)
     finished(ledgers)
-    assert 0 < 4 * sum(committing) <= len(committing)
+    assert 0 < 2 * sum(committing) <= len(committing)
     assert log_of(database).stat().st_size < HEADER + 1_500 * FRAME
     assert sqlite_path(database).stat().st_size > 1_000 * PAGE
     sound(database, ledgers, "a", 1_200)
+
+
+def test_who_commits_does_not_copy_by_itself(database: str, ledgers: Ledgers) -> None:
+    """SQLite's own copying is off where ours is on."""
+    with ledgers.writing("a") as writing:
+        found = writing.connection.exec_driver_sql("PRAGMA wal_autocheckpoint").scalar()
+    assert found == 0
+
+
+def test_readers_do_not_keep_the_log_long(database: str, ledgers: Ledgers) -> None:
+    """A log that somebody reads from is not started anew; once nobody does it is."""
+    with closing(sqlite3.connect(sqlite_path(database), isolation_level=None)) as other:
+        other.execute("BEGIN")
+        other.execute("SELECT count(*) FROM ledger_head").fetchone()
+        write(ledgers, "a", 200)
+        assert log_of(database).stat().st_size > HEADER + 600 * FRAME
+        before = generation(database)
+        other.execute("ROLLBACK")
+    write(ledgers, "a", 20)
+    assert generation(database) != before
+
+
+def test_what_processes_that_ended_have_left_is_copied(database: str, ledgers: Ledgers) -> None:
+    """Many who commit once, beside one who idles, do not leave the log to nobody."""
+    write(ledgers, "a", 1)
+    for _ in range(80):
+        other = Ledgers(database)
+        write(other, "a", 1)
+        other.close()
+    assert log_of(database).stat().st_size < HEADER + 200 * FRAME
+    sound(database, ledgers, "a", 243)
 
 
 def test_nobody_waits_while_it_is_copied(
@@ -149,41 +182,106 @@ class Slow:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.begun, self.go_on, self.times = threading.Event(), threading.Event(), 0
-        copy = backfill._copy
+        copy = Backfill._copy
 
-        def held(connection: sqlite3.Connection) -> tuple[int, int]:
+        def held(backfill: Backfill, connection: sqlite3.Connection) -> None:
             self.times += 1
             self.begun.set()
             assert self.go_on.wait(30)
-            return copy(connection)
+            copy(backfill, connection)
 
-        patch.setattr(backfill, "_copy", held)
+        patch.setattr(Backfill, "_copy", held)
 
 
-def test_a_copy_that_fails_is_made_by_who_commits(
+def test_closing_waits_for_what_is_under_way(
+    ledgers: Ledgers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever closes the last connection copies too: the thread has to be done by then."""
+    slow = Slow(monkeypatch)
+    write(ledgers, "a", 60)
+    assert slow.begun.wait(30)
+    closer = threading.Thread(target=ledgers.close)
+    closer.start()
+    closer.join(0.2)
+    assert closer.is_alive()
+    slow.go_on.set()
+    closer.join(30)
+    assert not closer.is_alive()
+
+
+def test_what_was_erased_leaves_a_log_that_is_copied(
     database: str, ledgers: Ledgers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If copying fails nobody is told that a commit did; it says so in the log, and is tried again
-    by who commits.
+    """The log is emptied after an erasure also when the thread is at work just then."""
+    slow = Slow(monkeypatch)
+    write(ledgers, "a", 60)
+    assert slow.begun.wait(30)
+    with ledgers.writing("a") as writing:
+        writing.erase_texts("a", 0, ["reason"])
+        writing.commit()
+    threading.Timer(0.2, slow.go_on.set).start()
+    assert ledgers.finish_erasing()
+    assert log_of(database).stat().st_size == 0
+    sound(database, ledgers, "a", 180)
+
+
+def test_a_copy_that_fails_fails_no_commit(
+    database: str, ledgers: Ledgers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If copying fails nobody is told that a commit did, even if that cannot be logged; and it is
+    tried again.
     """
-    copy, threads = backfill._copy, list[bool]()
+    copy, times = Backfill._copy, 0
 
-    def failing(connection: sqlite3.Connection) -> tuple[int, int]:
-        threads.append(threading.current_thread() is threading.main_thread())
-        if len(threads) < 3:
+    def failing(self: Backfill, connection: sqlite3.Connection) -> None:
+        nonlocal times
+        times += 1
+        if times < 3:
             raise sqlite3.OperationalError("disk I/O error")
-        return copy(connection)
+        copy(self, connection)
 
-    monkeypatch.setattr(backfill, "_copy", failing)
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Backfill, "_copy", failing)
     with logged() as logs:
-        for _ in range(100):
+        while times < 1:
             write(ledgers, "a", 1)
             finished(ledgers)
-    assert threads[:4] == [False, True, True, False]
     assert [(one["event"], one["error"]) for one in logs] == [
         ("write-ahead-log-not-copied", "disk I/O error")
-    ] * 2
-    sound(database, ledgers, "a", 300)
+    ]
+    with monkeypatch.context() as patch:
+        patch.setattr(backfill, "_log", SimpleNamespace(warning=full))
+        patch.setattr(ledgers._database._backfill, "_pages", 10_000)
+        write(ledgers, "a", 1)  # who commits copies, in vain
+        assert times == 2
+    while times < 4:
+        write(ledgers, "a", 1)
+        finished(ledgers)
+    sound(database, ledgers, "a", ledgers.head("a").size)
+
+
+def test_a_thread_that_cannot_begin_fails_no_commit(
+    database: str, ledgers: Ledgers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the system has no room for a thread, commits go on; later the log is copied."""
+    start, refused = threading.Thread.start, list[str]()
+
+    def no_room(self: threading.Thread) -> None:
+        refused.append(self.name)
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", no_room)
+    write(ledgers, "a", 60)
+    assert set(refused) == {"backfill"}
+    finished(ledgers)
+    monkeypatch.setattr(threading.Thread, "start", start)
+    before = sqlite_path(database).stat().st_size
+    write(ledgers, "a", 60)
+    finished(ledgers)
+    assert sqlite_path(database).stat().st_size > before
+    sound(database, ledgers, "a", 360)
 
 
 WRITER = """

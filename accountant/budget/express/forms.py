@@ -75,8 +75,8 @@ class Form:
         self.tallies: list[tuple[Tally, int, Atom]] = []
         """Those that are compared, with the selection's number and the charge."""
         self.gauges: list[Gauge] = []
-        self.compared: list[tuple[int, int]] = []
-        """Of each gauge, which of the tallies, and the number of the comparison there."""
+        self.reads: list[tuple[int, int]] = []
+        """Of each gauge, which of the tallies it reads, and the number of the comparison there."""
         self.bookings: Bookings = ()
         self.settlements: dict[Any, Any] = {}
         self._state, self._asked = state, asked
@@ -113,7 +113,7 @@ class Form:
         for at, (tally, number, charge) in enumerate(self.tallies):
             if tally.counted == counted:
                 self.gauges.append(Gauge(tally, number, capacity, charge, self.gauges))
-                self.compared.append((at, self.gauges[-1].number))
+                self.reads.append((at, self.gauges[-1].comparison))
         n = len(compared(capacity))
         return Reading(True, {}, "0", "0", ("0",) * n, (True,) * n)
 

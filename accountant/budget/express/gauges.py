@@ -34,9 +34,9 @@ class Gauge:
         "_first",
         "_most",
         "_second",
+        "comparison",
         "fits",
         "member",
-        "number",
         "selection",
         "tally",
         "twin",
@@ -56,8 +56,8 @@ class Gauge:
         most = [m for _, m in compared(capacity)]
         self._second = len(most) > 2
         self._most = (most[0] - charge[0], most[1] - charge[2], most[-1] - charge[4])
-        self.number = tally.compare((*map(_bound, most), *[-1] * (3 - len(most))))
-        """The comparison's, in its tally."""
+        self.comparison = tally.comparison((*map(_bound, most), *[-1] * (3 - len(most))))
+        """The number of the comparison with what is allowed, in its tally."""
         self.member: Member = ([], 0)
         """What was read last; ``fits``: because every atom can take the charge."""
         self.fits = False

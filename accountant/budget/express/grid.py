@@ -14,7 +14,7 @@ from accountant.budget.meter import Integers
 class Grid:
     """Rows are the known selections, by number."""
 
-    __slots__ = ("_groups", "_members", "_one_box", "inside")
+    __slots__ = ("_groups", "_members", "_one_box", "reached")
 
     def __init__(
         self,
@@ -26,10 +26,10 @@ class Grid:
         where they lie.
         """
         number = {id(atom): i for i, atom in enumerate(atoms)}
-        self.inside: Integers = np.zeros((len(inside), len(atoms)), dtype=np.int64)
-        """1 where the selection has the atom, else 0."""
+        self.reached: Integers = np.zeros((len(inside), len(atoms)), dtype=np.int64)
+        """1 where a charge on the selection reaches the atom, else 0."""
         for row, own in enumerate(inside):
-            self.inside[row, [number[id(atom)] for atom in own or ()]] = 1
+            self.reached[row, [number[id(atom)] for atom in own or ()]] = 1
         most = max(len(boxes[0][1]) for boxes in places)
         self._members: NDArray[np.intp] = np.zeros((len(places), most), dtype=np.intp)
         self._groups: Integers = np.zeros((len(places), most), dtype=np.int64)
@@ -37,8 +37,7 @@ class Grid:
         self._one_box = np.array([len(boxes) == 1 for boxes in places])
         for row, boxes in enumerate(places):
             members = boxes[0][1]
-            # The first once more, where there are fewer: among equals the first is the tightest.
-            members = members + [members[0]] * (most - len(members))
+            members = members + [members[0]] * (most - len(members))  # never the first of equals
             self._members[row] = [number[id(atom)] for atom, _ in members]
             self._groups[row] = [group for _, group in members]
 

@@ -65,7 +65,7 @@ class Lane:
             return
         grid, which, costs = self._tally.grid, np.array(self.which), charges[:, ::2]
         selections = np.array([selection for selection, _ in self._kinds])
-        each = (costs[:, None] * grid.inside[selections][:, :, None])[which]
+        each = (costs[:, None] * grid.reached[selections][:, :, None])[which]
         self._after = atoms[:, ::2] + each.cumsum(axis=0)
         sums, groups, told = grid.tightest(self._after - each, selections[which])
         if told:
@@ -75,7 +75,7 @@ class Lane:
     def _seen(
         self, before: Integers, after: Integers, groups: Integers, words: Words
     ) -> Iterator[Seen]:
-        holds = [(after <= np.array(bounds)) @ _BITS for bounds in self._tally.bounds]
+        holds = [(after <= np.array(most)) @ _BITS for most in self._tally.compared]
         outcomes = [(groups << 3 | one).tolist() for one in holds]
         names = self._tally.currencies
         epsilon, delta, second = before.T.tolist()

@@ -164,12 +164,12 @@ class Run:
                 found = [next(lane.seen) for lane, _ in way.lanes]
             except StopIteration:
                 return
-            outcomes = tuple([found[at][0][number] for at, number in form.compared])
+            outcomes = tuple([found[at][0][number] for at, number in form.reads])
             answer = form.answer(outcomes, header is not None)
             if answer is None or not answer.tried or answer.event == REFUSED:
                 return
             values = values_of(sequence, stamp, way.expires, one.key, one.by, batch, one.holes)
-            for at, _ in form.compared:
+            for at, _ in form.reads:
                 values += found[at][1]
             data = answer.wording.filled(values)
             if len(data) > MAX_BYTES:

@@ -20,7 +20,7 @@ from accountant.budget.state import Counted
 from accountant.privacy.gates import Gate, Limit
 from accountant.privacy.units import INFINITE, LARGEST, Currency, amount, show
 
-Bounds = tuple[int, ...]
+Most = tuple[int, ...]
 """The most that a cell may hold, in three currencies; below zero where there is none."""
 
 _INFINITE: Final = INFINITE.encode()
@@ -91,7 +91,7 @@ class Tally:
         "_views",
         "_waiting",
         "account",
-        "bounds",
+        "compared",
         "counted",
         "currencies",
         "odd",
@@ -103,7 +103,7 @@ class Tally:
         self.currencies = tuple(c for c, _ in compared(counted.epoch.capacity)) if counted else ()
         self.odd = False
         """It falls into too many atoms."""
-        self.bounds: list[Bounds] = []
+        self.compared: list[Most] = []
         """What its sums are compared with."""
         self._grid: Grid | None = None
         self._atoms = Atoms(account, self.currencies)
@@ -206,11 +206,11 @@ class Tally:
             self._grid = Grid(self._atoms.all, self._inside, self._places)
         return self._grid
 
-    def compare(self, bounds: Bounds) -> int:
-        """The number of a comparison with ``bounds``."""
-        if bounds not in self.bounds:
-            self.bounds.append(bounds)
-        return self.bounds.index(bounds)
+    def comparison(self, most: Most) -> int:
+        """The number of the comparison with ``most``, from now on."""
+        if most not in self.compared:
+            self.compared.append(most)
+        return self.compared.index(most)
 
     def replace(self, sums: list[list[int]]) -> None:
         """Sets what the atoms have used, finite, in the three currencies."""

@@ -159,8 +159,7 @@ class LineGate(ABC):
         """The smaller of the path-wise sum and the line."""
         if second is None:
             return epsilon
-        line = limit.lines.get(self.name) or self.line(limit)  # what is asked most is there
-        along = line.spent(second)
+        along = self.line(limit).spent(second)
         return along if epsilon is None or along < epsilon else epsilon
 
     def per_epsilon(self, limit: Limit) -> Fraction | None:
