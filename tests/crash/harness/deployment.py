@@ -74,6 +74,7 @@ class Deployment:
             "ACCOUNTANT_DATABASE_URL": self.database_url,
             "ACCOUNTANT_EXPIRY_SECONDS": "0.2",
             "CRASH_SNAPSHOTS": "20",
+            "CRASH_COPIES": "400000",
         }
         return chosen | ours | settings
 

@@ -2,10 +2,10 @@
 seconds of imports at each start.
 
 Reads orders, a line of JSON each, and answers each with a line: ``start`` with the process id,
-``wait`` with the exit code (minus the signal's number if one ended it). Three things are changed in
+``wait`` with the exit code (minus the signal's number if one ended it). Four things are changed in
 a child that asks for it, because no setting of the product should exist for them: the clock, moved
 by as many seconds as the file CRASH_CLOCK says, the safety of the database's commits, and how often
-snapshots are made, so that short lives have some.
+snapshots are made and SQLite's log is copied, so that short lives have some.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from typing import Any
 import accountant.cli
 import accountant.jobs
 import accountant.shelf
+import accountant.store.backfill
 
 
 def orders() -> None:
@@ -68,6 +69,9 @@ def become(order: dict[str, Any]) -> None:
     if events := os.environ.get("CRASH_SNAPSHOTS"):
         accountant.shelf._WORTH = int(events)
         accountant.jobs._SNAPSHOT_SECONDS = 0.2
+    if size := os.environ.get("CRASH_COPIES"):
+        accountant.store.backfill._EVERY = int(size)
+        accountant.store.backfill._LONG = 200
 
 
 def move_clock(file: Path) -> None:
