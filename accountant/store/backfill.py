@@ -39,14 +39,14 @@ class Backfill:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._thread: threading.Thread | None = None
-        self._bytes: int | None = None
-        """Written since it was copied last, once that is known."""
+        self._bytes = self._left_by_others()
+        """Written since it was copied last, as far as we know."""
         self._pages = 0
         """In the log when it was copied last."""
 
     def wrote(self, size: int) -> None:
         """Rows of so many bytes are about to be committed."""
-        self._bytes = self._left_by_others() + size if self._bytes is None else self._bytes + size
+        self._bytes += size
 
     def committed(self, writer: sqlite3.Connection) -> None:
         """To be called after each commit by who still keeps everybody else from writing. It never
@@ -58,7 +58,7 @@ class Backfill:
         try:
             if self._pages >= _LONG:
                 self._copy(writer)
-            elif self._bytes is not None and self._bytes >= _EVERY:
+            elif self._bytes >= _EVERY:
                 self._bytes = 0
                 self._thread = threading.Thread(target=self._copy_beside, name="backfill")
                 self._thread.start()

@@ -75,6 +75,32 @@ def finished(ledgers: Ledgers) -> None:
     ledgers._database._backfill.wait()
 
 
+class Slow:
+    """Holds the thread up when it is about to copy for the first time, until it may ``go_on``."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.begun, self.go_on, self.times = threading.Event(), threading.Event(), 0
+        copy = Backfill._copy
+
+        def held(backfill: Backfill, connection: sqlite3.Connection) -> None:
+            self.times += 1
+            self.begun.set()
+            assert self.go_on.wait(30)
+            copy(backfill, connection)
+
+        patch.setattr(Backfill, "_copy", held)
+
+
+@pytest.fixture
+def slow(ledgers: Ledgers, monkeypatch: pytest.MonkeyPatch) -> Iterator[Slow]:
+    """The thread, held up just after the commit that made it begin."""
+    made = Slow(monkeypatch)
+    while not made.begun.wait(0.05):
+        write(ledgers, "a", 1)
+    yield made
+    made.go_on.set()
+
+
 def test_the_log_is_copied_and_stays_short(
     database: str, ledgers: Ledgers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -130,30 +156,22 @@ def test_what_processes_that_ended_have_left_is_copied(database: str, ledgers: L
     sound(database, ledgers, "a", 243)
 
 
-def test_nobody_waits_while_it_is_copied(
-    database: str, ledgers: Ledgers, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nobody_waits_while_it_is_copied(database: str, ledgers: Ledgers, slow: Slow) -> None:
     """Commits go on while the log is copied, which is not begun once more before it has ended."""
-    slow = Slow(monkeypatch)
+    before = ledgers.head("a").size
     write(ledgers, "a", 60)
-    assert slow.begun.wait(30)
-    write(ledgers, "a", 60)
-    assert (slow.times, ledgers.head("a").size) == (1, 360)
+    assert (slow.times, ledgers.head("a").size) == (1, before + 180)
     slow.go_on.set()
     finished(ledgers)
-    sound(database, ledgers, "a", 360)
+    sound(database, ledgers, "a", before + 180)
 
 
 def test_the_log_is_not_started_anew_while_it_is_copied(
-    database: str, ledgers: Ledgers, monkeypatch: pytest.MonkeyPatch
+    database: str, ledgers: Ledgers, slow: Slow
 ) -> None:
     """While the thread copies, no commit starts the log anew, though somebody else has copied all
     of it; afterwards one does.
     """
-    slow, commits = Slow(monkeypatch), 0
-    while not slow.begun.wait(0.05):
-        write(ledgers, "a", 1)
-        commits += 1
     before = generation(database)
     with closing(sqlite3.connect(sqlite_path(database))) as other:
         assert left(other) == 0
@@ -166,7 +184,7 @@ def test_the_log_is_not_started_anew_while_it_is_copied(
         assert left(other) == 0
         write(ledgers, "a", 1)
     assert generation(database) != before
-    sound(database, ledgers, "a", 3 * (commits + 4))
+    sound(database, ledgers, "a", ledgers.head("a").size)
 
 
 def left(connection: sqlite3.Connection) -> int:
@@ -177,29 +195,8 @@ def left(connection: sqlite3.Connection) -> int:
     return int(pages - copied)
 
 
-class Slow:
-    """Holds the thread up when it is about to copy for the first time."""
-
-    def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        self.begun, self.go_on, self.times = threading.Event(), threading.Event(), 0
-        copy = Backfill._copy
-
-        def held(backfill: Backfill, connection: sqlite3.Connection) -> None:
-            self.times += 1
-            self.begun.set()
-            assert self.go_on.wait(30)
-            copy(backfill, connection)
-
-        patch.setattr(Backfill, "_copy", held)
-
-
-def test_closing_waits_for_what_is_under_way(
-    ledgers: Ledgers, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_closing_waits_for_what_is_under_way(ledgers: Ledgers, slow: Slow) -> None:
     """Whoever closes the last connection copies too: the thread has to be done by then."""
-    slow = Slow(monkeypatch)
-    write(ledgers, "a", 60)
-    assert slow.begun.wait(30)
     closer = threading.Thread(target=ledgers.close)
     closer.start()
     closer.join(0.2)
@@ -210,19 +207,16 @@ def test_closing_waits_for_what_is_under_way(
 
 
 def test_what_was_erased_leaves_a_log_that_is_copied(
-    database: str, ledgers: Ledgers, monkeypatch: pytest.MonkeyPatch
+    database: str, ledgers: Ledgers, slow: Slow
 ) -> None:
     """The log is emptied after an erasure also when the thread is at work just then."""
-    slow = Slow(monkeypatch)
-    write(ledgers, "a", 60)
-    assert slow.begun.wait(30)
     with ledgers.writing("a") as writing:
         writing.erase_texts("a", 0, ["reason"])
         writing.commit()
     threading.Timer(0.2, slow.go_on.set).start()
     assert ledgers.finish_erasing()
     assert log_of(database).stat().st_size == 0
-    sound(database, ledgers, "a", 180)
+    sound(database, ledgers, "a", ledgers.head("a").size)
 
 
 def test_a_copy_that_fails_fails_no_commit(
