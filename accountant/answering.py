@@ -29,7 +29,9 @@ class Turns(Protocol):
     first.
     """
 
-    def __call__(self, ledger: str, *, opens: bool = False) -> AbstractContextManager[Round]: ...  # noqa: D102
+    def __call__(  # noqa: D102
+        self, ledger: str, *, opens: bool = False, light: bool = False
+    ) -> AbstractContextManager[Round]: ...
 
 
 class Answering:
@@ -40,12 +42,13 @@ class Answering:
 
     def answer(self, ledger: str, batch: list[Waiting]) -> None:
         """Gives each command its outcome. What fails fails alone; what fails together, together."""
-        left = batch
+        left, light = batch, True
         for _ in range(_ATTEMPTS):
             try:
                 while left:
-                    left = self._round(ledger, left)
+                    left = self._round(ledger, left, light=light)
             except Moved:
+                light = False
                 continue  # another process was first: decide again, from what it wrote
             except Problem as problem:
                 for one in left:
@@ -55,19 +58,23 @@ class Answering:
         for one in left:
             one.outcome = Unavailable("storage-failed", moved)
 
-    def _round(self, ledger: str, batch: list[Waiting], *, alone: bool = False) -> list[Waiting]:
-        """One transaction; who is left for the next. ``alone``: one after another, so that it shows
-        who is to blame.
+    def _round(
+        self, ledger: str, batch: list[Waiting], *, light: bool, alone: bool = False
+    ) -> list[Waiting]:
+        """One transaction; who is left for the next. ``light``: perhaps from what is in memory.
+        ``alone``: one after another, so that it shows who is to blame.
         """
         steps = _Steps(alone=alone)
         opens = opening([one.asked for one in batch])
         deadline = time.monotonic() + _LONGEST
         try:
-            with self._writing(ledger, opens=opens) as turn:
+            with self._writing(ledger, opens=opens, light=light) as turn:
                 turn.go_over(SYSTEM)
                 if any(one.key is not None for one in batch):
                     self._credentials.refresh(turn.writing.beside)
-                    batch = self._admitted(batch)
+                    batch, all_ = self._admitted(batch), len(batch)
+                    if len(batch) < all_:
+                        turn.writing.begin()  # nobody is refused by what is only believed
                 asked = [one.asked for one in batch]
                 while len(steps.outcomes) < len(asked):
                     steps.next(turn, asked)
@@ -77,7 +84,7 @@ class Answering:
             raise
         except Exception as error:  # noqa: BLE001 whatever it is, the others are not to blame
             if steps.together:
-                return self._round(ledger, batch, alone=True)
+                return self._round(ledger, batch, light=light, alone=True)
             for one in batch if steps.culprit is None else [batch[steps.culprit]]:
                 one.outcome = error
             return [one for one in batch if one.outcome is None]

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Generic, Protocol, TypeVar
+from math import inf
+from typing import Final, Generic, Protocol, TypeVar
 
 from accountant.ledger.checkpoints import Known
 from accountant.ledger.merkle import Tree, leaf_hash
 from accountant.store.ledgers import Stored, StoreError
+
+_LATELY: Final = 1.0
+"""Seconds after which somebody who wrote may have been the last."""
 
 
 class Diverged(StoreError):
@@ -63,6 +68,8 @@ class Book(Generic[F]):
     fold: F = field(init=False)
     tree: Tree = field(init=False)
     seen: Tree = field(init=False, default=Tree())
+    others: float = field(init=False, default=-inf)
+    """When something was found of what somebody else wrote (seconds of the monotonic clock)."""
     lock: threading.RLock = field(init=False, default_factory=threading.RLock)
 
     def __post_init__(self) -> None:
@@ -73,6 +80,16 @@ class Book(Generic[F]):
         it is called when that has failed.
         """
         self.fold, self.tree = self.nothing(), Tree()
+
+    @property
+    def alone(self) -> bool:
+        """Nobody else has written lately, as far as is known, and all that was written is here."""
+        here = self.tree == self.seen and self.tree.size > 0
+        return here and time.monotonic() > self.others + _LATELY
+
+    def moved(self) -> None:
+        """Somebody else writes."""
+        self.others = time.monotonic()
 
     def committed(self, end: Tree) -> None:
         """What is folded in is durable: from now on the ledger may not end before it."""
@@ -91,6 +108,8 @@ class Book(Generic[F]):
             if tree.size <= head.size:  # another process may have kept it since ``head`` was read
                 self.fold, self.tree = fold, tree
         while (first := self.tree.size) < head.size:
+            if self.seen.size:
+                self.moved()
             page = list(islice(read(first), head.size - first))
             if not page:
                 raise StoreError(f"ledger {self.ledger} ends before its head")

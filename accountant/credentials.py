@@ -63,6 +63,11 @@ class Credentials:
         """Whose key that is, as far as this process has read: without looking at the database."""
         return self._book.fold.by_digest.get(digest)
 
+    @property
+    def seen(self) -> Tree:
+        """Where the keys' ledger was last seen to end."""
+        return self._book.seen
+
     def refresh(self, head: Tree | None = None) -> None:
         """Reads what other processes have made and revoked. ``head`` is where the keys' ledger
         ends, if that is known.

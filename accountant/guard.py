@@ -104,20 +104,23 @@ class Guard:
         self._doubted: set[str] = set()
         self._lock = threading.Lock()
 
-    def look(self, state: State) -> Reading:
-        """The stamp of an event that comes next, and whether the clock is in doubt."""
+    def look(self, state: State, *, believed: bool = False) -> Reading:
+        """The stamp of an event that comes next, and whether the clock is in doubt. Nothing is
+        remembered of a look at a state that is only ``believed`` to be the ledger's.
+        """
         with self._lock:
             now, ticks = self._clock(), self._ticks()
             known = self._known.get(state.ledger)
             expected, latest = self._expected(state, known, ticks)
             earliest = max(expected, _last(state))
             sound = not state.sequence or earliest - APART <= now <= latest
-            if sound or known:
+            if not believed and (sound or known):
                 ahead = now if sound else expected
                 accepted = max(_accepted(state), known.accepted if known else -1)
                 self._known[state.ledger] = _Known(ahead - ticks, ticks, accepted)
             doubt = None if sound else Doubt(state.ledger, now, earliest, state.time)
-            self._tell(state.ledger, doubt)
+            if not believed:
+                self._tell(state.ledger, doubt)
         return Reading(state.time if doubt else now, doubt)
 
     def _expected(self, state: State, known: _Known | None, ticks: int) -> tuple[int, int]:

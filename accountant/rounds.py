@@ -2,6 +2,10 @@
 
 What they lead to is appended and committed together. Nobody sees the state before the commit:
 events are folded in under the book's lock, and a state ahead of a failed commit is dropped.
+
+In a light round the transaction has not begun yet, for it is believed to be known where the ledger
+ends. It begins as soon as something is read of the database, or decided at length; until then all
+can be taken back, if the ledger ends elsewhere.
 """
 
 from __future__ import annotations
@@ -27,7 +31,7 @@ from accountant.guard import Reading
 from accountant.ledger.events import Entry, Event, EventTooLarge
 from accountant.ledger.merkle import Tree
 from accountant.privacy import engine as bounds
-from accountant.store.ledgers import Text, Writing
+from accountant.store.ledgers import Moved, Text, Writing
 
 _SALTS: Final = 32
 """Salts drawn at once: at each draw other threads run, and whoever decides waits for its turn."""
@@ -68,6 +72,8 @@ class Round:
     salts: Iterator[bytes] = field(default_factory=_drawn)
     ahead: bool = False
     """The book is, or may be, ahead of the database."""
+    lengthy: bool = False
+    """Something was decided that cannot be taken back."""
 
     @property
     def state(self) -> State:
@@ -76,14 +82,24 @@ class Round:
 
     def answer(self, asked: Asked) -> Answer:
         """Decides and folds in. Raises Problem; then nothing has changed."""
+        try:
+            return self._answer(asked)
+        except Problem:
+            self.writing.begin()  # nobody is refused by what is only believed
+            raise
+
+    def _answer(self, asked: Asked) -> Answer:
         keeper, ledger = self.book.fold, self.book.ledger
         asked, opened = self._sealed(keeper.state, asked)
         try:
-            outcome = keeper.decide(asked, self._stamp(keeper.state, asked))
+            stamp = self._stamp(keeper.state, asked)
+            outcome = keeper.decide(asked, stamp, self._at_length)
         except Problem:
             raise
         except EventTooLarge as error:
             raise Invalid("event-too-large", str(error)) from error
+        except Moved:
+            raise  # nothing has changed
         except BaseException:
             self.ahead = True  # perhaps: it may be half folded
             raise
@@ -95,6 +111,10 @@ class Round:
             places = places_of(outcome, opened)
             self.texts += [Text(sequence, field, *text) for sequence, field, text in places]
         return Answer(ledger, tuple(outcome))
+
+    def _at_length(self) -> None:
+        self.writing.begin()
+        self.lengthy = True
 
     def answer_run(self, commands: Sequence[Asked], first: int = 0) -> list[Answer]:
         """``answer`` for ``commands`` from ``first`` on, as many as ask for what was asked before;

@@ -27,6 +27,10 @@ MOST_WAITING: Final = 4_096
 """Commands in line for one ledger; who comes then is asked to come again."""
 MOST_AT_ONCE: Final = 512
 """Commands in one batch."""
+_BREATH: Final = 50e-6
+"""Seconds after a batch, in which those who were told go on. Python runs one thread at a time:
+their answers would go out, and their next requests come in, only when the next batch is decided.
+"""
 _IDLE: Final = 5.0
 """Seconds without a command after which a line's thread ends."""
 
@@ -115,6 +119,8 @@ class Sequencer:
                         one.outcome = error
             finally:
                 tell(batch)
+            if line.waiting:
+                time.sleep(_BREATH)
 
     def _next(self, ledger: str, line: _Line) -> list[Waiting]:
         """All that waits, in order, up to the most; nothing when the thread is to end."""

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Final
 
 from accountant.answering import Answering, opening
-from accountant.book import Diverged
+from accountant.book import Book, Diverged
 from accountant.budget.commands import Asked, AskGrant, EraseText, ExpireGrant
 from accountant.budget.decide import SYSTEM
 from accountant.budget.decision import Decision
@@ -29,7 +29,7 @@ from accountant.pricing import Pricing, Terms, has_price, terms_of
 from accountant.rounds import Answer, Round
 from accountant.sequencer import MOST_WAITING, Sequencer, Waiting, settle
 from accountant.shelf import Shelf
-from accountant.store.ledgers import Ledgers, Moved, Stored, StoreError, Text, Unknown
+from accountant.store.ledgers import Ledgers, Moved, Stored, StoreError, Text, Unknown, Writing
 from accountant.store.snapshots import Snapshots
 from accountant.store.vault import Vault, VaultError
 
@@ -113,7 +113,13 @@ class Service:
     def execute_all(self, ledger: str, commands: list[Asked]) -> list[Answer]:
         """Answers commands in order with one commit, all or nothing."""
         self.price_ahead(ledger, *commands)
-        with self.writing(ledger, opens=opening(commands)) as turn:
+        try:
+            return self._execute_all(ledger, commands, light=True)
+        except Moved:  # somebody else writes: from what that was
+            return self._execute_all(ledger, commands, light=False)
+
+    def _execute_all(self, ledger: str, commands: list[Asked], *, light: bool) -> list[Answer]:
+        with self.writing(ledger, opens=opening(commands), light=light) as turn:
             turn.go_over(SYSTEM)
             return turn.answer_all(commands)
 
@@ -124,32 +130,56 @@ class Service:
             return turn.book.fold.sequence
 
     @contextmanager
-    def writing(self, ledger: str, *, opens: bool = False) -> Iterator[Round]:
+    def writing(self, ledger: str, *, opens: bool = False, light: bool = False) -> Iterator[Round]:
         """A transaction on one ledger, caught up with and held still; it commits at the end.
 
         Who waits for the database does not hold the book's lock, so that readers wait only for
-        deciding and committing.
+        deciding and committing. A ``light`` round does not wait for the ledger's head if nobody
+        else has written lately: then it is decided from what is in memory, and goes to the database
+        once. It waits for nobody: if somebody has written all the same, or is about to, it raises
+        Moved, and nothing has happened.
         """
         decided: Sequence[Entry] = ()
         with _told():
             book = self._shelf.book(ledger, opens=opens)
             try:
-                with self.ledgers.writing(ledger, beside=KEYS) as writing, book.lock:
-                    page = partial(writing.read, ledger, limit=PAGE)
-                    book.follow(writing.head(ledger), page)
-                    turn = Round(book, writing, self._guard.look(book.fold.state))
-                    try:
-                        yield turn
-                        decided, end = turn.entries, turn.flush()
-                        writing.commit()
-                    except BaseException:
-                        if turn.ahead:
-                            book.drop()  # ahead of the commit: read it back
-                        raise
+                light = light and book.alone
+                beginning = self.ledgers.writing(ledger, beside=KEYS, light=light)
+                with beginning as writing, book.lock:
+                    turn = self._light(book, writing) if light else self._round(book, writing)
+                    with book.fold.noted() as before:
+                        try:
+                            yield turn
+                            decided, end = turn.entries, turn.flush()
+                            writing.commit()
+                        except BaseException as error:
+                            if turn.ahead and not turn.lengthy and _known(error):
+                                book.fold.take_back(before)
+                            elif turn.ahead:
+                                book.drop()  # ahead of the commit: read it back
+                            raise
                     book.committed(end)
+                    if light:  # now that is known which state it is
+                        self._guard.look(book.fold.state)
             except Unknown as unknown:
                 if not self._happened(ledger, decided):
                     raise Moved(str(unknown)) from unknown
+            except Moved:
+                book.moved()
+                raise
+
+    def _round(self, book: Book[Keeper], writing: Writing) -> Round:
+        """A round from what the database holds now."""
+        book.follow(writing.head(book.ledger), partial(writing.read, book.ledger, limit=PAGE))
+        return Round(book, writing, self._guard.look(book.fold.state))
+
+    def _light(self, book: Book[Keeper], writing: Writing) -> Round:
+        """A round from what is in memory, unless nothing should be decided from that."""
+        reading = self._guard.look(book.fold.state, believed=True)
+        if reading.doubt or not book.alone:
+            return self._round(book, writing)
+        writing.believe(book.tree, self.credentials.seen)
+        return Round(book, writing, reading)
 
     def _happened(self, ledger: str, decided: Sequence[Entry]) -> bool:
         """Whether a commit of unknown outcome took place. Who holds the head's lock sees it: the
@@ -322,6 +352,11 @@ class Service:
             missing = any(word in str(error) for word in ("no such table", "does not exist"))
             hint = "; has `accountant migrate` run?" if missing else ""
             raise Unavailable("not-ready", f"{error}{hint}") from error
+
+
+def _known(error: BaseException) -> bool:
+    """It came between two commands, not in the midst of one, and nothing was committed."""
+    return isinstance(error, Problem | StoreError) and not isinstance(error, Unknown)
 
 
 @contextmanager

@@ -38,7 +38,7 @@ def main() -> None:
 
 def _run(name: str, arguments: list[str]) -> dict[str, object]:
     started = time.perf_counter()
-    command = [sys.executable, "-m", "accountant.cli", *arguments]
+    command = [sys.executable, "-m", "accountant", *arguments]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)  # noqa: S603 our own program
     _, status, usage = os.wait4(process.pid, 0)
     seconds = time.perf_counter() - started

@@ -104,13 +104,13 @@ def served(folder: Path, url: str) -> Iterator[Served]:
 def serving(folder: Path, url: str, secret: str) -> Iterator[Served]:
     """The service on a database that is there, with a key of it; it may still be reading."""
     port = free_port()
-    common = ("accountant.cli", "--home", str(folder), "--database-url", url)
+    common = ("accountant", "--home", str(folder), "--database-url", url)
     with process(port, folder / "serve.log", *common, "serve", "--port", str(port)) as pid:
         yield Served(port, pid, secret)
 
 
 def _run(folder: Path, url: str, *arguments: str) -> str:
-    command = ["-m", "accountant.cli", "--home", str(folder), "--database-url", url, *arguments]
+    command = ["-m", "accountant", "--home", str(folder), "--database-url", url, *arguments]
     done = subprocess.run(  # noqa: S603 our own program
         [sys.executable, *command], capture_output=True, text=True, check=False
     )

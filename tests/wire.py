@@ -8,11 +8,13 @@ from contextlib import suppress
 
 
 class Wire:
-    """Hands bytes on in both directions. ``cut``: at the next COMMIT, "before" the server gets it,
-    "while" it is being carried out or "after" it was answered, both ends are closed.
+    """Hands bytes on in both directions. ``cut``: at the next ``word``, COMMIT by default, "before"
+    the server gets it, "while" it is being carried out or "after" it was answered, both ends are
+    closed.
     """
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, word: bytes = b"COMMIT\x00") -> None:
+        self._word = word
         self._to = port
         self._door = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._door.getsockname()[1]
@@ -54,7 +56,7 @@ class Wire:
     def _there(self, client: socket.socket, server: socket.socket, mute: threading.Event) -> None:
         with suppress(OSError):
             while data := client.recv(65_536):
-                if self.cut and b"COMMIT\x00" in data:
+                if self.cut and self._word in data:
                     self.cuts += 1
                     cut, self.cut = self.cut, ""
                     if cut == "before":

@@ -89,6 +89,26 @@ class Answers:
                 place = (place + 1) & mask
             places[place] = number
 
+    def take_back(self, count: int) -> None:
+        """Forgets all but the first ``count`` answers."""
+        for number in range(len(self), count, -1):
+            self._free(self._find(bytes(self._names[-DIGEST:])))
+            del self._names[-DIGEST:], self._prints[-DIGEST:], self._sequences[number - 1 :]
+        if len(self._places) > _places_for(count):
+            self._place_all()
+
+    def _free(self, place: int) -> None:
+        """Frees a place, so that whoever had to go on beyond it is found (Knuth, The Art of
+        Computer Programming 3, 6.4, Algorithm R).
+        """
+        places, mask = self._places, len(self._places) - 1
+        at = place
+        while number := places[at := (at + 1) & mask]:
+            wanted = int.from_bytes(self._names[(number - 1) * DIGEST :][:8], "little") & mask
+            if (at - wanted) & mask >= (at - place) & mask:
+                places[place], place = number, at
+        places[place] = _FREE
+
     def _named(self, by: str, key: str) -> bytes:
         """``_name``: who asks for a key or puts it has mostly asked for it just now."""
         last_by, last_key, name = self._asked
@@ -109,12 +129,15 @@ class Answers:
         return place
 
     def _make_room(self) -> bool:
-        """More places, if over half of them would be taken; then all have been found anew: whoever
-        meets another one at its place goes on to the next.
-        """
-        count = len(self)
-        if 2 * count <= len(self._places):
+        """More places, if over half of them would be taken; then all have been found anew."""
+        if 2 * len(self) <= len(self._places):
             return False
+        self._place_all()
+        return True
+
+    def _place_all(self) -> None:
+        """Finds all places anew: whoever meets another one at its place goes on to the next."""
+        count = len(self)
         size = _places_for(count)
         mask = size - 1
         places = np.zeros(size, dtype=np.uint32)
@@ -126,7 +149,6 @@ class Answers:
             left = left[places[at[left]] != left + 1]
             at[left] = (at[left] + 1) & mask
         self._places = array("I", places.tobytes())
-        return True
 
     def dump(self) -> list[bytes]:
         """All columns, for ``load``. The places are among them: finding them again takes longer

@@ -216,6 +216,15 @@ class Grants:
         self._expires[sequence] = expires
         self._settled[sequence] = at
 
+    def reopen(self, sequence: int, grant: Grant | None) -> None:
+        """The grant that the event at ``sequence`` reserved was not settled after all; ``grant`` is
+        what it was while it was open, if that was kept here.
+        """
+        for column in (self._about, self._expires, self._settled):
+            column[sequence] = 0
+        if grant is not None:
+            self.keep(grant)
+
     def _read(self, name: str, sequence: int) -> Settled | None:
         about = self._about[sequence] if sequence < len(self._about) else 0
         if about == 0:

@@ -8,12 +8,13 @@ whoever reads the state asks for ``whole``.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 
 from accountant.budget.batches import REFUSED
 from accountant.budget.commands import Asked
 from accountant.budget.decide import Repeated, decide, repeated
 from accountant.budget.errors import Problem
-from accountant.budget.express import Express
+from accountant.budget.express import Express, Mark
 from accountant.budget.folding import apply
 from accountant.budget.sealing import Opened
 from accountant.budget.state import State, asked_of
@@ -44,9 +45,26 @@ class Keeper:
         written = {grant.id for grant in self.state.open.values() if grant.due(now)}
         return [*self._express.due(now, written), *written]
 
-    def decide(self, asked: Asked, now: int) -> list[Entry] | Repeated:
+    def noted(self) -> AbstractContextManager[Mark]:
+        """What is decided from forms until the end can be taken back, as long as nothing else is
+        decided or folded in.
+        """
+        return self._express.noted()
+
+    def take_back(self, mark: Mark) -> None:
+        """Takes back all that was decided since ``mark``, while it is ``noted``: the state is as it
+        was then.
+        """
+        self._express.take_back(mark)
+
+    def decide(
+        self, asked: Asked, now: int, at_length: Callable[[], object] = lambda: None
+    ) -> list[Entry] | Repeated:
         """Decides and folds in: what answers ``asked`` at stamp ``now`` or the last one, if that is
         later. Raises Problem; then nothing has changed. Raises EventTooLarge likewise.
+
+        ``at_length`` is called before anything that cannot be taken back; if it raises, nothing has
+        changed.
         """
         if (before := repeated(self.state, asked)) is not None:
             return before
@@ -54,6 +72,7 @@ class Keeper:
         first = self.state.sequence
         if (known := self._express.decide(asked, now)) is not None:
             return [Entry(first + n, kind, now, data) for n, (kind, data) in enumerate(known)]
+        at_length()
         self._express.before_asked(asked)
         decided = decide(self.state, asked, now)
         if isinstance(decided, Repeated):

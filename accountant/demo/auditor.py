@@ -28,7 +28,7 @@ BUNDLE: Final = "bundle.tar"
 FORGED: Final = "forged.tar"
 KEY: Final = "key.txt"
 RECEIPT: Final = "receipt.tlog-proof"
-FULL: Final = "accountant.cli", "verify"
+FULL: Final = "accountant", "verify"
 MINIMAL: Final = ("accountant.verify_minimal",)
 console = Console(highlight=False)
 

@@ -85,7 +85,7 @@ class Runner:
     def command(self, *arguments: str) -> str:
         """Runs `accountant …` and returns its standard output. Raises DemoFailed."""
         done = subprocess.run(  # noqa: S603 - our own interpreter and module
-            [sys.executable, "-m", "accountant.cli", *arguments],
+            [sys.executable, "-m", "accountant", *arguments],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 from sqlalchemy import URL, Connection, make_url
 from sqlalchemy.exc import ArgumentError
 
-from accountant.store.entries import Grown
+from accountant.store.entries import Ends, Grown
 from accountant.store.reading import Begun, Text
 from accountant.store.sqlite import Sqlite, file_lock, reader, sqlite_path, writer
 
@@ -35,14 +35,36 @@ class Database(Protocol):
     def reading(self, work: Callable[[Connection], T]) -> T:
         """The result of ``work``, one statement that is a snapshot by itself. It may run twice."""
 
-    def writing(self, ledger: str, beside: str) -> AbstractContextManager[Begun]:
-        """A transaction on one ledger; what was not committed when it ends is rolled back."""
+    def turn(self, ledger: str) -> AbstractContextManager[None]:
+        """Nobody else in this process writes to the ledger meanwhile. Raises StoreError if somebody
+        does for too long.
+        """
+
+    def begun(self, ledger: str, beside: str) -> AbstractContextManager[Begun]:
+        """A transaction on one ledger, in its turn; what was not committed when it ends is rolled
+        back. Waits for who else writes.
+        """
+
+    def ready(self) -> AbstractContextManager[Connection]:
+        """A connection for what will wait for nobody: ``begin``, or ``at_once``."""
+
+    def begin(
+        self, connection: Connection, ledger: str, beside: str
+    ) -> AbstractContextManager[Begun]:
+        """``begun`` over a connection that is ``ready``. Raises Moved if somebody else writes."""
 
     def append(
-        self, connection: Connection, ledger: str, grown: Grown, texts: Sequence[Text]
+        self, connection: Connection, ledger: str, grown: Grown, texts: Sequence[Text], beside: Ends
     ) -> bool:
         """Appends to a ledger, keeps texts of what is appended, and moves the ledger's head by
-        compare-and-swap; False if it has moved.
+        compare-and-swap; False if it has moved, or the one ``beside`` has.
+        """
+
+    def at_once(
+        self, connection: Connection, ledger: str, grown: Grown, texts: Sequence[Text], beside: Ends
+    ) -> bool:
+        """``append`` in the ledger's turn, over a connection that is ``ready``, and durable at
+        once; False if nothing was done. Raises Unknown if nobody can tell.
         """
 
     def commit(self, connection: Connection) -> None:

@@ -9,12 +9,24 @@ from accountant.ledger.events import Entry
 from accountant.ledger.merkle import Node, Tree, leaf_hash
 
 
+class Ends(NamedTuple):
+    """Where a ledger ends, or has to."""
+
+    ledger: str
+    tree: Tree
+
+    @property
+    def peaks(self) -> bytes:
+        """The tree's peaks, as the head keeps them."""
+        return b"".join(self.tree.peaks)
+
+
 class Grown(NamedTuple):
     """What a ledger grows by. Rows of events come as columns (sequence, type, time, body, leaf),
     which is how drivers take them fastest.
     """
 
-    before: int
+    before: Tree
     events: list[Sequence[Any]]
     nodes: list[Node]
     after: Tree
@@ -33,4 +45,4 @@ def grown(before: Tree, entries: Sequence[Entry]) -> Grown:
         raise ValueError("the events do not follow each other")
     leaves = [leaf_hash(body) for body in bodies]
     after, nodes = before.grown(leaves)
-    return Grown(before.size, [*columns, leaves], nodes, after)
+    return Grown(before, [*columns, leaves], nodes, after)

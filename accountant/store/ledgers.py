@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import TypeVar
 
 from sqlalchemy import Connection
@@ -37,15 +38,25 @@ class Ledgers:
         self._erased = False
 
     @contextmanager
-    def writing(self, ledger: str, beside: str = "") -> Iterator[Writing]:
+    def writing(self, ledger: str, beside: str = "", *, light: bool = False) -> Iterator[Writing]:
         """A write transaction on one ledger, whose head is locked from the beginning; what is not
         committed when it ends is rolled back. On the way it is looked where the ledger ``beside``
-        ends.
+        ends. A ``light`` one begins when it has to, perhaps never (``Writing.believe``).
 
         Raises StoreError if others keep the ledger busy for too long.
         """
-        with translated(), self._database.writing(ledger, beside) as begun:
-            writing = Writing(self._database, begun)
+        database = self._database
+        with translated(), database.turn(ledger), ExitStack() as opened:
+            if light:  # whatever has to be waited for is, before anything is decided
+                ready = opened.enter_context(database.ready())
+                begin = partial(database.begin, ready, ledger, beside)
+                writing = Writing(
+                    database, ledger, beside, ready, lambda: opened.enter_context(begin())
+                )
+            else:
+                begun = opened.enter_context(database.begun(ledger, beside))
+                writing = Writing(database, ledger, beside, begun.connection, lambda: begun)
+                writing.begin()
             yield writing
             self._erased |= writing.erased
 

@@ -2,18 +2,21 @@
 
 Who appends holds the lock of the ledger's head row (SELECT ... FOR UPDATE) from before it reads
 what others have appended until its commit, under READ COMMITTED: each statement after the lock sees
-all that was committed before it. Nothing else is relied upon. Every read is one statement, which is
-a snapshot by itself, so that it needs no transaction and no second round trip.
+all that was committed before it. Who knows where the ledger ends appends without that, by a single
+statement that does nothing if the ledger ends elsewhere. Nothing else is relied upon. Every read is
+one statement, which is a snapshot by itself, so that it needs no transaction and no second round
+trip.
 """
 
 from __future__ import annotations
 
+import select
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from itertools import repeat
-from typing import Any, Final, TypeVar
+from typing import Any, Final, LiteralString, TypeVar
 
 import psycopg
 from psycopg import sql
@@ -24,8 +27,8 @@ from sqlalchemy.exc import DBAPIError
 from accountant.ledger.merkle import Tree
 from accountant.store import roles
 from accountant.store.arrays import blobs, integers, learn, texts
-from accountant.store.entries import Grown
-from accountant.store.errors import StoreError, Unknown
+from accountant.store.entries import Ends, Grown
+from accountant.store.errors import Moved, StoreError, Unknown
 from accountant.store.reading import HEAD_OF, Begun, Text, tree_of
 
 T = TypeVar("T")
@@ -85,7 +88,10 @@ _BEGUN: Final = (
 )
 _MOVED: Final = (
     "WITH moved AS (UPDATE ledger_head SET sequence = %b, peaks = %b"  # noqa: S608
-    " WHERE ledger = %b AND sequence = %b" + _ROWS
+    " WHERE ledger = %b AND EXISTS (SELECT FROM ledger_head"
+    " WHERE ledger = %b AND sequence = %b AND peaks = %b FOR UPDATE SKIP LOCKED)"
+    " AND (SELECT peaks FROM ledger_head WHERE ledger = %b) = %b"
+    " AND set_config('synchronous_commit', 'on', true) = 'on'" + _ROWS
 )
 
 
@@ -95,7 +101,7 @@ _BEGIN: Final = sql.SQL(
     f" SET LOCAL statement_timeout = {STATEMENT_MS};"
     f" SET LOCAL lock_timeout = {LOCK_MS};"
     f" SET LOCAL idle_in_transaction_session_timeout = {IDLE_MS};"
-    f" {HEAD_OF}{{ledger}} FOR UPDATE;"
+    f" {HEAD_OF}{{ledger}} FOR UPDATE{{wait}};"
     f" {HEAD_OF}{{beside}}"
 )
 """How a transaction that writes begins. The settings are said again in each, for a pooler may hand
@@ -151,34 +157,51 @@ class Postgres:
             return work(connection)
 
     @contextmanager
-    def writing(self, ledger: str, beside: str) -> Iterator[Begun]:
-        """A transaction. In this process one a ledger, so that those who wait for a head do not
-        take the connections that other ledgers need.
+    def turn(self, ledger: str) -> Iterator[None]:
+        """In this process one writes to a ledger, so that those who wait for a head do not take the
+        connections that other ledgers need.
         """
         turn = self._turns.setdefault(ledger, threading.Lock())
         if not turn.acquire(timeout=LOCK_MS / 1000):
             raise StoreError("too many requests wait to write")
         try:
-            begun = self._begun(ledger, beside)
-            with begun.connection as connection:
-                try:
-                    yield begun
-                finally:
-                    if not connection.invalidated and _raw(connection).closed:
-                        connection.invalidate()  # broken in the driver's hands: tell the pool
+            yield
         finally:
             turn.release()
 
-    def _begun(self, ledger: str, beside: str) -> Begun:
-        """A transaction that holds the head's lock; nothing was done on it, so a connection that
-        proves dead is replaced: all that are kept may be.
+    @contextmanager
+    def begun(self, ledger: str, beside: str) -> Iterator[Begun]:
+        """A transaction that holds the head's lock."""
+        begin = _begin(ledger, beside, "")
+        connection, heads = self._connected(lambda raw: _heads(raw, begin))
+        with _given_back(connection):
+            yield Begun(connection, *heads)
+
+    @contextmanager
+    def ready(self) -> Iterator[Connection]:
+        """A connection that the server has not hung up on."""
+        connection, _ = self._connected(_listened)
+        with _given_back(connection):
+            yield connection
+
+    @contextmanager
+    def begin(self, connection: Connection, ledger: str, beside: str) -> Iterator[Begun]:
+        """``begun``, if nobody else holds the head. Whatever else is wrong is told to who waits."""
+        try:
+            heads = _heads(_raw(connection), _begin(ledger, beside, " NOWAIT"))
+        except psycopg.Error as error:
+            raise Moved(f"somebody else writes, or nobody can: {error}") from error
+        yield Begun(connection, *heads)
+
+    def _connected(self, first: Callable[[psycopg.Connection[Any]], T]) -> tuple[Connection, T]:
+        """A connection that writes, and the result of the ``first`` that is done with it, which has
+        to do nothing: for a connection that proves dead is replaced, and all that are kept may be.
         """
         for last in (*repeat(False, WRITERS), True):
             connection = self._writer.connect()
             raw = _raw(connection)
             try:
-                heads = _heads(raw, ledger, beside)
-                break
+                return connection, first(raw)
             except BaseException:
                 broken = raw.closed
                 if broken:
@@ -186,18 +209,39 @@ class Postgres:
                 connection.close()
                 if last or not broken:
                     raise
-        return Begun(connection, ledger, *heads)
+        raise AssertionError("the last attempt returns or raises")
+
+    def at_once(
+        self, connection: Connection, ledger: str, grown: Grown, texts: Sequence[Text], beside: Ends
+    ) -> bool:
+        """One statement, which is a transaction of its own, hence one message and one answer. An
+        error over a living connection is the server's word that nothing was done: who then begins a
+        transaction is told the reason.
+        """
+        try:
+            return self.append(connection, ledger, grown, texts, beside)
+        except psycopg.Error as error:
+            if _raw(connection).closed:
+                raise Unknown(f"the connection broke while appending: {error}") from error
+            return False
 
     def append(
-        self, connection: Connection, ledger: str, grown: Grown, texts: Sequence[Text]
+        self, connection: Connection, ledger: str, grown: Grown, texts: Sequence[Text], beside: Ends
     ) -> bool:
-        """Appends in one round trip, whatever the number of rows."""
+        """Appends in one round trip, whatever the number of rows. Raises Unknown if the database
+        keeps less of it than it was told to.
+        """
         before, events, nodes, after = grown
         rows = [*_columns(ledger, nodes, _NODE), *_columns(ledger, texts, _TEXT)]
         rows += [ledger, *[column(each) for column, each in zip(_EVENT, events, strict=True)]]
         end = [after.size, grown.peaks]
-        statement, head = (_MOVED, [*end, ledger, before]) if before else (_BEGUN, [ledger, *end])
-        return _raw(connection).execute(statement, head + rows).rowcount == len(events[0])
+        begin = [ledger, ledger, before.size, Ends(ledger, before).peaks]
+        begin += [beside.ledger, beside.peaks]
+        statement, head = (_MOVED, [*end, *begin]) if before.size else (_BEGUN, [ledger, *end])
+        done = _raw(connection).execute(statement, head + rows).rowcount
+        if 0 < done < len(events[0]):
+            raise Unknown(f"of {len(events[0])} events {done} were inserted")
+        return done == len(events[0])
 
     def commit(self, connection: Connection) -> None:
         """Makes the transaction durable. An error over a living connection is the server's word
@@ -236,17 +280,40 @@ class Postgres:
 
 
 @lru_cache(maxsize=1_024)
-def _begin(ledger: str, beside: str) -> bytes:
-    return _BEGIN.format(ledger=sql.Literal(ledger), beside=sql.Literal(beside)).as_bytes()
+def _begin(ledger: str, beside: str, wait: LiteralString) -> bytes:
+    names = {"ledger": sql.Literal(ledger), "beside": sql.Literal(beside)}
+    return _BEGIN.format(**names, wait=sql.SQL(wait)).as_bytes()
 
 
-def _heads(raw: psycopg.Connection[Any], ledger: str, beside: str) -> list[Tree]:
+def _heads(raw: psycopg.Connection[Any], begin: bytes) -> list[Tree]:
     """Begins, and looks where both ledgers end, once the first one's head is locked: in one message
     and one answer. Statements without parameters may come together, each sees what was committed
     before it.
     """
-    cursor = raw.execute(_begin(ledger, beside), prepare=False)  # several statements cannot be
+    cursor = raw.execute(begin, prepare=False)  # several statements cannot be
     return [tree_of(cursor.set_result(last).fetchone()) for last in (-2, -1)]
+
+
+def _listened(raw: psycopg.Connection[Any]) -> None:
+    """Raises psycopg.OperationalError if the server has hung up. Whatever else has come that nobody
+    asked for, such as that it will, is reason enough to hang up as well.
+    """
+    poll = select.poll()
+    poll.register(raw.fileno(), select.POLLIN)
+    if poll.poll(0):
+        raw.close()
+        raise psycopg.OperationalError("the server has said something that nobody asked for")
+
+
+@contextmanager
+def _given_back(connection: Connection) -> Iterator[None]:
+    """The connection is the pool's again in the end."""
+    with connection:
+        try:
+            yield
+        finally:
+            if not connection.invalidated and _raw(connection).closed:
+                connection.invalidate()  # broken in the driver's hands: tell the pool
 
 
 def _columns(ledger: str, rows: Sequence[tuple[Any, ...]], kinds: _Kinds) -> list[Any]:

@@ -45,7 +45,6 @@ class Begun(NamedTuple):
     """
 
     connection: Connection
-    ledger: str
     head: Tree
     beside: Tree
 

@@ -14,19 +14,19 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import chain, repeat
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from sqlalchemy import Connection, Engine, create_engine, event, make_url
-from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError
 from sqlalchemy.pool import QueuePool, StaticPool
 
 from accountant.ledger.merkle import Tree
 from accountant.store.backfill import Backfill
-from accountant.store.entries import Grown
-from accountant.store.errors import StoreError, Unknown
+from accountant.store.entries import Ends, Grown
+from accountant.store.errors import Moved, StoreError, Unknown
 from accountant.store.reading import HEAD_OF, Begun, Text, tree_of
 
 T = TypeVar("T")
@@ -35,11 +35,15 @@ _POLL: Final = 0.002
 """Seconds between two looks at a lock that another process holds."""
 _PATIENCE_MS: Final = 100
 """How long cleaning up waits for a reader, while others wait to write; and then they do not."""
+_PRIMARY: Final = 0xFF
+"""The part of an error's code that says what it is; the rest says where it came from."""
 _ATTEMPTS: Final = 5
 _MOST_ROWS: Final = 64
 """Rows that one statement inserts: a statement for each number of them stays prepared."""
 _NEW_HEAD: Final = "INSERT INTO ledger_head VALUES (?, ?, ?)"
-_HEAD: Final = "UPDATE ledger_head SET sequence = ?, peaks = ? WHERE ledger = ? AND sequence = ?"
+_HEAD: Final = (
+    "UPDATE ledger_head SET sequence = ?, peaks = ? WHERE ledger = ? AND sequence = ? AND peaks = ?"
+)
 
 
 def sqlite_path(url: str) -> Path:
@@ -138,46 +142,102 @@ class Sqlite:
             return work(connection)
 
     @contextmanager
-    def writing(self, ledger: str, beside: str) -> Iterator[Begun]:
-        """A transaction that keeps everybody else from writing, to whatever ledger."""
-        deadline = time.monotonic() + BUSY_MS / 1000
+    def turn(self, _: str) -> Iterator[None]:
+        """Nobody else in this process writes meanwhile, to whatever ledger."""
         if not self._one_at_a_time.acquire(timeout=BUSY_MS / 1000):
             raise StoreError("too many requests wait to write")
         try:
-            with (
-                file_lock(self._path, max(0.0, deadline - time.monotonic())),
-                self._writer.connect() as connection,
-            ):
-                connection.begin()
-                yield Begun(connection, ledger, *(_head(connection, x) for x in (ledger, beside)))
+            yield
         finally:
             self._one_at_a_time.release()
 
+    @contextmanager
+    def begun(self, ledger: str, beside: str) -> Iterator[Begun]:
+        """A transaction that keeps everybody else from writing, to whatever ledger."""
+        with file_lock(self._path), self._writer.connect() as connection:
+            connection.begin()
+            yield _begun(connection, ledger, beside)
+
+    @contextmanager
+    def ready(self) -> Iterator[Connection]:
+        """The connection that writes."""
+        with self._writer.connect() as connection:
+            yield connection
+
+    @contextmanager
+    def begin(self, connection: Connection, ledger: str, beside: str) -> Iterator[Begun]:
+        """``begun``, if nobody else has the file's lock, or another program the file."""
+        with self._now(_raw(connection), connection.begin):
+            yield _begun(connection, ledger, beside)
+
+    @contextmanager
+    def _now(self, raw: sqlite3.Connection, begin: Callable[[], object]) -> Iterator[None]:
+        """A transaction under the file's lock. Raises Moved instead of waiting for it."""
+        with ExitStack() as opened:
+            try:
+                opened.enter_context(file_lock(self._path, 0))
+                raw.execute("PRAGMA busy_timeout=0")
+                begin()
+            except (TimeoutError, sqlite3.OperationalError) as error:
+                code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_BUSY)
+                if code & _PRIMARY != sqlite3.SQLITE_BUSY:
+                    raise
+                raise Moved("somebody else writes") from error
+            finally:
+                raw.execute(f"PRAGMA busy_timeout={BUSY_MS}")
+            yield
+
+    def at_once(
+        self, connection: Connection, ledger: str, grown: Grown, texts: Sequence[Text], beside: Ends
+    ) -> bool:
+        """A transaction in the driver's own words."""
+        raw = _raw(connection)
+        with self._now(raw, lambda: raw.execute("BEGIN IMMEDIATE")):
+            try:
+                done = self.append(connection, ledger, grown, texts, beside)
+                if done:
+                    self._commit(raw)
+            finally:
+                raw.rollback()  # nothing, if it was committed
+            return done
+
     def append(
-        self, connection: Connection, ledger: str, grown: Grown, texts: Sequence[Text]
+        self, connection: Connection, ledger: str, grown: Grown, texts: Sequence[Text], beside: Ends
     ) -> bool:
         """Appends through the driver, which binds and steps in C."""
-        raw, (before, events, nodes, after) = _raw(connection), grown
+        raw, (_, events, nodes, _) = _raw(connection), grown
+        if not self._move(raw, ledger, grown, beside):
+            return False
         self._backfill.wrote(sum(map(len, events[3])))
         _insert(raw, "event", list(zip(repeat(ledger), *events, strict=False)))
         _insert(raw, "node", [(ledger, *node) for node in nodes])
         _insert(raw, "text", [(ledger, *text) for text in texts])
-        if before == 0:
-            return raw.execute(_NEW_HEAD, (ledger, after.size, grown.peaks)).rowcount == 1
-        return raw.execute(_HEAD, (after.size, grown.peaks, ledger, before)).rowcount == 1
+        return True
+
+    def _move(self, raw: sqlite3.Connection, ledger: str, grown: Grown, beside: Ends) -> bool:
+        before, _, _, after = grown
+        if beside.ledger != ledger and _head(raw, beside.ledger) != beside.tree:
+            return False
+        end = after.size, grown.peaks
+        if before.size == 0:
+            return raw.execute(_NEW_HEAD, (ledger, *end)).rowcount == 1
+        begin = Ends(ledger, before)
+        return raw.execute(_HEAD, (*end, ledger, before.size, begin.peaks)).rowcount == 1
 
     def commit(self, connection: Connection) -> None:
         """Makes the transaction durable. A failed write may have reached the disk: then whoever
         opens the file next decides, by what the log holds.
         """
-        if not _raw(connection).in_transaction:  # an error has ended it; committing would be silent
+        self._commit(_raw(connection))
+
+    def _commit(self, raw: sqlite3.Connection) -> None:
+        if not raw.in_transaction:  # an error has ended it; committing would be silent
             raise StoreError("the transaction has failed and was rolled back")
         try:
-            connection.commit()
-        except SQLAlchemyError as error:
-            cause = getattr(error, "orig", None) or error
-            raise Unknown(f"the commit failed: {cause}") from error
-        self._backfill.committed(_raw(connection))
+            raw.commit()
+        except sqlite3.Error as error:
+            raise Unknown(f"the commit failed: {error}") from error
+        self._backfill.committed(raw)
 
     def finish_erasing(self) -> bool:
         """Empties the write-ahead log. False if somebody still reads what was."""
@@ -188,7 +248,7 @@ class Sqlite:
         return False
 
     def _emptied(self) -> bool:
-        with self.writing("", "") as begun:
+        with self.turn(""), self.begun("", "") as begun:
             begun.connection.rollback()
             self._backfill.wait()
             raw = _raw(begun.connection)
@@ -220,8 +280,13 @@ def _leave_the_log(connection: Any, _: Any) -> None:
     connection.execute("PRAGMA wal_autocheckpoint=0")
 
 
-def _head(connection: Connection, ledger: str) -> Tree:
-    return tree_of(_raw(connection).execute(f"{HEAD_OF}?", (ledger,)).fetchone())
+def _begun(connection: Connection, ledger: str, beside: str) -> Begun:
+    raw = _raw(connection)
+    return Begun(connection, _head(raw, ledger), _head(raw, beside))
+
+
+def _head(raw: sqlite3.Connection, ledger: str) -> Tree:
+    return tree_of(raw.execute(f"{HEAD_OF}?", (ledger,)).fetchone())
 
 
 def _insert(raw: sqlite3.Connection, table: str, rows: Sequence[tuple[Any, ...]]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -12,45 +12,102 @@ from accountant.ledger.events import Entry
 from accountant.ledger.merkle import Tree
 from accountant.store import reading
 from accountant.store.engine import Database
-from accountant.store.entries import grown
+from accountant.store.entries import Ends, Grown, grown
 from accountant.store.errors import Moved, StoreError, translated
 from accountant.store.reading import CHECKPOINT, COSIGNATURE, TEXT, Begun, Signed, Stored, Text
 
 
 @dataclass(slots=True)
 class Writing:
-    """An open write transaction on one ledger. Every method may raise StoreError, Moved if somebody
-    else has moved the head.
+    """A write transaction on one ledger. Every method may raise StoreError, Moved if somebody else
+    has moved the head.
+
+    It begins with ``begin``, or with whatever needs the database. Who knows where the ledgers end
+    may say so before (``believe``): if nothing but that is asked, what is appended goes to the
+    database in one step, and is committed if the ledgers do end there. Else it has Moved.
     """
 
     database: Database
-    begun: Begun
+    ledger: str
+    beside_name: str
+    ready: Connection
+    """Over it the transaction begins, or what is appended goes in one step."""
+    _begin: Callable[[], Begun]
     erased: bool = False
     """Something was, and may still be found in what the database keeps for itself."""
+    _begun: Begun | None = None
+    _believed: tuple[Tree, Tree] | None = None
+    _beside_matters: bool = False
+    _appended: tuple[Grown, Sequence[Text]] | None = None
+    """What is to go to the database in one step."""
     _ended: bool = False
-    _head: Tree = field(init=False)
+    _head: Tree = field(default_factory=Tree)
 
-    def __post_init__(self) -> None:
-        self._head = self.begun.head
+    @property
+    def begun(self) -> bool:
+        """There is a transaction, which holds the head's lock."""
+        return self._begun is not None
+
+    def begin(self) -> Begun:
+        """Begins the transaction, unless that has happened. Raises Moved if the ledgers do not end
+        where they were believed to, or somebody else writes.
+        """
+        if self._begun is None:
+            if self._appended:
+                raise StoreError("what was appended is on its way already")
+            with self._open():
+                begun = self._begin()
+            if self._believed is not None and not self._right(begun, *self._believed):
+                self._ended = True
+                raise Moved(f"{self.ledger} does not end where it did")
+            self._begun, self._head = begun, begun.head
+        return self._begun
+
+    def _right(self, begun: Begun, head: Tree, beside: Tree) -> bool:
+        """What was believed is so, as far as somebody has relied on it."""
+        return begun.head == head and (begun.beside == beside or not self._beside_matters)
+
+    def believe(self, head: Tree, beside: Tree) -> None:
+        """Says where the ledgers end, instead of looking. Raises ValueError for a new ledger, and
+        after the beginning.
+        """
+        if self._begun is not None or not head.size:
+            raise ValueError("nothing can be believed of a new ledger, nor after the beginning")
+        self._believed, self._head = (head, beside), head
 
     @property
     def connection(self) -> Connection:
         """The transaction's."""
-        return self.begun.connection
+        return self.begin().connection
 
     def head(self, ledger: str) -> Tree:
-        """Where the ledger ends now; nobody else can move it before this transaction ends. Two may
-        both see that a ledger is new: the second to append is told that it Moved. Raises ValueError
-        for another ledger.
+        """Where the ledger ends now, or is believed to; nobody else can move it before this
+        transaction ends, or else that fails. Two may both see that a ledger is new: the second to
+        append is told that it Moved. Raises ValueError for another ledger.
         """
-        if ledger != self.begun.ledger:
-            raise ValueError(f"the transaction is on {self.begun.ledger}, not on {ledger}")
+        if ledger != self.ledger:
+            raise ValueError(f"the transaction is on {self.ledger}, not on {ledger}")
+        if self._believed is None:
+            self.begin()
         return self._head
 
     @property
     def beside(self) -> Tree:
-        """Where the ledger beside it ended when this transaction began."""
-        return self.begun.beside
+        """Where the ledger beside it ended when this transaction began, or is believed to end. Who
+        asks relies on it: what is appended is refused if that ledger has gone on.
+        """
+        believed = self._believed[1] if self._believed and self._begun is None else Tree()
+        found = believed if believed.size else self.begin().beside
+        self._beside_matters = True
+        return found
+
+    def _ends_beside(self) -> Ends:
+        """What the ledger beside it has to be at the append; this one itself if none matters."""
+        if not self._beside_matters:
+            return Ends(self.ledger, self._head)
+        if self._begun is None and self._believed:
+            return Ends(self.beside_name, self._believed[1])
+        return Ends(self.beside_name, self.begin().beside)
 
     def read(self, ledger: str, first: int, limit: int) -> list[Stored]:
         """Events from ``first`` on."""
@@ -63,7 +120,14 @@ class Writing:
         """
         with self._open():
             self._ended = True
-            self.database.commit(self.connection)
+            if self._begun is not None:
+                self.database.commit(self._begun.connection)
+            elif self._appended is not None and not self._at_once(*self._appended):
+                raise Moved(f"{self.ledger} does not end where it did, or could not be written to")
+
+    def _at_once(self, more: Grown, texts: Sequence[Text]) -> bool:
+        beside = self._ends_beside() if self._beside_matters else Ends(self.ledger, more.before)
+        return self.database.at_once(self.ready, self.ledger, more, texts, beside)
 
     def append(self, ledger: str, entries: Sequence[Entry], texts: Sequence[Text] = ()) -> Tree:
         """Appends events, at least one, and keeps free texts of events that hold only their salted
@@ -75,8 +139,15 @@ class Writing:
             raise Moved(f"{ledger}/{entries[0].sequence} does not follow {before.size - 1}")
         more = grown(before, entries)
         with self._open():
-            if not self.database.append(self.connection, ledger, more, texts):
-                raise Moved(f"the head of {ledger} moved while it was locked")
+            if self._begun is not None:
+                beside = self._ends_beside()
+                done = self.database.append(self._begun.connection, ledger, more, texts, beside)
+                if not done:
+                    raise Moved(f"the head of {ledger} moved while it was locked")
+            elif self._appended is not None:
+                raise StoreError("only one thing can be appended in one step")
+            else:
+                self._appended = more, texts
         self._head = more.after
         return more.after
 

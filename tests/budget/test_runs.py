@@ -58,6 +58,9 @@ Crowd = tuple[list[Any], int, list[tuple[int, str]]]
 class Nothing:
     """What is stored of texts before the round."""
 
+    def begin(self) -> None:
+        """Nothing else is to begin."""
+
     def texts(self, *_: Any) -> list[Any]:
         """None."""
         return []

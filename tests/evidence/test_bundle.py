@@ -107,7 +107,7 @@ def test_the_same_ledger_gives_the_same_bytes(home: House, data: bytes, tmp_path
     for seed in ("1", "2"):
         environment = os.environ | {"PYTHONHASHSEED": seed, "ACCOUNTANT_HOME": str(home.home)}
         file = tmp_path / f"{seed}.tar"
-        command = [sys.executable, "-m", "accountant.cli"]
+        command = [sys.executable, "-m", "accountant"]
         run = [*command, "export", "--population", "fair", str(file)]
         subprocess.run(run, env=environment, check=True, capture_output=True)
         assert file.read_bytes() == data

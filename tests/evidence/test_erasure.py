@@ -261,7 +261,7 @@ def test_erase_from_the_command_line(house: Callable[..., House], tmp_path: Path
     made = resident(house())
     grant = made.grant(purpose=SECRET)
     environment = os.environ | {"ACCOUNTANT_HOME": str(made.home)}
-    command = [sys.executable, "-m", "accountant.cli", "erase", "-p", "fair", "--reason", "law"]
+    command = [sys.executable, "-m", "accountant", "erase", "-p", "fair", "--reason", "law"]
     run = [*command, "--event", str(grant.sequence)]
     assert subprocess.run(run, env=environment, capture_output=True, check=False).returncode == 0
     with pytest.raises(NotFound):

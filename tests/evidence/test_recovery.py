@@ -255,7 +255,7 @@ def test_recover_from_the_command_line(house: Callable[..., House]) -> None:
     made.sign()
     made.put_back(copy).close()
     environment = os.environ | {"ACCOUNTANT_HOME": str(made.home), "ACCOUNTANT_ORIGIN": ORIGIN}
-    command = [sys.executable, "-m", "accountant.cli", "recover", "-p", "fair", "--reason", "disk"]
+    command = [sys.executable, "-m", "accountant", "recover", "-p", "fair", "--reason", "disk"]
     run = subprocess.run(command, env=environment, capture_output=True, check=False)
     assert run.returncode == 0, run.stderr
     assert run.stdout.startswith(f"{ORIGIN}/fair/2\n".encode())

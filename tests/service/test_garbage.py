@@ -73,10 +73,10 @@ def test_a_reply_does_not_keep_its_round(
     if not foreseen:
         decide = Keeper.decide
 
-        def failing(self: Keeper, asked: Asked, now: int) -> Any:
+        def failing(self: Keeper, asked: Asked, *more: Any) -> Any:
             if isinstance(asked.command, CommitGrant):
                 raise Unforeseen
-            return decide(self, asked, now)
+            return decide(self, asked, *more)
 
         monkeypatch.setattr(Keeper, "decide", failing)
     request, outcomes = Request("r", "POST", "/p", "/p", "", [], b""), []
@@ -107,7 +107,7 @@ def test_a_state_that_is_dropped_is_gone(busy: World, monkeypatch: pytest.Monkey
         book = busy.service._shelf.book("fair")
     monkeypatch.setattr(busy.service.ledgers._database, "commit", fail)
     before = weakref.ref(book.fold)
-    some = crowd(busy, 60)
+    some = crowd(busy, 60, make("commit_grant", grant="g999999"))  # which is looked up
     busy.service.answering.answer("fair", some)
     told = weakref.ref(some[0].outcome)
     assert isinstance(told(), Problem)

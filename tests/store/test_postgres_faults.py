@@ -213,6 +213,28 @@ def test_an_unknown_commit_is_looked_up(
     wire.close()
 
 
+@pytest.mark.parametrize("cut", ["before", "while", "after"])
+def test_an_unknown_light_round_is_looked_up(
+    world: Callable[..., World], hosted: Hosted, cut: str
+) -> None:
+    """When the connection breaks while a round is appended in one step, each of its commands is
+    answered once, charged once, and the next round is light again.
+    """
+    wire = Wire(hosted.server.port, b"grant.reserved")
+    made = world(url=hosted.url.replace(f":{hosted.server.port}/", f":{wire.port}/")).hospital()
+    for _ in range(2):  # what comes again is not decided at length
+        assert made.post("/grants", ask(laplace("0.01"))).status_code == 201
+    before, wire.cut = made.stored(), cut
+    answer = made.post("/grants", ask(laplace("0.01")), key="k")
+    assert (answer.status_code, wire.cuts) == (201, 1)
+    assert made.stored()[:-1] == before
+    again = made.post("/grants", ask(laplace("0.01")), key="k")
+    assert (again.json(), again.headers["idempotent-replay"]) == (answer.json(), "true")
+    assert made.used()[0][0] == 3 * 10**7
+    clean(made)
+    wire.close()
+
+
 @pytest.mark.parametrize("cut", ["before", "while"])
 def test_nothing_is_left_of_what_could_not_be_read_back(
     world: Callable[..., World], hosted: Hosted, cut: str, monkeypatch: pytest.MonkeyPatch

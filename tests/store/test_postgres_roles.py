@@ -180,7 +180,7 @@ def test_two_that_migrate_at_once(postgres: Server) -> None:
     }
     runs = [
         subprocess.Popen(
-            [sys.executable, "-m", "accountant.cli", "migrate"],
+            [sys.executable, "-m", "accountant", "migrate"],
             env=env,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

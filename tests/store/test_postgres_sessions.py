@@ -10,8 +10,9 @@ from places import Hosted
 from support import World, ask, clean, laplace
 
 from accountant.ledger.events import Entry
+from accountant.ledger.merkle import Tree
 from accountant.migrate import migrate
-from accountant.store.ledgers import Ledgers, Text
+from accountant.store.ledgers import Ledgers, Moved, Text
 from bench.postgres import Server
 
 WORDS = "für «alle»"
@@ -47,6 +48,58 @@ def test_texts_are_kept_in_their_own_words(
     assert text.text == WORDS
     clean(made)
     made.close()
+
+
+def appended(ledgers: Ledgers, size: int) -> bool:
+    """Appends the event number ``size``; in one step, which it says, but for the first."""
+    with ledgers.writing("a", light=size > 0) as writing:
+        if size:
+            writing.believe(ledgers.head("a"), Tree())
+        writing.append("a", [Entry(size, "x.y.v1", size, b"event")])
+        writing.commit()
+        return not writing.begun
+
+
+def test_a_light_round_is_durable_whatever_the_default(hosted: Hosted) -> None:
+    """A server that need not wait for the disk does wait for what is appended in one step."""
+    hosted.run(
+        f"ALTER DATABASE {hosted.name} SET synchronous_commit = off",
+        "CREATE TABLE durable (setting text)",
+        "GRANT INSERT ON durable TO PUBLIC",
+        "CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+        " INSERT INTO durable VALUES (current_setting('synchronous_commit')); RETURN NULL; END $$",
+        "CREATE CONSTRAINT TRIGGER note AFTER INSERT ON event DEFERRABLE INITIALLY DEFERRED"
+        " FOR EACH ROW EXECUTE FUNCTION note()",
+        role="superuser",
+    )
+    mine = Ledgers(hosted.url)
+    for size in range(3):
+        assert appended(mine, size) == (size > 0)
+    assert hosted.run("SELECT setting FROM durable", role="superuser") == [("on",)] * 3
+    mine.close()
+
+
+def test_what_fails_at_its_commit_was_not_done(hosted: Hosted) -> None:
+    """Where the server refuses a light round only when it is to be committed, it has moved, and
+    nothing of it is kept; the connection goes on to be used.
+    """
+    mine = Ledgers(hosted.url)
+    appended(mine, 0)
+    hosted.run(
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+        " IF NEW.sequence = 1 THEN RAISE EXCEPTION 'no'; END IF; RETURN NULL; END $$",
+        "CREATE CONSTRAINT TRIGGER refuse AFTER INSERT ON event DEFERRABLE INITIALLY DEFERRED"
+        " FOR EACH ROW EXECUTE FUNCTION refuse()",
+        role="superuser",
+    )
+    for _ in range(8):  # prepared or not
+        with pytest.raises(Moved):
+            appended(mine, 1)
+    assert (mine.head("a").size, len(mine.read("a"))) == (1, 1)
+    hosted.run("DROP TRIGGER refuse ON event", role="superuser")
+    assert appended(mine, 1)
+    assert mine.head("a").size == 2
+    mine.close()
 
 
 @pytest.mark.parametrize("times", ["0", "1", "none"])

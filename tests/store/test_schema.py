@@ -128,5 +128,5 @@ def test_every_statement_names_its_ledger(world: Callable[..., World], hosted: H
         inserts = statement.count("INSERT INTO")
         assert statement.count("(ledger, ") == inserts
         assert inserts == 4 or "WHERE ledger = %b" in statement
-    began = postgres._BEGIN.format(ledger="a", beside="b").as_string()
+    began = postgres._BEGIN.format(ledger="a", beside="b", wait="").as_string()
     assert began.count("SELECT") == began.count("WHERE ledger = '")

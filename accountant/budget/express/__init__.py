@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable
+from contextlib import AbstractContextManager
 from typing import Any, Final
 
 from accountant.budget.commands import (
@@ -26,7 +27,7 @@ from accountant.budget.commands import (
 from accountant.budget.express.asking import ASKED, Asking
 from accountant.budget.express.ending import Ending
 from accountant.budget.express.reading import Read, read
-from accountant.budget.express.running import Running
+from accountant.budget.express.running import Mark, Running
 from accountant.budget.express.runs import TOGETHER, Run, Runs
 from accountant.budget.express.settlements import ENDINGS
 from accountant.budget.express.stamps import Stamps
@@ -34,7 +35,7 @@ from accountant.budget.express.together import Together
 from accountant.budget.state import State
 from accountant.ledger.events import MAX_BYTES, Event
 
-__all__ = ["TOGETHER", "Express"]
+__all__ = ["TOGETHER", "Express", "Mark"]
 
 _ENDED: Final = frozenset(kind.decode() for kind in ENDINGS)
 _HARMLESS: Final = frozenset(
@@ -80,6 +81,14 @@ class Express:
         if now < self._state.time or self._state.batch is not None:
             return Run([], [])
         return self._runs.decide(asked, now, salt)
+
+    def noted(self) -> AbstractContextManager[Mark]:
+        """What is decided until the end can be taken back, as long as all of it goes this way."""
+        return self._running.noted()
+
+    def take_back(self, mark: Mark) -> None:
+        """Takes back all that was decided since ``mark``."""
+        self._running.take_back(mark)
 
     def _alone(self, asked: Asked, now: int) -> tuple[str, bytes] | None:
         if isinstance(asked.command, AskGrant | RecordInvocations):

@@ -82,11 +82,9 @@ class Asking:
         self._book(known.form, answer, held, known.key, known.fingerprint)
         return answer.event, data
 
-    def item(
-        self, asked: Asked, now: int, header: int, booked: list[Form]
-    ) -> tuple[str, bytes] | None:
-        """``decide`` for an item of the batch that begins at ``header``; its form is added to what
-        was ``booked``. None too if it would be refused.
+    def item(self, asked: Asked, now: int, header: int) -> tuple[str, bytes] | None:
+        """``decide`` for an item of the batch that begins at ``header``; None too if it would be
+        refused.
         """
         known = self.known(asked)
         found = self._answered(known, now, b"%d" % header) if known is not None else None
@@ -94,7 +92,6 @@ class Asking:
             return None
         answer, data = found
         self._book(known.form, answer, Held(known.form, *known.rest(now)), b"", b"")
-        booked.append(known.form)
         return answer.event, data
 
     def known(self, asked: Asked) -> Known | None:

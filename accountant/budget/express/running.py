@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final, NamedTuple
 
 from accountant.budget.express.forms import Form, Held
 from accountant.budget.express.holding import Holding, Rest
 from accountant.budget.express.settlements import Settlement
 from accountant.budget.express.tallies import Tally
+from accountant.budget.grants import Grant
 from accountant.budget.limits import compared
 from accountant.budget.state import AccountKey, Counted, State, lifetime
 from accountant.privacy.units import LARGEST
@@ -17,6 +19,25 @@ _MOST_UNWRITTEN: Final = 50_000
 """Grants on the list of those to write before settled ones are taken off it; more if more are open:
 the list is only gone through when half of it may have been settled.
 """
+
+
+class Mark(NamedTuple):
+    """A moment that can be gone back to."""
+
+    booked: int
+    """What had been noted until then."""
+    sequence: int
+    time: int
+    answers: int
+
+
+class _Ended(NamedTuple):
+    """A grant that was settled; ``opened`` is what stood of it in the state."""
+
+    settlement: Settlement
+    number: int
+    held: Held
+    opened: Grant | None
 
 
 class Running:
@@ -28,6 +49,8 @@ class Running:
         self.held = Holding()
         self._unwritten: list[int] = []
         self._most_unwritten = _MOST_UNWRITTEN
+        self._noted: list[tuple[Form, int] | _Ended] | None = None
+        """All that was booked, while it may be taken back: a form and how often, or what ended."""
         self.room = LARGEST
         """No sum reaches ``LARGEST`` before charges of this many units have been booked."""
 
@@ -77,32 +100,71 @@ class Running:
         if form.reserves:
             form.count.reserved += times
         form.wait()
+        if self._noted is not None:
+            self._noted.append((form, times))
 
     def hold(self, number: int, form: Form, rest: Rest) -> None:
         """The event ``number`` reserves a grant."""
         self.held.put(number, form, rest)
         self._unwritten.append(number)
 
-    def unbook(self, booked: Sequence[Form], first: int, time: int) -> None:
-        """Takes back ``booked``, the forms of all events since the one at ``first``; ``time`` is
-        the stamp before it. The room that they took is found again when it is looked for.
+    @contextmanager
+    def noted(self) -> Iterator[Mark]:
+        """What is booked until the end can be taken back, as long as all of it goes this way."""
+        first, state = self._noted is None, self.state
+        noted = self._noted = [] if self._noted is None else self._noted
+        try:
+            yield Mark(len(noted), state.sequence, state.time, len(state.answers))
+        finally:
+            if first:
+                self._noted = None
+
+    def take_back(self, mark: Mark) -> None:
+        """Goes back to ``mark``, while it is ``noted``: to the unit, and to the key. The room that
+        was taken is found again when it is looked for.
         """
-        for form in booked:
-            form.count.booked -= 1
-            form.count.reserved -= form.reserves
-            form.wait()
-            for tally, _, _ in form.tallies:
-                tally.upset()
-        for number in range(first, self.state.sequence):
+        state, noted = self.state, self._noted
+        if noted is None:
+            raise ValueError("nobody has noted what is to be taken back")
+        for one in reversed(noted[mark.booked :]):
+            if isinstance(one, _Ended):
+                self._reopen(*one)
+            else:
+                self._discount(*one)
+        del noted[mark.booked :]
+        for number in range(mark.sequence, state.sequence):
             self.held.drop(number)
-            self.state.open.pop(f"g{number}", None)
-        self.state.sequence, self.state.time = first, time
+            state.open.pop(f"g{number}", None)
+        state.answers.take_back(mark.answers)
+        state.sequence, state.time = mark.sequence, mark.time
+
+    def _discount(self, form: Form, times: int) -> None:
+        form.count.booked -= times
+        form.count.reserved -= times * form.reserves
+        form.wait()
+        for tally, _, _ in form.tallies:
+            tally.upset()
+
+    def _reopen(
+        self, settlement: Settlement, number: int, held: Held, opened: Grant | None
+    ) -> None:
+        self.state.grants.reopen(number, opened)
+        self.hold(number, held.form, held[1:])
+        held.form.count.reserved += 1
+        held.form.wait()
+        if settlement.parts:
+            settlement.count.booked -= 1
+            settlement.wait()
+            for tally, _, _ in settlement.changes:
+                tally.upset()
 
     def settle(self, settlement: Settlement, about: int, number: int, held: Held) -> None:
         """Ends the grant that was reserved at ``number``."""
         state = self.state
         self.held.drop(number)
-        state.open.pop(f"g{number}", None)
+        opened = state.open.pop(f"g{number}", None)
+        if self._noted is not None:
+            self._noted.append(_Ended(settlement, number, held, opened))
         state.grants.write(number, about, held.expires, state.sequence)
         held.form.count.reserved -= 1
         held.form.wait()

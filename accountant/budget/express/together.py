@@ -13,7 +13,6 @@ from accountant.budget.commands import Asked, AskGrant, Batch, RecordInvocations
 from accountant.budget.decide.batching import check
 from accountant.budget.errors import Invalid
 from accountant.budget.express.asking import Asking
-from accountant.budget.express.forms import Form
 from accountant.budget.express.running import Running
 from accountant.budget.express.runs import Runs
 
@@ -51,12 +50,12 @@ class Together:
 
     def _items(self, parts: Sequence[Asked], now: int, header: int) -> list[tuple[str, bytes]]:
         """The items one by one; none, and nothing is booked, if one of them does not go."""
-        before, booked = self._running.state.time, list[Form]()
         found = []
-        for part in parts:
-            item = self._asking.item(part, now, header, booked)
-            if item is None:
-                self._running.unbook(booked, header + 1, before)
-                return []
-            found.append(item)
+        with self._running.noted() as before:
+            for part in parts:
+                item = self._asking.item(part, now, header)
+                if item is None:
+                    self._running.take_back(before)
+                    return []
+                found.append(item)
         return found

@@ -40,7 +40,7 @@ class Plain:
         """Starts a fresh interpreter."""
         with output.open("ab") as file:
             return subprocess.Popen(
-                [sys.executable, "-m", "accountant.cli", *arguments],
+                [sys.executable, "-m", "accountant", *arguments],
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=file,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -56,22 +57,23 @@ def together(service: Service, asked: list[Asked], ledger: str = "fair") -> list
 
 @contextmanager
 def committing(service: Service, *ways: Any) -> Iterator[list[Any]]:
-    """The next commits go other ways, each called with how it is really done; then as always."""
+    """The next commits go other ways, each called with how it is really done; then as always. A
+    light round's is one with its append.
+    """
     database = service.ledgers._database
-    left, really = list(ways), database.commit
+    left = list(ways)
 
-    def commit(connection: Any) -> None:
-        way = left.pop(0) if left else None
-        if way is None:
-            really(connection)
-        else:
-            way(lambda: really(connection))
+    def going(really: Callable[..., Any]) -> Callable[..., Any]:
+        def go(*arguments: Any) -> Any:
+            way = left.pop(0) if left else None
+            return really(*arguments) if way is None else way(partial(really, *arguments))
 
-    database.commit = commit
-    try:
+        return go
+
+    with pytest.MonkeyPatch.context() as patch:
+        for step in ("commit", "at_once"):
+            patch.setattr(database, step, going(getattr(database, step)))
         yield left
-    finally:
-        database.commit = really
 
 
 def lost(_: Callable[[], None]) -> None:
@@ -144,10 +146,10 @@ def test_a_poison_command_in_a_run_fails_alone(
         if any(one.key == b"poison" for one in run.known):
             raise ZeroDivisionError
 
-    def failing(keeper: Keeper, asked: Asked, now: int) -> Any:
+    def failing(keeper: Keeper, asked: Asked, *more: Any) -> Any:
         if asked.key == "poison":
             raise ZeroDivisionError
-        return decide(keeper, asked, now)
+        return decide(keeper, asked, *more)
 
     monkeypatch.setattr(Run, where, failing_step)
     monkeypatch.setattr(Keeper, "decide", failing)

@@ -1,5 +1,0 @@
-"""``python -m accountant.cli``."""
-
-from accountant.cli import main
-
-main()
