@@ -54,17 +54,18 @@ class Database(Protocol):
         """``begun`` over a connection that is ``ready``. Raises Moved if somebody else writes."""
 
     def append(
-        self, connection: Connection, ledger: str, grown: Grown, texts: Sequence[Text], beside: Ends
+        self, connection: Connection, ledger: str, grown: Grown, texts: Sequence[Text]
     ) -> bool:
         """Appends to a ledger, keeps texts of what is appended, and moves the ledger's head by
-        compare-and-swap; False if it has moved, or the one ``beside`` has.
+        compare-and-swap; False if it has moved.
         """
 
     def at_once(
         self, connection: Connection, ledger: str, grown: Grown, texts: Sequence[Text], beside: Ends
     ) -> bool:
         """``append`` in the ledger's turn, over a connection that is ``ready``, and durable at
-        once; False if nothing was done. Raises Unknown if nobody can tell.
+        once, if the ledger ``beside`` ends there, and nobody else writes; False if nothing was
+        done. Raises Unknown if nobody can tell.
         """
 
     def commit(self, connection: Connection) -> None:

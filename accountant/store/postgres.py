@@ -88,8 +88,14 @@ _BEGUN: Final = (
 )
 _MOVED: Final = (
     "WITH moved AS (UPDATE ledger_head SET sequence = %b, peaks = %b"  # noqa: S608
-    " WHERE ledger = %b AND EXISTS (SELECT FROM ledger_head"
-    " WHERE ledger = %b AND sequence = %b AND peaks = %b FOR UPDATE SKIP LOCKED)"
+    " WHERE ledger = %b AND sequence = %b AND peaks = %b" + _ROWS
+)
+# The one that is a transaction of its own waits for nobody who has the head, minds where the other
+# ledger ends, and is durable whatever the session is set to.
+_AT_ONCE: Final = (
+    "WITH moved AS (UPDATE ledger_head SET sequence = %b, peaks = %b"  # noqa: S608
+    " WHERE ledger = %b AND sequence = %b AND peaks = %b"
+    " AND EXISTS (SELECT FROM ledger_head WHERE ledger = %b FOR UPDATE SKIP LOCKED)"
     " AND (SELECT peaks FROM ledger_head WHERE ledger = %b) = %b"
     " AND set_config('synchronous_commit', 'on', true) = 'on'" + _ROWS
 )
@@ -218,26 +224,35 @@ class Postgres:
         error over a living connection is the server's word that nothing was done: who then begins a
         transaction is told the reason.
         """
+        held: list[str | bytes] = [ledger, beside.ledger, beside.peaks]
         try:
-            return self.append(connection, ledger, grown, texts, beside)
+            return self._append(connection, _AT_ONCE, held, ledger, grown, texts)
         except psycopg.Error as error:
             if _raw(connection).closed:
                 raise Unknown(f"the connection broke while appending: {error}") from error
             return False
 
     def append(
-        self, connection: Connection, ledger: str, grown: Grown, texts: Sequence[Text], beside: Ends
+        self, connection: Connection, ledger: str, grown: Grown, texts: Sequence[Text]
     ) -> bool:
-        """Appends in one round trip, whatever the number of rows. Raises Unknown if the database
-        keeps less of it than it was told to.
-        """
+        """Appends in one round trip, whatever the number of rows."""
+        return self._append(connection, _MOVED, [], ledger, grown, texts)
+
+    def _append(
+        self,
+        connection: Connection,
+        moved: LiteralString,
+        held: Sequence[str | bytes],
+        ledger: str,
+        grown: Grown,
+        texts: Sequence[Text],
+    ) -> bool:
         before, events, nodes, after = grown
         rows = [*_columns(ledger, nodes, _NODE), *_columns(ledger, texts, _TEXT)]
         rows += [ledger, *[column(each) for column, each in zip(_EVENT, events, strict=True)]]
-        end = [after.size, grown.peaks]
-        begin = [ledger, ledger, before.size, Ends(ledger, before).peaks]
-        begin += [beside.ledger, beside.peaks]
-        statement, head = (_MOVED, [*end, *begin]) if before.size else (_BEGUN, [ledger, *end])
+        end, begin = [after.size, grown.peaks], [ledger, before.size, Ends(ledger, before).peaks]
+        head = [*end, *begin, *held] if before.size else [ledger, *end]
+        statement = moved if before.size else _BEGUN
         done = _raw(connection).execute(statement, head + rows).rowcount
         if 0 < done < len(events[0]):
             raise Unknown(f"of {len(events[0])} events {done} were inserted")

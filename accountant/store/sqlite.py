@@ -194,7 +194,8 @@ class Sqlite:
         raw = _raw(connection)
         with self._now(raw, lambda: raw.execute("BEGIN IMMEDIATE")):
             try:
-                done = self.append(connection, ledger, grown, texts, beside)
+                done = _head(raw, beside.ledger) == beside.tree
+                done = done and self.append(connection, ledger, grown, texts)
                 if done:
                     self._commit(raw)
             finally:
@@ -202,27 +203,22 @@ class Sqlite:
             return done
 
     def append(
-        self, connection: Connection, ledger: str, grown: Grown, texts: Sequence[Text], beside: Ends
+        self, connection: Connection, ledger: str, grown: Grown, texts: Sequence[Text]
     ) -> bool:
         """Appends through the driver, which binds and steps in C."""
-        raw, (_, events, nodes, _) = _raw(connection), grown
-        if not self._move(raw, ledger, grown, beside):
+        raw, (before, events, nodes, after) = _raw(connection), grown
+        end = after.size, grown.peaks
+        if before.size == 0:
+            moved = raw.execute(_NEW_HEAD, (ledger, *end))
+        else:
+            moved = raw.execute(_HEAD, (*end, ledger, before.size, Ends(ledger, before).peaks))
+        if moved.rowcount != 1:
             return False
         self._backfill.wrote(sum(map(len, events[3])))
         _insert(raw, "event", list(zip(repeat(ledger), *events, strict=False)))
         _insert(raw, "node", [(ledger, *node) for node in nodes])
         _insert(raw, "text", [(ledger, *text) for text in texts])
         return True
-
-    def _move(self, raw: sqlite3.Connection, ledger: str, grown: Grown, beside: Ends) -> bool:
-        before, _, _, after = grown
-        if beside.ledger != ledger and _head(raw, beside.ledger) != beside.tree:
-            return False
-        end = after.size, grown.peaks
-        if before.size == 0:
-            return raw.execute(_NEW_HEAD, (ledger, *end)).rowcount == 1
-        begin = Ends(ledger, before)
-        return raw.execute(_HEAD, (*end, ledger, before.size, begin.peaks)).rowcount == 1
 
     def commit(self, connection: Connection) -> None:
         """Makes the transaction durable. A failed write may have reached the disk: then whoever

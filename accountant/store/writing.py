@@ -93,21 +93,13 @@ class Writing:
 
     @property
     def beside(self) -> Tree:
-        """Where the ledger beside it ended when this transaction began, or is believed to end. Who
-        asks relies on it: what is appended is refused if that ledger has gone on.
+        """Where the ledger beside it ended when this transaction began; or where it is believed to
+        end, which has to be so when this is committed.
         """
         believed = self._believed[1] if self._believed and self._begun is None else Tree()
         found = believed if believed.size else self.begin().beside
         self._beside_matters = True
         return found
-
-    def _ends_beside(self) -> Ends:
-        """What the ledger beside it has to be at the append; this one itself if none matters."""
-        if not self._beside_matters:
-            return Ends(self.ledger, self._head)
-        if self._begun is None and self._believed:
-            return Ends(self.beside_name, self._believed[1])
-        return Ends(self.beside_name, self.begin().beside)
 
     def read(self, ledger: str, first: int, limit: int) -> list[Stored]:
         """Events from ``first`` on."""
@@ -126,7 +118,9 @@ class Writing:
                 raise Moved(f"{self.ledger} does not end where it did, or could not be written to")
 
     def _at_once(self, more: Grown, texts: Sequence[Text]) -> bool:
-        beside = self._ends_beside() if self._beside_matters else Ends(self.ledger, more.before)
+        beside = Ends(self.ledger, more.before)  # this ledger itself, if no other matters
+        if self._beside_matters and self._believed:
+            beside = Ends(self.beside_name, self._believed[1])
         return self.database.at_once(self.ready, self.ledger, more, texts, beside)
 
     def append(self, ledger: str, entries: Sequence[Entry], texts: Sequence[Text] = ()) -> Tree:
@@ -140,9 +134,7 @@ class Writing:
         more = grown(before, entries)
         with self._open():
             if self._begun is not None:
-                beside = self._ends_beside()
-                done = self.database.append(self._begun.connection, ledger, more, texts, beside)
-                if not done:
+                if not self.database.append(self._begun.connection, ledger, more, texts):
                     raise Moved(f"the head of {ledger} moved while it was locked")
             elif self._appended is not None:
                 raise StoreError("only one thing can be appended in one step")

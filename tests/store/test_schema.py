@@ -124,7 +124,7 @@ def test_every_statement_names_its_ledger(world: Callable[..., World], hosted: H
         else:
             named = ".ledger = %(ledger" in statement or "WHERE ledger = %s" in statement
             assert named, statement
-    for statement in (postgres._BEGUN, postgres._MOVED):
+    for statement in (postgres._BEGUN, postgres._MOVED, postgres._AT_ONCE):
         inserts = statement.count("INSERT INTO")
         assert statement.count("(ledger, ") == inserts
         assert inserts == 4 or "WHERE ledger = %b" in statement
