@@ -23,7 +23,9 @@ _LEAST: Final = 16
 
 
 class Answers:
-    """(who, key) -> (fingerprint of the command, sequence of the event); nothing is taken out."""
+    """(who, key) -> (fingerprint of the command, sequence of the event); only what was put last is
+    ever taken back.
+    """
 
     __slots__ = ("_asked", "_names", "_places", "_prints", "_sequences")
 

@@ -87,7 +87,8 @@ class State:
 
     def frozen(self) -> State:
         """The state as it is now, for who reads it while this one goes on. Cells are only copied
-        if they are changed meanwhile.
+        if they are changed meanwhile; answers and settled grants not at all: who looks for one of
+        those holds this state still.
         """
         return replace(
             self,

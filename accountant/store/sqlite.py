@@ -168,7 +168,10 @@ class Sqlite:
     def begin(self, connection: Connection, ledger: str, beside: str) -> Iterator[Begun]:
         """``begun``, if nobody else has the file's lock, or another program the file."""
         with self._now(_raw(connection), connection.begin):
-            yield _begun(connection, ledger, beside)
+            try:
+                yield _begun(connection, ledger, beside)
+            finally:
+                connection.rollback()  # before the lock goes; nothing, if it was committed
 
     @contextmanager
     def _now(self, raw: sqlite3.Connection, begin: Callable[[], object]) -> Iterator[None]:

@@ -120,13 +120,11 @@ class Running:
                 self._noted = None
 
     def take_back(self, mark: Mark) -> None:
-        """Goes back to ``mark``, while it is ``noted``: to the unit, and to the key. The room that
-        was taken is found again when it is looked for.
-        """
+        """Goes back to ``mark``, while it is ``noted``: to the unit, and to the key."""
         state, noted = self.state, self._noted
         if noted is None:
             raise ValueError("nobody has noted what is to be taken back")
-        for one in reversed(noted[mark.booked :]):
+        for one in noted[mark.booked :]:
             if isinstance(one, _Ended):
                 self._reopen(*one)
             else:
@@ -137,6 +135,7 @@ class Running:
             state.open.pop(f"g{number}", None)
         state.answers.take_back(mark.answers)
         state.sequence, state.time = mark.sequence, mark.time
+        self.room = 0  # more than before, or less: it is looked for anew
 
     def _discount(self, form: Form, times: int) -> None:
         form.count.booked -= times
@@ -186,7 +185,8 @@ class Running:
         self.state.sequence += events
         self.state.time = now
         if len(self._unwritten) > self._most_unwritten:
-            self._unwritten = [number for number in self._unwritten if number in self.held]
+            numbers = dict.fromkeys(self._unwritten)  # what was taken back may stand there twice
+            self._unwritten = [number for number in numbers if number in self.held]
             self._most_unwritten = max(_MOST_UNWRITTEN, 2 * len(self._unwritten))
 
     def grant(self, number: int) -> None:
