@@ -17,7 +17,7 @@ from accountant import answering
 from accountant import book as books
 from accountant.budget.commands import Asked, CommitGrant
 from accountant.budget.decide import _DECIDERS as DECIDERS
-from accountant.budget.errors import Problem
+from accountant.budget.errors import Invalid, Problem
 from accountant.keys import key_digest
 from accountant.ledger.events import Entry
 from accountant.ledger.merkle import Tree
@@ -295,6 +295,23 @@ def test_nobody_is_refused_by_what_is_only_believed(made: World) -> None:
         [refused] = together(other, commits([mine], "o"))
         assert isinstance(refused, Problem)
         assert refused.code == "grant-settled"
+
+
+def test_who_is_refused_is_refused_by_the_ledger(
+    made: World, begun: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before anybody is told of a problem it is looked up whether the ledger is what it is
+    believed to be, wherever the problem comes from.
+    """
+
+    def refuse(*_: Any) -> Any:
+        raise Invalid("no", "for whatever reason")
+
+    monkeypatch.setattr("accountant.rounds.seal", refuse)
+    new = make("ask_grant", dataset="d", mechanisms=[laplace("0.02")])
+    [refused] = together(made.service, [Asked("pipe", new, "k0")])
+    assert isinstance(refused, Invalid)
+    assert begun
 
 
 def test_all_or_none_also_where_somebody_else_writes(made: World) -> None:
