@@ -72,9 +72,10 @@ class Answering:
                 turn.go_over(SYSTEM)
                 if any(one.key is not None for one in batch):
                     self._credentials.refresh(turn.writing.beside)
-                    batch, all_ = self._admitted(batch), len(batch)
-                    if len(batch) < all_:
+                    admitted = self._admitted(batch)
+                    if len(admitted) < len(batch):
                         turn.writing.begin()  # nobody is refused by what is only believed
+                    batch = admitted
                 asked = [one.asked for one in batch]
                 while len(steps.outcomes) < len(asked):
                     steps.next(turn, asked)

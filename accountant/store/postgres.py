@@ -226,17 +226,21 @@ class Postgres:
         """
         held: list[str | bytes] = [ledger, beside.ledger, beside.peaks]
         try:
-            return self._append(connection, _AT_ONCE, held, ledger, grown, texts)
+            done = self._append(connection, _AT_ONCE, held, ledger, grown, texts)
         except psycopg.Error as error:
             if _raw(connection).closed:
                 raise Unknown(f"the connection broke while appending: {error}") from error
             return False
+        if 0 < done < len(grown.events[0]):
+            raise Unknown(f"of {len(grown.events[0])} events {done} were inserted")
+        return done > 0
 
     def append(
         self, connection: Connection, ledger: str, grown: Grown, texts: Sequence[Text]
     ) -> bool:
         """Appends in one round trip, whatever the number of rows."""
-        return self._append(connection, _MOVED, [], ledger, grown, texts)
+        done = self._append(connection, _MOVED, [], ledger, grown, texts)
+        return done == len(grown.events[0])
 
     def _append(
         self,
@@ -246,17 +250,15 @@ class Postgres:
         ledger: str,
         grown: Grown,
         texts: Sequence[Text],
-    ) -> bool:
+    ) -> int:
+        """How many events were inserted."""
         before, events, nodes, after = grown
         rows = [*_columns(ledger, nodes, _NODE), *_columns(ledger, texts, _TEXT)]
         rows += [ledger, *[column(each) for column, each in zip(_EVENT, events, strict=True)]]
         end, begin = [after.size, grown.peaks], [ledger, before.size, Ends(ledger, before).peaks]
         head = [*end, *begin, *held] if before.size else [ledger, *end]
         statement = moved if before.size else _BEGUN
-        done = _raw(connection).execute(statement, head + rows).rowcount
-        if 0 < done < len(events[0]):
-            raise Unknown(f"of {len(events[0])} events {done} were inserted")
-        return done == len(events[0])
+        return _raw(connection).execute(statement, head + rows).rowcount
 
     def commit(self, connection: Connection) -> None:
         """Makes the transaction durable. An error over a living connection is the server's word

@@ -14,13 +14,13 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import chain, repeat
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from sqlalchemy import Connection, Engine, create_engine, event, make_url
-from sqlalchemy.exc import ArgumentError
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.pool import QueuePool, StaticPool
 
 from accountant.ledger.merkle import Tree
@@ -167,11 +167,8 @@ class Sqlite:
     @contextmanager
     def begin(self, connection: Connection, ledger: str, beside: str) -> Iterator[Begun]:
         """``begun``, if nobody else has the file's lock, or another program the file."""
-        with self._now(_raw(connection), connection.begin):
-            try:
-                yield _begun(connection, ledger, beside)
-            finally:
-                connection.rollback()  # before the lock goes; nothing, if it was committed
+        with self._now(_raw(connection), connection.begin), _undone(connection.rollback):
+            yield _begun(connection, ledger, beside)
 
     @contextmanager
     def _now(self, raw: sqlite3.Connection, begin: Callable[[], object]) -> Iterator[None]:
@@ -196,13 +193,11 @@ class Sqlite:
         """A transaction in the driver's own words."""
         raw = _raw(connection)
         with self._now(raw, lambda: raw.execute("BEGIN IMMEDIATE")):
-            try:
+            with _undone(raw.rollback):
                 done = _head(raw, beside.ledger) == beside.tree
                 done = done and self.append(connection, ledger, grown, texts)
                 if done:
                     self._commit(raw)
-            finally:
-                raw.rollback()  # nothing, if it was committed
             return done
 
     def append(
@@ -272,6 +267,18 @@ class Sqlite:
             self._backfill.wait()
             self._reader.dispose()
             self._writer.dispose()
+
+
+@contextmanager
+def _undone(rollback: Callable[[], object]) -> Iterator[None]:
+    """What was not committed is rolled back before the lock goes. If that fails it is told what had
+    come before, such as that a commit is Unknown; the pool tries again.
+    """
+    try:
+        yield
+    finally:
+        with suppress(sqlite3.Error, SQLAlchemyError):
+            rollback()
 
 
 def _leave_the_log(connection: Any, _: Any) -> None:

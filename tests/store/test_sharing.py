@@ -17,7 +17,11 @@ from support import World, ask, clean, hundredth, laplace, make
 
 from accountant.budget.commands import Asked
 from accountant.budget.errors import Unavailable
+from accountant.ledger.events import Entry
+from accountant.ledger.merkle import Tree
+from accountant.store import sqlite
 from accountant.store.engine import sqlite_path
+from accountant.store.ledgers import Ledgers, Unknown
 
 
 def test_a_disk_that_is_full_changes_nothing(world: Callable[..., World]) -> None:
@@ -155,3 +159,38 @@ def test_the_file_is_locked_against_other_writers(world: Callable[..., World]) -
     assert run.stdout == "locked\n"
     run = subprocess.run(probe, capture_output=True, text=True, check=True)
     assert run.stdout == ""
+
+
+class Failing:
+    """A connection to SQLite that fails when it is to commit, and again when it is to roll back."""
+
+    def __init__(self, raw: sqlite3.Connection) -> None:
+        self._raw = raw
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._raw, name)
+
+    def commit(self) -> None:
+        """Nobody knows what became of it."""
+        raise sqlite3.OperationalError("disk I/O error")
+
+    rollback = commit
+
+
+def test_a_rollback_that_fails_does_not_hide_what_is_unknown(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What became of a commit in one step is Unknown, also if undoing it fails as well."""
+    with closing(Ledgers(database)) as ledgers:
+        with ledgers.writing("a") as writing:
+            writing.append("a", [Entry(0, "x.y.v1", 0, b"event")])
+            writing.commit()
+        really = sqlite._raw
+        monkeypatch.setattr(sqlite, "_raw", lambda connection: Failing(really(connection)))
+        with ledgers.writing("a", light=True) as writing:
+            writing.believe(ledgers.head("a"), Tree())
+            writing.append("a", [Entry(1, "x.y.v1", 1, b"event")])
+            with pytest.raises(Unknown):
+                writing.commit()
+        monkeypatch.undo()
+        assert ledgers.head("a").size == 1
