@@ -7,7 +7,6 @@ else. One is made now and then, in so little of the time that it is not felt.
 
 from __future__ import annotations
 
-import gc
 import threading
 import time
 from functools import partial
@@ -19,6 +18,7 @@ from accountant.book import Book
 from accountant.budget.keeper import Keeper
 from accountant.budget.snapshot import Copied, load
 from accountant.budget.state import State
+from accountant.garbage import not_looked_for
 from accountant.ledger.checkpoints import Checkpoint, Known
 from accountant.ledger.merkle import MissingHash, Tree, tree_of
 from accountant.ledger.notes import BadNote, parse
@@ -26,7 +26,7 @@ from accountant.store.ledgers import Ledgers, StoreError
 from accountant.store.snapshots import Snapshots
 from accountant.store.vault import Vault
 
-_WORTH: Final = 2_000
+_WORTH: Final = 500
 """Events that take longer to fold than a snapshot to read."""
 _log = structlog.get_logger()
 _SHARE: Final = 30
@@ -103,7 +103,8 @@ class Shelf:
         try:
             if not self._continued(ledger, tree):
                 raise ValueError("the database does not continue it")
-            state = _loaded(ledger, data)
+            with not_looked_for():
+                state = load(ledger, data)
         except ValueError as error:
             _log.warning("snapshot of no use", ledger=ledger, reason=str(error))
             return None
@@ -143,12 +144,3 @@ class Shelf:
 
 def _nothing(ledger: str) -> Keeper:
     return Keeper(State(ledger))
-
-
-def _loaded(ledger: str, data: memoryview) -> State:
-    """The state of a snapshot: many objects, and no garbage to look for meanwhile."""
-    gc.disable()
-    try:
-        return load(ledger, data)
-    finally:
-        gc.enable()

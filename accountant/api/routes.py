@@ -45,7 +45,6 @@ from accountant.budget.commands import (
 from accountant.budget.errors import Forbidden, Invalid, NotFound, Problem
 from accountant.budget.policy_file import parse_policy
 from accountant.ledger.events import rfc3339
-from accountant.reporting.contributors import used_up_by
 from accountant.reporting.files import rendered, report_of
 from accountant.reporting.statement import accounts_json
 from accountant.reporting.texts import Texts
@@ -362,6 +361,9 @@ def show_decision(
         **event.body["decision"],
     }
     if key.role != "pipeline":
+        # Imported late, as what makes reports is.
+        from accountant.reporting.contributors import used_up_by  # noqa: PLC0415
+
         rows = service.stream(population)
         document["used_up_by"] = used_up_by(
             state, rows, event.body["decision"], event.sequence, texts

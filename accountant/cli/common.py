@@ -26,7 +26,7 @@ from rich.text import Text
 
 from accountant import __version__, logs
 from accountant.publishing.publisher import Publisher
-from accountant.reporting.views import visible
+from accountant.reporting.visible import visible
 from accountant.service import Service
 from accountant.settings import Settings
 from accountant.store.engine import parsed, sqlite_path

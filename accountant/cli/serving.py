@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import gc
 import socket
-from typing import Annotated, Final, cast, get_args
+from typing import Annotated, cast, get_args
 
 import structlog
 import typer
 from rich.table import Table
 
-from accountant import logs
+from accountant import garbage, logs
 from accountant.budget.commands import Role
 from accountant.budget.errors import Invalid, Problem
 from accountant.cli.common import (
@@ -29,8 +28,6 @@ from accountant.settings import Settings
 from accountant.store.engine import shown
 
 _log = structlog.get_logger()
-_SELDOM: Final = 1_000
-"""Collections of what has grown up before one of all there is: some seven million objects more."""
 keys = typer.Typer(help="API keys.", no_args_is_help=True)
 app.add_typer(keys, name="keys")
 
@@ -66,9 +63,10 @@ def serve(
 def _serve(
     context: typer.Context, chosen: Settings, outside: Gateway, address: tuple[str, int]
 ) -> None:
-    # Imported late, for the other commands have neither a door nor jobs.
-    from accountant import jobs  # noqa: PLC0415
-    from accountant.api.app import create_app  # noqa: PLC0415
+    with garbage.not_looked_for():
+        # Imported late, for the other commands have neither a door nor jobs.
+        from accountant import jobs  # noqa: PLC0415
+        from accountant.api.app import create_app  # noqa: PLC0415
 
     logs.configure()
     with local_service(context) as service:
@@ -81,7 +79,7 @@ def _serve(
                 service.known(population)  # read now, not at the first request
             except Problem as problem:
                 errors.print(f"{population}: {problem.detail}", style="red", markup=False)
-        _collect_seldom()
+        garbage.seldom()
         if not service.credentials.all():
             errors.print("no key exists yet: accountant keys create --role admin --name me")
         scheduler = jobs.start(service, publisher, chosen)
@@ -90,16 +88,6 @@ def _serve(
             outside.run(app, app.hot.take)
         finally:
             scheduler.shutdown()
-
-
-def _collect_seldom() -> None:
-    """Garbage is looked for where it is young, as ever. To look at all there is finds nothing, for
-    what was read stays and what is decided leaves no cycles; it stops everybody for as long as that
-    takes, a fifth of a second where there are many forms, and came every second under load.
-    """
-    gc.freeze()
-    young, grown, _ = gc.get_threshold()
-    gc.set_threshold(young, grown, _SELDOM)
 
 
 def _warn(excess: list[str]) -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from accountant.reporting.model import Report, build_report
 from accountant.reporting.texts import Texts
 from accountant.service import Service
 from accountant.store.ledgers import Signed
 from accountant.store.whole import whole
+
+if TYPE_CHECKING:
+    from accountant.reporting.shape import Report
 
 FORMATS: Final = ("html", "json", "csv")
 
@@ -21,6 +23,9 @@ def report_of(service: Service, population: str, published: Signed | None) -> Re
 
     Raises NotFound for an unknown population.
     """
+    # Imported late, as below: a service makes one a day, most commands none.
+    from accountant.reporting.model import build_report  # noqa: PLC0415
+
     service.known(population)
     texts = Texts(partial(service.texts, population))
     return build_report(population, service.stream(population), texts, published)
@@ -28,7 +33,6 @@ def report_of(service: Service, population: str, published: Signed | None) -> Re
 
 def rendered(report: Report, form: str) -> str:
     """The report as ``html``, ``json`` or ``csv`` text."""
-    # Imported late: a service renders one a day, most commands none.
     from accountant.reporting.render import to_csv, to_html, to_json  # noqa: PLC0415
 
     match form:

@@ -25,8 +25,8 @@ from accountant.reporting.views import (
     sections,
     together,
     up,
-    visible,
 )
+from accountant.reporting.visible import visible
 from accountant.shipped import shipped
 
 LIFETIME: Final = "built-in:lifetime"

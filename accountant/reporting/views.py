@@ -209,20 +209,6 @@ def together(place: Place) -> str:
     return format(Decimal(place.spent) + Decimal(place.reserved), "f")
 
 
-def visible(text: str) -> str:
-    """Text from outside in one line, with invisible and direction-changing characters replaced.
-
-    Joiners stay: Persian and Indian scripts need them.
-    """
-    return text if text.isprintable() else "".join(map(_visible, text))
-
-
-def _visible(character: str) -> str:
-    if character.isprintable() or character in "\u200c\u200d":
-        return character
-    return " " if character.isspace() else "\ufffd"
-
-
 def minute(time: str) -> str:
     """An RFC 3339 time for people: "2026-03-05 14:07"."""
     return time[:16].replace("T", " ")

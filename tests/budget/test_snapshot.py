@@ -267,7 +267,10 @@ def test_odd_grants_are_kept() -> None:
         book.state.grants.keep(odd)
         book.state.grants.settle(odd, "expired", 7)
     book.state.grants.note("x9")
+    for name in ("", "g007", "x2"):
+        book.state.grants.keep(replace(grant, id=name))
     twin = taken_up(book.state)
+    assert list(twin.open) == [grant.id, "", "g007", "x2"]
     assert list(twin.grants.settled()) == list(book.state.grants.settled())
     assert twin.grants["x9"].late_note  # type: ignore[union-attr]
 

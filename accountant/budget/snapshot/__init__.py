@@ -1,16 +1,18 @@
 """Snapshots: a state as bytes, so that a start does not have to fold every event again.
 
 ``load(ledger, b"".join(dump(state)))`` is ``state``: every later decision is the same, to the byte.
-A snapshot holds the head (``rows.py``, JSON) with its length before it, then the columns: the sums
-of each account, the settled grants, the answered keys. Capacities and currencies of epochs are not
-in it: they follow from the policy. It is believed as it stands, so whoever reads one has to know
-first that nobody changed it, and that the same code would have folded it (store/snapshots.py).
+A snapshot holds the head (``rows.py``, JSON) with its length before it, then the columns: the open
+grants, the sums of each account, the settled grants, the answered keys. Capacities and currencies
+of epochs are not in it: they follow from the policy. It is believed as it stands, so whoever reads
+one has to know first that nobody changed it, and that the same code would have folded it
+(store/snapshots.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from struct import Struct
 from typing import Final
 
 from accountant.budget.accounts import Account
@@ -35,6 +37,7 @@ from accountant.budget.state import AccountKey, State
 from accountant.privacy.units import Axis, Charge
 
 _LENGTH: Final = 8
+_ROW: Final = Struct(f"<{len(GrantRow._fields)}q")
 _BREATH: Final = 64
 """Open grants that are written without a break: less than a millisecond."""
 
@@ -65,8 +68,8 @@ class Copied:
 
     def dump(self, breathe: Callable[[], None] = lambda: None) -> list[bytes]:
         """The parts of one file. ``breathe`` is called now and then, to let others go on."""
-        head = _head(self.state, self.legend, self.answers, breathe)
-        return [len(head).to_bytes(_LENGTH, "little"), head, *self.columns]
+        head, opened = _head(self.state, self.legend, self.answers, breathe)
+        return [len(head).to_bytes(_LENGTH, "little"), head, opened, *self.columns]
 
 
 def dump(state: State) -> list[bytes]:
@@ -81,12 +84,14 @@ def load(ledger: str, data: bytes | memoryview) -> State:
     rest = _Rest(memoryview(data))
     try:
         written = bytes(rest.take(int.from_bytes(rest.take(_LENGTH), "little")))
-        state = _state(Head.model_validate_json(written), rest.take)
+        head = Head.model_validate_json(written)
+        opened = rest.take(_ROW.size * head.open)
+        state = _state(head, opened, rest.take)
     except (ArithmeticError, LookupError, TypeError) as error:
         raise ValueError(f"the snapshot of {ledger} is damaged: {error!r}") from error
     rest.end()
     again = _head(state, state.grants.legend(), len(state.answers), lambda: None)
-    if state.ledger != ledger or again != written:
+    if state.ledger != ledger or again != (written, bytes(opened)):
         raise ValueError(f"a snapshot of {ledger} would be another one")
     return state
 
@@ -111,15 +116,20 @@ class _Rest:
             raise ValueError("the snapshot goes on after its end")
 
 
-def _head(state: State, legend: Legend, answers: int, breathe: Callable[[], None]) -> bytes:
+def _head(
+    state: State, legend: Legend, answers: int, breathe: Callable[[], None]
+) -> tuple[bytes, bytes]:
+    """The head, and the rows of the open grants."""
     lists = Lists()
     numbers = {key: number for number, key in enumerate(state.accounts)}
     # The order of these two decides about the numbers in the lists.
     accounts = tuple(_account_row(*item, lists) for item in state.accounts.items())
-    opened = []
-    for grant in state.open.values():
-        opened.append(_grant_row(grant, numbers, lists))
-        if len(opened) % _BREATH == 0:
+    opened, named = bytearray(), []
+    for number, grant in enumerate(state.open.values()):
+        opened += _ROW.pack(*_grant_row(grant, numbers, lists))
+        if grant.id != _called(grant.sequence):
+            named.append((number, grant.id))
+        if number % _BREATH == 0:
             breathe()
     head = Head(
         ledger=state.ledger,
@@ -132,20 +142,21 @@ def _head(state: State, legend: Legend, answers: int, breathe: Callable[[], None
         custody=state.custody,
         revalued=tuple(state.revalued.items()),
         accounts=accounts,
-        open=tuple(opened),
+        open=len(state.open),
+        named=tuple(named),
         settled=legend,
         answers=answers,
         **lists.rows(),
     )
-    return head.to_bytes()
+    return head.to_bytes(), bytes(opened)
 
 
-def _state(head: Head, take: Take) -> State:
+def _state(head: Head, rows: memoryview, take: Take) -> State:
     axes = [axis_from(names) for names in head.axes]
     charges = [charge_from(row, axes) for row in head.charges]
     shape = head.population.shape if head.population else ()
     accounts = dict(_accounts(head, axes, shape, take))
-    opened = _opened(head, list(accounts), charges, shape)
+    opened = _opened(head, rows, list(accounts), charges)
     return State(
         ledger=head.ledger,
         sequence=head.sequence,
@@ -182,34 +193,35 @@ def _accounts(
 
 def _grant_row(grant: Grant, numbers: dict[AccountKey, int], lists: Lists) -> GrantRow:
     return GrantRow(
-        id=grant.id,
-        by=grant.by,
-        dataset=grant.dataset,
-        selection=lists.selection(grant.selection),
-        command=lists.command(grant.command),
-        total=lists.charge(grant.total),
-        opened=grant.opened,
-        expires=grant.expires,
-        sequence=grant.sequence,
-        bookings=lists.bookings(grant.bookings, numbers),
-        session=grant.session,
-        positives=grant.positives,
-        negatives=grant.negatives,
+        grant.sequence,
+        lists.text(grant.by),
+        lists.text(grant.dataset),
+        lists.selection(grant.selection),
+        lists.command(grant.command),
+        lists.charge(grant.total),
+        grant.opened,
+        grant.expires,
+        lists.bookings(grant.bookings, numbers),
+        grant.session,
+        grant.positives,
+        grant.negatives,
     )
 
 
 def _opened(
-    head: Head, keys: list[AccountKey], charges: list[Charge], shape: tuple[int, ...]
+    head: Head, rows: memoryview, keys: list[AccountKey], charges: list[Charge]
 ) -> Iterator[Grant]:
+    shape = head.population.shape if head.population else ()
     selections = [selection_from(row, shape) for row in head.selections]
     bookings = [
         tuple((keys[account], charges[booked]) for account, booked in row) for row in head.bookings
     ]
-    for row in head.open:
+    named = dict(head.named)
+    for number, row in enumerate(map(GrantRow._make, _ROW.iter_unpack(rows))):
         yield Grant(
-            id=row.id,
-            by=row.by,
-            dataset=row.dataset,
+            id=named.get(number, _called(row.sequence)),
+            by=head.texts[row.by],
+            dataset=head.texts[row.dataset],
             selection=selections[row.selection],
             command=head.commands[row.command],
             total=charges[row.total],
@@ -217,10 +229,15 @@ def _opened(
             expires=row.expires,
             sequence=row.sequence,
             bookings=bookings[row.bookings],
-            session=row.session,
+            session=bool(row.session),
             positives=row.positives,
             negatives=row.negatives,
         )
+
+
+def _called(sequence: int) -> str:
+    """What the grant is called that the event at ``sequence`` reserved."""
+    return f"g{sequence}"
 
 
 def _adopted_row(adopted: Adopted) -> AdoptedRow:

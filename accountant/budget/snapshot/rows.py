@@ -66,19 +66,20 @@ class AccountRow:
 
 
 class GrantRow(NamedTuple):
-    """An open grant: without the fields' names, for there may be many."""
+    """An open grant, in numbers: there may be many. Texts, selections, commands, charges and
+    bookings are numbers of listed ones.
+    """
 
-    id: str
-    by: str
-    dataset: str
-    selection: Number
-    command: Number
-    total: Number
+    sequence: int
+    by: int
+    dataset: int
+    selection: int
+    command: int
+    total: int
     opened: int
     expires: int
-    sequence: int
-    bookings: Number
-    session: bool
+    bookings: int
+    session: int
     positives: int
     negatives: int
 
@@ -127,8 +128,12 @@ class Head(BaseModel):
     selections: tuple[SelectionRow, ...]
     bookings: tuple[BookingsRow, ...]
     commands: tuple[dict[str, Any], ...]
+    texts: tuple[str, ...]
     accounts: tuple[AccountRow, ...]
-    open: tuple[GrantRow, ...]
+    open: Number
+    """How many grants are open: each is a row among the columns."""
+    named: tuple[tuple[Number, str], ...]
+    """Those that are not called by their sequence; a sound ledger has none."""
     settled: Legend
     answers: Annotated[int, Field(ge=0)]
 
@@ -149,6 +154,7 @@ class Lists:
         self._selections: dict[Selection, int] = {}
         self._bookings: dict[BookingsRow, int] = {}
         self._commands: dict[bytes, int] = {}
+        self._texts: dict[str, int] = {}
         self._seen: dict[int, tuple[object, int]] = {}
         """Objects by their identity, which they keep while they are here: many grants share them,
         and hashing one takes longer than all the rest.
@@ -189,6 +195,10 @@ class Lists:
             return self._known(command, _number(self._commands, orjson.dumps(command)))
         return seen[1]
 
+    def text(self, text: str) -> int:
+        """The number of a text."""
+        return _number(self._texts, text)
+
     def _known(self, item: object, number: int) -> int:
         self._seen[id(item)] = item, number
         return number
@@ -210,6 +220,7 @@ class Lists:
             ),
             "bookings": tuple(self._bookings),
             "commands": tuple(map(orjson.loads, self._commands)),
+            "texts": tuple(self._texts),
         }
 
 

@@ -1,0 +1,53 @@
+"""What the command line loads: what was asked for, for everybody waits while a service starts."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+import typer
+
+from accountant.cli import COMMANDS, app, load
+
+LOADED = """
+import sys
+from accountant.cli import load
+load(sys.argv[1:])
+print(*(name.rpartition(".")[2] for name in sys.modules if name.startswith("accountant.cli.")))
+"""
+
+
+def loaded(*words: str) -> set[str]:
+    """The modules with commands that a fresh process loads."""
+    code = [sys.executable, "-c", LOADED, *words]
+    done = subprocess.run(code, check=True, capture_output=True, text=True)
+    return set(done.stdout.split()) & set(COMMANDS)
+
+
+@pytest.mark.parametrize("name", ["serve", "migrate", "keys"])
+def test_a_command_is_loaded_without_the_others(name: str) -> None:
+    """A service that starts does not load what makes reports, replays or verifies."""
+    assert loaded(name, "--port", "0") == {"serving"}
+
+
+def test_a_word_that_may_be_the_command_is_enough() -> None:
+    """An option's value may be called like a command: then both are there."""
+    assert loaded("--home", "serve", "accounts") >= {"serving", "asking"}
+
+
+@pytest.mark.parametrize("words", [(), ("--help",), ("serv",)])
+def test_who_names_no_command_sees_all(words: tuple[str, ...]) -> None:
+    """The help lists all commands, and a misspelt one is compared with all."""
+    assert loaded(*words) == set(COMMANDS)
+
+
+def test_every_command_is_found_by_its_name() -> None:
+    """The names by which modules are loaded are those that they add, no more and no fewer."""
+    load([])
+    found: dict[str, set[str]] = {}
+    for name, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
+        callback = command.callback
+        module = "serving" if name == "keys" else callback.__module__.rpartition(".")[2]
+        found.setdefault(module, set()).add(name)
+    assert found == dict(COMMANDS)
