@@ -1,4 +1,4 @@
-"""Commands wait in line, one line a ledger; whoever takes them takes all that wait.
+"""Commands wait in line, one line a ledger; whoever takes them takes many.
 
 One writer that commits a batch at a time is many times faster on a ledger that everybody wants than
 one transaction a command, and needs no more of the database than a lock on the ledger's head. A
@@ -27,6 +27,8 @@ MOST_WAITING: Final = 4_096
 """Commands in line for one ledger; who comes then is asked to come again."""
 MOST_AT_ONCE: Final = 512
 """Commands in one batch."""
+_WHOLE: Final = 16
+"""Commands in a batch that is never divided."""
 _BREATH: Final = 50e-6
 """Seconds after a batch, in which those who were told go on. Python runs one thread at a time:
 their answers would go out, and their next requests come in, only when the next batch is decided.
@@ -55,11 +57,23 @@ Answering = Callable[[str, list[Waiting]], None]
 class _Line:
     """The commands that wait for one ledger. ``changed`` tells that there is one more."""
 
-    __slots__ = ("changed", "waiting")
+    __slots__ = ("_last", "changed", "waiting")
 
     def __init__(self, lock: threading.Lock) -> None:
         self.waiting: deque[Waiting] = deque()
         self.changed = threading.Condition(lock)
+        self._last = 0
+        """The size of the last batch: so many may ask again at once."""
+
+    def batch(self) -> list[Waiting]:
+        """The next batch, in order: all that wait, unless that is more than half of those who ask.
+        If it were, they would go on in step, all waiting while answers go out and requests come in,
+        and then all being decided; so the others are decided meanwhile.
+        """
+        waiting = len(self.waiting)
+        half = -(-(waiting + self._last) // 2)
+        self._last = min(waiting, max(half, _WHOLE), MOST_AT_ONCE)
+        return [self.waiting.popleft() for _ in range(self._last)]
 
 
 class Sequencer:
@@ -123,7 +137,7 @@ class Sequencer:
                 time.sleep(_BREATH)
 
     def _next(self, ledger: str, line: _Line) -> list[Waiting]:
-        """All that waits, in order, up to the most; nothing when the thread is to end."""
+        """The next batch; nothing when the thread is to end."""
         with self._lock:
             deadline = time.monotonic() + _IDLE
             while not line.waiting:
@@ -133,7 +147,7 @@ class Sequencer:
                     self._threads.discard(threading.current_thread())
                     return []
                 line.changed.wait(left)
-            return [line.waiting.popleft() for _ in range(min(MOST_AT_ONCE, len(line.waiting)))]
+            return line.batch()
 
 
 def tell(batch: Iterable[Waiting]) -> None:

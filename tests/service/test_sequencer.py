@@ -161,6 +161,35 @@ def test_too_many_are_asked_to_come_again(world: Callable[..., World]) -> None:
     clean(made)
 
 
+@pytest.mark.parametrize(
+    ("waiting", "sizes"),
+    [(1, [1]), (16, [16]), (17, [16, 1]), (40, [21, 19]), (1_500, [512, 512, 476])],
+)
+def test_half_of_those_who_ask_are_answered_at_once(waiting: int, sizes: list[int]) -> None:
+    """While some are told and ask again the others are decided; few are not divided, and of many
+    not more than the most are taken. Their order stays.
+    """
+    gate, batches = threading.Event(), list[list[Waiting]]()
+
+    def answering(ledger: str, batch: list[Waiting]) -> None:
+        gate.wait(SECONDS)
+        batches.append(batch)
+        answer(ledger, batch)
+
+    sequencer = Sequencer(answering)
+    first = line(sequencer, 1)  # while it is answered the others come
+    while sequencer._lines["fair"].waiting:
+        time.sleep(0.001)
+    some = [Waiting(ASKED, lambda _: None) for _ in range(waiting)]
+    for one in some:
+        sequencer.submit("fair", one)
+    gate.set()
+    sequencer.close()
+    assert first[0].result(SECONDS) == "answered"
+    assert [len(batch) for batch in batches] == [1, *sizes]
+    assert [one for batch in batches[1:] for one in batch] == some
+
+
 def test_a_hot_ledger_starves_no_other() -> None:
     """While thousands wait for one ledger, and its answers are slow, another one's are not."""
 
