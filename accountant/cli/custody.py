@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from itertools import islice
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -25,6 +26,16 @@ from accountant.guard import wall_clock
 from accountant.ledger.events import Event, rfc3339
 from accountant.privacy.engine import FORMER
 from accountant.publishing.recovery import recover
+from accountant.service import Service
+
+_PATIENCE: Final = 30.0
+"""Seconds that an erasure waits for those who still read what was."""
+_PAUSE: Final = 0.5
+_STILL_THERE: Final = (
+    "but somebody has read the database all the while, so that the text may still be found in its "
+    "write-ahead log (the file that ends in -wal). It goes when whoever reads has ended and all "
+    "services on this database were stopped"
+)
 
 
 @app.command("publish")
@@ -86,8 +97,19 @@ def erase_(
     """Erase free texts of an event. Their digests stay, and no spent budget changes."""
     with local_service(context) as service:
         answer = service.erase(population, operator(), event, field, reason)
-    fields = " and ".join(answer.events[-1].body["command"]["fields"])
-    errors.print(f"erased: {fields} of event {event}", markup=False, highlight=False)
+        fields = " and ".join(answer.events[-1].body["command"]["fields"])
+        errors.print(f"erased: {fields} of event {event}", markup=False, highlight=False)
+        if not _finished(service):
+            errors.print(_STILL_THERE, style="red", markup=False, highlight=False)
+            raise typer.Exit(1)
+
+
+def _finished(service: Service) -> bool:
+    """Nobody reads any more what was, after some time."""
+    deadline = time.monotonic() + _PATIENCE
+    while not (finished := service.ledgers.finish_erasing()) and time.monotonic() < deadline:
+        time.sleep(_PAUSE)
+    return finished
 
 
 @app.command("accept-time")

@@ -19,7 +19,7 @@ from support import ask, hospital, laplace, make, root_of
 
 from accountant.budget.limits import how_many
 from accountant.budget.request import prepare
-from accountant.cli import common, main
+from accountant.cli import common, custody, main
 from accountant.privacy.gates import DEFAULT_GATE, GATES
 
 RULES = "  - {id: a, limit: {epsilon: 1, delta: 1e-6}}\n"
@@ -272,6 +272,30 @@ def test_a_report_opens_texts_and_knows_what_was_published(line: Line) -> None:
     shown = line("report", "-p", "fair", "--format", "json")
     assert "(erased)" in shown
     assert "Mrs X" not in shown
+
+
+def test_erasing_tells_when_somebody_still_reads_the_text(
+    line: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reader keeps the write-ahead log, and with it the text: who erases waits for them, and if
+    they do not end is told so, by the exit code too.
+    """
+    words = ("erase", "-p", "fair", "--reason", "law", "--event")
+    line(
+        "import",
+        line.file("past.jsonl", *(ran("0.1") | {"purpose": p} for p in "ab")),
+        "-p",
+        "fair",
+    )
+    file = Path(line.url.removeprefix("sqlite:///"))
+    with closing(sqlite3.connect(file, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM text").fetchone()
+        monkeypatch.setattr(custody, "_PATIENCE", 0.1)
+        shown = line(*words, "3", code=1)
+        assert "erased: purpose of event 3" in shown
+        assert "may still be found in its write-ahead log" in shown
+    assert "may still" not in line(*words, "4")
 
 
 def test_preview_tells_and_records_nothing(line: Line) -> None:
