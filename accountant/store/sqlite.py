@@ -135,6 +135,7 @@ class Sqlite:
         self._backfill = Backfill(self._path)
         event.listen(self._writer, "connect", _leave_the_log)
         self._one_at_a_time = threading.Lock()
+        self._writing: Connection | None = None
 
     def reading(self, work: Callable[[Connection], T]) -> T:
         """The result of ``work`` on one snapshot."""
@@ -154,15 +155,31 @@ class Sqlite:
     @contextmanager
     def begun(self, ledger: str, beside: str) -> Iterator[Begun]:
         """A transaction that keeps everybody else from writing, to whatever ledger."""
-        with file_lock(self._path), self._writer.connect() as connection:
+        with (
+            file_lock(self._path),
+            self.ready() as connection,
+            _undone(connection.rollback),
+        ):
             connection.begin()
             yield _begun(connection, ledger, beside)
 
     @contextmanager
     def ready(self) -> Iterator[Connection]:
-        """The connection that writes."""
-        with self._writer.connect() as connection:
+        """The connection that writes. It stays with us: to take it out of the pool each time, and
+        to put it back, would take a twentieth of a small batch. One that somebody could not end
+        a transaction on goes back.
+        """
+        connection = self._writing = self._writing or self._writer.connect()
+        try:
             yield connection
+        finally:
+            if connection.in_transaction() or _raw(connection).in_transaction:
+                self._let_go()
+
+    def _let_go(self) -> None:
+        if self._writing is not None:
+            connection, self._writing = self._writing, None
+            connection.close()
 
     @contextmanager
     def begin(self, connection: Connection, ledger: str, beside: str) -> Iterator[Begun]:
@@ -266,13 +283,14 @@ class Sqlite:
         with file_lock(self._path):  # closing may checkpoint
             self._backfill.wait()
             self._reader.dispose()
+            self._let_go()
             self._writer.dispose()
 
 
 @contextmanager
 def _undone(rollback: Callable[[], object]) -> Iterator[None]:
     """What was not committed is rolled back before the lock goes. If that fails it is told what had
-    come before, such as that a commit is Unknown; the pool tries again.
+    come before, such as that a commit is Unknown; the pool tries again (``ready``).
     """
     try:
         yield
