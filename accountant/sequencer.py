@@ -28,7 +28,14 @@ MOST_WAITING: Final = 4_096
 MOST_AT_ONCE: Final = 512
 """Commands in one batch."""
 _WHOLE: Final = 16
-"""Commands in a batch that is never divided."""
+"""Commands in a batch that is never halved."""
+_JUDGED: Final = 2
+"""Batches after one that was half, at which it shows whether that was in vain: after the others."""
+_MANY_VAIN: Final = 8
+_MOST_VAIN: Final = 16
+"""How often in a row halving may be in vain by chance. From then on it is done half as often each
+time, until that is once in 256.
+"""
 _BREATH: Final = 50e-6
 """Seconds after a batch, in which those who were told go on. Python runs one thread at a time:
 their answers would go out, and their next requests come in, only when the next batch is decided.
@@ -55,25 +62,43 @@ Answering = Callable[[str, list[Waiting]], None]
 
 
 class _Line:
-    """The commands that wait for one ledger. ``changed`` tells that there is one more."""
+    """The commands that wait for one ledger. ``changed`` tells that there is one more.
 
-    __slots__ = ("_last", "changed", "waiting")
+    Where many ask again as soon as they are told, they would go on in step: all wait while answers
+    go out and requests come in, and then all are decided. So a batch is half of those who ask, and
+    the others are decided meanwhile. Where those who were told wait for the others first, as one
+    does who asks for many things at once, that is a commit in vain: nobody has come when the others
+    are decided too. Then it is seldom tried.
+    """
+
+    __slots__ = ("_batches", "_last", "_vain", "_wholes", "changed", "waiting")
 
     def __init__(self, lock: threading.Lock) -> None:
         self.waiting: deque[Waiting] = deque()
         self.changed = threading.Condition(lock)
         self._last = 0
         """The size of the last batch: so many may ask again at once."""
+        self._batches = 0
+        """Batches since one was half."""
+        self._vain = 0
+        """How often in a row that was in vain."""
+        self._wholes = 0
+        """Batches to be left whole, before one is half again."""
 
-    def batch(self) -> list[Waiting]:
-        """The next batch, in order: all that wait, unless that is more than half of those who ask.
-        If it were, they would go on in step, all waiting while answers go out and requests come in,
-        and then all being decided; so the others are decided meanwhile.
-        """
-        waiting = len(self.waiting)
-        half = -(-(waiting + self._last) // 2)
-        self._last = min(waiting, max(half, _WHOLE), MOST_AT_ONCE)
-        return [self.waiting.popleft() for _ in range(self._last)]
+    def batch(self, *, idle: bool) -> list[Waiting]:
+        """The next batch, in order. ``idle``: at first nobody was there."""
+        self._batches += 1
+        if self._batches == _JUDGED:
+            self._vain = min(self._vain + 1, _MOST_VAIN) if idle else 0
+            self._wholes = 2 ** max(self._vain - _MANY_VAIN, 0) - 1
+        size = min(len(self.waiting), MOST_AT_ONCE)
+        half = max(-(-(len(self.waiting) + self._last) // 2), _WHOLE)
+        if half < size and self._wholes:
+            self._wholes -= 1
+        elif half < size:
+            self._batches, size = 0, half
+        self._last = size
+        return [self.waiting.popleft() for _ in range(size)]
 
 
 class Sequencer:
@@ -139,6 +164,7 @@ class Sequencer:
     def _next(self, ledger: str, line: _Line) -> list[Waiting]:
         """The next batch; nothing when the thread is to end."""
         with self._lock:
+            idle = not line.waiting
             deadline = time.monotonic() + _IDLE
             while not line.waiting:
                 left = deadline - time.monotonic()
@@ -147,7 +173,7 @@ class Sequencer:
                     self._threads.discard(threading.current_thread())
                     return []
                 line.changed.wait(left)
-            return line.batch()
+            return line.batch(idle=idle)
 
 
 def tell(batch: Iterable[Waiting]) -> None:

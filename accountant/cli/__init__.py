@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Final
 
@@ -38,6 +38,8 @@ COMMANDS: Final = {
     "translating": {"dp-event"},
 }
 """The commands, by the module that adds them."""
+_OPTIONS: Final = {"--home", "--database-url"}
+"""Those of all commands that have a value."""
 
 
 def main() -> None:
@@ -56,11 +58,16 @@ def main() -> None:
         _fail(str(error))
 
 
-def load(words: Collection[str]) -> None:
-    """Adds the commands whose names are among ``words``, or all if none is. All of them take a
-    third longer to load, and while a service starts everybody waits.
+def load(words: Sequence[str]) -> None:
+    """Adds the command that ``words`` begin with, after options of all commands; or all commands if
+    they begin with none. All take a third longer to load, and while a service starts everybody
+    waits.
     """
-    named = [module for module, names in COMMANDS.items() if not names.isdisjoint(words)]
+    first = 0
+    while words[first : first + 1] and words[first].partition("=")[0] in _OPTIONS:
+        first += 1 if "=" in words[first] else 2
+    command = "".join(words[first : first + 1])
+    named = [module for module, names in COMMANDS.items() if command in names]
     with not_looked_for():
         for module in named or COMMANDS:
             import_module(f"accountant.cli.{module}")

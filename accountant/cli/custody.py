@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from itertools import islice
 from typing import Annotated, Final
 
@@ -27,14 +28,16 @@ from accountant.ledger.events import Event, rfc3339
 from accountant.privacy.engine import FORMER
 from accountant.publishing.recovery import recover
 from accountant.service import Service
+from accountant.store.ledgers import StoreError
 
 _PATIENCE: Final = 30.0
 """Seconds that an erasure waits for those who still read what was."""
-_PAUSE: Final = 0.5
+_PAUSE: Final = 3.0
+"""Seconds between two attempts: while one lasts nobody else can write."""
 _STILL_THERE: Final = (
     "but somebody has read the database all the while, so that the text may still be found in its "
     "write-ahead log (the file that ends in -wal). It goes when whoever reads has ended and all "
-    "services on this database were stopped"
+    "services on this database were stopped; to erase it again would be of no use"
 )
 
 
@@ -107,9 +110,13 @@ def erase_(
 def _finished(service: Service) -> bool:
     """Nobody reads any more what was, after some time."""
     deadline = time.monotonic() + _PATIENCE
-    while not (finished := service.ledgers.finish_erasing()) and time.monotonic() < deadline:
+    while True:
+        with suppress(StoreError):  # others write all the time
+            if service.ledgers.finish_erasing():
+                return True
+        if time.monotonic() >= deadline:
+            return False
         time.sleep(_PAUSE)
-    return finished
 
 
 @app.command("accept-time")

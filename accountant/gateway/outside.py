@@ -87,8 +87,8 @@ class Outside(asyncio.Protocol):
         """Requests that come together go out together: the other process need not wake for each,
         nor decide the first one alone.
         """
-        self._channel.write(b"".join(self._requests))
-        self._requests.clear()
+        requests, self._requests = self._requests, []
+        self._channel.write(b"".join(requests))
 
 
 async def _serve(door: socket.socket, channel: socket.socket, most: int) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 import typer
 
-from accountant.cli import COMMANDS, app, load
+from accountant.cli import _OPTIONS, COMMANDS, app, load
 
 LOADED = """
 import sys
@@ -31,12 +32,18 @@ def test_a_command_is_loaded_without_the_others(name: str) -> None:
     assert loaded(name, "--port", "0") == {"serving"}
 
 
-def test_a_word_that_may_be_the_command_is_enough() -> None:
-    """An option's value may be called like a command: then both are there."""
-    assert loaded("--home", "serve", "accounts") >= {"serving", "asking"}
+@pytest.mark.parametrize(
+    "options", [("--home", "serve"), ("--home=/x", "--database-url", "fit"), ("--home", "--help")]
+)
+def test_options_may_stand_before_the_command(options: tuple[str, ...]) -> None:
+    """What is the value of an option is no command, whatever it is."""
+    assert loaded(*options, "accounts", "--by", "keys") == {"asking"}
 
 
-@pytest.mark.parametrize("words", [(), ("--help",), ("serv",)])
+@pytest.mark.parametrize(
+    "words",
+    [(), ("--help",), ("serv",), ("--help", "serve"), ("erse", "--reason", "import"), ("--home",)],
+)
 def test_who_names_no_command_sees_all(words: tuple[str, ...]) -> None:
     """The help lists all commands, and a misspelt one is compared with all."""
     assert loaded(*words) == set(COMMANDS)
@@ -46,7 +53,10 @@ def test_every_command_is_found_by_its_name() -> None:
     """The names by which modules are loaded are those that they add, no more and no fewer."""
     load([])
     found: dict[str, set[str]] = {}
-    for name, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
+    group: Any = typer.main.get_command(app)
+    valued = {name for option in group.params if not option.is_flag for name in option.opts}
+    assert valued == _OPTIONS
+    for name, command in group.commands.items():
         callback = command.callback
         module = "serving" if name == "keys" else callback.__module__.rpartition(".")[2]
         found.setdefault(module, set()).add(name)

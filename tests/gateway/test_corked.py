@@ -7,8 +7,10 @@ import socket
 from typing import Any, cast
 
 import uvicorn
+import uvloop
+from uvicorn.server import ServerState
 
-from accountant.gateway.corked import Corked, _Corked
+from accountant.gateway.corked import Cork, Corked
 
 SECONDS = 10
 
@@ -31,7 +33,7 @@ class Recorder(asyncio.Transport):
 
 def corked(recorder: Recorder) -> asyncio.Transport:
     """A transport before ``recorder``."""
-    return cast("asyncio.Transport", _Corked(recorder))
+    return cast("asyncio.Transport", Cork(recorder))
 
 
 def test_what_is_written_within_one_turn_goes_out_in_one_piece() -> None:
@@ -64,6 +66,67 @@ def test_nothing_is_lost_by_closing() -> None:
         return recorder.done
 
     assert asyncio.run(run()) == [b"last words", "closed"]
+
+
+def test_a_long_answer_is_not_copied_to_go_out_with_its_head() -> None:
+    """It goes out at once, after what came before."""
+
+    async def run() -> list[bytes | str]:
+        recorder, long = Recorder(), bytes(100_000)
+        transport = corked(recorder)
+        transport.write(b"head")
+        transport.write(long)
+        assert recorder.done == [b"head", long]
+        return recorder.done
+
+    asyncio.run(run())
+
+
+def test_nothing_is_written_to_who_has_gone() -> None:
+    """What was to go to a client that is not there any more goes nowhere."""
+
+    async def run() -> list[bytes | str]:
+        recorder = Recorder()
+        transport = Cork(recorder)
+        transport.write(b"too late")
+        transport.gone()
+        transport.write(b"later still")
+        await asyncio.sleep(0)
+        return recorder.done
+
+    assert asyncio.run(run()) == []
+
+
+def test_who_says_that_nothing_more_comes_gets_what_was_written() -> None:
+    """Where a client closes its half just when an answer is written, it gets all of that: the event
+    loop closes the connection when it has written what it knows of.
+    """
+
+    class Answering(Corked):
+        """Answers without being asked, in the turn in which the end comes."""
+
+        def connection_made(self, transport: asyncio.Transport) -> None:
+            super().connection_made(transport)
+            asyncio.get_running_loop().call_soon(self.answer)
+
+        def answer(self) -> None:
+            """Writes when the end is there, and has not been seen yet."""
+            client.shutdown(socket.SHUT_WR)
+            self.transport.write(b"head and ")
+            self.transport.write(b"body")
+
+    async def run() -> None:
+        config = uvicorn.Config(_echo, ws="none", lifespan="off", log_config=None)
+        state = ServerState()
+        config.load()
+        loop = asyncio.get_running_loop()
+        await loop.connect_accepted_socket(lambda: Answering(config, state, {}), server)
+        await asyncio.sleep(0.2)
+
+    client, server = socket.socketpair()
+    with client:
+        uvloop.run(run())
+        assert client.recv(100) == b"head and body"
 
 
 async def _echo(scope: Any, receive: Any, send: Any) -> None:

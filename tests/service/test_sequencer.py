@@ -16,7 +16,7 @@ from support import World, ask, clean, laplace, make
 
 from accountant.budget.commands import Asked
 from accountant.budget.errors import NotFound, Unavailable
-from accountant.sequencer import Sequencer, Waiting, settle
+from accountant.sequencer import Sequencer, Waiting, _Line, settle
 
 ASKED = Asked("pipe", make("ask_grant", dataset="d", mechanisms=[laplace("0.01")]), "k")
 SECONDS = 20
@@ -188,6 +188,33 @@ def test_half_of_those_who_ask_are_answered_at_once(waiting: int, sizes: list[in
     assert first[0].result(SECONDS) == "answered"
     assert [len(batch) for batch in batches] == [1, *sizes]
     assert [one for batch in batches[1:] for one in batch] == some
+
+
+def halves(bursts: int, *, back: bool) -> int:
+    """How many of so many bursts of 40 are taken in halves; ``back``: those of the first half are
+    there again when the others were told.
+    """
+    line, taken = _Line(threading.Lock()), 0
+    for number in range(bursts):
+        come = 40 - len(line.waiting)
+        line.waiting.extend(Waiting(ASKED, lambda _: None) for _ in range(come))
+        first = line.batch(idle=not back or number == 0)
+        taken += len(first) < 40
+        while line.waiting:
+            first += line.batch(idle=False)
+        assert len(first) == 40
+        if back:
+            line.waiting.extend(Waiting(ASKED, lambda _: None) for _ in range(20))
+    return taken
+
+
+def test_who_waits_for_all_answers_does_not_pay_for_two_commits() -> None:
+    """Who asks for many things at once and goes on when all are answered gains nothing by halves:
+    they are tried some times in a row, then less and less.
+    """
+    assert 8 <= halves(40, back=False) <= 14
+    assert halves(4_000, back=False) <= 40
+    assert halves(40, back=True) == 40
 
 
 def test_a_hot_ledger_starves_no_other() -> None:

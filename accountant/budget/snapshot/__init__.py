@@ -87,10 +87,10 @@ def load(ledger: str, data: bytes | memoryview) -> State:
         head = Head.model_validate_json(written)
         opened = rest.take(_ROW.size * head.open)
         state = _state(head, opened, rest.take)
+        rest.end()
+        again = _head(state, state.grants.legend(), len(state.answers), lambda: None)
     except (ArithmeticError, LookupError, TypeError) as error:
         raise ValueError(f"the snapshot of {ledger} is damaged: {error!r}") from error
-    rest.end()
-    again = _head(state, state.grants.legend(), len(state.answers), lambda: None)
     if state.ledger != ledger or again != (written, bytes(opened)):
         raise ValueError(f"a snapshot of {ledger} would be another one")
     return state
