@@ -27,7 +27,9 @@ from accountant.store.snapshots import Snapshots
 from accountant.store.vault import Vault
 
 _WORTH: Final = 500
-"""Events that take longer to fold than a snapshot to read; and one in so many, of a long ledger."""
+"""Events that take longer to fold than a snapshot to read."""
+_PART: Final = 500
+"""And so small a part of a long ledger, whose snapshot takes long to write."""
 _log = structlog.get_logger()
 _SHARE: Final = 30
 """A snapshot is made no sooner than so many times its own duration after the last."""
@@ -79,7 +81,7 @@ class Shelf:
             for book in list(self._books.values()):
                 kept = self._kept.get(book.ledger, _Kept(0, 0.0, 0.0))
                 due = now or time.monotonic() >= kept.at + _SHARE * kept.seconds
-                if due and book.seen.size - kept.size >= max(_WORTH, kept.size // _WORTH):
+                if due and book.seen.size - kept.size >= max(_WORTH, kept.size // _PART):
                     self._keep(book, self._snapshots, 0.0 if now else _BREATH)
 
     def _keep(self, book: Book[Keeper], snapshots: Snapshots, breath: float) -> None:

@@ -21,6 +21,8 @@ from support import ask, cells_of, laplace, snapshot
 
 from accountant.budget.errors import Conflict, NotFound
 from accountant.publishing.export import covering, write_bundle
+from accountant.store.errors import StoreError
+from accountant.store.sqlite import Sqlite
 
 SECRET = "Marigold-Featherstonehaugh"
 REASON = f"because {SECRET} said so"
@@ -298,6 +300,25 @@ def test_an_erasure_during_an_export(house: Callable[..., House]) -> None:
         "texts/002"
     ]
     assert reasons(audit(made.bundle())) == []
+
+
+def test_an_erasure_that_is_recorded_has_not_failed(
+    house: Callable[..., House], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where others write all the time the log is not emptied just then: the erasure is committed
+    and answered all the same, and the rest is done by the next round of the service's job.
+    """
+
+    def busy(_: Sqlite) -> bool:
+        raise StoreError("too many requests wait to write")
+
+    made = resident(house())
+    grant = made.grant(purpose=SECRET)
+    with monkeypatch.context() as patch:
+        patch.setattr(Sqlite, "finish_erasing", busy)
+        assert erase(made, grant.sequence) == 200
+    assert made.service.ledgers.finish_erasing()
+    assert SECRET.encode() not in files_of(made)
 
 
 def test_an_erasure_that_somebody_reads_on_is_finished_later(house: Callable[..., House]) -> None:
