@@ -14,7 +14,7 @@ import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 import orjson
 
@@ -44,8 +44,7 @@ def _drawn() -> Iterator[bytes]:
             yield salts[first : first + SALT_BYTES]
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """The events that a command led to, or the one that answered it the first time."""
 
     ledger: str

@@ -11,6 +11,7 @@ from hashlib import sha256
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from accountant.budget.raw import Take, growing, raw
 
@@ -68,9 +69,13 @@ class Answers:
         """What stands for a key: of who asks, in plain ASCII, and the key."""
         return sha256(b"%d:%b%b" % (len(by), by, key)).digest()[:DIGEST]
 
-    def has(self, name: bytes) -> bool:
-        """``get``, of what ``name`` stands for, is not None."""
-        return self._places[self._find(name)] != _FREE
+    def new(self, names: Sequence[bytes]) -> int:
+        """How many come before the first of ``names`` of which ``get`` is not None."""
+        places = np.asarray(self._places)
+        for at in np.flatnonzero(places[_wanted(b"".join(names), len(places))]).tolist():
+            if self._places[self._find(names[at])] != _FREE:
+                return at
+        return len(names)
 
     def add(self, names: Sequence[bytes], fingerprints: Sequence[bytes], first: int) -> None:
         """``put``, of what different ``names`` stand for, and is new, answered one after another
@@ -82,14 +87,9 @@ class Answers:
         self._names += b"".join(names)
         self._prints += b"".join([one[:DIGEST] for one in fingerprints])
         self._sequences.extend(range(first, first + len(names)))
-        if self._make_room():
-            return
-        places, mask = self._places, len(self._places) - 1
-        for number, name in enumerate(names, count + 1):
-            place = int.from_bytes(name[:8], "little") & mask
-            while places[place]:
-                place = (place + 1) & mask
-            places[place] = number
+        if not self._make_room():
+            places = np.asarray(self._places)
+            _place(places, _wanted(b"".join(names), len(places)), count + 1)
 
     def take_back(self, count: int) -> None:
         """Forgets all but the first ``count`` answers."""
@@ -138,18 +138,9 @@ class Answers:
         return True
 
     def _place_all(self) -> None:
-        """Finds all places anew: whoever meets another one at its place goes on to the next."""
-        count = len(self)
-        size = _places_for(count)
-        mask = size - 1
-        places = np.zeros(size, dtype=np.uint32)
-        wanted = np.frombuffer(self._names, dtype="<u8")[::2] & np.uint64(mask)
-        at, left = wanted.astype(np.int64), np.arange(count)
-        while left.size:
-            free = left[places[at[left]] == _FREE]
-            places[at[free]] = free + 1
-            left = left[places[at[left]] != left + 1]
-            at[left] = (at[left] + 1) & mask
+        """Finds all places anew."""
+        places = np.zeros(_places_for(len(self)), dtype=np.uint32)
+        _place(places, _wanted(self._names, len(places)), 1)
         self._places = array("I", places.tobytes())
 
     def dump(self) -> list[bytes]:
@@ -186,6 +177,23 @@ class Answers:
 def _places_for(count: int) -> int:
     """The smallest power of two that leaves half of the places free."""
     return max(_LEAST, 1 << (2 * count - 1).bit_length())
+
+
+def _wanted(names: bytes | bytearray, size: int) -> NDArray[np.intp]:
+    """The places, of ``size``, where each of ``names`` is looked for first."""
+    return (np.frombuffer(names, dtype="<u8")[::2] & np.uint64(size - 1)).astype(np.intp)
+
+
+def _place(places: NDArray[np.uint32], at: NDArray[np.intp], first: int) -> None:
+    """Numbers from ``first`` on take the places ``at`` which they want: whoever meets another one
+    there goes on to the next.
+    """
+    left = np.arange(len(at))
+    while left.size:
+        free = left[places[at[left]] == _FREE]
+        places[at[free]] = first + free
+        left = left[places[at[left]] != first + left]
+        at[left] = (at[left] + 1) & (len(places) - 1)
 
 
 def _name(by: str, key: str) -> bytes:

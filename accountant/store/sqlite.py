@@ -35,6 +35,7 @@ _POLL: Final = 0.002
 """Seconds between two looks at a lock that another process holds."""
 _PATIENCE_MS: Final = 100
 """How long cleaning up waits for a reader, while others wait to write; and then they do not."""
+_FOR_NOBODY: Final = "PRAGMA busy_timeout=0"
 _PRIMARY: Final = 0xFF
 """The part of an error's code that says what it is; the rest says where it came from."""
 _ATTEMPTS: Final = 5
@@ -133,7 +134,7 @@ class Sqlite:
         self._writer = writer(url)
         self._reader = reader(url)
         self._backfill = Backfill(self._path)
-        event.listen(self._writer, "connect", _leave_the_log)
+        event.listen(self._writer, "connect", _of_ours)
         self._one_at_a_time = threading.Lock()
         self._writing: Connection | None = None
 
@@ -158,6 +159,7 @@ class Sqlite:
         with (
             file_lock(self._path),
             self.ready() as connection,
+            _waiting(_raw(connection)),
             _undone(connection.rollback),
         ):
             connection.begin()
@@ -184,24 +186,21 @@ class Sqlite:
     @contextmanager
     def begin(self, connection: Connection, ledger: str, beside: str) -> Iterator[Begun]:
         """``begun``, if nobody else has the file's lock, or another program the file."""
-        with self._now(_raw(connection), connection.begin), _undone(connection.rollback):
+        with self._now(connection.begin), _undone(connection.rollback):
             yield _begun(connection, ledger, beside)
 
     @contextmanager
-    def _now(self, raw: sqlite3.Connection, begin: Callable[[], object]) -> Iterator[None]:
+    def _now(self, begin: Callable[[], object]) -> Iterator[None]:
         """A transaction under the file's lock. Raises Moved instead of waiting for it."""
         with ExitStack() as opened:
             try:
                 opened.enter_context(file_lock(self._path, 0))
-                raw.execute("PRAGMA busy_timeout=0")
                 begin()
             except (TimeoutError, sqlite3.OperationalError) as error:
                 code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_BUSY)
                 if code & _PRIMARY != sqlite3.SQLITE_BUSY:
                     raise
                 raise Moved("somebody else writes") from error
-            finally:
-                raw.execute(f"PRAGMA busy_timeout={BUSY_MS}")
             yield
 
     def at_once(
@@ -209,9 +208,10 @@ class Sqlite:
     ) -> bool:
         """A transaction in the driver's own words."""
         raw = _raw(connection)
-        with self._now(raw, lambda: raw.execute("BEGIN IMMEDIATE")):
+        with self._now(lambda: raw.execute("BEGIN IMMEDIATE")):
             with _undone(raw.rollback):
-                done = _head(raw, beside.ledger) == beside.tree
+                # Whether this ledger ends there is seen when its head is moved.
+                done = beside.ledger == ledger or _head(raw, beside.ledger) == beside.tree
                 done = done and self.append(connection, ledger, grown, texts)
                 if done:
                     self._commit(raw)
@@ -265,7 +265,6 @@ class Sqlite:
             raw = _raw(begun.connection)
             raw.execute(f"PRAGMA busy_timeout={_PATIENCE_MS}")
             [busy, *_] = raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-            raw.execute(f"PRAGMA busy_timeout={BUSY_MS}")
         return not busy
 
     def check(self) -> None:
@@ -299,9 +298,21 @@ def _undone(rollback: Callable[[], object]) -> Iterator[None]:
             rollback()
 
 
-def _leave_the_log(connection: Any, _: Any) -> None:
-    """Who commits does not copy the write-ahead log by itself."""
+@contextmanager
+def _waiting(raw: sqlite3.Connection) -> Iterator[None]:
+    """Another program that has the file is waited for."""
+    raw.execute(f"PRAGMA busy_timeout={BUSY_MS}")
+    try:
+        yield
+    finally:
+        with suppress(sqlite3.Error):  # it is told what had come before
+            raw.execute(_FOR_NOBODY)
+
+
+def _of_ours(connection: Any, _: Any) -> None:
+    """Who commits does not copy the write-ahead log by itself, and waits for nobody."""
     connection.execute("PRAGMA wal_autocheckpoint=0")
+    connection.execute(_FOR_NOBODY)
 
 
 def _begun(connection: Connection, ledger: str, beside: str) -> Begun:

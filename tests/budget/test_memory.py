@@ -42,7 +42,7 @@ def test_answers_are_added_together(sizes: list[int]) -> None:
         for i in new:
             alone.put("a", f"k{i}", b"%032d" % i, i)
         keys = [Answers.name(b"a", b"k%d" % i) for i in new]
-        assert not any(map(together.has, keys))
+        assert together.new(keys) == len(keys)
         together.add(keys, [b"%032d" % i for i in new], first)
         first += size
     assert together == alone
@@ -52,6 +52,18 @@ def test_answers_are_added_together(sizes: list[int]) -> None:
         assert alone.get("a", f"k{i}") == together.get("a", f"k{i}") == read.get("a", f"k{i}")
     with pytest.raises(ValueError, match="1 fingerprints for 2 names"):
         together.add([b"a" * DIGEST, b"b" * DIGEST], [b"f"], first)
+
+
+@given(st.sets(st.integers(0, 99)), st.lists(st.integers(0, 199), unique=True))
+def test_the_first_known_key_is_found(known: set[int], asked: list[int]) -> None:
+    """Of many keys it is told how many come before the first that was answered, also where others
+    have taken the place where one is looked for first.
+    """
+    answers = Answers()
+    for i in known:
+        answers.put("a", f"k{i}", bytes(32), i)
+    found = answers.new([Answers.name(b"a", b"k%d" % i) for i in asked])
+    assert found == next((at for at, i in enumerate(asked) if i in known), len(asked))
 
 
 def test_many_answers_take_little() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -158,6 +159,24 @@ def test_spent_is_never_below_the_line(limit: Limit, epsilon: int, second: int) 
         for gate in GATES.values():
             assert gate.spent(limit, epsilon, None) == epsilon
         assert BASIC.spent(limit, epsilon, second) == epsilon
+
+
+@settings(deadline=None)
+@given(
+    limit=limits,
+    raised=st.none() | limits,
+    sums=st.lists(st.tuples(st.integers(0, 2**62), st.integers(0, 2**62)), max_size=8),
+)
+def test_many_sums_spend_what_each_does(
+    limit: Limit, raised: Limit | None, sums: list[tuple[int, int]]
+) -> None:
+    """What is said of many sums at once is what is said of each, under every gate."""
+    if raised is not None:
+        limit = replace(limit, chosen=(raised.epsilon, raised.gate_delta))
+    epsilons, seconds = [epsilon for epsilon, _ in sums], [second for _, second in sums]
+    for gate in GATES.values():
+        each = [gate.spent(limit, *one) for one in sums]
+        assert gate.spent_each(limit, epsilons, seconds) == each
 
 
 SECOND = (ADVANCED, ZCDP_GATE, RENYI, GDP_GATE)

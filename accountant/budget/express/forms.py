@@ -200,8 +200,7 @@ def values_of(
 ) -> list[bytes]:
     """The values of an event beside those of its gauges, in the order of their slots."""
     first, second = (*holes.seals, b"", b"")[:2]
-    head = [b"%d" % sequence, stamp, expires, key, b"", by, batch]
-    return [*head, first, second, holes.ran_at]
+    return [b"%d" % sequence, stamp, expires, key, b"", by, batch, first, second, holes.ran_at]
 
 
 def sealed_in(command: dict[str, Any]) -> list[str]:

@@ -105,11 +105,13 @@ class Runs:
                 break
             if one.key:
                 name = answers.name(one.by, one.key)
-                if name in names or answers.has(name):
+                if name in names:
                     break
                 names[name] = None
             known.append(one)
-        return Run(known, list(names))
+        keys = list(names)  # all of them have one, or none has
+        new = answers.new(keys) if keys else len(known)
+        return Run(known[:new], keys[:new])
 
 
 def _plain(asked: Asked) -> bool:

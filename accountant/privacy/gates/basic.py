@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 
 from accountant.privacy.gates.base import Capacity, Limit, sure_capacity
@@ -28,6 +29,12 @@ class Basic:
     def spent(self, limit: Limit, epsilon: int | None, second: int | None) -> int | None:
         """The path-wise sum."""
         return epsilon
+
+    def spent_each(
+        self, limit: Limit, epsilons: Sequence[int], seconds: Sequence[int]
+    ) -> list[int]:
+        """The path-wise sums."""
+        return list(epsilons)
 
     def per_epsilon(self, limit: Limit) -> Fraction:
         """Basic has no currency of its own."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
@@ -65,6 +66,15 @@ class GDP(LineGate):
         if found is None or second is None or second > self._first(limit):
             return found
         return min(found, units_down(limit.chosen_for[0], Currency.EPSILON))
+
+    def spent_each(
+        self, limit: Limit, epsilons: Sequence[int], seconds: Sequence[int]
+    ) -> list[int]:
+        """``spent`` at each of many sums."""
+        found = super().spent_each(limit, epsilons, seconds)
+        first, most = self._first(limit), units_down(limit.chosen_for[0], Currency.EPSILON)
+        each = zip(found, seconds, strict=True)
+        return [units if second > first else min(units, most) for units, second in each]
 
     def _first(self, limit: Limit) -> int:
         """Units of mu squared that the limit chosen first allowed; below zero if there is less

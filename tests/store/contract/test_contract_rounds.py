@@ -192,10 +192,10 @@ def test_a_long_crowd_with_retries(made: World) -> None:
     asked[LONG + 220] = asked[LONG + 250] = Asked("pipe", purpose, "told why")
     size = len(made.stored())
     told = together(made.service, asked)
-    assert told[LONG - 50] == replace(old[0], repeated=True)
-    assert told[LONG + 200] == replace(told[3], repeated=True)
+    assert told[LONG - 50] == old[0]._replace(repeated=True)
+    assert told[LONG + 200] == told[3]._replace(repeated=True)
     assert isinstance(told[LONG + 210], Problem)
-    assert told[LONG + 250] == replace(told[LONG + 220], repeated=True)
+    assert told[LONG + 250] == told[LONG + 220]._replace(repeated=True)
     new = [one for one in told if isinstance(one, Answer) and not one.repeated]
     assert len(new) == 2 * LONG - 4
     assert [one.entries[0].body for one in new] == made.stored()[size:]
