@@ -105,7 +105,7 @@ def _widen(state: State, grant: Grant, dimension: str, values: list[str], inheri
         for counted in state.limits_on(grant.dataset, grant.by):
             if counted.key not in holding:
                 state.to_change(counted.key).book(new, grant.total, reserve=False)
-    state.grants.keep(replace(grant, selection=grant.selection | new))
+    state.grants.keep(grant._replace(selection=grant.selection | new))
 
 
 def _register_dataset(state: State, event: Event) -> None:
@@ -159,7 +159,7 @@ def _carry(state: State, rule: LimitRule, old: int, new: int) -> bool:
     for grant in list(state.open.values()):
         also = tuple((keys[key], booked) for key, booked in grant.bookings if key in keys)
         if also:
-            state.grants.keep(replace(grant, bookings=grant.bookings + also))
+            state.grants.keep(grant._replace(bookings=grant.bookings + also))
     return bool(keys)
 
 
@@ -231,7 +231,7 @@ def _note(state: State, event: Event) -> None:
 def _answered(state: State, event: Event) -> None:
     grant = state.open[event.body["grant"]]
     positives, negatives = event.body["positives"], event.body["negatives"]
-    state.grants.keep(replace(grant, positives=positives, negatives=negatives))
+    state.grants.keep(grant._replace(positives=positives, negatives=negatives))
 
 
 def _record(state: State, event: Event) -> None:

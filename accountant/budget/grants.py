@@ -36,8 +36,7 @@ _ENDINGS: Final[tuple[Ending, ...]] = ("committed", "released", "expired")
 _SESSION, _LATE, _WHO, _WHERE = 1 << 2, 1 << 3, 4, 28
 
 
-@dataclass(frozen=True, slots=True)
-class Grant:
+class Grant(NamedTuple):
     """An open reservation. ``bookings`` are the accounts that hold it."""
 
     id: str

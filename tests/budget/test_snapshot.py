@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from io import BytesIO
 from itertools import count
 from typing import Any
@@ -262,12 +261,12 @@ def test_odd_grants_are_kept() -> None:
     book.grant(laplace("0.1"))
     [grant] = book.state.open.values()
     for name in ("x9", "g007", "x1"):
-        odd = replace(grant, id=name)
+        odd = grant._replace(id=name)
         book.state.grants.keep(odd)
         book.state.grants.settle(odd, "expired", 7)
     book.state.grants.note("x9")
     for name in ("", "g007", "x2"):
-        book.state.grants.keep(replace(grant, id=name))
+        book.state.grants.keep(grant._replace(id=name))
     twin = taken_up(book.state)
     assert list(twin.open) == [grant.id, "", "g007", "x2"]
     assert list(twin.grants.settled()) == list(book.state.grants.settled())
@@ -303,7 +302,7 @@ def test_a_deep_command_is_kept() -> None:
     for _ in range(62):
         deep = {"in": deep}
     canonical({"command": deep})
-    book.state.grants.keep(replace(grant, command=deep))
+    book.state.grants.keep(grant._replace(command=deep))
     taken_up(book.state)
 
 
@@ -443,6 +442,19 @@ def test_a_settled_grant_is_somebodys() -> None:
     assert head != parts[1]
     with pytest.raises(ValueError, match="number without a name"):
         load("fair", b"".join([len(head).to_bytes(8, "little"), head, *parts[2:]]))
+
+
+@pytest.mark.parametrize("written", [b"[1]", b"[[]]", b"[null]", b"{}", b"[", b""])
+def test_a_command_is_an_object(written: bytes) -> None:
+    """What an open grant was asked for is read as events hold it, or not at all."""
+    book = hospital()
+    book.grant(laplace("0.1"))
+    length, head, rows, commands, *columns = dump(book.state)
+    assert json.loads(commands) == [grant.command for grant in book.state.open.values()]
+    head = head.replace(b'"commands":%d' % len(commands), b'"commands":%d' % len(written))
+    length = len(head).to_bytes(8, "little")
+    with pytest.raises(ValueError, match=r"(?i)object|damaged|document|end of data|literal"):
+        load("fair", b"".join([length, head, rows, written, *columns]))
 
 
 def test_keys_are_answered_from_a_snapshot() -> None:

@@ -5,8 +5,10 @@ What stands in many places (currencies, charges, selections) is listed once and 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Annotated, Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -65,23 +67,23 @@ class AccountRow:
     """Of what was used, and of what is reserved."""
 
 
-class GrantRow(NamedTuple):
-    """An open grant, in numbers: there may be many. Texts, selections, commands, charges and
-    bookings are numbers of listed ones.
+class GrantColumns(NamedTuple):
+    """The columns of open grants, which are numbers: there may be many. Texts, selections,
+    commands, charges and bookings are numbers of listed ones.
     """
 
-    sequence: int
-    by: int
-    dataset: int
-    selection: int
-    command: int
-    total: int
-    opened: int
-    expires: int
-    bookings: int
-    session: int
-    positives: int
-    negatives: int
+    sequence: Sequence[int]
+    by: Sequence[int]
+    dataset: Sequence[int]
+    selection: Sequence[int]
+    command: Sequence[int]
+    total: Sequence[int]
+    opened: Sequence[int]
+    expires: Sequence[int]
+    bookings: Sequence[int]
+    session: Sequence[int]
+    positives: Sequence[int]
+    negatives: Sequence[int]
 
 
 BookingsRow = tuple[tuple[Number, Number], ...]
@@ -127,7 +129,8 @@ class Head(BaseModel):
     charges: tuple[ChargeRow, ...]
     selections: tuple[SelectionRow, ...]
     bookings: tuple[BookingsRow, ...]
-    commands: tuple[dict[str, Any], ...]
+    commands: Number
+    """How many bytes the commands take, which stand among the columns: a JSON list."""
     texts: tuple[str, ...]
     accounts: tuple[AccountRow, ...]
     open: Number
@@ -155,10 +158,11 @@ class Lists:
         self._bookings: dict[BookingsRow, int] = {}
         self._commands: dict[bytes, int] = {}
         self._texts: dict[str, int] = {}
-        self._seen: dict[int, tuple[object, int]] = {}
-        """Objects by their identity, which they keep while they are here: many grants share them,
-        and hashing one takes longer than all the rest.
+        self._seen: dict[int, int] = {}
+        """Numbers of objects by their identity, which they keep while they are here: many grants
+        share them, and hashing one takes longer than all the rest.
         """
+        self._here: list[object] = []
 
     def axis(self, axis: Axis) -> int:
         """The number of these currencies."""
@@ -166,42 +170,52 @@ class Lists:
 
     def charge(self, charge: Charge) -> int:
         """The number of a charge."""
-        seen = self._seen.get(id(charge))
-        return self._new_charge(charge) if seen is None else seen[1]
+        [number] = self.charges([charge])
+        return number
+
+    def charges(self, charges: Sequence[Charge]) -> list[int]:
+        """The numbers of charges."""
+        return self._numbers(charges, self._new_charge)
 
     def _new_charge(self, charge: Charge) -> int:
         self.axis(charge.axis)
-        return self._known(charge, _number(self._charges, charge))
+        return _number(self._charges, charge)
 
-    def selection(self, selection: Selection) -> int:
-        """The number of a selection."""
-        seen = self._seen.get(id(selection))
-        if seen is None:
-            return self._known(selection, _number(self._selections, selection))
-        return seen[1]
+    def selections(self, selections: Sequence[Selection]) -> list[int]:
+        """The numbers of selections."""
+        return self._numbers(selections, partial(_number, self._selections))
 
-    def bookings(self, bookings: Bookings, numbers: dict[AccountKey, int]) -> int:
-        """The number of what accounts, which have ``numbers``, hold of a grant."""
-        seen = self._seen.get(id(bookings))
-        if seen is None:
-            row = tuple((numbers[key], self.charge(booked)) for key, booked in bookings)
-            return self._known(bookings, _number(self._bookings, row))
-        return seen[1]
+    def bookings(
+        self, bookings: Sequence[Bookings], accounts: Mapping[AccountKey, int]
+    ) -> list[int]:
+        """The numbers of what accounts, which have numbers too, hold of each grant."""
+        return self._numbers(bookings, partial(self._new_bookings, accounts))
 
-    def command(self, command: dict[str, Any]) -> int:
-        """The number of a command. Many are the same, and each grant has one of its own."""
-        seen = self._seen.get(id(command))
-        if seen is None:
-            return self._known(command, _number(self._commands, orjson.dumps(command)))
-        return seen[1]
+    def _new_bookings(self, accounts: Mapping[AccountKey, int], bookings: Bookings) -> int:
+        row = tuple((accounts[key], self.charge(booked)) for key, booked in bookings)
+        return _number(self._bookings, row)
 
-    def text(self, text: str) -> int:
-        """The number of a text."""
-        return _number(self._texts, text)
+    def commands(self, commands: Sequence[dict[str, Any]]) -> list[int]:
+        """The numbers of commands. Many are the same, and each grant may have one of its own."""
+        return self._numbers(commands, lambda one: _number(self._commands, orjson.dumps(one)))
 
-    def _known(self, item: object, number: int) -> int:
-        self._seen[id(item)] = item, number
-        return number
+    def texts(self, texts: Sequence[str]) -> list[int]:
+        """The numbers of texts."""
+        for text in dict.fromkeys(texts):
+            _number(self._texts, text)
+        return list(map(self._texts.__getitem__, texts))
+
+    def _numbers(self, items: Sequence[T], new: Callable[[T], int]) -> list[int]:
+        """The number of each; ``new`` gives one to what was not seen yet."""
+        for place, item in dict(zip(map(id, items), items, strict=True)).items():
+            if place not in self._seen:
+                self._seen[place] = new(item)
+                self._here.append(item)
+        return list(map(self._seen.__getitem__, map(id, items)))
+
+    def all_commands(self) -> bytes:
+        """The commands, in the order of their numbers: a JSON list."""
+        return b"[%b]" % b",".join(self._commands)
 
     def rows(self) -> dict[str, Any]:
         """All that was numbered, as fields of the head."""
@@ -219,7 +233,6 @@ class Lists:
                 for selection in self._selections
             ),
             "bookings": tuple(self._bookings),
-            "commands": tuple(map(orjson.loads, self._commands)),
             "texts": tuple(self._texts),
         }
 
