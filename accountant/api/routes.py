@@ -43,7 +43,6 @@ from accountant.budget.commands import (
     ReleaseGrant,
 )
 from accountant.budget.errors import Forbidden, Invalid, NotFound, Problem
-from accountant.budget.policy_file import parse_policy
 from accountant.ledger.events import rfc3339
 from accountant.reporting.files import rendered, report_of
 from accountant.reporting.statement import accounts_json
@@ -124,6 +123,8 @@ def adopt_policy(
 ) -> JSONResponse:
     """Adopt a policy file (YAML or JSON). Loosening the one in force takes a second name."""
     try:
+        from accountant.budget.policy_file import parse_policy  # noqa: PLC0415 YAML, seldom read
+
         policy, digest = parse_policy(body.decode("utf-8"))
     except UnicodeDecodeError:
         raise Invalid("malformed-policy", "the policy is not UTF-8 text") from None

@@ -13,15 +13,6 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    Task,
-    TextColumn,
-    TimeRemainingColumn,
-)
 from rich.text import Text
 
 from accountant import __version__, logs
@@ -122,27 +113,6 @@ def operator() -> str:
 def plain(text: str) -> Text:
     """Text from a ledger for a terminal: no markup, and no control characters."""
     return Text(visible(text))
-
-
-class _Rate(ProgressColumn):
-    """How many a second."""
-
-    def render(self, task: Task) -> Text:
-        """In words, once it is known."""
-        return Text(f"{task.speed:,.0f}/s" if task.speed else "")
-
-
-def progress() -> Progress:
-    """A progress bar on standard error, gone when done."""
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        _Rate(),
-        TimeRemainingColumn(),
-        console=errors,
-        transient=True,
-    )
 
 
 def print_json(document: Any) -> None:

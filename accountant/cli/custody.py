@@ -19,10 +19,10 @@ from accountant.cli.common import (
     local_service,
     operator,
     out,
-    progress,
     publisher_of,
     settings,
 )
+from accountant.cli.progress import progress
 from accountant.guard import wall_clock
 from accountant.ledger.events import Event, rfc3339
 from accountant.privacy.engine import FORMER

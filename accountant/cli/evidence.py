@@ -20,9 +20,9 @@ from accountant.cli.common import (
     out,
     plain,
     print_json,
-    progress,
     publisher_of,
 )
+from accountant.cli.progress import progress
 from accountant.publishing.export import covering, write_bundle, write_tiles
 from accountant.reporting.statement import accounts_json
 from accountant.store.whole import whole

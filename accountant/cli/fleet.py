@@ -14,9 +14,9 @@ from accountant.cli.common import (
     errors,
     local_service,
     print_json,
-    progress,
     publisher_of,
 )
+from accountant.cli.progress import progress
 
 
 @app.command("fleet")

@@ -43,8 +43,8 @@ from accountant.cli.common import (
     local_service,
     out,
     print_json,
-    progress,
 )
+from accountant.cli.progress import progress
 from accountant.reporting.files import write_whole
 from accountant.service import Answer, Service
 from accountant.store.ledgers import Moved

@@ -23,8 +23,8 @@ from accountant.cli.common import (
     out,
     plain,
     print_json,
-    progress,
 )
+from accountant.cli.progress import progress
 from accountant.ledger.merkle import Tree, leaf_hash
 from accountant.reporting.statement import accounts_json
 

@@ -8,9 +8,8 @@ signed head is never replaced.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-import httpx2
 import structlog
 
 from accountant.book import Book
@@ -26,10 +25,13 @@ from accountant.ledger.merkle import tree_of
 from accountant.ledger.notes import Verifier
 from accountant.publishing.log import Log, checkpoint_of, complete
 from accountant.publishing.totals import totals_of
-from accountant.publishing.witness import TIMEOUT, Contradiction, Unanswered, ask
+from accountant.publishing.witness import Contradiction, Unanswered, ask, connected
 from accountant.service import Service
 from accountant.store.ledgers import Signed, Writing
 from accountant.store.vault import Vault
+
+if TYPE_CHECKING:
+    import httpx2
 
 _log = structlog.get_logger()
 FIRST: Final = -1
@@ -185,7 +187,7 @@ class Publisher:
     def _witnessed(self, ledger: str, signed: Signed, publication: Publication) -> Signed | None:
         """The checkpoint with what the witnesses sign; None if one of them contradicts it."""
         have = dict(self._service.ledgers.signed(ledger, signed.number)[0].cosignatures)
-        with httpx2.Client(timeout=TIMEOUT, follow_redirects=False) as client:
+        with connected() as client:
             for witness in publication.witnesses:
                 name = witness.verifier.name
                 if name in have:

@@ -6,13 +6,15 @@ import base64
 import re
 import time
 from collections.abc import Sequence
-from typing import Final
-
-import httpx2
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Final
 
 from accountant.budget.publication import Witness
 from accountant.ledger import notes
 from accountant.ledger.notes import BadNote
+
+if TYPE_CHECKING:  # imported late, for it takes long to load, and many have no witness
+    import httpx2
 
 TIMEOUT: Final = 10.0
 """Seconds for a whole answer, and for each step on the way to it."""
@@ -42,6 +44,13 @@ class Contradiction(Exception):
         return int(text) if _SIZE.fullmatch(text) else None
 
 
+def connected() -> AbstractContextManager[httpx2.Client]:
+    """What witnesses are asked over."""
+    import httpx2  # noqa: PLC0415
+
+    return httpx2.Client(timeout=TIMEOUT, follow_redirects=False)
+
+
 def ask(
     client: httpx2.Client, witness: Witness, old: int, proof: Sequence[bytes], note: bytes
 ) -> str:
@@ -49,6 +58,8 @@ def ask(
 
     Raises Contradiction, or Unanswered.
     """
+    import httpx2  # noqa: PLC0415
+
     hashes = "".join(base64.b64encode(step).decode() + "\n" for step in proof)
     body = f"old {old}\n{hashes}\n".encode() + note
     try:

@@ -75,7 +75,6 @@ def test_a_bad_witness_delays_publication_only(
     published, raises no alarm, and holds up no grant.
     """
     monkeypatch.setattr(asking, "TIMEOUT", 2.0)
-    monkeypatch.setattr("accountant.publishing.publisher.TIMEOUT", 2.0)
     house, [witness] = witnessed()
     granted(house)
     witness.answering = bad
