@@ -35,7 +35,7 @@ def outcomes(book: str, bodies: list[Any]) -> tuple[Any, Any]:
     return quick, slow
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(st.sampled_from(sorted(GATES)), st.booleans(), ops)
 def test_a_sound_ledger(gate: str, wide: bool, todo: Ops) -> None:
     """Whatever clients did, both ways find nothing and come to the state that was kept."""
@@ -144,7 +144,7 @@ LEDGERS = [
 ]
 
 
-@settings(max_examples=300)
+@settings(max_examples=200)
 @given(st.data())
 def test_a_forged_ledger(data: st.DataObject) -> None:
     """Whatever is changed in a ledger in which nearly all is taken the express way, both ways find

@@ -61,7 +61,7 @@ class Watched(Book):
             return problem.code, problem.detail
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(st.sampled_from(sorted(GATES)), st.booleans(), ops)
 def test_a_keeper_answers_as_decide_does(gate: str, wide: bool, todo: Ops) -> None:
     """Whatever is asked, in whatever order, answers, refusals and the state are the same."""
@@ -131,7 +131,7 @@ again = st.tuples(
 )
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(
     st.sampled_from(sorted(GATES)),
     st.lists(again | again | asking | ending, min_size=20, max_size=60),

@@ -119,7 +119,7 @@ def asked_by(crowd: Crowd) -> list[Asked]:
     return found
 
 
-@settings(max_examples=150)
+@settings(max_examples=90)
 @given(st.sampled_from(sorted(GATES)), st.booleans(), ops, crowds, st.sampled_from([3, FEWEST]))
 def test_a_run_answers_as_each_alone(
     gate: str, wide: bool, before: Ops, crowd: Crowd, fewest: int

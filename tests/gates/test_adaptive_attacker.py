@@ -58,8 +58,9 @@ SECOND: Final = (ADVANCED, ZCDP_GATE, RENYI, GDP_GATE)
 """The gates that admit beside basic."""
 
 
+@cache
 def menu_for(limit: Limit) -> list[Finite]:
-    """Mechanisms around the sizes that matter under ``limit``."""
+    """Mechanisms around the sizes that matter under ``limit``, made once: that takes long."""
     capacity = ADVANCED.capacity(limit)
     assert capacity.second is not None
     step = math.sqrt(capacity.second / 1e15)
@@ -78,6 +79,7 @@ def menu_for(limit: Limit) -> list[Finite]:
     return menu
 
 
+@cache
 def families_for(limit: Limit) -> list[list[Finite]]:
     """Families of which the attacker takes the largest member that just fits."""
     epsilon = float(limit.epsilon)
@@ -86,6 +88,7 @@ def families_for(limit: Limit) -> list[list[Finite]]:
     return found
 
 
+@cache
 def openers(limit: Limit) -> list[Finite]:
     """First steps that leave the attacker on paths of different likelihood."""
     ratio = grid(math.exp(float(limit.epsilon) * 0.9))
