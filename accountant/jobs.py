@@ -77,7 +77,7 @@ def publish(service: Service, publisher: Publisher) -> None:
     for population in _populations(service):
         try:
             publisher.publish(population)
-        except (OSError, Problem, StoreError, ValueError) as error:
+        except (ImportError, OSError, Problem, StoreError, ValueError) as error:
             _log.error("publication failed", population=population, reason=str(error))
 
 

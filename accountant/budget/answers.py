@@ -6,7 +6,7 @@ A ledger of a million answers fits into some 60 MB of memory; a dictionary would
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from typing import Final
 
@@ -21,6 +21,8 @@ DIGEST: Final = 16
 _FREE: Final = 0
 _LEAST: Final = 16
 """Places of an empty table."""
+_FEW: Final = 12
+"""Names that are found one by one as fast as all at once."""
 
 
 class Answers:
@@ -71,11 +73,12 @@ class Answers:
 
     def new(self, names: Sequence[bytes]) -> int:
         """How many come before the first of ``names`` of which ``get`` is not None."""
-        places = np.asarray(self._places)
-        for at in np.flatnonzero(places[_wanted(b"".join(names), len(places))]).tolist():
-            if self._places[self._find(names[at])] != _FREE:
-                return at
-        return len(names)
+        maybe: Iterable[int] = range(len(names))
+        if len(names) > _FEW:
+            places = np.asarray(self._places)
+            maybe = np.flatnonzero(places[_wanted(b"".join(names), len(places))]).tolist()
+        found = (at for at in maybe if self._places[self._find(names[at])] != _FREE)
+        return next(found, len(names))
 
     def add(self, names: Sequence[bytes], fingerprints: Sequence[bytes], first: int) -> None:
         """``put``, of what different ``names`` stand for, and is new, answered one after another

@@ -210,8 +210,8 @@ class Sqlite:
         raw = _raw(connection)
         with self._now(lambda: raw.execute("BEGIN IMMEDIATE")):
             with _undone(raw.rollback):
-                # Whether this ledger ends there is seen when its head is moved.
-                done = beside.ledger == ledger or _head(raw, beside.ledger) == beside.tree
+                done = beside == (ledger, grown.before)  # that is seen when its head is moved
+                done = done or _head(raw, beside.ledger) == beside.tree
                 done = done and self.append(connection, ledger, grown, texts)
                 if done:
                     self._commit(raw)

@@ -54,7 +54,12 @@ def test_answers_are_added_together(sizes: list[int]) -> None:
         together.add([b"a" * DIGEST, b"b" * DIGEST], [b"f"], first)
 
 
-@given(st.sets(st.integers(0, 99)), st.lists(st.integers(0, 199), unique=True))
+few_or_many = st.sampled_from([0, 20]).flatmap(
+    lambda least: st.lists(st.integers(0, 199), unique=True, min_size=least)
+)
+
+
+@given(st.sets(st.integers(0, 99)), few_or_many)
 def test_the_first_known_key_is_found(known: set[int], asked: list[int]) -> None:
     """Of many keys it is told how many come before the first that was answered, also where others
     have taken the place where one is looked for first.

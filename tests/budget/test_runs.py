@@ -29,6 +29,7 @@ from accountant import book as books
 from accountant.budget.commands import Asked, batch_of
 from accountant.budget.errors import Problem
 from accountant.budget.express import runs
+from accountant.budget.express.asking import Asking
 from accountant.budget.express.runs import FEWEST
 from accountant.budget.keeper import Keeper
 from accountant.budget.sealing import Opened
@@ -179,6 +180,20 @@ def test_who_asks_again_is_answered_in_one_step() -> None:
     answering.runs.clear()
     answering.told(asks(book, *TWO), together=True)
     assert answering.runs == [200]
+
+
+def test_what_comes_after_a_retry_is_hardly_looked_at_in_vain(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Who asks again with the same key ends a run; not all behind are opened anew each time."""
+    book, counted = fair("  - {id: a, limit: {epsilon: 1000}}\n"), list[Any]()
+    answering, opened = Answering(book), Asking.opened
+    monkeypatch.setattr(Asking, "opened", lambda *of: (counted.append(1), opened(*of))[1])
+    first, others = asks(book, *TWO), asks(book, *TWO)
+    crowd = [*first, *first, *(one for both in zip(others, first, strict=True) for one in both)]
+    found, _ = answering.told(crowd, together=True)
+    assert found[200:400] == found[401::2] == found[:200]
+    assert len(counted) < 4 * len(crowd)
 
 
 def test_a_run_ends_where_the_budget_does() -> None:

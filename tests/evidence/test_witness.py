@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from house import ROOMS, House, adopt, audit, reasons, resident
 from witness import Witness
 from witnessing import Witnessed, alarms, granted, publication, served
 
+from accountant import jobs
 from accountant.ledger.notes import Verifier, parse
 from accountant.publishing import witness as asking
 
@@ -182,3 +184,21 @@ def test_two_services_publish_at_once(witnessed: Witnessed) -> None:
     verdict = audit(house.bundle())
     assert (reasons(verdict), verdict.cosigned) == ([], 2)
     other.close()
+
+
+def test_what_asks_witnesses_cannot_be_loaded(
+    witnessed: Witnessed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the installation is replaced under a running service, those who have witnesses are
+    published later, the others as ever.
+    """
+    house, _ = witnessed(1, 1)
+    other = {"privacy_unit": "person", "neighbouring": "replace_one", "membership": "public"}
+    called = house.http.put("/v1/populations/zoo", json=other, headers=house.auth("admin"))
+    assert called.status_code == 200, called.text
+    granted(house)
+    before = served(house)
+    monkeypatch.setitem(sys.modules, "httpx2", None)
+    jobs.publish(house.service, house.publisher)
+    assert served(house) == before
+    assert house.publisher.published("zoo") is not None

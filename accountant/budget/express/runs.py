@@ -27,6 +27,10 @@ FEWEST: Final = 24
 """Requests whose answers are told at once: fewer are answered as fast one by one."""
 _MOST: Final = 512
 """Requests in a run."""
+_FURTHER: Final = 4
+"""What comes after a known key is read in vain. So it is looked whether keys are known when so many
+times as many have been read as the last time.
+"""
 _LEAST_PAUSE: Final = 64
 _LONGEST_PAUSE: Final = 4_096
 """Events after a run that came to nothing before the next is tried; each time twice as many."""
@@ -96,6 +100,7 @@ class Runs:
         known: list[Known] = []
         names: dict[bytes, None] = {}
         ready: set[Form] = set()
+        new, look = 0, 1
         for one in asked:
             if one is None or not (one.form in ready or running.ready(one.form)):
                 break
@@ -109,8 +114,13 @@ class Runs:
                     break
                 names[name] = None
             known.append(one)
+            if len(names) == look:
+                new += answers.new(list(names)[new:])
+                if new < look:
+                    break
+                look *= _FURTHER
         keys = list(names)  # all of them have one, or none has
-        new = answers.new(keys) if keys else len(known)
+        new = new + answers.new(keys[new:]) if keys else len(known)
         return Run(known[:new], keys[:new])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, nullcontext
 from itertools import count, pairwise
 from typing import Any
 
@@ -117,6 +117,19 @@ def test_what_was_believed_wrongly_has_moved(ledgers: Ledgers, wrong: str, reads
     with pytest.raises(Moved):
         begins(ledgers, head, beside, reads=reads)
     assert kept(ledgers) == before
+
+
+def test_a_ledger_beside_itself(ledgers: Ledgers) -> None:
+    """The ledger beside may be the one that grows: then too it has to end as was believed."""
+    head = ledgers.head("a")
+    for beside in (Tree().grown([b"x" * 32])[0], head):
+        with ledgers.writing("a", "a", light=True) as writing:
+            writing.believe(head, beside)
+            assert writing.beside == beside
+            writing.append("a", entries(head.size, head.size + 1))
+            with nullcontext() if beside == head else pytest.raises(Moved):
+                writing.commit()
+        assert ledgers.head("a").size == head.size + (beside == head)
 
 
 def test_nobody_minds_what_was_not_relied_upon(ledgers: Ledgers) -> None:
