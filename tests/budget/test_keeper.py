@@ -154,6 +154,26 @@ def test_batches_of_what_comes_again(gate: str, todo: Ops, writes: bool) -> None
         assert snapshot(again.whole()) == snapshot(book.state)
 
 
+def test_nothing_was_booked_over_all_datasets_yet() -> None:
+    """Where what was carried over of one dataset is all that a rule goes on from, the first to be
+    granted makes the account over all datasets; until then nothing is taken the express way.
+    """
+    book = Watched()
+    book.register()
+    book.dataset("d")
+    used = {"epsilon": "70000000", "delta": "7"}
+    account = {"rule": "", "epoch": 0, "dataset": "d", "client": "", "used": used}
+    book.do("carry_over", "admin", accounts=[account])
+    book.policy("  - {id: a, limit: {epsilon: 9}}\n")
+    for _ in range(3):
+        book.grant(laplace("0.01"))
+    assert snapshot(book.keeper.whole()) == snapshot(book.state)
+    again = Keeper(State(book.name))
+    for body in book.stored:
+        again.follow(body)
+    assert snapshot(again.whole()) == snapshot(book.state)
+
+
 def asks(*epsilons: str) -> list[Any]:
     """Items of a batch."""
     return [make("ask_grant", dataset="d", mechanisms=[laplace(e)]) for e in epsilons]

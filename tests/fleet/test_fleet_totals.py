@@ -335,7 +335,7 @@ def step(book: Book, what: tuple[Any, ...]) -> None:  # noqa: C901 (a case each)
         case ("part",) if grant:
             one = grant.command["mechanisms"][0] | {"count": 1}
             book.do("commit_grant", grant.by, grant=grant.id, mechanisms=[one])
-        case ("release",) if grant:
+        case ("release",) if grant and not grant.due(book.now):
             book.do("release_grant", grant.by, grant=grant.id, reason="  ")
         case ("expire",) if grant:
             book.now = max(book.now, grant.expires)

@@ -12,7 +12,7 @@ from accountant.budget.express.settlements import Settlement
 from accountant.budget.express.tallies import Tally
 from accountant.budget.grants import Grant
 from accountant.budget.limits import compared
-from accountant.budget.state import AccountKey, Counted, State, lifetime
+from accountant.budget.state import ALL, AccountKey, Counted, State, lifetime
 from accountant.privacy.units import LARGEST
 
 _MOST_UNWRITTEN: Final = 50_000
@@ -65,7 +65,7 @@ class Running:
     def comparable(self, dataset: str, by: str) -> bool:
         """All accounts of such an event are there, and keep all that is compared."""
         accounts = self.state.accounts
-        return lifetime(dataset) in accounts and all(
+        return {lifetime(dataset), lifetime(ALL)} <= accounts.keys() and all(
             key in accounts and all(c in accounts[key].axis for c, _ in compared(epoch.capacity))
             for _, epoch, key in self.state.limits_on(dataset, by)
         )
