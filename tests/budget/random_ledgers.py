@@ -11,6 +11,7 @@ from accountant.budget.commands import Asked, batch_of
 from accountant.budget.decide import SYSTEM
 from accountant.budget.errors import Problem
 from accountant.budget.sealing import seal
+from accountant.budget.state import ALL
 
 Ops = list[tuple[Any, ...]]
 
@@ -76,9 +77,17 @@ rare = st.sampled_from(
         ("extend", False),
         ("policy", 2),
         ("policy", 1),
+        ("recover",),
     ]
 )
-ops = st.lists(asking | asking | ending | ending | rare | batch, min_size=10, max_size=90)
+carried = st.tuples(
+    st.just("carry"),
+    datasets,
+    st.lists(st.sampled_from(["", "a", "person", "each"]), min_size=1, unique=True),
+    st.sampled_from([0, 0, 1]),
+)
+"""What some accounts have used at least."""
+ops = st.lists(asking | asking | ending | ending | rare | carried | batch, min_size=10, max_size=90)
 
 
 def ledger(gate: str, wide: bool, todo: Ops, book: Book | None = None) -> Book:
@@ -103,7 +112,9 @@ def carry_on(book: Book, gate: str, todo: Ops, name: str = "k") -> None:
             continue
 
 
-def _do(book: Book, gate: str, op: tuple[Any, ...], key: str, salts: Any) -> None:
+def _do(  # noqa: C901 (a case each)
+    book: Book, gate: str, op: tuple[Any, ...], key: str, salts: Any
+) -> None:
     opened = list(book.state.open.values())
     match op:
         case ("batch", past, client, items):
@@ -142,8 +153,23 @@ def _do(book: Book, gate: str, op: tuple[Any, ...], key: str, salts: Any) -> Non
         case ("policy", limit):
             rules = POLICY.format(gate=gate, limit=limit) + EACH * (limit == 1)
             book.policy(rules, approved_by="officer")
+        case ("recover",):
+            book.do("recover", "officer", reason="put back", lost=[])
+        case ("carry", dataset, rules, infinite):
+            _carry(book, dataset, rules, infinite)
         case (_, at) if opened:
             _end(book, op[0], opened[at % len(opened)], key)
+
+
+def _carry(book: Book, dataset: str, rules: list[str], infinite: int) -> None:
+    used = {"epsilon": "70000000", "delta": "7"} | ({"infinite": {"delta": 1}} if infinite else {})
+    scopes = {"": (dataset, ""), "a": (dataset, ""), "person": (ALL, ""), "each": (dataset, "one")}
+    accounts = []
+    for rule in rules:
+        place = dict(zip(("dataset", "client"), scopes[rule], strict=True))
+        epoch = book.state.last_epoch.get(rule, 0)
+        accounts.append({"rule": rule, "epoch": epoch, "used": used} | place)
+    book.do("carry_over", "officer", accounts=accounts)
 
 
 def _said(number: int) -> dict[str, Any]:

@@ -76,6 +76,7 @@ def test_a_clock_that_jumps(deployment: Deployment, tmp_path: Path) -> None:
             client.connect(service.port)
             client.settle()
         late = clients[0].new(f"/grants/{grant}/commit", {})
+        clients[0].connect(service.port)  # its connection was idle while the others settled
         clients[0].ask(late)
         assert json.loads(late.answer)["state"] == "expired"
     with deployment.serving() as service:  # it starts behind the last stamp, which was accepted
