@@ -20,7 +20,7 @@ from random_ledgers import (
     ops,
     purposes,
 )
-from support import SECOND, START, Book, laplace, make, snapshot
+from support import SECOND, START, Book, laplace, last_replay, make, snapshot
 
 from accountant.budget.commands import Asked
 from accountant.budget.decide import Repeated
@@ -172,6 +172,7 @@ def test_nothing_was_booked_over_all_datasets_yet() -> None:
     for body in book.stored:
         again.follow(body)
     assert snapshot(again.whole()) == snapshot(book.state)
+    assert last_replay(book.name, book.stored).findings == []
 
 
 def asks(*epsilons: str) -> list[Any]:
