@@ -12,6 +12,8 @@ def main() -> None:
     # Pydantic reads what is asked: no plugin that happens to be installed has a say in that, nor is
     # one looked for, which takes a while.
     os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"
+    # Nothing multiplies matrices: NumPy's threads for that would only take time while all waits.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     with not_looked_for():
         from accountant.cli import main as run  # noqa: PLC0415 this is what is loaded
     run()

@@ -51,7 +51,7 @@ async def _bare(port: int) -> None:
 
 def _apart(port: int) -> None:
     with gateway(socket.create_server(("127.0.0.1", port), backlog=2048), 1_000_000) as outside:
-        outside.run(empty(), lambda *_: False)
+        outside.run(empty, lambda *_: False)
 
 
 def _serve(app: FastAPI, port: int) -> None:

@@ -87,12 +87,12 @@ def _measured(folder: Path, events: int) -> list[Row]:
 
 
 def _restarts(home: Path, url: str, secret: str, past: str) -> list[Row]:
-    """What a start takes until the service is ready and has answered a grant."""
+    """What a start takes until the service has answered a grant, and says that it is ready."""
     taken = [_restart(home, url, secret, run) for run in range(RESTARTS)]
     return [
         {"what": f"restart after {past}, to the {what}", "value": median(each), "unit": unit}
         for (what, unit), each in zip(
-            (("ready", "s"), ("first grant", "s"), ("first grant", "s of a core")),
+            (("first grant", "s"), ("first grant", "s of a core"), ("ready and all loaded", "s")),
             zip(*taken, strict=True),
             strict=True,
         )
@@ -102,15 +102,15 @@ def _restarts(home: Path, url: str, secret: str, past: str) -> list[Row]:
 def _restart(home: Path, url: str, secret: str, run: int) -> tuple[float, float, float]:
     started = time.perf_counter()
     with serving(home, url, secret) as made, made.client() as client:
-        client.get("/readyz").raise_for_status()
-        ready = time.perf_counter() - started
-        answer = client.post(
+        client.post(
             "/v1/populations/long/grants",
             json=bodies([HOT])[0],
             headers={"Idempotency-Key": f"restart{run}"},
-        )
-        answer.raise_for_status()
-        return ready, time.perf_counter() - started, processor_seconds(made.pid)
+        ).raise_for_status()
+        granted, used = time.perf_counter() - started, processor_seconds(made.pid)
+        client.get("/readyz").raise_for_status()
+        client.get("/v1/populations/long").raise_for_status()
+        return granted, used, time.perf_counter() - started
 
 
 def _fill(service: Service, ledger: str, events: int) -> None:

@@ -306,12 +306,13 @@ def door_of(
     application; without the quick way unless ``hot``.
     """
     from accountant.api.app import create_app  # noqa: PLC0415
+    from accountant.api.hot import Hot  # noqa: PLC0415
     from accountant.gateway.around import Around  # noqa: PLC0415
     from accountant.gateway.frames import Reply  # noqa: PLC0415
     from accountant.gateway.inside import Requests  # noqa: PLC0415
     from accountant.gateway.outside import answer, request_of  # noqa: PLC0415
 
-    app = create_app(service, settings, publisher)
+    app, quick = create_app(service, settings, publisher), Hot(service)
 
     async def pass_on(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
@@ -319,7 +320,7 @@ def door_of(
             return
         loop = asyncio.get_running_loop()
         replied: asyncio.Future[Reply] = loop.create_future()
-        take = app.hot.take if hot else lambda *_: False
+        take = quick.take if hot else lambda *_: False
         request = request_of(scope, (await receive())["body"])
         Requests(app, take).handle(
             request, lambda reply: loop.call_soon_threadsafe(replied.set_result, reply)

@@ -7,13 +7,13 @@ from functools import lru_cache
 from typing import Any, Final
 
 import orjson
-from fastapi.responses import JSONResponse
+from starlette.responses import JSONResponse
 
 from accountant.budget.batches import OPENED, REFUSED, as_single
 from accountant.gateway.problem import problem
 from accountant.ledger.events import Entry, Event, rfc3339, to_keep
 from accountant.privacy.units import FIXED, Charge
-from accountant.service import Answer, Preview
+from accountant.service import Answer, Preview, Service
 
 REPLAYED = {"Idempotent-Replay": "true"}
 RESERVED: Final = "grant.reserved.v1"
@@ -165,3 +165,9 @@ def preview_view(preview: Preview) -> dict[str, Any]:
         "fits": preview.fits,
         "sequence": preview.sequence,
     }
+
+
+def ready(service: Service) -> dict[str, str]:
+    """That it can decide: the database can be read and written to. Raises Unavailable."""
+    service.ready()
+    return {"status": "ready"}

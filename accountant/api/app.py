@@ -11,8 +11,8 @@ from starlette.types import ASGIApp
 from accountant import __version__
 from accountant.api import description, problems
 from accountant.api.access import TheService
+from accountant.api.answers import ready
 from accountant.api.evidence import router as evidence
-from accountant.api.hot import Hot
 from accountant.api.items import Items
 from accountant.api.routes import router
 from accountant.gateway.problem import problem
@@ -22,9 +22,7 @@ from accountant.settings import Settings
 
 
 class App(FastAPI):
-    """The framework's application. What is plainly in order never reaches it: ``hot`` takes it."""
-
-    hot: Hot
+    """The framework's application. What is plainly in order never reaches it (``hot.py``)."""
 
     def build_middleware_stack(self) -> ASGIApp:
         """Without the framework's answer to what nobody has foreseen: the gateway has a better one,
@@ -43,7 +41,6 @@ def create_app(service: Service, settings: Settings, publisher: Publisher | None
         redoc_url=None,
         openapi_url=None,
     )
-    app.hot = Hot(service)
     app.state.service = service
     app.state.items = Items()
     app.state.publisher = publisher or Publisher(service, settings.vault, settings.origin)
@@ -63,8 +60,7 @@ def create_app(service: Service, settings: Settings, publisher: Publisher | None
     @app.get("/readyz", tags=["health"])
     def readyz(service: TheService) -> dict[str, str]:
         """The service can decide: the database can be read and written to."""
-        service.ready()
-        return {"status": "ready"}
+        return ready(service)
 
     app.include_router(router)
     app.include_router(evidence)

@@ -9,18 +9,15 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from accountant.api.access import (
-    OVERSEE,
     Body,
     Custodian,
     Reader,
     ThePublisher,
     TheService,
-    key_from,
     known_parameters,
-    needs_role,
-    only_own,
     service_of,
 )
+from accountant.api.requests import OVERSEE, key_from, needs_role, only_own
 from accountant.api.routes import Population
 from accountant.budget.commands import Text
 from accountant.budget.errors import NotFound

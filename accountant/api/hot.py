@@ -1,9 +1,11 @@
-"""The calls that pipelines make many times a second, past the framework's routing.
+"""The calls that pipelines make many times a second, past the framework's routing; and whether they
+can be answered, so that nobody is sent here too early or kept away too long.
 
 Only what is plainly in order is answered here, by the same models and the same functions as
 everywhere. What is unusual in the least (an unknown key, a header or a body that is not sound, a
 query) goes on to the framework's routes, which say what is wrong with it: there is no second set of
-rules. It saves much of what a request costs.
+rules. It saves much of what a request costs, and what is asked while the framework is still being
+loaded need not wait for it.
 """
 
 from __future__ import annotations
@@ -16,10 +18,10 @@ from typing import Final
 
 from structlog.contextvars import bound_contextvars
 
-from accountant.api.access import SPEND, ask, body_of, not_valid, sound_idempotency_key
-from accountant.api.answers import respond
+from accountant.api.answers import Json, ready, respond
 from accountant.api.memory import LONGEST, Memory
 from accountant.api.problems import told
+from accountant.api.requests import SPEND, ask, body_of, not_valid, sound_idempotency_key
 from accountant.budget.commands import (
     Asked,
     AskGrant,
@@ -46,6 +48,7 @@ _COMMANDS: Final[dict[str, type[Command]]] = {
     "commit": CommitGrant,
     "release": ReleaseGrant,
 }
+_READY: Final = "GET", "/readyz", ""
 _BEARER: Final = "Bearer "
 _LONG: Final = 16_384
 """Bytes of a body that takes so long to read that nobody should wait for it in the event loop."""
@@ -73,9 +76,13 @@ class Hot:
         self._read: Memory[tuple[type[Command], bytes], Asked] = Memory()
         """Bodies: the same bytes ask for the same."""
         self._pricing = ThreadPoolExecutor(_PRICING, "pricing")
+        self._readiness = ThreadPoolExecutor(1, "readiness")
 
     def take(self, request: Request, reply: Replying) -> bool:
         """Whether the request is in order; then it will be answered, perhaps by another thread."""
+        if (request.method, request.path, request.query) == _READY:
+            self._readiness.submit(self._ready, request, reply)
+            return True
         call = self._call(request)
         if call is None or len(request.body) > _LONG:
             return False
@@ -110,6 +117,13 @@ class Hot:
             return None
         within = {"grant": grant} if grant else {}
         return _Call(population, _COMMANDS[plain or ending], within, key, digest, idempotency)
+
+    def _ready(self, request: Request, reply: Replying) -> None:
+        try:
+            answer = replied(Json(ready(self._service)))
+        except Exception as error:  # noqa: BLE001 nobody is left without a reply
+            answer = _failure(request, None, error)
+        reply(answer)
 
     def _caller(self, header: str) -> tuple[str, Key | None]:
         digest = key_digest(header[len(_BEARER) :]) if header.startswith(_BEARER) else ""

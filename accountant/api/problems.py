@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 import structlog
-from fastapi import FastAPI, Request
-from fastapi.responses import JSONResponse
 from pydantic import ValidationError
+from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse
 
 from accountant.budget.errors import (
     Conflict,
@@ -63,10 +64,15 @@ def told(error: Exception, path: str = "") -> JSONResponse | None:
             fields = reasons(error)
             detail = in_one_line(fields, "body")
             return problem("invalid-request", 422, detail, errors=fields)
+        case HTTPException():
+            status = error.status_code
+            code = {404: "no-such-page", 405: "method-not-allowed"}.get(status, "http-error")
+            detail = f"{error.detail}; the calls are listed at /docs"
+            return problem(code, status, detail, error.headers)
     return None
 
 
-def install(app: FastAPI) -> None:
+def install(app: Starlette) -> None:
     """Answers what is foreseen with a problem; what is not is answered by the gateway."""
 
     async def foreseen(request: Request, error: Exception) -> JSONResponse:
@@ -75,11 +81,5 @@ def install(app: FastAPI) -> None:
             raise error
         return answer
 
-    for kind in (Problem, StoreError, ValidationError):
+    for kind in (Problem, StoreError, ValidationError, HTTPException):
         app.add_exception_handler(kind, foreseen)
-
-    @app.exception_handler(HTTPException)
-    async def _http(_: Request, error: HTTPException) -> JSONResponse:
-        code = {404: "no-such-page", 405: "method-not-allowed"}.get(error.status_code, "http-error")
-        detail = f"{error.detail}; the calls are listed at /docs"
-        return problem(code, error.status_code, detail, error.headers)

@@ -21,14 +21,12 @@ from accountant.api.access import (
     TheItems,
     ThePublisher,
     TheService,
-    ask,
-    key_from,
     known_parameters,
-    only_own,
     service_of,
 )
 from accountant.api.answers import preview_view, respond, respond_to_batch
 from accountant.api.grants import grant_view, in_names
+from accountant.api.requests import ask, key_from, only_own
 from accountant.budget.commands import (
     AdoptPolicy,
     Asked,

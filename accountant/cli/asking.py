@@ -80,7 +80,7 @@ def preview(
     json: JsonOption = False,
 ) -> None:
     """Show what a request would be answered, without recording. Exit code 1 if it is blocked."""
-    from accountant.api.answers import preview_view  # noqa: PLC0415 (imported late: with FastAPI)
+    from accountant.api.answers import preview_view  # noqa: PLC0415 (imported late: with Starlette)
 
     command = AskGrant.model_validate(parse(read_bytes(file)))
     with local_service(context) as service:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import socket
+from contextlib import ExitStack
 from typing import Annotated, cast, get_args
 
 import structlog
 import typer
 from rich.table import Table
+from starlette.types import ASGIApp
 
 from accountant import garbage, logs
 from accountant.budget.commands import Role
@@ -63,15 +65,12 @@ def serve(
 def _serve(
     context: typer.Context, chosen: Settings, outside: Gateway, address: tuple[str, int]
 ) -> None:
-    with garbage.not_looked_for():
-        # Imported late, for the other commands have neither a door nor jobs.
-        from accountant import jobs  # noqa: PLC0415
-        from accountant.api.app import create_app  # noqa: PLC0415
+    # Imported late, for the other commands have no door.
+    from accountant.api.hot import Hot  # noqa: PLC0415
 
     logs.configure()
-    with local_service(context) as service:
+    with local_service(context) as service, ExitStack() as stopping:
         publisher = publisher_of(context, service)
-        app = create_app(service, chosen, publisher)
         service.ready()
         _warn(service.ledgers.excess())
         for population in service.populations():
@@ -82,12 +81,17 @@ def _serve(
         garbage.seldom()
         if not service.credentials.all():
             errors.print("no key exists yet: accountant keys create --role admin --name me")
-        scheduler = jobs.start(service, publisher, chosen)
+
+        def rest() -> ASGIApp:
+            """What grants need not wait for: the framework, and the jobs."""
+            with garbage.not_looked_for():
+                from accountant import jobs  # noqa: PLC0415
+                from accountant.api.app import create_app  # noqa: PLC0415
+            stopping.callback(jobs.start(service, publisher, chosen).shutdown)
+            return create_app(service, chosen, publisher)
+
         _log.info("listening", host=address[0], port=address[1])
-        try:
-            outside.run(app, app.hot.take)
-        finally:
-            scheduler.shutdown()
+        outside.run(rest, Hot(service).take)
 
 
 def _warn(excess: list[str]) -> None:

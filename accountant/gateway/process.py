@@ -8,12 +8,12 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
 import uvloop
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from accountant.gateway.inside import Inside, Requests, Taking
 
@@ -46,13 +46,17 @@ class Gateway:
                 start_new_session=True,  # a Ctrl-C is for us: we end it, after its last answer
             )
 
-    def run(self, app: ASGIApp, take: Taking) -> None:
-        """Answers until SIGTERM or SIGINT comes. Raises GatewayEnded."""
-        uvloop.run(self._run(app, take))
+    def run(self, make: Callable[[], ASGIApp], take: Taking) -> None:
+        """Answers until SIGTERM or SIGINT comes. What ``take`` takes is answered from the first
+        moment on; for the rest ``make`` makes an application, in a thread, for it may take a while.
+        Raises GatewayEnded, and whatever ``make`` raises.
+        """
+        uvloop.run(self._run(make, take))
 
-    async def _run(self, app: ASGIApp, take: Taking) -> None:
+    async def _run(self, make: Callable[[], ASGIApp], take: Taking) -> None:
         loop = asyncio.get_running_loop()
         told, over = asyncio.Event(), asyncio.Event()
+        made = loop.run_in_executor(None, make)
 
         def tell() -> None:
             told.set()
@@ -61,10 +65,13 @@ class Gateway:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, tell)
         _, inside = await loop.create_unix_connection(
-            lambda: Inside(Requests(app, take)), sock=self._channel
+            lambda: Inside(Requests(_Coming(made), take)), sock=self._channel
         )
         inside.over.add_done_callback(lambda _: over.set())
+        made.add_done_callback(lambda _: over.set() if _failed(made) else None)
         await over.wait()
+        if _failed(made):
+            await made
         if not told.is_set():
             raise GatewayEnded(self._process.wait())
         self._process.terminate()
@@ -75,6 +82,21 @@ class Gateway:
         self._channel.close()
         self._process.kill()
         self._process.wait()
+
+
+def _failed(made: asyncio.Future[ASGIApp]) -> bool:
+    return made.done() and not made.cancelled() and made.exception() is not None
+
+
+class _Coming:
+    """An application that is still being made: who needs it waits."""
+
+    def __init__(self, made: asyncio.Future[ASGIApp]) -> None:
+        self._made = made
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        app = await asyncio.shield(self._made)  # who goes away meanwhile ends nothing
+        await app(scope, receive, send)
 
 
 def _environment() -> dict[str, str]:

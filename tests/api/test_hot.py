@@ -12,6 +12,7 @@ from support import START, Clock, World, ask, declared, door_of, gaussian, lapla
 
 from accountant.api.hot import Hot
 from accountant.service import Service
+from accountant.store.ledgers import Ledgers, StoreError
 
 GRANT = ask(laplace("0.01"))
 PAST = "/v1/populations/fair"
@@ -102,7 +103,7 @@ def send(world: World, http: TestClient, one: Send) -> tuple[Any, ...]:
     if "key" in how:
         named.append((b"Idempotency-Key", how["key"].encode("latin-1")))
     content = {"content": body} if isinstance(body, bytes) else {"json": body}
-    url = PAST.replace("fair", how.get("population", "fair")) + path
+    url = how.get("past", PAST).replace("fair", how.get("population", "fair")) + path
     with logged() as logs:
         answer = http.request(how.get("method", "POST"), url, headers=named, **content)
     lines = [
@@ -163,6 +164,43 @@ def test_both_ways_fail_alike(
     answers = [send(world, door, one)[:3] for world, door in zip(pair, doors, strict=True)]
     assert answers[0] == answers[1]
     assert answers[0][0] == 500
+
+
+@pytest.mark.parametrize(
+    ("failure", "status"),
+    [
+        (None, 200),
+        (StoreError("no such table: events"), 503),
+        (StoreError("it is read-only"), 503),
+        (ZeroDivisionError("x"), 500),
+    ],
+)
+def test_both_ways_are_ready_alike(
+    pair: list[World],
+    doors: list[TestClient],
+    monkeypatch: pytest.MonkeyPatch,
+    failure: Exception | None,
+    status: int,
+) -> None:
+    """Whether the service can decide is told the same way, by the calls that can be answered
+    first and by the routes.
+    """
+
+    def check(*_: Any) -> None:
+        if failure is not None:
+            raise failure
+
+    monkeypatch.setattr(Ledgers, "check", check)
+    for method, path, expected in (
+        ("GET", "/readyz", status),
+        ("GET", "/readyz?x=1", status),
+        ("HEAD", "/readyz", 405),
+        ("POST", "/readyz", 405),
+    ):
+        one = (path, b"", {"past": "", "method": method, "authorization": None})
+        first, second = (send(world, door, one) for world, door in zip(pair, doors, strict=True))
+        assert first[:3] == second[:3], one
+        assert first[0] == expected
 
 
 def test_long_bodies_are_read_by_the_routes(

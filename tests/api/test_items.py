@@ -13,8 +13,8 @@ from support import World, ask, laplace
 
 from accountant.api import items as reading
 from accountant.api import memory
-from accountant.api.access import body_of
 from accountant.api.items import Items
+from accountant.api.requests import body_of
 from accountant.budget.commands import Asked, BatchRequest, alone
 
 NUMBERS = (

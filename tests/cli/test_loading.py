@@ -32,6 +32,23 @@ def test_a_command_is_loaded_without_the_others(name: str) -> None:
     assert loaded(name, "--port", "0") == {"serving"}
 
 
+FIRST = """
+import sys
+from accountant.cli import load
+load(["serve"])
+import accountant.api.hot
+print(*sys.modules)
+"""
+
+
+def test_grants_are_answered_before_the_framework_is_loaded() -> None:
+    """What answers pipelines needs neither the framework nor what the jobs and reports need."""
+    code = [sys.executable, "-c", FIRST]
+    found = set(subprocess.run(code, check=True, capture_output=True, text=True).stdout.split())
+    assert "accountant.api.hot" in found
+    assert not found & {"fastapi", "apscheduler", "alembic", "jinja2", "scipy", "uvicorn"}
+
+
 @pytest.mark.parametrize(
     "options", [("--home", "serve"), ("--home=/x", "--database-url", "fit"), ("--home", "--help")]
 )

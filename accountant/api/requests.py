@@ -1,0 +1,81 @@
+"""What a request says, whoever brings it: whose key it has, what its body is, what it asks for.
+
+It needs no framework, so that the calls of pipelines can be answered before that is loaded.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from accountant.api.strict_json import parse
+from accountant.budget.commands import Asked, Command, Role
+from accountant.budget.errors import Forbidden, Invalid, Problem
+from accountant.keys import Key
+from accountant.service import Service
+
+SPEND: Final[tuple[Role, ...]] = ("admin", "pipeline")
+READ: Final[tuple[Role, ...]] = ("admin", "pipeline", "officer", "auditor")
+ASK: Final[tuple[Role, ...]] = ("admin", "pipeline", "officer")
+OVERSEE: Final[tuple[Role, ...]] = ("admin", "officer", "auditor")
+CUSTODY: Final[tuple[Role, ...]] = ("admin", "officer")
+ADMIN: Final[tuple[Role, ...]] = ("admin",)
+
+_IDEMPOTENCY_KEY: Final = re.compile(r"[\x21-\x7e]{1,200}")
+
+
+def key_from(service: Service, header: str | None, name: str) -> Key:
+    """Whose key a header holds. Raises Problem ("unauthenticated")."""
+    scheme, _, secret = (header or "").partition(" ")
+    if scheme.lower() != "bearer" or not secret:
+        raise Problem(
+            "unauthenticated",
+            f"send an API key: {name}: Bearer <key>; `accountant keys create` makes one",
+        )
+    key = service.credentials.find(secret.strip())
+    if key is None:
+        raise not_valid(name)
+    return key
+
+
+def not_valid(name: str) -> Problem:
+    """What is wrong with a key in the header ``name`` that nobody has."""
+    return Problem("unauthenticated", f"the key in {name} is not valid, or was revoked")
+
+
+def needs_role(key: Key, roles: tuple[Role, ...]) -> None:
+    """Raises Forbidden unless the key has one of ``roles``."""
+    if key.role not in roles:
+        raise Forbidden(
+            "role-not-allowed",
+            f"key {key.name!r} has the role {key.role}; this call needs {' or '.join(roles)}",
+        )
+
+
+def only_own(key: Key, owner: str, what: str) -> None:
+    """Raises Forbidden if a pipeline asks for what another client asked for, and why."""
+    if key.role == "pipeline" and key.name != owner:
+        raise Forbidden("not-your-grant", f"{what} belongs to another client")
+
+
+def body_of(data: bytes) -> dict[str, Any]:
+    """The body as a strict JSON object; an empty body is an empty object."""
+    document = parse(data) if data.strip() else {}
+    if not isinstance(document, dict):
+        raise Invalid("malformed-json", "the body must be a JSON object")
+    return document
+
+
+def sound_idempotency_key(value: str | None) -> bool:
+    """True for none, and for one of 1 to 200 visible ASCII characters."""
+    return value is None or _IDEMPOTENCY_KEY.fullmatch(value) is not None
+
+
+def ask(
+    kind: type[Command], key: Key, body: dict[str, Any], idempotency: str | None, **path: Any
+) -> Asked:
+    """The command in ``body``; names in the path are not accepted in the body too."""
+    for name in path:
+        if name in body:
+            raise Invalid("invalid-request", f"{name} stands in the path, not in the body")
+    return Asked(key.name, kind.model_validate(body | path), idempotency)
