@@ -229,9 +229,9 @@ class Service:
 
     def _expire_due(self, ledger: str) -> int:
         with self._up_to_date(ledger) as keeper:
-            due = keeper.due(self.now(keeper.state))
+            due = keeper.due(self.now(keeper.state), MAX_EXPIRIES)
         answers: list[Future[Answer]] = []
-        for name in due[:MAX_EXPIRIES]:
+        for name in due:
             answers.append(Future())
             asked = Asked(SYSTEM, ExpireGrant(grant=name))
             self._sequencer.submit(ledger, Waiting(asked, settle(answers[-1])))

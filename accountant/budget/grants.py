@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 
+from accountant.budget.calendar import Calendar
 from accountant.budget.raw import Take, growing, raw
 from accountant.budget.selection import Selection
 from accountant.privacy.units import Charge
@@ -138,10 +139,21 @@ _CHUNK: Final = 1024
 class Grants:
     """All grants of a ledger by name; ``open`` are those not settled yet."""
 
-    __slots__ = ("_about", "_datasets", "_expires", "_odd", "_people", "_settled", "open")
+    __slots__ = (
+        "_about",
+        "_datasets",
+        "_expires",
+        "_odd",
+        "_people",
+        "_settled",
+        "calendar",
+        "open",
+    )
 
     def __init__(self) -> None:
         self.open: MutableMapping[str, Grant] = {}
+        self.calendar: Calendar | None = None
+        """When the open ones expire, once somebody has asked."""
         # By the sequence that reserved the grant, which is its name; zero where there is none.
         self._about, self._expires, self._settled = array("q"), array("q"), array("q")
         self._people, self._datasets = Names(), Names()
@@ -175,7 +187,9 @@ class Grants:
         return twin
 
     def keep(self, grant: Grant) -> None:
-        """Adds an open grant, or changes it."""
+        """Adds an open grant, or changes it; when it expires never changes."""
+        if self.calendar is not None and grant.id not in self.open:
+            self.calendar.put(grant.expires, grant.id)
         self.open[grant.id] = grant
 
     def settle(self, grant: Grant, ending: Ending, at: int) -> None:

@@ -38,12 +38,9 @@ class Keeper:
         self._express.write_back()
         return self.state
 
-    def due(self, now: int) -> list[str]:
-        """The open grants whose time has passed, by name. The state need not be ``whole``: who asks
-        every second would have all that was booked written to it.
-        """
-        written = {grant.id for grant in self.state.open.values() if grant.due(now)}
-        return [*self._express.due(now, written), *written]
+    def due(self, now: int, most: int) -> list[str]:
+        """At most so many of the open grants whose time has passed, by name, soonest first."""
+        return self._express.due(now, most)
 
     def noted(self) -> AbstractContextManager[Mark]:
         """What is decided from forms until the end can be taken back, as long as nothing else is

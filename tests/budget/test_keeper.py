@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
@@ -20,10 +21,11 @@ from random_ledgers import (
     ops,
     purposes,
 )
-from support import SECOND, START, Book, laplace, last_replay, make, snapshot
+from support import SECOND, START, Book, laplace, last_replay, make, snapshot, sparse_vector
 
+from accountant.budget import express
 from accountant.budget.commands import Asked
-from accountant.budget.decide import Repeated
+from accountant.budget.decide import SYSTEM, Repeated
 from accountant.budget.errors import Conflict, Problem
 from accountant.budget.express import Express
 from accountant.budget.express.running import Running
@@ -61,6 +63,15 @@ class Watched(Book):
             return problem.code, problem.detail
 
 
+class WatchedDue(Watched):
+    """The keeper is asked what is due after each, as the service does every second."""
+
+    def _take(self, asked: Asked) -> Any:
+        events = super()._take(asked)
+        what_is_due(self, self.now)
+        return events
+
+
 @settings(max_examples=100)
 @given(st.sampled_from(sorted(GATES)), st.booleans(), ops)
 def test_a_keeper_answers_as_decide_does(gate: str, wide: bool, todo: Ops) -> None:
@@ -71,18 +82,65 @@ def test_a_keeper_answers_as_decide_does(gate: str, wide: bool, todo: Ops) -> No
 
 
 @settings(max_examples=60)
-@given(st.sampled_from(sorted(GATES)), st.booleans(), ops, st.integers(0, 7_200))
-def test_a_keeper_knows_what_is_due(gate: str, wide: bool, todo: Ops, seconds: int) -> None:
-    """The open grants whose time has passed are those of the whole state, none twice, before and
-    after what was booked is written to it.
+@given(
+    st.sampled_from(sorted(GATES)),
+    st.booleans(),
+    ops,
+    st.integers(0, 7_200),
+    st.booleans(),
+    st.sampled_from([-1_000, 0, 10_000]),
+)
+def test_a_keeper_knows_what_is_due(
+    gate: str, wide: bool, todo: Ops, seconds: int, watched: bool, ended: int
+) -> None:
+    """The open grants whose time has passed are those of the whole state, soonest first and none
+    twice, before and after what was booked is written to it; whether it is asked for the first time
+    or has been asked after every event, and however many that have ended it still knows.
     """
-    book = ledger(gate, wide, todo, Watched())
-    assert isinstance(book, Watched)
-    now = book.now + seconds * 1_000_000
-    due = sorted(grant.id for grant in book.state.open.values() if grant.due(now))
-    assert sorted(book.keeper.due(now)) == due
-    book.keeper.whole()
-    assert sorted(book.keeper.due(now)) == due
+    with patch.object(express, "_FEW_ENDED", ended):
+        book = ledger(gate, wide, todo, WatchedDue() if watched else Watched())
+        assert isinstance(book, Watched)
+        what_is_due(book, book.now + seconds * 1_000_000)
+
+
+def what_is_due(book: Watched, now: int) -> None:
+    """Compares with the whole state."""
+    expires = {grant.id: grant.expires for grant in book.state.open.values()}
+    due = {name for name, at in expires.items() if at <= now}
+    for most in (len(due), len(due) + 9, 2):
+        found = book.keeper.due(now, most)
+        assert len(found) == min(most, len(due))
+        assert set(found) <= due
+        assert found == list(dict.fromkeys(found))
+        assert [expires[name] for name in found] == sorted(expires.values())[: len(found)]
+        book.keeper.whole()
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_however_a_grant_is_opened_it_is_due(again: bool) -> None:
+    """By a form or at length, alone or in a batch, as a session: a grant is due when its time has
+    passed, also if it was asked before what is due; and no longer when it was settled.
+    """
+    book = WatchedDue()
+    book.register()
+    book.dataset("d")
+    book.policy("  - {id: a, limit: {epsilon: 9, delta: 1e-3}}\n")
+    ask = make("ask_grant", dataset="d", mechanisms=[laplace("0.01")], ttl_seconds=9)
+    for _ in range(1 + again):
+        book.now += SECOND
+        book.ask(ask)
+        book.ask(ask, key="k" * (2 + book.keys) + "\u00e9")
+        book.batch(ask, ask)
+        book.do("open_sparse_vector", dataset="d", mechanism=sparse_vector(), ttl_seconds=5)
+    opened = list(book.state.open)
+    assert len(opened) == 5 * (1 + again)
+    book.now += 5 * SECOND
+    assert len(book.keeper.due(book.now, 99)) == 1 + again
+    book.now += 4 * SECOND
+    assert sorted(book.keeper.due(book.now, 99)) == sorted(opened)
+    for left, name in enumerate(opened, 1 - len(opened)):
+        book.ask(make("expire_grant", grant=name), SYSTEM)
+        assert len(book.keeper.due(book.now, 99)) == -left
 
 
 @settings(max_examples=60)

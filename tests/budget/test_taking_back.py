@@ -32,6 +32,7 @@ RULES = (
     "  - {{id: known, purposes: [study], action: flag}}\n"
 )
 HOUR = 3_600 * SECOND
+ALL = 1_000_000
 WOMEN, UNION = {"sex": ["f"]}, [{"sex": ["f"]}, {"age": ["22"]}]
 POOL: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("one", "ask_grant", {"mechanisms": [laplace("0.001", 5)]}),
@@ -113,7 +114,9 @@ class Told:
         return [entry.body for entry in entries] if isinstance(entries, list) else [entries]
 
     def _end(self, at: int, how: str, key: str, express: bool) -> list[Any]:
-        grants = sorted((int(name[1:]), name) for name in self.keeper.due(self.now + 99 * HOUR))
+        grants = sorted(
+            (int(name[1:]), name) for name in self.keeper.due(self.now + 99 * HOUR, ALL)
+        )
         if not grants:
             return []
         number, name = grants[at % len(grants)]
@@ -135,7 +138,7 @@ class Told:
         state = self.keeper.state
         keys = [f"k{n}" for n in range(self.number + 1)]
         found = [state.answers.get(by, key) for by in ("one", "two") for key in keys]
-        due = [sorted(self.keeper.due(self.now + wait)) for wait in (0, HOUR, 99 * HOUR)]
+        due = [sorted(self.keeper.due(self.now + wait, ALL)) for wait in (0, HOUR, 99 * HOUR)]
         return state.sequence, state.time, len(state.answers), found, due
 
     def whole(self) -> Any:

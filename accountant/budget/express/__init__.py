@@ -12,10 +12,11 @@ and a few numbers for each open grant.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from typing import Any, Final
 
+from accountant.budget.calendar import Calendar
 from accountant.budget.commands import (
     Asked,
     AskGrant,
@@ -47,6 +48,8 @@ _HARMLESS: Final = frozenset(
         "sparse_vector.closed.v1",
     }
 )
+_FEW_ENDED: Final = 10_000
+"""Grants that have ended and may stand in the calendar, beside as many as are open."""
 _NAME: Final = re.compile("g(0|[1-9][0-9]{0,15})")
 
 
@@ -97,10 +100,23 @@ class Express:
             return self._ending.decide(asked, now)
         return None
 
-    def due(self, now: int, besides: Collection[str]) -> list[str]:
-        """The open grants booked here whose time has passed, by name, but for those ``besides``."""
-        names = [f"g{number}" for number in self._running.held.due(now)]
-        return [name for name in names if name not in besides]
+    def due(self, now: int, most: int) -> list[str]:
+        """At most so many open grants whose time has passed, by name, soonest first. Nothing need
+        be written back: who asks every second would have all that was booked written.
+        """
+        grants, held = self._state.grants, self._running.held
+        calendar = grants.calendar
+        if calendar is None or len(calendar) > 2 * (len(grants.open) + len(held)) + _FEW_ENDED:
+            entries = {(expires, f"g{number}") for expires, number in held.all()}
+            entries |= {(grant.expires, name) for name, grant in grants.open.items()}
+            calendar = grants.calendar = Calendar(entries)
+        return calendar.due(now, most, self._expires)
+
+    def _expires(self, name: str) -> int | None:
+        held = self._running.held.expires(int(name[1:])) if _NAME.fullmatch(name) else None
+        if held is None and (grant := self._state.open.get(name)) is not None:
+            return grant.expires
+        return held
 
     def take(self, data: bytes) -> bool:
         """Folds the event in if its bytes are what the next one's have to be; else says no."""

@@ -7,6 +7,8 @@ and plain tuples of texts and numbers, which Python soon knows to be no part of 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from accountant.budget.express.forms import Form, Held
 
 Rest = tuple[str, int, int, tuple[bytes, ...]]
@@ -21,6 +23,9 @@ class Holding:
     def __init__(self) -> None:
         self._forms: dict[int, Form] = {}
         self._rest: dict[int, Rest] = {}
+
+    def __len__(self) -> int:
+        return len(self._rest)
 
     def __contains__(self, number: object) -> bool:
         return number in self._rest
@@ -40,6 +45,11 @@ class Holding:
         self._forms.pop(number, None)
         self._rest.pop(number, None)
 
-    def due(self, now: int) -> list[int]:
-        """Those whose time has passed."""
-        return [number for number, (_, expires, _, _) in self._rest.items() if now >= expires]
+    def expires(self, number: int) -> int | None:
+        """When it does; None if it is not held."""
+        rest = self._rest.get(number)
+        return None if rest is None else rest[1]
+
+    def all(self) -> Iterator[tuple[int, int]]:
+        """When each expires, and its number."""
+        return ((expires, number) for number, (_, expires, _, _) in self._rest.items())

@@ -107,6 +107,8 @@ class Running:
         """The event ``number`` reserves a grant."""
         self.held.put(number, form, rest)
         self._unwritten.append(number)
+        if (calendar := self.state.grants.calendar) is not None:
+            calendar.put(rest[1], f"g{number}")
 
     @contextmanager
     def noted(self) -> Iterator[Mark]:
@@ -192,7 +194,8 @@ class Running:
     def grant(self, number: int) -> None:
         """Writes one open grant to the state."""
         if (held := self.held.get(number)) is not None:
-            self.state.grants.keep(held.form.grant(number, held))
+            # Not kept anew: it stands in the calendar since it is held.
+            self.state.open[f"g{number}"] = held.form.grant(number, held)
 
     def write(self) -> None:
         """Writes all that is pending to the state."""
