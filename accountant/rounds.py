@@ -35,6 +35,10 @@ from accountant.store.ledgers import Moved, Text, Writing
 
 _SALTS: Final = 32
 """Salts drawn at once: at each draw other threads run, and whoever decides waits for its turn."""
+_SEALED: Final = b'"sealed":'
+"""Stands in the bytes of every event with a sealed text: within a text the quotes would have
+backslashes.
+"""
 
 
 def _drawn() -> Iterator[bytes]:
@@ -73,6 +77,8 @@ class Round:
     """The book is, or may be, ahead of the database."""
     lengthy: bool = False
     """Something was decided that cannot be taken back."""
+    answered: dict[int, tuple[Entry, ...]] = field(default_factory=dict)
+    """What was read to answer again, by sequence: events never change."""
 
     @property
     def state(self) -> State:
@@ -164,20 +170,28 @@ class Round:
         before = state.answers.get(asked.by, asked.key) if asked.key else None
         if not before:
             return seal(state, asked, self.salts.__next__)
-        stored = [Event.of_entry(state.ledger, entry) for entry in self._answered(before[1])]
-        first, last = stored[0].sequence, stored[-1].sequence
-        kept = [text for text in self.texts if first <= text.sequence <= last]
-        kept = kept or self.writing.texts(state.ledger, first, last)
-        texts = {(t.sequence, t.field): Opened(t.salt, t.text) for t in kept}
+        entries = self._answered(before[1])
+        texts = {(t.sequence, t.field): Opened(t.salt, t.text) for t in self._kept(entries)}
+        stored = [Event.of_entry(state.ledger, entry) for entry in entries]
         return seal_again(state, asked, stored, texts), {}
+
+    def _kept(self, entries: Sequence[Entry]) -> Sequence[Text]:
+        """The free texts of these events; nothing is read where none was ever sealed."""
+        if not any(_SEALED in entry.body for entry in entries):
+            return ()
+        first, last = entries[0].sequence, entries[-1].sequence
+        kept = [text for text in self.texts if first <= text.sequence <= last]
+        return kept or self.writing.texts(self.book.ledger, first, last)
 
     def _answered(self, sequence: int) -> tuple[Entry, ...]:
         """The event that answered a command, with the items of a batch behind it."""
-        [first] = self._stored(sequence, 1)
-        if first.type != OPENED:
-            return (first,)
-        size = orjson.loads(first.body)["command"]["size"]
-        return (first, *self._stored(sequence + 1, size))
+        if sequence not in self.answered:
+            [first] = found = self._stored(sequence, 1)
+            if first.type == OPENED:
+                size = orjson.loads(first.body)["command"]["size"]
+                found += self._stored(sequence + 1, size)
+            self.answered[sequence] = tuple(found)
+        return self.answered[sequence]
 
     def _stored(self, sequence: int, count: int) -> list[Entry]:
         """Events that are stored, or about to be."""
@@ -185,4 +199,4 @@ class Round:
             place = sequence - self.entries[0].sequence
             return self.entries[place : place + count]
         stored = self.writing.read(self.book.ledger, sequence, count)
-        return [Entry.of(Event.from_bytes(one.body)) for one in stored]
+        return [Entry.read(one.body) for one in stored]

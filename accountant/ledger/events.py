@@ -122,6 +122,12 @@ class Entry(NamedTuple):
         """The entry of ``event``. Raises as ``to_bytes``."""
         return cls(event.sequence, event.type, event.time, event.to_bytes())
 
+    @classmethod
+    def read(cls, data: bytes) -> Entry:
+        """The entry of an event's canonical bytes. Raises as ``Event.from_bytes``."""
+        event = Event.from_bytes(data)
+        return cls(event.sequence, event.type, event.time, data)
+
 
 def canonical(document: Any) -> bytes:
     """RFC 8785 bytes, for documents of objects with ASCII keys, strings, booleans and integers

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, Integer, bindparam, select
 
 from accountant.ledger.merkle import Tree
 from accountant.ledger.tiles import HASH
@@ -27,6 +27,19 @@ COSIGNATURE: Final[Any] = CosignatureRow.__table__  # type: ignore[attr-defined]
 TEXT: Final[Any] = TextRow.__table__  # type: ignore[attr-defined]
 # Every batch and every look at a key reads heads: in the driver's own words that takes a tenth.
 HEAD_OF: Final = "SELECT sequence, peaks FROM ledger_head WHERE ledger = "
+# Every retry reads its event, or some: to put the statements together takes longer than they do.
+_EVENTS: Final = (
+    select(EVENT.c.sequence, EVENT.c.body, EVENT.c.leaf)
+    .where(EVENT.c.ledger == bindparam("name"), EVENT.c.sequence >= bindparam("first"))
+    .order_by(EVENT.c.sequence)
+    .limit(bindparam("most", type_=Integer))
+)
+_TEXTS: Final = (
+    select(TEXT.c.sequence, TEXT.c.field, TEXT.c.salt, TEXT.c.text)
+    .where(TEXT.c.ledger == bindparam("name"))
+    .where(TEXT.c.sequence.between(bindparam("first"), bindparam("last")))
+    .order_by(TEXT.c.sequence, TEXT.c.field)
+)
 MAX_NUMBER: Final = 2**63 - 1
 """The largest number that the database holds."""
 
@@ -88,13 +101,8 @@ def tree_of(row: Sequence[Any] | None) -> Tree:
 
 def events(connection: Connection, ledger: str, first: int, limit: int) -> list[Stored]:
     """Events from ``first`` on, in order."""
-    rows = connection.execute(
-        select(EVENT.c.sequence, EVENT.c.body, EVENT.c.leaf)
-        .where(EVENT.c.ledger == ledger, EVENT.c.sequence >= first)
-        .order_by(EVENT.c.sequence)
-        .limit(limit)
-    )
-    return [Stored(*row) for row in rows]
+    asked = {"name": ledger, "first": first, "most": limit}
+    return [Stored(*row) for row in connection.execute(_EVENTS, asked)]
 
 
 def hashes(connection: Connection, ledger: str, level: int, first: int, count: int) -> list[bytes]:
@@ -155,12 +163,8 @@ def last_signed(connection: Connection, ledger: str) -> Signed | None:
 
 def texts(connection: Connection, ledger: str, first: int, last: int) -> list[Text]:
     """Texts of the events from ``first`` to ``last``, by sequence, then field."""
-    rows = connection.execute(
-        select(TEXT.c.sequence, TEXT.c.field, TEXT.c.salt, TEXT.c.text)
-        .where(TEXT.c.ledger == ledger, TEXT.c.sequence >= first, TEXT.c.sequence <= last)
-        .order_by(TEXT.c.sequence, TEXT.c.field)
-    )
-    return [Text(*row) for row in rows]
+    asked = {"name": ledger, "first": first, "last": last}
+    return [Text(*row) for row in connection.execute(_TEXTS, asked)]
 
 
 def names(connection: Connection) -> list[str]:

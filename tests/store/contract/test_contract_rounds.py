@@ -9,6 +9,7 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from places import Place
@@ -24,6 +25,7 @@ from accountant.budget.keeper import Keeper
 from accountant.sequencer import Waiting, settle
 from accountant.service import Answer, Service
 from accountant.store.ledgers import Ledgers, Moved, StoreError, Unknown
+from accountant.store.writing import Writing
 
 SECONDS = 30
 RICH = "  - {id: a, limit: {epsilon: 100}}\n"
@@ -413,3 +415,36 @@ def test_commits_repeat_their_answer(made: World) -> None:
     assert (third.entries, third.repeated) == (first.entries, True)
     assert not isinstance(first, Repeated)
     clean(made)
+
+
+@pytest.mark.parametrize(
+    ("purpose", "items", "expected"),
+    [
+        (None, 0, {"read": 1, "texts": 0}),
+        ("why", 0, {"read": 1, "texts": 3}),
+        (None, 2, {"read": 2, "texts": 0}),
+        ("why", 2, {"read": 2, "texts": 3}),
+    ],
+)
+def test_a_retry_reads_its_events_once(
+    made: World,
+    monkeypatch: pytest.MonkeyPatch,
+    purpose: str | None,
+    items: int,
+    expected: dict[str, int],
+) -> None:
+    """However often it comes at once, alone or with items; texts are only looked for where there
+    may be some, and each time, for they can be erased.
+    """
+    more = {"purpose": purpose} if purpose else {}
+    command = make("ask_grant", dataset="d", mechanisms=[laplace("0.1")], **more)
+    asked = Asked("pipe", command, "k")
+    if items:
+        asked = Asked.together("pipe", [Asked("pipe", command)] * items, "k")
+    [told] = together(made.service, [asked])
+    counted = {name: Mock(side_effect=getattr(Writing, name)) for name in expected}
+    for name, really in counted.items():
+        monkeypatch.setattr(Writing, name, lambda *a, really=really: really(*a))
+    again = together(made.service, [asked] * 3)
+    assert again == [told._replace(repeated=True)] * 3
+    assert {name: one.call_count for name, one in counted.items()} == expected
