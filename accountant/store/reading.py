@@ -30,13 +30,13 @@ HEAD_OF: Final = "SELECT sequence, peaks FROM ledger_head WHERE ledger = "
 # Every retry reads its event, or some: to put the statements together takes longer than they do.
 _EVENTS: Final = (
     select(EVENT.c.sequence, EVENT.c.body, EVENT.c.leaf)
-    .where(EVENT.c.ledger == bindparam("name"), EVENT.c.sequence >= bindparam("first"))
+    .where(EVENT.c.ledger == bindparam("ledger"), EVENT.c.sequence >= bindparam("first"))
     .order_by(EVENT.c.sequence)
     .limit(bindparam("most", type_=Integer))
 )
 _TEXTS: Final = (
     select(TEXT.c.sequence, TEXT.c.field, TEXT.c.salt, TEXT.c.text)
-    .where(TEXT.c.ledger == bindparam("name"))
+    .where(TEXT.c.ledger == bindparam("ledger"))
     .where(TEXT.c.sequence.between(bindparam("first"), bindparam("last")))
     .order_by(TEXT.c.sequence, TEXT.c.field)
 )
@@ -101,7 +101,7 @@ def tree_of(row: Sequence[Any] | None) -> Tree:
 
 def events(connection: Connection, ledger: str, first: int, limit: int) -> list[Stored]:
     """Events from ``first`` on, in order."""
-    asked = {"name": ledger, "first": first, "most": limit}
+    asked = {"ledger": ledger, "first": first, "most": limit}
     return [Stored(*row) for row in connection.execute(_EVENTS, asked)]
 
 
@@ -163,7 +163,7 @@ def last_signed(connection: Connection, ledger: str) -> Signed | None:
 
 def texts(connection: Connection, ledger: str, first: int, last: int) -> list[Text]:
     """Texts of the events from ``first`` to ``last``, by sequence, then field."""
-    asked = {"name": ledger, "first": first, "last": last}
+    asked = {"ledger": ledger, "first": first, "last": last}
     return [Text(*row) for row in connection.execute(_TEXTS, asked)]
 
 
