@@ -80,17 +80,17 @@ def test_a_bad_witness_delays_publication_only(
     house, [witness] = witnessed()
     granted(house)
     witness.answering = bad
-    start, slowest = time.monotonic(), 0.0
+    start, meanwhile = time.monotonic(), 0
     publishing = threading.Thread(target=house.publisher.publish, args=["fair"])
     publishing.start()
     while publishing.is_alive():
-        before = time.monotonic()
         granted(house)
-        slowest = max(slowest, time.monotonic() - before)
+        meanwhile += publishing.is_alive()
         time.sleep(0.05)
     publishing.join()
-    assert time.monotonic() - start < 5.5
-    assert slowest < 1.5
+    taken = time.monotonic() - start
+    assert taken < 5.5
+    assert meanwhile or taken < asking.TIMEOUT  # else the first grant waited for the witness
     assert served(house) is None
     assert alarms(house) == []
     assert house.service.ledgers.signed("fair")[-1].cosignatures == ()
