@@ -34,7 +34,8 @@ ROUNDS: Final = 20
 EACH: Final = 25
 """Grants a round on each ledger, with one commit each and with one for all."""
 
-RESTARTS: Final = 3
+RESTARTS: Final = 9
+"""One alone scatters by a third, so that the median of a few says little."""
 
 PAGE: Final = 1_000
 COMMITTED: Final = 0.95
@@ -89,12 +90,15 @@ def _measured(folder: Path, events: int) -> list[Row]:
 def _restarts(home: Path, url: str, secret: str, past: str) -> list[Row]:
     """What a start takes until the service has answered a grant, and says that it is ready."""
     taken = [_restart(home, url, secret, run) for run in range(RESTARTS)]
+    granted, used, loaded = zip(*taken, strict=True)
+    beside = f"{RESTARTS} restarts"
     return [
-        {"what": f"restart after {past}, to the {what}", "value": median(each), "unit": unit}
-        for (what, unit), each in zip(
-            (("first grant", "s"), ("first grant", "s of a core"), ("ready and all loaded", "s")),
-            zip(*taken, strict=True),
-            strict=True,
+        {"what": f"restart after {past}, to {what}", "value": value, "unit": unit, "beside": beside}
+        for what, value, unit in (
+            ("the first grant", median(granted), "s"),
+            ("the first grant", median(used), "s of a core"),
+            ("the first grant, the slowest", max(granted), "s"),
+            ("ready and all loaded", median(loaded), "s"),
         )
     ]
 
