@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from typing import Any
@@ -47,6 +48,29 @@ def test_grants_are_answered_before_the_framework_is_loaded() -> None:
     found = set(subprocess.run(code, check=True, capture_output=True, text=True).stdout.split())
     assert "accountant.api.hot" in found
     assert not found & {"fastapi", "apscheduler", "alembic", "jinja2", "scipy", "uvicorn"}
+
+
+INTERRUPTED = """
+import os, signal, sys
+class Finder:
+    @staticmethod
+    def find_spec(name, path, target=None):
+        if name == sys.argv[-1]:
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Finder)
+import accountant.__main__
+sys.argv[1:1] = ["serve"]
+accountant.__main__.main()
+"""
+
+
+@pytest.mark.parametrize("module", ["accountant.cli", "accountant.cli.serving", "sqlalchemy"])
+def test_a_command_that_is_interrupted_while_it_is_loaded_ends_without_a_word(module: str) -> None:
+    """Who presses Ctrl-C early sees no traceback."""
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED, module], check=False, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
 
 
 @pytest.mark.parametrize(
