@@ -284,7 +284,7 @@ class Service:
         """The decision that ``by`` would get for ``command`` now; records nothing."""
         self.price_ahead(ledger, Asked(by, command))
         with self.state(ledger) as state:
-            request = prepare(state, by, command)
+            request = prepare(state, by, command, self.now(state))
             decision = judge(state, request)
             fits = 0 if decision.outcome == "block" else how_many(state, request)
             return Preview(request, decision, fits, state.last)

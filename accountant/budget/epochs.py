@@ -76,6 +76,11 @@ class Adopted:
         return tuple(sorted(order for order in found if order is not None))
 
     @cached_property
+    def kinds(self) -> frozenset[type]:
+        """The kinds of its rules."""
+        return frozenset(map(type, self.policy.rules))
+
+    @cached_property
     def purposes(self) -> frozenset[str]:
         """The purposes that its rules list."""
         rules = (rule for rule in self.policy.rules if isinstance(rule, PurposeRule))

@@ -60,6 +60,8 @@ def apply(state: State, event: Event) -> None:
     elif "batch" in event.body:
         raise ValueError(f"event {event.sequence} is an item of a batch that is not open")
     handler(state, event)
+    for rule in state.adopted.policy.others if state.adopted else ():
+        state.memories[rule.id] = rule.remember(state.memories.get(rule.id), event)
     if key := event.body.get("key"):
         command = sha256(canonical(event.body["command"])).digest()
         state.answers.put(event.by, key, command, event.sequence)
@@ -135,6 +137,7 @@ def _adopt_policy(state: State, event: Event) -> None:
             sources = _own(state, rule, old) if start is Start.CONVERTED else _used(state, rule)
             carried = _bring(state, rule, epoch, sources)
         epochs[rule.id] = replace(epoch, carried=carried) if carried else epoch
+    state.memories = {r.id: state.memories[r.id] for r in policy.others if r.id in state.memories}
     state.custody = replace(state.custody, policies=(*state.custody.policies, event.sequence))
     state.adopted = Adopted(policy, event.body["command"]["source_digest"], event.sequence, epochs)
 

@@ -11,6 +11,7 @@ from accountant.budget.decision import Action, Decision, Finding
 from accountant.budget.policy import (
     LimitRule,
     MechanismRule,
+    OtherRule,
     PurposeRule,
     RequireRule,
     ThresholdRule,
@@ -54,6 +55,8 @@ def judge(state: State, request: Request, read: limits.Read = limits.read) -> De
                     for c in counted
                     if c.rule.id == rule.of
                 ]
+            case OtherRule():
+                findings += rule.findings(state, request, state.memories.get(rule.id))
             case _ if matches(rule.datasets, request.dataset):
                 findings.append(_terms(request, rule))
     return Decision(tuple(findings))

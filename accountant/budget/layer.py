@@ -43,4 +43,10 @@ def layer(state: State) -> State:
     """A layer for what batches consist of: it changes accounts and grants, and copies an account
     when it first does. Keys are not remembered in it.
     """
-    return replace(state, accounts={}, below=state.accounts, grants=LayeredGrants(state.grants))
+    return replace(
+        state,
+        accounts={},
+        below=state.accounts,
+        grants=LayeredGrants(state.grants),
+        memories=dict(state.memories),
+    )

@@ -5,14 +5,17 @@ from __future__ import annotations
 from decimal import Context, Decimal
 from fractions import Fraction
 from functools import cached_property
-from typing import Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import (
     BaseModel,
     ConfigDict,
     Discriminator,
     Field,
+    SerializeAsAny,
     Tag,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
     field_validator,
     model_validator,
 )
@@ -20,6 +23,12 @@ from pydantic import (
 from accountant.budget.publication import NO_WITNESSES, Publication
 from accountant.privacy.gates import DEFAULT_GATE, Gate, Limit, gate_for
 from accountant.privacy.mechanisms import KINDS, Amount
+
+if TYPE_CHECKING:
+    from accountant.budget.decision import Finding
+    from accountant.budget.request import Request
+    from accountant.budget.state import State
+    from accountant.ledger.events import Event
 
 RuleId = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]{0,63}$")]
 Action = Literal["block", "flag"]
@@ -131,15 +140,41 @@ class PurposeRule(_Strict):
     action: Action = "block"
 
 
+class OtherRule(_Strict):
+    """A rule of a kind that stands in a module of its own: it says itself what it finds, and may
+    remember something. ``field`` is what only rules of this kind have.
+    """
+
+    field: ClassVar[str]
+    id: RuleId
+    action: Action = "block"
+
+    def findings(self, state: State, request: Request, memory: Any) -> list[Finding]:
+        """What the rule says of ``request``, remembering ``memory`` (None at first)."""
+        raise NotImplementedError(type(self).__name__)
+
+    def remember(self, memory: Any, event: Event) -> Any:
+        """What it remembers after ``event``: a JSON value, which nobody changes later."""
+        return memory
+
+
+OTHER_KINDS: Final[dict[str, type[OtherRule]]] = {}
+"""By their field. Each is evaluated at length: no form knows it (express/__init__.py)."""
 KINDS_OF_RULE: Final = ("limit", "of", "mechanisms", "require", "purposes")
 
 
 def _kind_of_rule(rule: Any) -> str | None:
+    kinds = (*KINDS_OF_RULE, *OTHER_KINDS)
     if isinstance(rule, BaseModel):
-        return next(k for k in KINDS_OF_RULE if k in type(rule).model_fields)
+        return next(k for k in kinds if k in type(rule).model_fields)
     if isinstance(rule, dict):
-        return next((key for key in KINDS_OF_RULE if key in rule), None)
+        return next((key for key in kinds if key in rule), None)
     return None
+
+
+def _read_rule(value: Any, known: ValidatorFunctionWrapHandler) -> Any:
+    kind = OTHER_KINDS.get(_kind_of_rule(value) or "")
+    return known(value) if kind is None else kind.model_validate(value)
 
 
 Rule = Annotated[
@@ -160,7 +195,10 @@ class Policy(_Strict):
     """A named list of rules. Rules apply to every dataset whose id matches their ``datasets``."""
 
     policy: RuleId
-    rules: Annotated[list[Rule], Field(min_length=1, max_length=MAX_RULES)]
+    rules: Annotated[
+        list[SerializeAsAny[Annotated[Rule, WrapValidator(_read_rule)]]],
+        Field(min_length=1, max_length=MAX_RULES),
+    ]
     publication: Publication = Field(
         NO_WITNESSES, description="witnesses, and how many make a checkpoint published"
     )
@@ -182,6 +220,12 @@ class Policy(_Strict):
     def limits(self) -> tuple[LimitRule, ...]:
         """The rules that have a limit, in order."""
         return tuple(rule for rule in self.rules if isinstance(rule, LimitRule))
+
+    @cached_property
+    def others(self) -> tuple[OtherRule, ...]:
+        """The rules of kinds that stand in modules of their own."""
+        rules: list[BaseModel] = list(self.rules)
+        return tuple(rule for rule in rules if isinstance(rule, OtherRule))
 
     def resolved(self) -> Policy:
         """The policy with every default written out, so that a later default changes nothing."""

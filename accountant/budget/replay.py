@@ -41,12 +41,12 @@ class Replay:
     findings: list[Finding] = field(default_factory=list)
 
 
-def replay(ledger: str, bodies: Iterable[bytes], *, express: bool = True) -> Iterator[Replay]:
+def replay(ledger: str, bodies: Iterable[bytes], *, express: bool = False) -> Iterator[Replay]:
     """Replays events in order, yielding the same Replay after every ``RUN`` and in the end.
 
-    ``express``: what repeats is not decided at length again, but compared with what has to follow;
-    it finds the same. Where an event cannot be folded at all, the rest is checked for its bytes and
-    order only.
+    Every decision is taken again at length, unless ``express``: then what repeats is compared with
+    what has to follow, as whoever decided it did. Where an event cannot be folded at all, the rest
+    is checked for its bytes and order only.
     """
     progress = Replay(State(ledger))
     way = Express(progress.state) if express else None

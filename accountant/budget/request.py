@@ -27,14 +27,18 @@ class Request:
     justification: str | Sealed | None
     total: Charge
     """The sum of all mechanisms' charges."""
+    now: int
+    """The stamp that the answer will have."""
     unplaced: tuple[str, ...] = ()
     """Kinds that may not charge a part of this population (see ``unplaced``)."""
 
 
 def prepare(
-    state: State, by: str, command: AskGrant | OpenSparseVector | RecordInvocations
+    state: State, by: str, command: AskGrant | OpenSparseVector | RecordInvocations, now: int
 ) -> Request:
-    """Prices and compiles what is asked. Raises Invalid for unknown datasets or groups."""
+    """Prices and compiles what is asked at stamp ``now``. Raises Invalid for unknown datasets or
+    groups.
+    """
     people = state.people()
     state.dataset(command.dataset)
     mechanisms: Sequence[Mechanism] = (
@@ -56,6 +60,7 @@ def prepare(
         purpose=command.purpose,
         justification=command.justification,
         total=total(p.charge for p in priced),
+        now=now,
         unplaced=misplaced,
     )
 

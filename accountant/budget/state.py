@@ -70,6 +70,8 @@ class State:
     custody: Custody = field(default_factory=Custody)
     revalued: dict[int, int] = field(default_factory=dict)
     """Events whose charges were corrected, and the version of the bounds that did it last."""
+    memories: dict[str, Any] = field(default_factory=dict)
+    """What rules remember, by rule: JSON values, which are replaced and never changed."""
     batch: OpenBatch | None = None
     """The batch whose items are being folded in; between two commits there is none."""
     below: Mapping[AccountKey, Account] = field(default_factory=dict)
@@ -97,6 +99,7 @@ class State:
             grants=self.grants.frozen(),
             last_epoch=dict(self.last_epoch),
             revalued=dict(self.revalued),
+            memories=dict(self.memories),
         )
 
     def people(self) -> Population:

@@ -262,7 +262,7 @@ def _refused(state: State, asked: Asked) -> str | None:
     assert isinstance(asked.command, RecordInvocations)  # noqa: S101 for the type checker
     try:
         if len(asked.canonical) <= _SURE:
-            prepare(state, asked.by, asked.command)
+            prepare(state, asked.by, asked.command, state.time)
             return None
         outcome = decide(state, asked, state.time)
         for event in () if isinstance(outcome, Repeated) else outcome:

@@ -24,7 +24,7 @@ from accountant.privacy.gates import GATES
 
 def both(book: str, bodies: list[Any]) -> tuple[Replay, Replay]:
     """The replay by both ways."""
-    [*_, quick] = replay(book, bodies)
+    [*_, quick] = replay(book, bodies, express=True)
     [*_, slow] = replay(book, bodies, express=False)
     return quick, slow
 
@@ -216,7 +216,7 @@ def test_what_is_no_stamp_is_not_read(place: int, byte: int) -> None:
 def test_the_state_is_whole_in_the_end() -> None:
     """What the caller gets last is what events lead to, and says how many there were."""
     book = LEDGERS[0]
-    [*_, last] = replay(book.name, book.stored)
+    [*_, last] = replay(book.name, book.stored, express=True)
     assert last.events == len(book.stored) == last.state.sequence
     again = [Event.from_bytes(body) for body in book.stored]
     assert [event.sequence for event in again] == list(range(last.events))
@@ -241,6 +241,6 @@ def test_many_open_grants_cost_no_more_each(monkeypatch: pytest.MonkeyPatch) -> 
     book = ledger("basic", False, [])
     for _ in range(500):
         book.grant(laplace("0.0001"))
-    [*_, done] = replay(book.name, book.stored)
+    [*_, done] = replay(book.name, book.stored, express=True)
     assert (done.findings, snapshot(done.state)) == ([], snapshot(book.state))
     assert 100 < looked["up"] < 4 * 500

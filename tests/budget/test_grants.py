@@ -490,7 +490,7 @@ def test_a_preview_tells_how_many_fit(
     for epsilon in before:
         book.grant(laplace(epsilon))
     asked = make("ask_grant", dataset="d", mechanisms=[declared(each, delta)])
-    fits = how_many(book.state, prepare(book.state, "pipe", asked))
+    fits = how_many(book.state, prepare(book.state, "pipe", asked, book.now))
     assert fits is not None
     for _ in range(min(fits, 8)):
         assert book.ask(asked)[0].type == "grant.reserved.v1"
@@ -502,7 +502,7 @@ def test_a_preview_of_a_very_large_limit() -> None:
     """A capacity beyond 64 bits is no obstacle to counting what fits."""
     book = hospital("  - {id: a, limit: {epsilon: 1000000, delta: 1e-6}}\n")
     asked = make("ask_grant", dataset="d", mechanisms=[laplace("1")])
-    fits = how_many(book.state, prepare(book.state, "pipe", asked))
+    fits = how_many(book.state, prepare(book.state, "pipe", asked, book.now))
     assert fits is not None
     assert fits >= 1_000_000
 

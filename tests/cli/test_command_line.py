@@ -322,7 +322,9 @@ def test_fit_answers_the_inverse_question(line: Line) -> None:
     one = make("ask_grant", dataset="d", mechanisms=[laplace("0.01")])
     for gate in GATES:
         book = hospital(f"  - {{id: a, limit: {{epsilon: 1, delta: 1e-6}}, gate: {gate}}}\n")
-        assert fits[gate]["count"] == how_many(book.state, prepare(book.state, "pipe", one))
+        assert fits[gate]["count"] == how_many(
+            book.state, prepare(book.state, "pipe", one, book.now)
+        )
     path = line.file("many.json", {"mechanisms": [laplace("0.01", 1000)]})
     fits = line.json("fit", path, "--epsilon", "1", "--delta", "1e-6")["fits"]
     assert fits["basic"] == {"count": 0, "noise": "10.00000"}

@@ -20,13 +20,13 @@ def ask_grant(
     """Reserves what is asked for, or refuses: both are events."""
     if isinstance(command, OpenSparseVector) and command.mechanism.count != 1:
         raise Invalid("one-session", "a sparse vector session has count 1; open one for each")
-    request = prepare(state, asked.by, command)
+    request = prepare(state, asked.by, command, now)
     return [answered(state, asked, command, request, judge(state, request), now)]
 
 
 def record(state: State, asked: Asked, command: RecordInvocations, now: int) -> list[Event]:
     """Books what has already run, over budget or not, and says what a request would have met."""
-    request = prepare(state, asked.by, command)
+    request = prepare(state, asked.by, command, now)
     return [answered(state, asked, command, request, judge(state, request), now)]
 
 

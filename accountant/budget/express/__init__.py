@@ -5,6 +5,9 @@ It only ever says yes to bytes that it has written itself, as ``decide`` would w
 everything else the way goes through ``decide``, and so does whatever is worded for the first time.
 What it has booked stands in the state after ``write_back``.
 
+It knows five kinds of rules. While a policy has a rule of any other kind it answers nothing, books
+nothing and learns nothing: a form would leave that rule out.
+
 It remembers at most ``MOST_FORMS`` forms, with ``MOST_SETTLEMENTS`` ways to settle their grants,
 and a few numbers for each open grant.
 """
@@ -33,6 +36,13 @@ from accountant.budget.express.runs import TOGETHER, Run, Runs
 from accountant.budget.express.settlements import ENDINGS
 from accountant.budget.express.stamps import Stamps
 from accountant.budget.express.together import Together
+from accountant.budget.policy import (
+    LimitRule,
+    MechanismRule,
+    PurposeRule,
+    RequireRule,
+    ThresholdRule,
+)
 from accountant.budget.state import State
 from accountant.ledger.events import MAX_BYTES, Event
 
@@ -48,6 +58,8 @@ _HARMLESS: Final = frozenset(
         "sparse_vector.closed.v1",
     }
 )
+_RULES: Final = frozenset({LimitRule, ThresholdRule, MechanismRule, RequireRule, PurposeRule})
+"""The kinds of rules that forms tell the words of; what is derived from one is another kind."""
 _FEW_ENDED: Final = 10_000
 """Grants that have ended and may stand in the calendar, beside as many as are open."""
 _NAME: Final = re.compile("g(0|[1-9][0-9]{0,15})")
@@ -70,7 +82,7 @@ class Express:
         """Decides and folds in: type and bytes of each event that answers ``asked``, whose key is
         new; None if it has to be decided at length.
         """
-        if now < self._state.time or self._state.batch is not None:
+        if self._idle or now < self._state.time:
             return None
         if asked.items:
             return self._together.decide(asked, now)
@@ -81,9 +93,19 @@ class Express:
         """``decide`` for the first of those ``asked``, whose texts are not sealed yet: as many as
         have new keys and known words, maybe none.
         """
-        if now < self._state.time or self._state.batch is not None:
+        if self._idle or now < self._state.time:
             return Run([], [])
         return self._runs.decide(asked, now, salt)
+
+    @property
+    def _idle(self) -> bool:
+        """Everything goes the way at length: a batch is open, or a rule is of an unknown kind."""
+        return self._state.batch is not None or not self._knows_rules
+
+    @property
+    def _knows_rules(self) -> bool:
+        adopted = self._state.adopted
+        return adopted is None or adopted.kinds <= _RULES
 
     def noted(self) -> AbstractContextManager[Mark]:
         """What is decided until the end can be taken back, as long as all of it goes this way."""
@@ -121,7 +143,7 @@ class Express:
     def take(self, data: bytes) -> bool:
         """Folds the event in if its bytes are what the next one's have to be; else says no."""
         self._last = None
-        if not isinstance(data, bytes) or len(data) > MAX_BYTES:
+        if not self._knows_rules or not isinstance(data, bytes) or len(data) > MAX_BYTES:
             return False
         found = self._last = read(data, self._stamps)
         if found is None or found.now < self._state.time:
@@ -175,7 +197,7 @@ class Express:
     def take_decided(self, event: Event, asked: Asked | None) -> bool:
         """Folds in an event that was decided at length and found right, if it knows how."""
         found = self._last
-        if found is None or found.now < self._state.time:
+        if found is None or found.now < self._state.time or not self._knows_rules:
             return False
         if event.type in _ENDED:
             if self._state.batch is not None:

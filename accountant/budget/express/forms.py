@@ -62,7 +62,7 @@ class Form:
         self, state: State, asked: Asked, command: AskGrant | RecordInvocations, tallies: Tallies
     ) -> None:
         self.command = command
-        self.request = prepare(state, asked.by, command)
+        self.request = prepare(state, asked.by, command, state.time)
         self.document = asked.document
         differs = sealed_in(self.document) or "ran_at" in self.document
         self.fingerprint = None if differs else asked.fingerprint

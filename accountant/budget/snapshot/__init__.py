@@ -147,6 +147,7 @@ def _head(
         last_epoch=tuple(state.last_epoch.items()),
         custody=state.custody,
         revalued=tuple(state.revalued.items()),
+        memories=tuple(state.memories.items()),
         accounts=accounts,
         open=len(state.open),
         commands=len(commands),
@@ -177,6 +178,7 @@ def _state(head: Head, rows: memoryview, commands: list[Any], take: Take) -> Sta
         last_epoch=dict(head.last_epoch),
         custody=head.custody,
         revalued=dict(head.revalued),
+        memories=dict(head.memories),
     )
 
 

@@ -125,6 +125,7 @@ class Head(BaseModel):
     last_epoch: tuple[tuple[str, int], ...]
     custody: Custody
     revalued: tuple[tuple[int, int], ...]
+    memories: tuple[tuple[str, Any], ...]
     axes: tuple[tuple[str, ...], ...]
     charges: tuple[ChargeRow, ...]
     selections: tuple[SelectionRow, ...]
