@@ -15,10 +15,10 @@ import structlog
 from apscheduler.schedulers.background import BackgroundScheduler
 
 from accountant.budget.errors import Problem
+from accountant.config.settings import Settings
 from accountant.publishing.publisher import Publisher
 from accountant.reporting.files import report_of, write_report
-from accountant.service import Service
-from accountant.settings import Settings
+from accountant.runtime.service import Service
 from accountant.store.ledgers import StoreError
 
 _log = structlog.get_logger()

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from accountant.budget.commands import AdoptPolicy, Asked, AskGrant, RegisterDataset
 from accountant.budget.policy_file import parse_policy
-from accountant.service import Service
+from accountant.runtime.service import Service
 from bench.core import POLICY
 from bench.load import drive, request
 from bench.mixed import opening, requests

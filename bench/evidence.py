@@ -20,11 +20,11 @@ from accountant.ledger.bundle import read_members
 from accountant.ledger.events import Entry, Event
 from accountant.ledger.merkle import Tree, leaf_hash
 from accountant.ledger.tiles import unpack_entries
-from accountant.migrate import migrate
 from accountant.publishing.export import covering, write_bundle
 from accountant.publishing.publisher import Publisher
-from accountant.service import Service
+from accountant.runtime.service import Service
 from accountant.store.ledgers import Ledgers
+from accountant.store.migrate import migrate
 from accountant.store.vault import Vault
 from bench.mixed import LEDGER, mixed
 

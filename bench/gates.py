@@ -17,7 +17,7 @@ from pydantic import TypeAdapter
 
 from accountant.budget.accounts import Account, room
 from accountant.budget.selection import EVERYONE, Selection
-from accountant.privacy.gates import RENYI, Limit, axis_under
+from accountant.privacy.filters import RENYI, Limit, axis_under
 from accountant.privacy.mechanisms import BaseMechanism, Mechanism, Relation, price
 from accountant.privacy.units import Currency
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from accountant.budget.state import AccountKey
-from accountant.service import Service
+from accountant.runtime.service import Service
 from accountant.store.ledgers import Ledgers
 from bench.asking import HOT, register
 from bench.core import POLICY

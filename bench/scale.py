@@ -20,10 +20,12 @@ from statistics import median
 from typing import Any, Final
 
 from accountant.budget.commands import Asked, CommitGrant
-from accountant.migrate import migrate
-from accountant.service import Service
-from accountant.settings import Settings
+from accountant.config.settings import Settings
+from accountant.runtime.service import Service
 from accountant.store.ledgers import Ledgers
+from accountant.store.migrate import migrate
+from accountant.store.snapshots import snapshots_of
+from accountant.store.vault import vault_of
 from bench.asking import HOT, bodies, endless_grants, open_ledger
 from bench.running import processor_seconds, serving
 
@@ -58,7 +60,7 @@ def _measured(folder: Path, events: int) -> list[Row]:
     chosen, url = Settings(home=home), f"sqlite:///{home}/accountant.db"
     home.mkdir()
     migrate(url)
-    made = Service(Ledgers(url), vault=chosen.vault, snapshots=chosen.snapshots)
+    made = Service(Ledgers(url), vault=vault_of(chosen.home), snapshots=snapshots_of(chosen.home))
     with closing(made) as service:
         secret = service.credentials.create("bench", "admin", "bench")
         _fill(service, "short", SHORT)

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from dp_accounting.pld import privacy_loss_distribution as pld
 
-from accountant.privacy.schedules.optimal import optimal_epsilon
-from accountant.privacy.schedules.pairs import Gaussian, Laplace, Pair
-from accountant.privacy.schedules.pld import total
+from accountant.privacy.composition.optimal import optimal_epsilon
+from accountant.privacy.composition.pairs import Gaussian, Laplace, Pair
+from accountant.privacy.composition.pld import total
 
 DELTA = 1e-6
 SCALES = [float(s) for s in np.geomspace(30, 150, 500)]

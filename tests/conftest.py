@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, settings
 from places import Hosted
 from support import Clock, World, migrate
 
-from accountant.migrate import migrate as apply_migrations
+from accountant.store.migrate import migrate as apply_migrations
 from bench.postgres import Server, server
 
 settings.register_profile(

@@ -24,16 +24,18 @@ from accountant.budget.folding import apply
 from accountant.budget.policy_file import parse_policy
 from accountant.budget.replay import Replay, replay
 from accountant.budget.state import AccountKey, State
-from accountant.guard import ticks, wall_clock
+from accountant.config.settings import Settings
 from accountant.ledger.events import Event
 from accountant.ledger.merkle import Tree, leaf_hash
 from accountant.privacy.mechanisms import BaseMechanism, Mechanism
 from accountant.privacy.units import Currency
 from accountant.publishing.publisher import Publisher
-from accountant.service import Service
-from accountant.settings import Settings
+from accountant.runtime.clock import ticks, wall_clock
+from accountant.runtime.service import Service
 from accountant.store.engine import sqlite_path, writer
 from accountant.store.ledgers import Ledgers
+from accountant.store.snapshots import snapshots_of
+from accountant.store.vault import vault_of
 
 MIGRATIONS = Path(__file__).resolve().parent.parent / "migrations"
 SECOND = 1_000_000
@@ -360,8 +362,8 @@ class World:
         self.service = Service(
             Ledgers(url),
             clock or wall_clock,
-            self.settings.vault,
-            self.settings.snapshots,
+            vault_of(self.settings.home),
+            snapshots_of(self.settings.home),
             clock.ticks if clock else ticks,
             self.settings.most_waiting,
         )
@@ -371,7 +373,7 @@ class World:
             role: self.service.credentials.create(role, role, "test")  # type: ignore[arg-type]
             for role in ROLES
         }
-        self.publisher = Publisher(self.service, self.settings.vault, self.settings.origin)
+        self.publisher = Publisher(self.service, vault_of(self.settings.home), self.settings.origin)
         self.http = client_of(self.service, self.settings, self.publisher)
         self.keys = 0
 

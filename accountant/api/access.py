@@ -20,11 +20,11 @@ from accountant.api.requests import (
     needs_role,
     sound_idempotency_key,
 )
+from accountant.auth.keys import Key
 from accountant.budget.commands import Role
 from accountant.budget.errors import Invalid
-from accountant.keys import Key
 from accountant.publishing.publisher import Publisher
-from accountant.service import Service
+from accountant.runtime.service import Service
 
 
 def service_of(request: Request) -> Service:

@@ -13,7 +13,7 @@ from accountant.budget.batches import OPENED, REFUSED, as_single
 from accountant.gateway.problem import problem
 from accountant.ledger.events import Entry, Event, rfc3339, to_keep
 from accountant.privacy.units import FIXED, Charge
-from accountant.service import Answer, Preview, Service
+from accountant.runtime.service import Answer, Preview, Service
 
 REPLAYED = {"Idempotent-Replay": "true"}
 RESERVED: Final = "grant.reserved.v1"

@@ -15,10 +15,11 @@ from accountant.api.answers import ready
 from accountant.api.evidence import router as evidence
 from accountant.api.items import Items
 from accountant.api.routes import router
+from accountant.config.settings import Settings
 from accountant.gateway.problem import problem
 from accountant.publishing.publisher import Publisher
-from accountant.service import Service
-from accountant.settings import Settings
+from accountant.runtime.service import Service
+from accountant.store.vault import vault_of
 
 
 class App(FastAPI):
@@ -43,7 +44,7 @@ def create_app(service: Service, settings: Settings, publisher: Publisher | None
     )
     app.state.service = service
     app.state.items = Items()
-    app.state.publisher = publisher or Publisher(service, settings.vault, settings.origin)
+    app.state.publisher = publisher or Publisher(service, vault_of(settings.home), settings.origin)
     app.state.public_log = settings.public_log
     problems.install(app)
 

@@ -13,7 +13,7 @@ from accountant.budget.state import Grant, Settled
 from accountant.ledger.events import Event, rfc3339
 from accountant.privacy.units import Charge
 from accountant.reporting.texts import Texts
-from accountant.service import PAGE, Service
+from accountant.runtime.service import PAGE, Service
 
 
 def grant_view(service: Service, ledger: str, grant: Grant | Settled, now: int) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from accountant.api.answers import Json, ready, respond
 from accountant.api.memory import LONGEST, Memory
 from accountant.api.problems import told
 from accountant.api.requests import SPEND, ask, body_of, not_valid, sound_idempotency_key
+from accountant.auth.keys import Key, key_digest
 from accountant.budget.commands import (
     Asked,
     AskGrant,
@@ -34,8 +35,7 @@ from accountant.budget.errors import Problem
 from accountant.gateway.around import failed
 from accountant.gateway.frames import Reply, Replying, Request
 from accountant.gateway.inside import replied
-from accountant.keys import Key, key_digest
-from accountant.service import Answer, Service
+from accountant.runtime.service import Answer, Service
 
 _PATH: Final = re.compile(
     r"/v1/populations/([a-z0-9][a-z0-9_.-]{0,63})/"

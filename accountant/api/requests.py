@@ -9,10 +9,10 @@ import re
 from typing import Any, Final
 
 from accountant.api.strict_json import parse
+from accountant.auth.keys import Key
 from accountant.budget.commands import Asked, Command, Role
 from accountant.budget.errors import Forbidden, Invalid, Problem
-from accountant.keys import Key
-from accountant.service import Service
+from accountant.runtime.service import Service
 
 SPEND: Final[tuple[Role, ...]] = ("admin", "pipeline")
 READ: Final[tuple[Role, ...]] = ("admin", "pipeline", "officer", "auditor")

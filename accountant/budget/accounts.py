@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from accountant.budget.meter import Integers, Meter, Sums
 from accountant.budget.selection import Selection
-from accountant.privacy.gates import Capacity
+from accountant.privacy.filters import Capacity
 from accountant.privacy.units import LARGEST, SURE, Axis, Charge, Currency
 
 _MOST_PEELED: Final = 64
@@ -168,7 +168,7 @@ def _plus(left: Sequence[int], right: Sequence[int]) -> list[int]:
 def room(capacity: Capacity, used: Integers | Sums, charge: Charge) -> NDArray[np.bool_]:
     """For sums ``used`` on the axis of ``charge``: which cells can take it.
 
-    Own delta fits, and epsilon fits or the gate's own currency fits (privacy/gates).
+    Own delta fits, and epsilon fits or the gate's own currency fits (privacy/filters).
     """
     own = fits(used, charge, Currency.DELTA, capacity.own_delta)
     basic = fits(used, charge, Currency.EPSILON, capacity.epsilon)

@@ -3,7 +3,7 @@
 A filter's promise holds for a limit and an order that were fixed before the first charge it counts.
 A changed limit is therefore a new epoch. It may carry on what was used in the old one, on the old
 order: one line holds at all times at once, wherever on it a limit is put. What was used before a
-rule counted it at all enters as a sure sum of epsilons (privacy/gates.py).
+rule counted it at all enters as a sure sum of epsilons (privacy/filters.py).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from fractions import Fraction
 from functools import cached_property
 
 from accountant.budget.policy import LimitRule, Policy, PurposeRule
-from accountant.privacy.gates import GATES, Capacity, Limit, axis_under
+from accountant.privacy.filters import GATES, Capacity, Limit, axis_under
 from accountant.privacy.units import SURE, Axis, Charge, Currency
 
 

@@ -30,7 +30,7 @@ from accountant.budget.state import (
     matches,
 )
 from accountant.ledger.events import Event, canonical, microseconds
-from accountant.privacy.gates import GATES
+from accountant.privacy.filters import GATES
 from accountant.privacy.mechanisms import Relation
 from accountant.privacy.units import SURE, Charge
 

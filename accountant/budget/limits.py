@@ -19,7 +19,7 @@ from accountant.budget.policy import LimitRule, ThresholdRule
 from accountant.budget.request import Request
 from accountant.budget.selection import Selection, ordered
 from accountant.budget.state import ALL, AccountKey, Counted, State
-from accountant.privacy.gates import Capacity, Gate, Limit
+from accountant.privacy.filters import Capacity, Gate, Limit
 from accountant.privacy.units import LARGEST, Axis, Charge, Currency, amount, show
 
 _UNBOUNDED: Final = "{} has no finite cost as stated, neither in epsilon nor under gate {}"

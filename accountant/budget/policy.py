@@ -21,7 +21,7 @@ from pydantic import (
 )
 
 from accountant.budget.publication import NO_WITNESSES, Publication
-from accountant.privacy.gates import DEFAULT_GATE, Gate, Limit, gate_for
+from accountant.privacy.filters import DEFAULT_GATE, Gate, Limit, gate_for
 from accountant.privacy.mechanisms import KINDS, Amount
 
 if TYPE_CHECKING:

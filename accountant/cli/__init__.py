@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from accountant.budget.errors import Problem
 from accountant.budget.malformed import in_one_line, reasons
 from accountant.cli.common import app, errors
-from accountant.garbage import not_looked_for
+from accountant.runtime.gc_tuning import not_looked_for
 from accountant.store.ledgers import StoreError
 
 __all__ = ["COMMANDS", "app", "load", "main"]

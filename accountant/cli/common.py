@@ -15,13 +15,16 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from accountant import __version__, logs
+from accountant import __version__
+from accountant.config import logs
+from accountant.config.settings import Settings
 from accountant.publishing.publisher import Publisher
 from accountant.reporting.visible import visible
-from accountant.service import Service
-from accountant.settings import Settings
+from accountant.runtime.service import Service
 from accountant.store.engine import parsed, sqlite_path
 from accountant.store.ledgers import Ledgers
+from accountant.store.snapshots import snapshots_of
+from accountant.store.vault import vault_of
 
 SHOWN = 50
 """Findings or bad lines that are listed one by one."""
@@ -85,8 +88,8 @@ def local_service(context: typer.Context) -> Iterator[Service]:
         raise ValueError(f"there is no database at {url}; make it with `accountant migrate`")
     service = Service(
         Ledgers(url),
-        vault=chosen.vault,
-        snapshots=chosen.snapshots,
+        vault=vault_of(chosen.home),
+        snapshots=snapshots_of(chosen.home),
         most_waiting=chosen.most_waiting,
     )
     try:
@@ -99,7 +102,7 @@ def local_service(context: typer.Context) -> Iterator[Service]:
 def publisher_of(context: typer.Context, service: Service) -> Publisher:
     """Who signs and publishes the heads of the service's ledgers."""
     chosen = settings(context)
-    return Publisher(service, chosen.vault, chosen.origin)
+    return Publisher(service, vault_of(chosen.home), chosen.origin)
 
 
 def operator() -> str:

@@ -23,12 +23,13 @@ from accountant.cli.common import (
     settings,
 )
 from accountant.cli.progress import progress
-from accountant.guard import wall_clock
 from accountant.ledger.events import Event, rfc3339
 from accountant.privacy.engine import FORMER
 from accountant.publishing.recovery import recover
-from accountant.service import Service
+from accountant.runtime.clock import wall_clock
+from accountant.runtime.service import Service
 from accountant.store.ledgers import StoreError
+from accountant.store.vault import vault_of
 
 _PATIENCE: Final = 30.0
 """Seconds that an erasure waits for those who still read what was."""
@@ -186,7 +187,12 @@ def recover_(
     chosen = settings(context)
     with local_service(context) as service:
         signed = recover(
-            service.ledgers, chosen.vault, chosen.origin, population, by=operator(), reason=reason
+            service.ledgers,
+            vault_of(chosen.home),
+            chosen.origin,
+            population,
+            by=operator(),
+            reason=reason,
         )
     typer.echo(signed.full.decode(), nl=False)
     errors.print(

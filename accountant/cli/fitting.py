@@ -16,10 +16,10 @@ from accountant.budget.policy import LimitRule
 from accountant.cli.common import JsonOption, app, out, print_json
 from accountant.cli.composing import GroupOption, read_mechanisms
 from accountant.cli.totals import FIXED, tight
-from accountant.privacy.gates import GATES, axis_under
+from accountant.privacy.composition.searching import largest_count, smallest_factor
+from accountant.privacy.filters import GATES, axis_under
 from accountant.privacy.mechanisms import Mechanism, Relation, price
 from accountant.privacy.mechanisms.base import MOST_INVOCATIONS
-from accountant.privacy.schedules.searching import largest_count, smallest_factor
 from accountant.privacy.units import total
 
 _DIGITS: Final = Context(prec=20, rounding=ROUND_CEILING)

@@ -46,7 +46,7 @@ from accountant.cli.common import (
 )
 from accountant.cli.progress import progress
 from accountant.reporting.files import write_whole
-from accountant.service import Answer, Service
+from accountant.runtime.service import Answer, Service
 from accountant.store.ledgers import Moved
 
 BATCH: Final = 500

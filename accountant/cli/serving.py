@@ -11,7 +11,6 @@ import typer
 from rich.table import Table
 from starlette.types import ASGIApp
 
-from accountant import garbage, logs
 from accountant.budget.commands import Role
 from accountant.budget.errors import Invalid, Problem
 from accountant.cli.common import (
@@ -25,8 +24,10 @@ from accountant.cli.common import (
     publisher_of,
     settings,
 )
+from accountant.config import logs
+from accountant.config.settings import Settings
 from accountant.gateway.process import Gateway, gateway
-from accountant.settings import Settings
+from accountant.runtime import gc_tuning
 from accountant.store.engine import shown
 
 _log = structlog.get_logger()
@@ -38,7 +39,7 @@ app.add_typer(keys, name="keys")
 def migrate(context: typer.Context) -> None:
     """Create the database, or bring it to the newest schema."""
     # Imported late: Alembic is not needed for anything else.
-    from accountant.migrate import migrate as run_migrations  # noqa: PLC0415
+    from accountant.store.migrate import migrate as run_migrations  # noqa: PLC0415
 
     chosen = settings(context)
     new = run_migrations(chosen.database_url, chosen.owner_url)
@@ -78,13 +79,13 @@ def _serve(
                 service.known(population)  # read now, not at the first request
             except Problem as problem:
                 errors.print(f"{population}: {problem.detail}", style="red", markup=False)
-        garbage.seldom()
+        gc_tuning.seldom()
         if not service.credentials.all():
             errors.print("no key exists yet: accountant keys create --role admin --name me")
 
         def rest() -> ASGIApp:
             """What grants need not wait for: the framework, and the jobs."""
-            with garbage.not_looked_for():
+            with gc_tuning.not_looked_for():
                 from accountant import jobs  # noqa: PLC0415
                 from accountant.api.app import create_app  # noqa: PLC0415
             stopping.callback(jobs.start(service, publisher, chosen).shutdown)

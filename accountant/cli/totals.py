@@ -8,13 +8,13 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
 
-from accountant.privacy.gates import GATES, Gate, Limit, Total, least_epsilon
+from accountant.privacy.composition.searching import smallest_factor
+from accountant.privacy.filters import GATES, Gate, Limit, Total, least_epsilon
 from accountant.privacy.mechanisms import Mechanism, Relation, plain, price
-from accountant.privacy.schedules.searching import smallest_factor
 from accountant.privacy.units import Charge, Currency, exact, show, total, units_up
 
 if TYPE_CHECKING:
-    from accountant.privacy.schedules.plan import Tight
+    from accountant.privacy.composition.plan import Tight
 
 EPSILON, DELTA = Currency.EPSILON, Currency.DELTA
 
@@ -28,7 +28,7 @@ Row = dict[str, Any]
 def tight(mechanisms: Sequence[Mechanism], relation: Relation, delta: Decimal) -> Tight:
     """The tight totals at ``delta``; all None at 0."""
     # What it loads takes a second, and most commands do without.
-    from accountant.privacy.schedules import plan  # noqa: PLC0415
+    from accountant.privacy.composition import plan  # noqa: PLC0415
 
     return plan.tight(mechanisms, relation, Fraction(delta)) if delta else plan.Tight()
 

@@ -17,13 +17,13 @@ from typing import Any, Final
 from rich.console import Console
 
 from accountant.client import Accountant, AccountantError, Registrar
+from accountant.config.resources import shipped
 from accountant.demo import account, story
 from accountant.demo.auditor import BUNDLE, BY
 from accountant.demo.careless import CRASHED, TTL
 from accountant.demo.folder import AUDIT, NotOurs, prepare
 from accountant.demo.running import DemoFailed, Runner
 from accountant.demo.survey_data import DATASETS, DIMENSIONS, POPULATION, WOMEN
-from accountant.shipped import shipped
 
 KEYS: Final = {
     "steward": "admin",

@@ -18,7 +18,7 @@ import uvicorn
 import uvloop
 from starlette.types import Receive, Scope, Send
 
-from accountant import logs
+from accountant.config import logs
 from accountant.gateway.around import Around
 from accountant.gateway.corked import Corked
 from accountant.gateway.frames import Frames, Reply, Request, frame, plain, raw

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from accountant.book import Book
 from accountant.budget.commands import AdoptSigningKey, Asked, StopPublication
 from accountant.budget.decide import SYSTEM
 from accountant.budget.errors import NotFound, Unavailable
@@ -26,8 +25,9 @@ from accountant.ledger.notes import Verifier
 from accountant.publishing.log import Log, checkpoint_of, complete
 from accountant.publishing.totals import totals_of
 from accountant.publishing.witness import Contradiction, Unanswered, ask, connected
-from accountant.service import Service
+from accountant.runtime.service import Service
 from accountant.store.ledgers import Signed, Writing
+from accountant.store.projection import Book
 from accountant.store.vault import Vault
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from accountant.ledger.notes import Verifier
 from accountant.publishing.log import Log
 from accountant.publishing.publisher import Publisher
 from accountant.publishing.totals import carried
-from accountant.service import Service
+from accountant.runtime.service import Service
 from accountant.store.ledgers import Ledgers, Signed, StoreError
 from accountant.store.vault import KINDS, Vault
 

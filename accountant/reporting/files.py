@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from accountant.reporting.texts import Texts
-from accountant.service import Service
+from accountant.runtime.service import Service
 from accountant.store.ledgers import Signed
 from accountant.store.whole import whole
 

@@ -12,7 +12,7 @@ from accountant.budget.folding import apply
 from accountant.budget.state import State
 from accountant.ledger.events import Event, rfc3339
 from accountant.ledger.merkle import Tree, leaf_hash
-from accountant.privacy.gates import BASIC, GATES
+from accountant.privacy.filters import BASIC, GATES
 from accountant.reporting.custody import Published
 from accountant.reporting.history import History
 from accountant.reporting.ledger_facts import LedgerFacts

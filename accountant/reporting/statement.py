@@ -20,7 +20,7 @@ from accountant.budget.limits import scope_name
 from accountant.budget.meter import Integers
 from accountant.budget.state import ALL, AccountKey, Counted, State, account_key, lifetime, matches
 from accountant.ledger.events import rfc3339
-from accountant.privacy.gates import BASIC, GATES
+from accountant.privacy.filters import BASIC, GATES
 from accountant.privacy.units import INFINITE, SURE, Currency, amount, show
 from accountant.reporting.worst import Ruler, Worst
 

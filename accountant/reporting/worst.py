@@ -17,7 +17,7 @@ from accountant.budget.accounts import frontier, room
 from accountant.budget.epochs import Epoch
 from accountant.budget.meter import Integers
 from accountant.budget.policy import LimitRule
-from accountant.privacy.gates import Capacity, Gate, Limit
+from accountant.privacy.filters import Capacity, Gate, Limit
 from accountant.privacy.units import NOTHING, Axis, Currency, units_up
 
 _UNBOUNDED: Final = 2**63 - 1

@@ -26,7 +26,7 @@ import structlog
 from accountant.ledger.events import canonical, digest
 from accountant.ledger.merkle import Tree
 from accountant.privacy import engine
-from accountant.store.vault import Vault, VaultError
+from accountant.store.vault import Vault, VaultError, vault_of
 from accountant.store.whole import whole
 
 _FORMAT: Final = b"accountant snapshot 1\n"
@@ -130,3 +130,8 @@ class Snapshots:
             if head[name] != expected:
                 raise _NotBelievedError(f"it was made with another {name}")
         return Tree(head["size"], tuple(map(bytes.fromhex, head["peaks"]))), data[end:-_MAC]
+
+
+def snapshots_of(home: Path) -> Snapshots:
+    """The snapshots of a service whose files are in ``home``."""
+    return Snapshots(home / "snapshots", vault_of(home))

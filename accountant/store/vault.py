@@ -182,3 +182,8 @@ def _private_to_owner(path: Path, what: str) -> None:
 
 def _private(path: str, flags: int) -> int:
     return os.open(path, flags, _OWNER)
+
+
+def vault_of(home: Path) -> Vault:
+    """The vault of a service whose files are in ``home``."""
+    return Vault(home / "vault")

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from support import ROLES, World, ask, laplace, last_replay, sparse_vector
 
+from accountant.auth.keys import key_digest
 from accountant.budget.errors import Conflict, Invalid
-from accountant.keys import key_digest
 
 GOOD = ask(laplace("0.1"))
 SESSION = {"dataset": "d", "mechanism": sparse_vector()}

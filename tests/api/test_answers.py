@@ -11,7 +11,7 @@ from support import Book, declared, gaussian, hospital, laplace, make, sparse_ve
 
 from accountant.api.answers import amounts, respond, respond_to_batch
 from accountant.ledger.events import Entry, Event, rfc3339
-from accountant.service import Answer
+from accountant.runtime.service import Answer
 
 POLICY = """\
   - {id: a, limit: {epsilon: 1000, delta: 1e-3}, gate: renyi}

@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 from support import START, Clock, World, ask, declared, door_of, gaussian, laplace, logged
 
 from accountant.api.hot import Hot
-from accountant.service import Service
+from accountant.runtime.service import Service
 from accountant.store.ledgers import Ledgers, StoreError
 
 GRANT = ask(laplace("0.01"))

@@ -10,10 +10,11 @@ from typing import Any
 from support import client_of
 
 from accountant.api.description.examples import CLIENTS, STORY, Example
-from accountant.service import Service
-from accountant.settings import Settings
+from accountant.config.settings import Settings
+from accountant.runtime.service import Service
 from accountant.store.engine import sqlite_path
 from accountant.store.ledgers import Ledgers
+from accountant.store.vault import vault_of
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
 _HASH = re.compile(r"[0-9a-f]{64}|[A-Za-z0-9+/]{43,}={0,2}")
@@ -24,7 +25,7 @@ class Told:
 
     def __init__(self, url: str) -> None:
         settings = Settings(home=sqlite_path(url).parent)
-        service = Service(Ledgers(url), vault=settings.vault)
+        service = Service(Ledgers(url), vault=vault_of(settings.home))
         self.secrets = {
             role: service.credentials.create(name, role, "test") for role, name in CLIENTS.items()
         }

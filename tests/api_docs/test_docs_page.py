@@ -17,8 +17,8 @@ from accountant.api.description.examples import STORY
 from accountant.api.description.openapi import OPERATIONS
 from accountant.api.description.page import pretty
 from accountant.api.description.problem_codes import PROBLEMS
+from accountant.config.settings import Settings
 from accountant.privacy.mechanisms import KINDS
-from accountant.settings import Settings
 
 VOID = {"meta", "br", "hr", "img", "link", "input"}
 

@@ -19,24 +19,18 @@ from accountant.api.description.page import WHERE
 from accountant.api.description.problem_codes import PROBLEMS
 from accountant.api.problems import _STATUS_OF_CODE
 from accountant.budget.commands import Role
+from accountant.config.settings import Settings
 from accountant.privacy.mechanisms import KINDS
-from accountant.settings import Settings
 
 ROOMS = (
+    "auth",
+    "runtime",
     "api",
-    "book.py",
-    "credentials.py",
     "gateway",
-    "guard.py",
-    "rounds.py",
-    "sequencer.py",
-    "shelf.py",
     "budget",
-    "keys.py",
     "ledger",
     "privacy",
     "publishing",
-    "service.py",
     "store",
 )
 NO_CODES: frozenset[str] = frozenset(

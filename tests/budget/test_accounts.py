@@ -20,7 +20,7 @@ from accountant.budget.errors import Invalid
 from accountant.budget.meter import Meter
 from accountant.budget.population import Membership, Population
 from accountant.budget.selection import EVERYONE, Selection, select
-from accountant.privacy.gates import Capacity
+from accountant.privacy.filters import Capacity
 from accountant.privacy.mechanisms import Relation
 from accountant.privacy.units import LARGEST, NOTHING, SURE, Charge, Currency
 

@@ -11,7 +11,7 @@ from support import Book, hospital, laplace
 from accountant.budget.epochs import Adopted, Epoch, next_epoch
 from accountant.budget.policy import LimitRule, Policy
 from accountant.budget.policy_file import parse_policy
-from accountant.privacy.gates import BASIC, GATES, LineGate, axis_under
+from accountant.privacy.filters import BASIC, GATES, LineGate, axis_under
 from accountant.privacy.losses import pure
 from accountant.privacy.units import Currency, charge_of
 from accountant.reporting.statement import lifetime_sums, statement

@@ -19,7 +19,7 @@ from accountant.budget.express.stamps import LENGTH, Stamps
 from accountant.budget.replay import Replay, replay
 from accountant.budget.state import State
 from accountant.ledger.events import Event, canonical, microseconds, rfc3339
-from accountant.privacy.gates import GATES
+from accountant.privacy.filters import GATES
 
 
 def both(book: str, bodies: list[Any]) -> tuple[Replay, Replay]:

@@ -10,7 +10,7 @@ from random_ledgers import Ops, carry_on, ledger, ops
 from support import cells_of
 
 from accountant.budget.state import State
-from accountant.privacy.gates import GATES
+from accountant.privacy.filters import GATES
 from accountant.reporting.statement import accounts_json
 
 

@@ -26,7 +26,7 @@ from accountant.budget.decide import SYSTEM, Repeated, decide
 from accountant.budget.errors import Conflict, Forbidden, Invalid, NotFound, Problem
 from accountant.budget.limits import how_many
 from accountant.budget.request import prepare
-from accountant.privacy.gates import GATES
+from accountant.privacy.filters import GATES
 from accountant.privacy.units import LARGEST, Currency
 
 NOTHING = (0, 0, 0, 0)

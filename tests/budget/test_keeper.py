@@ -32,7 +32,7 @@ from accountant.budget.express.running import Running
 from accountant.budget.keeper import Keeper
 from accountant.budget.state import State
 from accountant.ledger.events import Event
-from accountant.privacy.gates import GATES
+from accountant.privacy.filters import GATES
 
 
 class Watched(Book):

@@ -36,7 +36,7 @@ from accountant.budget.decide import SYSTEM, Repeated
 from accountant.budget.errors import Problem
 from accountant.budget.folding import fold
 from accountant.ledger.events import Event
-from accountant.privacy.gates import GATES
+from accountant.privacy.filters import GATES
 
 DATASETS = ("d", "e")
 CLIENTS = ("one", "two")

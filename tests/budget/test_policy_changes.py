@@ -8,7 +8,7 @@ import pytest
 from support import Book, hospital, laplace, sparse_vector
 
 from accountant.budget.errors import Forbidden
-from accountant.privacy.gates import BASIC, GATES
+from accountant.privacy.filters import BASIC, GATES
 
 RULE = "  - {{id: a, limit: {{epsilon: {epsilon}, delta: 1e-6}}{more}}}\n"
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from accountant.budget.errors import Invalid
 from accountant.budget.policy import Policy
 from accountant.budget.policy_file import parse_policy
-from accountant.privacy.gates import GATES
+from accountant.privacy.filters import GATES
 
 HEAD = "policy: p\nrules:\n"
 GOOD = HEAD + "  - {id: a, limit: {epsilon: 1}}\n"

@@ -25,7 +25,6 @@ from random_ledgers import (
 )
 from support import NON_PRIVATE, SECOND, Book, declared, gaussian, laplace, make, snapshot
 
-from accountant import book as books
 from accountant.budget.commands import Asked, batch_of
 from accountant.budget.errors import Problem
 from accountant.budget.express import runs
@@ -34,10 +33,11 @@ from accountant.budget.express.runs import FEWEST
 from accountant.budget.keeper import Keeper
 from accountant.budget.sealing import Opened
 from accountant.budget.state import State
-from accountant.guard import Reading
-from accountant.privacy.gates import GATES
+from accountant.privacy.filters import GATES
 from accountant.privacy.units import LARGEST
-from accountant.rounds import Round
+from accountant.runtime.clock import Reading
+from accountant.runtime.unit_of_work import Round
+from accountant.store import projection as books
 
 request = st.tuples(
     st.sampled_from(["ask_grant", "ask_grant", "record_invocations"]),

@@ -11,7 +11,7 @@ from support import SECOND, Book, hospital, laplace, sparse_vector
 
 from accountant.budget.decide import SYSTEM
 from accountant.budget.errors import Problem
-from accountant.privacy.gates import BASIC, GATES
+from accountant.privacy.filters import BASIC, GATES
 
 # 0.1 for the threshold, 0.02 for each of five positives: 0.2 in all.
 WHOLE = (200_000_000, 0, 0, 0)

@@ -32,7 +32,7 @@ from accountant.budget.state import State, asked_of
 from accountant.ledger.events import Event, canonical
 from accountant.ledger.notes import Signer
 from accountant.privacy import engine
-from accountant.privacy.gates import GATES
+from accountant.privacy.filters import GATES
 from bench.mixed import mixed
 
 AGES = ["17", "22", "27"]

@@ -20,7 +20,7 @@ from support import ask, hospital, laplace, make, root_of
 from accountant.budget.limits import how_many
 from accountant.budget.request import prepare
 from accountant.cli import common, custody, main
-from accountant.privacy.gates import DEFAULT_GATE, GATES
+from accountant.privacy.filters import DEFAULT_GATE, GATES
 
 RULES = "  - {id: a, limit: {epsilon: 1, delta: 1e-6}}\n"
 

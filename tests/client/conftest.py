@@ -17,11 +17,12 @@ import uvicorn
 from support import door_of
 
 from accountant.client import Accountant, Registrar
-from accountant.migrate import migrate
+from accountant.config.settings import Settings
 from accountant.publishing.publisher import Publisher
-from accountant.service import Service
-from accountant.settings import Settings
+from accountant.runtime.service import Service
 from accountant.store.ledgers import Ledgers
+from accountant.store.migrate import migrate
+from accountant.store.vault import vault_of
 
 POLICY = """
 policy: test
@@ -74,8 +75,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     migrate(url)
     ledgers = Ledgers(url)
     settings = Settings(home=folder)
-    service = Service(ledgers, vault=settings.vault)
-    publisher = Publisher(service, settings.vault, settings.origin)
+    service = Service(ledgers, vault=vault_of(settings.home))
+    publisher = Publisher(service, vault_of(settings.home), settings.origin)
     roles = {"admin": "admin", "pipeline": "pipeline", "other": "pipeline", "auditor": "auditor"}
     keys = {
         name: service.credentials.create(name, cast(Any, role), "test")

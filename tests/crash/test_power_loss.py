@@ -28,12 +28,12 @@ from harness.programs import Launcher
 from harness.recording import Recording, Told, record, traceable
 from harness.tracing import cut_off, read
 
-from accountant.keys import LEDGER as KEYS
+from accountant.auth.keys import LEDGER as KEYS
 from accountant.ledger import notes
 from accountant.ledger.checkpoints import Checkpoint
 from accountant.ledger.merkle import Tree, leaf_hash
 from accountant.publishing.publisher import Publisher
-from accountant.service import Service
+from accountant.runtime.service import Service
 from accountant.store.ledgers import Ledgers, StoreError
 from accountant.store.vault import Vault
 

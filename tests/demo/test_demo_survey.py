@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from accountant.budget.policy_file import parse_policy
+from accountant.config.resources import shipped
 from accountant.demo import survey_data
 from accountant.demo.folder import AUDIT, README, NotOurs, prepare
-from accountant.shipped import shipped
 
 
 def test_women() -> None:

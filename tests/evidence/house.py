@@ -26,16 +26,17 @@ from support import (
 
 from accountant.auditing.verify import Verdict, verify
 from accountant.budget.commands import Asked, Command
-from accountant.guard import ticks, wall_clock
+from accountant.config.settings import Settings
 from accountant.ledger.checkpoints import Checkpoint
 from accountant.ledger.events import Event, rfc3339
 from accountant.ledger.notes import parse
 from accountant.publishing.export import covering, write_bundle
 from accountant.publishing.publisher import Publisher
 from accountant.publishing.recovery import recover
-from accountant.service import Service
-from accountant.settings import Settings
+from accountant.runtime.clock import ticks, wall_clock
+from accountant.runtime.service import Service
 from accountant.store.ledgers import Ledgers, Signed
+from accountant.store.vault import vault_of
 
 ORIGIN = "example.org/ledger"
 ROOMS = "  - {id: a, limit: {epsilon: 100, delta: 1e-6}}\n"
@@ -57,7 +58,7 @@ class House(World):
             home.mkdir(parents=True, exist_ok=True)
             migrate(self.url)
         self.settings = Settings(home=home, database_url=self.url, origin=ORIGIN, public_log=True)
-        self.vault = self.settings.vault
+        self.vault = vault_of(self.settings.home)
         self.keys = 0
         self.secrets: dict[str, str] = {}
         self.open()

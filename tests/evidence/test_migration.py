@@ -15,9 +15,9 @@ from house import House, audit, reasons
 from support import MIGRATIONS, Book, Clock, hospital, laplace
 
 from accountant.ledger.events import Event
-from accountant.migrate import migrate
 from accountant.store.engine import writer
 from accountant.store.ledgers import StoreError
+from accountant.store.migrate import migrate
 
 EVENTS = 2_600
 

@@ -16,7 +16,6 @@ from house import House, audit
 from pydantic import Field
 from support import SECOND, Clock, ask, laplace, last_replay, logged, make, snapshot
 
-from accountant import shelf
 from accountant.auditing.verify import Verdict
 from accountant.budget.commands import Asked
 from accountant.budget.decision import Finding
@@ -25,8 +24,10 @@ from accountant.budget.request import Request
 from accountant.budget.state import State
 from accountant.ledger.events import Event
 from accountant.privacy.units import Currency
-from accountant.service import Service
+from accountant.runtime import projections as shelf
+from accountant.runtime.service import Service
 from accountant.store.ledgers import Ledgers
+from accountant.store.snapshots import snapshots_of
 
 ASKED, GRANTED = 200, 50
 """Requests of 0.01 each, and how many of them a quota of 0.5 admits."""
@@ -69,7 +70,11 @@ class Kept(House):
         super().open()
         assert self.clock is not None
         self.service = Service(
-            Ledgers(self.url), self.clock, self.vault, self.settings.snapshots, self.clock.ticks
+            Ledgers(self.url),
+            self.clock,
+            self.vault,
+            snapshots_of(self.settings.home),
+            self.clock.ticks,
         )
 
 

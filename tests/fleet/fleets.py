@@ -16,7 +16,7 @@ from accountant.budget.state import State
 from accountant.ledger.events import Entry, Event
 from accountant.publishing.fleet.export import Written, write_fleet
 from accountant.publishing.publisher import Publisher
-from accountant.service import Service
+from accountant.runtime.service import Service
 from accountant.store.ledgers import Ledgers
 from accountant.store.vault import Vault
 

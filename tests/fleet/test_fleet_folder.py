@@ -29,7 +29,7 @@ from accountant.publishing.fleet.adding import Sums
 from accountant.publishing.fleet.changes import applied
 from accountant.publishing.fleet.differences import Picture, differences
 from accountant.publishing.fleet.export import write_fleet
-from accountant.service import Service
+from accountant.runtime.service import Service
 from accountant.store.ledgers import StoreError
 
 

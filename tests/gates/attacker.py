@@ -22,7 +22,7 @@ import mpmath
 
 from accountant.budget.accounts import room, vector
 from accountant.privacy.decimals import ln_up
-from accountant.privacy.gates import Capacity, Gate, Limit, axis_under
+from accountant.privacy.filters import Capacity, Gate, Limit, axis_under
 from accountant.privacy.units import Axis, Charge, Currency, total
 
 SLACK: Final = mpmath.mpf("1e-25")

@@ -39,7 +39,7 @@ from hypothesis import strategies as st
 
 from accountant.budget.accounts import room
 from accountant.privacy.conversions import intercept
-from accountant.privacy.gates import (
+from accountant.privacy.filters import (
     ADVANCED,
     BASIC,
     GATES,

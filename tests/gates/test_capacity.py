@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accountant.privacy.conversions import best_order_within, intercept
-from accountant.privacy.gates import (
+from accountant.privacy.filters import (
     ADVANCED,
     BASIC,
     GATES,

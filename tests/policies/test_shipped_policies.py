@@ -12,8 +12,8 @@ from support import World, declared, laplace
 
 from accountant.budget.policy import Policy
 from accountant.budget.policy_file import parse_policy
+from accountant.config.resources import shipped
 from accountant.privacy.odds import most_likely
-from accountant.shipped import shipped
 
 FILES = sorted(shipped("policies").glob("*.yaml"))
 NOISELESS = {"kind": "non_private"}

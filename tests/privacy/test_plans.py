@@ -11,9 +11,9 @@ from pydantic import TypeAdapter
 from support import hospital
 
 from accountant.budget.errors import Invalid
+from accountant.privacy.composition.plan import tight
 from accountant.privacy.losses import pure
 from accountant.privacy.mechanisms import BaseMechanism, Mechanism, Relation, price
-from accountant.privacy.schedules.plan import tight
 from accountant.privacy.units import Currency, charge_of
 
 ADAPTER: TypeAdapter[BaseMechanism] = TypeAdapter(Mechanism)

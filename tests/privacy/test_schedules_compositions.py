@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.special import ndtr
 
-from accountant.privacy.schedules.discrete import DiscreteGaussian, DiscreteLaplace
-from accountant.privacy.schedules.pairs import Floats, Gaussian, Laplace, Pair, Response
-from accountant.privacy.schedules.pld import Interval, total
-from accountant.privacy.schedules.renyi import renyi_epsilon
-from accountant.privacy.schedules.sampled import SampledGaussian
+from accountant.privacy.composition.discrete import DiscreteGaussian, DiscreteLaplace
+from accountant.privacy.composition.pairs import Floats, Gaussian, Laplace, Pair, Response
+from accountant.privacy.composition.pld import Interval, total
+from accountant.privacy.composition.renyi import renyi_epsilon
+from accountant.privacy.composition.sampled import SampledGaussian
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from accountant.ledger.events import Event
 from accountant.reporting.files import report_of
 from accountant.reporting.model import Report
 from accountant.reporting.shape import DatasetFacts, Standing
-from accountant.service import Service
+from accountant.runtime.service import Service
 from accountant.store.ledgers import Ledgers, Stored, Text
 
 DAY = 86_400

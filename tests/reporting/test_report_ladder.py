@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import Book, hospital
 
-from accountant.privacy.gates import GATES
+from accountant.privacy.filters import GATES
 from accountant.reporting.statement import lifetime_totals, statement
 
 RULES = "  - {id: a, limit: {epsilon: 3, delta: 1e-5}}\n"

@@ -9,7 +9,7 @@ import pytest
 from report_desk import DAY, Desk
 from support import NON_PRIVATE, laplace
 
-from accountant.privacy.gates import GATES
+from accountant.privacy.filters import GATES
 from accountant.reporting.burndown import BOTTOM, LEFT, RIGHT, TOP, WIDTH, chart
 from accountant.reporting.model import build_report
 from accountant.reporting.render import to_html

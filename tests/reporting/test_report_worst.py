@@ -7,7 +7,7 @@ import pytest
 
 from accountant.budget.epochs import next_epoch
 from accountant.budget.policy import LimitRule
-from accountant.privacy.gates import GATES
+from accountant.privacy.filters import GATES
 from accountant.privacy.units import Axis, Currency
 from accountant.reporting.worst import Ruler
 

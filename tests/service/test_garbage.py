@@ -16,7 +16,7 @@ from accountant.budget.commands import Asked, CommitGrant
 from accountant.budget.errors import Problem
 from accountant.budget.keeper import Keeper
 from accountant.gateway.frames import Request
-from accountant.sequencer import Waiting, tell
+from accountant.runtime.command_queue import Waiting, tell
 from accountant.store.errors import StoreError
 
 _numbers = count()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from support import declared, laplace, make
 
 from accountant.budget.commands import Asked, batch_of
-from accountant.pricing import Pricing, Terms
+from accountant.runtime.prices import Pricing, Terms
 
 ONE, OTHER = Terms("add_or_remove_one", (2,), 0), Terms("replace_one", (2, 3), 0)
 

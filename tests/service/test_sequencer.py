@@ -16,7 +16,7 @@ from support import World, ask, clean, laplace, make
 
 from accountant.budget.commands import Asked
 from accountant.budget.errors import NotFound, Unavailable
-from accountant.sequencer import Sequencer, Waiting, _Line, settle
+from accountant.runtime.command_queue import Sequencer, Waiting, _Line, settle
 
 ASKED = Asked("pipe", make("ask_grant", dataset="d", mechanisms=[laplace("0.01")]), "k")
 SECONDS = 20

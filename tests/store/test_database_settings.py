@@ -11,7 +11,7 @@ import pytest
 from places import Hosted
 
 from accountant.cli import common, main
-from accountant.settings import Settings
+from accountant.config.settings import Settings
 from accountant.store.engine import parsed, shown
 
 

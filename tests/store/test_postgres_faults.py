@@ -16,8 +16,9 @@ from places import Hosted, everything
 from support import World, ask, clean, hundredth, laplace
 from wire import Wire
 
-from accountant import jobs, shelf
+from accountant import jobs
 from accountant.ledger.events import Entry
+from accountant.runtime import projections as shelf
 from accountant.store import postgres
 from accountant.store.ledgers import Ledgers, StoreError, Unknown
 from bench.postgres import Server

@@ -11,8 +11,8 @@ from support import World, ask, clean, laplace
 
 from accountant.ledger.events import Entry
 from accountant.ledger.merkle import Tree
-from accountant.migrate import migrate
 from accountant.store.ledgers import Ledgers, Moved, Text
+from accountant.store.migrate import migrate
 from bench.postgres import Server
 
 WORDS = "für «alle»"

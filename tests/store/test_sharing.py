@@ -63,7 +63,7 @@ FULL = """
 import resource, signal, sys
 from accountant.budget.commands import Asked, command_from_json
 from accountant.budget.errors import Unavailable
-from accountant.service import Service
+from accountant.runtime.service import Service
 from accountant.store.ledgers import Ledgers
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

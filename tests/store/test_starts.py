@@ -25,11 +25,13 @@ from accountant.budget.commands import Asked
 from accountant.budget.errors import Problem, Unavailable
 from accountant.budget.snapshot import dump
 from accountant.cli import main
+from accountant.config.settings import Settings
 from accountant.publishing.publisher import Publisher
 from accountant.reporting.statement import accounts_json
-from accountant.service import Service
-from accountant.settings import Settings
+from accountant.runtime.service import Service
 from accountant.store.ledgers import Ledgers
+from accountant.store.snapshots import snapshots_of
+from accountant.store.vault import vault_of
 
 pytestmark = pytest.mark.xdist_group("starts")
 """In one worker: what they share takes long to make."""
@@ -41,15 +43,16 @@ import os, signal, sqlite3, sys
 from itertools import islice
 from pathlib import Path
 from accountant.publishing.publisher import Publisher
-from accountant.service import Service
-from accountant.settings import Settings
+from accountant.runtime.service import Service
 from accountant.store.ledgers import Ledgers
+from accountant.store.snapshots import snapshots_of
+from accountant.store.vault import vault_of
 from bench.asking import endless_grants, open_ledger
 
 home, (start, early, snapshot, end) = Path(sys.argv[1]), map(int, sys.argv[2:])
-chosen = Settings(home=home)
 database = home / "accountant.db"
-service = Service(Ledgers(f"sqlite:///{database}"), lambda: start, chosen.vault, chosen.snapshots)
+kept = snapshots_of(home)
+service = Service(Ledgers(f"sqlite:///{database}"), lambda: start, vault_of(home), kept)
 open_ledger(service, "fair")
 asked = endless_grants("k")
 
@@ -61,7 +64,7 @@ go_on(early)
 with sqlite3.connect(database) as whole, sqlite3.connect(home / "backup.db") as backup:
     whole.backup(backup)
 go_on(snapshot - 1)
-Publisher(service, chosen.vault, "test").sign("fair")  # one event: the first key
+Publisher(service, vault_of(home), "test").sign("fair")  # one event: the first key
 service.keep_snapshots()
 go_on(end)
 os.kill(os.getpid(), signal.SIGKILL)
@@ -92,7 +95,7 @@ def home(killed: Path, tmp_path: Path) -> Path:
 def log(monkeypatch: pytest.MonkeyPatch) -> LogCapture:
     """What is logged about snapshots."""
     seen, every = LogCapture(), structlog.make_filtering_bound_logger(logging.INFO)
-    for module in ("accountant.store.snapshots", "accountant.shelf"):
+    for module in ("accountant.store.snapshots", "accountant.runtime.projections"):
         logger = structlog.wrap_logger(None, [seen], wrapper_class=every)
         monkeypatch.setattr(f"{module}._log", logger)
     return seen
@@ -103,7 +106,7 @@ def started(home: Path) -> Iterator[Service]:
     """A service at ``home``."""
     chosen = Settings(home=home)
     ledgers = Ledgers(f"sqlite:///{home / 'accountant.db'}")
-    service = Service(ledgers, lambda: START, chosen.vault, chosen.snapshots)
+    service = Service(ledgers, lambda: START, vault_of(chosen.home), snapshots_of(chosen.home))
     try:
         yield service
     finally:
@@ -173,7 +176,7 @@ def changed(home: Path) -> None:
 def another_ledgers(home: Path) -> None:
     """A snapshot of this service, of another ledger."""
     other = hospital()
-    snapshots = Settings(home=home).snapshots
+    snapshots = snapshots_of(home)
     with started(home) as service:
         tree = service.head("fair")
     assert snapshots.keep("other", tree, dump(other.state))
@@ -254,7 +257,7 @@ def test_a_snapshot_is_made_by_the_job_and_at_the_end(home: Path, log: LogCaptur
     with started(home) as service:
         service.known("fair")
         chosen = Settings(home=home)
-        scheduler = jobs.start(service, Publisher(service, chosen.vault, "test"), chosen)
+        scheduler = jobs.start(service, Publisher(service, vault_of(chosen.home), "test"), chosen)
         try:
             scheduler.get_job("snapshots").func()
         finally:

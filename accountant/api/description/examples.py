@@ -19,7 +19,7 @@ from pydantic import TypeAdapter
 from accountant import __version__
 from accountant.api.answers import amounts
 from accountant.budget.commands import Role
-from accountant.privacy.gates import GATES, RENYI, Limit
+from accountant.privacy.filters import GATES, RENYI, Limit
 from accountant.privacy.mechanisms import Mechanism, Relation, price
 from accountant.privacy.units import FIXED, NOTHING, Currency, axis_of, show
 

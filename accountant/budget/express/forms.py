@@ -27,7 +27,7 @@ from accountant.budget.limits import Reading, compared
 from accountant.budget.request import Request, prepare
 from accountant.budget.state import ALL, AccountKey, Counted, State, lifetime
 from accountant.ledger.events import Event
-from accountant.privacy.gates import Capacity
+from accountant.privacy.filters import Capacity
 from accountant.privacy.units import Charge
 
 SEQUENCE, STAMP, EXPIRES, KEY, GRANT, BY, BATCH, SEALED = range(GAUGES - 2)

@@ -12,7 +12,7 @@ from accountant.budget.express.atoms import Atom, Member, Places
 from accountant.budget.express.tallies import Tally
 from accountant.budget.express.views import View, frontier, rows_of
 from accountant.budget.limits import compared
-from accountant.privacy.gates import Capacity
+from accountant.privacy.filters import Capacity
 from accountant.privacy.units import LARGEST
 
 GAUGES: Final = 10

@@ -17,7 +17,7 @@ from accountant.budget.meter import Integers
 from accountant.budget.population import Population
 from accountant.budget.selection import Selection
 from accountant.budget.state import Counted
-from accountant.privacy.gates import Gate, Limit
+from accountant.privacy.filters import Gate, Limit
 from accountant.privacy.units import INFINITE, LARGEST, Currency, amount, show
 
 Most = tuple[int, ...]

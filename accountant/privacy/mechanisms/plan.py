@@ -83,6 +83,6 @@ def _tight(plan: Plan, stated: Relation) -> float:
     What is composed here may only inform, but for a list that is charged as one step; so this is
     the one place where a price asks for it, and it is loaded when it is needed.
     """
-    from accountant.privacy.schedules.plan import tight  # noqa: PLC0415
+    from accountant.privacy.composition.plan import tight  # noqa: PLC0415
 
     return tight(plan.mechanisms, stated, Fraction(plan.delta)).upper

@@ -9,7 +9,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from accountant.book import Book
 from accountant.budget.selection import EVERYONE, Selection
 from accountant.budget.state import State
 from accountant.ledger.checkpoints import Checkpoint
@@ -21,6 +20,7 @@ from accountant.publishing.fleet.describing import describe
 from accountant.publishing.fleet.tables import Tables
 from accountant.publishing.log import Log, checkpoint_of, complete
 from accountant.store.ledgers import Ledgers, Signed, Stored, StoreError
+from accountant.store.projection import Book
 from accountant.store.whole import sync
 
 SQL: Final = Path(__file__).resolve().parent / "sql"

@@ -21,7 +21,7 @@ from typing import Any
 
 import accountant.cli
 import accountant.jobs
-import accountant.shelf
+import accountant.runtime.projections
 import accountant.store.backfill
 
 
@@ -67,7 +67,7 @@ def become(order: dict[str, Any]) -> None:
     if level := os.environ.get("CRASH_SYNCHRONOUS"):
         weaken(level)
     if events := os.environ.get("CRASH_SNAPSHOTS"):
-        accountant.shelf._WORTH = int(events)
+        accountant.runtime.projections._WORTH = int(events)
         accountant.jobs._SNAPSHOT_SECONDS = 0.2
     if size := os.environ.get("CRASH_COPIES"):
         accountant.store.backfill._EVERY = int(size)

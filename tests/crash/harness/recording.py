@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from accountant.keys import LEDGER as KEYS
+from accountant.auth.keys import LEDGER as KEYS
 from harness.checker import stored
 from harness.deployment import POPULATION, Deployment
 from harness.disk import Disk

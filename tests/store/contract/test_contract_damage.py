@@ -10,7 +10,7 @@ from support import World, ask, clean, client_of, hundredth, laplace, last_repla
 
 from accountant.budget.commands import Asked
 from accountant.budget.errors import Unavailable
-from accountant.service import Service
+from accountant.runtime.service import Service
 from accountant.store.ledgers import Ledgers
 
 

@@ -13,16 +13,16 @@ import pytest
 from places import Place
 from support import World, ask, clean, laplace, make
 
-from accountant import answering
-from accountant import book as books
+from accountant.auth.keys import key_digest
 from accountant.budget.commands import Asked, CommitGrant
 from accountant.budget.decide import _DECIDERS as DECIDERS
 from accountant.budget.errors import Invalid, Problem
-from accountant.keys import key_digest
 from accountant.ledger.events import Entry
 from accountant.ledger.merkle import Tree
-from accountant.sequencer import Waiting
-from accountant.service import Answer, Service
+from accountant.runtime import dispatcher as answering
+from accountant.runtime.command_queue import Waiting
+from accountant.runtime.service import Answer, Service
+from accountant.store import projection as books
 from accountant.store.ledgers import Ledgers, Moved, Text
 
 RICH = "  - {id: a, limit: {epsilon: 100}}\n"
@@ -320,7 +320,7 @@ def test_who_is_refused_is_refused_by_the_ledger(
     def refuse(*_: Any) -> Any:
         raise Invalid("no", "for whatever reason")
 
-    monkeypatch.setattr("accountant.rounds.seal", refuse)
+    monkeypatch.setattr("accountant.runtime.unit_of_work.seal", refuse)
     new = make("ask_grant", dataset="d", mechanisms=[laplace("0.02")])
     [refused] = together(made.service, [Asked("pipe", new, "k0")])
     assert isinstance(refused, Invalid)

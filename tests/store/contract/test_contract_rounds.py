@@ -22,9 +22,10 @@ from accountant.budget.decide.asking import ask_grant
 from accountant.budget.errors import Problem, Unavailable
 from accountant.budget.express.runs import FEWEST, Run
 from accountant.budget.keeper import Keeper
-from accountant.sequencer import Waiting, settle
-from accountant.service import Answer, Service
+from accountant.runtime.command_queue import Waiting, settle
+from accountant.runtime.service import Answer, Service
 from accountant.store.ledgers import Ledgers, Moved, StoreError, Unknown
+from accountant.store.snapshots import snapshots_of
 from accountant.store.writing import Writing
 
 SECONDS = 30
@@ -324,8 +325,8 @@ def test_a_database_that_is_gone_leaves_nobody_waiting(
     """Nothing can be read or written, not even a snapshot's place: all are told, and once it is
     back the state is what the database holds.
     """
-    made.service._shelf._snapshots = made.settings.snapshots
-    monkeypatch.setattr("accountant.shelf._WORTH", 1)
+    made.service._shelf._snapshots = snapshots_of(made.settings.home)
+    monkeypatch.setattr("accountant.runtime.projections._WORTH", 1)
     made.service.keep_snapshots()
     reading = made.service.ledgers._database.reading
     size = len(made.stored())

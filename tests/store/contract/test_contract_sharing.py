@@ -13,13 +13,13 @@ from places import Place
 from support import START, Clock, World, ask, clean, hundredth, laplace, make, snapshot
 
 from accountant.budget.commands import Asked
-from accountant.service import Service
+from accountant.runtime.service import Service
 from accountant.store.ledgers import Ledgers
 
 RACER = """
 import json, sys
 from accountant.budget.commands import Asked, command_from_json
-from accountant.service import Service
+from accountant.runtime.service import Service
 from accountant.store.ledgers import Ledgers
 
 url, name, rounds = sys.argv[1], sys.argv[2], int(sys.argv[3])

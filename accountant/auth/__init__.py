@@ -1,0 +1,1 @@
+"""Who may ask: API keys, as events of a ledger of their own."""

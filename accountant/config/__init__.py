@@ -1,0 +1,1 @@
+"""Settings, logs, and where shipped files are."""

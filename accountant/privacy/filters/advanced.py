@@ -1,0 +1,53 @@
+"""Fully adaptive advanced composition."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from accountant.privacy.decimals import DOWN, UP, ln_up, to_decimal
+from accountant.privacy.filters.base import Limit, Line, LineGate
+from accountant.privacy.units import Currency
+
+
+class Advanced(LineGate):
+    """a S/2 + ln(1/delta')/(a-1) <= epsilon, S the sum of the squares of all epsilons, the new
+    request's included. At the best order a that is sqrt(2 ln(1/delta') S) + S/2 <= epsilon.
+
+    Source: Whitehouse, Ramdas, Rogers, Wu, "Fully adaptive composition in differential privacy",
+    ICML 2023, Theorem 1. Preconditions: delta' > 0; each mechanism is (eps_i, delta_i)-DP given its
+    past, its delta_i paid from ``own_delta``.
+
+    The filter is the line that Ville's inequality gives at one order a: except with probability
+    delta', at every time at once, loss <= a S/2 + ln(1/delta')/(a-1). The order is the one that is
+    best when S reaches its capacity V = (sqrt(2L + 2 epsilon) - sqrt(2L))^2, L = ln(1/delta'):
+    a - 1 = sqrt(2L/V), so that the line meets epsilon exactly there.
+
+    The order has to be fixed before the first charge that S counts. Converting S afresh at a moment
+    chosen after seeing answers is *not* valid, be it at each step or when a limit is changed
+    (five well-timed raises reach 2.2 delta'). So ``spent`` stays on the line; a changed limit that
+    carries on S keeps its order; and a limit adopted on data already used takes what was used as a
+    sure sum of epsilons (E counts as S = 2 E / a) and draws its line from there.
+    """
+
+    name = "advanced"
+
+    def currency(self, limit: Limit) -> Currency:
+        """Squares of epsilons."""
+        return Currency.EPSILON_SQUARED
+
+    def draw(self, limit: Limit) -> Line:
+        """Slope a/2, intercept ln(1/delta')/(a-1), which is rounded up."""
+        order = _best_order(*limit.chosen_for)
+        intercept = ln_up(1 / limit.gate_delta) / (order - 1)
+        return Line.through(order, order / 2, intercept, self.currency(limit))
+
+
+def _best_order(epsilon: Fraction, gate_delta: Fraction) -> Fraction:
+    """1 + sqrt(2L/V), V = (2 epsilon / (sqrt(2L + 2 epsilon) + sqrt(2L)))^2, which is the form
+    that does not cancel. Any order a > 1 gives a valid line, so it needs no rounding.
+    """
+    two_l = to_decimal(2 * ln_up(1 / gate_delta), UP)
+    two_e = to_decimal(2 * epsilon, DOWN)
+    roots = UP.add(UP.sqrt(UP.add(two_l, two_e)), UP.sqrt(two_l))
+    root_v = UP.divide(two_e, roots)
+    return 1 + Fraction(UP.divide(UP.sqrt(two_l), root_v))

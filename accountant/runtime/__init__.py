@@ -1,0 +1,1 @@
+"""The running service: commands in, events committed, projections kept in step."""

@@ -1,0 +1,380 @@
+"""Use cases. The only place where a transaction begins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+from accountant.auth.credentials import Credentials
+from accountant.auth.keys import LEDGER as KEYS
+from accountant.budget.commands import Asked, AskGrant, EraseText, ExpireGrant
+from accountant.budget.decide import SYSTEM
+from accountant.budget.decision import Decision
+from accountant.budget.errors import Conflict, NotFound, Problem, Unavailable
+from accountant.budget.judge import judge
+from accountant.budget.keeper import Keeper
+from accountant.budget.limits import how_many
+from accountant.budget.request import Request, prepare
+from accountant.budget.state import Grant, Settled, State
+from accountant.config.settings import MOST_WAITING
+from accountant.ledger.events import Entry, Event
+from accountant.ledger.merkle import Tree
+from accountant.runtime.clock import Guard, ticks, wall_clock
+from accountant.runtime.command_queue import Sequencer, Waiting, settle
+from accountant.runtime.dispatcher import Answering, opening
+from accountant.runtime.prices import Pricing, Terms, has_price, terms_of
+from accountant.runtime.projections import Shelf
+from accountant.runtime.unit_of_work import Answer, Round
+from accountant.store.ledgers import Ledgers, Moved, Stored, StoreError, Text, Unknown, Writing
+from accountant.store.projection import Book, Diverged
+from accountant.store.snapshots import Snapshots
+from accountant.store.vault import Vault, VaultError
+
+__all__ = ["Answer", "Preview", "Service"]
+
+PAGE: Final = 1_000
+MAX_EXPIRIES: Final = 1_000
+"""Expiries written per round; the rest stay reserved until the next."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What a request would be answered, and how many like it would be admitted."""
+
+    request: Request
+    decision: Decision
+    fits: int
+    sequence: int
+
+
+class Service:
+    """Everything that the doors may do. Thread-safe.
+
+    State in memory is only ever changed by folding events. If a commit fails the state is dropped
+    and read back.
+    """
+
+    def __init__(
+        self,
+        ledgers: Ledgers,
+        clock: Callable[[], int] = wall_clock,
+        vault: Vault | None = None,
+        snapshots: Snapshots | None = None,
+        ticks: Callable[[], int] = ticks,
+        most_waiting: int = MOST_WAITING,
+    ) -> None:
+        self.ledgers = ledgers
+        self.vault = vault
+        self.credentials = Credentials(ledgers, clock)
+        self._guard = Guard(clock, ticks)
+        self._pricing = Pricing()
+        self._shelf = Shelf(ledgers, vault, snapshots)
+        self.answering = Answering(self.writing, self.credentials)
+        self._sequencer = Sequencer(self.answering.answer, most_waiting)
+
+    def close(self) -> None:
+        """Answers what waits, takes nothing any more, and lets go of the database."""
+        self._sequencer.close()
+        self._shelf.keep(now=True)
+        self.ledgers.close()
+
+    def keep_snapshots(self) -> None:
+        """Keeps what is in memory, so that the next start need not fold every event: of ledgers
+        that have grown, now and then.
+        """
+        self._shelf.keep()
+
+    # -- writing ----------------------------------------------------------------------------
+
+    def execute(self, ledger: str, asked: Asked) -> Answer:
+        """Answers one command durably, in a batch with others that wait. Raises Problem; then
+        nothing was recorded.
+        """
+        with _told():
+            self._shelf.book(ledger, opens=opening([asked]))  # nobody waits for a name of nothing
+        self.price_ahead(ledger, asked)
+        future: Future[Answer] = Future()
+        self._sequencer.submit(ledger, Waiting(asked, settle(future)))
+        try:
+            return future.result()
+        finally:
+            del future  # what it raises leads back here: let it not find itself again
+
+    def submit(self, ledger: str, asked: Asked, key: str, tell: Callable[[Any], None]) -> None:
+        """``execute`` for who does not wait but is told the answer, or the exception, under the API
+        key of the digest ``key``, of a ledger that has ``terms``. What is asked has been priced by
+        them (``price_ahead``). Raises Unavailable.
+        """
+        self._sequencer.submit(ledger, Waiting(asked, tell, key))
+
+    def execute_all(self, ledger: str, commands: list[Asked]) -> list[Answer]:
+        """Answers commands in order with one commit, all or nothing."""
+        self.price_ahead(ledger, *commands)
+        try:
+            return self._execute_all(ledger, commands, light=True)
+        except Moved:  # somebody else writes: from what that was
+            return self._execute_all(ledger, commands, light=False)
+
+    def _execute_all(self, ledger: str, commands: list[Asked], *, light: bool) -> list[Answer]:
+        with self.writing(ledger, opens=opening(commands), light=light) as turn:
+            turn.go_over(SYSTEM)
+            return turn.answer_all(commands)
+
+    def adopt_engine(self, ledger: str, by: str) -> int:
+        """Goes over to this program's bounds, if that has not happened; the ledger's size."""
+        with self.writing(ledger) as turn:
+            turn.go_over(by)
+            return turn.book.fold.sequence
+
+    @contextmanager
+    def writing(self, ledger: str, *, opens: bool = False, light: bool = False) -> Iterator[Round]:
+        """A transaction on one ledger, caught up with and held still; it commits at the end.
+
+        Who waits for the database does not hold the book's lock, so that readers wait only for
+        deciding and committing. A ``light`` round does not wait for the ledger's head if nobody
+        else has written lately: then it is decided from what is in memory, and goes to the database
+        once. It waits for nobody: if somebody has written all the same, or is about to, it raises
+        Moved, and nothing has happened.
+        """
+        decided: Sequence[Entry] = ()
+        with _told():
+            book = self._shelf.book(ledger, opens=opens)
+            try:
+                light = light and book.alone
+                beginning = self.ledgers.writing(ledger, beside=KEYS, light=light)
+                with beginning as writing, book.lock:
+                    turn = self._light(book, writing) if light else self._round(book, writing)
+                    with book.fold.noted() as before:
+                        try:
+                            yield turn
+                            decided, end = turn.entries, turn.flush()
+                            writing.commit()
+                        except BaseException as error:
+                            if turn.ahead and not turn.lengthy and _known(error):
+                                book.fold.take_back(before)
+                            elif turn.ahead:
+                                book.drop()  # ahead of the commit: read it back
+                            raise
+                    book.committed(end)
+                    if light:  # now that is known which state it is
+                        self._guard.look(book.fold.state)
+            except Unknown as unknown:
+                if not self._happened(ledger, decided):
+                    raise Moved(str(unknown)) from unknown
+            except Moved:
+                book.moved()
+                raise
+
+    def _round(self, book: Book[Keeper], writing: Writing) -> Round:
+        """A round from what the database holds now."""
+        book.follow(writing.head(book.ledger), partial(writing.read, book.ledger, limit=PAGE))
+        return Round(book, writing, self._guard.look(book.fold.state))
+
+    def _light(self, book: Book[Keeper], writing: Writing) -> Round:
+        """A round from what is in memory, unless nothing should be decided from that."""
+        reading = self._guard.look(book.fold.state, believed=True)
+        if reading.doubt or not book.alone:
+            return self._round(book, writing)
+        writing.believe(book.tree, self.credentials.seen)
+        return Round(book, writing, reading)
+
+    def _happened(self, ledger: str, decided: Sequence[Entry]) -> bool:
+        """Whether a commit of unknown outcome took place. Who holds the head's lock sees it: the
+        transaction that asked for it has ended.
+        """
+        if not decided:
+            return False
+        with self.ledgers.writing(ledger) as writing:
+            writing.head(ledger)
+            stored = writing.read(ledger, decided[0].sequence, len(decided))
+        return [event.body for event in stored] == [entry.body for entry in decided]
+
+    def erase(
+        self, ledger: str, by: str, event: int, fields: Sequence[str] | None, reason: str
+    ) -> Answer:
+        """Erases free texts of an event, all by default, and says so with an event. Raises NotFound
+        if they are not there.
+        """
+        with self.writing(ledger) as turn:
+            kept = [text.field for text in turn.writing.texts(ledger, event, event)]
+            wanted = kept if fields is None else list(dict.fromkeys(fields))
+            missing = [field for field in wanted if field not in kept]
+            if missing or not wanted:
+                named = " and no ".join(missing) or "free text"
+                raise NotFound("no-such-text", f"event {event} of {ledger} has no {named} to erase")
+            command = EraseText(event=event, fields=wanted, reason=reason)
+            answer = turn.answer(Asked(by, command))
+            turn.writing.erase_texts(ledger, event, wanted)
+        with suppress(StoreError):  # it is recorded; what is left the next round of the job does
+            self.ledgers.finish_erasing()
+        return answer
+
+    def expire_due(self) -> int:
+        """Charges open grants whose time has passed, at most ``MAX_EXPIRIES`` a ledger.
+
+        Returns how many. Raises the first Problem met, after trying every ledger.
+        """
+        expired, problems = 0, []
+        for ledger in self.populations():
+            try:
+                expired += self._expire_due(ledger)
+            except Problem as problem:
+                problems.append(problem)
+        if problems:
+            raise problems[0]
+        return expired
+
+    def _expire_due(self, ledger: str) -> int:
+        with self._up_to_date(ledger) as keeper:
+            due = keeper.due(self.now(keeper.state), MAX_EXPIRIES)
+        answers: list[Future[Answer]] = []
+        for name in due:
+            answers.append(Future())
+            asked = Asked(SYSTEM, ExpireGrant(grant=name))
+            self._sequencer.submit(ledger, Waiting(asked, settle(answers[-1])))
+        expired = 0
+        for answer in answers:
+            try:
+                answer.result()
+                expired += 1
+            except Conflict:
+                pass  # settled by its owner, or by another process, in the meantime
+        return expired
+
+    # -- reading ----------------------------------------------------------------------------
+
+    @contextmanager
+    def state(self, ledger: str) -> Iterator[State]:
+        """The committed state, which stays as it is while others write. Raises NotFound for an
+        unknown population.
+        """
+        with self._up_to_date(ledger) as keeper:
+            state = keeper.whole().frozen()
+        yield state
+
+    @contextmanager
+    def _up_to_date(self, ledger: str) -> Iterator[Keeper]:
+        """What is committed, held still. Raises NotFound for an unknown population."""
+        with _told():
+            book = self._shelf.book(ledger)
+            head = self.ledgers.head(ledger)
+        with book.lock:
+            with _told():
+                if head != book.seen or book.tree != book.seen or not head.size:
+                    head = self.ledgers.head(ledger)  # of now: another thread may have gone on
+                    book.follow(head, partial(self.ledgers.read, ledger))
+            book.fold.state.people()
+            yield book.fold
+
+    def known(self, ledger: str) -> None:
+        """Raises NotFound for an unknown population."""
+        with self._up_to_date(ledger):
+            pass
+
+    def grant(self, ledger: str, name: str) -> tuple[Grant | Settled, int]:
+        """A grant, and the stamp at which it is looked at. Raises NotFound."""
+        with self._up_to_date(ledger) as keeper:
+            state = keeper.whole()
+            return state.grant(name), self.now(state)
+
+    def preview(self, ledger: str, by: str, command: AskGrant) -> Preview:
+        """The decision that ``by`` would get for ``command`` now; records nothing."""
+        self.price_ahead(ledger, Asked(by, command))
+        with self.state(ledger) as state:
+            request = prepare(state, by, command, self.now(state))
+            decision = judge(state, request)
+            fits = 0 if decision.outcome == "block" else how_many(state, request)
+            return Preview(request, decision, fits, state.last)
+
+    def price_ahead(self, ledger: str, *commands: Asked) -> None:
+        """Prices what is asked before any lock is taken. Raises NotFound for an unknown population,
+        Unavailable.
+        """
+        if not any(map(has_price, commands)):
+            return
+        with _told():
+            terms = terms_of(self._shelf.book(ledger).fold.state)
+        if terms is None:
+            return
+        for asked in self._pricing.left(terms, commands):
+            self._pricing.price(terms, asked)
+
+    def terms(self, ledger: str) -> Terms | None:
+        """What prices depend on now; None if nobody has asked for the ledger yet, or it is new.
+        Nothing is read.
+        """
+        book = self._shelf.there(ledger)
+        return None if book is None else terms_of(book.fold.state)
+
+    def priced(self, ledger: str, asked: Asked) -> bool:
+        """Pricing what is asked costs nothing, as far as can be told without reading."""
+        terms = self.terms(ledger)
+        return terms is not None and not self._pricing.left(terms, [asked])
+
+    def now(self, state: State) -> int:
+        """The stamp that an event of ``state`` would get now."""
+        return max(self._guard.look(state).stamp, state.time)
+
+    def head(self, ledger: str) -> Tree:
+        """Where the ledger says that it ends."""
+        return self.ledgers.head(ledger)
+
+    def events(self, ledger: str, first: int, limit: int) -> list[Stored]:
+        """Stored events from ``first`` on."""
+        return self.ledgers.read(ledger, first, limit)
+
+    def stream(self, ledger: str) -> Iterator[Stored]:
+        """All stored events."""
+        return self.ledgers.stream(ledger)
+
+    def event(self, ledger: str, sequence: int) -> Event:
+        """One event. Raises NotFound."""
+        found = self.ledgers.read(ledger, sequence, 1)
+        if not found or found[0].sequence != sequence:
+            raise NotFound("unknown-event", f"ledger {ledger} has no event {sequence}")
+        return Event.from_bytes(found[0].body)
+
+    def texts(self, ledger: str, first: int, last: int) -> list[Text]:
+        """The free texts of events, as far as they are not erased."""
+        return self.ledgers.texts(ledger, first, last)
+
+    def populations(self) -> list[str]:
+        """All populations, in order."""
+        return [name for name in self.ledgers.names() if name != KEYS]
+
+    def ready(self) -> None:
+        """Raises Unavailable, with the reason, unless the database can be read and written to."""
+        try:
+            self.ledgers.check()
+        except StoreError as error:
+            missing = any(word in str(error) for word in ("no such table", "does not exist"))
+            hint = "; has `accountant migrate` run?" if missing else ""
+            raise Unavailable("not-ready", f"{error}{hint}") from error
+
+
+def _known(error: BaseException) -> bool:
+    """It came between two commands, not in the midst of one, and nothing was committed."""
+    return isinstance(error, Problem | StoreError) and not isinstance(error, Unknown)
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Turns failures of the database into what the caller is told."""
+    try:
+        yield
+    except Moved:
+        raise
+    except Diverged as error:
+        raise Unavailable("ledger-diverged", str(error)) from error
+    except VaultError as error:
+        raise Unavailable("vault-failed", str(error)) from error
+    except StoreError as error:
+        raise Unavailable(
+            "storage-failed",
+            f"the ledger could not be reached ({error}); nothing is lost: try again with the same "
+            "Idempotency-Key",
+        ) from error

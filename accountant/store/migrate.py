@@ -1,0 +1,76 @@
+"""Creating and upgrading the database."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from sqlalchemy import Connection, inspect
+
+from accountant.config.resources import shipped
+from accountant.store import postgres, roles
+from accountant.store.engine import file_lock, parsed, shown, sqlite_path, writer
+from accountant.store.errors import translated
+from accountant.store.whole import made_folder
+
+
+def migrate(url: str, owner_url: str = "") -> bool:
+    """Brings the database at ``url`` to the newest schema; True if there was none before.
+
+    On PostgreSQL the tables belong to the role of ``owner_url``, if that is given, and the role of
+    ``url`` gets the rights that the service needs, and no others. Raises ValueError for a URL that
+    is not supported or a database of something else, OSError or StoreError if it fails.
+    """
+    if parsed(url).get_backend_name() == "sqlite":
+        return _migrate_file(url)
+    return _migrate_server(url, owner_url or url)
+
+
+def _migrate_file(url: str) -> bool:
+    path = sqlite_path(url)
+    _make(path)
+    engine = writer(url)
+    try:
+        with translated(), file_lock(path), engine.begin() as connection:
+            return _upgrade(connection, str(path))
+    finally:
+        engine.dispose()
+
+
+def _make(path: Path) -> None:
+    """Makes the file, in its folder, so that from the first moment on nobody else may read it."""
+    if not path.parent.parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {path.parent.parent}")
+    made_folder(path.parent)
+    if not path.exists():
+        os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
+
+
+def _migrate_server(url: str, owner_url: str) -> bool:
+    """One transaction: a migration that fails leaves nothing. Of two at once, one waits."""
+    engine = postgres.engine(parsed(owner_url), pool=1)
+    try:
+        with translated(), engine.begin() as connection:
+            connection.exec_driver_sql("BEGIN")
+            connection.exec_driver_sql("SET LOCAL statement_timeout = 0")  # as long as it takes
+            connection.exec_driver_sql("SELECT pg_advisory_xact_lock(hashtext('accountant'))")
+            new = _upgrade(connection, shown(owner_url))
+            role = parsed(url).username
+            if role and role != parsed(owner_url).username:
+                roles.grant(connection, role)
+            return new
+    finally:
+        engine.dispose()
+
+
+def _upgrade(connection: Connection, place: str) -> bool:
+    names = set(inspect(connection).get_table_names())
+    if names and "alembic_version" not in names:
+        raise ValueError(f"{place} is the database of something else; name another one")
+    config = Config()
+    config.set_main_option("script_location", str(shipped("migrations")))
+    config.attributes["connection"] = connection
+    command.upgrade(config, "head")
+    return not names
