@@ -1,0 +1,278 @@
+"""The program as the corpus sees it: requests go in, neutral facts come out.
+
+The only file of the corpus that knows the program's interfaces; it holds no rules of its own.
+README.md says what the facts mean.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from decimal import Decimal
+from fractions import Fraction
+from hashlib import sha256
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accountant.budget.accounts import Account
+from accountant.budget.commands import Asked, Command, batch_of, command_from_json
+from accountant.budget.decide import Repeated, decide
+from accountant.budget.errors import Problem
+from accountant.budget.folding import apply
+from accountant.budget.grants import Grant
+from accountant.budget.limits import share_of
+from accountant.budget.meter import Meter
+from accountant.budget.policy import ThresholdRule
+from accountant.budget.policy_file import parse_policy
+from accountant.budget.selection import Selection
+from accountant.budget.state import AccountKey, Counted, State
+from accountant.ledger.events import Event, EventTooLarge, microseconds
+from accountant.privacy import engine
+from accountant.privacy.gates import Capacity, LineGate
+from accountant.privacy.losses import Loss, pure
+from accountant.privacy.mechanisms import pricing
+from accountant.privacy.mechanisms.base import norm
+from accountant.privacy.units import Currency
+
+Json = dict[str, Any]
+_SAME: Final = (
+    "grant", "batch", "item", "cells", "charged_to", "overrun", "total", "charge", "returned",
+    "more", "engines", "positives", "negatives", "charged", "lost", "alarm",
+    "capacities",
+)  # fmt: skip
+"""Fields that an event states as the corpus does."""
+
+
+class Ledger:
+    """A ledger in memory, decided at length and folded event by event."""
+
+    def __init__(self, name: str = "corpus") -> None:
+        self.state = State(name)
+        self.stored: list[bytes] = []
+
+    def ask(self, request: Json) -> tuple[Any, list[list[Json]]]:
+        """What the request comes to, and the comparisons behind each judgement of it."""
+        try:
+            outcome = decide(self.state, _asked(request), request["now"])
+            data = [] if isinstance(outcome, Repeated) else [e.to_bytes() for e in outcome]
+        except EventTooLarge:
+            return {"problem": "event-too-large"}, []
+        except Problem as problem:
+            item = problem.numbers.get("item")
+            return {"problem": problem.code} | ({} if item is None else {"item": item}), []
+        if isinstance(outcome, Repeated):
+            return {"repeated": outcome.sequence}, []
+        events = [Event.from_bytes(body) for body in data]
+        for event in events:
+            apply(self.state, event)
+        self.stored += data
+        judged = [event.body["decision"]["rules"] for event in events if "decision" in event.body]
+        facts = [_fact(event, request["now"]) for event in events]
+        return facts, [_comparisons(self.state, r) for r in judged]
+
+    def totals(self) -> Json:
+        """All that the ledger holds now."""
+        state = self.state
+        accounts = [_account(key, state.accounts[key]) for key in sorted(state.accounts)]
+        people, custody = state.population, state.custody
+        return {
+            "sequence": state.sequence,
+            "time": state.time,
+            "dimensions": {name: len(values) for name, values in people.dimensions}
+            if people
+            else None,
+            "datasets": sorted(state.datasets),
+            "limits": _limits(state),
+            "accounts": [account for account in accounts if account is not None],
+            "open": [_grant(state, grant) for _, grant in sorted(state.open.items())],
+            "settled": Counter(
+                g.status + " and noted" * g.late_note for g in state.grants.settled()
+            ),
+            "custody": {
+                "engine": custody.engine,
+                "stopped": custody.stopped,
+                "recovered": custody.recovered,
+                "keys": len(custody.keys),
+                "accepted": custody.accepted.clock if custody.accepted else None,
+            },
+        }
+
+
+def _asked(request: Json) -> Asked:
+    items = tuple(command_from_json(item) for item in request.get("items", ()))
+    return Asked(request["by"], _command(request, items), request["key"], items)
+
+
+def _command(request: Json, items: tuple[Command, ...]) -> Command:
+    stated = request["command"]
+    if stated["type"] == "batch":
+        return batch_of(items)
+    if stated["type"] == "adopt_policy":
+        if "policy" not in stated:  # the file is malformed
+            stated = stated | {"policy": policy_of(request["text"])}
+        stated = stated | {"source_digest": sha256(request["text"].encode()).hexdigest()}
+    return command_from_json(stated)
+
+
+def policy_of(text: str) -> Json:
+    """The policy of a file. Raises Problem."""
+    return parse_policy(text)[0].to_json()
+
+
+def _fact(event: Event, now: int) -> Json:
+    body = event.body
+    fact: Json = {"type": event.type.rpartition(".v")[0], "sequence": event.sequence}
+    fact |= {"late": event.time - now} if event.time != now else {}
+    fact |= {name: body[name] for name in _SAME if name in body}
+    if "expires" in body:
+        fact["lasts"] = microseconds(body["expires"]) - event.time
+    if "opens_epoch" in body:
+        fact["opens_epoch"] = sorted(body["opens_epoch"])
+        fact["loosens"] = sorted(_loosened(reason) for reason in body["loosens"])
+    if "added" in body:
+        fact["added"] = {name: len(values) for name, values in body["added"].items()}
+    if "decision" in body:
+        rules = body["decision"]["rules"]
+        fact["outcome"] = body["decision"]["outcome"]
+        fired = {(rule["rule"], rule["code"]) for rule in rules if rule["fired"]}
+        fact["fired"] = [list(pair) for pair in sorted(fired)]
+        fact["verdicts"] = [charge["verdict"] for charge in body["charges"]]
+        if len(body["charges"]) > 1:
+            fact["charges"] = [charge["charge"] for charge in body["charges"]]
+    return fact
+
+
+def _loosened(reason: str) -> str:
+    return "witnesses" if reason.startswith("fewer or other") else reason.split(maxsplit=1)[0]
+
+
+def _comparisons(state: State, rules: list[Json]) -> list[Json]:
+    limits = [r for r in rules if r["code"] in ("budget-exceeded", "threshold-passed")]
+    return sorted((_comparison(state, rule) for rule in limits), key=lambda row: str(row["rule"]))
+
+
+def _comparison(state: State, rule: Json) -> Json:
+    found: Json = {"rule": rule["rule"], "fits": not rule["fired"]}
+    if "comparisons" not in rule:
+        return found  # an event that is full leaves out the numbers
+    people = dict(state.people().dimensions)
+    group = rule["group"]
+    return found | {
+        "scope": [rule["dataset"], rule["client"]],
+        "spent": _units(rule["spent_before"], Currency.EPSILON),
+        "used": {c["currency"]: _units(c["used"], c["currency"]) for c in rule["comparisons"]},
+        "cell": [people[name].index(group[name]) for name in people] if group else None,
+    }
+
+
+def _units(amount: str, currency: str) -> int | None:
+    return None if amount == "infinite" else int(Decimal(amount) * Currency(currency).per_one)
+
+
+def _limits(state: State) -> Json:
+    adopted, found = state.adopted, Json()
+    if adopted is None:
+        return found
+    for rule in adopted.policy.limits:
+        epoch, gate = adopted.epochs[rule.id], rule.filter
+        found[rule.id] = {
+            "gate": gate.name,
+            "capacity": _capacity(epoch.capacity),
+            "epoch": epoch.number,
+            "since": epoch.since,
+            "carried": epoch.carried,
+            "whole": epoch.whole,
+            "order": str(gate.line(epoch.limit).order) if isinstance(gate, LineGate) else None,
+            "keeps": list(map(str, epoch.axis)),
+        }
+    for watch in adopted.policy.rules:
+        if isinstance(watch, ThresholdRule):
+            [of] = [one for one in adopted.policy.limits if one.id == watch.of]
+            counted = Counted(of, adopted.epochs[of.id], AccountKey(of.id, 0, ""))
+            found[watch.id] = {"of": of.id, "capacity": _capacity(share_of(counted, watch))}
+    return found
+
+
+def _capacity(capacity: Capacity) -> Json:
+    found = {"epsilon": capacity.epsilon, "delta": capacity.own_delta}
+    if capacity.second_currency is None or capacity.second is None:
+        return found
+    return found | {str(capacity.second_currency): capacity.second}
+
+
+def _account(key: AccountKey, account: Account) -> Json | None:
+    """What an account holds, without what is zero; None if that is all."""
+    parts: Json = {}
+    for name, meter in (("used", account.used), ("reserved", account.reserved)):
+        parts |= _sums(name, meter, account)
+    for name, units in (("bound", account.bound), ("held", account.held)):
+        parts[name] = {str(c): n for c, n in zip(account.axis, units, strict=True) if n}
+    parts = {name: sums for name, sums in parts.items() if sums}
+    return {"key": list(key), "keeps": list(map(str, account.axis))} | parts if parts else None
+
+
+def _sums(name: str, meter: Meter, account: Account) -> Json:
+    rows, n = meter.cells().reshape(meter.rows, -1), len(account.axis)
+    found = [(str(c), _told(rows[i]), _told(rows[n + i])) for i, c in enumerate(account.axis)]
+    return {
+        name: {currency: finite for currency, finite, _ in found if finite != [0]},
+        f"{name}_infinite": {currency: inf for currency, _, inf in found if inf != [0]},
+    }
+
+
+def _told(cells: NDArray[np.int64]) -> list[Any]:
+    """The largest and the sum of all cells and a digest of them; the largest alone if all are
+    alike.
+    """
+    most = int(cells.max())
+    total = (int((cells >> 32).sum()) << 32) + int((cells & 0xFFFFFFFF).sum())
+    return [most] if total == most * cells.size else [most, total, _digest(cells)]
+
+
+def _digest(numbers: NDArray[np.int64]) -> str:
+    return sha256(np.ascontiguousarray(numbers, dtype="<i8").tobytes()).hexdigest()[:12]
+
+
+def _grant(state: State, grant: Grant) -> list[Any]:
+    cells = _cells(state, grant.selection)
+    return [grant.id, grant.by, grant.dataset, grant.expires, grant.positives, grant.negatives,
+            cells]  # fmt: skip
+
+
+def _cells(state: State, selection: Selection) -> str:
+    """Everyone, or a digest of the cells' flat positions."""
+    if selection.everyone:
+        return "everyone"
+    counter = Meter(1, state.people().shape)
+    counter.add(selection, np.ones(1, dtype=np.int64))
+    return _digest(np.flatnonzero(counter.cells()[0]).astype(np.int64))
+
+
+@contextmanager
+def corrected_laplace() -> Iterator[None]:
+    """Within it, version 1 of the bounds believed half of what Laplace noise costs, and version 2
+    is today's.
+    """
+
+    def half(mechanism: Any, _: Any) -> Loss:
+        width = norm(mechanism.sensitivity, "l1") or Fraction(0)
+        return pure(width / Fraction(mechanism.scale) / 2)
+
+    before = engine.CURRENT
+    engine.CURRENT, engine.FORMER["laplace"] = 2, {1: half}  # type: ignore[misc]
+    _forget_prices()
+    try:
+        yield
+    finally:
+        engine.CURRENT = before  # type: ignore[misc]
+        del engine.FORMER["laplace"]
+        _forget_prices()
+
+
+def _forget_prices() -> None:
+    """Prices are remembered for as long as a process lives, in which no bound changes but here."""
+    pricing._price.cache_clear()
+    pricing._price_large.cache_clear()
