@@ -31,7 +31,7 @@ from accountant.budget.selection import Selection
 from accountant.budget.state import AccountKey, Counted, State
 from accountant.ledger.events import Event, EventTooLarge, microseconds
 from accountant.privacy import engine
-from accountant.privacy.gates import Capacity, LineGate
+from accountant.privacy.filters import Capacity, LineGate
 from accountant.privacy.losses import Loss, pure
 from accountant.privacy.mechanisms import pricing
 from accountant.privacy.mechanisms.base import norm
