@@ -10,17 +10,21 @@ keeps at every stopping time; so the same c serves gates.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from decimal import Context, Decimal
+import math
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
 from typing import Final
 
-from accountant.privacy.decimals import DOWN, ROUGH, UP, ln_up, to_decimal
+from flint import arb, ctx
 
+from accountant.privacy import balls
+from accountant.privacy.balls import Number, Real, ball
+
+_LARGEST_RHO: Final = 10**12
+_ROUGH: Final = Context(prec=24, Emin=MIN_EMIN, Emax=MAX_EMAX)
 _FEW: Final = Context(prec=12)
 _CLOSE: Final = Decimal("1.0000000001")
-_LARGEST_RHO: Final = 10**12
 _LEAST_EXCESS: Final = Decimal("1e-9")
 _MOST_EXCESS: Final = Decimal("1e40")
 
@@ -28,56 +32,90 @@ _MOST_EXCESS: Final = Decimal("1e40")
 @lru_cache(maxsize=4096)
 def intercept(order: Fraction, delta: Fraction) -> Fraction:
     """c = ln(1 - 1/a) - ln(a delta) / (a - 1), rounded up; a > 1, 0 < delta < 1."""
-    return ln_up((order - 1) / order) + ln_up(1 / (order * delta)) / (order - 1)
+    return balls.above(_intercept(order, delta))
 
 
-def concentrated_epsilon(rho: Fraction, delta: Fraction) -> Fraction:
-    """An epsilon of any rho-zCDP mechanism at 0 < ``delta`` < 1, within a relative 1e-9 or so of
-    the least that the formula gives: a rho + c at the best order, rho (a - 1)^2 = -ln(a delta).
+def _intercept(order: Fraction, delta: Number) -> Real:
+    def value() -> arb:
+        a = ball(order)
+        return (1 - 1 / a).log() - (a * ball(delta)).log() / (a - 1)
+
+    return Real(value)
+
+
+def concentrated_epsilon(rho: Fraction, delta: Number) -> Number:
+    """The least epsilon that the formula gives any rho-zCDP mechanism at 0 < ``delta`` < 1:
+    a rho + c at the best order, rho (a - 1)^2 = -ln(a delta).
     """
     if rho > _LARGEST_RHO:  # at order 2 the rest does not matter any more
-        return 2 * rho + max(Fraction(0), intercept(Fraction(2), delta))
-    order = best_order(rho, delta)
-    return max(Fraction(0), order * rho + intercept(order, delta))
+        return balls.most(Fraction(0), _intercept(Fraction(2), delta)) + 2 * rho
+
+    def epsilon() -> arb:
+        excess = _best_excess(ball(rho), ball(delta))
+        order = 1 + excess
+        log = (order * ball(delta)).log()
+        return order * ball(rho) + (excess / order).log() - log / excess
+
+    return balls.most(Fraction(0), balls.kept(epsilon))
 
 
-def best_order(rho: Fraction, delta: Fraction) -> Fraction:
-    """The order at which rho-zCDP converts best, to some digits; any order gives a valid bound."""
-    r, d = ROUGH.plus(to_decimal(rho, UP)), ROUGH.plus(to_decimal(delta, DOWN))
+def _best_excess(rho: arb, delta: arb) -> arb:
+    """A ball around the root x = a - 1 > 0 of rho x^2 + ln(a delta), which rises with x.
 
-    def too_large(excess: Decimal) -> bool:
-        a = ROUGH.add(excess, Decimal(1))
-        log = ROUGH.ln(ROUGH.multiply(a, d))
-        return ROUGH.fma(ROUGH.multiply(excess, excess), r, log) > 0
+    As a function of ln x it is convex, so that Newton's steps from the right approach the root.
+    The ball is as wide as it takes for the signs at its ends to be decided.
+    """
+    log = delta.log()
 
-    return _boundary(too_large)
+    def excess(x: arb) -> arb:
+        return rho * x * x + x.log1p() + log
+
+    x = arb(_rough_excess(float(rho), float(log)))
+    for _ in range(ctx.prec // 40 + 1):
+        slope = 2 * rho * x * x + x / (1 + x)
+        x = (x * (-excess(x) / slope).exp()).mid()
+    width = arb(2) ** (10 - ctx.prec)
+    while not (excess(x * (1 - width)) < 0 < excess(x * (1 + width))):
+        width *= 16
+    return x * arb(1, width)
+
+
+def _rough_excess(rho: float, log: float) -> float:
+    x = min(math.sqrt(-log / rho), math.exp(min(-log, 700)))
+    for _ in range(60):
+        step = (rho * x * x + math.log1p(x) + log) / (2 * rho * x * x + x / (1 + x))
+        x *= math.exp(-step)
+        if abs(step) < 1e-13:
+            break
+    return x
 
 
 def best_order_within(epsilon: Fraction, delta: Fraction) -> Fraction:
     """The order a at which a rho + c <= ``epsilon`` leaves room for the largest rho, nearly.
 
     There it is also the best order for that rho, so a ln(1/(a delta)) / (a - 1)^2 + c = epsilon,
-    whose left side falls as a grows.
+    whose left side falls as a grows. Any order gives a valid bound, so this one needs no proof; but
+    it must be the same on every machine, which is what ``decimal`` is specified to be.
     """
-    e, d = ROUGH.plus(to_decimal(epsilon, UP)), ROUGH.plus(to_decimal(delta, DOWN))
-
-    def too_large(excess: Decimal) -> bool:
-        a = ROUGH.add(excess, Decimal(1))
-        log = ROUGH.ln(ROUGH.multiply(a, d))
-        if log >= 0:
-            return True
-        # a L / x^2 + L / x + ln(x / a) with L = -ln(a delta), x = a - 1
-        ratio = ROUGH.divide(a, excess)
-        part = ROUGH.multiply(ROUGH.divide(log, excess), ROUGH.add(ratio, Decimal(1)))
-        return ROUGH.add(part, ROUGH.add(e, ROUGH.ln(ratio))) > 0
-
-    return _boundary(too_large)
-
-
-def _boundary(too_large: Callable[[Decimal], bool]) -> Fraction:
-    """1 + the excess up to which ``too_large`` says no, by bisection on its logarithm."""
+    e, d = _decimal(epsilon), _decimal(delta)
     low, high = _LEAST_EXCESS, _MOST_EXCESS
-    while ROUGH.divide(high, low) > _CLOSE:
-        middle = ROUGH.sqrt(ROUGH.multiply(low, high))
-        low, high = (low, middle) if too_large(middle) else (middle, high)
+    while _ROUGH.divide(high, low) > _CLOSE:
+        middle = _ROUGH.sqrt(_ROUGH.multiply(low, high))
+        low, high = (low, middle) if _too_large(middle, e, d) else (middle, high)
     return 1 + Fraction(_FEW.plus(low))
+
+
+def _too_large(excess: Decimal, epsilon: Decimal, delta: Decimal) -> bool:
+    c = _ROUGH
+    a = c.add(excess, Decimal(1))
+    log = c.ln(c.multiply(a, delta))
+    if log >= 0:
+        return True
+    # a L / x^2 + L / x + ln(x / a) with L = -ln(a delta), x = a - 1
+    ratio = c.divide(a, excess)
+    part = c.multiply(c.divide(log, excess), c.add(ratio, Decimal(1)))
+    return c.add(part, c.add(epsilon, c.ln(ratio))) > 0
+
+
+def _decimal(value: Fraction) -> Decimal:
+    return _ROUGH.divide(Decimal(value.numerator), Decimal(value.denominator))

@@ -1,4 +1,4 @@
-"""Renyi curves: the divergence of a mechanism at every whole order, never below the truth.
+"""Renyi curves: the divergence of a mechanism at every whole order.
 
 ``at(order)`` bounds the Renyi divergence D_order(P || Q) from above, for outputs P and Q on any two
 neighbouring data sets, either way round (Mironov, *Renyi differential privacy*, CSF 2017). None
@@ -8,14 +8,17 @@ data sets that are ``size`` steps apart, or None where nothing follows.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from fractions import Fraction
+from itertools import chain
 from typing import Final, Protocol
 
-from accountant.privacy.decimals import UP, above, exp_of_minus, ln_up, to_decimal
+from flint import arb
 
-_ONE: Final = Fraction(1)
+from accountant.privacy import balls
+from accountant.privacy.balls import Number, Real, ball
+
 _MOST_SUMMED: Final = 1024
 _HOPELESS: Final = 10**6
 """A divergence that no account can hold."""
@@ -24,7 +27,7 @@ _HOPELESS: Final = 10**6
 class Curve(Protocol):
     """A bound for every order."""
 
-    def at(self, order: int) -> Fraction | None:
+    def at(self, order: int) -> Number | None:
         """The divergence at ``order`` >= 2."""
         ...
 
@@ -41,14 +44,17 @@ class Pure:
     (e^eps, 1) / (1 + e^eps) is ln(cosh((a - 1/2) eps) / cosh(eps / 2)) / (a - 1).
     """
 
-    epsilon: Fraction
+    epsilon: Number
 
-    def at(self, order: int) -> Fraction:
+    def at(self, order: int) -> Number:
         """eps + (ln(1 + e^-(2a-1)eps) - ln(1 + e^-eps)) / (a - 1)."""
-        more = ln_up(1 + exp_of_minus((2 * order - 1) * self.epsilon)[1])
-        # -ln x = ln 1/x, which rounds up
-        less = ln_up(1 / (1 + exp_of_minus(self.epsilon)[0]))
-        return min(self.epsilon, self.epsilon + (more + less) / (order - 1))
+
+        def divergence() -> arb:
+            e = ball(self.epsilon)
+            more, less = (-(2 * order - 1) * e).exp().log1p(), (-e).exp().log1p()
+            return e + (more - less) / (order - 1)
+
+        return Real(divergence)
 
     def group(self, size: int) -> Pure:
         """Pure privacy adds up."""
@@ -66,11 +72,15 @@ class Laplace:
 
     epsilon: Fraction
 
-    def at(self, order: int) -> Fraction:
+    def at(self, order: int) -> Number:
         """eps + ln((a + (a-1) e^-(2a-1)eps) / (2a-1)) / (a - 1)."""
-        far = exp_of_minus((2 * order - 1) * self.epsilon)[1]
-        share = (order + (order - 1) * far) / (2 * order - 1)
-        return max(Fraction(0), self.epsilon + ln_up(min(_ONE, share)) / (order - 1))
+
+        def divergence() -> arb:
+            e, twice = ball(self.epsilon), 2 * order - 1
+            share = (order + (order - 1) * (-twice * e).exp()) / twice
+            return e + share.log() / (order - 1)
+
+        return Real(divergence)
 
     def group(self, size: int) -> Laplace:
         """The same noise at ``size`` times the sensitivity."""
@@ -81,9 +91,9 @@ class Laplace:
 class Concentrated:
     """rho-zCDP: rho times the order (Bun and Steinke 2016, Def. 1.1)."""
 
-    rho: Fraction
+    rho: Number
 
-    def at(self, order: int) -> Fraction:
+    def at(self, order: int) -> Number:
         """rho a."""
         return self.rho * order
 
@@ -104,25 +114,27 @@ class SampledGaussian:
     ``_MOST_SUMMED`` that bound is taken instead of the sum.
     """
 
-    rho: Fraction
+    rho: Number
     rate: Fraction
 
-    def at(self, order: int) -> Fraction:
+    def at(self, order: int) -> Number:
         """The sum, or a rho where that is less."""
         whole = order * self.rho
         if order > _MOST_SUMMED or whole > _HOPELESS or self.rate == 1:
             return whole
-        rest = 1 - self.rate
-        odds = to_decimal(self.rate / rest, UP)
-        grow = above(UP.exp(to_decimal(2 * self.rho, UP)))
-        # Each term is the one before times (a - k + 1) / k q / (1 - q) e^(2 (k - 1) rho).
-        term = total = above(UP.exp(to_decimal(order * ln_up(rest), UP)))
-        for k in range(1, order + 1):
-            share = UP.divide(UP.multiply(odds, Decimal(order - k + 1)), Decimal(k))
-            term = UP.multiply(term, share)
-            total = UP.add(total, term)
-            odds = UP.multiply(odds, grow)
-        return min(whole, Fraction(above(UP.ln(total))) / (order - 1))
+
+        def divergence() -> arb:
+            rest = ball(1 - self.rate)
+            factor, grow = ball(self.rate) / rest, (2 * ball(self.rho)).exp()
+            # Each term is the one before times (a - k + 1) / k q / (1 - q) e^(2 (k - 1) rho).
+            term = total = rest**order
+            for k in range(1, order + 1):
+                term = term * factor * (order - k + 1) / k
+                total += term
+                factor *= grow
+            return total.log() / (order - 1)
+
+        return balls.least(whole, balls.kept(divergence))
 
     def group(self, size: int) -> Curve | None:
         """Nothing better follows than without sampling."""
@@ -137,7 +149,7 @@ class Stated:
 
     points: tuple[tuple[int, Fraction], ...]
 
-    def at(self, order: int) -> Fraction | None:
+    def at(self, order: int) -> Number | None:
         """The least that is stated at this order or a higher one."""
         return min((tau for known, tau in self.points if known >= order), default=None)
 
@@ -152,14 +164,11 @@ class Total:
 
     parts: tuple[tuple[Curve, int], ...]
 
-    def at(self, order: int) -> Fraction | None:
+    def at(self, order: int) -> Number | None:
         """The sum."""
-        found = Fraction(0)
-        for curve, count in self.parts:
-            if (tau := curve.at(order)) is None:
-                return None
-            found += count * tau
-        return found
+        found = [(curve.at(order), count) for curve, count in self.parts]
+        known = [tau * count for tau, count in found if tau is not None]
+        return balls.total(known) if len(known) == len(found) else None
 
     def group(self, size: int) -> Total | None:
         """Part by part."""
@@ -174,10 +183,10 @@ class Least:
 
     bounds: tuple[Curve, ...]
 
-    def at(self, order: int) -> Fraction | None:
+    def at(self, order: int) -> Number | None:
         """The least finite one."""
-        values = [curve.at(order) for curve in self.bounds]
-        return min((v for v in values if v is not None), default=None)
+        values = [tau for curve in self.bounds if (tau := curve.at(order)) is not None]
+        return balls.least(*values) if values else None
 
     def group(self, size: int) -> Curve | None:
         """The least of what follows from each."""
@@ -191,10 +200,10 @@ class Most:
 
     bounds: tuple[Curve, Curve]
 
-    def at(self, order: int) -> Fraction | None:
+    def at(self, order: int) -> Number | None:
         """The larger; None if either has no bound."""
         one, other = (curve.at(order) for curve in self.bounds)
-        return None if one is None or other is None else max(one, other)
+        return None if one is None or other is None else balls.most(one, other)
 
     def group(self, size: int) -> Curve | None:
         """The larger of what follows from each."""
@@ -219,15 +228,12 @@ def repeated(curve: Curve | None, count: int) -> Curve | None:
     return None if curve is None else Total(((curve, count),))
 
 
-def together(one: Curve | None, other: Curve | None) -> Curve | None:
+def together(curves: Sequence[Curve | None]) -> Curve | None:
     """One after the other."""
-    if one is None or other is None:
+    known = [curve for curve in curves if curve is not None]
+    if len(known) < len(curves):
         return None
-    if isinstance(one, Concentrated) and isinstance(other, Concentrated):
-        return Concentrated(one.rho + other.rho)
-    return Total((*_parts(one), *_parts(other)))
-
-
-def _parts(curve: Curve) -> tuple[tuple[Curve, int], ...]:
-    """Flat, so that a thousand in a row are not a thousand levels."""
-    return curve.parts if isinstance(curve, Total) else ((curve, 1),)
+    if all(isinstance(curve, Concentrated) for curve in known):
+        return Concentrated(balls.total(c.rho for c in known if isinstance(c, Concentrated)))
+    parts = (c.parts if isinstance(c, Total) else ((c, 1),) for c in known)
+    return Total(tuple(chain.from_iterable(parts)))

@@ -1,6 +1,7 @@
 """What one invocation costs in every currency, and how losses combine.
 
-All numbers are exact upper bounds (``Fraction``); None stands for no finite bound. Except with
+All numbers are exact: fractions, or reals as precise as a question needs (``balls``); None stands
+for no finite bound. Except with
 probability ``delta``, which is the mechanism's own, it is epsilon-private, rho-zCDP, mu-GDP and
 within its Renyi ``curve``. An (epsilon, delta)-private mechanism is its pure part and a delta
 (Kairouz, Oh, Viswanath 2015, Thm 2.5: randomised response that tells all with probability delta
@@ -9,12 +10,16 @@ can imitate it).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from fractions import Fraction
-from functools import lru_cache
+from functools import partial
 from typing import Final
 
+from flint import arb
+
+from accountant.privacy import balls
+from accountant.privacy.balls import Number, Real, ball
 from accountant.privacy.curves import (
     Concentrated,
     Curve,
@@ -25,14 +30,11 @@ from accountant.privacy.curves import (
     repeated,
     together,
 )
-from accountant.privacy.decimals import UP, exp_of_minus, exp_up, ln_up, to_decimal
 from accountant.privacy.gaussian_curve import mu_squared_of_pure
 
 _CERTAIN: Final = Fraction(1)
-_LARGE: Final = 1000
+_LARGE: Final = 10**6
 """From this epsilon on e^epsilon is not computed: delta times it is taken to be certain."""
-
-_MOST_SUMMED: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,40 +43,22 @@ class Loss:
     though ``delta`` is not zero, as those of Gaussian noise do.
     """
 
-    epsilon: Fraction | None
-    delta: Fraction = Fraction(0)
-    squares: Fraction | None = None
+    epsilon: Number | None
+    delta: Number = Fraction(0)
+    squares: Number | None = None
     """The squares of the epsilons that epsilon is the sum of, added up; half of that is a rho."""
-    rho: Fraction | None = None
-    mu_squared: Fraction | None = None
+    rho: Number | None = None
+    mu_squared: Number | None = None
     curve: Curve | None = None
     exact: bool = False
 
-    def tau(self, order: int) -> Fraction | None:
+    def tau(self, order: int) -> Number | None:
         """The Renyi divergence at a whole ``order`` from 2 on."""
         return None if self.curve is None else self.curve.at(order)
 
     def __add__(self, other: Loss) -> Loss:
         """Both mechanisms, one after the other, with parameters that were fixed in advance."""
-        both = Loss(
-            _plus(self.epsilon, other.epsilon),
-            min(_CERTAIN, self.delta + other.delta),
-            _plus(self.squares, other.squares),
-            _plus(self.rho, other.rho),
-            _plus(self.mu_squared, other.mu_squared),
-            together(self.curve, other.curve),
-            exact=self._sure and other._sure,
-        )
-        if both._sure or both.epsilon is None:
-            return both
-        # Its (epsilon, delta) bounds everything else as well, beside that delta.
-        beside = pure(both.epsilon)
-        return replace(
-            both,
-            rho=_least(both.rho, beside.rho),
-            mu_squared=_least(both.mu_squared, beside.mu_squared),
-            curve=least(both.curve, beside.curve),
-        )
+        return composed((self, other))
 
     def times(self, count: int) -> Loss:
         """``count`` invocations as one."""
@@ -82,7 +66,7 @@ class Loss:
             return self
         return Loss(
             _of(self.epsilon, count),
-            min(_CERTAIN, self.delta * count),
+            balls.least(_CERTAIN, self.delta * count),
             _of(self.squares, count),
             _of(self.rho, count),
             _of(self.mu_squared, count),
@@ -128,11 +112,9 @@ class Loss:
         if poisson and isinstance(curve, Concentrated) and self.mu_squared == 2 * curve.rho:
             curve = SampledGaussian(curve.rho, rate)  # only Gaussian noise has both
         delta = self.delta * rate
-        if self.epsilon is None:
+        if not self.epsilon:  # there is none, or none to amplify
             return replace(self, delta=delta, curve=curve)
-        # q e^eps + 1 - q, with e^eps taken out
-        share = rate + (1 - rate) * exp_of_minus(self.epsilon)[1]
-        less = pure(min(self.epsilon, self.epsilon + ln_up(share)), delta)
+        less = pure(balls.kept(partial(_amplified, self.epsilon, rate)), delta)
         if self.exact and delta:  # what needs no delta stays apart from what does
             square = _least(self.squares, less.squares)
             return replace(self, epsilon=less.epsilon, delta=delta, squares=square, curve=curve)
@@ -149,7 +131,7 @@ class Loss:
         """The larger of both in every currency."""
         return Loss(
             _most(self.epsilon, other.epsilon),
-            max(self.delta, other.delta),
+            balls.most(self.delta, other.delta),
             _most(self.squares, other.squares),
             _most(self.rho, other.rho),
             _most(self.mu_squared, other.mu_squared),
@@ -161,79 +143,106 @@ class Loss:
     def _sure(self) -> bool:
         return self.exact or not self.delta
 
-    def _delta_of(self, size: int) -> Fraction:
+    def _delta_of(self, size: int) -> Number:
         """delta (1 + e^eps + ... + e^(k-1)eps)."""
+        epsilon = self.epsilon
         if not self.delta:
             return self.delta
-        if self.epsilon is None or self.epsilon * size >= _LARGE:
+        if epsilon is None or epsilon * size >= _LARGE:
             return _CERTAIN
-        if size > _MOST_SUMMED:  # as if every term were the last
-            return min(_CERTAIN, self.delta * size * exp_up(self.epsilon * (size - 1)))
-        growth, terms = to_decimal(exp_up(self.epsilon), UP), Decimal(0)
-        for _ in range(size):
-            terms = UP.fma(growth, terms, Decimal(1))
-        return min(_CERTAIN, self.delta * Fraction(terms))
+        if not epsilon:
+            return balls.least(_CERTAIN, self.delta * size)
+        growth = Real(lambda: (ball(epsilon) * size).expm1() / ball(epsilon).expm1())
+        return balls.least(_CERTAIN, growth * self.delta)
 
 
 UNBOUNDED: Final = Loss(None)
 """What has no finite bound in any currency."""
 
 
-@lru_cache(maxsize=4096)
-def pure(epsilon: Fraction, delta: Fraction = Fraction(0)) -> Loss:
+def composed(losses: Sequence[Loss]) -> Loss:
+    """All of ``losses``, one after the other, with parameters that were fixed in advance."""
+    every = Loss(
+        _total([loss.epsilon for loss in losses]),
+        balls.least(_CERTAIN, balls.total(loss.delta for loss in losses)),
+        _total([loss.squares for loss in losses]),
+        _total([loss.rho for loss in losses]),
+        _total([loss.mu_squared for loss in losses]),
+        together([loss.curve for loss in losses]),
+        exact=all(loss._sure for loss in losses),
+    )
+    if every._sure or every.epsilon is None:
+        return every
+    # Its (epsilon, delta) bounds everything else as well, beside that delta.
+    beside = pure(every.epsilon)
+    return replace(
+        every,
+        rho=_least(every.rho, beside.rho),
+        mu_squared=_least(every.mu_squared, beside.mu_squared),
+        curve=least(every.curve, beside.curve),
+    )
+
+
+def pure(epsilon: Number, delta: Number = Fraction(0)) -> Loss:
     """All that is known of an (epsilon, delta)-private mechanism.
 
     rho = eps tanh(eps / 2): the divergence of randomised response at order a is
     (h((a - 1/2)^2) - h(1/4)) / (a - 1) with h(y) = ln cosh(eps sqrt(y)), which is concave, so that
     it is at most h'(1/4) a (``mu_squared_of_pure`` for mu).
     """
-    square, rho, mu_squared = epsilon * epsilon, _rho_of_pure(epsilon), mu_squared_of_pure(epsilon)
-    return Loss(epsilon, delta, square, rho, mu_squared, Pure(epsilon))
+    rho, mu_squared = Real(partial(_rho_of_pure, epsilon)), mu_squared_of_pure(epsilon)
+    return Loss(epsilon, delta, balls.square(epsilon), rho, mu_squared, Pure(epsilon))
 
 
-def bounded_range(epsilon: Fraction) -> Loss:
+def bounded_range(epsilon: Number) -> Loss:
     """All that is known of a mechanism whose log probabilities move by amounts that are at most
     ``epsilon`` apart, as those of the exponential mechanism do: eps^2 / 8 -zCDP.
 
     Cesar and Rogers, *Bounding, concentrating, and truncating*, 2021, Lemma 3.2; Dong, Durfee,
     Rogers 2020.
     """
-    whole, rho = pure(epsilon), epsilon * epsilon / 8
+    whole, rho = pure(epsilon), balls.square(epsilon) * Fraction(1, 8)
     return replace(whole, rho=_least(rho, whole.rho), curve=least(Concentrated(rho), whole.curve))
 
 
-def concentrated(rho: Fraction) -> Loss:
+def concentrated(rho: Number) -> Loss:
     """All that is known of a rho-zCDP mechanism."""
     return Loss(None, rho=rho, curve=Concentrated(rho))
 
 
-def gaussian(mu_squared: Fraction, epsilon: Fraction | None, delta: Fraction) -> Loss:
+def gaussian(mu_squared: Fraction, epsilon: Number | None, delta: Number) -> Loss:
     """Gaussian noise of mu = sensitivity / sigma, which is (epsilon, delta)-private as well.
 
     Bun and Steinke 2016, Prop. 1.6 (rho = mu^2 / 2, with equality at every Renyi order); Dong, Roth
     and Su 2022, Thm 2.7.
     """
-    rho, square = mu_squared / 2, None if epsilon is None else epsilon * epsilon
+    rho, square = mu_squared / 2, None if epsilon is None else balls.square(epsilon)
     return Loss(epsilon, delta, square, rho, mu_squared, Concentrated(rho), exact=True)
 
 
-def _rho_of_pure(epsilon: Fraction) -> Fraction:
-    low, _ = exp_of_minus(epsilon)
-    tanh = to_decimal((1 - low) / (1 + low), UP)
-    return min(epsilon * epsilon / 2, epsilon, epsilon * Fraction(tanh))
+def _rho_of_pure(epsilon: Number) -> arb:
+    e = ball(epsilon)
+    return e * (e / 2).tanh()
 
 
-def _plus(one: Fraction | None, other: Fraction | None) -> Fraction | None:
-    return None if one is None or other is None else one + other
+def _amplified(epsilon: Number, rate: Fraction) -> arb:
+    """ln(q e^eps + 1 - q), with e^eps taken out."""
+    e, q = ball(epsilon), ball(rate)
+    return e + (q + (1 - q) * (-e).exp()).log()
 
 
-def _of(one: Fraction | None, times: int) -> Fraction | None:
+def _total(values: list[Number | None]) -> Number | None:
+    known = [value for value in values if value is not None]
+    return balls.total(known) if len(known) == len(values) else None
+
+
+def _of(one: Number | None, times: int) -> Number | None:
     return None if one is None else one * times
 
 
-def _least(one: Fraction | None, other: Fraction | None) -> Fraction | None:
-    return other if one is None else one if other is None else min(one, other)
+def _least(one: Number | None, other: Number | None) -> Number | None:
+    return other if one is None else one if other is None else balls.least(one, other)
 
 
-def _most(one: Fraction | None, other: Fraction | None) -> Fraction | None:
-    return None if one is None or other is None else max(one, other)
+def _most(one: Number | None, other: Number | None) -> Number | None:
+    return None if one is None or other is None else balls.most(one, other)

@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from fractions import Fraction
 from functools import lru_cache
 from typing import Any, ClassVar, Final
 
+from accountant.privacy import balls
+from accountant.privacy.balls import Number
 from accountant.privacy.losses import Loss
 
 
@@ -52,11 +53,12 @@ class Currency(str):
     @property
     def per_one(self) -> int:
         """How many units make one."""
-        return _BILLION if self == "epsilon" else _BILLION * 10**6
+        return _BILLION if self == "epsilon" else _MOST_PER_ONE
 
 
 _TAU: Final = "tau_"
 _BILLION: Final = 10**9
+_MOST_PER_ONE: Final = 10**15
 
 Currency.EPSILON = Currency("epsilon")
 Currency.DELTA = Currency("delta")
@@ -92,14 +94,14 @@ def _places(axis: Axis, wanted: Axis) -> tuple[int | None, ...]:
     return tuple(known.get(currency) for currency in wanted)
 
 
-def units_up(value: Fraction, currency: Currency) -> int:
+def units_up(value: Number, currency: Currency) -> int:
     """The smallest number of units that is at least ``value``; a loss is never rounded away."""
-    return -(-value.numerator * currency.per_one // value.denominator)
+    return balls.ceiling(value, currency.per_one)
 
 
-def units_down(value: Fraction, currency: Currency) -> int:
+def units_down(value: Number, currency: Currency) -> int:
     """The largest number of units that is at most ``value``."""
-    return value.numerator * currency.per_one // value.denominator
+    return balls.floor(value, currency.per_one)
 
 
 def exact(units: int, currency: Currency) -> Decimal:
@@ -267,27 +269,11 @@ def charge_of(loss: Loss, count: int, orders: tuple[int, ...] = ()) -> Charge:
     """``count`` invocations of ``loss``, each rounded up, to at least one unit of everything but
     delta. Amounts past ``LARGEST`` units are booked as infinite.
     """
-    axis = axis_of(orders)
-    return Charge.over(axis, [_times(_one(loss, currency), count) for currency in axis])
-
-
-def _times(units: int | None, count: int) -> int | None:
-    return None if units is None or units * count > LARGEST else units * count
-
-
-def _one(loss: Loss, currency: Currency) -> int | None:
-    """One invocation, in units."""
-    if currency == Currency.DELTA:
-        return units_up(loss.delta, currency)
-    value = _in(loss, currency)
-    return None if value is None else max(1, units_up(value, currency))
-
-
-def _in(loss: Loss, currency: Currency) -> Fraction | None:
-    if (order := currency.order) is not None:
-        return loss.tau(order)
-    if currency == Currency.EPSILON:
-        return loss.epsilon
-    if currency == Currency.EPSILON_SQUARED:
-        return loss.squares
-    return loss.rho if currency == Currency.RHO else loss.mu_squared
+    values = (loss.squares, loss.rho, loss.mu_squared, *map(loss.tau, orders))
+    units = (
+        None if loss.epsilon is None else balls.ceiling(loss.epsilon, _BILLION) or 1,
+        balls.ceiling(loss.delta, _MOST_PER_ONE),
+        *(None if value is None else balls.ceiling(value, _MOST_PER_ONE) or 1 for value in values),
+    )
+    booked = [None if n is None or n * count > LARGEST else n * count for n in units]
+    return Charge.over(axis_of(orders), booked)

@@ -21,7 +21,7 @@ from typing import Final
 import mpmath
 
 from accountant.budget.accounts import room, vector
-from accountant.privacy.decimals import ln_up
+from accountant.privacy.balls import above, log
 from accountant.privacy.filters import Capacity, Gate, Limit, axis_under
 from accountant.privacy.units import Axis, Charge, Currency, total
 
@@ -55,7 +55,7 @@ class Finite:
     @cached_property
     def epsilon(self) -> Fraction:
         """ln ratio, rounded up."""
-        return Fraction(0) if self.ratio == 1 else ln_up(self.ratio)
+        return Fraction(0) if self.ratio == 1 else above(log(self.ratio))
 
     @cached_property
     def sure(self) -> tuple[tuple[Fraction, ...], tuple[Fraction, ...]]:

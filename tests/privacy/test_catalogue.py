@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
+from accountant.privacy.balls import Number, above
 from accountant.privacy.mechanisms import KINDS, BaseMechanism, Mechanism, Relation, Verdict, price
 from accountant.privacy.mechanisms.pricing import _price
 from accountant.privacy.units import Currency
@@ -125,8 +126,9 @@ def test_unary_encoding(high: int, data: st.DataObject) -> None:
         _check_above(epsilon(body), mpmath.log(p / q) + mpmath.log((1 - q) / (1 - p)))
 
 
-def _check_above(bound: Fraction, truth: mpmath.mpf) -> None:
+def _check_above(found: Number, truth: mpmath.mpf) -> None:
     with mpmath.workdps(110):
+        bound = above(found)
         difference = mpmath.mpf(bound.numerator) / bound.denominator - truth
         assert mpmath.mpf("-1e-45") <= difference <= mpmath.mpf("1e-45")
 

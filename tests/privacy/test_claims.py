@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
+from accountant.privacy.balls import above
 from accountant.privacy.losses import UNBOUNDED, pure
 from accountant.privacy.mechanisms import (
     BaseMechanism,
@@ -96,7 +97,9 @@ def test_declared_is_taken_at_its_word() -> None:
     result = priced({"kind": "declared", "epsilon": "0.3", "delta": "1e-9"})
     assert result.verdict is Verdict.UNVERIFIABLE
     assert result.derived is None
-    assert result.claimed == pure(Fraction(3, 10), Fraction(1, 10**9))
+    assert result.claimed is not None
+    assert result.claimed.epsilon == Fraction(3, 10)
+    assert result.claimed.delta == Fraction(1, 10**9)
     assert result.charge[Currency.EPSILON] == 300_000_000
     assert codes(result) == []
 
@@ -150,7 +153,8 @@ def test_delta_under_the_other_relation(epsilon: Fraction, nano: int) -> None:
     assert found is not None
     assert found.epsilon == 2 * epsilon
     with mpmath.workdps(60):
-        e, d, got = (mpmath.mpf(v.numerator) / v.denominator for v in (epsilon, delta, found.delta))
+        numbers = (epsilon, delta, above(found.delta))
+        e, d, got = (mpmath.mpf(v.numerator) / v.denominator for v in numbers)
         exact = min(mpmath.mpf(1), d * (1 + mpmath.exp(e)))
         assert exact * (1 - mpmath.mpf("1e-50")) <= got <= exact * (1 + mpmath.mpf("1e-50"))
 
@@ -159,10 +163,10 @@ def test_an_enormous_epsilon_converts_at_once() -> None:
     """Where e^epsilon has no sensible size, the converted delta is 1; a pure loss stays pure."""
     vast = Fraction(10**30)
     tiny = Fraction(1, 10**30)
-    assert convert(pure(vast, tiny), ADD, REPLACE) == pure(2 * vast, Fraction(1))
-    converted = convert(pure(vast), ADD, REPLACE)
-    assert converted
-    assert (converted.epsilon, converted.delta) == (2 * vast, 0)
+    for delta, doubled in ((tiny, 1), (Fraction(0), 0)):
+        converted = convert(pure(vast, delta), ADD, REPLACE)
+        assert converted
+        assert (converted.epsilon, converted.delta) == (2 * vast, doubled)
     assert convert(UNBOUNDED, ADD, REPLACE) == UNBOUNDED
 
 

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from accountant.privacy.losses import UNBOUNDED, pure
+from accountant.privacy.losses import UNBOUNDED, Loss, pure
 from accountant.privacy.mechanisms import Priced, Relation, SparseVector, Verdict, price
-from accountant.privacy.units import Currency
+from accountant.privacy.units import Currency, charge_of
 
 ADD, REPLACE = Relation
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "mechanisms.json").read_text())
@@ -32,6 +32,12 @@ BODY: dict[str, Any] = {
 def session(**changes: Any) -> SparseVector:
     """A sound session of epsilon 0.05 + 0.05, with ``changes``."""
     return SparseVector.model_validate(BODY | changes)
+
+
+def same(*losses: Loss | None) -> bool:
+    """True if they cost the same in every currency."""
+    charges = [charge_of(loss or UNBOUNDED, 1, (2, 40)) for loss in losses]
+    return charges.count(charges[0]) == len(charges)
 
 
 def codes(result: Priced) -> list[str]:
@@ -59,20 +65,20 @@ def test_golden_sessions(row: dict[str, Any]) -> None:
 def test_above_threshold_of_the_textbook() -> None:
     """Dwork-Roth's AboveThreshold, Lap(2/eps) and Lap(4/eps) with one positive, costs eps."""
     mechanism = session(threshold_scale="20", comparison_scale="40", max_positives=1)
-    assert mechanism.loss(ADD) == mechanism.loss(REPLACE) == pure(Fraction(1, 10))
+    assert same(mechanism.loss(ADD), mechanism.loss(REPLACE), pure(Fraction(1, 10)))
 
 
 def test_numeric_answers_are_paid_for() -> None:
     """Numbers with fresh noise add c x sensitivity / answer_scale."""
     mechanism = session(releases="fresh_noisy_answer", answer_scale="100")
-    assert mechanism.loss(ADD) == pure(Fraction(1, 20) + Fraction(1, 20) + Fraction(1, 10))
-    assert mechanism.loss_after(1, ADD) == pure(Fraction(1, 20) + Fraction(3, 200))
+    assert same(mechanism.loss(ADD), pure(Fraction(1, 20) + Fraction(1, 20) + Fraction(1, 10)))
+    assert same(mechanism.loss_after(1, ADD), pure(Fraction(1, 20) + Fraction(3, 200)))
 
 
 def test_monotonic_answers_halve_the_comparisons() -> None:
     """Under add-or-remove the comparisons cost half; elsewhere the mark is objected to."""
     mechanism = session(monotonic=True)
-    assert mechanism.loss(ADD) == pure(Fraction(1, 20) + Fraction(1, 40))
+    assert same(mechanism.loss(ADD), pure(Fraction(1, 20) + Fraction(1, 40)))
     assert price(mechanism, ADD).objections == ()
     result = price(mechanism, REPLACE)
     assert codes(result) == ["monotonic-needs-add-or-remove"]
@@ -93,7 +99,7 @@ def test_realised_loss_rises_from_the_threshold_to_the_whole(c: int, data: st.Da
 def test_realised_loss_follows_the_population() -> None:
     """The realised loss is converted like the whole, and unbounded where that is not derivable."""
     doubled = session(neighbouring="add_or_remove_one")
-    assert doubled.loss_after(10, REPLACE) == price(doubled, REPLACE).derived
+    assert same(doubled.loss_after(10, REPLACE), price(doubled, REPLACE).derived)
     assert doubled.loss_after(10, REPLACE).epsilon == Fraction(1, 5)
     assert session(neighbouring="replace_one").loss_after(1, ADD) == UNBOUNDED
     assert session(max_positives=None).loss_after(5, ADD) == UNBOUNDED

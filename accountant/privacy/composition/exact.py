@@ -11,7 +11,6 @@ from typing import Final
 import numpy as np
 
 from accountant.privacy.composition.discrete import DiscreteGaussian
-from accountant.privacy.decimals import sqrt_up
 from accountant.privacy.gaussian_curve import gaussian_epsilon
 
 _SLACK: Final = 1e-9
@@ -23,7 +22,7 @@ def normal_epsilon(mu_squared: Fraction, delta: Fraction) -> float:
     """Of normal noise whose mu^2 add up to ``mu_squared`` (Balle and Wang 2018, Thm 8; Dong, Roth,
     Su 2022, Cor. 3.3), rounded up to a billionth.
     """
-    return math.nextafter(float(gaussian_epsilon(sqrt_up(mu_squared), delta)), math.inf)
+    return math.nextafter(float(gaussian_epsilon(mu_squared, delta)), math.inf)
 
 
 def discrete_epsilon(pair: DiscreteGaussian, delta: float) -> float:

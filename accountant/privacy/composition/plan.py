@@ -11,6 +11,7 @@ from fractions import Fraction
 from typing import Final, TypeVar
 
 from accountant.privacy import mechanisms as kinds
+from accountant.privacy.balls import Number, above
 from accountant.privacy.composition.closed_form import closed_form
 from accountant.privacy.composition.discrete import DiscreteGaussian, DiscreteLaplace
 from accountant.privacy.composition.exact import discrete_epsilon, normal_epsilon
@@ -80,7 +81,7 @@ class _Schedule:
         elif loss.epsilon is not None:
             self.pairs[Response(bare, own)] += count
         elif loss.rho is not None:
-            self.rho += count * loss.rho
+            self.rho += count * above(loss.rho)
         return True
 
 
@@ -208,9 +209,9 @@ def _booked(priced: Priced) -> Loss | None:
     return priced.derived
 
 
-def _up(value: Fraction) -> float:
+def _up(value: Number) -> float:
     """The smallest float that is surely not below ``value``."""
-    return math.nextafter(float(value), math.inf) if value else 0.0
+    return math.nextafter(float(above(value)), math.inf) if value else 0.0
 
 
 def _root_up(value: Fraction) -> float:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from accountant.privacy.decimals import DOWN, UP, ln_up, to_decimal
+from flint import arb
+
+from accountant.privacy import balls
+from accountant.privacy.balls import Real, ball
 from accountant.privacy.filters.base import Limit, Line, LineGate
 from accountant.privacy.units import Currency
 
@@ -38,16 +41,18 @@ class Advanced(LineGate):
     def draw(self, limit: Limit) -> Line:
         """Slope a/2, intercept ln(1/delta')/(a-1), which is rounded up."""
         order = _best_order(*limit.chosen_for)
-        intercept = ln_up(1 / limit.gate_delta) / (order - 1)
+        intercept = balls.above(balls.log(1 / limit.gate_delta)) / (order - 1)
         return Line.through(order, order / 2, intercept, self.currency(limit))
 
 
 def _best_order(epsilon: Fraction, gate_delta: Fraction) -> Fraction:
     """1 + sqrt(2L/V), V = (2 epsilon / (sqrt(2L + 2 epsilon) + sqrt(2L)))^2, which is the form
-    that does not cancel. Any order a > 1 gives a valid line, so it needs no rounding.
+    that does not cancel. Any order a > 1 gives a valid line.
     """
-    two_l = to_decimal(2 * ln_up(1 / gate_delta), UP)
-    two_e = to_decimal(2 * epsilon, DOWN)
-    roots = UP.add(UP.sqrt(UP.add(two_l, two_e)), UP.sqrt(two_l))
-    root_v = UP.divide(two_e, roots)
-    return 1 + Fraction(UP.divide(UP.sqrt(two_l), root_v))
+    log, twice = balls.log(1 / gate_delta), 2 * epsilon
+
+    def excess() -> arb:
+        two_l, two_e = 2 * ball(log), ball(twice)
+        return two_l.sqrt() * ((two_l + two_e).sqrt() + two_l.sqrt()) / two_e
+
+    return 1 + balls.above(Real(excess))

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Final
 
+from accountant.privacy import balls
+from accountant.privacy.balls import Number
 from accountant.privacy.conversions import concentrated_epsilon
-from accountant.privacy.decimals import ln_up, sqrt_up
 from accountant.privacy.filters.base import Gate, Limit
 from accountant.privacy.filters.gdp import FOR_CAPACITY
 from accountant.privacy.gaussian_curve import gaussian_epsilon
@@ -50,15 +51,16 @@ def least_epsilon(gate: Gate, delta: Fraction, own: Fraction, total: Total) -> F
     return None
 
 
-def _advanced(squares: Fraction, gate_delta: Fraction) -> Fraction:
-    return sqrt_up(2 * ln_up(1 / gate_delta) * squares) + squares / 2
+def _advanced(squares: Fraction, gate_delta: Fraction) -> Number:
+    log = balls.log(1 / gate_delta)
+    return balls.sqrt(log * (2 * squares)) + squares / 2
 
 
 def _gdp(mu_squared: Fraction, gate_delta: Fraction) -> Fraction:
-    return gaussian_epsilon(sqrt_up(mu_squared), gate_delta * FOR_CAPACITY)
+    return gaussian_epsilon(mu_squared, gate_delta * FOR_CAPACITY)
 
 
-_GUESSES: Final[dict[str, Callable[[Fraction, Fraction], Fraction]]] = {
+_GUESSES: Final[dict[str, Callable[[Fraction, Fraction], Number]]] = {
     "advanced": _advanced,
     "zcdp": concentrated_epsilon,
     "gdp": _gdp,
@@ -80,5 +82,5 @@ def _bisected(admits: Callable[[Fraction], bool]) -> Fraction | None:
     return high * _NANO
 
 
-def _nano_up(value: Fraction) -> Fraction:
-    return -(-value // _NANO) * _NANO
+def _nano_up(value: Number) -> Fraction:
+    return balls.ceiling(value, 10**9) * _NANO

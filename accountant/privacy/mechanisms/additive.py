@@ -10,9 +10,8 @@ from typing import Literal
 from pydantic import ConfigDict, Field, field_validator
 from pydantic_core import PydanticCustomError
 
+from accountant.privacy.balls import Real, ball
 from accountant.privacy.curves import Laplace as LaplaceCurve
-from accountant.privacy.curves import least
-from accountant.privacy.decimals import exp_of_minus
 from accountant.privacy.losses import Loss, pure
 from accountant.privacy.mechanisms.amounts import Positive
 from accountant.privacy.mechanisms.base import (
@@ -71,9 +70,8 @@ class Laplace(BaseMechanism):
     def loss(self, stated: Relation) -> Loss:
         """Sensitivity / scale, exactly."""
         epsilon = (norm(self.sensitivity, "l1") or Fraction(0)) / Fraction(self.scale)
-        whole = pure(epsilon)
-        rho = min(whole.rho or epsilon, epsilon + exp_of_minus(epsilon)[1] - 1)
-        return replace(whole, rho=rho, curve=least(LaplaceCurve(epsilon)))
+        rho = Real(lambda: ball(epsilon) + (-ball(epsilon)).expm1())
+        return replace(pure(epsilon), rho=rho, curve=LaplaceCurve(epsilon))
 
 
 class DiscreteLaplace(BaseMechanism):

@@ -10,6 +10,8 @@ from typing import Annotated, Any, Final
 
 from pydantic import Discriminator, Field, StringConstraints, Tag
 
+from accountant.privacy import balls
+from accountant.privacy.balls import Number
 from accountant.privacy.engine import former
 from accountant.privacy.losses import UNBOUNDED, Loss, pure
 from accountant.privacy.mechanisms.amounts import NonNegative, Positive, Probability, Record
@@ -136,14 +138,14 @@ class BaseMechanism(Record, ABC):
             loss = corrected(self, stated)
         elif beside is not None and beside.delta and self.group_size == 1:
             rate = self.sampling.rate if self.sampling else Fraction(1)
-            loss = self.loss_at(min(Fraction(1), beside.delta / rate), stated)
+            loss = self.loss_at(balls.least(Fraction(1), beside.delta / rate), stated)
         else:
             loss = self.loss(stated)
         if loss is not None and self.sampling is not None:
             loss = UNBOUNDED if self.local else self.sampling.applied(loss, stated)
         return None if loss is None else loss.group(self.group_size)
 
-    def loss_at(self, delta: Fraction, stated: Relation) -> Loss | None:
+    def loss_at(self, delta: Number, stated: Relation) -> Loss | None:
         """``loss``, at the point ``delta`` of its curve if it has one."""
         return self.loss(stated)
 

@@ -9,15 +9,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable
 from fractions import Fraction
-from functools import reduce
-from operator import add
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
-from accountant.privacy.decimals import exp_of_minus
-from accountant.privacy.losses import UNBOUNDED, Loss, pure
+from accountant.privacy.balls import Real, ball
+from accountant.privacy.losses import UNBOUNDED, Loss, composed, pure
 from accountant.privacy.mechanisms.amounts import NonNegative, Positive
 from accountant.privacy.mechanisms.base import KIND, BaseMechanism, Objection
 from accountant.privacy.mechanisms.relations import Relation
@@ -87,7 +85,7 @@ def cost_of(part: BaseMechanism, stated: Relation) -> Loss:
 
 def all_of(parts: Iterable[BaseMechanism], stated: Relation) -> Loss:
     """All invocations of all ``parts``."""
-    return reduce(add, (cost_of(part, stated) for part in parts))
+    return composed([cost_of(part, stated) for part in parts])
 
 
 class Composed(Compound):
@@ -216,5 +214,6 @@ class ProposeTestRelease(Compound):
     def loss(self, stated: Relation) -> Loss:
         """1 / s and the release's, with a delta of e^(-T/s) / 2."""
         scale = Fraction(self.distance_scale)
-        delta = exp_of_minus(Fraction(self.threshold) / scale)[1] / 2
+        exponent = Fraction(self.threshold) / scale
+        delta = Real(lambda: (-ball(exponent)).exp() / 2)
         return pure(1 / scale, delta) + cost_of(self.release, stated)

@@ -13,6 +13,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Final
 
+from accountant.privacy.balls import Number, above
 from accountant.privacy.losses import UNBOUNDED
 from accountant.privacy.mechanisms.additive import DiscreteLaplace, Laplace
 from accountant.privacy.mechanisms.base import BaseMechanism, norm
@@ -139,8 +140,9 @@ def _event(name: str, **fields: Any) -> Tree:
     return {"class": name, "fields": fields}
 
 
-def _number(value: Fraction, towards: float) -> float:
+def _number(value: Number, towards: float) -> float:
     """The float whose shortest spelling is ``value`` or the next one ``towards``."""
+    value = above(value)
     found = float(value)
     sign = 1 if towards > 0 else -1
     while sign * (Fraction(repr(found)) - value) < 0:

@@ -11,9 +11,15 @@ from typing import Literal
 from pydantic import ConfigDict, Field, field_validator
 from pydantic_core import PydanticCustomError
 
+from accountant.privacy import balls
+from accountant.privacy.balls import Number
 from accountant.privacy.conversions import concentrated_epsilon
-from accountant.privacy.decimals import sqrt_up
-from accountant.privacy.gaussian_curve import gaussian_epsilon
+from accountant.privacy.gaussian_curve import (
+    MU_SQUARED_UNIT,
+    gaussian_epsilon,
+    most_mu_squared,
+    private,
+)
 from accountant.privacy.losses import Loss, gaussian
 from accountant.privacy.mechanisms.additive import require
 from accountant.privacy.mechanisms.amounts import OpenProbability, Positive
@@ -62,18 +68,19 @@ class _GaussianNoise(BaseMechanism):
         claimed = Fraction(self.claimed.delta) if self.claimed else Fraction(0)
         return self._at(min(Fraction(1), claimed / rate))
 
-    def loss_at(self, delta: Fraction, stated: Relation) -> Loss:
+    def loss_at(self, delta: Number, stated: Relation) -> Loss:
         """The point at ``delta``: two points of one curve are the same claim."""
         return self._at(delta)
 
-    def _at(self, delta: Fraction) -> Loss:
+    def _at(self, delta: Number) -> Loss:
         if delta == 0:
             return gaussian(self.mu_squared, None, delta)
-        epsilon = Fraction(0) if delta >= 1 else self.epsilon_at(delta)
-        return gaussian(self.mu_squared, epsilon, delta)
+        mu_squared = self.mu_squared
+        epsilon = Fraction(0) if delta >= 1 else self.epsilon_at(mu_squared, delta)
+        return gaussian(mu_squared, epsilon, delta)
 
     @abstractmethod
-    def epsilon_at(self, delta: Fraction) -> Fraction:
+    def epsilon_at(self, mu_squared: Fraction, delta: Number) -> Number:
         """The epsilon at 0 < ``delta`` < 1, rounded up."""
 
     def worth(self, claim: Loss, derived: Loss) -> Loss:
@@ -86,8 +93,13 @@ class _GaussianNoise(BaseMechanism):
         epsilon = self._at(claim.delta).epsilon
         if not epsilon:
             return super().worth(claim, derived)
-        larger = max(Fraction(1), claim.epsilon / epsilon) ** 2
-        return gaussian(self.mu_squared * larger, claim.epsilon, claim.delta)
+        factor = balls.above(balls.most(Fraction(1), claim.epsilon / epsilon))
+        larger = self.at_claim(self.mu_squared * factor**2, claim)
+        return gaussian(larger, claim.epsilon, claim.delta)
+
+    def at_claim(self, mu_squared: Fraction, claim: Loss) -> Fraction:
+        """``mu_squared``, or the larger one of noise that costs as much as is claimed."""
+        return mu_squared
 
     def understated(self, claim: Loss, derived: Loss) -> Objection:
         """Adds what is missing where no delta was named at all."""
@@ -127,9 +139,16 @@ class Gaussian(_GaussianNoise):
 
     kind: Literal["gaussian"] = Field(description=KIND)
 
-    def epsilon_at(self, delta: Fraction) -> Fraction:
+    def at_claim(self, mu_squared: Fraction, claim: Loss) -> Fraction:
+        """The proportion is too small where an epsilon is no more than its rounding."""
+        epsilon = balls.above(claim.epsilon or Fraction(0))
+        if not private(mu_squared, epsilon, claim.delta):
+            return mu_squared
+        return most_mu_squared(epsilon, claim.delta) + MU_SQUARED_UNIT
+
+    def epsilon_at(self, mu_squared: Fraction, delta: Number) -> Number:
         """Balle and Wang's exact curve."""
-        return gaussian_epsilon(sqrt_up(self.mu_squared), delta)
+        return gaussian_epsilon(mu_squared, delta)
 
 
 class DiscreteGaussian(_GaussianNoise):
@@ -161,9 +180,9 @@ class DiscreteGaussian(_GaussianNoise):
             )
         return value
 
-    def _at(self, delta: Fraction) -> Loss:
+    def _at(self, delta: Number) -> Loss:
         return replace(super()._at(delta), mu_squared=None)
 
-    def epsilon_at(self, delta: Fraction) -> Fraction:
+    def epsilon_at(self, mu_squared: Fraction, delta: Number) -> Number:
         """That of its rho."""
-        return concentrated_epsilon(self.mu_squared / 2, delta)
+        return concentrated_epsilon(mu_squared / 2, delta)

@@ -13,7 +13,8 @@ from typing import Literal, Self
 from pydantic import ConfigDict, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from accountant.privacy.decimals import ln_up
+from accountant.privacy import balls
+from accountant.privacy.balls import Number
 from accountant.privacy.losses import UNBOUNDED, Loss, pure
 from accountant.privacy.mechanisms.amounts import OpenProbability, ProbabilityBelowOne
 from accountant.privacy.mechanisms.base import KIND, BaseMechanism
@@ -38,7 +39,7 @@ class _Local(BaseMechanism):
         return value
 
     @abstractmethod
-    def epsilon(self) -> Fraction:
+    def epsilon(self) -> Number:
         """Under replace-one."""
 
     def loss(self, stated: Relation) -> Loss:
@@ -90,13 +91,13 @@ class RandomizedResponse(_Local):
             )
         return self
 
-    def epsilon(self) -> Fraction:
+    def epsilon(self) -> Number:
         """The logarithm of the larger probability over the smaller."""
         if self.theta is not None:
             ratio = Fraction(self.theta) * (self.categories - 1) / (1 - Fraction(self.theta))
-            return ln_up(max(ratio, 1 / ratio))
+            return balls.log(max(ratio, 1 / ratio))
         truth = Fraction(self.truth_probability or 0)
-        return ln_up(1 + self.categories * truth / (1 - truth))
+        return balls.log(1 + self.categories * truth / (1 - truth))
 
 
 class UnaryEncoding(_Local):
@@ -159,7 +160,7 @@ class UnaryEncoding(_Local):
             )
         return self
 
-    def epsilon(self) -> Fraction:
+    def epsilon(self) -> Number:
         """The two bits (for each hash) in which two values differ, together."""
         p, q = Fraction(self.p), Fraction(self.q)
         if self.memoised is None:
@@ -168,8 +169,8 @@ class UnaryEncoding(_Local):
         again = self.reports * _of_two_bits(
             f / 2 * (p + q) + (1 - f) * p, f / 2 * (p + q) + (1 - f) * q
         )
-        return self.hashes * min(again, 2 * ln_up((2 - f) / f))
+        return balls.least(again, balls.log((2 - f) / f) * 2) * self.hashes
 
 
-def _of_two_bits(p: Fraction, q: Fraction) -> Fraction:
-    return ln_up(p * (1 - q) / ((1 - p) * q))
+def _of_two_bits(p: Fraction, q: Fraction) -> Number:
+    return balls.log(p * (1 - q) / ((1 - p) * q))

@@ -8,7 +8,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Final
 
-from accountant.privacy import engine
+from accountant.privacy import balls, engine
 from accountant.privacy.losses import UNBOUNDED, Loss
 from accountant.privacy.mechanisms.base import BaseMechanism, Objection
 from accountant.privacy.mechanisms.compound import Compound
@@ -139,10 +139,10 @@ def _booked(
         return claim or derived
     if verdict is Verdict.CONSERVATIVE:
         return derived.at_least(mechanism.worth(claim, derived))
-    delta = max(claim.delta, derived.delta)
+    delta = balls.most(claim.delta, derived.delta)
     if claim.epsilon is None or derived.epsilon is None or claim.epsilon <= derived.epsilon:
         return replace(derived, delta=delta)
-    squares = max(derived.squares or claim.epsilon, claim.epsilon**2)
+    squares = balls.most(derived.squares or claim.epsilon, claim.epsilon * claim.epsilon)
     return replace(derived, epsilon=claim.epsilon, delta=delta, squares=squares)
 
 

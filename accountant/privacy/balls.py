@@ -1,0 +1,200 @@
+"""Real numbers that are known as precisely as a question needs, in Arb's ball arithmetic (FLINT).
+
+A ball is an interval that is proved to contain the number (F. Johansson, *Arb: efficient
+arbitrary-precision midpoint-radius interval arithmetic*, IEEE Trans. Computers 2017). The rule for
+every integer that is booked: evaluate with ``FIRST_BITS``; if the ball lies between two integers,
+take the ceiling (a loss) or the floor (a capacity); a ball that straddles an integer is computed
+again with twice the bits. So the integer is the one next to the number itself, whatever machine or
+release of FLINT computes it. From ``MOST_BITS`` on the end of the ball is taken that is never too
+little loss or too much capacity: they do not tell an integer plus e^-1000000 from an integer.
+
+Fractions are exact and stay so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from fractions import Fraction
+from functools import reduce
+from threading import RLock
+from typing import Final
+
+from flint import arb, ctx, fmpq
+
+FIRST_BITS: Final = 100
+MOST_BITS: Final = 4096
+
+_FINE: Final = 10**60
+_lock: Final = RLock()
+"""``flint.ctx`` is one for the whole process, its precision too."""
+
+
+class Real:
+    """A number given by ``ball``, which encloses it at the precision in force when it is called.
+
+    Arithmetic makes a new one. Comparisons compute until they are decided, and hold two numbers for
+    equal that ``MOST_BITS`` do not tell apart; ``==`` is identity. As a float it is near the
+    number, for reports.
+    """
+
+    __slots__ = ("ball",)
+
+    def __init__(self, ball: Callable[[], arb]) -> None:
+        self.ball = ball
+
+    def __add__(self, other: Number | int) -> Real:
+        return Real(lambda: self.ball() + ball(other))
+
+    def __sub__(self, other: Number | int) -> Real:
+        return Real(lambda: self.ball() - ball(other))
+
+    def __mul__(self, other: Number | int) -> Real:
+        return Real(lambda: self.ball() * ball(other))
+
+    def __truediv__(self, other: Number | int) -> Real:
+        return Real(lambda: self.ball() / ball(other))
+
+    def __rtruediv__(self, other: Number | int) -> Real:
+        return Real(lambda: ball(other) / self.ball())
+
+    __radd__ = __add__
+    __rmul__ = __mul__
+
+    def __lt__(self, other: Number | int) -> bool:
+        return sign(self - other) < 0
+
+    def __gt__(self, other: Number | int) -> bool:
+        return sign(self - other) > 0
+
+    def __le__(self, other: Number | int) -> bool:
+        return sign(self - other) <= 0
+
+    def __ge__(self, other: Number | int) -> bool:
+        return sign(self - other) >= 0
+
+    def __float__(self) -> float:
+        return float(above(self))
+
+
+Number = Fraction | Real
+
+
+def ball(value: Number | int) -> arb:
+    """The ball of ``value`` at the precision in force."""
+    if isinstance(value, Real):
+        return value.ball()
+    return arb(fmpq(value.numerator, value.denominator))
+
+
+def kept(compute: Callable[[], arb]) -> Real:
+    """A number whose balls are remembered: others are made of it."""
+    found: dict[int, arb] = {}
+
+    def at_precision() -> arb:
+        if (known := found.get(bits := ctx.prec)) is None:
+            known = found[bits] = compute()
+        return known
+
+    return Real(at_precision)
+
+
+def log(value: Fraction) -> Number:
+    """ln(value), ``value`` > 0."""
+    return Fraction(0) if value == 1 else kept(lambda: ball(value).log())
+
+
+def sqrt(value: Number) -> Real:
+    """The square root of ``value`` >= 0."""
+    return Real(lambda: ball(value).sqrt())
+
+
+def square(value: Number) -> Number:
+    """value^2."""
+    return value * value if isinstance(value, Fraction) else Real(lambda: ball(value) ** 2)
+
+
+def least(*values: Number) -> Number:
+    """The smallest."""
+    return _chosen(min, arb.min, values)
+
+
+def most(*values: Number) -> Number:
+    """The largest."""
+    return _chosen(max, arb.max, values)
+
+
+def total(values: Iterable[Number]) -> Number:
+    """The sum, flat however many there are."""
+    parts = list(values)
+    exact = sum((v for v in parts if isinstance(v, Fraction)), start=Fraction(0))
+    reals = [v for v in parts if isinstance(v, Real)]
+    return Real(lambda: sum((r.ball() for r in reals), start=ball(exact))) if reals else exact
+
+
+def _chosen(
+    exactly: Callable[[list[Fraction]], Fraction],
+    pick: Callable[[arb, arb], arb],
+    values: tuple[Number, ...],
+) -> Number:
+    """Where a fraction is the one that is wanted, that fraction, so that it stays exact."""
+    reals = [value for value in values if isinstance(value, Real)]
+    exact = [value for value in values if isinstance(value, Fraction)]
+    if not reals:
+        return exactly(exact)
+    real = reals[0] if len(reals) == 1 else Real(lambda: reduce(pick, map(ball, reals)))
+    if not exact:
+        return real
+    one = exactly(exact)
+    return one if (one <= real if exactly is min else one >= real) else real
+
+
+def ceiling(value: Number, scale: int = 1) -> int:
+    """The least integer that is at least ``value * scale``."""
+    if isinstance(value, Fraction):
+        return -(-value.numerator * scale // value.denominator)
+    with _lock:
+        before = ctx.prec
+        try:
+            ctx.prec = bits = FIRST_BITS
+            while (found := (value.ball() * scale).ceil().unique_fmpz()) is None:
+                if bits >= MOST_BITS:
+                    return _whole((value.ball() * scale).upper())
+                ctx.prec = bits = min(2 * bits, MOST_BITS)
+            return int(found)
+        finally:
+            ctx.prec = before
+
+
+def _whole(exact: arb) -> int:
+    found = exact.ceil().unique_fmpz()
+    if found is None:
+        raise ArithmeticError("the number cannot be enclosed")
+    return int(found)
+
+
+def floor(value: Number, scale: int = 1) -> int:
+    """The largest integer that is at most ``value * scale``."""
+    return -ceiling(value * -1, scale)
+
+
+def sign(value: Number, bits: int = FIRST_BITS) -> int:
+    """-1, 0 or 1; 0 also for what ``MOST_BITS`` do not tell from 0. ``bits`` to begin with."""
+    with _lock:
+        before = ctx.prec
+        try:
+            while bits <= MOST_BITS:
+                ctx.prec = bits
+                found = ball(value)
+                if found < 0:
+                    return -1
+                if found > 0:
+                    return 1
+                bits *= 2
+            return 0
+        finally:
+            ctx.prec = before
+
+
+def above(value: Number) -> Fraction:
+    """``value`` rounded up to a multiple of 1e-60; a fraction as it is."""
+    return value if isinstance(value, Fraction) else Fraction(ceiling(value, _FINE), _FINE)
