@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from accountant.privacy.composition.searching import smallest_factor
 from accountant.privacy.filters import GATES, Gate, Limit, Total, least_epsilon
 from accountant.privacy.mechanisms import Mechanism, Relation, plain, price
+from accountant.privacy.mechanisms.steps import steps_of
 from accountant.privacy.units import Charge, Currency, exact, show, total, units_up
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def tight(mechanisms: Sequence[Mechanism], relation: Relation, delta: Decimal) -
     # What it loads takes a second, and most commands do without.
     from accountant.privacy.composition import plan  # noqa: PLC0415
 
-    return plan.tight(mechanisms, relation, Fraction(delta)) if delta else plan.Tight()
+    return plan.tight(steps_of(mechanisms, relation), Fraction(delta)) if delta else plan.Tight()
 
 
 def charges(mechanisms: Sequence[Mechanism], relation: Relation) -> Total:

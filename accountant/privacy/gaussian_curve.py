@@ -27,8 +27,8 @@ _PER_MU_SQUARED: Final = 10**15
 
 MU_SQUARED_UNIT: Final = Fraction(1, _PER_MU_SQUARED)
 
-_LARGEST_MU_SQUARED: Final = 10**12
-"""Beyond, epsilon exceeds 5e11, more than an account can hold: the closed form will do."""
+_LARGEST_MU_SQUARED: Final = 10**10
+"""Beyond, epsilon exceeds 4.9e9, more than an account can hold: the closed form will do."""
 
 _BITS: Final = 64
 """Enough to tell one unit of epsilon from the next."""
@@ -40,7 +40,7 @@ _NEAR: Final = 20
 def gaussian_epsilon(mu_squared: Fraction, delta: Number) -> Fraction:
     """The least multiple of 1e-9 that is an epsilon of Gaussian noise at 0 < ``delta`` < 1.
 
-    ``mu_squared`` > 0 is (L2 sensitivity over standard deviation)^2. Beyond 1e12 the closed form
+    ``mu_squared`` > 0 is (L2 sensitivity over standard deviation)^2. Beyond 1e10 the closed form
     of Bun and Steinke 2016, Props. 1.3 and 1.6, serves, which is larger than necessary.
     """
     if mu_squared > _LARGEST_MU_SQUARED:

@@ -29,7 +29,8 @@ from accountant.privacy.filters import (
     least_epsilon,
 )
 from accountant.privacy.losses import Loss, gaussian, pure
-from accountant.privacy.mechanisms import Laplace, Relation, price
+from accountant.privacy.mechanisms import Relation, price
+from accountant.privacy.mechanisms.additive import Laplace
 from accountant.privacy.units import Charge, Currency, charge_of, units_down, units_up
 
 GOLDEN = json.loads((Path(__file__).parent.parent / "golden" / "gates.json").read_text())

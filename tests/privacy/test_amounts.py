@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from accountant.privacy.mechanisms import (
-    Amount,
+from accountant.privacy.mechanisms import Amount
+from accountant.privacy.mechanisms.amounts import (
     NonNegative,
     OpenProbability,
     Positive,

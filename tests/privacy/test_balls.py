@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from accountant.privacy import balls
 from accountant.privacy.balls import MOST_BITS, Number, Real, ball, ceiling, floor, least, most
 from accountant.privacy.losses import Loss, bounded_range, pure
-from accountant.privacy.mechanisms import Laplace, Relation
+from accountant.privacy.mechanisms import Relation
+from accountant.privacy.mechanisms.additive import Laplace
 from accountant.privacy.units import Currency, charge_of
 
 NANO, FEMTO = 10**9, 10**15

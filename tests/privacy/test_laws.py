@@ -19,12 +19,12 @@ from accountant.privacy.losses import UNBOUNDED
 from accountant.privacy.mechanisms import (
     KINDS,
     BaseMechanism,
-    Exponential,
     Mechanism,
     Relation,
     SparseVector,
     price,
 )
+from accountant.privacy.mechanisms.selection import Exponential
 from accountant.privacy.units import LARGEST, NOTHING, SURE, Charge, Currency, charge_of, total
 
 ADAPTER: TypeAdapter[BaseMechanism] = TypeAdapter(Mechanism)

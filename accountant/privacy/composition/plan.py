@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
 from fractions import Fraction
 from typing import Final, TypeVar
 
-from accountant.privacy import mechanisms as kinds
 from accountant.privacy.balls import Number, above
 from accountant.privacy.composition.closed_form import closed_form
 from accountant.privacy.composition.discrete import DiscreteGaussian, DiscreteLaplace
@@ -21,8 +19,7 @@ from accountant.privacy.composition.pld import Interval, total
 from accountant.privacy.composition.renyi import renyi_epsilon
 from accountant.privacy.composition.sampled import SampledGaussian
 from accountant.privacy.conversions import concentrated_epsilon
-from accountant.privacy.losses import Loss
-from accountant.privacy.mechanisms import BaseMechanism, Priced, Relation, Verdict, price
+from accountant.privacy.steps import NamedPair, Step
 
 T = TypeVar("T")
 
@@ -61,21 +58,20 @@ class _Schedule:
     mu_squared: Fraction = Fraction(0)
     rho: Fraction = Fraction(0)
 
-    def add(self, mechanism: BaseMechanism, priced: Priced, population: Relation) -> bool:
-        """Adds all invocations of ``mechanism``; false if nothing bounds them."""
-        loss, count = _booked(priced), mechanism.count
+    def add(self, step: Step) -> bool:
+        """Adds all invocations of ``step``; false if nothing bounds them."""
+        loss, count = step.loss, step.count
         if loss is None or (loss.epsilon is None and loss.rho is None):
             return False
-        size = 0 if priced.verdict is Verdict.CONSERVATIVE else _size(mechanism, population)
-        normal = isinstance(mechanism, kinds.Gaussian) and mechanism.sampling is None
-        pair = _pair(mechanism, population, size) if size and not normal else None
-        if pair is None and not (normal and size) and loss.epsilon is None and loss.delta:
+        normal = step.pair is not None and step.pair.name == "gaussian"
+        pair = None if step.pair is None or normal else _pair(step.pair)
+        if pair is None and not normal and loss.epsilon is None and loss.delta:
             return False  # what fails with that delta is in no pair
         bare = math.inf if loss.epsilon is None else _up(loss.epsilon)
         own = min(1.0, _up(loss.delta))
         self.losses[bare, own] += count
-        if normal and size:
-            self.mu_squared += count * mechanism.mu_squared * size**2  # type: ignore[attr-defined]
+        if step.pair is not None and normal:
+            self.mu_squared += count * step.pair.parameters[0]
         elif pair is not None:
             self.pairs[pair] += count
         elif loss.epsilon is not None:
@@ -85,15 +81,14 @@ class _Schedule:
         return True
 
 
-def tight(mechanisms: Sequence[BaseMechanism], population: Relation, delta: Fraction) -> Tight:
-    """The tight totals at ``delta``, which is positive, in ``population``'s relation.
+def tight(steps: Sequence[Step], delta: Fraction) -> Tight:
+    """The tight totals at ``delta``, which is positive.
 
     Precondition: nothing in the list was chosen after seeing an answer.
     """
     schedule = _Schedule()
-    for mechanism in _flat(mechanisms):
-        if not schedule.add(mechanism, price(mechanism, population), population):
-            return Tight()
+    if not all(map(schedule.add, steps)):
+        return Tight()
     pairs, renyi_pairs = Counter(schedule.pairs), Counter(schedule.pairs)
     if schedule.mu_squared:
         pairs[Gaussian(_root_up(schedule.mu_squared))] += 1
@@ -136,77 +131,12 @@ def _if_any(theorem: Callable[[], T]) -> T | None:
         return None
 
 
-def _flat(mechanisms: Iterable[BaseMechanism]) -> Iterator[BaseMechanism]:
-    """With what is only composed taken apart: each part has a pair of its own."""
-    for mechanism in mechanisms:
-        plain = isinstance(mechanism, kinds.Composed) and mechanism.group_size == 1
-        if plain and mechanism.sampling is None and mechanism.claimed is None:
-            for part in mechanism.mechanisms:  # type: ignore[attr-defined]
-                count = part.count * mechanism.count
-                stated = {"count": count, "neighbouring": mechanism.neighbouring}
-                yield from _flat([part.model_copy(update=stated)])
-        else:
-            yield mechanism
-
-
-def _size(mechanism: BaseMechanism, population: Relation) -> int:
-    """How many of the mechanism's own steps lie between neighbours of the population; 0 where
-    nothing follows from its parameters.
-    """
-    stated = mechanism.neighbouring or population
-    if mechanism.all_objections(stated) or mechanism.local:
-        return 0
-    if stated is population:
-        return mechanism.group_size
-    return 2 * mechanism.group_size if stated is Relation.ADD_OR_REMOVE_ONE else 0
-
-
-def _pair(mechanism: BaseMechanism, population: Relation, size: int) -> Pair | None:
-    """The pair that is exactly this mechanism's for ``size`` steps, where one is proved: for noise
-    on a single number, a choice, and normal noise on a sample.
-    """
-    if isinstance(mechanism, kinds.Gaussian):
-        return _sampled(mechanism) if size == 1 else None
-    if mechanism.sampling is not None:
-        return None
-    if isinstance(mechanism, kinds.Exponential):
-        return Choice(_up(size * mechanism.epsilon(mechanism.neighbouring or population)))
-    return _single(mechanism, size)
-
-
-def _single(mechanism: BaseMechanism, size: int) -> Pair | None:
-    """The pair of noise on a single number; a vector has none but the hardest of its epsilon."""
-    match mechanism:
-        case kinds.Laplace(sensitivity=Decimal() as width):
-            return Laplace(_up(size * Fraction(width) / Fraction(mechanism.scale)))
-        case kinds.DiscreteLaplace(sensitivity=Decimal() as width):
-            return _or_none(DiscreteLaplace, _up(1 / Fraction(mechanism.scale)), int(size * width))
-        case kinds.DiscreteGaussian(sensitivity=Decimal() as width):
-            scale = math.nextafter(float(mechanism.scale), 0.0)
-            return _or_none(DiscreteGaussian, int(size * width), scale)
-    return None
-
-
-def _sampled(mechanism: kinds.Gaussian) -> Pair | None:
-    rate = mechanism.sampling.poisson if mechanism.sampling else None
-    if rate is None or rate == 1:
-        return None
-    return _or_none(SampledGaussian, _root_up(mechanism.mu_squared), _up(Fraction(rate)))
-
-
-def _or_none(kind: type[Pair], *parameters: float) -> Pair | None:
+def _pair(named: NamedPair) -> Pair | None:
     """The pair, unless its parameters are such that it cannot be computed."""
     try:
-        return kind(*parameters)
+        return _PAIRS[named.name](*named.parameters)
     except ValueError:
         return None
-
-
-def _booked(priced: Priced) -> Loss | None:
-    """The larger of claim and derivation, where both are there."""
-    if priced.derived is None or priced.verdict is Verdict.CONSERVATIVE:
-        return priced.claimed
-    return priced.derived
 
 
 def _up(value: Number) -> float:
@@ -216,3 +146,17 @@ def _up(value: Number) -> float:
 
 def _root_up(value: Fraction) -> float:
     return math.nextafter(math.sqrt(_up(value)), math.inf)
+
+
+def _down(value: Fraction) -> float:
+    return math.nextafter(float(value), 0.0)
+
+
+_PAIRS: Final[dict[str, Callable[..., Pair]]] = {
+    "laplace": lambda epsilon: Laplace(_up(epsilon)),
+    "choice": lambda epsilon: Choice(_up(epsilon)),
+    "discrete_laplace": lambda rate, width: DiscreteLaplace(_up(rate), int(width)),
+    "discrete_gaussian": lambda width, scale: DiscreteGaussian(int(width), _down(scale)),
+    "sampled_gaussian": lambda mu_squared, q: SampledGaussian(_root_up(mu_squared), _up(q)),
+}
+"""Pairs by their names, each at parameters that make it no easier to tell apart."""

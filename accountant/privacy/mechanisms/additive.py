@@ -22,6 +22,7 @@ from accountant.privacy.mechanisms.base import (
     norm,
 )
 from accountant.privacy.mechanisms.relations import Relation
+from accountant.privacy.steps import NamedPair
 
 
 def require(sensitivity: Decimal | Norms, wanted: str, noise: str) -> Decimal | Norms:
@@ -73,6 +74,12 @@ class Laplace(BaseMechanism):
         rho = Real(lambda: ball(epsilon) + (-ball(epsilon)).expm1())
         return replace(pure(epsilon), rho=rho, curve=LaplaceCurve(epsilon))
 
+    def pair(self, size: int, stated: Relation) -> NamedPair | None:
+        """Of noise on a single number; a vector has none but the hardest of its epsilon."""
+        if self.sampling is not None or isinstance(self.sensitivity, Norms):
+            return None
+        return NamedPair("laplace", (size * Fraction(self.sensitivity) / Fraction(self.scale),))
+
 
 class DiscreteLaplace(BaseMechanism):
     """Whole-number noise of probability proportional to exp(-|k| / scale), also called geometric.
@@ -112,3 +119,10 @@ class DiscreteLaplace(BaseMechanism):
     def loss(self, stated: Relation) -> Loss:
         """Sensitivity / scale, exactly."""
         return pure((norm(self.sensitivity, "l1") or Fraction(0)) / Fraction(self.scale))
+
+    def pair(self, size: int, stated: Relation) -> NamedPair | None:
+        """Of noise on a single count."""
+        if self.sampling is not None or isinstance(self.sensitivity, Norms):
+            return None
+        parameters = (1 / Fraction(self.scale), size * Fraction(self.sensitivity))
+        return NamedPair("discrete_laplace", parameters)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -17,6 +18,7 @@ from accountant.privacy.losses import UNBOUNDED, Loss, pure
 from accountant.privacy.mechanisms.amounts import NonNegative, Positive, Probability, Record
 from accountant.privacy.mechanisms.relations import Relation
 from accountant.privacy.mechanisms.sampling import Sampling
+from accountant.privacy.steps import NamedPair
 from accountant.privacy.units import Currency, show, units_up
 
 MOST_INVOCATIONS: Final = 10**9
@@ -152,6 +154,16 @@ class BaseMechanism(Record, ABC):
     def worth(self, claim: Loss, derived: Loss) -> Loss:
         """What the client's own, larger figure stands for in every currency."""
         return derived if claim.epsilon is None else pure(claim.epsilon, claim.delta)
+
+    def pair(self, size: int, stated: Relation) -> NamedPair | None:
+        """The pair that is exactly this mechanism's on data sets ``size`` of its own steps apart,
+        where one is proved.
+        """
+        return None
+
+    def apart(self) -> Iterator[BaseMechanism]:
+        """What it is only composed of, each part with a pair of its own; else itself."""
+        yield self
 
     def objections(self, stated: Relation) -> tuple[Objection, ...]:
         """What is wrong with the parameters themselves, whatever the claim."""

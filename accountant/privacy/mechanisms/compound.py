@@ -7,7 +7,7 @@ carry no claim of their own.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
@@ -21,9 +21,9 @@ from accountant.privacy.mechanisms.base import KIND, BaseMechanism, Objection
 from accountant.privacy.mechanisms.relations import Relation
 
 if TYPE_CHECKING:
-    from accountant.privacy.mechanisms import Mechanism
+    Mechanism = BaseMechanism
 else:
-    Mechanism = "Mechanism"
+    Mechanism = "Mechanism"  # the union of all kinds, which registry.py fills in
 
 MOST_PARTS: Final = 1000
 _MOST_LEVELS: Final = 8
@@ -120,6 +120,15 @@ class Composed(Compound):
     def loss(self, stated: Relation) -> Loss:
         """The sum."""
         return all_of(self.mechanisms, stated)
+
+    def apart(self) -> Iterator[BaseMechanism]:
+        """The parts, unless something is said of the whole."""
+        if self.group_size != 1 or self.sampling is not None or self.claimed is not None:
+            yield self
+            return
+        for part in self.mechanisms:
+            stated = {"count": part.count * self.count, "neighbouring": self.neighbouring}
+            yield from part.model_copy(update=stated).apart()
 
 
 class SubsampleAndAggregate(Compound):

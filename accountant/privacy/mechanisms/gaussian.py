@@ -32,6 +32,7 @@ from accountant.privacy.mechanisms.base import (
     norm,
 )
 from accountant.privacy.mechanisms.relations import Relation
+from accountant.privacy.steps import NamedPair
 
 
 class _GaussianNoise(BaseMechanism):
@@ -146,6 +147,15 @@ class Gaussian(_GaussianNoise):
             return mu_squared
         return most_mu_squared(epsilon, claim.delta) + MU_SQUARED_UNIT
 
+    def pair(self, size: int, stated: Relation) -> NamedPair | None:
+        """Normal noise, on a vector too; on a Poisson sample for a single step."""
+        if self.sampling is None:
+            return NamedPair("gaussian", (self.mu_squared * size**2,))
+        rate = self.sampling.poisson
+        if size != 1 or rate is None or rate == 1:
+            return None
+        return NamedPair("sampled_gaussian", (self.mu_squared, Fraction(rate)))
+
     def epsilon_at(self, mu_squared: Fraction, delta: Number) -> Number:
         """Balle and Wang's exact curve."""
         return gaussian_epsilon(mu_squared, delta)
@@ -182,6 +192,13 @@ class DiscreteGaussian(_GaussianNoise):
 
     def _at(self, delta: Number) -> Loss:
         return replace(super()._at(delta), mu_squared=None)
+
+    def pair(self, size: int, stated: Relation) -> NamedPair | None:
+        """Of noise on a single count."""
+        if self.sampling is not None or isinstance(self.sensitivity, Norms):
+            return None
+        parameters = (size * Fraction(self.sensitivity), Fraction(self.scale))
+        return NamedPair("discrete_gaussian", parameters)
 
     def epsilon_at(self, mu_squared: Fraction, delta: Number) -> Number:
         """That of its rho."""

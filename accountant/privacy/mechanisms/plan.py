@@ -14,6 +14,7 @@ from accountant.privacy.mechanisms.amounts import OpenProbability, Positive, pla
 from accountant.privacy.mechanisms.base import KIND, BaseMechanism, Objection
 from accountant.privacy.mechanisms.compound import Compound, Parts
 from accountant.privacy.mechanisms.relations import Relation
+from accountant.privacy.mechanisms.steps import steps_of
 
 _ROOM: Final = 1 + 1e-7
 """The tight total is computed in binary floats, whose last digits differ between machines; it must
@@ -81,8 +82,8 @@ def _tight(plan: Plan, stated: Relation) -> float:
     """The smallest epsilon that is proved for the whole list.
 
     What is composed here may only inform, but for a list that is charged as one step; so this is
-    the one place where a price asks for it, and it is loaded when it is needed.
+    the one place where a price asks for it. It loads scipy, a quarter of a second, when needed.
     """
     from accountant.privacy.composition.plan import tight  # noqa: PLC0415
 
-    return tight(plan.mechanisms, stated, Fraction(plan.delta)).upper
+    return tight(steps_of(plan.mechanisms, stated), Fraction(plan.delta)).upper

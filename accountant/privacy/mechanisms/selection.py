@@ -11,6 +11,7 @@ from accountant.privacy.losses import Loss, bounded_range, pure
 from accountant.privacy.mechanisms.amounts import Positive
 from accountant.privacy.mechanisms.base import KIND, BaseMechanism, Objection
 from accountant.privacy.mechanisms.relations import Relation
+from accountant.privacy.steps import NamedPair
 
 MONOTONIC_OBJECTION: Final = Objection(
     "monotonic-needs-add-or-remove",
@@ -63,6 +64,10 @@ class Exponential(_Selection):
     def loss(self, stated: Relation) -> Loss:
         """A bounded range of epsilon."""
         return bounded_range(self.epsilon(stated))
+
+    def pair(self, size: int, stated: Relation) -> NamedPair | None:
+        """The hardest choice of that range."""
+        return None if self.sampling else NamedPair("choice", (size * self.epsilon(stated),))
 
 
 class PermuteAndFlip(_Selection):
