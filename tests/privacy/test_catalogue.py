@@ -139,6 +139,21 @@ def test_two_coins_cost_ln_3() -> None:
     assert price(parse(body), REPLACE).charge[Currency.EPSILON] == 1098612289
 
 
+@pytest.mark.parametrize("truth", ["0.000001", "0.5", "0.999999"])
+def test_forced_response_is_recognised_and_refused(truth: str) -> None:
+    """Tails answers YES, heads truly: P(NO) is t or 0, so no epsilon bounds the ratio, whatever the
+    claim. The same numbers entered as theta would be booked as ln 3 and less.
+    """
+    body = {"kind": "forced_response", "truth_probability": truth}
+    for claim in ({}, {"claimed": {"epsilon": "1.0986"}}):
+        priced = price(parse(body | claim), REPLACE, (2,))
+        assert [o.code for o in priced.objections] == ["forced-response"]
+        infinite = dict(zip(priced.charge.axis, priced.charge.infinite, strict=True))
+        assert all(infinite[currency] for currency in infinite if currency != Currency.DELTA)
+    whole = price(parse({"kind": "composed", "mechanisms": [body]}), REPLACE)
+    assert [o.code for o in whole.objections] == ["forced-response"]
+
+
 def test_a_coin_that_never_tells_the_truth_still_counts() -> None:
     """A mechanism without loss is booked as one unit: nothing that ran is booked as nothing."""
     body = {"kind": "randomized_response", "truth_probability": "0"}

@@ -45,8 +45,8 @@ amounts = st.builds(
 
 rates = st.sampled_from(["1e-9", "0.01", "0.5", "0.999", "1"])
 LEAVES = ("laplace", "discrete_laplace", "gaussian", "discrete_gaussian", "exponential")
-NO_SCALE = ("declared", "unary_encoding", "randomized_response", "non_private")
-LOCAL = ("unary_encoding", "randomized_response")
+LOCAL = ("unary_encoding", "randomized_response", "forced_response")
+NO_SCALE = ("declared", "non_private", *LOCAL)
 ORDERS = (2, 22, 700)
 
 
@@ -125,6 +125,8 @@ def bodies(draw: st.DrawFn) -> dict[str, Any]:
                     ]
                 )
             )
+        case "forced_response":
+            body |= {"truth_probability": draw(st.sampled_from(["1e-30", "0.5"]))}
         case "unary_encoding":
             body |= {"p": draw(st.sampled_from(["0.5", "0." + "9" * 30])), "q": "1e-9"}
             memory = {"memoised": "0.5", "reports": 10**9, "hashes": 2}

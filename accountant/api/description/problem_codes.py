@@ -71,6 +71,7 @@ PROBLEMS: Final[dict[str, Code]] = {
     "purpose-denied": Code(403, "refusal", "The purpose is not on the policy's list."),
     "claim-understated": Code(403, "refusal", "The parameters cost more than is claimed."),
     "plan-understated": Code(403, "refusal", "The plan costs more than it states."),
+    "forced-response": Code(403, "refusal", "Tails always answers YES, so a NO proves the truth."),
     "sparse-vector-broken": Code(403, "refusal", "A variant known not to be private."),
     "monotonic-needs-add-or-remove": Code(
         403, "refusal", "Monotonic answers cost half under add_or_remove_one only."

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from fractions import Fraction
-from typing import Literal, Self
+from typing import Final, Literal, Self
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
@@ -17,9 +17,15 @@ from accountant.privacy import balls
 from accountant.privacy.balls import Number
 from accountant.privacy.losses import UNBOUNDED, Loss, pure
 from accountant.privacy.mechanisms.amounts import OpenProbability, ProbabilityBelowOne
-from accountant.privacy.mechanisms.base import KIND, BaseMechanism
+from accountant.privacy.mechanisms.base import KIND, BaseMechanism, Objection
 from accountant.privacy.mechanisms.relations import Relation
 from accountant.privacy.mechanisms.sampling import Sampling
+
+FORCED: Final = Objection(
+    "forced-response",
+    "A NO is never forced, so it proves the truth: no finite epsilon describes it. Let tails pick "
+    "YES or NO by a second coin: that is randomized_response, at epsilon ln 3 with two fair coins.",
+)
 
 
 class _Local(BaseMechanism):
@@ -39,12 +45,13 @@ class _Local(BaseMechanism):
         return value
 
     @abstractmethod
-    def epsilon(self) -> Number:
-        """Under replace-one."""
+    def epsilon(self) -> Number | None:
+        """Under replace-one; None if it has no bound."""
 
     def loss(self, stated: Relation) -> Loss:
         """Pure under replace-one, unbounded otherwise."""
-        return pure(self.epsilon()) if stated is Relation.REPLACE_ONE else UNBOUNDED
+        epsilon = self.epsilon() if stated is Relation.REPLACE_ONE else None
+        return UNBOUNDED if epsilon is None else pure(epsilon)
 
 
 class RandomizedResponse(_Local):
@@ -54,7 +61,7 @@ class RandomizedResponse(_Local):
     uniformly, which may hit the truth: epsilon = ln(1 + k t / (1 - t)), so that two coins (t = 1/2,
     k = 2) give ln 3. Or (``theta``) reports the true category with probability theta and otherwise
     one of the others, uniformly: epsilon = |ln(theta (k - 1) / (1 - theta))| (Warner 1965; Kairouz,
-    Oh, Viswanath 2016).
+    Oh, Viswanath 2016). Where one answer is given only if it is true, see ``forced_response``.
     """
 
     model_config = ConfigDict(
@@ -98,6 +105,33 @@ class RandomizedResponse(_Local):
             return balls.log(max(ratio, 1 / ratio))
         truth = Fraction(self.truth_probability or 0)
         return balls.log(1 + self.categories * truth / (1 - truth))
+
+
+class ForcedResponse(_Local):
+    """Tails answers YES whatever the truth, heads (``truth_probability`` t) answers truly.
+
+    The one-sided forced response of surveys (Boruch 1971; Fox and Tracy 1986). It is not private: a
+    NO is never forced, so it proves the truth. P(NO) is t where the truth is NO and 0 where it is
+    YES; their ratio has no bound, and no coin helps. Recognised in order to be refused.
+    """
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"kind": "forced_response", "truth_probability": "0.5"}]}
+    )
+
+    kind: Literal["forced_response"] = Field(description=KIND)
+    truth_probability: OpenProbability = Field(
+        description="Probability t of answering truly; otherwise the answer is YES. At every t a "
+        "NO proves the truth: epsilon is unbounded, which is refused with the reason."
+    )
+
+    def epsilon(self) -> None:
+        """None: a NO proves the truth."""
+        return
+
+    def objections(self, stated: Relation) -> tuple[Objection, ...]:
+        """Always: no parameter makes it private."""
+        return (FORCED,)
 
 
 class UnaryEncoding(_Local):

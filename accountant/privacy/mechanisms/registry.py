@@ -30,6 +30,7 @@ Mechanism = Annotated[
     | selection.PermuteAndFlip
     | local.RandomizedResponse
     | local.UnaryEncoding
+    | local.ForcedResponse
     | sparse_vector.SparseVector
     | compound.Composed
     | compound.SubsampleAndAggregate
