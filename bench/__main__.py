@@ -16,7 +16,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from bench import batches, core, evidence, gates, http, limits, pbs, scale, schedules
+from bench import batches, core, evidence, gates, http, limits, pbs, prices, scale, schedules
 from bench.databases import databases
 
 RESULTS = Path(__file__).parent / "results" / "latest.json"
@@ -28,7 +28,8 @@ EVERYWHERE: list[Callable[[Path], Rows]] = [
     core.replay_rate,
     gates.one_cell,
     gates.many_cells,
-    gates.first_price,
+    prices.first_price,
+    prices.sampled,
     schedules.unequal,
     schedules.equal,
     evidence.tree,

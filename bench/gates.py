@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from fractions import Fraction
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -144,33 +143,3 @@ def many_cells(_: Path) -> Rows:
     _admit(account, wide, mechanism)
     seconds = _each(lambda: _admit(account, wide, mechanism), 50)
     return [{"what": "gate, 100,172 cells of 126,800", "value": seconds * 1e3, "unit": "ms"}]
-
-
-def _first(fresh: Iterator[BaseMechanism]) -> None:
-    price(next(fresh), Relation.ADD_OR_REMOVE_ONE, (22,))
-
-
-def first_price(_: Path) -> Rows:
-    """Price a mechanism that was not seen before."""
-    rows = []
-    kinds: dict[str, Callable[[int], dict[str, Any]]] = {
-        "laplace": lambda i: {"kind": "laplace", "sensitivity": "1", "scale": f"10.{i:04}"},
-        "gaussian with a delta": lambda i: {
-            "kind": "gaussian",
-            "sensitivity": "1",
-            "scale": f"4.{i:04}",
-            "delta": "1e-8",
-        },
-        "exponential": lambda i: {"kind": "exponential", "sensitivity": "1", "scale": f"9.{i:04}"},
-        "sampled gaussian": lambda i: {
-            "kind": "gaussian",
-            "sensitivity": "1",
-            "scale": f"1.{i:04}",
-            "sampling": {"poisson": "0.01"},
-        },
-    }
-    for name, body in kinds.items():
-        fresh = iter([ADAPTER.validate_python(body(i)) for i in range(1, 400)])
-        seconds = _each(partial(_first, fresh), 100)
-        rows.append({"what": f"first price, {name}", "value": seconds * 1e3, "unit": "ms"})
-    return rows
