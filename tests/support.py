@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
+import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import numpy as np
 import structlog
 import structlog.testing
+import uvloop
 from alembic import command
 from alembic.config import Config
 from pydantic import TypeAdapter
@@ -290,46 +294,86 @@ class Clock:
         self.now += int(seconds * SECOND)
 
 
-def client_of(
-    service: Service, settings: Settings | None = None, publisher: Publisher | None = None
-) -> Any:
-    """An HTTP client of the service's door; what the door fails at comes back as a 500."""
-    from fastapi.testclient import TestClient  # noqa: PLC0415 (pure tests do without a door)
-
-    return TestClient(
-        door_of(service, settings or Settings(), publisher), raise_server_exceptions=False
-    )
+_LOOPS: list[asyncio.AbstractEventLoop] = []
 
 
-def door_of(
-    service: Service, settings: Settings, publisher: Publisher | None = None, *, hot: bool = True
-) -> Any:
-    """Both sides of the gateway in one process, without the sockets between them, as an ASGI
-    application; without the quick way unless ``hot``.
+def _loop() -> asyncio.AbstractEventLoop:
+    """An event loop in a thread, in which all doors of this process are served."""
+    if not _LOOPS:
+        _LOOPS.append(uvloop.new_event_loop())
+        threading.Thread(target=_LOOPS[0].run_forever, daemon=True).start()
+    return _LOOPS[0]
+
+
+class Served:
+    """The door of a service in this process, at a port of its own; without the quick way unless
+    ``hot``. Its log's lines come through structlog.
     """
-    from accountant.api.app import create_app  # noqa: PLC0415
-    from accountant.api.hot import Hot  # noqa: PLC0415
-    from accountant.gateway.around import Around  # noqa: PLC0415
-    from accountant.gateway.frames import Reply  # noqa: PLC0415
-    from accountant.gateway.inside import Requests  # noqa: PLC0415
-    from accountant.gateway.outside import answer, request_of  # noqa: PLC0415
 
-    app, quick = create_app(service, settings, publisher), Hot(service)
+    def __init__(
+        self, service: Service, settings: Settings, publisher: Publisher | None, *, hot: bool = True
+    ) -> None:
+        from accountant.api.app import create_app  # noqa: PLC0415 (pure tests do without a door)
+        from accountant.api.hot import Hot  # noqa: PLC0415
+        from accountant.cli.serving import limits_of  # noqa: PLC0415
+        from accountant.door.access_log import AccessLog  # noqa: PLC0415
+        from accountant.door.asgi import Requests  # noqa: PLC0415
+        from accountant.door.server import Door  # noqa: PLC0415
 
-    async def pass_on(scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] != "http":
-            await app(scope, receive, send)
-            return
-        loop = asyncio.get_running_loop()
-        replied: asyncio.Future[Reply] = loop.create_future()
-        take = quick.take if hot else lambda *_: False
-        request = request_of(scope, (await receive())["body"])
-        Requests(app, take).handle(
-            request, lambda reply: loop.call_soon_threadsafe(replied.set_result, reply)
-        )
-        await answer(await replied, scope, send)
+        class Told(AccessLog):
+            def note(self, *line: Any) -> bool:
+                names = "method", "path", "status", "request_id", "client", "milliseconds"
+                structlog.get_logger().info("request", **dict(zip(names, line, strict=True)))
+                return False
 
-    return Around(pass_on, settings.max_body_bytes)
+        app = create_app(service, settings, publisher)
+        take = Hot(service).take if hot else lambda *_: False
+        listening = socket.create_server(("127.0.0.1", 0), backlog=512)
+        self.port: int = listening.getsockname()[1]
+
+        async def begin() -> Door:
+            door = Door(Requests(app, take), service.credentials, limits_of(settings), Told())
+            door.listen(listening)
+            return door
+
+        self.door = asyncio.run_coroutine_threadsafe(begin(), _loop()).result()
+
+    def close(self) -> None:
+        """Takes nobody any more."""
+
+        async def end() -> None:
+            self.door.close()
+
+        asyncio.run_coroutine_threadsafe(end(), _loop()).result()
+
+
+class Client(httpx2.Client):
+    """An HTTP client of a door, which closes with it."""
+
+    def __init__(self, served: Served) -> None:
+        base = f"http://127.0.0.1:{served.port}"
+        super().__init__(base_url=base, timeout=60, follow_redirects=True, trust_env=False)
+        self._served = served
+
+    def close(self) -> None:
+        """Closes both."""
+        super().close()
+        self._served.close()
+
+    def __exit__(self, *more: Any) -> None:
+        super().__exit__(*more)
+        self._served.close()
+
+
+def client_of(
+    service: Service,
+    settings: Settings | None = None,
+    publisher: Publisher | None = None,
+    *,
+    hot: bool = True,
+) -> Client:
+    """An HTTP client of the service's door, over a real socket."""
+    return Client(Served(service, settings or Settings(), publisher, hot=hot))
 
 
 @contextmanager

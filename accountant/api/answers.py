@@ -10,7 +10,7 @@ import orjson
 from starlette.responses import JSONResponse
 
 from accountant.budget.batches import OPENED, REFUSED, as_single
-from accountant.gateway.problem import problem
+from accountant.door.problem import problem
 from accountant.ledger.events import Entry, Event, rfc3339, to_keep
 from accountant.privacy.units import FIXED, Charge
 from accountant.runtime.service import Answer, Preview, Service

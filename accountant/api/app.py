@@ -16,7 +16,7 @@ from accountant.api.evidence import router as evidence
 from accountant.api.items import Items
 from accountant.api.routes import router
 from accountant.config.settings import Settings
-from accountant.gateway.problem import problem
+from accountant.door.problem import problem
 from accountant.publishing.publisher import Publisher
 from accountant.runtime.service import Service
 from accountant.store.vault import vault_of
@@ -26,7 +26,7 @@ class App(FastAPI):
     """The framework's application. What is plainly in order never reaches it (``hot.py``)."""
 
     def build_middleware_stack(self) -> ASGIApp:
-        """Without the framework's answer to what nobody has foreseen: the gateway has a better one,
+        """Without the framework's answer to what nobody has foreseen: the door has a better one,
         the same on every way.
         """
         stack = super().build_middleware_stack()

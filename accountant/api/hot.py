@@ -32,9 +32,8 @@ from accountant.budget.commands import (
     ReleaseGrant,
 )
 from accountant.budget.errors import Problem
-from accountant.gateway.around import failed
-from accountant.gateway.frames import Reply, Replying, Request
-from accountant.gateway.inside import replied
+from accountant.door.messages import Reply, Replying, Request, replied
+from accountant.door.wire import failed
 from accountant.runtime.service import Answer, Service
 
 _PATH: Final = re.compile(
@@ -177,4 +176,6 @@ def _failure(request: Request, client: str | None, error: Exception) -> Reply:
     # It is not raised again: its traceback would hold this thread's whole round, and be held by it.
     with bound_contextvars(request_id=request.id):
         response = told(error, request.path)
-    return replied(response or failed(error, request.path, request.id), client)
+    if response is None:
+        return failed(error, request.path, request.id)._replace(client=client)
+    return replied(response, client)

@@ -20,7 +20,7 @@ from accountant.budget.errors import (
     Unavailable,
 )
 from accountant.budget.malformed import in_one_line, reasons
-from accountant.gateway.problem import problem
+from accountant.door.problem import problem
 from accountant.store.ledgers import StoreError
 
 _STATUS: Final[dict[type[Problem], int]] = {
@@ -73,7 +73,7 @@ def told(error: Exception, path: str = "") -> JSONResponse | None:
 
 
 def install(app: Starlette) -> None:
-    """Answers what is foreseen with a problem; what is not is answered by the gateway."""
+    """Answers what is foreseen with a problem; what is not is answered by the door."""
 
     async def foreseen(request: Request, error: Exception) -> JSONResponse:
         answer = told(error, request.url.path)

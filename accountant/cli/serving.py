@@ -26,7 +26,7 @@ from accountant.cli.common import (
 )
 from accountant.config import logs
 from accountant.config.settings import Settings
-from accountant.gateway.process import Gateway, gateway
+from accountant.door.limits import Limits
 from accountant.runtime import gc_tuning
 from accountant.store.engine import shown
 
@@ -59,15 +59,16 @@ def serve(
     chosen = settings(context, host=host, port=port)
     door = _listen(chosen.host, chosen.port)
     address: tuple[str, int] = door.getsockname()[:2]  # of port 0 the system makes a real one
-    with gateway(door, chosen.max_body_bytes) as outside:
-        _serve(context, chosen, outside, address)
+    with door:  # who asks waits in the kernel's queue until the ledgers are read
+        _serve(context, chosen, door, address)
 
 
 def _serve(
-    context: typer.Context, chosen: Settings, outside: Gateway, address: tuple[str, int]
+    context: typer.Context, chosen: Settings, door: socket.socket, address: tuple[str, int]
 ) -> None:
     # Imported late, for the other commands have no door.
     from accountant.api.hot import Hot  # noqa: PLC0415
+    from accountant.door.serve import run  # noqa: PLC0415
 
     logs.configure()
     with local_service(context) as service, ExitStack() as stopping:
@@ -92,7 +93,19 @@ def _serve(
             return create_app(service, chosen, publisher)
 
         _log.info("listening", host=address[0], port=address[1])
-        outside.run(rest, Hot(service).take)
+        run(door, rest, Hot(service).take, service.credentials, limits_of(chosen))
+
+
+def limits_of(chosen: Settings) -> Limits:
+    """What a client may hold, as the settings say."""
+    return Limits(
+        body_bytes=chosen.max_body_bytes,
+        connections=chosen.max_connections,
+        held_bytes=chosen.max_held_bytes,
+        head_seconds=chosen.head_seconds,
+        body_seconds=chosen.body_seconds,
+        idle_seconds=chosen.idle_seconds,
+    )
 
 
 def _warn(excess: list[str]) -> None:

@@ -31,12 +31,16 @@ class Settings:
     public_log: bool = False
     max_body_bytes: int = field(default=1_000_000)
     most_waiting: int = MOST_WAITING
+    max_connections: int = 4_096
+    head_seconds: float = 10.0
+    body_seconds: float = 10.0
+    idle_seconds: float = 75.0
+    max_held_bytes: int = 64 << 20
 
     @classmethod
     def from_environment(cls, env: Mapping[str, str] = os.environ) -> Settings:
-        """Reads ACCOUNTANT_HOME, _DATABASE_URL, _OWNER_URL, _HOST, _PORT, _EXPIRY_SECONDS,
-        _REPORT_HOURS, _CHECKPOINT_SECONDS, _ORIGIN, _PUBLIC_LOG, _MAX_BODY_BYTES and
-        _MOST_WAITING. Raises ValueError, naming the variable, for what cannot be read.
+        """Reads the variables that are called like the fields, with ACCOUNTANT_ before. Raises
+        ValueError, naming the variable, for what cannot be read.
         """
         home = Path(env.get("ACCOUNTANT_HOME") or "var")
         return cls(
@@ -52,6 +56,13 @@ class Settings:
             public_log=_yes(env, "ACCOUNTANT_PUBLIC_LOG"),
             max_body_bytes=int(_number(env, "ACCOUNTANT_MAX_BODY_BYTES", 1_000_000, 1_000, 10**9)),
             most_waiting=int(_number(env, "ACCOUNTANT_MOST_WAITING", MOST_WAITING, 1, 10**6)),
+            max_connections=int(_number(env, "ACCOUNTANT_MAX_CONNECTIONS", 4_096, 8, 10**6)),
+            head_seconds=_number(env, "ACCOUNTANT_HEAD_SECONDS", 10.0, 0.1, 3600),
+            body_seconds=_number(env, "ACCOUNTANT_BODY_SECONDS", 10.0, 0.1, 3600),
+            idle_seconds=_number(env, "ACCOUNTANT_IDLE_SECONDS", 75.0, 0.1, 86_400),
+            max_held_bytes=int(
+                _number(env, "ACCOUNTANT_MAX_HELD_BYTES", 64 << 20, 1_000_000, 10**12)
+            ),
         )
 
 

@@ -30,7 +30,7 @@ def end_with_parent() -> None:
 def _end(number: int, frame: FrameType | None) -> None:
     """Ends by an exception, so that the database is closed on the way out.
 
-    uvicorn shuts down first and then raises the signal again, for this handler.
+    While the service is served, the door takes the signal itself.
     """
     sys.exit(0)
 

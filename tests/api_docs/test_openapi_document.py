@@ -26,7 +26,7 @@ ROOMS = (
     "auth",
     "runtime",
     "api",
-    "gateway",
+    "door",
     "budget",
     "ledger",
     "privacy",

@@ -1,10 +1,9 @@
-"""The real service on a temporary ledger, served by uvicorn, and a network that can misbehave."""
+"""The real service on a temporary ledger, behind its door, and a network that can misbehave."""
 
 from __future__ import annotations
 
 import http.client
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -13,8 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-import uvicorn
-from support import door_of
+import support
 
 from accountant.client import Accountant, Registrar
 from accountant.config.settings import Settings
@@ -69,7 +67,7 @@ class Served:
 
 @pytest.fixture(scope="session")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """The real app under uvicorn, for all tests of this folder."""
+    """The real app behind its door, for all tests of this folder."""
     folder: Path = tmp_path_factory.mktemp("service")
     url = f"sqlite:///{folder}/accountant.db"
     migrate(url)
@@ -82,15 +80,9 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         name: service.credentials.create(name, cast(Any, role), "test")
         for name, role in roles.items()
     }
-    config = uvicorn.Config(door_of(service, settings, publisher), port=0, log_config=None)
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    while not server.started:
-        time.sleep(0.01)
-    yield Served(server.servers[0].sockets[0].getsockname()[1], keys, publisher)
-    server.should_exit = True
-    thread.join()
+    running = support.Served(service, settings, publisher)
+    yield Served(running.port, keys, publisher)
+    running.close()
     ledgers.close()
 
 

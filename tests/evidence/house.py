@@ -10,13 +10,12 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from fastapi.testclient import TestClient
 from support import (
     Clock,
     World,
     ask,
+    client_of,
     declared,
-    door_of,
     gaussian,
     laplace,
     make,
@@ -62,9 +61,7 @@ class House(World):
         self.keys = 0
         self.secrets: dict[str, str] = {}
         self.open()
-        self.http = TestClient(
-            door_of(self.service, self.settings, self.publisher), raise_server_exceptions=False
-        )
+        self.http = client_of(self.service, self.settings, self.publisher)
 
     @property
     def publisher(self) -> Publisher:

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 from bundles import leaf_of, root_of, sha256
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-from fastapi.testclient import TestClient
 from house import House, audit, many, resident
-from support import ask, door_of, laplace
+from support import ask, client_of, laplace
 
 from accountant.publishing.export import write_tiles
 
@@ -125,7 +124,7 @@ def test_who_may_read_the_log(house: Callable[..., House]) -> None:
     mine = made.post("/invocations", ask(laplace("0.001"))).json()["sequence"]
     made.publisher.publish("fair")
     private = replace(made.settings, public_log=False)
-    client = TestClient(door_of(made.service, private, made.publisher))
+    client = client_of(made.service, private, made.publisher)
     prefix = "/v1/populations/fair"
     for path in ("/log/checkpoint", "/log/tile/0/000.p/1", "/log/tile/entries/000.p/1"):
         assert made.http.get(prefix + path).status_code == 200

@@ -8,9 +8,8 @@ from typing import Any, cast
 
 import uvicorn
 import uvloop
-from uvicorn.server import ServerState
-
 from accountant.gateway.corked import Cork, Corked
+from uvicorn.server import ServerState
 
 SECONDS = 10
 

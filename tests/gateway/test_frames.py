@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+from accountant.gateway.frames import Frames, Reply, Request, frame, plain, raw
 from hypothesis import given
 from hypothesis import strategies as st
-
-from accountant.gateway.frames import Frames, Reply, Request, frame, plain, raw
 
 LATIN = st.text(st.characters(max_codepoint=255), max_size=20)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)

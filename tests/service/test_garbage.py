@@ -15,7 +15,7 @@ from accountant.api.hot import _reply
 from accountant.budget.commands import Asked, CommitGrant
 from accountant.budget.errors import Problem
 from accountant.budget.keeper import Keeper
-from accountant.gateway.frames import Request
+from accountant.door.messages import Request
 from accountant.runtime.command_queue import Waiting, tell
 from accountant.store.errors import StoreError
 

@@ -1,0 +1,107 @@
+"""Who may send a body, and who has guessed too often."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from ipaddress import IPv6Address, ip_address
+from math import ceil
+from typing import Final, Protocol
+
+from accountant.auth.keys import key_digest
+
+_MOST_ADDRESSES: Final = 10_000
+_SELDOM: Final = 1.0
+"""Seconds between two looks for new keys on behalf of addresses that have guessed too often."""
+
+
+class Keys(Protocol):
+    """The keys that are valid, as ``Credentials`` knows them."""
+
+    def remembered(self, digest: str) -> object | None:
+        """Whose key that is, as far as this process has read."""
+
+    def refresh(self) -> None:
+        """Reads what other processes have made and revoked."""
+
+
+class KeyCheck:
+    """Looks at keys before anything else of a request is read."""
+
+    def __init__(self, keys: Keys) -> None:
+        self._keys = keys
+        self._thread = ThreadPoolExecutor(1, "door-keys")
+        self._reading: asyncio.Future[None] | None = None
+        self._read = 0.0
+
+    def known(self, authorization: str) -> bool:
+        """A key that this process has read of; nothing is read."""
+        scheme, _, secret = authorization.partition(" ")
+        if scheme.lower() != "bearer":
+            return False
+        return self._keys.remembered(key_digest(secret.strip())) is not None
+
+    async def find(self, authorization: str) -> bool:
+        """Whether the key is valid, perhaps made lately by another process. Those who ask while
+        that is looked up share the next look. May raise what the database fails with.
+        """
+        if self._reading is not None:
+            await asyncio.wait([self._reading])  # it may have begun too early for us
+        if self._reading is None:
+            loop = asyncio.get_running_loop()
+            self._reading = loop.run_in_executor(self._thread, self._keys.refresh)
+            self._reading.add_done_callback(self._done)
+        await asyncio.shield(self._reading)
+        return self.known(authorization)
+
+    def _done(self, done: asyncio.Future[None]) -> None:
+        self._reading, self._read = None, time.monotonic()
+        if not done.cancelled():
+            done.exception()  # who waits has it
+
+    def worth_a_look(self) -> bool:
+        """It is long enough since somebody looked."""
+        return self._reading is None and time.monotonic() > self._read + _SELDOM
+
+    def close(self) -> None:
+        """Ends the thread."""
+        self._thread.shutdown(wait=False)
+
+
+class Attempts:
+    """Wrong keys, counted for each address over a while. An IPv6 network of 64 bits is one."""
+
+    def __init__(
+        self, most: int, seconds: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._most, self._seconds, self._clock = most, seconds, clock
+        self._seen: dict[str, tuple[int, float]] = {}
+
+    def wrong(self, address: str) -> None:
+        """Counts one."""
+        name, now = _network(address), self._clock()
+        count, since = self._seen.pop(name, (0, now))
+        if now > since + self._seconds:
+            count, since = 0, now
+        if len(self._seen) >= _MOST_ADDRESSES:
+            del self._seen[next(iter(self._seen))]  # the one that was quiet for longest
+        self._seen[name] = count + 1, since
+
+    def wait(self, address: str) -> int:
+        """Seconds for which no more are looked at; 0 if that is now."""
+        if not self._seen:
+            return 0
+        count, since = self._seen.get(_network(address), (0, 0.0))
+        left = since + self._seconds - self._clock()
+        return ceil(left) if count >= self._most and left > 0 else 0
+
+
+def _network(address: str) -> str:
+    if ":" not in address:
+        return address
+    parsed = ip_address(address.partition("%")[0])
+    if isinstance(parsed, IPv6Address) and parsed.ipv4_mapped is None:
+        return parsed.exploded[:19]
+    return address
