@@ -1,15 +1,13 @@
 """What the service is compared with, each in a process of its own: ``python -m bench.apps NAME
 PORT [URL]``.
 
-``empty`` is the same server and framework with nothing behind them, ``apart`` the same framework
-behind our own gateway, in two processes as the service is. ``bare`` answers bytes to bytes, so that
-what it reaches is what the load costs.
+``empty`` is the same framework behind uvicorn, with nothing behind them, as everybody runs it.
+``bare`` answers bytes to bytes, so that what it reaches is what the load costs.
 """
 
 from __future__ import annotations
 
 import asyncio
-import socket
 import sys
 from typing import Any, Final
 
@@ -17,7 +15,6 @@ import uvicorn
 import uvloop
 from fastapi import FastAPI
 
-from accountant.gateway.process import gateway
 from bench import rowlock
 
 _ANSWER: Final = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
@@ -49,13 +46,8 @@ async def _bare(port: int) -> None:
     await server.serve_forever()
 
 
-def _apart(port: int) -> None:
-    with gateway(socket.create_server(("127.0.0.1", port), backlog=2048), 1_000_000) as outside:
-        outside.run(empty, lambda *_: False)
-
-
 def _serve(app: FastAPI, port: int) -> None:
-    """With the settings of ``accountant serve``."""
+    """Without what costs time: logs, and headers that nobody reads."""
     uvicorn.run(
         app, port=port, log_config=None, access_log=False, server_header=False, proxy_headers=False
     )
@@ -66,8 +58,6 @@ def main() -> None:
     name, port = sys.argv[1], int(sys.argv[2])
     if name == "bare":
         uvloop.run(_bare(port))
-    elif name == "apart":
-        _apart(port)
     else:
         _serve(empty() if name == "empty" else rowlock.create_app(sys.argv[3]), port)
 

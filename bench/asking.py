@@ -37,6 +37,23 @@ def bodies(datasets: list[str]) -> list[dict[str, Any]]:
     return found
 
 
+def unseen(count: int, start: int) -> list[dict[str, Any]]:
+    """Bodies none of which was ever seen: each has its own noise scale, group and purpose. Those
+    of other starts differ too, if they are as far apart as they are many.
+    """
+    ages = [str(age) for age in range(0, 100, 10)]
+    found = []
+    for i in range(start, start + count):
+        chosen = [age for place, age in enumerate(ages) if (1 + i % 1_023) >> place & 1]
+        sexes = (["f"], ["m"], ["f", "m"])[i // 1_023 % 3]
+        scale = {"kind": "laplace", "sensitivity": "1", "scale": f"{100 + i / 10**6:.6f}"}
+        purpose = f"study {i} of the year"
+        subjects = {"age": chosen, "sex": sexes}
+        body = {"dataset": HOT, "subjects": subjects, "mechanisms": [scale], "purpose": purpose}
+        found.append(body)
+    return found
+
+
 def grants(
     path: str, headers: Mapping[str, str], asked: Sequence[Any], count: int, run: str
 ) -> list[bytes]:

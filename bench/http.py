@@ -16,7 +16,7 @@ from statistics import median
 from typing import Any, Final
 
 from bench import rowlock
-from bench.asking import FIVE_RULES, HOT, bodies, grants, register
+from bench.asking import FIVE_RULES, HOT, bodies, grants, register, unseen
 from bench.core import POLICY
 from bench.load import Result, drive
 from bench.running import Served, app, processor_seconds, served
@@ -32,9 +32,9 @@ DATASETS: Final = [f"d{i}" for i in range(1_000)]
 MOST: Final = 8_000
 """Requests made ready for each second; a server that answers more is done earlier."""
 
-APART: Final = "empty POST in two processes"
-EMPTY: Final = {"empty POST": "empty", APART: "apart"}
-"""Servers that do nothing: uvicorn in one process as everybody runs it, and behind our gateway."""
+EMPTY: Final = "empty POST"
+"""A server that does nothing: uvicorn and FastAPI in one process, as everybody runs them."""
+UNSEEN: Final = "grants, unseen bodies"
 
 PATH: Final = "/v1/populations/three/grants"
 NO_SECRET: Final = "-" * 48
@@ -60,6 +60,8 @@ class Target:
     server: Served
     path: str
     datasets: list[str]
+    unseen: bool = False
+    """Every body is a new one."""
 
     def run(self, connections: int, rate: float | None = None) -> Run:
         """One run, with keys that no other run has."""
@@ -75,7 +77,11 @@ class Target:
         drive(self.server.port, self._wire(max(5 * connections, least)), connections)
 
     def _wire(self, count: int) -> list[bytes]:
-        run = f"run{next(_run)}"
+        number = next(_run)
+        run = f"run{number}"
+        if self.unseen:
+            made = unseen(count, number * 2 * MOST)
+            return grants(self.path, self.server.headers, made, count, run)
         return grants(self.path, self.server.headers, bodies(self.datasets), count, run)
 
 
@@ -122,13 +128,10 @@ def on_postgres(folder: Path, fresh: Callable[[], str]) -> list[Row]:
 
 @contextmanager
 def _beside(folder: Path, home: Path, url: str) -> Iterator[list[Target]]:
-    """The empty servers, and the service with three populations."""
+    """The empty server, and the service with three populations."""
     with ExitStack() as stack:
         service: Served = stack.enter_context(served(home, url))
-        targets = [
-            Target(what, stack.enter_context(app(name, folder, NO_SECRET)), PATH, [HOT])
-            for what, name in EMPTY.items()
-        ]
+        targets = [Target(EMPTY, stack.enter_context(app("empty", folder, NO_SECRET)), PATH, [HOT])]
         for name, what, policy, datasets in (
             ("three", "grants", POLICY, [HOT]),
             ("five", "grants, five rules", FIVE_RULES, [HOT]),
@@ -137,25 +140,24 @@ def _beside(folder: Path, home: Path, url: str) -> Iterator[list[Target]]:
             register(service, name, policy, datasets)
             path = f"/v1/populations/{name}/grants"
             targets.append(Target(what, service, path, datasets))
+        targets.append(Target(UNSEEN, service, PATH, [HOT], unseen=True))
         yield targets
 
 
 def _measured(engine: str, targets: list[Target]) -> list[Row]:
     found = _by_turns(targets, CONNECTIONS, ROUNDS)
     rows = [row for what, runs in found.items() for row in _absolute(f"{engine}: {what}", runs)]
-    compared = [(what, "empty POST") for what in found if what != "empty POST"]
-    compared += [("grants", APART)]
+    compared = [(what, EMPTY) for what in found if what != EMPTY]
     compared += [("grants", what) for what in ("grants, 1,000 datasets", "row locks")]
     for what, beside in compared:
         if beside in found:
             rows += _ratios(f"{engine}: {what}", found[what], found[beside], beside)
     for connections in FEWER_AND_MORE:
-        some = _by_turns(targets[: len(EMPTY) + 1], connections, MORE_ROUNDS)
+        some = _by_turns(targets[:2], connections, MORE_ROUNDS)
         what = f"{engine}: grants, {connections} connections"
         rows += _absolute(what, some["grants"])
-        for beside in EMPTY:
-            rows += _ratios(what, some["grants"], some[beside], beside)
-    half = targets[len(EMPTY)].run(CONNECTIONS, _rate(found["grants"]) / 2)
+        rows += _ratios(what, some["grants"], some[EMPTY], EMPTY)
+    half = targets[1].run(CONNECTIONS, _rate(found["grants"]) / 2)
     rows += _latencies(f"{engine}: grants at half their rate, due by the clock", [half])
     return rows
 

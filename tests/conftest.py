@@ -14,7 +14,7 @@ import pytest
 import structlog
 from hypothesis import HealthCheck, settings
 from places import Hosted
-from support import Clock, World, migrate
+from support import OPENED, Clock, World, migrate
 
 from accountant.store.migrate import migrate as apply_migrations
 from bench.postgres import Server, server
@@ -33,6 +33,15 @@ settings.load_profile("ci" if os.environ.get("CI") else "default")
 def _quiet() -> None:
     """A log line for each of some thousand requests would hide what matters."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+
+
+@pytest.fixture(autouse=True)
+def _closed() -> Iterator[None]:
+    """Closes the clients that a test has opened, and their doors."""
+    before = len(OPENED)
+    yield
+    while len(OPENED) > before:
+        OPENED.pop().close()
 
 
 @pytest.fixture(scope="session")

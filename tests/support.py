@@ -8,7 +8,7 @@ import socket
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -332,7 +332,8 @@ class Served:
         self.port: int = listening.getsockname()[1]
 
         async def begin() -> Door:
-            door = Door(Requests(app, take), service.credentials, limits_of(settings), Told())
+            limits = replace(limits_of(settings), wrong_keys=1_000_000)  # many tests try many
+            door = Door(Requests(app, take), service.credentials, limits, Told())
             door.listen(listening)
             return door
 
@@ -347,6 +348,10 @@ class Served:
         asyncio.run_coroutine_threadsafe(end(), _loop()).result()
 
 
+OPENED: list[Client] = []
+"""Clients that were opened, whose sockets somebody has to close."""
+
+
 class Client(httpx2.Client):
     """An HTTP client of a door, which closes with it."""
 
@@ -354,6 +359,8 @@ class Client(httpx2.Client):
         base = f"http://127.0.0.1:{served.port}"
         super().__init__(base_url=base, timeout=60, follow_redirects=True, trust_env=False)
         self._served = served
+        self.port = served.port
+        OPENED.append(self)
 
     def close(self) -> None:
         """Closes both."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from accountant.door.body import Chunks, too_large
 from accountant.door.head import BROKEN_LINE, END, Head, Refused, read_head
+from accountant.door.keys import secret_of
 from accountant.door.limits import HEAD_BYTES
 from accountant.door.messages import Reply, Request
 from accountant.door.places import SMALL, Line
@@ -21,11 +22,8 @@ _AHEAD: Final = 65_536
 """Bytes that are read before the request before them is answered."""
 _PART: Final = 16_384
 """Bytes of its answer that a client reads in time, or it does not read."""
-_NO_KEY: Final = (
-    "send an API key: Authorization: Bearer <key>; `accountant keys create` makes one; the body "
-    "was not read"
-)
-_WRONG_KEY: Final = "the key in Authorization is not valid, or was revoked; the body was not read"
+_NO_KEY: Final = "send an API key: Authorization: Bearer <key>; `accountant keys create` makes one"
+_WRONG_KEY: Final = "the key in Authorization is not valid, or was revoked"
 _BUSY: Final = "too many half-sent requests wait; try again in a moment"
 
 
@@ -193,7 +191,7 @@ class Connection(asyncio.Protocol):
         limited = bool(head.authorization) and self.door.attempts.wait(self.address) > 0
         if (whole and not limited) or self.door.keys.known(head.authorization):
             self._admit(head)
-        elif not head.authorization:
+        elif not secret_of(head.authorization):
             raise Refused("unauthenticated", 401, _NO_KEY, closes=False)
         else:
             self._wait_for_reply()

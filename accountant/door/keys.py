@@ -27,6 +27,12 @@ class Keys(Protocol):
         """Reads what other processes have made and revoked."""
 
 
+def secret_of(authorization: str) -> str:
+    """The key in a header, empty if that holds none."""
+    scheme, _, secret = authorization.partition(" ")
+    return secret.strip() if scheme.lower() == "bearer" else ""
+
+
 class KeyCheck:
     """Looks at keys before anything else of a request is read."""
 
@@ -38,10 +44,8 @@ class KeyCheck:
 
     def known(self, authorization: str) -> bool:
         """A key that this process has read of; nothing is read."""
-        scheme, _, secret = authorization.partition(" ")
-        if scheme.lower() != "bearer":
-            return False
-        return self._keys.remembered(key_digest(secret.strip())) is not None
+        secret = secret_of(authorization)
+        return bool(secret) and self._keys.remembered(key_digest(secret)) is not None
 
     async def find(self, authorization: str) -> bool:
         """Whether the key is valid, perhaps made lately by another process. Those who ask while

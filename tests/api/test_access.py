@@ -91,7 +91,6 @@ def test_without_a_valid_key_nothing_is_answered(
         None,
         "",
         "Bearer",
-        "Bearer ",
         f"Bearer {revoked}",
         f"Bearer {digest}",
         f"Bearer {secret[:-1]}",

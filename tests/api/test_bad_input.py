@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -263,9 +264,10 @@ def test_oversized_bodies_are_refused(door: World, path: str, chunked: bool) -> 
 def test_a_lie_about_the_length_is_no_way_in(door: World) -> None:
     """A Content-Length that is no number is refused."""
     for length in ("-1", "1e3", "x", "9" * 30):
-        headers = door.auth("pipeline") | {"Content-Length": length}
-        answer = door.http.post("/v1/populations/fair/grants", headers=headers, content=b"{}")
-        assert 400 <= answer.status_code < 500
+        head = f"POST /v1/populations/fair/grants HTTP/1.1\r\nHost: x\r\nContent-Length: {length}"
+        with socket.create_connection(("127.0.0.1", door.http.port), timeout=10) as connection:
+            connection.sendall(head.encode() + b"\r\n\r\n{}")
+            assert connection.recv(100).startswith(b"HTTP/1.1 400 ")
 
 
 @pytest.mark.parametrize(
