@@ -46,7 +46,7 @@ def unseen(count: int, start: int) -> list[dict[str, Any]]:
     for i in range(start, start + count):
         chosen = [age for place, age in enumerate(ages) if (1 + i % 1_023) >> place & 1]
         sexes = (["f"], ["m"], ["f", "m"])[i // 1_023 % 3]
-        scale = {"kind": "laplace", "sensitivity": "1", "scale": f"{100 + i / 10**6:.6f}"}
+        scale = {"kind": "laplace", "sensitivity": "1", "scale": f"{100 + i / 1000:.3f}"}
         purpose = f"study {i} of the year"
         subjects = {"age": chosen, "sex": sexes}
         body = {"dataset": HOT, "subjects": subjects, "mechanisms": [scale], "purpose": purpose}

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from accountant.gateway.frames import Reply, Replying, Request
-from accountant.gateway.inside import Requests
 from support import START, Clock, World, ask, laplace, logged
 
 from accountant.api.hot import Hot
+from accountant.door.asgi import Requests
+from accountant.door.messages import Reply, Replying, Request
 
 SECONDS = 10
 

@@ -1,4 +1,4 @@
-"""The gateway answers before all is there that could be asked for."""
+"""The door answers before all is there that could be asked for."""
 
 from __future__ import annotations
 
@@ -16,8 +16,15 @@ SECONDS = 10
 SERVING = """
 import socket, sys
 from starlette.responses import PlainTextResponse
-from accountant.gateway.inside import replied
-from accountant.gateway.process import gateway
+from accountant.door.limits import Limits
+from accountant.door.messages import replied
+from accountant.door.serve import run
+
+class Nobody:
+    def remembered(self, digest):
+        return None
+    def refresh(self):
+        pass
 
 def make():
     told = sys.stdin.readline()
@@ -33,8 +40,7 @@ def take(request, reply):
 
 door = socket.create_server(("127.0.0.1", 0))
 print(door.getsockname()[1], flush=True)
-with gateway(door, 1_000) as outside:
-    outside.run(make, take)
+run(door, make, take, Nobody(), Limits())
 """
 
 
