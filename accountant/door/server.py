@@ -166,17 +166,17 @@ class Door:
                 accepted, address = self._listening.accept()
             except OSError as error:
                 if error.errno in _NO_FILES:
-                    self._make_room()
+                    self._make_room(1)
                     self._accept_later()
                 return error.errno == errno.ECONNABORTED
             self._opening += 1
             self._start(self._opened(accepted, str(address[0])))
         return True
 
-    def _make_room(self) -> bool:
-        """Asks some that wait for nothing to end; False, for their places are not free yet."""
+    def _make_room(self, most: int = _EVICTED) -> bool:
+        """Ends some that wait for nothing; False, for their places are not free yet."""
         if not self._leaving:
-            for victim in list(islice(self.places.victims(), _EVICTED)):
+            for victim in list(islice(self.places.victims(), most)):
                 self._leaving += 1
                 victim.abort()
         return False

@@ -70,7 +70,7 @@ def test_who_guesses_has_to_wait(door: Opened) -> None:
 
 
 def test_guessing_with_small_requests_counts(world: Callable[..., World]) -> None:
-    """A wrong key is counted wherever it is found to be wrong, by the quick way or by the routes."""
+    """A wrong key is counted wherever it is found to be wrong."""
     made = world().hospital()
     from accountant.api.app import create_app  # noqa: PLC0415
     from accountant.api.hot import Hot  # noqa: PLC0415

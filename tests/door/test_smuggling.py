@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import pairwise
 
 import pytest
@@ -27,8 +28,7 @@ BAD = {
     "no length": POST + b"Content-Length:\r\n\r\nabcd",
     "digits of elsewhere": POST + b"Content-Length: \xb2\r\n\r\nabcd",
     "underscores": POST + b"Content-Length: 1_0\r\n\r\n0123456789",
-    "two codings": POST
-    + b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "two codings": CHUNKED + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
     "chunks of old": b"POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
     "bare LF": b"GET / HTTP/1.1\nHost: x\n\n",
     "bare LF in a head": b"GET / HTTP/1.1\r\nHost: x\nA: b\r\n\r\n",
@@ -91,17 +91,14 @@ def test_what_is_not_spoken_is_said(door: Opened, code: int) -> None:
     """Another version, another coding, another expectation."""
     said = door.say(OTHERS[code] + BEHIND)
     assert status(said) == code
-    assert said.count(b"HTTP/1.1 ") == 1
+    assert said.count(b"\r\nx-request-id: ") == 1
 
 
 @given(st.binary(max_size=200), st.booleans())
 def test_no_head_is_read_by_accident(data: bytes, ends: bool) -> None:
     """Whatever comes is a head or is refused: nothing else is raised."""
-    try:
+    with suppress(Refused):
         head = read_head(b"GET / HTTP/1.1\r\nHost: x" + data + (b"\r\n\r\n" if ends else b""))
-    except Refused as refused:
-        assert 400 <= refused.status < 600
-    else:
         assert head.path == "/"
 
 
@@ -130,10 +127,9 @@ def test_no_chunks_are_read_by_accident(stream: bytes, data: st.DataObject) -> N
     """Whatever comes, in whatever pieces, is chunks, or is refused, or is waited for."""
     buffer, chunks = bytearray(), Chunks(1_000)
     cut = data.draw(st.integers(0, len(stream)))
-    try:
+    with suppress(Refused):
         for piece in (stream[:cut], stream[cut:]):
             buffer += piece
             if chunks.feed(buffer):
                 break
-    except Refused as refused:
-        assert refused.status in (400, 413)
+    assert len(chunks.body) <= 60
