@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 import orjson
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
@@ -48,6 +48,15 @@ from accountant.reporting.texts import Texts
 
 router = APIRouter(prefix="/v1/populations/{population}", dependencies=[Depends(known_parameters)])
 
+_REPORT_HEADERS: Final = {
+    "Content-Security-Policy": (
+        "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; "
+        "frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-store",
+}
+"""The page has its style within, and neither scripts nor pictures from elsewhere."""
 _ID = r"^[a-z0-9][a-z0-9_.-]{0,63}$"
 Population = Annotated[str, Path(pattern=_ID, description="the population's name")]
 GrantId = Annotated[str, Path(pattern=r"^g\d{1,18}$", description="a grant's id")]
@@ -293,7 +302,7 @@ def show_report(
     """The compliance report."""
     media = {"html": "text/html", "json": "application/json", "csv": "text/csv"}[form]
     report = report_of(service, population, publisher.last_published(population))
-    return Response(rendered(report, form), media_type=media)
+    return Response(rendered(report, form), media_type=media, headers=_REPORT_HEADERS)
 
 
 @router.get("/events", tags=["reading"])

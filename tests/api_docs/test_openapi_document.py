@@ -39,11 +39,13 @@ NO_CODES: frozenset[str] = frozenset(
         "key-exists", "key-used", "malformed-account",
         "malformed-checkpoint", "malformed-key", "malformed-key-name", "no-cache", "no-key",
         "no-such-events", "not-due", "not-stopped", "nothing-lost", "origin-fixed", "origin-used",
+        "connection", "content-encoding", "content-length", "content-type", "door-keys",
+        "keep-alive", "no-store", "transfer-encoding", "x-request-id",
         "text-erased", "unknown-key", "clock-differs", "write-ahead-log-not-copied",
     }
 )  # fmt: skip
-"""Problems that only the command line or the service's own jobs can meet, a header and a header's
-value.
+"""Problems that only the command line or the service's own jobs can meet, headers and their
+values.
 """
 
 

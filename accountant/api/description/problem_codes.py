@@ -24,6 +24,12 @@ PROBLEMS: Final[dict[str, Code]] = {
     "method-not-allowed": Code(405, "nowhere", "The path exists, the method does not."),
     "invalid-request": Code(422, "every", "A field or parameter is wrong; `errors` names each."),
     "http-error": Code(400, "nowhere", "The request is not proper HTTP for this service."),
+    "header-too-large": Code(431, "nowhere", "More than 64 KiB, or 128 fields, before the body."),
+    "request-timeout": Code(408, "nowhere", "A request that has begun did not come in time."),
+    "misplaced-key": Code(
+        400, "nowhere", "An API key stands in the URL or is an Idempotency-Key: revoke it."
+    ),
+    "too-many-wrong-keys": Code(429, "nowhere", "Too many wrong keys came from this address."),
     "internal-error": Code(500, "every", "A fault of the service. Retry with the same key."),
     "storage-failed": Code(503, "every", "The database did not answer. Retry with the same key."),
     "vault-failed": Code(
