@@ -18,10 +18,13 @@ from accountant.budget.errors import Problem
 from accountant.config.settings import Settings
 from accountant.publishing.publisher import Publisher
 from accountant.reporting.files import report_of, write_report
+from accountant.runtime.clock import wall_clock
+from accountant.runtime.clock_mark import ClockMark
 from accountant.runtime.service import Service
 from accountant.store.ledgers import StoreError
 
 _log = structlog.get_logger()
+_CLOCK_SECONDS: Final = 60
 _SNAPSHOT_SECONDS: Final = 5
 """How often it is looked whether a ledger has grown enough."""
 _ALIGNED: Final = datetime(2000, 1, 1, tzinfo=UTC)
@@ -47,6 +50,14 @@ def start(service: Service, publisher: Publisher, settings: Settings) -> Backgro
         service.keep_snapshots, "interval", seconds=_SNAPSHOT_SECONDS, id="snapshots", **options
     )
     scheduler.add_job(
+        mark_clock,
+        "interval",
+        [service, ClockMark(settings.home)],
+        seconds=_CLOCK_SECONDS,
+        id="clock",
+        **options,
+    )
+    scheduler.add_job(
         report,
         "interval",
         [service, publisher, settings.home / "reports"],
@@ -66,6 +77,12 @@ def expire(service: Service) -> None:
             _log.info("grants expired and charged", grants=expired)
     except (Problem, StoreError) as error:  # until the next round they stay reserved
         _log.warning("expiry failed", reason=str(error))
+
+
+def mark_clock(service: Service, mark: ClockMark) -> None:
+    """Keeps what the clock shows, unless it is in doubt."""
+    if service.clock_doubt() is None:
+        mark.write(wall_clock())
 
 
 def publish(service: Service, publisher: Publisher) -> None:

@@ -12,7 +12,7 @@ from rich.table import Table
 from starlette.types import ASGIApp
 
 from accountant.budget.commands import Role
-from accountant.budget.errors import Invalid, Problem
+from accountant.budget.errors import Invalid
 from accountant.cli.common import (
     PopulationOption,
     app,
@@ -28,6 +28,7 @@ from accountant.config import logs
 from accountant.config.settings import Settings
 from accountant.door.limits import Limits
 from accountant.runtime import gc_tuning
+from accountant.runtime.clock_mark import ClockMark
 from accountant.store.engine import shown
 
 _log = structlog.get_logger()
@@ -73,13 +74,10 @@ def _serve(
     logs.configure()
     with local_service(context) as service, ExitStack() as stopping:
         publisher = publisher_of(context, service)
-        service.ready()
+        service.ledgers.check()
         _warn(service.ledgers.excess())
-        for population in service.populations():
-            try:
-                service.known(population)  # read now, not at the first request
-            except Problem as problem:
-                errors.print(f"{population}: {problem.detail}", style="red", markup=False)
+        believed = ClockMark(chosen.home).read()
+        service.begin(believed, int(chosen.clock_ahead_hours * 3_600_000_000))
         gc_tuning.seldom()
         if not service.credentials.all():
             errors.print("no key exists yet: accountant keys create --role admin --name me")

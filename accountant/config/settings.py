@@ -36,6 +36,7 @@ class Settings:
     body_seconds: float = 10.0
     idle_seconds: float = 75.0
     max_held_bytes: int = 64 << 20
+    clock_ahead_hours: float = 24.0
 
     @classmethod
     def from_environment(cls, env: Mapping[str, str] = os.environ) -> Settings:
@@ -59,6 +60,7 @@ class Settings:
             max_connections=int(_number(env, "ACCOUNTANT_MAX_CONNECTIONS", 4_096, 8, 10**6)),
             head_seconds=_number(env, "ACCOUNTANT_HEAD_SECONDS", 10.0, 0.1, 3600),
             body_seconds=_number(env, "ACCOUNTANT_BODY_SECONDS", 10.0, 0.1, 3600),
+            clock_ahead_hours=_number(env, "ACCOUNTANT_CLOCK_AHEAD_HOURS", 24.0, 0.01, 24 * 366),
             idle_seconds=_number(env, "ACCOUNTANT_IDLE_SECONDS", 75.0, 0.1, 86_400),
             max_held_bytes=int(
                 _number(env, "ACCOUNTANT_MAX_HELD_BYTES", 64 << 20, 1_000_000, 10**12)

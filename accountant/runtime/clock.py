@@ -4,7 +4,8 @@ Stamps never go back, so one wrong reading lasts for ever: a clock that shows ne
 would have charged every open grant. Each ledger's time is held against what went before:
 
 * at the first look since the start, against the ledger's last stamp: not a minute before it, and
-  not so long after it that every open grant would have expired;
+  not so long after it that every open grant would have expired; a service that starts (``begin``)
+  asks sooner, if nobody has believed the clock for a day;
 * later, against the clock that nobody sets: since the last look both went on alike, to a minute;
 * always, against the last stamp, which another service may have written: not a minute before it.
 
@@ -103,6 +104,16 @@ class Guard:
         self._known: dict[str, _Known] = {}
         self._doubted: set[str] = set()
         self._lock = threading.Lock()
+        self._since: int | None = None
+        self._ahead = LONGEST
+
+    def begin(self, since: int, ahead: int) -> None:
+        """The service starts: at ``since`` something was last written, to whatever ledger, or the
+        clock was last believed. A clock that is further than ``ahead`` microseconds after that is
+        in doubt until somebody accepts it.
+        """
+        with self._lock:
+            self._since, self._ahead = since, ahead
 
     def look(self, state: State, *, believed: bool = False) -> Reading:
         """The stamp of an event that comes next, and whether the clock is in doubt. Nothing is
@@ -123,12 +134,17 @@ class Guard:
                 self._tell(state.ledger, doubt)
         return Reading(state.time if doubt else now, doubt)
 
+    def doubt(self, state: State) -> Doubt | None:
+        """Whether the clock is in doubt for a ledger. Remembers nothing."""
+        return self.look(state, believed=True).doubt
+
     def _expected(self, state: State, known: _Known | None, ticks: int) -> tuple[int, int]:
         """What the clock should show at least, but for a minute, and at most."""
         accepted = state.custody.accepted
         if known is None:
             last = _last(state)
-            return last, last + LONGEST
+            since = last if self._since is None else max(last, self._since)
+            return last, since + self._ahead
         if accepted is None or accepted.sequence <= known.accepted:
             expected = known.ahead + ticks
             return expected, expected + APART

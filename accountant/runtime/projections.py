@@ -73,6 +73,10 @@ class Shelf:
         """The book of a ledger that was asked for before; nothing is read."""
         return self._books.get(ledger)
 
+    def books(self) -> list[Book[Keeper]]:
+        """The books of all ledgers that were asked for before."""
+        return list(self._books.values())
+
     def keep(self, *, now: bool = False) -> None:
         """Makes snapshots of the ledgers that have grown, where it is time; or ``now``."""
         if self._snapshots is None:

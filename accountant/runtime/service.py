@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
+import structlog
+
 from accountant.auth.credentials import Credentials
 from accountant.auth.keys import LEDGER as KEYS
 from accountant.budget.commands import Asked, AskGrant, EraseText, ExpireGrant
@@ -23,7 +25,7 @@ from accountant.budget.state import Grant, Settled, State
 from accountant.config.settings import MOST_WAITING
 from accountant.ledger.events import Entry, Event
 from accountant.ledger.merkle import Tree
-from accountant.runtime.clock import Guard, ticks, wall_clock
+from accountant.runtime.clock import Doubt, Guard, ticks, wall_clock
 from accountant.runtime.command_queue import Sequencer, Waiting, settle
 from accountant.runtime.dispatcher import Answering, opening
 from accountant.runtime.prices import Pricing, Terms, has_price, terms_of
@@ -37,6 +39,7 @@ from accountant.store.vault import Vault, VaultError
 __all__ = ["Answer", "Preview", "Service"]
 
 PAGE: Final = 1_000
+_log = structlog.get_logger()
 MAX_EXPIRIES: Final = 1_000
 """Expiries written per round; the rest stay reserved until the next."""
 
@@ -346,8 +349,36 @@ class Service:
         """All populations, in order."""
         return [name for name in self.ledgers.names() if name != KEYS]
 
+    def begin(self, believed: int | None, ahead: int) -> None:
+        """Reads all ledgers, so that nobody waits for that later, and holds the clock against the
+        last that was written in any of them, or against when it was last ``believed``. A ledger
+        that cannot be read stops no other; those are logged. Microseconds.
+        """
+        since = believed or 0
+        for ledger in self.populations():
+            try:
+                with self._up_to_date(ledger) as keeper:
+                    since = max(since, keeper.state.time)
+            except Exception as error:  # noqa: BLE001 the others are not to blame
+                reason = error.detail if isinstance(error, Problem) else repr(error)
+                _log.error("a ledger cannot be read", ledger=ledger, reason=reason)
+        if since:
+            self._guard.begin(since, ahead)
+
+    def clock_doubt(self) -> Doubt | None:
+        """What is wrong with the clock, by the ledgers in memory."""
+        for book in self._shelf.books():
+            with book.lock:
+                if book.tree.size and (doubt := self._guard.doubt(book.fold.state)):
+                    return doubt
+        return None
+
     def ready(self) -> None:
-        """Raises Unavailable, with the reason, unless the database can be read and written to."""
+        """Raises Unavailable, with the reason, unless grants can be given: the database can be read
+        and written to, and the clock is believed.
+        """
+        if (doubt := self.clock_doubt()) is not None:
+            raise Unavailable("not-ready", doubt.problem().detail)
         try:
             self.ledgers.check()
         except StoreError as error:

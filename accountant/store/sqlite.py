@@ -11,6 +11,7 @@ from __future__ import annotations
 import fcntl
 import os
 import sqlite3
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from sqlalchemy import Connection, Engine, create_engine, event, make_url
-from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
 from sqlalchemy.pool import QueuePool, StaticPool
 
 from accountant.ledger.merkle import Tree
@@ -39,6 +40,8 @@ _FOR_NOBODY: Final = "PRAGMA busy_timeout=0"
 _PRIMARY: Final = 0xFF
 """The part of an error's code that says what it is; the rest says where it came from."""
 _ATTEMPTS: Final = 5
+_PROBE: Final = 65_536
+"""Bytes that are written to see whether the disk is full: more than a small commit takes."""
 _MOST_ROWS: Final = 64
 """Rows that one statement inserts: a statement for each number of them stays prepared."""
 _NEW_HEAD: Final = "INSERT INTO ledger_head VALUES (?, ?, ?)"
@@ -111,7 +114,8 @@ def file_lock(path: Path, seconds: float = BUSY_MS / 1000) -> Iterator[None]:
     try:
         while not _locked(handle):
             if time.monotonic() >= deadline:
-                raise TimeoutError(f"another process has kept the database for {seconds:g} seconds")
+                kept = f" for {seconds:g} seconds" if seconds else ""
+                raise TimeoutError(f"another process has kept the database{kept}")
             time.sleep(_POLL)
         yield
     finally:
@@ -136,6 +140,9 @@ class Sqlite:
         self._backfill = Backfill(self._path)
         event.listen(self._writer, "connect", _of_ours)
         self._one_at_a_time = threading.Lock()
+        self._kept = False
+        """Another process has kept the file for as long as anybody waits: until it lets go, nobody
+        waits again."""
         self._writing: Connection | None = None
 
     def reading(self, work: Callable[[Connection], T]) -> T:
@@ -155,14 +162,21 @@ class Sqlite:
 
     @contextmanager
     def begun(self, ledger: str, beside: str) -> Iterator[Begun]:
-        """A transaction that keeps everybody else from writing, to whatever ledger."""
-        with (
-            file_lock(self._path),
-            self.ready() as connection,
-            _waiting(_raw(connection)),
-            _undone(connection.rollback),
-        ):
-            connection.begin()
+        """A transaction that keeps everybody else from writing, to whatever ledger. Waits for
+        another process once; if that was in vain, nobody waits until it has let go.
+        """
+        milliseconds = 0 if self._kept else BUSY_MS
+        with ExitStack() as opened:
+            try:
+                opened.enter_context(file_lock(self._path, milliseconds / 1000))
+                connection = opened.enter_context(self.ready())
+                opened.enter_context(_waiting(_raw(connection), milliseconds))
+                opened.enter_context(_undone(connection.rollback))
+                connection.begin()
+            except (TimeoutError, OperationalError) as error:
+                self._kept = isinstance(error, TimeoutError) or _busy(error)
+                raise
+            self._kept = False
             yield _begun(connection, ledger, beside)
 
     @contextmanager
@@ -272,6 +286,22 @@ class Sqlite:
         for place in (self._path, self._path.parent):
             if not os.access(place, os.W_OK):
                 raise StoreError("the database cannot be written to")
+        if self._kept and self._still_kept():
+            raise StoreError("another process keeps the database")
+        self._try_to_write()
+
+    def _still_kept(self) -> bool:
+        try:
+            with file_lock(self._path, 0):
+                return False
+        except TimeoutError:
+            return True
+
+    def _try_to_write(self) -> None:
+        """Writes a little beside the file: on a full disk that fails as a commit would."""
+        with tempfile.TemporaryFile(dir=self._path.parent, prefix=".accountant-") as probe:
+            probe.write(bytes(_PROBE))
+            probe.flush()
 
     def excess(self) -> list[str]:
         """Whoever may write a file may do anything to it: there is nothing to warn of."""
@@ -299,14 +329,19 @@ def _undone(rollback: Callable[[], object]) -> Iterator[None]:
 
 
 @contextmanager
-def _waiting(raw: sqlite3.Connection) -> Iterator[None]:
+def _waiting(raw: sqlite3.Connection, milliseconds: int) -> Iterator[None]:
     """Another program that has the file is waited for."""
-    raw.execute(f"PRAGMA busy_timeout={BUSY_MS}")
+    raw.execute(f"PRAGMA busy_timeout={milliseconds}")
     try:
         yield
     finally:
         with suppress(sqlite3.Error):  # it is told what had come before
             raw.execute(_FOR_NOBODY)
+
+
+def _busy(error: OperationalError) -> bool:
+    code = getattr(error.orig, "sqlite_errorcode", 0)
+    return bool(code & _PRIMARY == sqlite3.SQLITE_BUSY)
 
 
 def _of_ours(connection: Any, _: Any) -> None:
