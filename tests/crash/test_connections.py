@@ -167,23 +167,21 @@ def test_no_more_open_files(deployment: Deployment) -> None:
     clients = pipelines(deployment, 4, random.Random(SEED))
     with deployment.serving() as service:
         deployment.register(service.port, POLICY, *DATASETS)
-        pids = service.process.pid, service.outside
+        pid = service.process.pid
         on_file = deployment.database_url.startswith("sqlite")
         for _ in range(effort(1, 10)):
             with at_work(clients, [service.port], patient=True):
                 time.sleep(0.1)
-                before = resource.prlimit(pids[0], resource.RLIMIT_NOFILE)
+                before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
                 refused = sum(client.failures for client in clients)
                 deadline = time.monotonic() + 10
-                for pid in pids:
-                    few = len(list(Path(f"/proc/{pid}/fd").iterdir())) - 2
-                    resource.prlimit(pid, resource.RLIMIT_NOFILE, (few, before[1]))
+                few = len(list(Path(f"/proc/{pid}/fd").iterdir())) - 2
+                resource.prlimit(pid, resource.RLIMIT_NOFILE, (few, before[1]))
                 time.sleep(effort(0.3, 2.0))
                 while on_file and sum(client.failures for client in clients) == refused:
                     assert time.monotonic() < deadline, "nobody was refused"
                     time.sleep(0.05)
-                for pid in pids:
-                    resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+                resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
                 time.sleep(0.1)
             settled(clients, service.port, 10)
     check(deployment, clients)

@@ -32,13 +32,6 @@ class Running:
     process: Process
     port: int
 
-    @property
-    def outside(self) -> int:
-        """Its other process, which speaks HTTP."""
-        pid = self.process.pid
-        [child] = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        return int(child)
-
     def kill(self) -> None:
         """Ends it without a chance to tidy up."""
         kill(self.process)
