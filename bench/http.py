@@ -74,7 +74,8 @@ class Target:
     def warm_up(self, connections: int) -> None:
         """Some requests that are not measured, on connections of their own."""
         least = len(bodies(self.datasets))  # so that every account is there
-        drive(self.server.port, self._wire(max(5 * connections, least)), connections)
+        count = 10 if self.unseen else max(5 * connections, least)
+        drive(self.server.port, self._wire(count), min(count, connections))
 
     def _wire(self, count: int) -> list[bytes]:
         number = next(_run)
