@@ -39,8 +39,8 @@ NO_CODES: frozenset[str] = frozenset(
         "key-exists", "key-used", "malformed-account",
         "malformed-checkpoint", "malformed-key", "malformed-key-name", "no-cache", "no-key",
         "no-such-events", "not-due", "not-stopped", "nothing-lost", "origin-fixed", "origin-used",
-        "clock-believed", "connection", "content-encoding", "content-length", "content-type", "door-keys",
-        "keep-alive", "no-store", "transfer-encoding", "x-request-id",
+        "clock-believed", "connection", "content-encoding", "content-length", "content-type",
+        "door-keys", "keep-alive", "no-store", "transfer-encoding", "x-request-id",
         "text-erased", "unknown-key", "clock-differs", "write-ahead-log-not-copied",
     }
 )  # fmt: skip
