@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: install demo test test-crash test-foreign check serve bench lock clean
+.PHONY: install demo test test-fast test-crash test-foreign check serve bench lock clean
 .DEFAULT_GOAL := install
 
 install: $(STAMP)
@@ -24,6 +24,19 @@ demo: $(STAMP)
 
 test: $(STAMP)
 	$(BIN)/python -m pytest --ignore=tests/foreign -n auto --dist loadgroup
+
+# An answer in under a minute on two cores: rules and decisions, prices, replay, evidence, the API and the
+# documentation. Left out are databases, random ledgers, processes of their own, disasters.
+FAST := tests/docs tests/ledger tests/policies tests/api_docs \
+	$(filter-out %/test_frozen.py %/test_model.py %/test_snapshot.py,$(wildcard tests/budget/test_*.py)) \
+	$(wildcard tests/rules/test_reads.py tests/rules/test_rollback.py) \
+	$(patsubst %,tests/privacy/test_%.py,amounts catalogue claims units) \
+	$(patsubst %,tests/evidence/test_%.py,golden_bundle merkle notes unknown_rule_kind) \
+	$(patsubst %,tests/api/test_%.py,answers batch_call) \
+	tests/client/test_client_grants.py tests/reporting/test_report_totals.py
+
+test-fast: $(STAMP)
+	$(BIN)/python -m pytest -n auto --dist worksteal $(FAST)
 
 # Disasters: kills, power losses, full and failing disks, races; about ten minutes on two cores. What
 # may not be done here (mounting, tracing) is skipped and says so. `make test` does a little of each.

@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 
-from accountant.runtime.gc_tuning import not_looked_for
+from accountant.runtime.memory import not_looked_for
 
 
 def main() -> None:

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
-import numpy as np
 import structlog
 import structlog.testing
 import uvloop
@@ -21,10 +20,12 @@ from alembic import command
 from alembic.config import Config
 from pydantic import TypeAdapter
 
-from accountant.budget.accounts import charge_from
-from accountant.budget.commands import AdoptPolicy, Asked, Command, batch_of, command_from_json
+from accountant.budget.accounts.epochs import adopted_by
+from accountant.budget.accounts.sums import Sums
+from accountant.budget.apply import apply
+from accountant.budget.commands import AdoptPolicy, Command, Envelope, batch_of, command_from_json
 from accountant.budget.decide import Repeated, decide
-from accountant.budget.folding import apply
+from accountant.budget.explain import Explained, explain
 from accountant.budget.policy_file import parse_policy
 from accountant.budget.replay import Replay, replay
 from accountant.budget.state import AccountKey, State
@@ -126,23 +127,33 @@ class Book:
         if key is None and command.needs_key:
             self.keys += 1
             key = f"auto-{self.keys}"
-        return self._take(Asked(by, command, key))
+        return self._take(Envelope(by, command, key))
 
     def batch(self, *items: Command, by: str = "pipe", key: str | None = None) -> Any:
         """Events, or Repeated: the items in the order in which they are to be decided."""
         self.keys += 1
-        return self._take(Asked(by, batch_of(items), key or f"auto-{self.keys}", items))
+        return self._take(Envelope(by, batch_of(items), key or f"auto-{self.keys}", items))
 
-    def _take(self, asked: Asked) -> Any:
+    def _take(self, asked: Envelope) -> Any:
         outcome = decide(self.state, asked, self.now)
         if isinstance(outcome, Repeated):
             return outcome
-        events = [Event.from_bytes(event.to_bytes()) for event in outcome]
-        for event in events:
-            apply(self.state, event)
-            data = event.to_bytes()
-            self.stored.append(data)
-        return events
+        for one in outcome:
+            apply(self.state, one)
+            self.stored.append(one.entry.body)
+        return [one.event() for one in outcome]
+
+    def decision(self, event: Event) -> dict[str, Any]:
+        """The decision of an event, in words: as the API serves it."""
+        return self.explained(event).decision.to_json()
+
+    def explained(self, event: Event) -> Explained:
+        """The decision of an event, by the policy that was in force."""
+        adopted = None
+        if "policy" in event.body:
+            adopted = adopted_by(Event.from_bytes(self.stored[event.body["policy"]]))
+        engine = self.state.custody.engine_at(event.sequence)
+        return explain(event, adopted, self.state.people(), engine)
 
     def do(self, kind: str, by: str = "pipe", key: str | None = None, **fields: Any) -> Event:
         """The one event (the last, if there are more) that answers the command ``kind``."""
@@ -198,18 +209,29 @@ class Book:
     ) -> list[int | None]:
         """Units of one currency used per cell; None where that is infinite."""
         axis = self.account(rule, dataset, client).axis
+        row, n = axis.index(currency), len(axis)
         columns = self.used(rule, dataset, client)
-        return [charge_from(axis, np.array(column)).units(currency) for column in columns]
+        return [None if column[n + row] else column[row] for column in columns]
 
     def reserved(self, rule: str = "a", dataset: str = "d") -> list[tuple[int, ...]]:
         """Units only reserved per cell."""
-        return cells_of(self.account(rule, dataset).reserved)
+        return cells_of(self.held(rule, dataset))
+
+    def held(self, rule: str = "a", dataset: str = "d", client: str = "") -> Sums:
+        """What open grants hold in the account of a rule."""
+        account = self.account(rule, dataset, client)
+        nothing = Sums(account.used.rows, account.used.shape)
+        return self.state.reserved().get(self.key(rule, dataset, client), nothing)
 
     def account(self, rule: str = "a", dataset: str = "d", client: str = "") -> Any:
         """The account of a rule in its present epoch ("" for the lifetime)."""
+        return self.state.account(self.key(rule, dataset, client))
+
+    def key(self, rule: str = "a", dataset: str = "d", client: str = "") -> AccountKey:
+        """Where that account is."""
         adopted = self.state.adopted
         epoch = adopted.epochs[rule].number if rule and adopted else 0
-        return self.state.account(AccountKey(rule, epoch, dataset, client))
+        return AccountKey(rule, epoch, dataset, client)
 
     def replayed(self) -> Replay:
         """The replay of everything stored."""
@@ -239,9 +261,9 @@ def root_of(stored: Iterable[bytes]) -> bytes:
     return Tree().grown(map(leaf_hash, stored))[0].root
 
 
-def cells_of(meter: Any) -> list[tuple[int, ...]]:
-    """A meter's sums, one tuple a cell."""
-    flat = np.asarray(meter.cells()).reshape(meter.rows, -1)
+def cells_of(sums: Sums) -> list[tuple[int, ...]]:
+    """The sums of each cell, one tuple a cell: finite ones, then numbers of infinite charges."""
+    flat = sums.stacked().reshape(2 * sums.rows, -1)
     return [tuple(int(v) for v in column) for column in flat.T]
 
 
@@ -249,8 +271,9 @@ def snapshot(state: State) -> dict[str, Any]:
     """Everything in a state, comparable; an account with nothing in it counts as absent."""
     accounts = {}
     for key, account in state.accounts.items():
-        value = (cells_of(account.used), cells_of(account.reserved), tuple(account.bound))
-        if any(any(cell) for cell in value[0]) or any(value[2]):
+        account = account.at(state.time)  # noqa: PLW2901
+        value = cells_of(account.used), tuple(account.bound), tuple(account.held)
+        if any(any(cell) for cell in value[0]) or any(value[1]):
             accounts[key] = value
     return {
         "sequence": state.sequence,
@@ -261,7 +284,7 @@ def snapshot(state: State) -> dict[str, Any]:
         "accounts": accounts,
         "grants": state.grants,
         "open": state.open,
-        "answers": state.answers,
+        "answers": state.idempotency,
         "last_epoch": state.last_epoch,
     }
 
@@ -518,7 +541,7 @@ def ask(*mechanisms: dict[str, Any], **more: Any) -> dict[str, Any]:
 def hundredth(service: Service, by: str, key: str) -> Any:
     """Asks for epsilon 0.01; the answer's event."""
     command = make("ask_grant", dataset="d", mechanisms=[laplace("0.01")])
-    return service.execute("fair", Asked(by, command, key)).events[-1]
+    return service.execute("fair", Envelope(by, command, key)).events[-1]
 
 
 def clean(world: World) -> None:

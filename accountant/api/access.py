@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Header, Request
 
-from accountant.api.items import Items
+from accountant.api.quick import Quick
 from accountant.api.requests import (
     ADMIN,
     ASK,
@@ -44,9 +44,9 @@ def publisher_of(request: Request) -> Publisher:
     return publisher
 
 
-async def _items(request: Request) -> Items:
-    items: Items = request.app.state.items
-    return items
+async def _quick(request: Request) -> Quick:
+    quick: Quick = request.app.state.quick
+    return quick
 
 
 def caller(*roles: Role) -> Callable[..., Key]:
@@ -105,7 +105,7 @@ Body = Annotated[dict[str, Any], Depends(json_body)]
 Raw = Annotated[bytes, Depends(raw_body)]
 Idempotency = Annotated[str | None, Depends(idempotency_key)]
 
-TheItems = Annotated[Items, Depends(_items)]
+TheQuick = Annotated[Quick, Depends(_quick)]
 TheService = Annotated[Service, Depends(_service)]
 ThePublisher = Annotated[Publisher, Depends(publisher_of)]
 Spender = Annotated[Key, Depends(caller(*SPEND))]

@@ -13,7 +13,7 @@ from accountant.api import description, problems
 from accountant.api.access import TheService
 from accountant.api.answers import ready
 from accountant.api.evidence import router as evidence
-from accountant.api.items import Items
+from accountant.api.quick import Quick
 from accountant.api.routes import router
 from accountant.config.settings import Settings
 from accountant.door.problem import problem
@@ -43,7 +43,7 @@ def create_app(service: Service, settings: Settings, publisher: Publisher | None
         openapi_url=None,
     )
     app.state.service = service
-    app.state.items = Items()
+    app.state.quick = Quick()
     app.state.publisher = publisher or Publisher(service, vault_of(settings.home), settings.origin)
     app.state.public_log = settings.public_log
     problems.install(app)

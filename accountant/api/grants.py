@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
 from accountant.api.answers import amounts
-from accountant.budget import packing
+from accountant.budget.facts import final_of
+from accountant.budget.population import packing
 from accountant.budget.state import Grant, Settled
 from accountant.ledger.events import Event, rfc3339
 from accountant.privacy.units import Charge
 from accountant.reporting.texts import Texts
 from accountant.runtime.service import PAGE, Service
+
+RECOVERED: Final = "ledger.recovered.v1"
 
 
 def grant_view(service: Service, ledger: str, grant: Grant | Settled, now: int) -> dict[str, Any]:
@@ -25,7 +28,7 @@ def grant_view(service: Service, ledger: str, grant: Grant | Settled, now: int) 
     state, charged, counted = "expired" if due else grant.status, reserved if due else None, None
     if isinstance(grant, Settled):
         end = service.event(ledger, grant.settled)
-        charged = Charge.from_json(end.body["charge"]) if "charge" in end.body else reserved
+        charged = reserved if end.type == RECOVERED else final_of(end.body, reserved)
         if grant.session:
             counted = _counted(service, grant, end)
     elif grant.session:
@@ -44,6 +47,23 @@ def grant_view(service: Service, ledger: str, grant: Grant | Settled, now: int) 
     }
     if counted is not None:
         view["positives"], view["negatives"] = counted
+    return view
+
+
+def listed(grant: Grant, now: int) -> dict[str, Any]:
+    """An open grant at stamp ``now``, as much as is known without reading its event."""
+    view: dict[str, Any] = {
+        "id": grant.id,
+        "state": "expired" if grant.due(now) else grant.status,
+        "client": grant.by,
+        "dataset": grant.dataset,
+        "opened": rfc3339(grant.opened),
+        "expires": rfc3339(grant.expires),
+        "reserved": amounts(grant.total),
+        "sequence": grant.sequence,
+    }
+    if grant.session:
+        view |= {"positives": grant.positives, "negatives": grant.negatives}
     return view
 
 
@@ -68,7 +88,7 @@ def _last_count(service: Service, ledger: str, grant: Settled) -> dict[str, Any]
         for row in reversed(service.events(ledger, first, stop - first)):
             if b'"type":"sparse_vector.answered.v1"' in row.body:
                 body: dict[str, Any] = orjson.loads(row.body)
-                if body["grant"] == grant.id:
+                if body["command"]["grant"] == grant.id:
                     return body
         stop = first
     return {}

@@ -19,19 +19,20 @@ from typing import Final
 from structlog.contextvars import bound_contextvars
 
 from accountant.api.answers import Json, ready, respond
-from accountant.api.memory import LONGEST, Memory
 from accountant.api.problems import told
+from accountant.api.quick import Quick
 from accountant.api.requests import SPEND, ask, body_of, not_valid, sound_idempotency_key
 from accountant.auth.keys import Key, key_digest
 from accountant.budget.commands import (
-    Asked,
     AskGrant,
     Command,
     CommitGrant,
+    Envelope,
     RecordInvocations,
     ReleaseGrant,
 )
 from accountant.budget.errors import Problem
+from accountant.budget.outcome import REFUSED
 from accountant.door.messages import Reply, Replying, Request, replied
 from accountant.door.wire import failed
 from accountant.runtime.service import Answer, Service
@@ -52,7 +53,7 @@ _BEARER: Final = "Bearer "
 _LONG: Final = 16_384
 """Bytes of a body that takes so long to read that nobody should wait for it in the event loop."""
 _PRICING: Final = 8
-"""Threads that price what was never priced."""
+"""Threads that price what was never priced, and explain what is refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +73,7 @@ class Hot:
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._read: Memory[tuple[type[Command], bytes], Asked] = Memory()
-        """Bodies: the same bytes ask for the same."""
+        self._quick = Quick()
         self._pricing = ThreadPoolExecutor(_PRICING, "pricing")
         self._readiness = ThreadPoolExecutor(1, "readiness")
 
@@ -129,24 +129,21 @@ class Hot:
         key = self._service.credentials.remembered(digest)
         return digest, key if key is not None and key.role in SPEND else None
 
-    def _asked(self, call: _Call, body: bytes) -> Asked:
+    def _asked(self, call: _Call, body: bytes) -> Envelope:
         """What is asked. Raises whatever reading it raises."""
-        place = call.kind, body
-        before = None if call.path else self._read.get(place)
-        if before is not None:
-            return before.again(call.key.name, call.idempotency)
-        asked = ask(call.kind, call.key, body_of(body), call.idempotency, **call.path)
-        if not call.path and len(body) <= LONGEST:
-            self._read.put(place, asked)
-        return asked
+        if call.kind in (AskGrant, RecordInvocations):
+            return self._quick.one(call.kind, call.key.name, body, call.idempotency)
+        return ask(call.kind, call.key, body_of(body), call.idempotency, **call.path)
 
-    def _go_on(self, call: _Call, asked: Asked, tell: partial[None], priced: Future[None]) -> None:
+    def _go_on(
+        self, call: _Call, asked: Envelope, tell: partial[None], priced: Future[None]
+    ) -> None:
         if (error := priced.exception()) is not None:
             tell(error)
         else:
             self._submit(call, asked, tell)
 
-    def _submit(self, call: _Call, asked: Asked, tell: partial[None]) -> None:
+    def _submit(self, call: _Call, asked: Envelope, tell: partial[None]) -> None:
         try:
             self._service.submit(call.population, asked, call.digest, tell)
         except Exception as error:  # noqa: BLE001 nobody is left without a reply
@@ -160,16 +157,19 @@ class Hot:
         if isinstance(outcome, Problem) and outcome.code == "unauthenticated":
             # The key was revoked meanwhile: nobody asked, as on the other way.
             client, outcome = None, not_valid("Authorization")
-        reply(_reply(request, client, outcome))
+        if isinstance(outcome, Answer) and outcome.entries[-1].type == REFUSED:
+            # Explaining takes longer than deciding, and this thread decides for all.
+            self._pricing.submit(lambda: reply(self._reply(request, client, outcome)))
+            return
+        reply(self._reply(request, client, outcome))
 
-
-def _reply(request: Request, client: str | None, outcome: Answer | Exception) -> Reply:
-    if isinstance(outcome, Answer):
-        try:
-            return replied(respond(outcome), client)
-        except Exception as error:  # noqa: BLE001 nobody is left without a reply
-            return _failure(request, client, error)
-    return _failure(request, client, outcome)
+    def _reply(self, request: Request, client: str | None, outcome: Answer | Exception) -> Reply:
+        if isinstance(outcome, Answer):
+            try:
+                return replied(respond(self._service, outcome), client)
+            except Exception as error:  # noqa: BLE001 nobody is left without a reply
+                return _failure(request, client, error)
+        return _failure(request, client, outcome)
 
 
 def _failure(request: Request, client: str | None, error: Exception) -> Reply:

@@ -8,9 +8,10 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
+from accountant.api.quick import Quick
 from accountant.api.strict_json import parse
 from accountant.auth.keys import Key
-from accountant.budget.commands import Asked, Command, Role
+from accountant.budget.commands import BatchRequest, Command, Envelope, Role, alone
 from accountant.budget.errors import Forbidden, Invalid, Problem
 from accountant.runtime.service import Service
 
@@ -71,11 +72,23 @@ def sound_idempotency_key(value: str | None) -> bool:
     return value is None or _IDEMPOTENCY_KEY.fullmatch(value) is not None
 
 
+def read_batch(quick: Quick, key: Key, body: bytes) -> tuple[list[Envelope], list[int]]:
+    """The items of the batch in ``body``, in the order in which they are decided, and the places
+    at which they are listed.
+    """
+    try:
+        return quick.batch(key.name, body)
+    except Exception:  # noqa: BLE001 whatever is unusual about it, the models say what
+        request = BatchRequest.model_validate(body_of(body))
+        order = request.order
+        return [Envelope(key.name, alone(request.items[place])) for place in order], order
+
+
 def ask(
     kind: type[Command], key: Key, body: dict[str, Any], idempotency: str | None, **path: Any
-) -> Asked:
+) -> Envelope:
     """The command in ``body``; names in the path are not accepted in the body too."""
     for name in path:
         if name in body:
             raise Invalid("invalid-request", f"{name} stands in the path, not in the body")
-    return Asked(key.name, kind.model_validate(body | path), idempotency)
+    return Envelope(key.name, kind.model_validate(body | path), idempotency)

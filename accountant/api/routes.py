@@ -18,29 +18,30 @@ from accountant.api.access import (
     Raw,
     Reader,
     Spender,
-    TheItems,
     ThePublisher,
+    TheQuick,
     TheService,
     known_parameters,
     service_of,
 )
-from accountant.api.answers import preview_view, respond, respond_to_batch
-from accountant.api.grants import grant_view, in_names
-from accountant.api.requests import ask, key_from, only_own
+from accountant.api.answers import amounts, preview_view, priced, respond, respond_to_batch
+from accountant.api.grants import grant_view, in_names, listed
+from accountant.api.requests import ask, key_from, only_own, read_batch
 from accountant.budget.commands import (
     AdoptPolicy,
-    Asked,
     AskGrant,
     CloseSparseVector,
     CommitGrant,
     CountAnswers,
+    Envelope,
     OpenSparseVector,
     RecordInvocations,
     RegisterDataset,
     RegisterPopulation,
     ReleaseGrant,
 )
-from accountant.budget.errors import Forbidden, Invalid, NotFound, Problem
+from accountant.budget.errors import Forbidden, Invalid, Problem
+from accountant.budget.facts import opened_by
 from accountant.ledger.events import rfc3339
 from accountant.reporting.files import rendered, report_of
 from accountant.reporting.statement import accounts_json
@@ -142,13 +143,13 @@ def adopt_policy(
             raise Forbidden("role-not-allowed", f"{other.name} is no admin or officer")
         second = other.name
     command = AdoptPolicy(policy=policy.to_json(), source_digest=digest, approved_by=second)
-    answer = service.execute(population, Asked(key.name, command))
+    answer = service.execute(population, Envelope(key.name, command))
     changed = answer.events[0].body if answer.events else {}
     return JSONResponse(
         {
             "digest": digest,
             "adopted": bool(answer.events),
-            "opens_epoch": changed.get("opens_epoch", []),
+            "opens_epoch": opened_by(changed),
             **policy.to_json(),
         }
     )
@@ -158,8 +159,40 @@ def adopt_policy(
 def ask_grant(
     population: Population, key: Spender, body: Body, idempotency: Idempotency, service: TheService
 ) -> JSONResponse:
-    """Ask for budget before anything runs: 201 reserved, or 403 with the whole decision."""
-    return respond(service.execute(population, ask(AskGrant, key, body, idempotency)))
+    """Ask for budget before anything runs: 201 reserved, or 403 with the decision and what fits."""
+    return respond(service, service.execute(population, ask(AskGrant, key, body, idempotency)))
+
+
+@router.get("/grants", tags=["spending"])
+def list_grants(
+    population: Population,
+    key: Reader,
+    service: TheService,
+    state: Annotated[Literal["open"], Query(description="those that are not settled yet")] = "open",
+    client: Annotated[
+        str | None, Query(max_length=64, description="only those of this client; me: your own")
+    ] = None,
+    dataset: Annotated[str | None, Query(description="only those on this dataset")] = None,
+    after: Annotated[
+        int, Query(ge=-1, le=2**53, description="only grants reserved after this sequence")
+    ] = -1,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+) -> JSONResponse:
+    """Grants that are open, in the order in which they were reserved. A pipeline sees its own.
+
+    A page holds at most `limit`; the last page has fewer. `expired` are those whose time has passed
+    and that are about to be charged.
+    """
+    wanted = key.name if client == "me" or (client is None and key.role == "pipeline") else client
+    if wanted is not None:
+        only_own(key, wanted, f"a grant of {wanted!r}")
+    found, now = service.open_grants(population, wanted, dataset, after, limit)
+    return JSONResponse(
+        {
+            "grants": [listed(grant, now) for grant in found],
+            "last": found[-1].sequence if found else after,
+        }
+    )
 
 
 @router.get("/grants/{grant}", tags=["spending"])
@@ -183,7 +216,7 @@ def commit_grant(
 ) -> JSONResponse:
     """Say what was really run: all (empty body), or a listed part; the rest comes back."""
     return respond(
-        service.execute(population, ask(CommitGrant, key, body, idempotency, grant=grant))
+        service, service.execute(population, ask(CommitGrant, key, body, idempotency, grant=grant))
     )
 
 
@@ -198,7 +231,7 @@ def release_grant(
 ) -> JSONResponse:
     """Attest, with a reason, that none of it was executed on the data."""
     command = ask(ReleaseGrant, key, body, idempotency, grant=grant)
-    return respond(service.execute(population, command))
+    return respond(service, service.execute(population, command))
 
 
 @router.post("/invocations", status_code=201, tags=["spending"])
@@ -206,17 +239,19 @@ def record_invocations(
     population: Population, key: Spender, body: Body, idempotency: Idempotency, service: TheService
 ) -> JSONResponse:
     """Record what has already run: always recorded, flagged where it is over budget."""
-    return respond(service.execute(population, ask(RecordInvocations, key, body, idempotency)))
+    return respond(
+        service, service.execute(population, ask(RecordInvocations, key, body, idempotency))
+    )
 
 
 @router.post("/batch", status_code=201, tags=["spending"])
 def batch(
     population: Population,
     key: Spender,
-    body: Body,
+    body: Raw,
     idempotency: Idempotency,
     service: TheService,
-    items: TheItems,
+    quick: TheQuick,
 ) -> JSONResponse:
     """Many commands with one answer: commits, releases and grants, all or nothing; or invocations.
 
@@ -224,15 +259,16 @@ def batch(
     If one item cannot be answered nothing happens either, and the key is not used up. `item` is its
     place. What gives budget back counts before what asks for it, however the items are listed.
     """
-    parts, order = items.read(key.name, body)
+    parts, order = read_batch(quick, key, body)
     try:
-        answer = service.execute(population, Asked.together(key.name, parts, idempotency))
+        asked = Envelope.together(key.name, parts, idempotency)
+        answer = service.execute(population, asked)
     except Problem as problem:
         if (item := problem.numbers.get("item")) is not None:
             problem.numbers["item"] = order[item]
             problem.detail = f"item {order[item]}: {problem.detail}"
         raise
-    return respond_to_batch(answer, order)
+    return respond_to_batch(service, answer, order)
 
 
 @router.post("/preview", tags=["spending"])
@@ -247,7 +283,9 @@ def open_sparse_vector(
     population: Population, key: Spender, body: Body, idempotency: Idempotency, service: TheService
 ) -> JSONResponse:
     """Open a sparse vector session: its whole cost is reserved."""
-    return respond(service.execute(population, ask(OpenSparseVector, key, body, idempotency)))
+    return respond(
+        service, service.execute(population, ask(OpenSparseVector, key, body, idempotency))
+    )
 
 
 @router.post("/sparse-vector/{grant}/answers", tags=["sparse vector"])
@@ -261,7 +299,7 @@ def count_answers(
 ) -> JSONResponse:
     """Count answers given since the last count. Negatives are free."""
     command = ask(CountAnswers, key, body, idempotency, grant=grant)
-    return respond(service.execute(population, command))
+    return respond(service, service.execute(population, command))
 
 
 @router.post("/sparse-vector/{grant}/close", tags=["sparse vector"])
@@ -275,7 +313,7 @@ def close_sparse_vector(
 ) -> JSONResponse:
     """Close a session: epsilon for positives that were not used comes back."""
     command = ask(CloseSparseVector, key, body, idempotency, grant=grant)
-    return respond(service.execute(population, command))
+    return respond(service, service.execute(population, command))
 
 
 @router.get("/accounts", tags=["reading"])
@@ -355,25 +393,25 @@ def show_decision(
     with service.state(population) as state:
         pass  # what is read of it below are single values that never change: no lock is held
     event = service.event(population, int(decision[1:]))
-    if "decision" not in event.body:
-        raise NotFound("unknown-decision", f"event {event.sequence} holds no decision")
     only_own(key, event.by, decision)
+    explained = service.explain(population, event)
+    decision_json = explained.decision.to_json()
     texts = Texts(partial(service.texts, population), page=1)
     document: dict[str, Any] = {
-        "id": event.body["decision"]["id"],
+        "id": f"d{event.sequence}",
         "type": event.type,
         "sequence": event.sequence,
         "time": rfc3339(event.time),
         "client": event.by,
         "request": in_names(service, population, texts.opened(event).body["command"]),
-        **event.body["decision"],
+        "charge": amounts(event.body["total"]),
+        "mechanisms": priced(explained),
+        **decision_json,
     }
     if key.role != "pipeline":
         # Imported late, as what makes reports is.
         from accountant.reporting.contributors import used_up_by  # noqa: PLC0415
 
         rows = service.stream(population)
-        document["used_up_by"] = used_up_by(
-            state, rows, event.body["decision"], event.sequence, texts
-        )
+        document["used_up_by"] = used_up_by(state, rows, decision_json, event.sequence, texts)
     return JSONResponse(document)

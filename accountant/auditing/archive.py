@@ -79,6 +79,11 @@ class Archive:
         """The checkpoint that the bundle is of."""
         return self._files.get(bundle.CHECKPOINT, b"")
 
+    @property
+    def totals(self) -> bytes:
+        """What its events add up to, as it says."""
+        return self._files.get(bundle.TOTALS, b"")
+
     # -- the beginning ----------------------------------------------------------------------
 
     def _read_manifest(self) -> dict[str, Any] | None:

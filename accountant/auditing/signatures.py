@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from accountant.auditing.findings import Findings
-from accountant.budget.custody import Custody, SigningKey
+from accountant.budget.custody.custody import Custody, SigningKey
 from accountant.ledger import notes
 from accountant.ledger.checkpoints import Checkpoint
 from accountant.ledger.notes import BadNote, Verifier

@@ -15,10 +15,11 @@ from accountant.auditing.archive import Archive
 from accountant.auditing.findings import Finding, Findings
 from accountant.auditing.signatures import Custodian
 from accountant.auditing.texts import TextCheck
+from accountant.auditing.totals import totals_of
+from accountant.budget.custody.revaluation import Corrections
 from accountant.budget.replay import replay
-from accountant.budget.revaluation import Corrections
 from accountant.budget.state import State
-from accountant.ledger.bundle import MANIFEST
+from accountant.ledger.bundle import MANIFEST, TOTALS
 from accountant.ledger.events import Event
 from accountant.ledger.notes import BadNote
 from accountant.ledger.receipts import MAGIC, Receipt
@@ -129,7 +130,7 @@ class _Audit:
                 self._findings.add(found.reason, sequence=found.sequence)
             progress.findings.clear()
         self._corrected(state, corrections)
-        self._engine(state)
+        self._head(state)
         return state
 
     def _corrected(self, state: State, corrections: Corrections) -> None:
@@ -142,13 +143,16 @@ class _Audit:
             )
             self._findings.add(reason, sequence=booked.event)
 
-    def _engine(self, state: State) -> None:
+    def _head(self, state: State) -> None:
+        """What the bundle says of the end of the ledger."""
         manifest = self.last.manifest if self.last else None
         if manifest and state.sequence and self.last and self.last.reaches_end:
             engine = state.custody.engine_at(state.last)
             if manifest["engine"] != engine:
                 reason = f"the last event was decided by version {engine} of the bounds"
                 self._findings.add(reason, member=MANIFEST)
+            if state.sequence == manifest["tree"]["size"] and self.last.totals != totals_of(state):
+                self._findings.add("the events add up to other totals", member=TOTALS)
 
     def _open(self, stream: IO[bytes], earlier: Sequence[tuple[str, bytes]]) -> Archive:
         self.last = Archive(stream, self._findings, self._custodian, self._texts, earlier)
@@ -205,8 +209,8 @@ def _watched(bodies: Iterator[bytes], corrections: Corrections) -> Iterator[byte
 
 def _sums(event: Event) -> None:
     """Raises ValueError unless an event's total is the sum of its charges."""
-    if "charges" in event.body and event.body.get("charged_to") is None:
-        parts = [Charge.from_json(one["charge"]) for one in event.body["charges"]]
+    if "charges" in event.body:
+        parts = map(Charge.from_json, event.body["charges"])
         added = total(parts)
         if Charge.from_json(event.body["total"]).on(added.axis) != added:
             raise ValueError("its total is not the sum of its charges")

@@ -17,7 +17,7 @@ from accountant.budget.errors import Conflict, Invalid, NotFound
 from accountant.ledger.events import Entry, Event
 from accountant.ledger.merkle import Tree
 from accountant.store.ledgers import Ledgers
-from accountant.store.projection import Book
+from accountant.store.projection import Projection
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}")
 
@@ -27,7 +27,7 @@ class Credentials:
 
     def __init__(self, ledgers: Ledgers, clock: Callable[[], int]) -> None:
         self._ledgers, self._clock = ledgers, clock
-        self._book = Book(LEDGER, KeyRing)
+        self._book = Projection(LEDGER, KeyRing)
 
     def create(self, name: str, role: Role, by: str) -> str:
         """Creates a key and returns it, the only time that it is ever shown. Raises Invalid for a

@@ -9,19 +9,30 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from accountant.budget.commands import ITEMS, Asked, Batch, BatchKind, digest_of
+from accountant.budget.commands import ITEMS, Batch, BatchKind, Envelope, digest_of
 from accountant.budget.errors import Conflict
-from accountant.ledger.events import Event, canonical
+from accountant.budget.outcome import (
+    COMMITTED,
+    NOTED,
+    RECORDED,
+    RELEASED,
+    RESERVED,
+    Outcome,
+)
+from accountant.ledger.events import Event
 
 OPENED: Final = "batch.opened.v1"
 REFUSED: Final = "batch.refused.v1"
 _ITEMS: Final[dict[BatchKind, frozenset[str]]] = {
-    "spending": frozenset(
-        {"grant.reserved.v1", "grant.committed.v1", "grant.released.v1", "grant.noted.v1"}
-    ),
-    "invocations": frozenset({"invocation.recorded.v1"}),
+    "spending": frozenset({RESERVED, COMMITTED, RELEASED, NOTED}),
+    "invocations": frozenset({RECORDED}),
 }
 _COMMANDS: Final = {kind: {one.command for one in ITEMS[kind]} for kind in ITEMS}
+_ENDINGS: Final = {
+    kind: tuple(b'"type":"%b"}' % name.encode() for name in names)
+    for kind, names in _COMMANDS.items()
+}
+"""How canonical commands end: no field's name comes after ``type``."""
 
 
 class OpenBatch(NamedTuple):
@@ -34,7 +45,7 @@ class OpenBatch(NamedTuple):
     items: tuple[bytes, ...] = ()
     """The canonical commands of those that have come."""
 
-    def fits(self, asked: Asked) -> None:
+    def fits(self, asked: Envelope) -> None:
         """Raises Conflict if ``asked`` cannot be the next item."""
         wrong = asked.by != self.by or asked.key is not None
         if wrong or asked.command.command not in _COMMANDS[self.asked.kind]:
@@ -44,20 +55,20 @@ class OpenBatch(NamedTuple):
                 f"{len(self.items)} have come: nothing else can follow",
             )
 
-    def taken(self, event: Event) -> OpenBatch | None:
-        """The batch with its next item; None after the last. Raises ValueError if ``event`` is not
-        that item.
+    def taken(self, outcome: Outcome) -> OpenBatch | None:
+        """The batch with its next item; None after the last. Raises ValueError if ``outcome`` is
+        not that item.
         """
-        body = event.body
-        if type(body.get("batch")) is not int or body["batch"] != self.header:
-            raise ValueError(f"event {event.sequence} is no item of the batch at {self.header}")
-        if (event.by, event.time) != (self.by, self.time) or "key" in body:
-            raise ValueError(f"event {event.sequence} is not by whom, or when, its batch is")
-        if event.type not in _ITEMS[self.asked.kind]:
-            raise ValueError(f"event {event.sequence} cannot be an item of such a batch")
-        if body["command"]["type"] not in _COMMANDS[self.asked.kind]:
-            raise ValueError(f"event {event.sequence} answers what no batch consists of")
-        items = (*self.items, canonical(body["command"]))
+        entry = outcome.entry
+        if outcome.batch != self.header or type(outcome.batch) is not int:
+            raise ValueError(f"event {entry.sequence} is no item of the batch at {self.header}")
+        if (outcome.by, entry.time, outcome.key) != (self.by, self.time, None):
+            raise ValueError(f"event {entry.sequence} is not by whom, or when, its batch is")
+        if entry.type not in _ITEMS[self.asked.kind]:
+            raise ValueError(f"event {entry.sequence} cannot be an item of such a batch")
+        if not outcome.command.endswith(_ENDINGS[self.asked.kind]):
+            raise ValueError(f"event {entry.sequence} answers what no batch consists of")
+        items = (*self.items, outcome.command)
         if len(items) < self.asked.size:
             return self._replace(items=items)
         if digest_of(items) != self.asked.digest:

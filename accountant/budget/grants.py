@@ -9,13 +9,16 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Iterator, MutableMapping
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
+import orjson
 
 from accountant.budget.calendar import Calendar
-from accountant.budget.raw import Take, growing, raw
-from accountant.budget.selection import Selection
+from accountant.budget.columns import Take, growing, raw
+from accountant.budget.listing import Listing
+from accountant.budget.population.selection import Selection
 from accountant.privacy.units import Charge
 
 
@@ -44,7 +47,8 @@ class Grant(NamedTuple):
     by: str
     dataset: str
     selection: Selection
-    command: dict[str, Any]
+    command: bytes
+    """What was asked for, canonical."""
     total: Charge
     opened: int
     expires: int
@@ -58,6 +62,12 @@ class Grant(NamedTuple):
     def status(self) -> Status:
         """Reserved, for as long as it is open."""
         return "reserved"
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """What was asked for."""
+        document: dict[str, Any] = orjson.loads(self.command)
+        return document
 
     def due(self, now: int) -> bool:
         """Past its time: expired, noticed or not."""
@@ -147,6 +157,7 @@ class Grants:
         "_people",
         "_settled",
         "calendar",
+        "listing",
         "open",
     )
 
@@ -154,6 +165,8 @@ class Grants:
         self.open: MutableMapping[str, Grant] = {}
         self.calendar: Calendar | None = None
         """When the open ones expire, once somebody has asked."""
+        self.listing: Listing | None = None
+        """The open ones by client and dataset, once somebody has asked."""
         # By the sequence that reserved the grant, which is its name; zero where there is none.
         self._about, self._expires, self._settled = array("q"), array("q"), array("q")
         self._people, self._datasets = Names(), Names()
@@ -186,10 +199,39 @@ class Grants:
         twin._people, twin._datasets = self._people, self._datasets
         return twin
 
+    def due(self, now: int, most: int) -> list[str]:
+        """At most so many of the open grants whose time has passed, by name, soonest first."""
+        if self.calendar is None:
+            self.calendar = Calendar((grant.expires, name) for name, grant in self.open.items())
+        return self.calendar.due(now, most, self._expires_at)
+
+    def in_order(self) -> list[Grant]:
+        """The open ones in the order in which they were opened, whichever of them were settled and
+        opened again meanwhile.
+        """
+        return sorted(self.open.values(), key=attrgetter("sequence"))
+
+    def _expires_at(self, name: str) -> int | None:
+        grant = self.open.get(name)
+        return None if grant is None else grant.expires
+
+    def page(self, client: str | None, dataset: str | None, after: int, most: int) -> list[Grant]:
+        """At most so many open grants, of one client or dataset or of all, by sequence, those
+        beyond ``after``.
+        """
+        if self.listing is None:
+            self.listing = Listing(self.open.values())
+        return self.listing.page((client, dataset), after, most, self.open)
+
     def keep(self, grant: Grant) -> None:
         """Adds an open grant, or changes it; when it expires never changes."""
-        if self.calendar is not None and grant.id not in self.open:
-            self.calendar.put(grant.expires, grant.id)
+        if grant.id not in self.open:
+            if self.calendar is not None:
+                self.calendar.put(grant.expires, grant.id)
+            if self.listing is not None:
+                self.listing.put(grant)
+                if len(self.listing) > 2 * len(self.open) + _CHUNK:
+                    self.listing = None  # most have ended: made anew when somebody asks again
         self.open[grant.id] = grant
 
     def settle(self, grant: Grant, ending: Ending, at: int) -> None:
@@ -202,15 +244,23 @@ class Grants:
             return
         self._odd[grant.id] = grant.ended(ending, at)
 
-    def note(self, name: str) -> None:
-        """A late commit of an expired grant was noted. Raises ValueError for any other."""
+    def forget(self, name: str) -> None:
+        """The grant was not opened after all."""
+        self.open.pop(name, None)
+
+    def note(self, name: str, *, noted: bool = True) -> None:
+        """A late commit of an expired grant was noted, or was not after all. Raises ValueError for
+        any other.
+        """
         found = self.get(name)
         if not isinstance(found, Settled):
             raise ValueError(f"{name} is no settled grant")
         if name in self._odd:
-            self._odd[name] = replace(found, late_note=True)
-        else:
+            self._odd[name] = replace(found, late_note=noted)
+        elif noted:
             self._about[found.sequence] |= _LATE
+        else:
+            self._about[found.sequence] &= ~_LATE
 
     def about(self, by: str, dataset: str, ending: Ending, *, session: bool = False) -> int | None:
         """What a settled grant's first column holds; None if there are too many names."""
@@ -229,14 +279,13 @@ class Grants:
         self._expires[sequence] = expires
         self._settled[sequence] = at
 
-    def reopen(self, sequence: int, grant: Grant | None) -> None:
-        """The grant that the event at ``sequence`` reserved was not settled after all; ``grant`` is
-        what it was while it was open, if that was kept here.
-        """
-        for column in (self._about, self._expires, self._settled):
-            column[sequence] = 0
-        if grant is not None:
-            self.keep(grant)
+    def reopen(self, grant: Grant) -> None:
+        """A grant that was open was not settled after all."""
+        self._odd.pop(grant.id, None)
+        if _sequence_of(grant.id) == grant.sequence < len(self._about):
+            for column in (self._about, self._expires, self._settled):
+                column[grant.sequence] = 0
+        self.keep(grant)
 
     def _read(self, name: str, sequence: int) -> Settled | None:
         about = self._about[sequence] if sequence < len(self._about) else 0

@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from accountant.budget.errors import Invalid
 from accountant.budget.malformed import MOST, reason
-from accountant.budget.policy import KINDS_OF_RULE, Policy
+from accountant.budget.policy import Policy
 
 MAX_DEPTH: Final = 10
 MAX_NODES: Final = 20_000
@@ -75,18 +75,11 @@ def _plain(node: yaml.Node, path: tuple[str | int, ...], lines: dict[Any, int]) 
 def _reasons(error: ValidationError, lines: dict[Any, int]) -> list[str]:
     reasons = []
     for item in error.errors(include_url=False)[:MOST]:
-        path = _without_tags(tuple(item["loc"]))
+        path = tuple(item["loc"])
         line = next(lines[p] for p in _prefixes(path) if p in lines)
         name = ".".join(str(part) for part in path) or "policy"
         reasons.append(f"line {line}: {name}: {reason(item)}")
     return reasons
-
-
-def _without_tags(path: tuple[str | int, ...]) -> tuple[str | int, ...]:
-    """Pydantic puts the tag of a union after the index of the rule: it is not in the file."""
-    if len(path) >= 3 and path[0] == "rules" and path[2] in KINDS_OF_RULE:
-        return (*path[:2], *path[3:])
-    return path
 
 
 def _prefixes(path: tuple[str | int, ...]) -> list[tuple[str | int, ...]]:

@@ -3,66 +3,144 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import cached_property, lru_cache
 
 from accountant.budget.commands import AskGrant, OpenSparseVector, RecordInvocations, Sealed
-from accountant.budget.population import Membership, Population
-from accountant.budget.selection import EVERYONE, Selection, select
+from accountant.budget.commands.parts import Listed, Term
+from accountant.budget.population.population import Membership, Population
+from accountant.budget.population.selection import EVERYONE, Selection, Subjects, select
 from accountant.budget.state import State
+from accountant.ledger.events import written
 from accountant.privacy.losses import UNBOUNDED
-from accountant.privacy.mechanisms import Mechanism, Priced, Relation, price
-from accountant.privacy.units import Charge, charge_of, total
+from accountant.privacy.mechanisms import Mechanism, Priced, Relation, Verdict, price
+from accountant.privacy.mechanisms.compound import Compound
+from accountant.privacy.units import FIXED, Charge, charge_of, total
+
+Judged = AskGrant | OpenSparseVector | RecordInvocations
+"""The commands that rules judge."""
+Terms = tuple[Relation, tuple[int, ...], int]
+"""What prices depend on beside the mechanism: neighbours, Renyi orders, the bounds' version."""
 
 
-@dataclass(frozen=True, slots=True)
 class Request:
     """What is judged, priced: by whom, on which cells of which dataset, at what cost."""
 
-    by: str
-    dataset: str
-    selection: Selection
-    mechanisms: tuple[Mechanism, ...]
-    priced: tuple[Priced, ...]
-    purpose: str | Sealed | None
-    justification: str | Sealed | None
-    total: Charge
-    """The sum of all mechanisms' charges."""
-    now: int
-    """The stamp that the answer will have."""
-    unplaced: tuple[str, ...] = ()
-    """Kinds that may not charge a part of this population (see ``unplaced``)."""
+    def __init__(
+        self,
+        by: str,
+        command: Judged,
+        selection: Selection,
+        costs: Costs,
+        unplaced: tuple[str, ...],
+        now: int,
+    ) -> None:
+        self.by, self.dataset, self.now = by, command.dataset, now
+        self.purpose: str | Sealed | None = command.purpose
+        self.justification: str | Sealed | None = command.justification
+        self.selection = selection
+        self.costs = costs
+        self.unplaced = unplaced
+        """Kinds that may not charge a part of this population (see ``unplaced``)."""
+
+    @property
+    def mechanisms(self) -> tuple[Mechanism, ...]:
+        """What is asked for, or ran."""
+        return self.costs.mechanisms
+
+    @property
+    def priced(self) -> tuple[Priced, ...]:
+        """Their prices."""
+        return self.costs.priced
+
+    @property
+    def total(self) -> Charge:
+        """The sum of all mechanisms' charges."""
+        return self.costs.total
+
+    @property
+    def sound(self) -> bool:
+        """Nothing stands against the stated mechanisms, or the group, themselves."""
+        return self.costs.sound and not self.unplaced
 
 
-def prepare(
-    state: State, by: str, command: AskGrant | OpenSparseVector | RecordInvocations, now: int
-) -> Request:
+class Costs:
+    """Mechanisms with their prices on some terms. Nobody changes it: many requests may share it."""
+
+    def __init__(self, mechanisms: Iterable[Mechanism], priced: Iterable[Priced]) -> None:
+        self.mechanisms, self.priced = tuple(mechanisms), tuple(priced)
+        self.kinds = frozenset(mechanism.kind for mechanism in self.mechanisms)
+        self.total = total(p.charge for p in self.priced)
+        self.sound = not any(p.objections or p.verdict is Verdict.UNVERIFIABLE for p in self.priced)
+
+    @cached_property
+    def written(self) -> bytes:
+        """The total as events hold it."""
+        return written(self.total.to_json())
+
+    @cached_property
+    def each_written(self) -> bytes:
+        """The charge of each mechanism, in order. Renyi orders stand in the total only: an event
+        has 65,535 bytes, and two hundred mechanisms at several orders would fill it.
+        """
+        return written([priced.charge.on(FIXED).to_json() for priced in self.priced])
+
+    @cached_property
+    def unbounded(self) -> Costs:
+        """The same at a loss without bound in every currency."""
+        lost = charge_of(UNBOUNDED, 1, self.total.orders)
+        return Costs(self.mechanisms, (replace(p, charge=lost) for p in self.priced))
+
+
+def prepare(state: State, by: str, command: Judged, now: int) -> Request:
     """Prices and compiles what is asked at stamp ``now``. Raises Invalid for unknown datasets or
     groups.
     """
     people = state.people()
     state.dataset(command.dataset)
+    selection = _selected(people, command.subjects)
     mechanisms: Sequence[Mechanism] = (
         [command.mechanism] if isinstance(command, OpenSparseVector) else command.mechanisms
     )
-    selection = select(people, command.subjects)
-    priced = price_all(mechanisms, people.relation, state.orders, state.custody.engine)
+    costs = costs_of(state, mechanisms)
     misplaced = unplaced(people, selection, mechanisms)
     if misplaced:  # whoever may have moved in or out has lost without bound
-        selection = EVERYONE
-        lost = charge_of(UNBOUNDED, 1, state.orders)
-        priced = tuple(replace(p, charge=lost) for p in priced)
-    return Request(
-        by=by,
-        dataset=command.dataset,
-        selection=selection,
-        mechanisms=tuple(mechanisms),
-        priced=priced,
-        purpose=command.purpose,
-        justification=command.justification,
-        total=total(p.charge for p in priced),
-        now=now,
-        unplaced=misplaced,
-    )
+        selection, costs = EVERYONE, costs.unbounded
+    return Request(by, command, selection, costs, misplaced, now)
+
+
+def _selected(people: Population, subjects: Subjects | None) -> Selection:
+    """The selection of ``subjects``, as it was found the last time if they remember."""
+    if not isinstance(subjects, Term | Listed):
+        return select(people, subjects)
+    if subjects.memo is None or subjects.memo[0] is not people:
+        subjects.memo = people, select(people, subjects)
+    found: Selection = subjects.memo[1]
+    return found
+
+
+def costs_of(state: State, mechanisms: Sequence[Mechanism]) -> Costs:
+    """What ``mechanisms`` cost on the terms in force: as before, if they remember that."""
+    terms = state.people().relation, state.orders, state.custody.engine
+    if not isinstance(mechanisms, Listed):
+        return _priced(mechanisms, terms)
+    if mechanisms.memo is None or mechanisms.memo[0] != terms:
+        mechanisms.memo = terms, _priced(mechanisms, terms)
+    found: Costs = mechanisms.memo[1]
+    return found
+
+
+def _priced(mechanisms: Sequence[Mechanism], terms: Terms) -> Costs:
+    if len(mechanisms) > 1 or isinstance(mechanisms[0], Compound):  # as large as a request
+        return Costs(mechanisms, price_all(mechanisms, *terms))
+    return _remembered(mechanisms[0], *terms)
+
+
+@lru_cache(maxsize=4_096)
+def _remembered(
+    mechanism: Mechanism, relation: Relation, orders: tuple[int, ...], engine: int
+) -> Costs:
+    return Costs((mechanism,), (price(mechanism, relation, orders, engine),))
 
 
 def unplaced(

@@ -13,9 +13,9 @@ from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
 from accountant.budget.batches import OPENED, REFUSED
-from accountant.budget.commands import Asked, Command, Sealed
-from accountant.budget.judge import blank
-from accountant.budget.packing import packed, packed_as
+from accountant.budget.commands import Command, Envelope, Sealed
+from accountant.budget.population.packing import packed, packed_as
+from accountant.budget.rules.require import blank
 from accountant.budget.state import State
 from accountant.ledger.events import Entry, Event, written
 
@@ -37,8 +37,8 @@ class Opened(NamedTuple):
 
 
 def seal(
-    state: State, asked: Asked, new_salt: Callable[[], bytes]
-) -> tuple[Asked, dict[str, Opened]]:
+    state: State, asked: Envelope, new_salt: Callable[[], bytes]
+) -> tuple[Envelope, dict[str, Opened]]:
     """``asked`` as the ledger may hold it, and the texts to keep beside it, by field; those of a
     batch by ``field_of``.
     """
@@ -49,7 +49,7 @@ def seal(
             sealed, texts = seal(state, part, new_salt)
             parts.append(sealed)
             opened |= {field_of(place, field): one for field, one in texts.items()}
-        return Asked.together(asked.by, parts, asked.key), opened
+        return Envelope.together(asked.by, parts, asked.key), opened
     opened = {}
     asked = _as(asked, packed(state.population, asked.command))
     for field in FIELDS:
@@ -60,8 +60,8 @@ def seal(
 
 
 def seal_again(
-    state: State, asked: Asked, stored: Sequence[Event], texts: Mapping[tuple[int, str], Opened]
-) -> Asked:
+    state: State, asked: Envelope, stored: Sequence[Event], texts: Mapping[tuple[int, str], Opened]
+) -> Envelope:
     """``asked`` as the event that answered it before would hold it, ``stored`` with the items of a
     batch behind it: the same text gets the same digest, so that a retry is known for one. A text
     that was erased counts as the same. ``texts`` are kept by sequence and field.
@@ -82,7 +82,7 @@ def seal_again(
         _again(state, part, command, kept)
         for part, (command, kept) in zip(asked.parts, before, strict=True)
     ]
-    return Asked.together(asked.by, parts, asked.key)
+    return Envelope.together(asked.by, parts, asked.key)
 
 
 def places_of(
@@ -111,10 +111,10 @@ def _kept(
 
 def _again(
     state: State,
-    asked: Asked,
+    asked: Envelope,
     command: Mapping[str, Any],
     kept_in: Callable[[str], Opened | None],
-) -> Asked:
+) -> Envelope:
     digests = {}
     asked = _as(asked, packed_as(state.population, asked.command, command))
     for field in FIELDS:
@@ -127,12 +127,12 @@ def _again(
     return _with(asked, digests)
 
 
-def _as(asked: Asked, command: Command) -> Asked:
-    # What an Asked has worked out already is not thrown away for nothing.
+def _as(asked: Envelope, command: Command) -> Envelope:
+    # What an Envelope has worked out already is not thrown away for nothing.
     return asked if command is asked.command else replace(asked, command=command)
 
 
-def _with(asked: Asked, digests: Mapping[str, str]) -> Asked:
+def _with(asked: Envelope, digests: Mapping[str, str]) -> Envelope:
     if not digests:
         return asked
     sealed = {field: Sealed.model_construct(sealed=digest) for field, digest in digests.items()}

@@ -1,43 +1,44 @@
 """The state of a ledger: what its events, folded in order, amount to.
 
-This module is what decisions read; ``folding`` is the only one that changes a state.
+This module is what decisions read; ``apply`` is the only one that changes a state.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping
+from collections.abc import MutableMapping
 from dataclasses import dataclass, field, replace
-from fnmatch import fnmatchcase
 from typing import Any, Final, NamedTuple
 
-from accountant.budget.accounts import Account
-from accountant.budget.answers import Answers
+from accountant.budget.accounts.account import Account
+from accountant.budget.accounts.epochs import Adopted, Epoch
+from accountant.budget.accounts.sums import Sums
 from accountant.budget.batches import REFUSED, OpenBatch
-from accountant.budget.commands import Asked, command_from_json
-from accountant.budget.custody import Custody
-from accountant.budget.epochs import Adopted, Epoch
+from accountant.budget.commands import Envelope, command_from_json
+from accountant.budget.commands.stored import read_plain
+from accountant.budget.custody.custody import Custody
 from accountant.budget.errors import Invalid, NotFound
 from accountant.budget.grants import AccountKey, Grant, Grants, Settled
-from accountant.budget.policy import LimitRule
-from accountant.budget.population import Dataset, Population
-from accountant.ledger.events import Event
-from accountant.privacy.units import SURE, Axis
+from accountant.budget.idempotency import IdempotencyIndex
+from accountant.budget.population.population import Dataset, Population
+from accountant.budget.rules.base import matches
+from accountant.budget.rules.limit import ALL, LimitRule
+from accountant.ledger.events import Event, to_keep, written
 
 __all__ = [
     "ALL",
     "AccountKey",
     "Counted",
     "Grant",
+    "Route",
     "Settled",
     "State",
     "account_key",
-    "asked_of",
+    "envelope_of",
     "lifetime",
     "matches",
 ]
 
-ALL: Final = "*"
-"""The scope of a person's total over all datasets. (No dataset id contains a star.)"""
+_MOST_ROUTES: Final = 4_096
 
 
 def lifetime(dataset: str) -> AccountKey:
@@ -65,17 +66,21 @@ class State:
     adopted: Adopted | None = None
     accounts: dict[AccountKey, Account] = field(default_factory=dict)
     grants: Grants = field(default_factory=Grants)
-    answers: Answers = field(default_factory=Answers)
+    idempotency: IdempotencyIndex = field(default_factory=IdempotencyIndex)
     last_epoch: dict[str, int] = field(default_factory=dict)
     custody: Custody = field(default_factory=Custody)
     revalued: dict[int, int] = field(default_factory=dict)
     """Events whose charges were corrected, and the version of the bounds that did it last."""
     memories: dict[str, Any] = field(default_factory=dict)
     """What rules remember, by rule: JSON values, which are replaced and never changed."""
+    now: int = field(default=0, compare=False)
+    """The stamp at which somebody reads, if that is later than the last one."""
     batch: OpenBatch | None = None
     """The batch whose items are being folded in; between two commits there is none."""
-    below: Mapping[AccountKey, Account] = field(default_factory=dict)
-    """The accounts that a layer lies over (layer.py): read, never changed."""
+    held: tuple[int, dict[AccountKey, Sums]] | None = field(default=None, compare=False)
+    """``reserved``, worked out for the next event's sequence."""
+    journal: list[Any] | None = None
+    """How to take back what was folded in since the transaction began (apply.py)."""
 
     @property
     def open(self) -> MutableMapping[str, Grant]:
@@ -87,19 +92,33 @@ class State:
         """The sequence of the last event; -1 before the first."""
         return self.sequence - 1
 
-    def frozen(self) -> State:
-        """The state as it is now, for who reads it while this one goes on. Cells are only copied
-        if they are changed meanwhile; answers and settled grants not at all: who looks for one of
-        those holds this state still.
+    def frozen(self, now: int = 0) -> State:
+        """The state as it is now, at stamp ``now`` if that is later than the last event's, for who
+        reads it while this one goes on. Cells are only copied if they are changed meanwhile;
+        answers and settled grants not at all: who looks for one of those holds this state still.
         """
+        at = max(self.time, now)
         return replace(
             self,
-            accounts={key: account.frozen() for key, account in self.accounts.items()},
+            now=now,
+            accounts={key: account.at(at).frozen() for key, account in self.accounts.items()},
             datasets=dict(self.datasets),
             grants=self.grants.frozen(),
             last_epoch=dict(self.last_epoch),
             revalued=dict(self.revalued),
             memories=dict(self.memories),
+            journal=None,
+        )
+
+    def about(self, dataset: str, client: str) -> State:
+        """As much of the state, as it is now, as bears on a charge by ``client`` on ``dataset``."""
+        kept = {key: self.accounts.get(key) for key in self.route(dataset, client).keys}
+        return replace(
+            self,
+            accounts={key: account.frozen() for key, account in kept.items() if account},
+            grants=Grants(),
+            memories=dict(self.memories),
+            journal=None,
         )
 
     def people(self) -> Population:
@@ -130,65 +149,106 @@ class State:
 
     def account(self, key: AccountKey) -> Account:
         """The account of ``key``, or an empty one; it is not kept."""
-        if (account := self.accounts.get(key) or self.below.get(key)) is not None:
+        if (account := self.accounts.get(key)) is not None:
             return account
         epoch = self.adopted.epochs.get(key.rule) if self.adopted else None
-        current = epoch is not None and epoch.number == key.epoch
-        return Account.empty(self.people().shape, epoch.axis if epoch and current else SURE)
+        shape = self.people().shape
+        if epoch is not None and epoch.number == key.epoch:
+            return epoch.opens(shape)
+        return Account.empty(shape)
+
+    def seen(self, key: AccountKey) -> Account:
+        """The account of ``key`` as it counts now, for readers."""
+        return self.account(key).at(max(self.time, self.now))
 
     def to_change(self, key: AccountKey) -> Account:
-        """The account of ``key``, which is kept: a copy of the one below, a new one if need be."""
-        account = self.accounts.get(key)
-        if account is None:
-            below = self.below.get(key)
-            account = self.account(key) if below is None else below.over()
-            self.accounts[key] = account
+        """The account of ``key``, which is kept: a new one if need be."""
+        if (account := self.accounts.get(key)) is None:
+            account = self.accounts[key] = self.account(key)
         return account
 
-    def axis(self, counted: Counted) -> Axis:
-        """The currencies that the account of ``counted`` keeps."""
-        account = self.accounts.get(counted.key) or self.below.get(counted.key)
-        return counted.epoch.axis if account is None else account.axis
+    def reserved(self) -> dict[AccountKey, Sums]:
+        """What open grants hold, by account: the part of what is used that may still come back.
+        Nobody may change it.
+        """
+        if self.held is not None and self.held[0] == self.sequence:
+            return self.held[1]
+        found: dict[AccountKey, Sums] = {}
+        for grant in self.open.values():
+            for key, booked in grant.bookings:
+                if key not in found:
+                    found[key] = Sums(len(booked.axis), self.accounts[key].used.shape)
+                found[key].add(grant.selection, booked.finite, booked.infinite)
+        self.held = self.sequence, found
+        return found
 
     @property
     def orders(self) -> tuple[int, ...]:
         """The Renyi orders that the rules in force count at."""
         return self.adopted.orders if self.adopted else ()
 
-    def limits_on(self, dataset: str, client: str) -> list[Counted]:
+    def limits_on(self, dataset: str, client: str) -> tuple[Counted, ...]:
         """The limit rules that a charge by ``client`` on ``dataset`` counts in."""
-        if self.adopted is None:
-            return []
-        return [
-            Counted(rule, epoch, account_key(rule, epoch.number, dataset, client))
-            for rule in self.adopted.policy.limits
-            if matches(rule.datasets, dataset)
-            for epoch in [self.adopted.epochs[rule.id]]
-        ]
+        return self.route(dataset, client).limits
 
-    def next_event(self, asked: Asked, kind: str, now: int, body: dict[str, Any]) -> Event:
+    def counted(self, rule: str, dataset: str, client: str) -> Counted | None:
+        """The limit rule of that name, if a charge by ``client`` on ``dataset`` counts in it."""
+        return self.route(dataset, client).by_rule.get(rule)
+
+    def route(self, dataset: str, client: str) -> Route:
+        """Where a charge by ``client`` on ``dataset`` goes, worked out once for each policy."""
+        if self.adopted is None:
+            return Route.of((), dataset)
+        routes = self.adopted.routes
+        if (found := routes.get((dataset, client))) is None:
+            limits = tuple(
+                Counted(rule, epoch, account_key(rule, epoch.number, dataset, client))
+                for rule in self.adopted.policy.limits
+                if matches(rule.datasets, dataset)
+                for epoch in [self.adopted.epochs[rule.id]]
+            )
+            if len(routes) >= _MOST_ROUTES:
+                routes.clear()
+            found = routes[dataset, client] = Route.of(limits, dataset)
+        return found
+
+    def next_event(self, asked: Envelope, kind: str, now: int, body: dict[str, Any]) -> Event:
         """The event of ``kind`` that would answer ``asked`` at stamp ``now``."""
         body = {"command": asked.document} | body
-        if self.batch is not None:
-            body["batch"] = self.batch.header
         if asked.key is not None:
             body["key"] = asked.key
         return Event(self.ledger, self.sequence, kind, now, asked.by, body)
 
 
+class Route(NamedTuple):
+    """The limits that a charge counts in, and all accounts that it is booked in: theirs, and the
+    lifetimes.
+    """
+
+    limits: tuple[Counted, ...]
+    by_rule: dict[str, Counted]
+    keys: tuple[AccountKey, ...]
+
+    @classmethod
+    def of(cls, limits: tuple[Counted, ...], dataset: str) -> Route:
+        """The route of a charge on ``dataset`` that counts in ``limits``."""
+        keys = [counted.key for counted in limits]
+        by_rule = {counted.rule.id: counted for counted in limits}
+        return cls(limits, by_rule, (*keys, lifetime(dataset), lifetime(ALL)))
+
+
 def account_key(rule: LimitRule, epoch: int, dataset: str, client: str) -> AccountKey:
     """The accumulator of ``rule`` that a charge on ``dataset`` by ``client`` goes to."""
-    scope = ALL if rule.across else dataset
-    return AccountKey(rule.id, epoch, scope, client if rule.per else "")
+    return AccountKey(rule.id, epoch, *rule.scope(dataset, client))
 
 
-def matches(pattern: str, dataset: str) -> bool:
-    """Shell-style glob over dataset ids."""
-    return fnmatchcase(dataset, pattern)
-
-
-def asked_of(event: Event) -> Asked:
+def envelope_of(event: Event) -> Envelope:
     """The command that ``event`` answers."""
     body = event.body
+    document = body["command"]
+    if event.type != REFUSED and (command := read_plain(document)) is not None:
+        asked = Envelope(event.by, command, body.get("key"))
+        vars(asked).update(document=document, canonical=to_keep(written(document)))
+        return asked
     items = map(command_from_json, body["items"] if event.type == REFUSED else ())
-    return Asked(event.by, command_from_json(body["command"]), body.get("key"), tuple(items))
+    return Envelope(event.by, command_from_json(document), body.get("key"), tuple(items))

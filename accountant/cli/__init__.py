@@ -12,13 +12,13 @@ from pydantic import ValidationError
 from accountant.budget.errors import Problem
 from accountant.budget.malformed import in_one_line, reasons
 from accountant.cli.common import app, errors
-from accountant.runtime.gc_tuning import not_looked_for
+from accountant.runtime.memory import not_looked_for
 from accountant.store.ledgers import StoreError
 
 __all__ = ["COMMANDS", "app", "load", "main"]
 
 COMMANDS: Final = {
-    "asking": {"accounts", "preview", "report"},
+    "asking": {"accounts", "explain", "preview", "report"},
     "composing": {"compose"},
     "custody": {
         "accept-time",

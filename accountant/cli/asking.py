@@ -1,17 +1,21 @@
-"""accounts, preview, report."""
+"""accounts, explain, preview, report."""
 
 from __future__ import annotations
 
 import sys
+from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 from rich.table import Table
 
 from accountant.api.strict_json import parse
+from accountant.budget.batches import REFUSED as REFUSED_BATCH
 from accountant.budget.commands import AskGrant
 from accountant.budget.errors import Invalid
+from accountant.budget.explain import Explained
+from accountant.budget.outcome import REFUSED
 from accountant.cli.common import (
     JsonOption,
     PopulationOption,
@@ -23,8 +27,14 @@ from accountant.cli.common import (
     print_json,
     publisher_of,
 )
+from accountant.ledger.events import Event, rfc3339
+from accountant.privacy.units import INFINITE, Charge, Currency
 from accountant.reporting.files import FORMATS, rendered, report_of, write_whole
 from accountant.reporting.statement import accounts_json
+
+REFUSALS: Final = (REFUSED, REFUSED_BATCH)
+MOST_DIGITS: Final = 15
+"""Of an event's sequence."""
 
 
 @app.command()
@@ -95,6 +105,76 @@ def preview(
             out.print(plain(f"  {mark:>5}  {rule['rule']}: {rule['text']}"))
         out.print(f"requests like this that fit: {document['fits']}", highlight=False)
     raise typer.Exit(int(decision["outcome"] == "block"))
+
+
+@app.command()
+def explain(
+    context: typer.Context,
+    event: Annotated[str, typer.Argument(help="an event, a grant or a decision: 42, g42 or d42")],
+    population: PopulationOption,
+    json: JsonOption = False,
+) -> None:
+    """Show the whole decision of an event, with both sides of every comparison.
+
+    Only the event and the policy that was in force are read. Exit code 1 if it was refused.
+    """
+    number = event[1:] if event[:1] in ("d", "g") else event
+    if not (number.isascii() and number.isdigit() and len(number) <= MOST_DIGITS):
+        raise Invalid("unknown-event", f"{event!r} is no event: name it as 42, g42 or d42")
+    from accountant.api.answers import amounts, priced  # noqa: PLC0415 (as above)
+
+    with local_service(context) as service:
+        found, explained = service.explain_alone(population, int(number))
+    decision = explained.decision
+    if json:
+        print_json(
+            {
+                "id": f"d{found.sequence}",
+                "type": found.type,
+                "sequence": found.sequence,
+                "time": rfc3339(found.time),
+                "client": found.by,
+                "policy": found.body.get("policy"),
+                "charge": amounts(found.body["total"]),
+                "mechanisms": priced(explained),
+            }
+            | decision.to_json()
+        )
+    else:
+        _show_decision(found, explained)
+    raise typer.Exit(int(found.type in REFUSALS))
+
+
+def _show_decision(event: Event, explained: Explained) -> None:
+    """A decision in lines: what was decided, what it costs, and each rule with its comparisons."""
+    decision = explained.decision
+    out.print(plain(f"event {event.sequence} ({event.type}), {rfc3339(event.time)}, {event.by}"))
+    policy = event.body.get("policy")
+    under = "without a policy" if policy is None else f"by the policy of event {policy}"
+    out.print(plain(f"decision: {decision.outcome}, {under}"))
+    for one in explained.mechanisms:
+        charge = Charge.from_json(one["charge"])
+        epsilon, delta = charge.amount(Currency.EPSILON), charge.amount(Currency.DELTA)
+        count = f"{one['count']} x " if one["count"] > 1 else ""
+        out.print(
+            plain(f"  {count}{one['kind']}: epsilon {epsilon}, delta {delta} ({one['verdict']})")
+        )
+    for rule in decision.findings:
+        mark = rule.action if rule.fired else "ok"
+        out.print(plain(f"  {mark:>5}  {rule.rule}: {rule.text}"))
+        for side in rule.numbers.get("comparisons", ()):
+            out.print(plain(f"         {_integers(side)}"))
+
+
+def _integers(side: dict[str, Any]) -> str:
+    """One comparison as it was made: used + charge against the capacity, in units."""
+    currency = Currency(side["currency"])
+    used, charge, capacity = (
+        amount if amount == INFINITE else str(int(Decimal(amount) * currency.per_one))
+        for amount in (side["used"], side["charge"], side["capacity"])
+    )
+    holds = "<=" if side["holds"] else ">"
+    return f"{currency}: {used} + {charge} {holds} {capacity} (in 1e-{currency.digits})"
 
 
 def read_bytes(file: str) -> bytes:

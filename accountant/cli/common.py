@@ -19,7 +19,7 @@ from accountant import __version__
 from accountant.config import logs
 from accountant.config.settings import Settings
 from accountant.publishing.publisher import Publisher
-from accountant.reporting.visible import visible
+from accountant.reporting.sanitize import visible
 from accountant.runtime.service import Service
 from accountant.store.engine import parsed, sqlite_path
 from accountant.store.ledgers import Ledgers

@@ -39,7 +39,7 @@ class MechanismFile(BaseModel):
     ]
 
 
-class Asked(BaseModel):
+class Envelope(BaseModel):
     """The delta or the epsilon asked for."""
 
     model_config = ConfigDict(frozen=True)
@@ -83,7 +83,7 @@ def compose(
     """
     if (delta is None) == (epsilon is None):
         raise Invalid("delta-or-epsilon", "give either --delta or --epsilon")
-    wanted = Asked.model_validate({"delta": delta, "epsilon": epsilon})
+    wanted = Envelope.model_validate({"delta": delta, "epsilon": epsilon})
     mechanisms = read_mechanisms(file, group_size)
     if plan:
         _declare(mechanisms, neighbouring, wanted)
@@ -96,7 +96,9 @@ def compose(
     raise typer.Exit(int(bool(document["objections"])))
 
 
-def _totals(mechanisms: tuple[Mechanism, ...], relation: Relation, wanted: Asked) -> dict[str, Any]:
+def _totals(
+    mechanisms: tuple[Mechanism, ...], relation: Relation, wanted: Envelope
+) -> dict[str, Any]:
     total_at = charges(mechanisms, relation)
     if wanted.delta is not None:
         asked = {"delta": plain(wanted.delta)}
@@ -115,7 +117,7 @@ def _totals(mechanisms: tuple[Mechanism, ...], relation: Relation, wanted: Asked
     }
 
 
-def _declare(mechanisms: tuple[Mechanism, ...], relation: Relation, wanted: Asked) -> None:
+def _declare(mechanisms: tuple[Mechanism, ...], relation: Relation, wanted: Envelope) -> None:
     if not wanted.delta:
         raise Invalid("plan-needs-delta", "a plan is declared at a --delta above 0")
     declared = plan_of(mechanisms, relation, wanted.delta)

@@ -9,9 +9,9 @@ from typing import Annotated, Final
 
 import typer
 
-from accountant.budget.commands import AcceptTime, Asked, ResumePublication
+from accountant.budget.commands import AcceptTime, Envelope, ResumePublication
+from accountant.budget.custody.revaluation import Corrections
 from accountant.budget.errors import Invalid
-from accountant.budget.revaluation import Corrections
 from accountant.cli.common import (
     PopulationOption,
     app,
@@ -70,7 +70,7 @@ def resume_publication(
 ) -> None:
     """Publish again after a witness had contradicted the ledger and somebody has looked."""
     with local_service(context) as service:
-        service.execute(population, Asked(operator(), ResumePublication(reason=reason)))
+        service.execute(population, Envelope(operator(), ResumePublication(reason=reason)))
     errors.print("publication goes on")
 
 
@@ -130,7 +130,7 @@ def accept_time(
     clock = rfc3339(wall_clock())
     with local_service(context) as service:
         command = AcceptTime(clock=clock, reason=reason)
-        [event] = service.execute(population, Asked(operator(), command)).events
+        [event] = service.execute(population, Envelope(operator(), command)).events
     errors.print(f"accepted: it is {clock}", markup=False, highlight=False)
     if (stamp := rfc3339(event.time)) != clock:
         errors.print(
@@ -168,7 +168,7 @@ def revalue_(
             due = corrections.due(state)
         task = bars.add_task("booking", total=len(due))
         for booked in due:
-            service.execute(population, Asked(operator(), booked.command(reason)))
+            service.execute(population, Envelope(operator(), booked.command(reason)))
             bars.advance(task)
     out.print(f"{len(due)} charges were corrected", highlight=False)
 

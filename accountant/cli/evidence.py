@@ -46,21 +46,19 @@ def export_(
     with local_service(context) as service, progress() as bars:
         publisher = publisher_of(context, service)
         signed = publisher.sign(population)
-        with service.state(population) as state:
-            custody = state.custody
         if tiles:
             task = bars.add_task("exporting", total=signed.size)
             write_tiles(file, service.ledgers, population, signed, lambda n: bars.advance(task, n))
         else:
             entries = covering(first, last, signed.size)
             task = bars.add_task("exporting", total=len(entries))
-            with whole(file) as handle:
+            with service.state(population) as state, whole(file) as handle:
                 write_bundle(
                     handle,
                     service.ledgers,
                     population,
                     signed,
-                    custody,
+                    state,
                     entries,
                     with_texts=not without_texts,
                     told=lambda n: bars.advance(task, n),

@@ -6,13 +6,14 @@ from collections.abc import Callable
 from decimal import ROUND_CEILING, Context, Decimal
 from typing import Annotated, Any, Final
 
-import numpy as np
 import typer
 from rich.table import Table
 
-from accountant.budget.accounts import room
+from accountant.budget.accounts.account import Account
+from accountant.budget.accounts.peak import Reading
 from accountant.budget.errors import Invalid
-from accountant.budget.policy import LimitRule
+from accountant.budget.population.selection import EVERYONE
+from accountant.budget.rules.limit import LimitRule
 from accountant.cli.common import JsonOption, app, out, print_json
 from accountant.cli.composing import GroupOption, read_mechanisms
 from accountant.cli.totals import FIXED, tight
@@ -80,11 +81,11 @@ def ways_to_fit(epsilon: str, delta: str, relation: Relation) -> dict[str, Fits]
 def _gate(rule: LimitRule, relation: Relation) -> Fits:
     capacity, axis = rule.filter.capacity(rule.promise), axis_under(rule.promise)
     orders = tuple(c.order for c in axis if c.order is not None)
-    nothing = np.zeros((2 * len(axis), 1), dtype=np.int64)
+    nothing = Reading(Account.empty((), axis), EVERYONE)
 
     def admits(mechanisms: tuple[Mechanism, ...]) -> bool:
         charge = total(price(m, relation, orders).charge for m in mechanisms)
-        return bool(room(capacity, nothing, charge.on(axis)).all())
+        return nothing.fits(charge.on(axis), capacity)
 
     return admits
 

@@ -31,7 +31,8 @@ def fleet_(
 ) -> None:
     """Write ledgers as Parquet tables with the SQL that adds them up, up to checkpoints signed now.
 
-    All populations of the database, unless some are named. What the tables are: docs/fleet.md.
+    All populations of the database, unless some are named. docs/reference/fleet.md describes the
+    tables.
     """
     try:
         from accountant.publishing.fleet.export import write_fleet  # noqa: PLC0415 (an extra)

@@ -29,8 +29,8 @@ from pydantic import ValidationError
 from rich.progress import Progress, TaskID
 
 from accountant.api.strict_json import parse
-from accountant.budget.commands import Asked, RecordInvocations
-from accountant.budget.decide import Repeated, decide
+from accountant.budget.commands import Envelope, RecordInvocations
+from accountant.budget.decide import decide
 from accountant.budget.errors import Conflict, Invalid, Problem
 from accountant.budget.malformed import in_one_line, reasons
 from accountant.budget.request import prepare
@@ -110,7 +110,7 @@ class Place:
 class Line:
     """A line that is not blank, as it is to be asked for."""
 
-    asked: Asked
+    asked: Envelope
     place: Place
 
 
@@ -192,8 +192,8 @@ class Import:
                 reason = str(error)
             else:
                 lines += 1
-                key = sha256(key + Asked(self._client, command).canonical).digest()
-                asked = Asked(self._client, command, f"import:{key.hex()}")
+                key = sha256(key + Envelope(self._client, command).canonical).digest()
+                asked = Envelope(self._client, command, f"import:{key.hex()}")
                 offset = file.tell()
                 yield Line(asked, Place(number, lines, offset, key.hex(), before.hexdigest()))
                 continue
@@ -217,7 +217,7 @@ class Import:
         while part := [line for line in islice(lines, BATCH) if line is not None]:
             yield part
 
-    def _record(self, part: list[Asked]) -> list[Answer]:
+    def _record(self, part: list[Envelope]) -> list[Answer]:
         """Records lines with one commit, all or nothing."""
         for _ in range(_ATTEMPTS):
             with suppress(Moved):  # another process was first: decide again, from what it wrote
@@ -227,7 +227,7 @@ class Import:
     # -- the progress file ------------------------------------------------------------------
 
     def _known(self, state: State, key: str) -> bool:
-        return state.answers.get(self._client, f"import:{key}") is not None
+        return state.idempotency.get(self._client, f"import:{key}") is not None
 
     def _remembered(self, file: IO[bytes], beside: Path | None) -> Place:
         """Where an earlier run stopped, if the file begins as it did and the ledger knows the last
@@ -257,16 +257,14 @@ class Import:
         return sha256(json_.dumps(bound, sort_keys=True).encode()).hexdigest()
 
 
-def _refused(state: State, asked: Asked) -> str | None:
+def _refused(state: State, asked: Envelope) -> str | None:
     """Why a line would be refused."""
     assert isinstance(asked.command, RecordInvocations)  # noqa: S101 for the type checker
     try:
         if len(asked.canonical) <= _SURE:
             prepare(state, asked.by, asked.command, state.time)
             return None
-        outcome = decide(state, asked, state.time)
-        for event in () if isinstance(outcome, Repeated) else outcome:
-            event.to_bytes()
+        decide(state, asked, state.time)
     except Problem as problem:
         return problem.detail
     except ValueError as error:

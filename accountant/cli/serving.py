@@ -27,7 +27,7 @@ from accountant.cli.common import (
 from accountant.config import logs
 from accountant.config.settings import Settings
 from accountant.door.limits import Limits
-from accountant.runtime import gc_tuning
+from accountant.runtime import memory
 from accountant.runtime.clock_mark import ClockMark
 from accountant.store.engine import shown
 
@@ -72,19 +72,20 @@ def _serve(
     from accountant.door.serve import run  # noqa: PLC0415
 
     logs.configure()
+    memory.give_back()
     with local_service(context) as service, ExitStack() as stopping:
         publisher = publisher_of(context, service)
         service.ledgers.check()
         _warn(service.ledgers.excess())
         believed = ClockMark(chosen.home).read()
         service.begin(believed, int(chosen.clock_ahead_hours * 3_600_000_000))
-        gc_tuning.seldom()
+        memory.seldom()
         if not service.credentials.all():
             errors.print("no key exists yet: accountant keys create --role admin --name me")
 
         def rest() -> ASGIApp:
             """What grants need not wait for: the framework, and the jobs."""
-            with gc_tuning.not_looked_for():
+            with memory.not_looked_for():
                 from accountant import jobs  # noqa: PLC0415
                 from accountant.api.app import create_app  # noqa: PLC0415
             stopping.callback(jobs.start(service, publisher, chosen).shutdown)

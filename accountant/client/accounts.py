@@ -92,7 +92,9 @@ class Accountant(Connected):
         ran_at: str | None = None,
         idempotency_key: str | None = None,
     ) -> dict[str, Any]:
-        """Records what has already run: always recorded, ``overrun`` says if it was too much."""
+        """Records what has already run: always recorded, ``overrun`` says if it was too much,
+        ``flags`` which rules fired.
+        """
         more = {"mechanisms": mechanisms, "ran_at": ran_at}
         body = asking(dataset, subjects, purpose, justification, **more)
         answer = self._transport.post(f"{self._at}/invocations", body, idempotency_key).body
@@ -132,9 +134,28 @@ class Accountant(Connected):
         body = {"reason": reason}
         return dict(self._transport.post(f"{self._at}/grants/{grant}/release", body).body)
 
+    def open_grants(
+        self, client: str = "me", dataset: str | None = None
+    ) -> Iterator[dict[str, Any]]:
+        """Grants that are not settled yet, in order: your own, or of another ``client`` for who
+        may see them.
+        """
+        query: dict[str, str | int] = {"state": "open", "client": client, "limit": PAGE}
+        query |= {} if dataset is None else {"dataset": dataset}
+        last = -1
+        while (page := self._transport.get(f"{self._at}/grants", query | {"after": last}))[
+            "grants"
+        ]:
+            yield from page["grants"]
+            last = page["last"]
+
     def grant_state(self, grant: str) -> dict[str, Any]:
         """A grant as it stands now."""
         return dict(self._transport.get(f"{self._at}/grants/{grant}"))
+
+    def decision(self, decision: str) -> dict[str, Any]:
+        """A decision in full, by its id: every rule with both sides of its comparison."""
+        return dict(self._transport.get(f"{self._at}/decisions/{decision}"))
 
     def accounts(self, dataset: str | None = None, by: str | None = None) -> dict[str, Any]:
         """Per rule: limit, spent, reserved and left; lifetime totals; split ``by`` a dimension."""

@@ -24,6 +24,9 @@ class Refused(AccountantError):
         self.detail = str(problem.get("detail", ""))
         self.decision: dict[str, Any] = problem["decision"]
         self.charge: dict[str, str] = dict(problem.get("charge", {}))
+        self.would_fit: dict[str, Any] = dict(problem.get("would_fit", {}))
+        """What would have fitted when this was answered: ``count``, ``scale``, ``times`` or
+        ``delta``, as far as there is any."""
         self.problem = dict(problem)
         super().__init__(f"{self.detail} [{self.code}, decision {self.decision.get('id')}]")
 

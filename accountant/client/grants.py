@@ -30,17 +30,27 @@ class _Reservation:
     @property
     def outcome(self) -> str:
         """``allow``, or ``flag``: given, but a rule wants somebody to know."""
-        return str(self.answer["decision"]["outcome"])
+        return "flag" if self.answer["flags"] else "allow"
 
     @property
     def flags(self) -> tuple[str, ...]:
         """The ids of the rules that flag it."""
-        return tuple(r["rule"] for r in self.answer["decision"]["rules"] if r["fired"])
+        return tuple(flag["rule"] for flag in self.answer["flags"])
+
+    @property
+    def decision_id(self) -> str:
+        """The id under which the whole decision can be read (``Accountant.decision``)."""
+        return str(self.answer["decision"])
+
+    @property
+    def charge(self) -> dict[str, str]:
+        """What is reserved, in every currency that is kept."""
+        return dict(self.answer["charge"])
 
     @property
     def epsilon(self) -> Decimal:
         """The epsilon that is reserved (possibly infinite)."""
-        return epsilon_of(self.answer["charge"])
+        return epsilon_of(self.charge)
 
     def receipt(self) -> bytes:
         """Proof that the reservation stands in the ledger (C2SP tlog-proof), to keep."""
@@ -112,7 +122,7 @@ class Session(_Reservation):
         return answer
 
     def close(self) -> dict[str, Any]:
-        """Ends the session; says what is charged and what came back."""
+        """Ends the session; says what is charged."""
         return self._settle("close", {})
 
     def __exit__(

@@ -67,11 +67,12 @@ def session(events: Events) -> dict[str, Any]:
 
 
 def _outcome(event: dict[str, Any]) -> str:
-    if event["type"] == "grant.reserved.v1":
-        return str(event["decision"]["outcome"])
-    if event["type"] == "invocation.recorded.v1":
-        return "overrun" if event["overrun"] else str(event["decision"]["outcome"])
-    if event["type"] == "grant.refused.v1":
-        rules = event["decision"]["rules"]
-        return str(next(r for r in rules if r["fired"] and r["action"] == "block")["rule"])
+    fired = event.get("fired", [])
+    match event["type"]:
+        case "grant.refused.v1":
+            return str(fired[0][0])  # a rule that blocks comes first
+        case "invocation.recorded.v1" if event.get("overrun"):
+            return "overrun"
+        case "invocation.recorded.v1" | "grant.reserved.v1":
+            return "flag" if fired else "allow"
     return ""

@@ -117,9 +117,10 @@ def look_for_offices(accountant: Accountant, survey: Survey) -> None:
         f"{asked} questions whether {OFFICE} women of a subgroup had an affair: "
         f"{session.positives} above ({'; '.join(above) or 'none'}), {session.negatives} below"
     )
+    charged = Decimal(settled["charged"]["epsilon"])
     console.print(
-        f"  reserved ε {session.epsilon}, charged {settled['charged']['epsilon']}, given back "
-        f"{settled['returned']['epsilon']} for positives that were not used; negatives are free"
+        f"  reserved ε {session.epsilon}, charged {charged}, given back "
+        f"{session.epsilon - charged} for positives that were not used; negatives are free"
     )
 
 

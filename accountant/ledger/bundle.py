@@ -18,6 +18,7 @@ FORMAT: Final = "accountant-bundle/1"
 MANIFEST: Final = "manifest.json"
 KEYS: Final = "keys"
 CHECKPOINT: Final = "checkpoint"
+TOTALS: Final = "totals.json"
 BLOCK: Final = 512
 END: Final = bytes(2 * BLOCK)
 _POLICY: Final = re.compile(r"policies/[0-9a-f]{64}\.json")
@@ -175,5 +176,5 @@ def _check_files(files: list[Any]) -> None:
     packs = sum(name.startswith("checkpoints/") for name in names)
     policies = {name for name in names if _POLICY.fullmatch(name)}
     numbered = map(pack_member, range(packs))
-    if not packs or names != [KEYS, CHECKPOINT, *numbered, *sorted(policies)]:
+    if not packs or names != [KEYS, CHECKPOINT, TOTALS, *numbered, *sorted(policies)]:
         raise ValueError("its files are not those of a bundle, in order")

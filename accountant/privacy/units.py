@@ -9,7 +9,7 @@ any SQL engine can add them again. Capacities are rounded **down**.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any, ClassVar, Final
@@ -141,18 +141,28 @@ class Charge:
     axis: Axis = ()
     finite: tuple[int, ...] = ()
     infinite: tuple[int, ...] = ()
+    _other: Charge | None = field(default=None, init=False, compare=False, repr=False)
+    """What it was last asked to be on another axis: the accounts of a request keep few."""
 
     def on(self, axis: Axis) -> Charge:
         """The same charge in the currencies of ``axis``."""
-        if axis == self.axis:
+        if axis is self.axis or axis == self.axis:
             return self
+        other = self._other
+        if other is not None and (other.axis is axis or other.axis == axis):
+            return other
+        other = self._on(axis)
+        object.__setattr__(self, "_other", other)
+        return other
+
+    def _on(self, axis: Axis) -> Charge:
         if not self.axis:
             return Charge(axis, (0,) * len(axis), (0,) * len(axis))
-        places = _places(self.axis, axis)
+        places, finite, infinite = _places(self.axis, axis), self.finite, self.infinite
         return Charge(
             axis,
-            tuple(0 if i is None else self.finite[i] for i in places),
-            tuple(1 if i is None else self.infinite[i] for i in places),
+            tuple([0 if i is None else finite[i] for i in places]),
+            tuple([1 if i is None else infinite[i] for i in places]),
         )
 
     def __add__(self, other: Charge) -> Charge:
@@ -193,6 +203,11 @@ class Charge:
     def is_infinite(self, currency: Currency) -> bool:
         """True if some charge in it is infinite in this currency."""
         return self.units(currency) is None
+
+    @property
+    def any_infinite(self) -> bool:
+        """True if some charge in it is infinite in some currency."""
+        return any(self.infinite)
 
     @property
     def orders(self) -> tuple[int, ...]:
@@ -262,6 +277,9 @@ NOTHING: Final = Charge()
 
 def total(charges: Iterable[Charge]) -> Charge:
     """The sum of charges; what passes ``LARGEST`` is infinite."""
+    charges = list(charges)
+    if len(charges) == 1:
+        return charges[0].saturated()
     return sum(charges, start=NOTHING).saturated()
 
 

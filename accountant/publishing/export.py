@@ -10,8 +10,10 @@ from typing import IO, Final
 
 import orjson
 
-from accountant.budget.custody import Custody
+from accountant.auditing.totals import totals_of
+from accountant.budget.apply import follow
 from accountant.budget.errors import Conflict, Invalid
+from accountant.budget.state import State
 from accountant.ledger import bundle
 from accountant.ledger.events import Event, canonical
 from accountant.ledger.tiles import WIDTH, Tile, pack_entries, tiles_of
@@ -38,17 +40,18 @@ def write_bundle(
     ledgers: Ledgers,
     ledger: str,
     signed: Signed,
-    custody: Custody,
+    state: State,
     entries: range,
     *,
     with_texts: bool = True,
     told: Told = lambda _: None,
 ) -> None:
-    """Writes the ledger up to the checkpoint ``signed`` as a bundle (docs/evidence.md). Raises
-    Conflict if a text is erased meanwhile: nothing in the bundle would say why it is missing.
+    """Writes the ledger up to the checkpoint ``signed`` as a bundle (docs/evidence.md); ``state``
+    is what it has come to since. Raises Conflict if a text is erased meanwhile: nothing in the
+    bundle would say why it is missing.
     """
-    log, head = Log(ledgers, ledger), checkpoint_of(signed)
-    files = _small_files(ledgers, ledger, signed, custody)
+    log, head, custody = Log(ledgers, ledger), checkpoint_of(signed), state.custody
+    files = _small_files(ledgers, ledger, signed, state)
     document = {
         "engine": custody.engine_at(head.size - 1),
         "entries": {"first": entries.start, "count": len(entries)},
@@ -84,8 +87,9 @@ def _bundles(entries: range, size: int) -> Iterator[Tile]:
 
 
 def _small_files(
-    ledgers: Ledgers, ledger: str, signed: Signed, custody: Custody
+    ledgers: Ledgers, ledger: str, signed: Signed, state: State
 ) -> list[tuple[str, bytes]]:
+    custody = state.custody
     keys = [key.text + "\n" for key in custody.keys if key.sequence < signed.size]
     packs = [pack_entries(s.full for s in page) for page in _pages(ledgers, ledger, signed.number)]
     # Out of its pack, so that both have the same cosignatures: more may come at any moment.
@@ -99,9 +103,20 @@ def _small_files(
     return [
         (bundle.KEYS, "".join(keys).encode()),
         (bundle.CHECKPOINT, last),
+        (bundle.TOTALS, totals_of(_state_at(ledgers, ledger, signed.size, state))),
         *((bundle.pack_member(number), pack) for number, pack in enumerate(packs)),
         *((bundle.policy_member(digest), policies[digest]) for digest in sorted(policies)),
     ]
+
+
+def _state_at(ledgers: Ledgers, ledger: str, size: int, now: State) -> State:
+    """What the first ``size`` events come to; ``now`` is what all do."""
+    if now.sequence == size:
+        return now
+    state = State(ledger)
+    for row in ledgers.stream(ledger, size):
+        follow(state, row.body)
+    return state
 
 
 def _pages(ledgers: Ledgers, ledger: str, last: int) -> Iterator[list[Signed]]:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import dropwhile
 
+from accountant.budget.custody.publication import Publication
 from accountant.budget.errors import NotFound
-from accountant.budget.publication import Publication
 from accountant.ledger.checkpoints import Checkpoint
 from accountant.ledger.merkle import (
     MissingHash,

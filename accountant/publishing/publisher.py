@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from accountant.budget.commands import AdoptSigningKey, Asked, StopPublication
+from accountant.budget.commands import AdoptSigningKey, Envelope, StopPublication
+from accountant.budget.custody.publication import NO_WITNESSES, Publication, Witness
 from accountant.budget.decide import SYSTEM
 from accountant.budget.errors import NotFound, Unavailable
-from accountant.budget.keeper import Keeper
-from accountant.budget.publication import NO_WITNESSES, Publication, Witness
 from accountant.budget.state import State
 from accountant.ledger import notes
 from accountant.ledger.checkpoints import Checkpoint, Known
@@ -25,9 +24,10 @@ from accountant.ledger.notes import Verifier
 from accountant.publishing.log import Log, checkpoint_of, complete
 from accountant.publishing.totals import totals_of
 from accountant.publishing.witness import Contradiction, Unanswered, ask, connected
+from accountant.runtime.projections import Fold
 from accountant.runtime.service import Service
 from accountant.store.ledgers import Signed, Writing
-from accountant.store.projection import Book
+from accountant.store.projection import Projection
 from accountant.store.vault import Vault
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class Publisher:
     def _kept(self, ledger: str, signed: Signed) -> bool:
         return self._vault.read(ledger, "signed") == signed.note
 
-    def _signed(self, book: Book[Keeper], last: Signed | None) -> Signed:
+    def _signed(self, book: Projection[Fold], last: Signed | None) -> Signed:
         custody, tree = book.fold.state.custody, book.tree
         needed = custody.signing(tree.size, last.size if last else 0)
         signers = [self._vault.signer(book.ledger, Verifier.from_text(key.text)) for key in needed]
@@ -145,7 +145,7 @@ class Publisher:
     def adopt_key(self, ledger: str, name: str, by: str) -> Verifier:
         """Makes a new key, and has the ledger signed with it from now on."""
         key = self._vault.new_signer(ledger, name).verifier
-        self._service.execute(ledger, Asked(by, AdoptSigningKey(key=str(key))))
+        self._service.execute(ledger, Envelope(by, AdoptSigningKey(key=str(key))))
         return key
 
     def rotate(self, ledger: str, by: str) -> Verifier:
@@ -248,7 +248,7 @@ class Publisher:
         command = StopPublication(
             witness=witness, status=reason.status, detail=detail, size=signed.size
         )
-        self._service.execute(ledger, Asked(SYSTEM, command))
+        self._service.execute(ledger, Envelope(SYSTEM, command))
 
 
 def publication_of(state: State) -> Publication:
@@ -261,7 +261,7 @@ def _of_lost_epoch(state: State, signed: Signed) -> bool:
     return key is not None and checkpoint_of(signed).origin != key.name
 
 
-def _continued(writing: Writing, book: Book[Keeper], last: Signed) -> None:
+def _continued(writing: Writing, book: Projection[Fold], last: Signed) -> None:
     """Raises Unavailable unless the tree continues the last signed head."""
 
     def read(level: int, first: int, count: int) -> Sequence[bytes]:

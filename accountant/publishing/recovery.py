@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from accountant.budget.commands import Asked, Command, Recover
+from accountant.budget.commands import Command, Envelope, Recover
 from accountant.budget.errors import Conflict
 from accountant.ledger import notes
 from accountant.ledger.checkpoints import Checkpoint
@@ -80,7 +80,7 @@ def recover(
     with service.state(ledger) as state:
         commands: list[Command] = [] if totals is None else [*carried(state, totals)]
     commands.append(Recover(reason=reason, lost=lost))
-    service.execute_all(ledger, [Asked(by, command) for command in commands])
+    service.execute_all(ledger, [Envelope(by, command) for command in commands])
     vault.retire(ledger)
     return Publisher(service, vault, origin).sign(ledger)
 

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import orjson
 
-from accountant.budget.accounts import charge_from
+from accountant.auditing.totals import most_of
 from accountant.budget.commands import MAX_CARRIED, CarriedAccount, CarryOver
-from accountant.budget.policy import LimitRule
+from accountant.budget.rules.limit import LimitRule
 from accountant.budget.state import ALL, State, matches
 from accountant.ledger.events import canonical
 from accountant.privacy.units import Charge
@@ -32,7 +32,7 @@ def totals_of(state: State, signed: Signed) -> bytes:
             "epoch": key.epoch,
             "dataset": key.dataset,
             "client": key.client,
-            "used": charge_from(account.axis, account.used.most()).to_json(),
+            "used": most_of(account.at(state.time)).to_json(),
         }
         for key, account in sorted(state.accounts.items())
         if _in_force(state, key.rule, key.epoch)

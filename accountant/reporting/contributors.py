@@ -9,10 +9,12 @@ from typing import Any, Final
 
 import orjson
 
+from accountant.budget.apply import HANDLERS
 from accountant.budget.commands import command_from_json
-from accountant.budget.folding import HANDLERS
-from accountant.budget.population import Population
-from accountant.budget.selection import Selection, reaching, select
+from accountant.budget.facts import final_of
+from accountant.budget.outcome import RESERVED
+from accountant.budget.population.population import Population
+from accountant.budget.population.selection import Selection, reaching, select
 from accountant.budget.state import ALL, State
 from accountant.ledger.events import Event
 from accountant.privacy.units import Charge, Currency
@@ -120,12 +122,13 @@ def _bookings(ledger: str, rows: Iterable[Stored], before: int) -> Iterator[Book
             held = {name: _widened(people.people(), one, event) for name, one in held.items()}
         elif kind in _STATES and not late:
             one = _booked(people, body)
-            if "grant" in body:
-                held[body["grant"]] = one
+            if kind == RESERVED:
+                held[f"g{stored.sequence}"] = one
             else:
                 yield one
-        elif kind in SETTLING and body["grant"] in held:
-            final, one = Charge.from_json(body["charge"]), held.pop(body["grant"])
+        elif kind in SETTLING and body["command"]["grant"] in held:
+            one = held.pop(body["command"]["grant"])
+            final = final_of(body, one.charge)
             if any(final.finite + final.infinite):
                 yield replace(one, charge=final, state=SETTLING[kind])
         elif kind == RECOVERED:
@@ -150,7 +153,7 @@ def _booked(state: State, body: dict[str, Any]) -> Booked:
 
 
 def _widened(people: Population, booked: Booked, event: Event) -> Booked:
-    """With the new cells that an open grant covers (as in folding.py)."""
+    """With the new cells that an open grant covers (as in apply.py)."""
     subjects = getattr(command_from_json(booked.command), "subjects", None)
     for dimension, values in event.body.get("added", {}).items():
         new = reaching(people, subjects, dimension, values)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-from accountant.budget.publication import NO_WITNESSES
+from accountant.budget.custody.publication import NO_WITNESSES
 from accountant.budget.state import State
 from accountant.ledger import notes
 from accountant.ledger.checkpoints import Checkpoint

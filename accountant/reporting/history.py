@@ -7,17 +7,19 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from accountant.budget.commands import CommitGrant
+from accountant.budget.explain import Decision, explain
+from accountant.budget.facts import expires_of, final_of, grant_in, opened_by, parts_of
 from accountant.budget.request import price_all
-from accountant.budget.state import State, asked_of
+from accountant.budget.rules.base import Finding
+from accountant.budget.state import State, envelope_of
 from accountant.ledger.events import Event, rfc3339
-from accountant.privacy.mechanisms import Verdict
 from accountant.privacy.units import NOTHING, Charge, Currency
+from accountant.reporting.counts import Account, Parts, Tallies
 from accountant.reporting.custody import CustodyHistory
 from accountant.reporting.shape import ChangeFacts, NotableFacts
-from accountant.reporting.tallies import Account, Parts, Tallies
 from accountant.reporting.words import groups_in_words
 
 LATEST: Final = 200
@@ -47,6 +49,7 @@ JUDGED: Final = BOOKING | {"grant.refused.v1"}
 REVALUED: Final = "charge.revalued.v1"
 RECOVERED: Final = "ledger.recovered.v1"
 """Ends all grants that are open, charged in full."""
+UNVERIFIABLE: Final = "unverifiable-claim"
 UNKNOWN: Final = ""
 """Stands for a purpose that was not stated, and for a kind that an event does not tell."""
 
@@ -94,7 +97,7 @@ class History:
     def add(self, state: State, event: Event) -> None:
         """Collects from one event."""
         if event.type in JUDGED:
-            self._judged(event)
+            self._judged(state, event)
         elif event.type in SETTLING:
             self._settled(state, event)
         elif event.type == RECOVERED:
@@ -107,26 +110,27 @@ class History:
             self._attested(event)
         self.custody.add(event)
 
-    def _judged(self, event: Event) -> None:
+    def _judged(self, state: State, event: Event) -> None:
         body, command = event.body, event.body["command"]
         refused = event.type == "grant.refused.v1"
         parts: Parts = {}
-        for charge in body["charges"]:
-            kind = charge["kind"]
-            parts[kind] = parts.get(kind, NOTHING) + Charge.from_json(charge["charge"])
+        for kind, charge in parts_of(body):
+            parts[kind] = parts.get(kind, NOTHING) + charge
         at = Account(command["dataset"], event.by, command.get("purpose") or UNKNOWN)
         total = Charge.from_json(body["total"])
         self.tallies.count(at, parts, refused=refused)
         if not refused:
             self.tallies.book(at, total, parts)
         if event.type == "grant.reserved.v1":
-            name, group = body["grant"], groups_in_words(command.get("subjects"))
-            self.held[name] = Held(name, event.sequence, at, group, total, parts, body["expires"])
-        self._note_judged(event, refused)
+            name, group = grant_in(event), groups_in_words(command.get("subjects"))
+            expires = rfc3339(expires_of(event))
+            self.held[name] = Held(name, event.sequence, at, group, total, parts, expires)
+        if "fired" in body:
+            self._note_judged(state, event, refused)
 
     def _settled(self, state: State, event: Event) -> None:
-        grant = self.held.pop(event.body["grant"])
-        final = Charge.from_json(event.body["charge"])
+        grant = self.held.pop(grant_in(event))
+        final = final_of(event.body, grant.total)
         parts = _final_parts(state, event, grant, final)
         back = grant.total - final
         self.tallies.book(grant.at, NOTHING - back, parts, grant.parts)
@@ -156,28 +160,32 @@ class History:
         text += f" (“{command['reason']}”)"
         self.seen["revalued"].add(_of_grant(event, held, more, text))
 
-    def _note_judged(self, event: Event, refused: bool) -> None:
-        decision = event.body["decision"]
-        fired = [rule for rule in decision["rules"] if rule["fired"]]
-        blocking = [rule for rule in fired if rule["action"] == "block"]
+    def _note_judged(self, state: State, event: Event, refused: bool) -> None:
+        fired = [found for found in self._explained(state, event).findings if found.fired]
+        blocking = [rule for rule in fired if rule.action == "block"]
         if refused:
             self._note("blocked", event, blocking)
         elif blocking:  # it ran all the same
-            limits = [rule for rule in blocking if rule["code"] == "budget-exceeded"]
-            others = [rule for rule in blocking if rule["code"] != "budget-exceeded"]
+            limits = [rule for rule in blocking if rule.code == "budget-exceeded"]
+            others = [rule for rule in blocking if rule.code != "budget-exceeded"]
             if limits:
                 self._note("overrun", event, limits)
             if others:
                 self._note("against_rule", event, others)
-        elif by_policy := [rule for rule in fired if rule["code"] != "unverifiable-claim"]:
+        elif by_policy := [rule for rule in fired if rule.code != UNVERIFIABLE]:
             self._note("flagged", event, by_policy)
-        verdicts = {charge["verdict"] for charge in event.body["charges"]}
-        if Verdict.UNVERIFIABLE in verdicts and not refused:
-            self._note("unverifiable", event, [])
-        if Verdict.UNDERSTATED in verdicts:
+        codes = {rule.code for rule in fired}
+        if UNVERIFIABLE in codes and not refused:
+            words = [rule.text for rule in fired if rule.code == UNVERIFIABLE]
+            self._note("unverifiable", event, [], "; ".join(dict.fromkeys(words)))
+        if "claim-understated" in codes:
             self._note("understated", event, [], "refused" if refused else "recorded")
 
-    def _note(self, sort: str, event: Event, rules: list[dict[str, Any]], text: str = "") -> None:
+    def _explained(self, state: State, event: Event) -> Decision:
+        engine = state.custody.engine_at(event.sequence)
+        return explain(event, state.adopted, state.people(), engine).decision
+
+    def _note(self, sort: str, event: Event, rules: list[Finding], text: str = "") -> None:
         command = event.body["command"]
         everyone = event.body.get("charged_to") == "everyone"
         notable = NotableFacts(
@@ -188,8 +196,8 @@ class History:
             groups_in_words(None if everyone else command.get("subjects")),
             *_amounts(Charge.from_json(event.body["total"])),
             command.get("purpose") or UNKNOWN,
-            tuple(rule["rule"] for rule in rules),
-            text or _in_short("; ".join(rule["text"] for rule in rules) or _claims(event)),
+            tuple(rule.rule for rule in rules),
+            _in_short(text or "; ".join(rule.text for rule in rules)),
         )
         self.seen[sort].add(notable)
 
@@ -212,7 +220,7 @@ class History:
                 command.get("approved_by"),
                 command["policy"]["policy"],
                 command["source_digest"],
-                tuple(event.body.get("opens_epoch", ())),
+                tuple(opened_by(event.body)),
                 tuple(event.body.get("loosens", ())),
             )
         )
@@ -224,7 +232,7 @@ def _final_parts(state: State, event: Event, grant: Held, final: Charge) -> Part
         return grant.parts
     if not any(final.finite + final.infinite):
         return {}
-    command = asked_of(event).command
+    command = envelope_of(event).command
     if isinstance(command, CommitGrant) and command.mechanisms:
         engine = state.custody.engine_at(grant.sequence)
         relation, orders = state.people().relation, grant.total.orders
@@ -252,11 +260,6 @@ def _of_grant(event: Event, grant: Held, charge: Charge, text: str) -> NotableFa
 
 def _amounts(charge: Charge) -> tuple[str, str]:
     return charge.amount(Currency.EPSILON), charge.amount(Currency.DELTA)
-
-
-def _claims(event: Event) -> str:
-    kinds = [c["kind"] for c in event.body["charges"] if c["verdict"] == Verdict.UNVERIFIABLE]
-    return "on the client's word: " + ", ".join(sorted(set(kinds)))
 
 
 def _in_short(text: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, Protocol
 
-from accountant.budget.folding import apply
+from accountant.budget.apply import apply, read
 from accountant.budget.state import State
 from accountant.ledger.events import Event, rfc3339
 from accountant.ledger.merkle import Tree, leaf_hash
@@ -17,6 +17,7 @@ from accountant.reporting.custody import Published
 from accountant.reporting.history import History
 from accountant.reporting.ledger_facts import LedgerFacts
 from accountant.reporting.lifetimes import lifetimes
+from accountant.reporting.limit_status import standings
 from accountant.reporting.series import Burndowns, Point
 from accountant.reporting.shape import (
     FORMAT,
@@ -26,9 +27,8 @@ from accountant.reporting.shape import (
     Report,
     SeriesFacts,
 )
-from accountant.reporting.standings import standings
-from accountant.reporting.story import datasets, notable, policy
 from accountant.reporting.texts import Texts
+from accountant.reporting.timeline import datasets, notable, policy
 from accountant.reporting.verdict import verdict
 from accountant.reporting.words import (
     bare_unit,
@@ -91,7 +91,7 @@ def build_report(
     tree, broken_at = Tree(), None
     for row in stored:
         event = Event.from_bytes(row.body)
-        apply(state, event)
+        apply(state, read(state, event))
         history.add(state, texts.opened(event))
         burndowns.add(state, event)
         leaf = leaf_hash(row.body)

@@ -12,6 +12,7 @@ from typing import Any, Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from accountant.config.resources import shipped
+from accountant.reporting.sanitize import visible
 from accountant.reporting.shape import Lifetime, LifetimeGroup, Place, Report, Standing
 from accountant.reporting.trust import lost
 from accountant.reporting.views import (
@@ -27,7 +28,6 @@ from accountant.reporting.views import (
     together,
     up,
 )
-from accountant.reporting.visible import visible
 
 LIFETIME: Final = "built-in:lifetime"
 """Stands in the place of a rule for the sums that no policy limits. (No rule id has a colon.)"""

@@ -10,13 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from accountant.budget.policy import LimitRule
+from accountant.budget.facts import grant_in
+from accountant.budget.rules.limit import LimitRule
 from accountant.budget.state import AccountKey, State, account_key, matches
 from accountant.ledger.events import Event
 from accountant.privacy.units import Currency, amount, show
 from accountant.reporting.history import BOOKING, RECOVERED, REVALUED, SETTLING
+from accountant.reporting.peak_cell import Ruler
 from accountant.reporting.statement import adopted
-from accountant.reporting.worst import Ruler
 
 MOST_POINTS: Final = 400
 FEW_POINTS: Final = 100
@@ -106,16 +107,16 @@ class Burndowns:
         if event.type in BOOKING or event.type == REVALUED:
             return [event.body["command"]["dataset"]]
         if event.type in SETTLING:
-            return [state.grants[event.body["grant"]].dataset]
+            return [state.grants[grant_in(event)].dataset]
         return list(state.datasets) if event.type in _WHOLE else []
 
     def _point(
         self, state: State, sequence: int, time: int, rule: LimitRule, key: AccountKey
     ) -> Point:
-        account, ruler = state.account(key), self._rulers[rule.id]
-        used, reserved = account.used.cells(), account.reserved.cells()
+        account, ruler = state.seen(key), self._rulers[rule.id]
+        used, reserved = account.used.stacked(), state.reserved().get(key)
         held = ruler.worst(used)
-        spent = ruler.worst(used - reserved) if reserved.any() else held
+        spent = held if reserved is None else ruler.worst(used - reserved.stacked())
         return Point(
             sequence,
             time,

@@ -122,6 +122,8 @@ class Standing:
     gate: str
     formula: str
     limit: LimitFacts
+    window: str
+    """What it is counted over, in words; empty: the life of the epoch."""
     epoch: int
     counted_from: str
     carried: bool

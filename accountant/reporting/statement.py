@@ -13,16 +13,15 @@ from typing import Any, Final
 
 import numpy as np
 
-from accountant.budget.accounts import charge_from
-from accountant.budget.epochs import Adopted
+from accountant.budget.accounts.epochs import Adopted
+from accountant.budget.accounts.sums import Integers
 from accountant.budget.errors import NotFound
-from accountant.budget.limits import scope_name
-from accountant.budget.meter import Integers
+from accountant.budget.rules.limit import scope_name
 from accountant.budget.state import ALL, AccountKey, Counted, State, account_key, lifetime, matches
 from accountant.ledger.events import rfc3339
 from accountant.privacy.filters import BASIC, GATES
 from accountant.privacy.units import INFINITE, SURE, Currency, amount, show
-from accountant.reporting.worst import Ruler, Worst
+from accountant.reporting.peak_cell import Ruler, Worst
 
 MOST_NAMED: Final = 5
 """Values of a dimension that a group is described by."""
@@ -72,6 +71,8 @@ class Line:
     action: str
     gate: str
     limit: dict[str, str]
+    window: str | None
+    """What it is counted over: 30d, 12h, month; None: the life of the epoch."""
     epoch: int
     counted_from: str
     carried: bool
@@ -109,12 +110,12 @@ def lifetime_sums(state: State, dataset: str, axis: int | None) -> list[tuple[st
     everyone. Path-wise sums at the most charged cell; where those have no bound, what a rule says
     that has counted everything, and over all datasets the sum of that.
     """
-    cells = state.account(lifetime(dataset)).used.cells()
-    columns = [charge_from(SURE, column) for column in _by(cells, axis).max(axis=2).T]
-    sums = [(c.amount(Currency.EPSILON), c.amount(Currency.DELTA)) for c in columns]
+    cells = state.seen(lifetime(dataset)).used.stacked()
+    columns = _by(cells, axis).max(axis=2).T.tolist()
+    sums = [(_show(column, 0), _show(column, 1)) for column in columns]
     for counted in scopes(state) if any(INFINITE in pair for pair in sums) else ():
         if counted.epoch.whole and _same_data(state, counted, dataset):
-            used = state.account(counted.key).used.cells()
+            used = state.seen(counted.key).used.stacked()
             found = Ruler(counted.rule, counted.epoch).by_value(_by(used, axis))
             sums = [_smaller(pair, worst) for pair, worst in zip(sums, found, strict=True)]
     if dataset == ALL and any(INFINITE in pair for pair in sums):
@@ -124,6 +125,12 @@ def lifetime_sums(state: State, dataset: str, axis: int | None) -> list[tuple[st
             for pair, *parts in zip(sums, *each, strict=True)
         ]
     return sums
+
+
+def _show(column: list[int], row: int) -> str:
+    """One of the sums that hold along every path, of a column of finite and infinite ones."""
+    infinite = column[len(SURE) + row] > 0
+    return amount(None if infinite else column[row], SURE[row])
 
 
 def _together(parts: list[tuple[str, str]]) -> tuple[str, str]:
@@ -212,10 +219,11 @@ def adopted(state: State) -> Adopted:
 def line(state: State, counted: Counted, axis: int | None = None) -> Line:
     """One limit rule on one scope, split by a dimension if ``axis`` names one."""
     rule, epoch, key = counted
-    used = state.account(key).used.cells()
+    used = state.seen(key).used.stacked()
+    dataset, client = key.dataset, key.client
     return Line(
         rule=rule.id,
-        scope=scope_name(key),
+        scope=scope_name(dataset, client),
         dataset=key.dataset,
         client=key.client,
         action=rule.action,
@@ -225,6 +233,7 @@ def line(state: State, counted: Counted, axis: int | None = None) -> Line:
             "delta": format(rule.limit.delta, "f"),
             "own_delta": show(epoch.capacity.own_delta, Currency.DELTA),
         },
+        window=rule.span,
         epoch=epoch.number,
         counted_from=rfc3339(epoch.since),
         carried=epoch.carried,
@@ -247,10 +256,11 @@ def _ladder(counted: Counted, used: Integers) -> list[Rung]:
 def _balances(
     state: State, counted: Counted, axis: int | None, names: tuple[str, ...]
 ) -> list[Balance]:
-    account, ruler = state.account(counted.key), Ruler(counted.rule, counted.epoch)
-    used, reserved = account.used.cells(), account.reserved.cells()
-    after = ruler.by_value(_by(used, axis))
-    before = ruler.by_value(_by(used - reserved, axis)) if reserved.any() else after
+    account, ruler = state.seen(counted.key), Ruler(counted.rule, counted.epoch)
+    used, reserved = account.used.stacked(), state.reserved().get(counted.key)
+    before = after = ruler.by_value(_by(used, axis))
+    if reserved is not None:
+        before = ruler.by_value(_by(used - reserved.stacked(), axis))
     return [_balance(name, ruler, a, b) for name, a, b in zip(names, after, before, strict=True)]
 
 

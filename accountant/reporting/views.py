@@ -126,7 +126,11 @@ def _main(
         )
     return min(
         standings,
-        key=lambda s: (s.status != "over", Decimal(s.total.remaining) / Decimal(s.limit.epsilon)),
+        key=lambda s: (
+            s.status != "over",
+            bool(s.window),
+            Decimal(s.total.remaining) / Decimal(s.limit.epsilon),
+        ),
         default=None,
     )
 

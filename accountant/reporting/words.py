@@ -5,16 +5,9 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any, Final
 
-from accountant.budget.policy import (
-    LimitRule,
-    MechanismRule,
-    PurposeRule,
-    RequireRule,
-    Rule,
-    ThresholdRule,
-)
-from accountant.budget.population import Membership, Population
-from accountant.budget.positions import count
+from accountant.budget.population.population import Membership, Population
+from accountant.budget.population.positions import count
+from accountant.budget.rules.base import Rule
 from accountant.privacy.mechanisms import Relation
 from accountant.privacy.odds import in_plain_words
 
@@ -144,93 +137,8 @@ def _values(values: Any) -> str:
 
 
 def rule_in_words(rule: Rule, unit: str) -> str:
-    """A policy rule as a sentence. Terms that this code has no words for are quoted as they are."""
-    action = _ACTIONS.get(rule.action, rule.action)
-    data = _data(getattr(rule, "datasets", "*"))
-    match rule:
-        case LimitRule():
-            text = _limit(rule, unit, action)
-        case ThresholdRule():
-            text = (
-                f"A request with which more than {rule.at} of what rule “{rule.of}” allows would "
-                f"be used is {action}."
-            )
-        case MechanismRule():
-            text = f"On {data}, any request of the kind {_either(rule.mechanisms)} is {action}."
-        case RequireRule():
-            text = f"On {data}, any request without a {_either(rule.require)} is {action}."
-        case PurposeRule():
-            text = (
-                f"On {data}, any request for a purpose other than {_either(rule.purposes)} is "
-                f"{action}."
-            )
-        case _:
-            return f"As written: {_quoted(rule.model_dump(mode='json', exclude_none=True))}"
-    further = {
-        name: value
-        for name, value in rule.model_dump(mode="json", exclude_defaults=True).items()
-        if name not in _TOLD
-    }
-    return text + (f" Also, as written: {_quoted(further)}." if further else "")
-
-
-_TOLD: Final = frozenset(
-    [
-        "id",
-        "limit",
-        "datasets",
-        "across",
-        "per",
-        "gate",
-        "action",
-        "carry",
-        "of",
-        "at",
-        "mechanisms",
-        "require",
-        "purposes",
-    ]
-)
-
-
-def _limit(rule: LimitRule, unit: str, action: str) -> str:
-    epsilon, delta = format(rule.limit.epsilon, "f"), format(rule.limit.delta, "f")
-    amount = f"epsilon {epsilon}" + (f" (delta {delta})" if rule.limit.delta else "")
-    data = _data(rule.datasets)
-    if rule.per:
-        text = (
-            f"Each client may use at most {amount} on "
-            + ("all datasets together" if rule.across else _each(rule.datasets))
-            + f"; what would go beyond is {action}. This divides the budget and promises nothing "
-            "about the data."
-        )
-    elif rule.across:
-        text = (
-            f"Over {data} together, {unit} may lose at most {amount}; what would go beyond is "
-            f"{action}."
-        )
-    else:
-        text = (
-            f"On {_each(rule.datasets)}, {unit} may lose at most {amount}, in whatever subject "
-            f"group; what would go beyond is {action}."
-        )
-    if rule.carry == "none":
+    """A policy rule as a sentence."""
+    text = f"{rule.sentence(unit)} is {_ACTIONS.get(rule.action, rule.action)}."
+    if getattr(rule, "carry", "used") == "none":
         text += " Counting was started afresh when this limit was adopted."
     return text
-
-
-def _each(pattern: str) -> str:
-    return "each dataset" if pattern == "*" else f"each dataset that matches “{pattern}”"
-
-
-def _data(pattern: str) -> str:
-    return "all datasets" if pattern == "*" else f"the datasets that match “{pattern}”"
-
-
-def _either(names: list[Any]) -> str:
-    shown = [f"“{name}”" for name in names]
-    return shown[0] if len(shown) == 1 else ", ".join(shown[:-1]) + " or " + shown[-1]
-
-
-def _quoted(terms: dict[str, Any]) -> str:
-    return ", ".join(f"{name} = {value}" for name, value in terms.items())

@@ -25,7 +25,7 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from accountant.budget.commands import Asked, AskGrant, OpenSparseVector
+from accountant.budget.commands import AskGrant, Envelope, OpenSparseVector
 from accountant.budget.commands.base import DAY
 from accountant.budget.errors import Unavailable
 from accountant.budget.state import State
@@ -78,7 +78,7 @@ class Reading(NamedTuple):
     stamp: int
     doubt: Doubt | None
 
-    def admit(self, asked: Asked) -> None:
+    def admit(self, asked: Envelope) -> None:
         """Raises Unavailable for what asks for budget while the clock is in doubt."""
         commands = asked.items or (asked.command,)
         if self.doubt and any(isinstance(one, AskGrant | OpenSparseVector) for one in commands):
@@ -96,7 +96,7 @@ class _Known:
     accepted: int
 
 
-class Guard:
+class TrustedClock:
     """Looks at the clock, for each ledger. Thread-safe."""
 
     def __init__(self, clock: Callable[[], int], ticks: Callable[[], int]) -> None:

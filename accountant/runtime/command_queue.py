@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import structlog
 
-from accountant.budget.commands import Asked
+from accountant.budget.commands import Envelope
 from accountant.budget.errors import Unavailable
 from accountant.config.settings import MOST_WAITING
 
@@ -50,13 +50,13 @@ class Waiting:
     by the thread that all wait for.
     """
 
-    asked: Asked
+    asked: Envelope
     tell: Callable[[Any], None]
     key: str | None = None
     outcome: Any = None
 
 
-Answering = Callable[[str, list[Waiting]], None]
+Dispatcher = Callable[[str, list[Waiting]], None]
 """Gives each command of one ledger its outcome: an answer, or an exception."""
 
 
@@ -100,10 +100,10 @@ class _Line:
         return [self.waiting.popleft() for _ in range(size)]
 
 
-class Sequencer:
+class CommandQueue:
     """The lines of all ledgers. Thread-safe. Each has a thread for as long as something comes."""
 
-    def __init__(self, answering: Answering, most_waiting: int = MOST_WAITING) -> None:
+    def __init__(self, answering: Dispatcher, most_waiting: int = MOST_WAITING) -> None:
         self._answering, self._most = answering, most_waiting
         self._lines: dict[str, _Line] = {}
         self._threads: set[threading.Thread] = set()

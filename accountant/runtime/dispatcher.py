@@ -7,15 +7,14 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from accountant.auth.credentials import Credentials
-from accountant.budget.commands import Asked, RegisterPopulation
+from accountant.budget.commands import Envelope, RegisterPopulation
 from accountant.budget.decide import SYSTEM
 from accountant.budget.errors import Problem, Unavailable
 from accountant.runtime.command_queue import Waiting
-from accountant.runtime.unit_of_work import Answer, Round
+from accountant.runtime.unit_of_work import Answer, UnitOfWork
 from accountant.store.ledgers import Moved
 
 _ATTEMPTS: Final = 5
@@ -24,20 +23,20 @@ _LONGEST: Final = 0.1
 """Seconds after which a batch is committed; who is left goes on in the next."""
 
 
-class Turns(Protocol):
+class Transactions(Protocol):
     """Opens a transaction on a ledger, which commits at the end; raises Moved if somebody else was
     first.
     """
 
     def __call__(  # noqa: D102
         self, ledger: str, *, opens: bool = False, light: bool = False
-    ) -> AbstractContextManager[Round]: ...
+    ) -> AbstractContextManager[UnitOfWork]: ...
 
 
-class Answering:
+class Dispatcher:
     """Answers batches, under keys that are valid when they are decided."""
 
-    def __init__(self, writing: Turns, credentials: Credentials) -> None:
+    def __init__(self, writing: Transactions, credentials: Credentials) -> None:
         self._writing, self._credentials = writing, credentials
 
     def answer(self, ledger: str, batch: list[Waiting]) -> None:
@@ -58,40 +57,35 @@ class Answering:
         for one in left:
             one.outcome = Unavailable("storage-failed", moved)
 
-    def _round(
-        self, ledger: str, batch: list[Waiting], *, light: bool, alone: bool = False
-    ) -> list[Waiting]:
-        """One transaction; who is left for the next. ``light``: perhaps from what is in memory.
-        ``alone``: one after another, so that it shows who is to blame.
-        """
-        steps = _Steps(alone=alone)
+    def _round(self, ledger: str, batch: list[Waiting], *, light: bool) -> list[Waiting]:
+        """One transaction; who is left for the next. ``light``: perhaps from what is in memory."""
+        outcomes: list[Answer | Problem] = []
+        culprit: Waiting | None = None
         opens = opening([one.asked for one in batch])
         deadline = time.monotonic() + _LONGEST
         try:
-            with self._writing(ledger, opens=opens, light=light) as turn:
-                turn.go_over(SYSTEM)
+            with self._writing(ledger, opens=opens, light=light) as unit:
+                unit.upgrade(SYSTEM)
                 if any(one.key is not None for one in batch):
-                    self._credentials.refresh(turn.writing.beside)
+                    self._credentials.refresh(unit.writing.beside)
                     admitted = self._admitted(batch)
                     if len(admitted) < len(batch):
-                        turn.writing.begin()  # nobody is refused by what is only believed
+                        unit.writing.begin()  # nobody is refused by what is only believed
                     batch = admitted
-                asked = [one.asked for one in batch]
-                while len(steps.outcomes) < len(asked):
-                    steps.next(turn, asked)
+                for culprit in batch:
+                    outcomes.append(_answered(unit, culprit.asked))
                     if time.monotonic() > deadline:
                         break
+                culprit = None
         except (Problem, Moved):
             raise
         except Exception as error:  # noqa: BLE001 whatever it is, the others are not to blame
-            if steps.together:
-                return self._round(ledger, batch, light=light, alone=True)
-            for one in batch if steps.culprit is None else [batch[steps.culprit]]:
+            for one in batch if culprit is None else [culprit]:
                 one.outcome = error
             return [one for one in batch if one.outcome is None]
-        for one, outcome in zip(batch, steps.outcomes, strict=False):
+        for one, outcome in zip(batch, outcomes, strict=False):
             one.outcome = outcome
-        return batch[len(steps.outcomes) :]
+        return batch[len(outcomes) :]
 
     def _admitted(self, batch: list[Waiting]) -> list[Waiting]:
         """Those whose keys are valid still; the others are told."""
@@ -102,32 +96,11 @@ class Answering:
         return [one for one in batch if one.outcome is None]
 
 
-@dataclass(slots=True)
-class _Steps:
-    """How far a round has come."""
-
-    alone: bool
-    outcomes: list[Answer | Problem] = field(default_factory=list)
-    together: bool = False
-    """Several are being answered in one step."""
-    culprit: int | None = None
-    """Who is being answered alone."""
-
-    def next(self, turn: Round, asked: Sequence[Asked]) -> None:
-        """Answers one more of those ``asked`` at least."""
-        first = len(self.outcomes)
-        self.together = not self.alone
-        run = turn.answer_run(asked, first) if self.together else []
-        self.together = False
-        self.outcomes += run
-        if run:
-            return
-        self.culprit = first
-        try:
-            self.outcomes.append(turn.answer(asked[first]))
-        except Problem as problem:
-            self.outcomes.append(_told(problem))
-        self.culprit = None
+def _answered(unit: UnitOfWork, asked: Envelope) -> Answer | Problem:
+    try:
+        return unit.answer(asked)
+    except Problem as problem:
+        return _told(problem)
 
 
 def _told(problem: Problem) -> Problem:
@@ -137,6 +110,6 @@ def _told(problem: Problem) -> Problem:
     return problem.with_traceback(None)
 
 
-def opening(commands: Sequence[Asked]) -> bool:
+def opening(commands: Sequence[Envelope]) -> bool:
     """Whether one of them may be the first of a ledger."""
     return any(isinstance(asked.command, RegisterPopulation) for asked in commands)

@@ -1,24 +1,29 @@
-"""What was priced before. A new mechanism takes a millisecond, a plan many; whoever asks is priced
-before any lock is taken, and who asks for what was priced need not wait for that. What is priced
-here decides nothing.
+"""Pricing ahead: what takes long to price is priced before any lock is taken. What is priced here
+decides nothing; it is remembered where deciding looks for it.
+
+Most mechanisms take less time to price than to hand to another thread. What is made of others, runs
+on a sample, or is composed as a plan may take from a millisecond to seconds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
 
 import orjson
 
-from accountant.budget.commands import Asked
+from accountant.budget.commands import Envelope
 from accountant.budget.request import price_all
 from accountant.budget.state import State
 from accountant.ledger.events import to_keep
-from accountant.privacy.mechanisms import Relation
+from accountant.privacy.mechanisms import Mechanism, Relation
+from accountant.privacy.mechanisms.compound import Compound
 
 _REMEMBERED: Final = 1_024
 """Commands on the same terms."""
 _TERMS: Final = 64
+_MANY: Final = 20
+"""Mechanisms in one command that together take long."""
 
 
 class Terms(NamedTuple):
@@ -36,35 +41,47 @@ def terms_of(state: State) -> Terms | None:
     return Terms(state.population.relation, state.orders, state.custody.engine)
 
 
-def has_price(asked: Asked) -> bool:
-    """There are mechanisms in what is asked."""
-    return any(getattr(one, "mechanisms", None) for one in asked.items or (asked.command,))
+def takes_long(asked: Envelope) -> bool:
+    """Pricing what is asked may take longer than everything else about it."""
+    commands = asked.items or (asked.command,)
+    found = list(_mechanisms(commands))
+    return len(found) > _MANY or any(map(_slow, found))
+
+
+def _mechanisms(commands: Sequence[Any]) -> Iterator[Mechanism]:
+    for command in commands:
+        yield from getattr(command, "mechanisms", None) or ()
+
+
+def _slow(mechanism: Mechanism) -> bool:
+    return mechanism.sampling is not None or isinstance(mechanism, Compound)
 
 
 class Pricing:
-    """Remembers what was priced, and on which terms. Thread-safe."""
+    """Remembers what took long and was priced, and on which terms. Thread-safe."""
 
     def __init__(self) -> None:
         self._done: dict[Terms, set[bytes]] = {}
-        """By terms: commands as a whole, which is found fastest, and their mechanisms alone."""
 
-    def left(self, terms: Terms, commands: Sequence[Asked]) -> list[Asked]:
-        """Those that are to be priced."""
+    def left(self, terms: Terms, commands: Sequence[Envelope]) -> list[Envelope]:
+        """Those that are to be priced ahead."""
         done = self._done.get(terms, frozenset[bytes]())
-        new = [asked for asked in commands if asked.canonical not in done and has_price(asked)]
-        return [asked for asked in new if asked.items or _mechanisms(asked) not in done]
+        slow = [asked for asked in commands if takes_long(asked)]
+        return [asked for asked in slow if _key(asked) not in done]
 
-    def price(self, terms: Terms, asked: Asked) -> None:
+    def price(self, terms: Terms, asked: Envelope) -> None:
         """Prices what is asked, so that doing it again costs nothing."""
-        for command in asked.items or (asked.command,):
-            price_all(getattr(command, "mechanisms", None) or (), *terms)
+        price_all(list(_mechanisms(asked.items or (asked.command,))), *terms)
         if terms not in self._done and len(self._done) >= _TERMS:
             self._done.clear()
         done = self._done.setdefault(terms, set())
         if len(done) >= _REMEMBERED:
             done.clear()
-        done |= {asked.canonical} if asked.items else {asked.canonical, to_keep(_mechanisms(asked))}
+        done.add(_key(asked))
 
 
-def _mechanisms(asked: Asked) -> bytes:
-    return orjson.dumps(asked.document["mechanisms"])
+def _key(asked: Envelope) -> bytes:
+    """What bears on the price of what is asked; of a batch, all of it."""
+    if asked.items:
+        return asked.canonical
+    return to_keep(orjson.dumps(asked.document["mechanisms"]))

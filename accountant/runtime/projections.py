@@ -14,15 +14,15 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from accountant.budget.keeper import Keeper
+from accountant.budget.apply import follow
 from accountant.budget.snapshot import Copied, load
 from accountant.budget.state import State
 from accountant.ledger.checkpoints import Checkpoint, Known
 from accountant.ledger.merkle import MissingHash, Tree, tree_of
 from accountant.ledger.notes import BadNote, parse
-from accountant.runtime.gc_tuning import not_looked_for
+from accountant.runtime.memory import not_looked_for
 from accountant.store.ledgers import Ledgers, StoreError
-from accountant.store.projection import Book
+from accountant.store.projection import Projection
 from accountant.store.snapshots import Snapshots
 from accountant.store.vault import Vault
 
@@ -34,7 +34,7 @@ _log = structlog.get_logger()
 _SHARE: Final = 30
 """A snapshot is made no sooner than so many times its own duration after the last."""
 _BREATH: Final = 0.002
-"""Seconds that making one stops for, now and then: whoever decides has to wait for a turn."""
+"""Seconds that making one stops for, now and then: whoever decides has to wait for a unit."""
 
 
 class _Kept(NamedTuple):
@@ -45,62 +45,82 @@ class _Kept(NamedTuple):
     seconds: float
 
 
-class Shelf:
+class Fold:
+    """The fold of a population's ledger: its state."""
+
+    __slots__ = ("__weakref__", "state")
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+
+    @property
+    def sequence(self) -> int:
+        """The next event's."""
+        return self.state.sequence
+
+    def follow(self, data: bytes) -> None:
+        """Folds in the next event, as somebody else has decided it. Raises ValueError if it is not
+        the next one, or cannot be folded.
+        """
+        follow(self.state, data)
+
+
+class Projections:
     """The books of one database. Thread-safe. Every method may raise StoreError."""
 
     def __init__(self, ledgers: Ledgers, vault: Vault | None, snapshots: Snapshots | None) -> None:
         self._ledgers, self._vault, self._snapshots = ledgers, vault, snapshots
-        self._books: dict[str, Book[Keeper]] = {}
+        self._all: dict[str, Projection[Fold]] = {}
         self._lock = threading.Lock()
         self._kept: dict[str, _Kept] = {}
         self._keeping = threading.Lock()
 
-    def book(self, ledger: str, *, opens: bool = False) -> Book[Keeper]:
+    def book(self, ledger: str, *, opens: bool = False) -> Projection[Fold]:
         """The book of a ledger. Names that nothing was ever registered under get none (NotFound),
         unless this is to open it.
         """
-        if ledger not in self._books and not opens:
+        if ledger not in self._all and not opens:
             head = self._ledgers.head(ledger)
             if head.size == 0 and not self._known(ledger):
                 State(ledger).people()
         with self._lock:
-            if ledger not in self._books:
+            if ledger not in self._all:
                 nothing, kept = partial(_nothing, ledger), partial(self._begin, ledger)
-                self._books[ledger] = Book(ledger, nothing, self._known(ledger), kept)
-            return self._books[ledger]
+                self._all[ledger] = Projection(ledger, nothing, self._known(ledger), kept)
+            return self._all[ledger]
 
-    def there(self, ledger: str) -> Book[Keeper] | None:
+    def there(self, ledger: str) -> Projection[Fold] | None:
         """The book of a ledger that was asked for before; nothing is read."""
-        return self._books.get(ledger)
+        return self._all.get(ledger)
 
-    def books(self) -> list[Book[Keeper]]:
+    def books(self) -> list[Projection[Fold]]:
         """The books of all ledgers that were asked for before."""
-        return list(self._books.values())
+        return list(self._all.values())
 
     def keep(self, *, now: bool = False) -> None:
         """Makes snapshots of the ledgers that have grown, where it is time; or ``now``."""
         if self._snapshots is None:
             return
         with self._keeping:
-            for book in list(self._books.values()):
+            for book in list(self._all.values()):
                 kept = self._kept.get(book.ledger, _Kept(0, 0.0, 0.0))
                 due = now or time.monotonic() >= kept.at + _SHARE * kept.seconds
                 if due and book.seen.size - kept.size >= max(_WORTH, kept.size // _PART):
                     self._keep(book, self._snapshots, 0.0 if now else _BREATH)
 
-    def _keep(self, book: Book[Keeper], snapshots: Snapshots, breath: float) -> None:
+    def _keep(self, book: Projection[Fold], snapshots: Snapshots, breath: float) -> None:
         begun = time.monotonic()
         with book.lock:
             tree = book.seen
             if book.tree != tree:
                 return  # dropped, and not read back yet
-            copied = Copied.of(book.fold.whole())
+            copied = Copied.of(book.fold.state)
         parts = copied.dump(partial(time.sleep, breath))
         if snapshots.keep(book.ledger, tree, parts):
             ended = time.monotonic()
             self._kept[book.ledger] = _Kept(tree.size, ended, ended - begun)
 
-    def _begin(self, ledger: str) -> tuple[Keeper, Tree] | None:
+    def _begin(self, ledger: str) -> tuple[Fold, Tree] | None:
         """The snapshot that a book starts from, if there is a sound one."""
         found = self._snapshots.read(ledger) if self._snapshots else None
         if found is None:
@@ -116,7 +136,7 @@ class Shelf:
             return None
         _log.info("begun from a snapshot", ledger=ledger, events=tree.size)
         self._kept.setdefault(ledger, _Kept(tree.size, 0.0, 0.0))
-        return Keeper(state), tree
+        return Fold(state), tree
 
     def _continued(self, ledger: str, tree: Tree) -> bool:
         """The database and all known heads have the same first events as ``tree``."""
@@ -148,5 +168,5 @@ class Shelf:
         return known
 
 
-def _nothing(ledger: str) -> Keeper:
-    return Keeper(State(ledger))
+def _nothing(ledger: str) -> Fold:
+    return Fold(State(ledger))

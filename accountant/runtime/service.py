@@ -13,32 +13,43 @@ import structlog
 
 from accountant.auth.credentials import Credentials
 from accountant.auth.keys import LEDGER as KEYS
-from accountant.budget.commands import Asked, AskGrant, EraseText, ExpireGrant
+from accountant.budget.accounts.epochs import Adopted, adopted_by
+from accountant.budget.advice import Advice, would_fit
+from accountant.budget.apply import HANDLERS, begin, end, rollback
+from accountant.budget.commands import (
+    AskGrant,
+    Envelope,
+    EraseText,
+    ExpireGrant,
+    OpenSparseVector,
+    command_from_json,
+)
 from accountant.budget.decide import SYSTEM
-from accountant.budget.decision import Decision
 from accountant.budget.errors import Conflict, NotFound, Problem, Unavailable
-from accountant.budget.judge import judge
-from accountant.budget.keeper import Keeper
-from accountant.budget.limits import how_many
+from accountant.budget.evaluate import evaluate, how_many
+from accountant.budget.explain import JUDGED, Decision, Explained, explain, in_words
+from accountant.budget.outcome import REFUSED
 from accountant.budget.request import Request, prepare
 from accountant.budget.state import Grant, Settled, State
 from accountant.config.settings import MOST_WAITING
 from accountant.ledger.events import Entry, Event
 from accountant.ledger.merkle import Tree
-from accountant.runtime.clock import Doubt, Guard, ticks, wall_clock
-from accountant.runtime.command_queue import Sequencer, Waiting, settle
-from accountant.runtime.dispatcher import Answering, opening
-from accountant.runtime.prices import Pricing, Terms, has_price, terms_of
-from accountant.runtime.projections import Shelf
-from accountant.runtime.unit_of_work import Answer, Round
+from accountant.runtime.clock import Doubt, TrustedClock, ticks, wall_clock
+from accountant.runtime.command_queue import CommandQueue, Waiting, settle
+from accountant.runtime.dispatcher import Dispatcher, opening
+from accountant.runtime.prices import Pricing, Terms, takes_long, terms_of
+from accountant.runtime.projections import Fold, Projections
+from accountant.runtime.unit_of_work import Answer, UnitOfWork
 from accountant.store.ledgers import Ledgers, Moved, Stored, StoreError, Text, Unknown, Writing
-from accountant.store.projection import Book, Diverged
+from accountant.store.projection import Diverged, Projection
 from accountant.store.snapshots import Snapshots
 from accountant.store.vault import Vault, VaultError
 
 __all__ = ["Answer", "Preview", "Service"]
 
 PAGE: Final = 1_000
+_POLICIES: Final = 64
+"""Policies that are not in force any more, kept for explaining what was decided under them."""
 _log = structlog.get_logger()
 MAX_EXPIRIES: Final = 1_000
 """Expiries written per round; the rest stay reserved until the next."""
@@ -57,8 +68,8 @@ class Preview:
 class Service:
     """Everything that the doors may do. Thread-safe.
 
-    State in memory is only ever changed by folding events. If a commit fails the state is dropped
-    and read back.
+    State in memory is only ever changed by folding events. After a failed commit it is rolled back,
+    or dropped and read back.
     """
 
     def __init__(
@@ -73,48 +84,51 @@ class Service:
         self.ledgers = ledgers
         self.vault = vault
         self.credentials = Credentials(ledgers, clock)
-        self._guard = Guard(clock, ticks)
+        self._clock = TrustedClock(clock, ticks)
         self._pricing = Pricing()
-        self._shelf = Shelf(ledgers, vault, snapshots)
-        self.answering = Answering(self.writing, self.credentials)
-        self._sequencer = Sequencer(self.answering.answer, most_waiting)
+        self._policies: dict[tuple[str, int], Adopted] = {}
+        self._projections = Projections(ledgers, vault, snapshots)
+        self.dispatcher = Dispatcher(self.writing, self.credentials)
+        self._queue = CommandQueue(self.dispatcher.answer, most_waiting)
 
     def close(self) -> None:
         """Answers what waits, takes nothing any more, and lets go of the database."""
-        self._sequencer.close()
-        self._shelf.keep(now=True)
+        self._queue.close()
+        self._projections.keep(now=True)
         self.ledgers.close()
 
     def keep_snapshots(self) -> None:
         """Keeps what is in memory, so that the next start need not fold every event: of ledgers
         that have grown, now and then.
         """
-        self._shelf.keep()
+        self._projections.keep()
 
     # -- writing ----------------------------------------------------------------------------
 
-    def execute(self, ledger: str, asked: Asked) -> Answer:
+    def execute(self, ledger: str, asked: Envelope) -> Answer:
         """Answers one command durably, in a batch with others that wait. Raises Problem; then
         nothing was recorded.
         """
         with _told():
-            self._shelf.book(ledger, opens=opening([asked]))  # nobody waits for a name of nothing
+            self._projections.book(
+                ledger, opens=opening([asked])
+            )  # nobody waits for a name of nothing
         self.price_ahead(ledger, asked)
         future: Future[Answer] = Future()
-        self._sequencer.submit(ledger, Waiting(asked, settle(future)))
+        self._queue.submit(ledger, Waiting(asked, settle(future)))
         try:
             return future.result()
         finally:
             del future  # what it raises leads back here: let it not find itself again
 
-    def submit(self, ledger: str, asked: Asked, key: str, tell: Callable[[Any], None]) -> None:
+    def submit(self, ledger: str, asked: Envelope, key: str, tell: Callable[[Any], None]) -> None:
         """``execute`` for who does not wait but is told the answer, or the exception, under the API
         key of the digest ``key``, of a ledger that has ``terms``. What is asked has been priced by
         them (``price_ahead``). Raises Unavailable.
         """
-        self._sequencer.submit(ledger, Waiting(asked, tell, key))
+        self._queue.submit(ledger, Waiting(asked, tell, key))
 
-    def execute_all(self, ledger: str, commands: list[Asked]) -> list[Answer]:
+    def execute_all(self, ledger: str, commands: list[Envelope]) -> list[Answer]:
         """Answers commands in order with one commit, all or nothing."""
         self.price_ahead(ledger, *commands)
         try:
@@ -122,19 +136,21 @@ class Service:
         except Moved:  # somebody else writes: from what that was
             return self._execute_all(ledger, commands, light=False)
 
-    def _execute_all(self, ledger: str, commands: list[Asked], *, light: bool) -> list[Answer]:
-        with self.writing(ledger, opens=opening(commands), light=light) as turn:
-            turn.go_over(SYSTEM)
-            return turn.answer_all(commands)
+    def _execute_all(self, ledger: str, commands: list[Envelope], *, light: bool) -> list[Answer]:
+        with self.writing(ledger, opens=opening(commands), light=light) as unit:
+            unit.upgrade(SYSTEM)
+            return unit.answer_all(commands)
 
     def adopt_engine(self, ledger: str, by: str) -> int:
         """Goes over to this program's bounds, if that has not happened; the ledger's size."""
-        with self.writing(ledger) as turn:
-            turn.go_over(by)
-            return turn.book.fold.sequence
+        with self.writing(ledger) as unit:
+            unit.upgrade(by)
+            return unit.book.fold.sequence
 
     @contextmanager
-    def writing(self, ledger: str, *, opens: bool = False, light: bool = False) -> Iterator[Round]:
+    def writing(
+        self, ledger: str, *, opens: bool = False, light: bool = False
+    ) -> Iterator[UnitOfWork]:
         """A transaction on one ledger, caught up with and held still; it commits at the end.
 
         Who waits for the database does not hold the book's lock, so that readers wait only for
@@ -145,26 +161,27 @@ class Service:
         """
         decided: Sequence[Entry] = ()
         with _told():
-            book = self._shelf.book(ledger, opens=opens)
+            book = self._projections.book(ledger, opens=opens)
             try:
                 light = light and book.alone
                 beginning = self.ledgers.writing(ledger, beside=KEYS, light=light)
                 with beginning as writing, book.lock:
-                    turn = self._light(book, writing) if light else self._round(book, writing)
-                    with book.fold.noted() as before:
-                        try:
-                            yield turn
-                            decided, end = turn.entries, turn.flush()
-                            writing.commit()
-                        except BaseException as error:
-                            if turn.ahead and not turn.lengthy and _known(error):
-                                book.fold.take_back(before)
-                            elif turn.ahead:
-                                book.drop()  # ahead of the commit: read it back
-                            raise
-                    book.committed(end)
+                    unit = self._light(book, writing) if light else self._round(book, writing)
+                    state = book.fold.state
+                    begin(state)
+                    try:
+                        yield unit
+                        decided, ahead = unit.entries, unit.flush()
+                        writing.commit()
+                    except BaseException as error:
+                        if unit.broken or not _known(error) or not rollback(state):
+                            book.drop()  # ahead of the commit: read it back
+                        raise
+                    finally:
+                        end(state)
+                    book.committed(ahead)
                     if light:  # now that is known which state it is
-                        self._guard.look(book.fold.state)
+                        self._clock.look(book.fold.state)
             except Unknown as unknown:
                 if not self._happened(ledger, decided):
                     raise Moved(str(unknown)) from unknown
@@ -172,18 +189,18 @@ class Service:
                 book.moved()
                 raise
 
-    def _round(self, book: Book[Keeper], writing: Writing) -> Round:
+    def _round(self, book: Projection[Fold], writing: Writing) -> UnitOfWork:
         """A round from what the database holds now."""
         book.follow(writing.head(book.ledger), partial(writing.read, book.ledger, limit=PAGE))
-        return Round(book, writing, self._guard.look(book.fold.state))
+        return UnitOfWork(book, writing, self._clock.look(book.fold.state))
 
-    def _light(self, book: Book[Keeper], writing: Writing) -> Round:
+    def _light(self, book: Projection[Fold], writing: Writing) -> UnitOfWork:
         """A round from what is in memory, unless nothing should be decided from that."""
-        reading = self._guard.look(book.fold.state, believed=True)
+        reading = self._clock.look(book.fold.state, believed=True)
         if reading.doubt or not book.alone:
             return self._round(book, writing)
         writing.believe(book.tree, self.credentials.seen)
-        return Round(book, writing, reading)
+        return UnitOfWork(book, writing, reading)
 
     def _happened(self, ledger: str, decided: Sequence[Entry]) -> bool:
         """Whether a commit of unknown outcome took place. Who holds the head's lock sees it: the
@@ -202,16 +219,16 @@ class Service:
         """Erases free texts of an event, all by default, and says so with an event. Raises NotFound
         if they are not there.
         """
-        with self.writing(ledger) as turn:
-            kept = [text.field for text in turn.writing.texts(ledger, event, event)]
+        with self.writing(ledger) as unit:
+            kept = [text.field for text in unit.writing.texts(ledger, event, event)]
             wanted = kept if fields is None else list(dict.fromkeys(fields))
             missing = [field for field in wanted if field not in kept]
             if missing or not wanted:
                 named = " and no ".join(missing) or "free text"
                 raise NotFound("no-such-text", f"event {event} of {ledger} has no {named} to erase")
             command = EraseText(event=event, fields=wanted, reason=reason)
-            answer = turn.answer(Asked(by, command))
-            turn.writing.erase_texts(ledger, event, wanted)
+            answer = unit.answer(Envelope(by, command))
+            unit.writing.erase_texts(ledger, event, wanted)
         with suppress(StoreError):  # it is recorded; what is left the next round of the job does
             self.ledgers.finish_erasing()
         return answer
@@ -232,13 +249,13 @@ class Service:
         return expired
 
     def _expire_due(self, ledger: str) -> int:
-        with self._up_to_date(ledger) as keeper:
-            due = keeper.due(self.now(keeper.state), MAX_EXPIRIES)
+        with self._up_to_date(ledger) as fold:
+            due = fold.state.grants.due(self.now(fold.state), MAX_EXPIRIES)
         answers: list[Future[Answer]] = []
         for name in due:
             answers.append(Future())
-            asked = Asked(SYSTEM, ExpireGrant(grant=name))
-            self._sequencer.submit(ledger, Waiting(asked, settle(answers[-1])))
+            asked = Envelope(SYSTEM, ExpireGrant(grant=name))
+            self._queue.submit(ledger, Waiting(asked, settle(answers[-1])))
         expired = 0
         for answer in answers:
             try:
@@ -255,15 +272,15 @@ class Service:
         """The committed state, which stays as it is while others write. Raises NotFound for an
         unknown population.
         """
-        with self._up_to_date(ledger) as keeper:
-            state = keeper.whole().frozen()
+        with self._up_to_date(ledger) as fold:
+            state = fold.state.frozen(self.now(fold.state))
         yield state
 
     @contextmanager
-    def _up_to_date(self, ledger: str) -> Iterator[Keeper]:
+    def _up_to_date(self, ledger: str) -> Iterator[Fold]:
         """What is committed, held still. Raises NotFound for an unknown population."""
         with _told():
-            book = self._shelf.book(ledger)
+            book = self._projections.book(ledger)
             head = self.ledgers.head(ledger)
         with book.lock:
             with _told():
@@ -280,27 +297,91 @@ class Service:
 
     def grant(self, ledger: str, name: str) -> tuple[Grant | Settled, int]:
         """A grant, and the stamp at which it is looked at. Raises NotFound."""
-        with self._up_to_date(ledger) as keeper:
-            state = keeper.whole()
-            return state.grant(name), self.now(state)
+        with self._up_to_date(ledger) as fold:
+            return fold.state.grant(name), self.now(fold.state)
+
+    def open_grants(
+        self, ledger: str, client: str | None, dataset: str | None, after: int, most: int
+    ) -> tuple[list[Grant], int]:
+        """At most so many open grants beyond the one that event ``after`` reserved, and the stamp
+        at which they are looked at. Raises NotFound.
+        """
+        with self._up_to_date(ledger) as fold:
+            if dataset is not None:
+                fold.state.dataset(dataset)
+            return fold.state.grants.page(client, dataset, after, most), self.now(fold.state)
 
     def preview(self, ledger: str, by: str, command: AskGrant) -> Preview:
         """The decision that ``by`` would get for ``command`` now; records nothing."""
-        self.price_ahead(ledger, Asked(by, command))
-        with self.state(ledger) as state:
+        asked = Envelope(by, command)
+        self.price_ahead(ledger, asked)
+        with self._up_to_date(ledger) as fold:
+            state = fold.state
             request = prepare(state, by, command, self.now(state))
-            decision = judge(state, request)
-            fits = 0 if decision.outcome == "block" else how_many(state, request)
+            judgement = evaluate(state, request)
+            fits = 0 if judgement.outcome == "block" else how_many(state, request)
+            decision = in_words(state, request, judgement, asked.document)
             return Preview(request, decision, fits, state.last)
 
-    def price_ahead(self, ledger: str, *commands: Asked) -> None:
+    def explain(self, ledger: str, event: Event) -> Explained:
+        """The decision of a judged event, in words. Raises NotFound for any other event."""
+        _judged(event)
+        with self._up_to_date(ledger) as fold:
+            people, custody, adopted = fold.state.people(), fold.state.custody, fold.state.adopted
+        policy = event.body.get("policy")
+        if policy is None:
+            adopted = None
+        elif adopted is None or adopted.sequence != policy:
+            adopted = self._adopted(ledger, policy)
+        return explain(event, adopted, people, custody.engine_at(event.sequence))
+
+    def explain_alone(self, ledger: str, sequence: int) -> tuple[Event, Explained]:
+        """``explain``, from the event, the policy that it names and the few events that say on what
+        terms the ledger counts: nothing else is read. Raises NotFound.
+        """
+        event = self.event(ledger, sequence)
+        _judged(event)
+        terms = State(ledger)
+        for row in self.ledgers.terms(ledger, sequence):
+            one = Event.from_bytes(row.body)
+            HANDLERS[one.type](terms, one)
+        policy = event.body.get("policy")
+        adopted = None if policy is None else self._adopted(ledger, policy)
+        engine = terms.custody.engine_at(sequence)
+        return event, explain(event, adopted, terms.people(), engine)
+
+    def would_fit(self, event: Event) -> Advice:
+        """What would be granted now in place of a request that was refused. Nothing is read: it is
+        of what is in memory.
+        """
+        book = self._projections.there(event.ledger)
+        if book is None or event.type != REFUSED:
+            return {}
+        command = command_from_json(event.body["command"])
+        if not isinstance(command, AskGrant | OpenSparseVector):
+            return {}
+        with book.lock:
+            state, now = book.fold.state, self.now(book.fold.state)
+            state = state.about(command.dataset, event.by)
+        return would_fit(state, event.by, command, now)
+
+    def _adopted(self, ledger: str, sequence: int) -> Adopted:
+        """The policy that an event adopted. Adopted policies never change: the last are kept."""
+        place = ledger, sequence
+        if (found := self._policies.get(place)) is None:
+            if len(self._policies) >= _POLICIES:
+                self._policies.clear()
+            found = self._policies[place] = adopted_by(self.event(ledger, sequence))
+        return found
+
+    def price_ahead(self, ledger: str, *commands: Envelope) -> None:
         """Prices what is asked before any lock is taken. Raises NotFound for an unknown population,
         Unavailable.
         """
-        if not any(map(has_price, commands)):
+        if not any(map(takes_long, commands)):
             return
         with _told():
-            terms = terms_of(self._shelf.book(ledger).fold.state)
+            terms = terms_of(self._projections.book(ledger).fold.state)
         if terms is None:
             return
         for asked in self._pricing.left(terms, commands):
@@ -310,17 +391,17 @@ class Service:
         """What prices depend on now; None if nobody has asked for the ledger yet, or it is new.
         Nothing is read.
         """
-        book = self._shelf.there(ledger)
+        book = self._projections.there(ledger)
         return None if book is None else terms_of(book.fold.state)
 
-    def priced(self, ledger: str, asked: Asked) -> bool:
+    def priced(self, ledger: str, asked: Envelope) -> bool:
         """Pricing what is asked costs nothing, as far as can be told without reading."""
         terms = self.terms(ledger)
         return terms is not None and not self._pricing.left(terms, [asked])
 
     def now(self, state: State) -> int:
         """The stamp that an event of ``state`` would get now."""
-        return max(self._guard.look(state).stamp, state.time)
+        return max(self._clock.look(state).stamp, state.time)
 
     def head(self, ledger: str) -> Tree:
         """Where the ledger says that it ends."""
@@ -363,13 +444,13 @@ class Service:
                 reason = error.detail if isinstance(error, Problem) else repr(error)
                 _log.error("a ledger cannot be read", ledger=ledger, reason=reason)
         if since:
-            self._guard.begin(since, ahead)
+            self._clock.begin(since, ahead)
 
     def clock_doubt(self) -> Doubt | None:
         """What is wrong with the clock, by the ledgers in memory."""
-        for book in self._shelf.books():
+        for book in self._projections.books():
             with book.lock:
-                if book.tree.size and (doubt := self._guard.doubt(book.fold.state)):
+                if book.tree.size and (doubt := self._clock.doubt(book.fold.state)):
                     return doubt
         return None
 
@@ -387,6 +468,14 @@ class Service:
             raise Unavailable("not-ready", f"{error}{hint}") from error
 
 
+def _judged(event: Event) -> None:
+    """Raises NotFound if no rule has judged the event."""
+    if event.type not in JUDGED:
+        raise NotFound(
+            "unknown-decision", f"event {event.sequence} ({event.type}) holds no decision"
+        )
+
+
 def _known(error: BaseException) -> bool:
     """It came between two commands, not in the midst of one, and nothing was committed."""
     return isinstance(error, Problem | StoreError) and not isinstance(error, Unknown)
@@ -394,7 +483,7 @@ def _known(error: BaseException) -> bool:
 
 @contextmanager
 def _told() -> Iterator[None]:
-    """Turns failures of the database into what the caller is told."""
+    """Transactions failures of the database into what the caller is told."""
     try:
         yield
     except Moved:

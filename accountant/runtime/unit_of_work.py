@@ -1,11 +1,10 @@
-"""A round: commands decided one after another within one transaction on one ledger.
+"""A unit of work: commands decided one after another within one transaction on one ledger.
 
 What they lead to is appended and committed together. Nobody sees the state before the commit:
-events are folded in under the book's lock, and a state ahead of a failed commit is dropped.
+events are folded in under the projection's lock, and what a failed commit leaves is taken back.
 
-In a light round the transaction has not begun yet, for it is believed to be known where the ledger
-ends. It begins as soon as something is read of the database, or decided at length; until then all
-can be taken back, if the ledger ends elsewhere.
+In a light unit the transaction has not begun yet, for it is believed to be known where the ledger
+ends. It begins as soon as something is read of the database, or decided that cannot be taken back.
 """
 
 from __future__ import annotations
@@ -13,28 +12,28 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Final, NamedTuple
 
 import orjson
 
+from accountant.budget.apply import Happened, apply
 from accountant.budget.batches import OPENED
-from accountant.budget.commands import AcceptTime, AdoptEngine, Asked
-from accountant.budget.decide import Repeated, repeated
+from accountant.budget.commands import AcceptTime, AdoptEngine, Envelope
+from accountant.budget.decide import Repeated, decide, repeated
 from accountant.budget.errors import Invalid, Problem
-from accountant.budget.express import TOGETHER
-from accountant.budget.keeper import Keeper
+from accountant.budget.outcome import Outcome
 from accountant.budget.sealing import SALT_BYTES, Opened, places_of, seal, seal_again
 from accountant.budget.state import State
 from accountant.ledger.events import Entry, Event, EventTooLarge
 from accountant.ledger.merkle import Tree
 from accountant.privacy import engine as bounds
 from accountant.runtime.clock import Reading
-from accountant.store.ledgers import Moved, Text, Writing
-from accountant.store.projection import Book
+from accountant.runtime.projections import Fold
+from accountant.store.ledgers import Text, Writing
+from accountant.store.projection import Projection
 
 _SALTS: Final = 32
-"""Salts drawn at once: at each draw other threads run, and whoever decides waits for its turn."""
+"""Salts drawn at once: at each draw other threads run, and whoever decides waits for its unit."""
 _SEALED: Final = b'"sealed":'
 """Stands in the bytes of every event with a sealed text: within a text the quotes would have
 backslashes.
@@ -62,10 +61,10 @@ class Answer(NamedTuple):
 
 
 @dataclass(slots=True)
-class Round:
+class UnitOfWork:
     """An open transaction on ``book``, which is caught up with the database and held still."""
 
-    book: Book[Keeper]
+    book: Projection[Fold]
     writing: Writing
     reading: Reading
     """The clock, looked at once: what is committed together happens at once."""
@@ -73,19 +72,17 @@ class Round:
     """What was decided and is not appended yet."""
     texts: list[Text] = field(default_factory=list)
     salts: Iterator[bytes] = field(default_factory=_drawn)
-    ahead: bool = False
-    """The book is, or may be, ahead of the database."""
-    lengthy: bool = False
-    """Something was decided that cannot be taken back."""
+    broken: bool = False
+    """The state may be half changed: it has to be read back."""
     answered: dict[int, tuple[Entry, ...]] = field(default_factory=dict)
     """What was read to answer again, by sequence: events never change."""
 
     @property
     def state(self) -> State:
         """The state with all that was decided in this round."""
-        return self.book.fold.whole()
+        return self.book.fold.state
 
-    def answer(self, asked: Asked) -> Answer:
+    def answer(self, asked: Envelope) -> Answer:
         """Decides and folds in. Raises Problem; then nothing has changed."""
         try:
             return self._answer(asked)
@@ -93,63 +90,40 @@ class Round:
             self.writing.begin()  # nobody is refused by what is only believed
             raise
 
-    def _answer(self, asked: Asked) -> Answer:
-        keeper, ledger = self.book.fold, self.book.ledger
-        asked, opened = self._sealed(keeper.state, asked)
+    def _answer(self, asked: Envelope) -> Answer:
+        state, ledger = self.state, self.book.ledger
+        asked, opened = self._sealed(state, asked)
         try:
-            stamp = self._stamp(keeper.state, asked)
-            outcome = keeper.decide(asked, stamp, self._at_length)
-        except Problem:
-            raise
+            outcome = decide(state, asked, self._stamp(state, asked))
         except EventTooLarge as error:
             raise Invalid("event-too-large", str(error)) from error
-        except Moved:
-            raise  # nothing has changed
-        except BaseException:
-            self.ahead = True  # perhaps: it may be half folded
-            raise
         if isinstance(outcome, Repeated):
             return Answer(ledger, self._answered(outcome.sequence), repeated=True)
-        self.ahead |= bool(outcome)
-        self.entries += outcome
-        if opened and outcome:
-            places = places_of(outcome, opened)
-            self.texts += [Text(sequence, field, *text) for sequence, field, text in places]
-        return Answer(ledger, tuple(outcome))
-
-    def _at_length(self) -> None:
-        self.writing.begin()
-        self.lengthy = True
-
-    def answer_run(self, commands: Sequence[Asked], first: int = 0) -> list[Answer]:
-        """``answer`` for ``commands`` from ``first`` on, as many as ask for what was asked before;
-        maybe none. Together they take half the time.
-        """
-        if self.reading.doubt or type(commands[first].command) not in TOGETHER:
-            return []
-        stamp, salt = self.reading.stamp, self.salts.__next__
-        try:
-            entries, opened = self.book.fold.decide_run(islice(commands, first, None), stamp, salt)
-        except BaseException:
-            self.ahead = True  # perhaps: it may be half folded
-            raise
-        self.ahead |= bool(entries)
+        if any(isinstance(one.change, Happened) for one in outcome):
+            self.writing.begin()  # it cannot be taken back
+        self._fold(outcome)
+        entries = [one.entry for one in outcome]
         self.entries += entries
-        self.texts += [Text(sequence, field, *text) for sequence, field, text in opened]
-        return [Answer(self.book.ledger, (entry,)) for entry in entries]
+        if opened and outcome:
+            places = places_of(entries, opened)
+            self.texts += [Text(sequence, field, *text) for sequence, field, text in places]
+        return Answer(ledger, tuple(entries))
 
-    def answer_all(self, commands: Sequence[Asked]) -> list[Answer]:
+    def _fold(self, outcome: Sequence[Outcome]) -> None:
+        self.broken = True
+        for one in outcome:
+            apply(self.state, one)
+        self.broken = False
+
+    def answer_all(self, commands: Sequence[Envelope]) -> list[Answer]:
         """``answer`` for all. Raises the first Problem; those before it are decided."""
-        answers: list[Answer] = []
-        while (first := len(answers)) < len(commands):
-            answers += self.answer_run(commands, first) or [self.answer(commands[first])]
-        return answers
+        return [self.answer(asked) for asked in commands]
 
-    def go_over(self, by: str) -> None:
+    def upgrade(self, by: str) -> None:
         """What is decided from here on is decided by this program's bounds, and says so."""
         state = self.book.fold.state
         if state.custody.engine < bounds.CURRENT and state.population is not None:
-            self.answer(Asked(by, AdoptEngine(version=bounds.CURRENT)))
+            self.answer(Envelope(by, AdoptEngine(version=bounds.CURRENT)))
 
     def flush(self) -> Tree:
         """Appends what was decided; where the ledger ends then."""
@@ -157,7 +131,7 @@ class Round:
             return self.book.tree
         return self.writing.append(self.book.ledger, self.entries, self.texts)
 
-    def _stamp(self, state: State, asked: Asked) -> int:
+    def _stamp(self, state: State, asked: Envelope) -> int:
         """When it is decided. Raises Unavailable if nobody knows, and that bears on the answer."""
         if isinstance(asked.command, AcceptTime):
             return asked.command.stamp
@@ -165,9 +139,9 @@ class Round:
             self.reading.admit(asked)
         return self.reading.stamp
 
-    def _sealed(self, state: State, asked: Asked) -> tuple[Asked, dict[str, Opened]]:
+    def _sealed(self, state: State, asked: Envelope) -> tuple[Envelope, dict[str, Opened]]:
         """``asked`` with its free texts sealed; on a retry as they were the first time."""
-        before = state.answers.get(asked.by, asked.key) if asked.key else None
+        before = state.idempotency.get(asked.by, asked.key) if asked.key else None
         if not before:
             return seal(state, asked, self.salts.__next__)
         entries = self._answered(before[1])

@@ -74,6 +74,10 @@ class Ledgers:
             yield from page
             first = page[-1].sequence + 1
 
+    def terms(self, ledger: str, last: int) -> list[Stored]:
+        """The events up to ``last`` that say who the people are and which bounds decide."""
+        return self._read(lambda connection: reading.terms(connection, ledger, last))
+
     def hashes(self, ledger: str, level: int, first: int, count: int) -> list[bytes]:
         """So many kept hashes of a level of the tree, or fewer where it ends."""
         return self._read(

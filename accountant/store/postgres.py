@@ -277,7 +277,7 @@ class Postgres:
 
     def finish_erasing(self) -> bool:
         """Nothing is left to a role that may not vacuum: the table is set so that the server does
-        within minutes. What stays beside the table, docs/scaling.md tells.
+        within minutes. What stays beside the table, docs/how-to/scaling.md tells.
         """
         return True
 

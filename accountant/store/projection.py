@@ -50,7 +50,7 @@ F = TypeVar("F", bound=Fold)
 
 
 @dataclass(slots=True)
-class Book(Generic[F]):
+class Projection(Generic[F]):
     """The fold of one ledger with the tree of the events that it was folded from, guarded by
     ``lock``.
 

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, Integer, bindparam, select
+from sqlalchemy import Connection, Integer, bindparam, select, text
 
 from accountant.ledger.merkle import Tree
 from accountant.ledger.tiles import HASH
 from accountant.store.tables import (
+    TERMS,
     CheckpointRow,
     CosignatureRow,
     EventRow,
@@ -33,6 +34,12 @@ _EVENTS: Final = (
     .where(EVENT.c.ledger == bindparam("ledger"), EVENT.c.sequence >= bindparam("first"))
     .order_by(EVENT.c.sequence)
     .limit(bindparam("most", type_=Integer))
+)
+_TERMS: Final = (
+    select(EVENT.c.sequence, EVENT.c.body, EVENT.c.leaf)
+    .where(EVENT.c.ledger == bindparam("ledger"), EVENT.c.sequence <= bindparam("last"))
+    .where(text(TERMS))
+    .order_by(EVENT.c.sequence)
 )
 _TEXTS: Final = (
     select(TEXT.c.sequence, TEXT.c.field, TEXT.c.salt, TEXT.c.text)
@@ -103,6 +110,11 @@ def events(connection: Connection, ledger: str, first: int, limit: int) -> list[
     """Events from ``first`` on, in order."""
     asked = {"ledger": ledger, "first": first, "most": limit}
     return [Stored(*row) for row in connection.execute(_EVENTS, asked)]
+
+
+def terms(connection: Connection, ledger: str, last: int) -> list[Stored]:
+    """The events up to ``last`` that say on what terms the ledger counts, in order."""
+    return [Stored(*row) for row in connection.execute(_TERMS, {"ledger": ledger, "last": last})]
 
 
 def hashes(connection: Connection, ledger: str, level: int, first: int, count: int) -> list[bytes]:

@@ -6,14 +6,28 @@ things: signatures, which are kept as they were made, and free texts, which can 
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, Integer, LargeBinary, Text
+from typing import Final
+
+from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, Text, text
 from sqlmodel import Field, SQLModel
+
+TERMS: Final = "type IN ('population.registered.v1', 'population.extended.v1', 'engine.adopted.v1')"
+"""The few events that say on what terms a ledger counts. They have an index of their own."""
 
 
 class EventRow(SQLModel, table=True):
     """One event as its canonical bytes, with its leaf hash in the ledger's tree."""
 
     __tablename__ = "event"
+    __table_args__ = (
+        Index(
+            "event_terms",
+            "ledger",
+            "sequence",
+            sqlite_where=text(TERMS),
+            postgresql_where=text(TERMS),
+        ),
+    )
 
     ledger: str = Field(primary_key=True, max_length=64)
     sequence: int = Field(sa_column=Column(BigInteger, primary_key=True, autoincrement=False))

@@ -26,6 +26,7 @@ CALLS: list[tuple[str, str, Any, str]] = [
     ("PUT", "/datasets/e", {"namespace": "n", "name": "e"}, "a"),
     ("PUT", "/policy", POLICY, "a"),
     ("POST", "/grants", GOOD, "ap"),
+    ("GET", "/grants", None, "apou"),
     ("GET", "/grants/g3", None, "apou"),
     ("POST", "/grants/g3/commit", {}, "ap"),
     ("POST", "/grants/g3/release", {"reason": "x"}, "ap"),
@@ -161,16 +162,28 @@ RETRIED: list[tuple[str, Any]] = [
 ]
 
 
+def recorded(answer: Any) -> Any:
+    """An answer without what would fit, which is of the moment."""
+    body = answer.json()
+    if body.pop("would_fit", None):
+        body["detail"], _, advice = body["detail"].rpartition("; ")
+        assert advice.startswith("it would fit now")
+    return body
+
+
 @pytest.mark.parametrize(("path", "body"), RETRIED)
 def test_a_retry_gets_the_first_answer(hospital: World, path: str, body: Any) -> None:
-    """The same key and body give the same status and the same bytes, refusals included."""
+    """The same key and body give the same status and the same bytes; a refusal tells the same, but
+    for what would fit.
+    """
     first = hospital.post(path, body, key="k")
     after = hospital.head()
     hospital.post("/invocations", ask(laplace("0.5")))  # the world moves on
     later = hospital.head()
     for spelled in (body, json.dumps(body, indent=3)):
         again = hospital.post(path, spelled, key="k")
-        assert (again.status_code, again.content) == (first.status_code, first.content)
+        assert (again.status_code, recorded(again)) == (first.status_code, recorded(first))
+        assert first.status_code == 403 or again.content == first.content
         assert again.headers["idempotent-replay"] == "true"
     assert "idempotent-replay" not in first.headers
     assert after.size + 1 == later.size
@@ -200,6 +213,25 @@ def test_a_refusal_stays_refused(hospital: World) -> None:
     hospital.post("/sparse-vector/g4/close", {})
     assert hospital.post("/grants", big, key="k").status_code == 403
     assert hospital.post("/grants", big, key="another").status_code == 201
+
+
+def test_a_refusal_tells_what_would_fit(hospital: World) -> None:
+    """It begins with the comparison that failed, both sides, and ends with what is granted when it
+    is asked for; a retry tells of now, and is the same refusal.
+    """
+    big = ask({"kind": "laplace", "sensitivity": "1", "scale": "5", "count": 8})
+    refused = hospital.post("/grants", big, key="k").json()
+    assert refused["would_fit"] == {"count": 3, "scale": "11.5"}
+    assert refused["detail"] == (
+        "refused by rule a: epsilon 0.3 used + 1.6 asked = 1.9 is more than the limit 1 "
+        "(dataset d); it would fit now with count 3, or with scale 11.5 or more"
+    )
+    assert hospital.post("/grants", ask(big["mechanisms"][0] | {"count": 3})).status_code == 201
+    later = hospital.post("/grants", big, key="k").json()
+    assert later["would_fit"] == {"scale": "80"}
+    assert (later["sequence"], later["decision"]) == (refused["sequence"], refused["decision"])
+    vague = hospital.post("/grants", ask({"kind": "non_private"})).json()
+    assert "would_fit" not in vague
 
 
 def together(calls: list[Callable[[], Any]]) -> list[Any]:

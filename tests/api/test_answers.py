@@ -1,4 +1,4 @@
-"""Answers that are cut out of events' bytes are what reading the event would give."""
+"""Answers are made from the event alone, and are short."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from support import Book, declared, gaussian, hospital, laplace, make, sparse_vector
 
 from accountant.api.answers import amounts, respond, respond_to_batch
+from accountant.budget.facts import expires_of, fired_of, grant_in
 from accountant.ledger.events import Entry, Event, rfc3339
 from accountant.runtime.service import Answer
 
@@ -31,6 +32,8 @@ MARKS = [
     '\\"',
     "«ü»\u2028\U0001f9ee",
 ]
+NOWHERE: Any = None
+"""In place of the service: nothing is read for what is admitted."""
 TEXTS = st.lists(st.sampled_from(MARKS) | st.text(max_size=5), min_size=1, max_size=4).map("".join)
 MECHANISMS = st.lists(
     st.sampled_from(
@@ -56,12 +59,12 @@ def expected(event: Event) -> dict[str, Any]:
     """What a reserved grant is answered, from the event as it is read."""
     body = event.body
     return {
-        "id": body["grant"],
+        "id": grant_in(event),
         "state": "reserved",
-        "expires": body["expires"],
+        "expires": rfc3339(expires_of(event)),
         "charge": amounts(body["total"]),
-        "mechanisms": [one | {"charge": amounts(one["charge"])} for one in body["charges"]],
-        "decision": body["decision"],
+        "flags": [{"rule": rule, "code": code} for rule, code in fired_of(body)],
+        "decision": f"d{event.sequence}",
         "sequence": event.sequence,
         "time": rfc3339(event.time),
     }
@@ -90,7 +93,7 @@ def test_a_grant_is_answered_by_what_its_event_says(
     asked = {"dataset": "d", "mechanisms": mechanisms, "purpose": purpose or "x"} | more
     event = book().do("ask_grant", by, key, **asked)
     assert event.type == "grant.reserved.v1"
-    response = respond(answered(event))
+    response = respond(NOWHERE, answered(event))
     assert response.body == orjson.dumps(expected(event))
     assert response.status_code == 201
 
@@ -98,13 +101,13 @@ def test_a_grant_is_answered_by_what_its_event_says(
 def test_a_session_is_answered_by_what_its_event_says() -> None:
     """A sparse vector session is reserved like any grant."""
     event = book().do("open_sparse_vector", dataset="d", mechanism=sparse_vector())
-    assert respond(answered(event)).body == orjson.dumps(expected(event))
+    assert respond(NOWHERE, answered(event)).body == orjson.dumps(expected(event))
 
 
 def test_items_are_answered_in_the_order_asked() -> None:
     """A batch's answer lists what each item is answered alone, where it was asked."""
     some = [make("ask_grant", dataset="d", mechanisms=[laplace(f"0.{n}")]) for n in (1, 2, 3)]
     header, *items = book().batch(*some)
-    response = respond_to_batch(answered(header, *items), [2, 0, 1])
+    response = respond_to_batch(NOWHERE, answered(header, *items), [2, 0, 1])
     listed = [expected(items[1]), expected(items[2]), expected(items[0])]
     assert response.body == orjson.dumps({"sequence": header.sequence, "items": listed})

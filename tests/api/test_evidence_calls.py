@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from support import World, ask, laplace, make
 
-from accountant.budget.commands import Asked
+from accountant.budget.commands import Envelope
 from accountant.ledger.checkpoints import Checkpoint
 from accountant.ledger.notes import Verifier, parse
 from accountant.ledger.receipts import Receipt
@@ -29,7 +29,7 @@ def made(world: Callable[..., World]) -> World:
 def many(made: World) -> None:
     """More events than a tile holds."""
     command = make("record_invocations", dataset="d", mechanisms=[laplace("0.001")])
-    asked = [Asked("pipeline", command, f"many-{i}") for i in range(FULL)]
+    asked = [Envelope("pipeline", command, f"many-{i}") for i in range(FULL)]
     made.service.execute_all("fair", asked)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from support import Clock, World, ask, laplace, sparse_vector
 
-from accountant.budget.commands import Asked, Recover
+from accountant.budget.commands import Envelope, Recover
 from accountant.reporting.texts import ERASED
 
 SESSION = {"dataset": "d", "mechanism": sparse_vector(), "purpose": "watching"}
@@ -64,7 +64,7 @@ ENDINGS: dict[str, Callable[[World], object]] = {
     "closed": lambda made: made.post("/sparse-vector/g4/close", {}),
     "expired": lambda made: made.service.expire_due(),
     "recovered": lambda made: made.service.execute(
-        "fair", Asked("operator:ann", Recover(reason="the disk failed", lost=[]))
+        "fair", Envelope("operator:ann", Recover(reason="the disk failed", lost=[]))
     ),
 }
 CHANGES: dict[str, dict[str, tuple[str, str]]] = {

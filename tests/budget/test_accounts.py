@@ -7,19 +7,20 @@ from __future__ import annotations
 import random
 import time
 from itertools import product
+from operator import add, le
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from support import cells_of
 
-from accountant.budget.accounts import Account, charge_from, room, vector
+from accountant.budget.accounts.account import Account
+from accountant.budget.accounts.peak import Reading
+from accountant.budget.accounts.sums import Sums
 from accountant.budget.errors import Invalid
-from accountant.budget.meter import Meter
-from accountant.budget.population import Membership, Population
-from accountant.budget.selection import EVERYONE, Selection, select
+from accountant.budget.population.population import Membership, Population
+from accountant.budget.population.selection import EVERYONE, Selection, select
 from accountant.privacy.filters import Capacity
 from accountant.privacy.mechanisms import Relation
 from accountant.privacy.units import LARGEST, NOTHING, SURE, Charge, Currency
@@ -74,11 +75,16 @@ def naive(asked: Any) -> set[Cell]:
     return wanted
 
 
+def column(charge: Charge) -> tuple[int, ...]:
+    """Finite sums, then numbers of infinite charges."""
+    return charge.finite + charge.infinite
+
+
 def compiled(asked: Any) -> Selection:
     """The product's compilation of the same selection."""
     from pydantic import TypeAdapter  # noqa: PLC0415
 
-    from accountant.budget.selection import Subjects  # noqa: PLC0415
+    from accountant.budget.population.selection import Subjects  # noqa: PLC0415
 
     return select(PEOPLE, TypeAdapter(Subjects | None).validate_python(asked))
 
@@ -97,21 +103,22 @@ def test_a_selection_covers_exactly_its_cells_once(asked: Any) -> None:
 
 @given(st.lists(st.tuples(subjects, charges), max_size=8), subjects)
 def test_sums_are_those_of_a_dictionary(booked: list[tuple[Any, Charge]], asked: Any) -> None:
-    """Cell by cell and currency by currency, a meter holds the sum of what was booked there."""
-    meter = Meter(2 * N, PEOPLE.shape)
+    """Cell by cell and currency by currency, there is the sum of what was booked there."""
+    sums = Sums(N, PEOPLE.shape)
     model = dict.fromkeys(CELLS, NOTHING.on(AXIS))
     for where, charge in booked:
-        meter.add(compiled(where), vector(charge))
+        sums.add(compiled(where), charge.finite, charge.infinite)
         for cell in naive(where):
             model[cell] = model[cell] + charge
-    assert cells_of(meter) == [model[c].finite + model[c].infinite for c in CELLS]
+    assert cells_of(sums) == [model[c].finite + model[c].infinite for c in CELLS]
     inside = [model[cell] for cell in naive(asked)]
-    parts = meter.parts(compiled(asked))
-    columns = [max(int(part[row].max()) for part in parts) for row in range(meter.rows)]
-    largest = charge_from(AXIS, np.array(columns))
-    for currency in AXIS:
-        assert largest[currency] == max(charge[currency] for charge in inside)
-        assert largest.is_infinite(currency) == any(c.is_infinite(currency) for c in inside)
+    parts = sums.parts(compiled(asked))
+    for row in range(N):
+        most = max(charge.finite[row] for charge in inside)
+        assert max(part.most(row) for part in parts) == most
+        assert max(int(part.row(row).max()) for part in parts) == most
+        infinite = max(int(part.infinite_row(row).max()) for part in parts)
+        assert infinite == max(charge.infinite[row] for charge in inside)
 
 
 @given(
@@ -125,7 +132,7 @@ def test_order_never_matters(both: tuple[list[tuple[Any, Charge]], ...]) -> None
     for booked in both:
         account = Account.empty(PEOPLE.shape, AXIS)
         for where, charge in booked:
-            account.book(compiled(where), charge, reserve=False)
+            account.book(compiled(where), charge, reserve=False, now=0)
         accounts.append((cells_of(account.used), account.bound))
     assert accounts[0] == accounts[1]
 
@@ -142,25 +149,33 @@ def test_giving_back_is_exact(
     """A release leaves nothing of a reservation; a commit leaves exactly what was committed."""
     account = Account.empty(PEOPLE.shape, AXIS)
     for other, amount in before:
-        account.book(compiled(other), amount, reserve=False)
-    used, reserved = cells_of(account.used), cells_of(account.reserved)
-    booked = account.book(compiled(where), charge, reserve=True)
-    account.settle(compiled(where), booked, NOTHING)
-    assert (cells_of(account.used), cells_of(account.reserved)) == (used, reserved)
-    booked = account.book(compiled(where), charge, reserve=True)
+        account.book(compiled(other), amount, reserve=False, now=0)
+    used, bound = cells_of(account.used), account.bound
+    booked = account.book(compiled(where), charge, reserve=True, now=0)
+    account.settle(compiled(where), booked, NOTHING, 0)
+    assert (cells_of(account.used), account.bound) == (used, bound)
+    assert account.held == [0] * N
+    booked = account.book(compiled(where), charge, reserve=True, now=0)
     final = Charge(
         AXIS,
         tuple(a * part // 100 for a, part in zip(charge.finite, parts, strict=True)),
         charge.infinite,
     )
-    account.settle(compiled(where), booked, final)
-    assert cells_of(account.reserved) == reserved
+    account.settle(compiled(where), booked, final, 0)
+    assert account.held == [0] * N
     at = naive(where)
     expected = [
-        tuple(np.array(sums) + vector(final)) if cell in at else sums
+        tuple(map(add, sums, final.finite + final.infinite)) if cell in at else sums
         for cell, sums in zip(CELLS, used, strict=True)
     ]
     assert cells_of(account.used) == expected
+
+
+def only(account: Account) -> Charge:
+    """What the only cell of an account has used."""
+    [sums] = cells_of(account.used)
+    n = len(account.axis)
+    return Charge(account.axis, sums[:n], sums[n:])
 
 
 amounts_near_the_end = st.integers(0, 4).map(lambda n: LARGEST * n // 4) | st.integers(0, LARGEST)
@@ -178,23 +193,23 @@ def test_nothing_ever_wraps(steps: list[tuple[int, str]]) -> None:
     axis = (*SURE, SQUARED)
     account = Account.empty((), axis)
     for amount, what in steps:
-        before = charge_from(axis, np.array(cells_of(account.used)[0]))
+        before = only(account)
         charge = Charge.over(axis, [amount, 1, amount])
-        booked = account.book(EVERYONE, charge, reserve=True)
-        held = charge_from(axis, np.array(cells_of(account.used)[0]))
+        booked = account.book(EVERYONE, charge, reserve=True, now=0)
+        held = only(account)
         for i, currency in enumerate(axis):
             more = held.infinite[i] > before.infinite[i]
             assert more or held[currency] == before[currency] + charge[currency]
         if what == "keep":
-            account.settle(EVERYONE, booked, charge)
+            account.settle(EVERYONE, booked, charge, 0)
         else:
             half = Charge.over(axis, [amount // 2, 1, amount // 2])
             part = NOTHING if what == "release" else half
-            account.settle(EVERYONE, booked, part)
+            account.settle(EVERYONE, booked, part, 0)
         [sums] = cells_of(account.used)
         assert all(0 <= s <= LARGEST for s in sums)
-        assert cells_of(account.reserved) == [(0,) * 6]
-        after = charge_from(axis, np.array(sums))
+        assert account.held == [0] * 3
+        after = only(account)
         if what == "release":
             assert after == before
         else:
@@ -205,10 +220,10 @@ def test_nothing_ever_wraps(steps: list[tuple[int, str]]) -> None:
 def test_an_infinity_that_was_not_asked_for_is_given_back() -> None:
     """Saturation is counted beside the sum, so releasing the charge that saturated reopens it."""
     account = Account.empty(())
-    account.book(EVERYONE, Charge.over(SURE, [LARGEST, 0]), reserve=False)
-    booked = account.book(EVERYONE, Charge.over(SURE, [1, 0]), reserve=True)
+    account.book(EVERYONE, Charge.over(SURE, [LARGEST, 0]), reserve=False, now=0)
+    booked = account.book(EVERYONE, Charge.over(SURE, [1, 0]), reserve=True, now=0)
     assert booked == Charge.over(SURE, [None, 0])
-    account.settle(EVERYONE, booked, NOTHING)
+    account.settle(EVERYONE, booked, NOTHING, 0)
     assert cells_of(account.used) == [(LARGEST, 0, 0, 0)]
 
 
@@ -221,12 +236,14 @@ def test_what_a_charge_does_not_know_is_infinite(
     """
     asked = charge.on((*(c for c in AXIS if c in known), Currency.tau(3)))
     account = Account.empty(PEOPLE.shape, AXIS)
-    booked = account.book(EVERYONE, asked, reserve=True)
+    booked = account.book(EVERYONE, asked, reserve=True, now=0)
     for currency in AXIS:
         expected = charge.units(currency) if currency in known else None
         assert booked.units(currency) == expected
-    account.settle(EVERYONE, booked, NOTHING if give_back else asked)
-    assert set(cells_of(account.used)) == {(0,) * 2 * N if give_back else tuple(vector(booked))}
+    account.settle(EVERYONE, booked, NOTHING if give_back else asked, 0)
+    assert set(cells_of(account.used)) == {
+        (0,) * 2 * N if give_back else booked.finite + booked.infinite
+    }
 
 
 @given(charges)
@@ -252,27 +269,27 @@ def test_new_cells_inherit_the_largest_sum(
     everyone = NOTHING.on(AXIS)
     model = dict.fromkeys(CELLS, everyone)
     for where, charge in booked:
-        account.book(compiled(where), charge, reserve=True)
+        account.book(compiled(where), charge, reserve=True, now=0)
         if compiled(where).everyone:
             everyone = everyone + charge
         for cell in naive(where):
             model[cell] = model[cell] + charge
     account.extend(axis, by, inherit)
-    assert account.used.shape == account.reserved.shape
-    sums = np.asarray(account.used.cells())
-    reserved = np.asarray(account.reserved.cells())
+    sums = account.used.stacked()
+    assert sums.shape[1:] == account.used.shape
     for cell in product(*map(range, account.used.shape)):
         if cell in model:
-            expected = vector(model[cell])
+            expected = column(model[cell])
         elif inherit:
             beside = [
-                vector(model[c]) for c in CELLS if all(c[i] == cell[i] for i in (0, 1) if i != axis)
+                column(model[c]) for c in CELLS if all(c[i] == cell[i] for i in (0, 1) if i != axis)
             ]
-            expected = np.maximum.reduce(beside)
+            expected = tuple(map(max, zip(*beside, strict=True)))
         else:
-            expected = vector(everyone)
-        assert (sums[(slice(None), *cell)] == expected).all()
-        assert (reserved[(slice(None), *cell)] <= sums[(slice(None), *cell)]).all()
+            expected = column(everyone)
+        found = tuple(sums[(slice(None), *cell)].tolist())
+        assert found == expected
+        assert all(map(le, found[:N], account.bound))
 
 
 @given(
@@ -285,7 +302,7 @@ def test_admission_is_what_it_says(
     used: Charge, charge: Charge, most: tuple[int, int, int], second: Currency | None
 ) -> None:
     """A cell takes a charge iff own deltas fit, and epsilon fits or the gate's own currency fits;
-    an infinite charge fits nowhere.
+    an infinite charge fits nowhere. What fits on each cell of a group fits on the group.
     """
     capacity = Capacity(most[0], most[1], most[2] if second else None, second)
 
@@ -295,15 +312,24 @@ def test_admission_is_what_it_says(
 
     beside = second is not None and fits(second, most[2])
     expected = fits(Currency.DELTA, most[1]) and (fits(Currency.EPSILON, most[0]) or beside)
-    assert bool(room(capacity, vector(used).reshape(-1, 1), charge)[0]) == expected
+    account = Account.empty(PEOPLE.shape, AXIS)
+    women = compiled({"sex": ["f"]})
+    account.book(women, used, reserve=False, now=0)
+    assert Reading(account, women).fits(charge, capacity) == expected
+    one_more = compiled([{"sex": ["f"]}, {"sex": ["m"], "age": ["17"]}])
+    alone = Reading(account, compiled({"sex": ["m"]})).fits(charge, capacity)
+    assert Reading(account, one_more).fits(charge, capacity) == (expected and alone)
 
 
 def test_a_capacity_beyond_64_bits_still_compares() -> None:
     """Capacities of very large limits exceed 64 bits; what fits in an account fits in them."""
     axis = (*SURE, SQUARED)
     capacity = Capacity(2**70, 0, 2**80, SQUARED)
-    used = vector(Charge.over(axis, [LARGEST, 0, LARGEST])).reshape(-1, 1)
-    assert room(capacity, used, Charge.over(axis, [1, 0, 1])).all()
+    for selection in (EVERYONE, compiled({"sex": ["f"]})):
+        account = Account.empty(PEOPLE.shape, axis)
+        most = Charge.over(axis, [LARGEST, 0, LARGEST])
+        account.book(selection, most, reserve=False, now=0)
+        assert Reading(account, selection).fits(Charge.over(axis, [1, 0, 1]), capacity)
 
 
 REFUSED: list[tuple[str, Any, str]] = [
@@ -329,10 +355,10 @@ def test_unknown_groups_are_refused(asked: Any, code: str) -> None:
 def test_charging_a_union_in_parts_never_costs_less(union: list[Any], charge: Charge) -> None:
     """One charge to a union costs each cell once; one charge a part costs overlaps again."""
     assume(len(union) > 1)
-    whole, parts = Meter(2 * N, PEOPLE.shape), Meter(2 * N, PEOPLE.shape)
-    whole.add(compiled(union), vector(charge))
+    whole, parts = Sums(N, PEOPLE.shape), Sums(N, PEOPLE.shape)
+    whole.add(compiled(union), charge.finite, charge.infinite)
     for term in union:
-        parts.add(compiled(term), vector(charge))
+        parts.add(compiled(term), charge.finite, charge.infinite)
     for one, many in zip(cells_of(whole), cells_of(parts), strict=True):
         assert all(a <= b for a, b in zip(one, many, strict=True))
         assert one in ((0,) * 2 * N, charge.finite + charge.infinite)

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from support import Book, hospital, laplace
 
-from accountant.budget.epochs import Adopted, Epoch, next_epoch
+from accountant.budget.accounts.epochs import Adopted, Epoch, next_epoch
+from accountant.budget.facts import grant_in
 from accountant.budget.policy import LimitRule, Policy
 from accountant.budget.policy_file import parse_policy
 from accountant.privacy.filters import BASIC, GATES, LineGate, axis_under
@@ -53,7 +54,7 @@ def anew(limits: list[str], gate: str) -> Chain:
         _, rule = limit_rule(epsilon, gate)
         limit = rule.promise
         capacity = rule.filter.capacity(limit)
-        chain.append((rule, Epoch(1, 0, limit, capacity, axis_under(limit))))
+        chain.append((rule, Epoch(1, 0, rule.filter, limit, capacity, axis_under(limit))))
     return chain
 
 
@@ -189,7 +190,7 @@ def test_what_has_no_bound_closes_a_rule_that_is_adopted_later(gate: str) -> Non
     for currency in book.account("b").axis:
         assert (book.used_in(currency, "b") == [None]) == (currency != Currency.DELTA)
     event = book.grant(laplace("0.01"))
-    fired = {r["rule"] for r in event.body["decision"]["rules"] if r["fired"]}
+    fired = {r["rule"] for r in book.decision(event)["rules"] if r["fired"]}
     assert "b" in fired
 
 
@@ -210,7 +211,7 @@ def test_another_gate_keeps_what_the_rule_has_used(scope: str, gate: str) -> Non
     total = "  - {id: t, limit: {epsilon: 99}}\n"
     book = hospital(basic + total)
     book.record(laplace("0.5"))
-    grant = book.grant(laplace("3")).body["grant"]
+    grant = grant_in(book.grant(laplace("3")))
     client = "pipe" if scope else ""
     book.policy(basic.replace("basic", gate) + total, approved_by="officer")
     assert book.state.adopted is not None
@@ -269,5 +270,5 @@ def test_no_sum_of_epsilons_closes_a_rule_that_is_adopted_later() -> None:
     assert book.grant(GAUSSIAN).type == "grant.reserved.v1"
     book.policy(rules("9", "renyi") + rules("9", "renyi").replace("id: a", "id: b"))
     event = book.grant(laplace("0.01"))
-    fired = {r["rule"] for r in event.body["decision"]["rules"] if r["fired"]}
+    fired = {r["rule"] for r in book.decision(event)["rules"] if r["fired"]}
     assert fired == {"b"}

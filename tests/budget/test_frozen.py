@@ -17,7 +17,7 @@ from accountant.reporting.statement import accounts_json
 def seen(state: State) -> dict[str, Any]:
     """All that a reader may look at, but settled grants and answered keys: they only grow."""
     accounts = {
-        key: (cells_of(account.used), cells_of(account.reserved), tuple(account.bound))
+        key: (cells_of(account.used), tuple(account.bound), tuple(account.held))
         for key, account in state.accounts.items()
     }
     names = [
@@ -32,6 +32,7 @@ def seen(state: State) -> dict[str, Any]:
     ]
     return {
         "accounts": accounts,
+        "reserved": {key: cells_of(sums) for key, sums in state.reserved().items()},
         "open": dict(state.open),
         "shown": accounts_json(state) if state.population else None,
     } | {name: getattr(state, name) for name in names}

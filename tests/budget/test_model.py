@@ -32,9 +32,10 @@ from hypothesis.stateful import (
 )
 from support import SECOND, Book, declared, gaussian, laplace, make, snapshot, sparse_vector
 
+from accountant.budget.apply import fold
 from accountant.budget.decide import SYSTEM, Repeated
 from accountant.budget.errors import Problem
-from accountant.budget.folding import fold
+from accountant.budget.facts import grant_in
 from accountant.ledger.events import Event
 from accountant.privacy.filters import GATES
 
@@ -278,8 +279,8 @@ class Ledger(RuleBasedStateMachine):
             return multiple()
         held.charge = [price(part) for part in parts]
         held.expires = self.book.now + ttl * SECOND
-        self.held[event.body["grant"]] = held
-        return event.body["grant"]
+        self.held[grant_in(event)] = held
+        return grant_in(event)
 
     @rule(target=sessions, client=st.sampled_from(CLIENTS), subjects=subjects)
     def open_session(self, client: str, subjects: Any) -> Any:
@@ -294,8 +295,8 @@ class Ledger(RuleBasedStateMachine):
             return multiple()
         held.charge = [price(mechanism)]
         held.expires = self.book.now + 3600 * SECOND
-        self.held[event.body["grant"]] = held
-        return event.body["grant"]
+        self.held[grant_in(event)] = held
+        return grant_in(event)
 
     def live(self, grant: str) -> bool:
         """Open and not past its time."""
@@ -368,7 +369,7 @@ class Ledger(RuleBasedStateMachine):
         held = Held(dataset, client, self.cells(subjects), parts, open=False)
         fits = self.admits(held)
         event = self.answer(client, self.key(), command)
-        assert event.body["overrun"] == (not fits)
+        assert event.body.get("overrun", False) == (not fits)
         held.charge = [price(part) for part in parts]
         self.held[f"i{event.sequence}"] = held
         held.overrun = not fits

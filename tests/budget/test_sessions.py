@@ -11,6 +11,7 @@ from support import SECOND, Book, hospital, laplace, sparse_vector
 
 from accountant.budget.decide import SYSTEM
 from accountant.budget.errors import Problem
+from accountant.budget.facts import grant_in
 from accountant.privacy.filters import BASIC, GATES
 
 # 0.1 for the threshold, 0.02 for each of five positives: 0.2 in all.
@@ -23,7 +24,7 @@ def opened(book: Book, **more: Any) -> str:
     """The id of a fresh session."""
     event = book.do("open_sparse_vector", dataset="d", mechanism=sparse_vector(**more))
     assert event.type == "grant.reserved.v1"
-    return str(event.body["grant"])
+    return str(grant_in(event))
 
 
 def code(book: Book, kind: str, **fields: Any) -> str:
@@ -136,7 +137,7 @@ def test_an_expired_session_costs_the_whole() -> None:
 def test_sessions_and_grants_are_not_confused() -> None:
     """A session is closed, a grant committed; neither takes the other's calls."""
     book = hospital()
-    session, grant = opened(book), book.grant(laplace("0.1")).body["grant"]
+    session, grant = opened(book), grant_in(book.grant(laplace("0.1")))
     assert code(book, "commit_grant", grant=session) == "is-a-session"
     assert code(book, "close_sparse_vector", grant=grant) == "not-a-session"
     fields = {"grant": grant, "positives": 1, "negatives": 0}
@@ -175,7 +176,7 @@ def test_a_broken_variant_is_refused() -> None:
     mechanism = sparse_vector(comparison_scale="0")
     event = book.do("open_sparse_vector", dataset="d", mechanism=mechanism)
     assert event.type == "grant.refused.v1"
-    fired = [r["rule"] for r in event.body["decision"]["rules"] if r["fired"]]
+    fired = [r["rule"] for r in book.decision(event)["rules"] if r["fired"]]
     assert "built-in:sparse-vector-broken" in fired
 
 

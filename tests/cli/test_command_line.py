@@ -17,11 +17,13 @@ from typing import Any
 import pytest
 from support import ask, hospital, laplace, make, root_of
 
-from accountant.budget.limits import how_many
+from accountant.budget.evaluate import how_many
 from accountant.budget.request import prepare
 from accountant.cli import common, custody, main
 from accountant.privacy.filters import DEFAULT_GATE, GATES
+from accountant.store.tables import TERMS
 
+PEOPLE = {"privacy_unit": "person", "neighbouring": "replace_one", "membership": "public"}
 RULES = "  - {id: a, limit: {epsilon: 1, delta: 1e-6}}\n"
 
 
@@ -358,3 +360,47 @@ def test_a_clock_is_accepted_by_whoever_sits_at_the_machine(
         said = line("accept-time", "-p", "fair", "--reason", "it was ahead")
     assert f"until {event['time']} its time stands still, and no grant expires" in said
     assert json.loads(made.stored()[-1])["time"] == event["time"]
+
+
+def test_any_decision_is_explained_with_its_integers(line: Line, world: Callable[..., Any]) -> None:
+    """Granted, refused, recorded or in a refused batch: by its event, grant or decision, as the
+    service explains it. Exit code 1 if it was refused.
+    """
+    made = world()
+    granted = made.post("/grants", ask(laplace("0.3"))).json()
+    made.put("", PEOPLE | {"dimensions": {"country": ["KR", "[red]x[/y]", "JP\x1b[2J", "AT"]}})
+    there = ask(laplace("0.8"), subjects={"country": ["AT"]})
+    refused = made.post("/grants", there).json()
+    recorded = made.post("/invocations", there | {"mechanisms": [laplace("2")]}).json()
+    batch = {"items": [{"type": "ask_grant"} | ask(laplace("0.1")), {"type": "ask_grant"} | there]}
+    items = made.post("/batch", batch).json()
+    for answer, code in ((granted, 0), (refused, 1), (recorded, 0), (items, 1)):
+        sequence = answer["sequence"]
+        shown = line.json("explain", f"d{sequence}", "-p", "fair", code=code)
+        served = made.get(f"/decisions/d{sequence}").json()
+        assert {name: shown[name] for name in ("id", "type", "outcome", "rules", "charge")} == {
+            name: served[name] for name in ("id", "type", "outcome", "rules", "charge")
+        }
+    said = line("explain", granted["id"], "-p", "fair")
+    assert "decision: allow, by the policy of event 2" in said
+    assert "laplace: epsilon 0.3, delta 0 (unclaimed)" in said
+    assert "epsilon: 0 + 300000000 <= 1000000000 (in 1e-9)" in said
+    said = line("explain", str(refused["sequence"]), "-p", "fair", code=1)
+    assert "block  a: epsilon 0.3 used + 0.8 asked = 1.1 is more than the limit 1" in said
+    assert "(dataset d; country AT)" in said
+    assert "epsilon: 300000000 + 800000000 > 1000000000 (in 1e-9)" in said
+
+
+def test_what_holds_no_decision_is_not_explained(line: Line) -> None:
+    """An event of another kind, none, and what is no name of one are errors in one line."""
+    for event in ("0", "99", "x", "-1", "d", "9" * 30):
+        assert "accountant: " in line("explain", "-p", "fair", "--", event, code=2)
+    assert "nope" in line("explain", "0", "-p", "nope", code=2)
+
+
+def test_explaining_reads_no_ledger(line: Line) -> None:
+    """The database finds the few events that are needed by an index, however many there are."""
+    plan = "EXPLAIN QUERY PLAN SELECT body FROM event WHERE ledger = 'fair' AND sequence <= 9 AND "
+    with closing(sqlite3.connect(line.url[10:])) as raw:
+        [row] = raw.execute(plan + TERMS)
+    assert "event_terms" in row[-1]

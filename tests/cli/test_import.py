@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from support import World, ask, laplace, make
 
-from accountant.budget.commands import Asked
+from accountant.budget.commands import Envelope
 from accountant.cli import importing
 from accountant.cli.importing import BATCH
 
@@ -146,8 +146,8 @@ def test_what_was_imported_line_by_line_before_is_known(importing_: Importing) -
     key = sha256(b"past.jsonl").digest()
     for text in importing_.file.read_text().splitlines()[:5]:
         command = make("record_invocations", **json.loads(text))
-        key = sha256(key + Asked("import", command).canonical).digest()
-        importing_.world.service.execute("fair", Asked("import", command, f"import:{key.hex()}"))
+        key = sha256(key + Envelope("import", command).canonical).digest()
+        importing_.world.service.execute("fair", Envelope("import", command, f"import:{key.hex()}"))
     counts = importing_()
     assert (counts["recorded"], counts["already_there"]) == (LINES - 5, 5)
 

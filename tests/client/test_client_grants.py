@@ -33,7 +33,9 @@ def test_commits(served: Served) -> None:
     with served.client(served.population()) as accountant:
         with accountant.grant("visits", [LAPLACE], purpose="test") as grant:
             assert grant.outcome == "allow"
+            assert (grant.flags, grant.charge["epsilon"]) == ((), "0.25")
             assert grant.epsilon == Decimal("0.25")
+            assert accountant.decision(grant.decision_id)["outcome"] == "allow"
         assert state(accountant, grant.id) == ("committed", "0.25")
 
 
@@ -141,7 +143,8 @@ def test_refused(served: Served, network: Network) -> None:
     assert refused.code == "budget-exceeded"
     assert refused.decision["outcome"] == "block"
     assert refused.charge["epsilon"] == "1.25"
-    assert "epsilon 1.25 of 1 would be spent" in str(refused)
+    assert "epsilon 0 used + 1.25 asked = 1.25 is more than the limit 1" in str(refused)
+    assert refused.would_fit == {"count": 4, "scale": "5"}
 
 
 def test_failed(served: Served) -> None:
@@ -167,6 +170,7 @@ def test_record(served: Served) -> None:
         within = accountant.record("visits", [LAPLACE], purpose="test")
         beyond = accountant.record("visits", [LAPLACE | {"count": 4}], purpose="test")
     assert (within["overrun"], beyond["overrun"]) == (False, True)
+    assert (within["flags"], [flag["rule"] for flag in beyond["flags"]]) == ([], ["lifetime"])
 
 
 def test_preview(served: Served) -> None:
@@ -204,3 +208,20 @@ def test_session_exception(served: Served) -> None:
         ):
             raise ZeroDivisionError
         assert state(accountant, session.id) == ("reserved", None)
+
+
+def test_open_grants(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pipeline finds the grants that it has left open, page by page, and no others'."""
+    monkeypatch.setattr("accountant.client.accounts.PAGE", 2)
+    population = served.population()
+    with served.client(population) as accountant, served.client(population, "other") as other:
+        names = [
+            accountant.grant("visits", [LAPLACE | {"scale": "100"}], purpose="test").id
+            for _ in range(5)
+        ]
+        theirs = other.grant("visits", [LAPLACE], purpose="test").id
+        accountant.commit(names.pop(2))
+        assert [grant["id"] for grant in accountant.open_grants()] == names
+        assert [grant["id"] for grant in other.open_grants(dataset="visits")] == [theirs]
+        with pytest.raises(Failed, match="another client"):
+            list(accountant.open_grants("other"))

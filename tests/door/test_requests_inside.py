@@ -69,7 +69,7 @@ def test_who_cannot_stand_in_line_is_told(
     def full(*_: Any) -> None:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(type(made.service._sequencer), "submit", full)
+    monkeypatch.setattr(type(made.service._queue), "submit", full)
     hot = Hot(made.service)
     body = b'{"dataset":"d","mechanisms":[{"kind":"laplace","sensitivity":"1","scale":"10"}]}'
 

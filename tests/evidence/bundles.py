@@ -19,7 +19,9 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from hypothesis import strategies as st
-from support import Book, declared, gaussian, laplace
+from support import SECOND, Book, declared, gaussian, laplace
+
+from accountant.budget.decide import SYSTEM
 
 
 def sha256(data: bytes) -> bytes:
@@ -81,15 +83,26 @@ def charge(epsilon: int, delta: int = 0) -> dict[str, Any]:
     return {"delta": str(delta), "epsilon": str(epsilon)}
 
 
+EPSILON, DELTA = 1_000 * 10**9, 5 * 10**14
+"""What the rule of a ledger of our own allows: (1000, 0.5), under the basic gate."""
+RULE = {"id": "a", "limit": {"delta": "0.5", "epsilon": "1000"}, "gate": "basic"}
+CAPACITY = {"delta": str(DELTA), "epsilon": str(EPSILON)}
+EPOCH = {"capacity": CAPACITY, "keeps": ["epsilon", "delta"], "number": 1, "start": "brought"}
+
+
 @dataclass
 class Log:
-    """A ledger that grows by events and checkpoints, and can be written as a bundle."""
+    """A ledger that grows by events and checkpoints, and can be written as a bundle. What its
+    judged events quote is written down by whoever calls; without a word, what everyone has.
+    """
 
     ledger: str = "hospital"
     origin: str = "example.org/hospital"
     entries: list[bytes] = field(default_factory=list)
     keys: list[Signer] = field(default_factory=list)
     checkpoints: list[str] = field(default_factory=list)
+    everyone: list[int] = field(default_factory=lambda: [0, 0])
+    policy: int = 0
 
     def event(self, kind: str, command: Any = None, **more: Any) -> int:
         """Appends an event of this kind and says its sequence."""
@@ -106,26 +119,41 @@ class Log:
         self.entries.append(canonical(body))
         return sequence
 
+    def begin(self, **dimensions: list[str]) -> Log:
+        """Registers a population, adopts a key and a policy of one rule."""
+        self.event("population.registered", {"dimensions": dimensions})
+        self.adopt(Signer(self.origin))
+        command = {"policy": {"rules": [RULE]}}
+        self.policy = self.event("policy.adopted", command, epochs={"a": EPOCH})
+        return self
+
     def adopt(self, signer: Signer) -> int:
         """Adopts a key."""
         self.keys.append(signer)
         return self.event("signing_key.adopted", {"key": signer.text, "type": "adopt_signing_key"})
 
-    def grant(self, epsilon: int, **more: Any) -> str:
-        """Reserves a grant; its name."""
-        name, cost = f"g{len(self.entries)}", charge(epsilon)
-        command = {"dataset": "d", "type": "ask_grant"} | more
-        self.event("grant.reserved", command, charges=[{"charge": cost}], grant=name, total=cost)
-        return name
+    def judged(self, kind: str, command: Any, total: Any, *quoted: Any, **more: Any) -> int:
+        """A judged event that quotes these sums, and the cell, if that is said, behind them."""
+        *sums, cell = quoted if len(quoted) == 3 else (*(quoted or self.everyone), None)
+        seen = {"used": list(map(str, sums))} | ({} if cell is None else {"cell": cell})
+        seen |= more.pop("seen", {})
+        command = {"dataset": "d"} | command
+        if kind != "grant.refused" and "subjects" not in command:
+            self.everyone[0] += int(total["epsilon"])
+            self.everyone[1] += int(total["delta"])
+        return self.event(kind, command, policy=self.policy, rules={"a": seen}, total=total, **more)
 
-    def record(self, cost: dict[str, Any], **more: Any) -> int:
+    def grant(self, epsilon: int, *quoted: Any, **command: Any) -> str:
+        """Reserves a grant; its name."""
+        return f"g{self.judged('grant.reserved', command, charge(epsilon), *quoted)}"
+
+    def record(self, cost: dict[str, Any], *quoted: Any, **command: Any) -> int:
         """Records an invocation that ran."""
-        command = {"dataset": "d", "type": "record_invocations"} | more
-        return self.event("invocation.recorded", command, charges=[{"charge": cost}], total=cost)
+        return self.judged("invocation.recorded", command, cost, *quoted)
 
     def settle(self, grant: str, epsilon: int, kind: str = "grant.committed") -> int:
         """Settles a grant at so much."""
-        return self.event(kind, {"grant": grant}, grant=grant, charge=charge(epsilon))
+        return self.event(kind, {"grant": grant}, charge=charge(epsilon))
 
     def leaves(self) -> list[bytes]:
         """All leaf hashes."""
@@ -179,17 +207,15 @@ def archive(members: Iterable[tuple[str, bytes]]) -> bytes:
 
 
 def small() -> Log:
-    """A ledger of a few events, with a rotation."""
-    log = Log()
-    log.event("population.registered", {"dimensions": {"sex": ["f", "m"], "age": ["17", "22"]}})
-    log.adopt(Signer(seed=1))
-    log.event("policy.adopted", {"policy": {}})
+    """A ledger of a few events, with a rotation. Cells are (age, sex)."""
+    log = Log().begin(sex=["f", "m"], age=["17", "22"])
     log.sign()
-    spent = log.grant(500, subjects={"sex": ["f"]})
-    log.grant(100)
+    spent = log.grant(500, 0, 0, [0, 0], subjects={"sex": ["f"]})
+    two = [charge(60), charge(40)]
+    log.judged("grant.reserved", {}, charge(100), 500, 0, [0, 0], charges=two)
     log.settle(spent, 300)
     log.adopt(Signer(seed=2))
-    log.record(charge(7, 1))
+    log.record(charge(7, 1), 400, 0, [0, 0])
     log.event("text.erased", {"event": 7, "fields": ["justification"]})
     log.sign(*log.keys)
     return log
@@ -198,18 +224,25 @@ def small() -> Log:
 def full() -> Log:
     """A ledger with every type of event that the verifier knows."""
     log = small()
-    spent = log.grant(40, subjects=[{"sex": ["f"]}, {"age": {"from": "17", "to": "22"}}])
+    both = [{"sex": ["f"]}, {"age": {"from": "17", "to": "22"}}]
+    spent = log.grant(40, 407, 1, [0, 0], subjects=both)
     log.event("population.extended", added={"sex": ["x"]})
-    log.settle(spent, 30, "grant.expired")
-    more = {"dataset": "d", "event": 7, "subjects": {"sex": ["x"]}}
+    log.settle(spent, 30)
+    log.grant(1, 437, 1, [0, 0], subjects={"sex": ["f"]}, ttl_seconds=1)
+    log.settle("g12", 1, "grant.expired")
+    more = {"by": "pipe", "dataset": "d", "event": 7, "subjects": {"sex": ["x"]}}
     log.event("charge.revalued", more, more=charge(5))
     log.event("charge.revalued", more | {"everyone": True}, more=charge(0, 3))
-    unplaced = {"charged_to": "everyone", "total": charge(0, 10)}
-    log.event("invocation.recorded", {"dataset": "d", "subjects": {"sex": ["x"]}}, **unplaced)
-    log.record(charge(0, 100), subjects={"sex": ["f"]})
-    large = [{"charge": {"rho": str(2**61 + 1)}}] * 2
-    log.event("grant.refused", charges=large, total={"rho": "0", "infinite": {"rho": 1}})
-    used = {"dataset": "d", "rule": "", "used": charge(900)}
+    unplaced = {"subjects": {"sex": ["x"]}}
+    at_x = 442, 4, [0, 2]
+    log.judged("invocation.recorded", unplaced, charge(0, 10), *at_x, charged_to="everyone")
+    log.record(charge(0, 100), 438, 14, [1, 0], subjects={"sex": ["f"]})
+    large, fired = [{"rho": str(2**61 + 1)}] * 2, [["a", "budget-exceeded"]]
+    endless = {"rho": "0", "infinite": {"rho": 1}}  # and what it does not name has no bound
+    seen = {"capacity": [str(EPSILON), str(DELTA)]}
+    quoted = 442, 14, [1, 2]
+    log.judged("grant.refused", {}, endless, *quoted, charges=large, fired=fired, seen=seen)
+    used = {"client": "", "dataset": "d", "epoch": 0, "rule": "", "used": charge(900)}
     log.event("ledger.carried_over", {"accounts": [used, used | {"rule": "a", "used": {}}]})
     log.event("ledger.recovered")
     log.adopt(Signer("example.org/other", 3))
@@ -238,10 +271,8 @@ def signed_anew(*checkpoints: tuple[int, list[int]], log: Log | None = None) -> 
 
 def long() -> Log:
     """A ledger of 600 events with some checkpoints."""
-    log = Log()
-    log.event("population.registered", {"dimensions": {}})
-    log.adopt(Signer())
-    for number in range(598):
+    log = Log().begin()
+    for number in range(597):
         log.record(charge(1, 1))
         if number % 100 == 99:
             log.sign()
@@ -268,36 +299,60 @@ SUBJECTS: list[Any] = [
     [{"sex": ["f"]}, {"age": ["22"]}],
     [{"sex": ["f"]}, {}],
 ]
+POLICIES = [
+    "  - {id: a, limit: {epsilon: 1000}}\n  - {id: cap, at_most: {epsilon: 1.5}, action: flag}\n",
+    "  - {id: a, limit: {epsilon: 3, delta: 1e-3}, gate: zcdp}\n  - {id: n, of: a, at: 40%}\n",
+    "  - {id: a, limit: {epsilon: 2, delta: 1e-3}, gate: gdp}\n  - {id: n, of: a, at: 20%}\n",
+    "  - {id: a, limit: {epsilon: 4, delta: 1e-3}, gate: gdp}\n"
+    "  - {id: b, across: datasets, limit: {epsilon: 5, delta: 1e-5}, gate: renyi, action: flag}\n",
+    "  - {id: a, limit: {epsilon: 9, delta: 1e-3, own_delta: 1e-4}, gate: advanced}\n"
+    "  - {id: c, per: client, limit: {epsilon: 1, delta: 1e-3}, gate: advanced, action: flag}\n",
+    "  - {id: a, limit: {epsilon: 4, delta: 1e-4}, gate: renyi, carry: none}\n"
+    "  - {id: w, window: 1h, limit: {epsilon: 1, delta: 1e-3}, gate: renyi, action: flag}\n",
+]
 STEPS = st.one_of(
     st.tuples(st.sampled_from(["grant", "record"]), st.sampled_from(SUBJECTS), st.integers(1, 20)),
+    st.tuples(st.sampled_from(["grant", "record"]), st.sampled_from(SUBJECTS), st.integers(1, 3)),
     st.tuples(st.sampled_from(["commit", "release"]), st.booleans(), st.integers(0, 9)),
     st.tuples(st.just("extend"), st.sampled_from(["sex", "age"]), st.booleans()),
     st.tuples(st.just("recover"), st.integers(1, 9), st.integers(1, 9)),
+    st.tuples(st.just("adopt"), st.sampled_from(POLICIES), st.integers(0, 1)),
+    st.tuples(st.just("wait"), st.integers(1, 3), st.integers(0, 1)),
 )
 
 
-def take(book: Book, people: dict[str, list[str]], held: list[str], *step: Any) -> None:
+def take(  # noqa: C901 (a case each)
+    book: Book, people: dict[str, list[str]], membership: str, *step: Any
+) -> None:
     """One step of a random ledger."""
-    membership, what, first, second = step
+    what, first, second = step
     name = ("age", "sex")[second % 2]
     first = {name: people[name][-1:]} if first == SUBJECTS[5] else first
+    held = sorted(book.state.open)
     if what == "grant":
-        event = book.grant(laplace("0.1", second), subjects=first)
-        held += [event.body["grant"]] if event.type == "grant.reserved.v1" else []
+        book.grant(laplace("0.1", second), gaussian("0.1"), subjects=first)
     elif what == "record":
-        odd = gaussian("1") if second == 1 else declared("0.01", "0.001")
+        odd = gaussian("1") if second == 1 else declared("0.01", "0.00001")
         book.record(laplace("0.1", second), odd, subjects=first)
     elif what == "release" and held:
-        book.do("release_grant", grant=held.pop(second % len(held)), reason="never run")
+        book.do("release_grant", grant=held[second % len(held)], reason="never run")
     elif what == "commit" and held:
         ran = {"mechanisms": [laplace("0.1")]} if first else {}
-        book.do("commit_grant", grant=held.pop(second % len(held)), **ran)
+        book.do("commit_grant", grant=held[second % len(held)], **ran)
     elif what == "extend":
         people[first] = [*people[first], f"new {len(people[first])}"]
         book.register(people, membership=membership, attested_new=second)
     elif what == "recover":
-        used = charge(first * 10**9, second * 10**12)
+        used = charge(first * 10**8, second * 10**12)
         account = {"rule": "", "epoch": 0, "dataset": "d", "client": "", "used": used}
-        book.do("carry_over", ":accountant", accounts=[account, account | {"dataset": "*"}])
-        book.do("recover", "operator:o", reason="lost", lost=[])
-        held.clear()
+        ours = {"rule": "a", "epoch": book.state.last_epoch["a"]}
+        accounts = [account, account | {"dataset": "*"}, account | ours]
+        book.do("carry_over", ":accountant", accounts=accounts[: 2 + second % 2])
+        if second % 3:
+            book.do("recover", "operator:o", reason="lost", lost=[])
+    elif what == "adopt":
+        book.policy(first, approved_by="officer")
+    elif what == "wait":
+        book.now += first * 1_500 * SECOND
+        for grant in [g for g in held if book.state.open[g].due(book.now)]:
+            book.do("expire_grant", SYSTEM, grant=grant)

@@ -11,6 +11,9 @@ from typing import Any
 import orjson
 from house import House
 
+from accountant.auditing.totals import totals_of
+from accountant.budget.apply import follow
+from accountant.budget.state import State
 from accountant.ledger import bundle, notes
 from accountant.ledger.checkpoints import Checkpoint
 from accountant.ledger.events import canonical
@@ -104,6 +107,7 @@ class Forger:
         files = [
             (bundle.KEYS, "".join(key + "\n" for key in keys).encode()),
             (bundle.CHECKPOINT, checkpoints[-1]),
+            (bundle.TOTALS, self._totals(entries)),
             *packs_of(checkpoints),
             *sorted(policies.items()),
         ]
@@ -116,6 +120,16 @@ class Forger:
             "tree": {"root": base64.b64encode(Tree().grown(leaves)[0].root).decode(), "size": size},
         }
         return [(bundle.MANIFEST, canonical(manifest)), *files, *self._tiles(leaves, entries)]
+
+    def _totals(self, entries: list[bytes]) -> bytes:
+        """What the forged events add up to, or, where they do not, what the true ones did."""
+        state = State(self.events[0]["ledger"])
+        try:
+            for entry in entries:
+                follow(state, entry)
+        except (KeyError, ValueError):
+            return self._members.get(bundle.TOTALS, b"")
+        return totals_of(state)
 
     def _tiles(self, leaves: list[bytes], entries: list[bytes]) -> list[tuple[str, bytes]]:
         hashes: dict[int | None, list[bytes]] = {0: leaves}

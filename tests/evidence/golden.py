@@ -1,8 +1,9 @@
 """Makes the bundles that have to verify for ever: ``python tests/evidence/golden.py FOLDER``.
 
-Each is made once and never again, for keys and salts are drawn: one that is there is left alone.
-The first is as old as the format; the second has what came to it: batches, and groups of so many
-values that they stand in the ledger as positions.
+Once the formats are released each is made once and never again, for keys and salts are drawn: one
+that is there is left alone. Until then ``--anew`` after the folder makes all of them again. The
+first has events of nearly all types; the second batches, and groups of so many values that they
+stand in the ledger as positions.
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ from house import House, eventful, fresh_key, resident
 from support import START, Clock, ask, laplace, make
 
 from accountant.auditing.verify import verify
-from accountant.budget.commands import Asked, Command
+from accountant.budget.commands import Command, Envelope
 from accountant.budget.commands.batch import batch_of
+from accountant.budget.facts import grant_in
+from accountant.budget.outcome import RESERVED
 from accountant.ledger.events import Event, rfc3339
 from accountant.publishing.recovery import recover
 from accountant.reporting.statement import accounts_json
@@ -67,7 +70,7 @@ def batched(home: Path) -> bytes:
         make("ask_grant", **ask(laplace("0.5"), subjects={"clinic": wide[:100]}, purpose="one")),
         make("ask_grant", **ask(laplace("0.125"), purpose="two")),
     )
-    grants = [event.body["grant"] for event in several if "grant" in event.body]
+    grants = [grant_in(event) for event in several if event.type == RESERVED]
     _batch(
         house, make("ask_grant", **ask(laplace("0.5"))), make("ask_grant", **ask(laplace("999")))
     )
@@ -85,16 +88,16 @@ def batched(home: Path) -> bytes:
 
 
 def _batch(house: House, *items: Command) -> tuple[Event, ...]:
-    asked = Asked("pipe", batch_of(items), fresh_key(), items)
+    asked = Envelope("pipe", batch_of(items), fresh_key(), items)
     return house.service.execute("fair", asked).events
 
 
 def main() -> None:
     """Writes the bundles that are not there, and what their events amount to."""
-    folder = Path(sys.argv[1])
+    folder, anew = Path(sys.argv[1]), sys.argv[2:] == ["--anew"]
     folder.mkdir(parents=True, exist_ok=True)
     for name, make_it in (("bundle-1", made), ("bundle-2", batched)):
-        if (folder / f"{name}.tar").exists():
+        if (folder / f"{name}.tar").exists() and not anew:
             continue
         with tempfile.TemporaryDirectory() as home:
             data = make_it(Path(home))

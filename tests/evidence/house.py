@@ -24,7 +24,8 @@ from support import (
 )
 
 from accountant.auditing.verify import Verdict, verify
-from accountant.budget.commands import Asked, Command
+from accountant.budget.commands import Command, Envelope
+from accountant.budget.facts import grant_in
 from accountant.config.settings import Settings
 from accountant.ledger.checkpoints import Checkpoint
 from accountant.ledger.events import Event, rfc3339
@@ -96,7 +97,7 @@ class House(World):
 
     def ask(self, command: Command, by: str = "pipe", key: str | None = None) -> Event:
         """The last event that answers ``command``."""
-        asked = Asked(by, command, key or (fresh_key() if command.needs_key else None))
+        asked = Envelope(by, command, key or (fresh_key() if command.needs_key else None))
         return self.service.execute("fair", asked).events[-1]
 
     def grant(self, epsilon: str = "0.001", **more: Any) -> Event:
@@ -105,7 +106,7 @@ class House(World):
 
     def commit(self, grant: Event) -> Event:
         """Commits a grant."""
-        return self.do("commit_grant", grant=grant.body["grant"])
+        return self.do("commit_grant", grant=grant_in(grant))
 
     def sign(self) -> Signed:
         """Signs the head."""
@@ -117,11 +118,10 @@ class House(World):
         """The bundle of the ledger, as ``accountant export`` writes it."""
         ledgers = self.service.ledgers
         signed = self.sign() if sign else ledgers.signed("fair")[-1]
-        with self.service.state("fair") as state:
-            custody = state.custody
         out = io.BytesIO()
         entries = covering(first, last, signed.size)
-        write_bundle(out, ledgers, "fair", signed, custody, entries, with_texts=texts)
+        with self.service.state("fair") as state:
+            write_bundle(out, ledgers, "fair", signed, state, entries, with_texts=texts)
         return out.getvalue()
 
     def raw(self, *statements: str, guarded: bool = True) -> list[Any]:
@@ -198,19 +198,22 @@ def eventful(house: House) -> House:
     resident(house, {"sex": ["f", "m"], "age": ["17", "22"]})
     house.sign()
     one = house.grant("0.5", subjects={"sex": ["f"]}, purpose="a table of somebody")
-    two = house.grant("0.25", justification="because of it")
+    two = house.do(
+        "ask_grant", **ask(laplace("0.125"), laplace("0.25"), justification="because of it")
+    )
     house.commit(one)
-    house.do("release_grant", grant=two.body["grant"], reason="never ran, says Eve")
+    house.do("release_grant", grant=grant_in(two), reason="never ran, says Eve")
     house.sign()
     due = house.grant("0.1", ttl_seconds=60)
     house.clock.forward(61)
     house.service.expire_due()
     house.commit(due)
     house.do("ask_grant", **ask(laplace("1000"), purpose="far too much"))
-    house.do("record_invocations", **ask(declared("0.125", "1e-9"), subjects={"age": ["17"]}))
+    ran = declared("0.125", "1e-9"), laplace("0.25")
+    house.do("record_invocations", **ask(*ran, subjects={"age": ["17"]}))
     house.do("record_invocations", **ask(gaussian("0.1")))
     session = house.do("open_sparse_vector", dataset="d", mechanism=sparse_vector())
-    name = session.body["grant"]
+    name = grant_in(session)
     house.do("count_answers", grant=name, positives=2, negatives=5)
     house.do("close_sparse_vector", grant=name)
     house.publisher.rotate("fair", "operator:o")
@@ -239,7 +242,7 @@ def eventful(house: House) -> House:
 def many(house: House, count: int) -> House:
     """Appends so many grants that are refused or admitted, in one transaction."""
     command = make("ask_grant", **ask(laplace("0.0001")))
-    asked = [Asked("pipe", command, fresh_key()) for _ in range(count)]
+    asked = [Envelope("pipe", command, fresh_key()) for _ in range(count)]
     house.service.execute_all("fair", asked)
     return house
 

@@ -49,7 +49,7 @@ def test_the_content_is_as_documented(home: House, data: bytes) -> None:
     size = home.head().size
     policies = sorted(name for name in names if name.startswith("policies/"))
     assert names == [
-        *("manifest.json", "keys", "checkpoint"),
+        *("manifest.json", "keys", "checkpoint", "totals.json"),
         "checkpoints/000",
         *policies,
         *(f"tile/0/000.p/{size}", f"tile/entries/000.p/{size}", "texts/000"),

@@ -9,7 +9,7 @@ from house import ROOMS, House, adopt, audit, reasons
 from witness import Witness
 from witnessing import Witnessed, alarms, granted, publication, served
 
-from accountant.budget.commands import Asked, ResumePublication
+from accountant.budget.commands import Envelope, ResumePublication
 from accountant.budget.errors import Forbidden
 
 
@@ -56,7 +56,7 @@ def test_a_contradiction_stops_publication(
         return
     contradicted(house, status, detail, witness)
     command = ResumePublication(reason="the witness's disk had been exchanged")
-    house.service.execute("fair", Asked("operator:o", command))
+    house.service.execute("fair", Envelope("operator:o", command))
     witness.answering = None
     published = house.publisher.publish("fair")
     assert published is not None

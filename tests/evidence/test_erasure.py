@@ -283,8 +283,6 @@ def test_an_erasure_during_an_export(house: Callable[..., House]) -> None:
     grant = made.grant(purpose=SECRET)
     many(made, 300)
     signed = made.sign()
-    with made.service.state("fair") as state:
-        custody = state.custody
     erased = []
 
     def told(_: int) -> None:
@@ -294,8 +292,8 @@ def test_an_erasure_during_an_export(house: Callable[..., House]) -> None:
     out = io.BytesIO()
     entries = covering(0, None, signed.size)
     ledgers = made.service.ledgers
-    with pytest.raises(Conflict, match="erased"):
-        write_bundle(out, ledgers, "fair", signed, custody, entries, told=told)
+    with made.service.state("fair") as state, pytest.raises(Conflict, match="erased"):
+        write_bundle(out, ledgers, "fair", signed, state, entries, told=told)
     assert [name for name, _ in members_of(made.bundle()) if name.startswith("texts/")] == [
         "texts/002"
     ]

@@ -36,7 +36,7 @@ def lowered(charge: dict[str, Any]) -> None:
 
 def charge_and_total(events: list[dict[str, Any]], at: int) -> None:
     """Lowers what was charged and, to match, the total."""
-    lowered(events[at]["charges"][0]["charge"])
+    lowered(events[at]["charges"][0])
     lowered(events[at]["total"])
 
 
@@ -52,19 +52,28 @@ def settled(events: list[dict[str, Any]], at: int) -> None:
 
 def finite(events: list[dict[str, Any]], at: int) -> None:
     """Says that an infinite charge was nothing."""
-    events[at]["charges"][0]["charge"].pop("infinite")
     events[at]["total"].pop("infinite")
 
 
 def admitted(events: list[dict[str, Any]], at: int) -> None:
     """Says that no rule had anything against what was refused."""
-    events[at]["decision"]["outcome"] = "admit"
+    del events[at]["fired"]
 
 
 def reserved(events: list[dict[str, Any]], at: int) -> None:
     """Turns a refusal into a grant."""
     events[at]["type"] = "grant.reserved.v1"
-    events[at]["grant"] = f"g{at}"
+
+
+def compared(events: list[dict[str, Any]], at: int) -> None:
+    """Says that less had been used when it was decided."""
+    events[at]["rules"]["a"]["used"][0] = "0"
+
+
+def roomier(events: list[dict[str, Any]], at: int) -> None:
+    """Says that a limit has room for more than its policy says."""
+    capacity = events[at]["epochs"]["a"]["capacity"]
+    capacity["epsilon"] = str(int(capacity["epsilon"]) + 1)
 
 
 def fewer_values(events: list[dict[str, Any]], at: int) -> None:
@@ -93,11 +102,15 @@ def other_ledger(events: list[dict[str, Any]], at: int) -> None:
 
 
 CHANGES = [
-    (charge_and_total, "grant.reserved.v1", 0),
-    (charge_and_total, "grant.reserved.v1", 3),
+    (charge_and_total, "grant.reserved.v1", 1),
     (charge_and_total, "invocation.recorded.v1", 0),
+    (only_total, "grant.reserved.v1", 0),
     (only_total, "grant.reserved.v1", 1),
+    (only_total, "grant.reserved.v1", 3),
     (only_total, "invocation.recorded.v1", 0),
+    (compared, "grant.reserved.v1", 2),
+    (compared, "invocation.recorded.v1", 0),
+    (roomier, "policy.adopted.v1", 0),
     (finite, "invocation.recorded.v1", 1),
     (settled, "grant.committed.v1", 0),
     (settled, "grant.expired.v1", 0),
@@ -153,8 +166,7 @@ def test_an_inserted_event_is_found(forger: Forger) -> None:
     """After a release that nobody asked for, the commit of the same grant is found."""
     at = forger.of("grant.committed.v1")
     release = dict(forger.events[forger.of("grant.released.v1")])
-    release["grant"] = forger.events[at]["grant"]
-    release["command"] = release["command"] | {"grant": release["grant"]}
+    release["command"] = release["command"] | {"grant": forger.events[at]["command"]["grant"]}
     release["time"] = forger.events[at]["time"]
     forger.events.insert(at, release)
     forger.renumbered()

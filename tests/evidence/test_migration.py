@@ -14,6 +14,7 @@ from alembic.config import Config
 from house import House, audit, reasons
 from support import MIGRATIONS, Book, Clock, hospital, laplace
 
+from accountant.budget.facts import grant_in
 from accountant.ledger.events import Event
 from accountant.store.engine import writer
 from accountant.store.ledgers import StoreError
@@ -28,7 +29,7 @@ def book() -> Book:
     made = hospital("  - {id: a, limit: {epsilon: 100}}\n", {"sex": ["f", "m"]})
     while len(made.stored) < EVENTS:
         grant = made.grant(laplace("0.001"), subjects={"sex": ["f"]})
-        made.do("commit_grant", grant=grant.body["grant"])
+        made.do("commit_grant", grant=grant_in(grant))
     return made
 
 

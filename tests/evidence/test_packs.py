@@ -56,13 +56,13 @@ def with_packs(members: Members, *packs: bytes) -> Members:
     manifest = orjson.loads(members[0][1])
     new = [(bundle.pack_member(number), pack) for number, pack in enumerate(packs)]
     rest = [each for each in members if not each[0].startswith("checkpoints/")]
-    files = [*rest[1:3], *new, *(each for each in rest if each[0].startswith("policies/"))]
+    files = [*rest[1:4], *new, *(each for each in rest if each[0].startswith("policies/"))]
     manifest["files"] = [
         {"path": name, "sha256": sha256(data).hexdigest(), "size": len(data)}
         for name, data in files
     ]
     text = orjson.dumps(manifest, option=orjson.OPT_SORT_KEYS)
-    return [("manifest.json", text), *rest[1:3], *new, *rest[3:]]
+    return [("manifest.json", text), *rest[1:4], *new, *rest[4:]]
 
 
 def notes_of(members: Members) -> list[bytes]:
@@ -257,7 +257,9 @@ def test_what_is_not_read_is_a_finding(home: House, monkeypatch: pytest.MonkeyPa
     """Files beyond what is held in memory are named; nothing passes unchecked."""
     members = forged(home, 600)
     held = dict(members)
-    before = sum(len(held[name]) for name in ("keys", "checkpoint", "checkpoints/000"))
+    before = sum(
+        len(held[name]) for name in ("keys", "checkpoint", "totals.json", "checkpoints/000")
+    )
     monkeypatch.setattr(archive, "MAX_FILES", before + len(held["checkpoints/001"]) - 1)
     told = [f.member for f in audit(packed(members)).findings if "not checked" in f.reason]
     assert told[0] == "checkpoints/001"

@@ -14,8 +14,9 @@ import pytest
 from house import ORIGIN, House, audit, backup, reasons, recovered, resident
 from support import ask, laplace, make
 
-from accountant.budget.commands import Asked
+from accountant.budget.commands import Envelope
 from accountant.budget.errors import Conflict
+from accountant.budget.facts import grant_in
 from accountant.budget.state import State
 from accountant.ledger.events import canonical
 from accountant.ledger.notes import COSIGNATURE, Signer, parse
@@ -69,7 +70,7 @@ def test_a_recovered_ledger_is_another_log(house: Callable[..., House]) -> None:
     assert event.body["command"]["lost"] == [signed.note.decode()]
     assert event.body["lost"][0]["size"] == signed.size
     # A key of an event that is there is a retry; one of a lost event is new.
-    asked = Asked("pipe", make("ask_grant", **ask(laplace("0.01"))), "kept")
+    asked = Envelope("pipe", make("ask_grant", **ask(laplace("0.01"))), "kept")
     answer = after.service.execute("fair", asked)
     assert answer.repeated
     assert answer.events[0] == kept_grant
@@ -89,7 +90,7 @@ def test_open_grants_are_charged(house: Callable[..., House]) -> None:
     made.sign()
     grant = made.grant("0.5")
     copy = backup(made)
-    made.do("release_grant", grant=grant.body["grant"], reason="never ran")
+    made.do("release_grant", grant=grant_in(grant), reason="never ran")
     made.sign()
     again = made.put_back(copy)
     recovered(again)
@@ -98,7 +99,7 @@ def test_open_grants_are_charged(house: Callable[..., House]) -> None:
     with after.service.state("fair") as state:
         assert not state.open
     with pytest.raises(Conflict):
-        after.do("release_grant", grant=grant.body["grant"], reason="never ran")
+        after.do("release_grant", grant=grant_in(grant), reason="never ran")
     assert after.commit(grant).type == "grant.noted.v1"
     with pytest.raises(Conflict):
         after.commit(grant)

@@ -17,14 +17,12 @@ from pydantic import Field
 from support import SECOND, Clock, ask, laplace, last_replay, logged, make, snapshot
 
 from accountant.auditing.verify import Verdict
-from accountant.budget.commands import Asked
-from accountant.budget.decision import Finding
-from accountant.budget.policy import OTHER_KINDS, OtherRule
-from accountant.budget.request import Request
-from accountant.budget.state import State
+from accountant.budget.commands import Envelope
+from accountant.budget.rules import KINDS
+from accountant.budget.rules.base import Compared, Finding, Rule, Told, View
 from accountant.ledger.events import Event
-from accountant.privacy.units import Currency
-from accountant.runtime import projections as shelf
+from accountant.privacy.units import Currency, show
+from accountant.runtime import projections
 from accountant.runtime.service import Service
 from accountant.store.ledgers import Ledgers
 from accountant.store.snapshots import snapshots_of
@@ -34,20 +32,30 @@ ASKED, GRANTED = 200, 50
 RULES = "  - {id: wide, limit: {epsilon: 1000}}\n  - {id: quota, quota: 500000000, seconds: 3600}\n"
 
 
-class Quota(OtherRule):
+class Quota(Rule):
     """At most ``quota`` units of epsilon may be granted within ``seconds``, on whatever data."""
 
     field: ClassVar[str] = "quota"
+    code: ClassVar[str] = "quota-passed"
+    reads: ClassVar[frozenset[str]] = frozenset({"memory", "now", "total"})
+    remembers: ClassVar[bool] = True
+
     quota: Annotated[int, Field(ge=0)]
     seconds: Annotated[int, Field(ge=1)]
 
-    def findings(self, state: State, request: Request, memory: Any) -> list[Finding]:
-        """Fires when what was granted lately leaves no room for the request."""
-        first = request.now - self.seconds * SECOND
-        lately = sum(units for at, units in memory or () if at > first)
-        asked = request.total.units(Currency.EPSILON) or 0
-        fired = lately + asked > self.quota
-        return [Finding(self.id, self.action, fired, "quota-passed", f"{lately} + {asked}", {})]
+    def compare(self, view: View) -> Compared | None:
+        """What was granted lately leaves no room for the request."""
+        first = view.now - self.seconds * SECOND
+        lately = sum(units for at, units in view.memory(self.id) or () if at > first)
+        asked = view.total.units(Currency.EPSILON)
+        fired = asked is None or lately + asked > self.quota
+        return self.compared(fired, {"lately": lately})
+
+    def words(self, compared: Compared, told: Told) -> Finding:
+        """Both sides of the comparison."""
+        lately = show(compared.seen["lately"], Currency.EPSILON)
+        asked, most = told.total.amount(Currency.EPSILON), show(self.quota, Currency.EPSILON)
+        return self.finding(compared, f"{lately} granted lately, {asked} more, of {most}")
 
     def remember(self, memory: Any, event: Event) -> Any:
         """When how much was granted."""
@@ -59,7 +67,7 @@ class Quota(OtherRule):
 @pytest.fixture(autouse=True)
 def quota(monkeypatch: pytest.MonkeyPatch) -> None:
     """The rule kind, for as long as a test runs."""
-    monkeypatch.setitem(OTHER_KINDS, Quota.field, Quota)
+    monkeypatch.setitem(KINDS, Quota.field, Quota)
 
 
 class Kept(House):
@@ -87,9 +95,11 @@ def house(tmp_path: Path) -> Iterator[House]:
     made.close()
 
 
-def request(number: int) -> Asked:
+def request(number: int) -> Envelope:
     """One more request of 0.01."""
-    return Asked("pipe", make("ask_grant", dataset="d", mechanisms=[laplace("0.01")]), f"k{number}")
+    return Envelope(
+        "pipe", make("ask_grant", dataset="d", mechanisms=[laplace("0.01")]), f"k{number}"
+    )
 
 
 def granted(house: House) -> int:
@@ -140,14 +150,14 @@ def test_in_crowds_over_http(house: House) -> None:
 def test_in_batches(house: House, size: int) -> None:
     """A batch is admitted as long as all of it fits into the quota; no item passes it."""
     for first in range(0, ASKED, size):
-        parts = [Asked("pipe", request(n).command) for n in range(first, first + size)]
-        house.service.execute("fair", Asked.together("pipe", parts, f"batch-{first}"))
+        parts = [Envelope("pipe", request(n).command) for n in range(first, first + size)]
+        house.service.execute("fair", Envelope.together("pipe", parts, f"batch-{first}"))
     tried_again(house, GRANTED // size * size)
 
 
 def test_after_a_restart(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     """A snapshot holds what the rule remembers: after a restart it goes on from there."""
-    monkeypatch.setattr(shelf, "_WORTH", 1)
+    monkeypatch.setattr(projections, "_WORTH", 1)
     for number in range(ASKED // 5):
         house.service.execute("fair", request(number))
     house.close()
@@ -173,10 +183,24 @@ def test_the_quota_frees_with_time(house: House) -> None:
 def test_what_one_says_who_does_not_ask_the_rule_is_found(house: House) -> None:
     """A ledger that granted without asking the rule is not believed by replay or verify."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Quota, "findings", lambda *_: [])
+        patch.setattr(Quota, "compare", lambda *_: None)
         for number in range(ASKED):
             house.service.execute("fair", request(number))
     assert granted(house) == ASKED
     replayed = last_replay("fair", house.stored())
     assert len(replayed.findings) >= ASKED - GRANTED
     assert audit(house.bundle()).count >= ASKED - GRANTED
+
+
+def test_what_the_rule_says_can_be_read(house: House) -> None:
+    """A refusal, and a grant, tell what the rule has compared, in its words."""
+    for number in range(GRANTED + 1):
+        house.service.execute("fair", request(number))
+    refused = house.post("/grants", ask(laplace("0.01")))
+    assert refused.status_code == 403
+    assert refused.json()["type"].endswith("quota-passed"), refused.json()
+    assert "0.5 granted lately, 0.01 more, of 0.5" in refused.text
+    first = next(n for n, body in enumerate(house.stored()) if b'"grant.reserved.v1"' in body)
+    told = house.get(f"/decisions/d{first}").json()
+    texts = {rule["rule"]: rule["text"] for rule in told["rules"]}
+    assert texts["quota"] == "0 granted lately, 0.01 more, of 0.5"

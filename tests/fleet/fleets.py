@@ -12,6 +12,7 @@ from typing import Any
 import duckdb
 from support import Book, cells_of
 
+from accountant.budget.accounts.sums import Sums as Held
 from accountant.budget.state import State
 from accountant.ledger.events import Entry, Event
 from accountant.publishing.fleet.export import Written, write_fleet
@@ -67,9 +68,11 @@ class Fleet:
         """What the service says that each cell holds, without what holds nothing."""
         found: Sums = {}
         for ledger, state in self.states.items():
+            held = state.reserved()
             for key, account in state.accounts.items():
                 n = len(account.axis)
-                pairs = zip(cells_of(account.used), cells_of(account.reserved), strict=True)
+                mine = held.get(key, Held(n, account.used.shape))
+                pairs = zip(cells_of(account.used), cells_of(mine), strict=True)
                 for cell, (used, reserved) in enumerate(pairs):
                     for i, currency in enumerate(account.axis):
                         sums = (used[i], used[n + i], reserved[i], reserved[n + i])

@@ -14,17 +14,18 @@ import pytest
 from fleets import Fleet, export, service_of
 from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis.extra import numpy as arrays
 from support import Book, World, ask, hospital, laplace, root_of
 
-from accountant.budget.accounts import Account
-from accountant.budget.meter import Meter
+from accountant.budget.accounts.account import Account
+from accountant.budget.accounts.sums import Sums as Held
+from accountant.budget.population.selection import EVERYONE, Selection
 from accountant.budget.state import State
 from accountant.cli import main
 from accountant.ledger.checkpoints import Checkpoint
 from accountant.ledger.events import Event
 from accountant.ledger.merkle import leaf_hash
 from accountant.ledger.notes import parse
+from accountant.privacy.units import SURE
 from accountant.publishing.fleet.adding import Sums
 from accountant.publishing.fleet.changes import applied
 from accountant.publishing.fleet.differences import Picture, differences
@@ -137,35 +138,35 @@ def test_differences_lead_from_one_picture_to_the_other(
     """Whatever an account held before and holds after, its differences, added, make up for it; no
     cell is in two of them, and cells that differ alike are in one.
     """
+    few = st.lists(st.integers(0, 9), min_size=2, max_size=2)
+    rows = len(SURE)
 
-    def picture() -> tuple[Account, Picture]:
-        account = Account.empty(shape)
-        for meter in (account.used, account.reserved):
-            meter._everyone[:] = data.draw(st.lists(st.integers(0, 9), min_size=4, max_size=4))
-            if data.draw(st.booleans()):
-                few = st.integers(0, 2)
-                meter._cells = data.draw(arrays.arrays(np.int64, (4, *shape), elements=few))
-        return account, Picture.of(account)
+    def sums(*, flat: bool) -> Held:
+        made = Held(rows, shape)
+        made.add(EVERYONE, data.draw(few), data.draw(few))
+        for cell in () if flat else np.ndindex(shape):
+            one = Selection(everyone=False, boxes=(tuple(frozenset([at]) for at in cell),))
+            made.add(one, [data.draw(st.integers(0, 2)), 0], [0, data.draw(st.integers(0, 1))])
+        return made
 
-    def whole(account: Account) -> Any:
-        held = account.reserved.cells()
-        return np.concatenate([held, account.used.cells() - held])
+    def whole(used: Held, held: Held) -> Any:
+        return np.concatenate([held.stacked(), used.stacked() - held.stacked()])
 
-    (first, before), (second, after) = picture(), picture()
-    if after.cells is None and before.cells is not None:
-        before = before._replace(cells=None)  # the cells of an account never go away again
-        first = Account.empty(shape)
-        first.used._everyone[:], first.reserved._everyone[:] = (
-            before.everyone[4:] + before.everyone[:4],
-            before.everyone[:4],
-        )
-    added, seen, columns = Meter(8, shape), Meter(1, shape), []
+    flat = data.draw(st.booleans())  # the cells of an account never go away again
+    first, second = (
+        (sums(flat=f), sums(flat=f)) for f in (flat, flat and data.draw(st.booleans()))
+    )
+    before, after = (
+        Picture.of(Account(SURE, used, [0] * rows, [0] * rows), held)
+        for used, held in (first, second)
+    )
+    added, seen, columns = Held(4 * rows, shape), Held(1, shape), []
     for selection, reserved, spent in differences(before, after):
-        added.add(selection, np.array(reserved + spent))
+        added.add(selection, reserved + spent, [0] * 4 * rows)
         if not selection.everyone:
-            seen.add(selection, np.ones(1, dtype=np.int64))
+            seen.add(selection, [1], [0])
             columns.append((reserved, spent))
-    assert np.array_equal(whole(first) + added.cells(), whole(second))
+    assert np.array_equal(whole(*first) + added.cells(), whole(*second))
     assert seen.cells().max() <= 1
     assert all(columns.count(column) == 1 for column in columns)
 
@@ -223,8 +224,8 @@ def test_misuse_is_one_line(
 def test_the_bodies_replay_to_the_signed_root(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
-    """As docs/fleet.md says: the bodies, a line each, replay without a finding to the root in
-    ``head``, and to the totals that SQL gives; a body that was changed does not.
+    """As docs/reference/fleet.md says: the bodies, a line each, replay without a finding to the
+    root in ``head``, and to the totals that SQL gives; a body that was changed does not.
     """
     world.post("/invocations", ask(laplace("0.25")))
     folder, lines = tmp_path / "out", tmp_path / "events.jsonl"

@@ -15,7 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import NON_PRIVATE, SECOND, Book, declared, gaussian, laplace, make, sparse_vector
 
+from accountant.budget.accounts.sums import Sums
 from accountant.budget.decide import SYSTEM
+from accountant.budget.facts import grant_in
 from accountant.budget.state import ALL, State, lifetime
 from accountant.privacy.units import SURE, Charge, Currency
 from accountant.reporting.statement import scopes
@@ -82,9 +84,9 @@ def everything() -> Book:
     book.record(laplace("0.1"))
     book.record(laplace("0.2"), subjects=[young, women], dataset="e")
     book.record(laplace("0.3"), subjects={"age": ["17", "27"], "sex": ["m"]})
-    part = book.grant(laplace("0.01", count=5), subjects=young).body["grant"]
+    part = grant_in(book.grant(laplace("0.01", count=5), subjects=young))
     book.do("commit_grant", grant=part, mechanisms=[laplace("0.01", count=2)])
-    released = book.grant(declared("0.2", "0.00001"), by="one", subjects=women).body["grant"]
+    released = grant_in(book.grant(declared("0.2", "0.00001"), by="one", subjects=women))
     book.do("release_grant", "one", grant=released, reason="  ")
     book.grant(gaussian("0.2", "0.00001"), subjects=young, ttl_seconds=1)
     book.do("open_sparse_vector", dataset="d", subjects=women, mechanism=sparse_vector())
@@ -146,7 +148,9 @@ def largest(state: State, dataset: str, axis: int | None = None) -> list[tuple[i
     dimension, or of all cells.
     """
     account = state.account(lifetime(dataset))
-    both = np.concatenate([account.used.cells(), account.reserved.cells()])
+    used = account.used
+    held = state.reserved().get(lifetime(dataset), Sums(used.rows, used.shape))
+    both = np.concatenate([used.stacked(), held.stacked()])
     parts = [both] if axis is None else np.moveaxis(both, axis + 1, 0)
     return [tuple(part.reshape(len(both), -1).max(axis=1).tolist()) for part in parts]
 
@@ -194,7 +198,7 @@ def test_the_worst_cell_is_the_services(fleet: Fleet) -> None:
     for ledger, dataset, currency, cell, dimension, value, used, infinite in rows:
         state = fleet.states[ledger]
         account, i = state.account(lifetime(dataset)), [*map(str, SURE)].index(currency)
-        columns = account.used.cells().reshape(4, -1)
+        columns = account.used.stacked().reshape(4, -1)
         worst = max(range(state.people().cells), key=lambda c: (columns[2 + i][c], columns[i][c]))
         sums = (int(columns[i][worst]), int(columns[2 + i][worst]))
         assert (cell, int(used), int(infinite)) == (worst, *sums)
@@ -333,7 +337,7 @@ def step(book: Book, what: tuple[Any, ...]) -> None:  # noqa: C901 (a case each)
         case ("commit",) if grant:
             book.do("commit_grant", grant.by, grant=grant.id)
         case ("part",) if grant:
-            one = grant.command["mechanisms"][0] | {"count": 1}
+            one = grant.document["mechanisms"][0] | {"count": 1}
             book.do("commit_grant", grant.by, grant=grant.id, mechanisms=[one])
         case ("release",) if grant and not grant.due(book.now):
             book.do("release_grant", grant.by, grant=grant.id, reason="  ")

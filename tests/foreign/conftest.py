@@ -84,8 +84,8 @@ def published(
     for each in ledgers.signed("fair"):
         (folder / "checkpoints" / f"{each.number:06d}").write_bytes(each.full)
     with world.service.state("fair") as state:
-        custody = state.custody
-    (folder / "keys").write_text("".join(f"{key.text}\n" for key in custody.keys))
+        keys = [f"{key.text}\n" for key in state.custody.keys]
+    (folder / "keys").write_text("".join(keys))
     (folder / "receipts").mkdir()
     chosen = [*range(0, signed.size, 97), 255, 256, signed.size - 1]
     for sequence in chosen:
@@ -93,9 +93,9 @@ def published(
         (folder / "receipts" / f"{sequence}.tlog-proof").write_bytes(receipt.to_bytes())
         [row] = ledgers.read("fair", sequence, 1)
         (folder / "receipts" / f"{sequence}.json").write_bytes(row.body)
-    with (folder / "bundle.tar").open("wb") as out:
+    with (folder / "bundle.tar").open("wb") as out, world.service.state("fair") as state:
         entries = covering(0, None, signed.size)
-        write_bundle(out, ledgers, "fair", signed, custody, entries)
+        write_bundle(out, ledgers, "fair", signed, state, entries)
     world.close()
     return Published(folder, signed.size, signed.number + 1, len(set(chosen)))
 

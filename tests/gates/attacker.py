@@ -20,7 +20,9 @@ from typing import Final
 
 import mpmath
 
-from accountant.budget.accounts import room, vector
+from accountant.budget.accounts.account import Account
+from accountant.budget.accounts.peak import Reading
+from accountant.budget.population.selection import EVERYONE
 from accountant.privacy.balls import above, log
 from accountant.privacy.filters import Capacity, Gate, Limit, axis_under
 from accountant.privacy.units import Axis, Charge, Currency, total
@@ -180,6 +182,13 @@ def charged(mechanism: Finite, axis: Axis, orders: dict[Currency, Fraction]) -> 
     return Charge.over(axis, [units(currency) for currency in axis])
 
 
+def fits(used: Charge, charge: Charge, capacity: Capacity) -> bool:
+    """Whether the product admits ``charge`` to a cell that has ``used``, on the same axis."""
+    account = Account.empty((), used.axis)
+    account.book(EVERYONE, used, reserve=False, now=0)
+    return Reading(account, EVERYONE).fits(charge, capacity)
+
+
 def admission(gate: Gate, limit: Limit, capacity: Capacity | None = None) -> Admits:
     """The product's own admission, on one cell."""
     axis, most = axis_under(limit), capacity or gate.capacity(limit)
@@ -195,7 +204,7 @@ def admission(gate: Gate, limit: Limit, capacity: Capacity | None = None) -> Adm
 
     @cache
     def admits(used: Charge, mechanism: Finite) -> bool:
-        return bool(room(most, vector(used).reshape(-1, 1), charge(mechanism)).all())
+        return fits(used, charge(mechanism), most)
 
     @cache
     def used(path: Run) -> Charge:

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import mpmath
-import numpy as np
 import pytest
 from attacker import (
     Admits,
@@ -24,6 +23,7 @@ from attacker import (
     admission,
     best_attack,
     both,
+    fits,
     grid,
     real,
     response,
@@ -37,7 +37,6 @@ from attacker import (
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from accountant.budget.accounts import room
 from accountant.privacy.conversions import intercept
 from accountant.privacy.filters import (
     ADVANCED,
@@ -52,7 +51,7 @@ from accountant.privacy.filters import (
     axis_under,
 )
 from accountant.privacy.losses import UNBOUNDED, pure
-from accountant.privacy.units import Currency, charge_of
+from accountant.privacy.units import NOTHING, Currency, charge_of
 
 SECOND: Final = (ADVANCED, ZCDP_GATE, RENYI, GDP_GATE)
 """The gates that admit beside basic."""
@@ -335,5 +334,4 @@ def test_infinite_charges_never_fit() -> None:
         limit = Limit(Fraction(10**6), Fraction(9, 10), Fraction(1, 10))
         currency = gate.currency(limit)
         charge = charge_of(UNBOUNDED, 1, (currency.order,) if currency and currency.order else ())
-        column = np.zeros((2 * len(charge.axis), 1), dtype=np.int64)
-        assert not room(gate.capacity(limit), column, charge).any()
+        assert not fits(NOTHING.on(charge.axis), charge, gate.capacity(limit))

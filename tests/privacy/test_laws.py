@@ -269,7 +269,7 @@ def test_a_pair_costs_at_least_twice_what_one_does(
     body: dict[str, Any], population: Relation
 ) -> None:
     """In every currency: what lets the largest cell bound a person who moves between two
-    (budget/population.py).
+    (budget/population/population.py).
     """
     if "claimed" in body:
         return

@@ -6,7 +6,7 @@ from typing import Any
 
 from support import Clock, make
 
-from accountant.budget.commands import AdoptPolicy, Asked
+from accountant.budget.commands import AdoptPolicy, Envelope
 from accountant.budget.policy_file import parse_policy
 from accountant.ledger.events import Event
 from accountant.reporting.files import report_of
@@ -37,7 +37,7 @@ class Desk:
         for kind, by, fields in commands:
             command = make(kind, **fields)
             self.keys += 1
-            asked.append(Asked(by, command, f"key-{self.keys}" if command.needs_key else None))
+            asked.append(Envelope(by, command, f"key-{self.keys}" if command.needs_key else None))
         answers = self.service.execute_all(self.name, asked)
         return [answer.events[-1] for answer in answers]
 
@@ -59,7 +59,7 @@ class Desk:
         command = AdoptPolicy(
             policy=policy.to_json(), source_digest=digest, approved_by=approved_by
         )
-        self.service.execute(self.name, Asked("admin", command))
+        self.service.execute(self.name, Envelope("admin", command))
 
     def hospital(
         self,

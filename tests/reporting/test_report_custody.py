@@ -13,15 +13,16 @@ from sqlalchemy import insert
 from support import laplace, make
 
 from accountant import jobs
+from accountant.budget.apply import follow
 from accountant.budget.commands import (
     AcceptTime,
-    Asked,
     CarryOver,
+    Envelope,
     Recover,
     ResumePublication,
     StopPublication,
 )
-from accountant.budget.folding import apply
+from accountant.budget.facts import grant_in
 from accountant.budget.state import AccountKey, State
 from accountant.ledger import notes
 from accountant.ledger.events import Event, rfc3339
@@ -56,7 +57,7 @@ def text_of(report: Report) -> str:
 def alarm(desk: Desk) -> None:
     """A witness contradicts the ledger."""
     said = StopPublication(witness=WITNESS, status=409, detail="41", size=3)
-    desk.service.execute("clinic", Asked(":accountant", said))
+    desk.service.execute("clinic", Envelope(":accountant", said))
 
 
 def listed(report: Report, sort: str) -> tuple[NotableFacts, ...]:
@@ -142,7 +143,7 @@ def test_an_alarm_is_red_until_somebody_has_looked(desk: Desk) -> None:
     assert "Alarm: publication is stopped Since event 3" in text
     assert "had confirmed a longer ledger" in text
     said = ResumePublication(reason="the witness had lost its database")
-    desk.service.execute("clinic", Asked("operator:ann", said))
+    desk.service.execute("clinic", Envelope("operator:ann", said))
     report = desk.report()
     assert (report.verdict.level, report.ledger.alarm, report.ledger.alarms) == ("good", None, 1)
     [ended] = report.ledger.resumed
@@ -158,7 +159,7 @@ def test_an_accepted_clock_is_listed(desk: Desk) -> None:
     before = rfc3339(desk.clock.now)
     desk.clock.jump(3_600)
     said = AcceptTime(clock=rfc3339(desk.clock.now), reason="the machine was off")
-    desk.service.execute("clinic", Asked("operator:ann", said))
+    desk.service.execute("clinic", Envelope("operator:ann", said))
     report = desk.report()
     [accepted] = report.ledger.accepted
     assert (accepted.by, accepted.before, accepted.clock) == ("operator:ann", before, said.clock)
@@ -177,14 +178,14 @@ def test_a_recovery_is_told_in_plain_words(desk: Desk, publisher: Publisher) -> 
     grants are charged.
     """
     desk.hospital()
-    held = desk.grant(laplace("0.25"), purpose="ops").body["grant"]
+    held = grant_in(desk.grant(laplace("0.25"), purpose="ops"))
     signed = publisher.sign("clinic")
     text = f"{signed.note.decode()}".replace("\n5\n", "\n9\n")  # four more were signed
     gone = signed._replace(note=text.encode())
     key = AccountKey("", 0, "d")._asdict() | {"used": {"delta": "0", "epsilon": "700000000"}}
     asked = [
-        Asked("operator:ann", CarryOver.model_validate({"accounts": [key]})),
-        Asked("operator:ann", Recover(reason="the disk failed", lost=[gone.note.decode()])),
+        Envelope("operator:ann", CarryOver.model_validate({"accounts": [key]})),
+        Envelope("operator:ann", Recover(reason="the disk failed", lost=[gone.note.decode()])),
     ]
     desk.service.execute_all("clinic", asked)
     report = desk.report()
@@ -211,7 +212,9 @@ def test_a_recovery_is_told_in_plain_words(desk: Desk, publisher: Publisher) -> 
 def test_a_lost_key_is_no_lost_event(desk: Desk) -> None:
     """Where only the signing key is gone, nothing is said of events."""
     desk.hospital()
-    desk.service.execute("clinic", Asked("operator:ann", Recover(reason="stolen laptop", lost=[])))
+    desk.service.execute(
+        "clinic", Envelope("operator:ann", Recover(reason="stolen laptop", lost=[]))
+    )
     report = desk.report()
     assert lost(report.ledger.recoveries[0]) == "its signing key was lost"
     assert "stays spent" not in report.verdict.points[0]
@@ -230,7 +233,7 @@ def test_texts_are_shown_until_they_are_erased(desk: Desk) -> None:
     desk.hospital()
     first = desk.grant(laplace("0.25"), purpose="about Mrs X", justification="j")
     second = desk.grant(laplace("0.125"), purpose="ops")
-    desk.do("release_grant", grant=second.body["grant"], reason="Mr Y said no")
+    desk.do("release_grant", grant=grant_in(second), reason="Mr Y said no")
     before = desk.report()
     assert [row.name for row in data_of(before).by_purpose] == ["about Mrs X", "ops"]
     assert [r.purpose for r in data_of(before).reservations.listed] == ["about Mrs X"]
@@ -285,14 +288,13 @@ def test_a_dimension_may_have_any_name(desk: Desk) -> None:
 def test_only_open_grants_are_held_on_to(desk: Desk) -> None:
     """What a report remembers of grants goes when they are settled, whatever way."""
     desk.hospital("  - {id: a, limit: {epsilon: 10}}\n")
-    names = [desk.grant(laplace("0.25"), ttl_seconds=60).body["grant"] for _ in range(4)]
+    names = [grant_in(desk.grant(laplace("0.25"), ttl_seconds=60)) for _ in range(4)]
     desk.do("commit_grant", grant=names[0])
     desk.do("release_grant", grant=names[1], reason="x")
     state, history = State("clinic"), History()
     for row in desk.stored():
-        event = Event.from_bytes(row.body)
-        apply(state, event)
-        history.add(state, event)
+        follow(state, row.body)
+        history.add(state, Event.from_bytes(row.body))
     assert set(history.held) == set(state.open) == set(names[2:])
     desk.forward(61)
     desk.service.expire_due()
@@ -306,7 +308,7 @@ def test_a_corrected_charge_is_told(desk: Desk) -> None:
     fields = {"event": event.sequence, "by": "pipe", "dataset": "d", "reason": "too small a bound"}
     booked = {"epsilon": "250000000", "delta": "0"}
     command = make("revalue", mechanisms=[laplace("0.375")], booked=booked, **fields)
-    desk.service.execute("clinic", Asked("operator:ann", command))
+    desk.service.execute("clinic", Envelope("operator:ann", command))
     report = desk.report()
     [found] = listed(report, "revalued")
     assert (found.client, found.epsilon, found.subjects) == ("pipe", "0.125", "everyone")

@@ -9,6 +9,7 @@ import pytest
 from report_desk import DAY, Desk
 from support import NON_PRIVATE, laplace
 
+from accountant.budget.facts import grant_in
 from accountant.privacy.filters import GATES
 from accountant.reporting.burndown import BOTTOM, LEFT, RIGHT, TOP, WIDTH, chart
 from accountant.reporting.model import build_report
@@ -48,7 +49,7 @@ def hostile(desk: Desk) -> str:
     desk.policy(rules + f'  - {{id: p, purposes: ["{quoted}"], action: flag}}\n')
     fields = {"dataset": "d", "mechanisms": [laplace("0.25")], "subjects": {"country": [HOSTILE]}}
     first = desk.do("ask_grant", HOSTILE, purpose=HOSTILE, justification=HOSTILE, **fields)
-    desk.do("release_grant", HOSTILE, grant=first.body["grant"], reason=HOSTILE)
+    desk.do("release_grant", HOSTILE, grant=grant_in(first), reason=HOSTILE)
     desk.do("ask_grant", HOSTILE, purpose="x", **fields)
     desk.do("record_invocations", HOSTILE, **(fields | {"mechanisms": [laplace(3)]}))
     return to_html(desk.report())

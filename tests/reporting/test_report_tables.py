@@ -13,7 +13,7 @@ from support import NON_PRIVATE, laplace
 
 from accountant.reporting.model import build_report
 from accountant.reporting.render import HEADER, LIFETIME, NUMBERS, to_csv, to_json
-from accountant.reporting.visible import visible
+from accountant.reporting.sanitize import visible
 
 FORMULAS = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "＝1"]
 

@@ -14,12 +14,13 @@ import pytest
 from report_desk import DAY, Desk, data_of, limit_of
 from support import NON_PRIVATE, declared, gaussian, laplace, sparse_vector
 
-from accountant.budget.folding import HANDLERS
+from accountant.budget.apply import TYPES
+from accountant.budget.facts import grant_in
+from accountant.reporting.counts import MOST_NAMES
 from accountant.reporting.history import BOOKING, JUDGED, RECOVERED, REVALUED, SETTLING
 from accountant.reporting.model import Report, build_report
 from accountant.reporting.render import to_html
 from accountant.reporting.series import MOST_POINTS
-from accountant.reporting.tallies import MOST_NAMES
 from accountant.reporting.texts import SEALED, Texts
 from accountant.store.ledgers import Stored, Text
 
@@ -49,9 +50,8 @@ def _random_ledger(desk: Desk, seed: int) -> None:
             desk.do("record_invocations", by, mechanisms=[first, second], **fields)
             continue
         ttl = rnd.choice([60, 10**6])
-        grant = desk.do(
-            "ask_grant", by, mechanisms=[first, second], ttl_seconds=ttl, **fields
-        ).body["grant"]
+        asked = {"mechanisms": [first, second], "ttl_seconds": ttl} | fields
+        grant = grant_in(desk.do("ask_grant", by, **asked))
         if ttl == 60:
             desk.forward(61)
             desk.service.expire_due()
@@ -72,6 +72,12 @@ def _in(cell: tuple[str, ...], subjects: Any) -> bool:
     return any(all(place[name] in values for name, values in term.items()) for term in terms)
 
 
+def _parts(event: dict[str, Any]) -> list[tuple[str, int]]:
+    """Kind and nano-epsilons of each mechanism; these ledgers always ask for two at once."""
+    kinds = [mechanism["kind"] for mechanism in event["command"]["mechanisms"]]
+    return [(k, int(c["epsilon"])) for k, c in zip(kinds, event["charges"], strict=True)]
+
+
 class Recount:
     """Nano-epsilons per dataset and cell, and per name, from the stored bytes."""
 
@@ -84,23 +90,25 @@ class Recount:
         grants: dict[str, dict[str, Any]] = {}
         for row in stored:
             event = json.loads(row.body)
+            name = event["command"].get("grant")
             if event["type"] == "grant.reserved.v1":
-                grants[event["grant"]] = event
+                grants[f"g{event['sequence']}"] = event
                 self._book(event, self.held, int(event["total"]["epsilon"]))
             elif event["type"] == "invocation.recorded.v1":
                 self._book(event, self.spent, int(event["total"]["epsilon"]))
-                self._name(event, event["charges"])
-            elif "charge" in event and "grant" in event:
-                asked = grants.pop(event["grant"])
-                whole, final = int(asked["total"]["epsilon"]), int(event["charge"]["epsilon"])
+                self._name(event, _parts(event))
+            elif name in grants:
+                asked = grants.pop(name)
+                whole = int(asked["total"]["epsilon"])
+                final = int(event["charge"]["epsilon"]) if "charge" in event else 0
                 self._book(asked, self.held, -whole)
                 self._book(asked, self.spent, final)
                 self.back[asked["command"]["dataset"]] += whole - final
                 part = event["type"] == "grant.committed.v1" and final < whole
-                charges = [c for c in asked["charges"] if not part or c["kind"] == "declared"]
-                self._name(asked, charges if final else [])
+                parts = [p for p in _parts(asked) if not part or p[0] == "declared"]
+                self._name(asked, parts if final else [])
         for asked in grants.values():
-            self._name(asked, asked["charges"])
+            self._name(asked, _parts(asked))
 
     @staticmethod
     def _book(event: dict[str, Any], into: Counter[Any], units: int) -> None:
@@ -108,14 +116,13 @@ class Recount:
             if _in(cell, event["command"].get("subjects")):
                 into[event["command"]["dataset"], cell] += units
 
-    def _name(self, event: dict[str, Any], charges: list[dict[str, Any]]) -> None:
+    def _name(self, event: dict[str, Any], parts: list[tuple[str, int]]) -> None:
         command = event["command"]
-        for charge in charges:
-            units = int(charge["charge"]["epsilon"])
+        for kind, units in parts:
             self.names[command["dataset"], "client", event["by"]] += units
             purpose = self.purposes.get(event["sequence"], "")
             self.names[command["dataset"], "purpose", purpose] += units
-            self.names[command["dataset"], "kind", charge["kind"]] += units
+            self.names[command["dataset"], "kind", kind] += units
 
     def largest(self, dataset: str, dimension: str = "", value: str = "") -> tuple[int, int]:
         """(spent, spent and reserved) of the most charged cell of a group."""
@@ -181,8 +188,8 @@ def test_a_closed_session_keeps_only_what_its_positives_cost(desk: Desk) -> None
     """A sparse vector session gives back epsilon for positives that it did not use."""
     desk.hospital()
     opened = desk.do("open_sparse_vector", dataset="d", mechanism=sparse_vector())
-    desk.do("count_answers", grant=opened.body["grant"], positives=1, negatives=7)
-    desk.do("close_sparse_vector", grant=opened.body["grant"])
+    desk.do("count_answers", grant=grant_in(opened), positives=1, negatives=7)
+    desk.do("close_sparse_vector", grant=grant_in(opened))
     facts = data_of(desk.report())
     assert [(row.name, row.epsilon) for row in facts.by_kind] == [("sparse_vector", "0.12")]
     assert (facts.booked.given_back, facts.counts["given_back"]) == ("0.08", 1)
@@ -207,7 +214,7 @@ def test_every_type_of_event_is_collected_or_books_nothing() -> None:
         "batch.opened.v1",
         "batch.refused.v1",  # collected as the refusal of one item
     }
-    assert set(HANDLERS) == nothing | JUDGED | set(SETTLING) | {RECOVERED, REVALUED}
+    assert set(TYPES) == nothing | JUDGED | set(SETTLING) | {RECOVERED, REVALUED}
     assert BOOKING < JUDGED
 
 
@@ -292,7 +299,7 @@ def test_after_an_overrun_only_the_sum_holds_and_the_report_says_so(desk: Desk) 
 def test_a_limit_that_reservations_would_exceed_is_not_void_yet(desk: Desk) -> None:
     """Spent and reserved above the limit is told apart from spent above the limit."""
     desk.hospital()
-    held = desk.grant(laplace("0.6")).body["grant"]
+    held = grant_in(desk.grant(laplace("0.6")))
     desk.record(laplace("0.7"))
     report = desk.report()
     assert limit_of(report).status == "over_if_reservations_run"

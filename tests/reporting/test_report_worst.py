@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from accountant.budget.epochs import next_epoch
-from accountant.budget.policy import LimitRule
+from accountant.budget.accounts.epochs import next_epoch
+from accountant.budget.rules.limit import LimitRule
 from accountant.privacy.filters import GATES
 from accountant.privacy.units import Axis, Currency
-from accountant.reporting.worst import Ruler
+from accountant.reporting.peak_cell import Ruler
 
 
 def _cells(rng: np.random.Generator, axis: Axis, n: int, *, infinite: bool) -> np.ndarray:

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 from support import World, hundredth, laplace, make
 
-from accountant.api.hot import _reply
-from accountant.budget.commands import Asked, CommitGrant
+from accountant.api.hot import Hot
+from accountant.budget.commands import CommitGrant, Envelope
+from accountant.budget.decide import decide
 from accountant.budget.errors import Problem
-from accountant.budget.keeper import Keeper
+from accountant.budget.state import State
 from accountant.door.messages import Request
 from accountant.runtime.command_queue import Waiting, tell
 from accountant.store.errors import StoreError
@@ -40,7 +41,7 @@ def crowd(world: World, size: int, *odd: Any) -> list[Waiting]:
     """Grants in line, with what is ``odd`` in their middle; nobody is told."""
     sound = [make("ask_grant", dataset="d", mechanisms=[laplace("0.0001")])] * size
     asked = [*sound[: size // 2], *odd, *sound[size // 2 :]]
-    return [Waiting(Asked("pipe", c, f"k{next(_numbers)}"), lambda _: None) for c in asked]
+    return [Waiting(Envelope("pipe", c, f"k{next(_numbers)}"), lambda _: None) for c in asked]
 
 
 @pytest.fixture
@@ -48,14 +49,14 @@ def busy(database: str) -> World:
     """A service that has answered crowds before."""
     world = World(database).hospital("  - {id: a, limit: {epsilon: 1000}}\n")
     for _ in range(4):
-        world.service.answering.answer("fair", crowd(world, 60))
+        world.service.dispatcher.answer("fair", crowd(world, 60))
     return world
 
 
 def test_a_problem_does_not_keep_its_round(busy: World) -> None:
     """A request that cannot be answered, among those that can: when it was told, it is gone."""
     some = crowd(busy, 60, make("commit_grant", grant="g999999"))
-    busy.service.answering.answer("fair", some)
+    busy.service.dispatcher.answer("fair", some)
     problem = some[30].outcome
     assert isinstance(problem, Problem)
     told = weakref.ref(problem)
@@ -71,24 +72,24 @@ def test_a_reply_does_not_keep_its_round(
     afterwards, be it a problem or what nobody has foreseen.
     """
     if not foreseen:
-        decide = Keeper.decide
 
-        def failing(self: Keeper, asked: Asked, *more: Any) -> Any:
+        def failing(state: State, asked: Envelope, now: int) -> Any:
             if isinstance(asked.command, CommitGrant):
                 raise Unforeseen
-            return decide(self, asked, *more)
+            return decide(state, asked, now)
 
-        monkeypatch.setattr(Keeper, "decide", failing)
-    request, outcomes = Request("r", "POST", "/p", "/p", "", [], b""), []
+        monkeypatch.setattr("accountant.runtime.unit_of_work.decide", failing)
+    hot, outcomes = Hot(busy.service), []
+    request = Request("r", "POST", "/p", "/p", "", [], b"")
 
     def reply(outcome: Any) -> None:
         if isinstance(outcome, Exception):
-            outcomes.append((weakref.ref(outcome), _reply(request, "pipe", outcome).status))
+            outcomes.append((weakref.ref(outcome), hot._reply(request, "pipe", outcome).status))
 
     some = crowd(busy, 60, make("commit_grant", grant="g999999"))
     for one in some:
         one.tell = reply
-    busy.service.answering.answer("fair", some)
+    busy.service.dispatcher.answer("fair", some)
     tell(some)
     del some, one
     [(told, status)] = outcomes
@@ -96,19 +97,19 @@ def test_a_reply_does_not_keep_its_round(
 
 
 def test_a_state_that_is_dropped_is_gone(busy: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While the database fails the state is read back each time; the one before does not stay, nor
-    what those who asked were told.
+    """If the database fails where something cannot be taken back, the state is read back; the one
+    before does not stay, nor what those who asked were told.
     """
 
     def fail(_: Any) -> None:
         raise StoreError("no")
 
     with busy.service.state("fair"):  # it is there
-        book = busy.service._shelf.book("fair")
+        book = busy.service._projections.book("fair")
     monkeypatch.setattr(busy.service.ledgers._database, "commit", fail)
     before = weakref.ref(book.fold)
-    some = crowd(busy, 60, make("commit_grant", grant="g999999"))  # which is looked up
-    busy.service.answering.answer("fair", some)
+    some = crowd(busy, 60, make("register_dataset", id="e", namespace="n", name="e"))
+    busy.service.dispatcher.answer("fair", some)
     told = weakref.ref(some[0].outcome)
     assert isinstance(told(), Problem)
     del some
@@ -121,7 +122,7 @@ def test_who_waits_is_told_and_leaves_nothing(busy: World) -> None:
     """A request that is answered with a problem, by who waits for it in a thread of its own."""
     told = []
     for number in range(5):
-        asked = Asked("pipe", make("commit_grant", grant="g999999"), f"w{number}")
+        asked = Envelope("pipe", make("commit_grant", grant="g999999"), f"w{number}")
         try:
             busy.service.execute("fair", asked)
         except Problem as problem:

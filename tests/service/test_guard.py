@@ -20,7 +20,7 @@ from support import (
     sparse_vector,
 )
 
-from accountant.budget.commands import AcceptTime, Asked
+from accountant.budget.commands import AcceptTime, Envelope
 from accountant.budget.decide import decide
 from accountant.budget.errors import Invalid
 from accountant.ledger.events import Event, rfc3339
@@ -55,7 +55,7 @@ def beside(make: Callable[..., World], made: World, clock: Clock) -> World:
 def accept(world: World, clock: Clock) -> Event:
     """What ``accountant accept-time`` does on a machine with this clock."""
     command = AcceptTime(clock=rfc3339(clock.now), reason="looked at it")
-    return world.service.execute("fair", Asked("operator:ann", command)).events[0]
+    return world.service.execute("fair", Envelope("operator:ann", command)).events[0]
 
 
 def refused(answer: Any) -> bool:
@@ -229,7 +229,7 @@ def test_each_ledger_is_accepted_for_itself(made: World, clock: Clock) -> None:
     """The event of one ledger says nothing to another."""
     population = {"privacy_unit": "p", "neighbouring": "replace_one", "membership": "public"}
     command = make("register_population", **population)
-    made.service.execute("other", Asked("admin", command))
+    made.service.execute("other", Envelope("admin", command))
     with made.service.state("other") as state:
         made.service.now(state)
     clock.jump(YEAR)
@@ -250,7 +250,7 @@ def test_what_is_accepted_is_the_stamp(made: World, clock: Clock) -> None:
     assert last_replay("fair", [*stored[:-1], wrong.to_bytes()]).findings != []
     with pytest.raises(ValueError, match="no stamp"):
         AcceptTime(clock="today", reason="x")
-    other = Asked("o", AcceptTime(clock=rfc3339(START), reason="x"))
+    other = Envelope("o", AcceptTime(clock=rfc3339(START), reason="x"))
     with made.service.state("fair") as state, pytest.raises(Invalid):
         decide(state, other, clock.now + 5)
 

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from support import declared, laplace, make
+from support import laplace, make
 
-from accountant.budget.commands import Asked, batch_of
+from accountant.budget.commands import Envelope, batch_of
 from accountant.runtime.prices import Pricing, Terms
 
 ONE, OTHER = Terms("add_or_remove_one", (2,), 0), Terms("replace_one", (2, 3), 0)
 
 
-def record(epsilon: str, ran_at: str) -> Asked:
+def sampled(epsilon: str) -> dict[str, object]:
+    """Laplace noise on a sample, which takes long to price."""
+    return laplace(epsilon) | {"sampling": {"poisson": "0.5"}}
+
+
+def record(epsilon: str, ran_at: str) -> Envelope:
     """An invocation that ran."""
-    mechanisms = [laplace(epsilon)]
-    return Asked(
+    mechanisms = [sampled(epsilon)]
+    return Envelope(
         "pipe", make("record_invocations", dataset="d", mechanisms=mechanisms, ran_at=ran_at), "k"
     )
 
@@ -36,10 +41,18 @@ def test_a_batch_is_priced_as_a_whole() -> None:
     """Batches of other items are other batches."""
     pricing = Pricing()
     items = tuple(
-        make("ask_grant", dataset="d", mechanisms=[declared(e)]) for e in ("0.1", "0.2", "0.3")
+        make("ask_grant", dataset="d", mechanisms=[sampled(e)]) for e in ("0.1", "0.2", "0.3")
     )
-    one = Asked("pipe", batch_of(items[:2]), "a", items[:2])
-    other = Asked("pipe", batch_of(items[1:]), "b", items[1:])
+    one = Envelope("pipe", batch_of(items[:2]), "a", items[:2])
+    other = Envelope("pipe", batch_of(items[1:]), "b", items[1:])
     pricing.price(ONE, one)
     assert not pricing.left(ONE, [one])
     assert pricing.left(ONE, [other])
+
+
+def test_what_takes_no_time_is_not_priced_ahead() -> None:
+    """Plain noise is priced where it is decided; to hand it on would take longer."""
+    plain = Envelope("pipe", make("ask_grant", dataset="d", mechanisms=[laplace("0.1")]), "k")
+    many = Envelope("pipe", make("ask_grant", dataset="d", mechanisms=[laplace("0.1")] * 30), "k")
+    assert not Pricing().left(ONE, [plain])
+    assert Pricing().left(ONE, [many])

@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import World, ask, clean, laplace, make
 
-from accountant.budget.commands import Asked
+from accountant.budget.commands import Envelope
 from accountant.budget.errors import NotFound, Unavailable
-from accountant.runtime.command_queue import Sequencer, Waiting, _Line, settle
+from accountant.runtime.command_queue import CommandQueue, Waiting, _Line, settle
 
-ASKED = Asked("pipe", make("ask_grant", dataset="d", mechanisms=[laplace("0.01")]), "k")
+ASKED = Envelope("pipe", make("ask_grant", dataset="d", mechanisms=[laplace("0.01")]), "k")
 SECONDS = 20
 FAILURES = (
     NotFound("x", "x"),
@@ -31,7 +31,7 @@ FAILURES = (
 )
 
 
-def line(sequencer: Sequencer, count: int, ledger: str = "fair") -> list[Future[Any]]:
+def line(sequencer: CommandQueue, count: int, ledger: str = "fair") -> list[Future[Any]]:
     """So many commands in line."""
     futures = [Future[Any]() for _ in range(count)]
     for future in futures:
@@ -58,7 +58,7 @@ def test_whatever_answering_fails_with_everybody_is_told(failures: list[Any]) ->
             raise failure
         answer(_, batch)
 
-    sequencer = Sequencer(answering)
+    sequencer = CommandQueue(answering)
     for _ in range(len(failures) + 1):
         first, *others = line(sequencer, 3)
         assert first.result(SECONDS) == "answered"
@@ -77,7 +77,7 @@ def test_what_waiters_are_told_ends_nobodys_program(failure: BaseException) -> N
         for one in batch:
             one.outcome = failure
 
-    sequencer = Sequencer(answering)
+    sequencer = CommandQueue(answering)
     sequencer.submit("fair", Waiting(ASKED, told.append))
     sequencer.close()
     [outcome] = told
@@ -96,7 +96,7 @@ def test_a_waiter_that_cannot_be_told_takes_nobody_with_it() -> None:
     def failing(_: Any) -> None:
         raise RuntimeError("gone")
 
-    sequencer = Sequencer(answering)
+    sequencer = CommandQueue(answering)
     for _ in range(2):
         sequencer.submit("fair", Waiting(ASKED, failing))
     [other] = line(sequencer, 1)
@@ -110,7 +110,7 @@ def test_a_thread_that_cannot_be_started_leaves_no_line_without_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Who comes then is told; who comes later is answered."""
-    sequencer = Sequencer(answer)
+    sequencer = CommandQueue(answer)
 
     def full(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
@@ -131,7 +131,7 @@ def test_too_many_are_asked_to_come_again(world: Callable[..., World]) -> None:
     made = world(most_waiting=3).hospital("  - {id: a, limit: {epsilon: 100}}\n")
     size, told = len(made.stored()), list[Any]()
     grant = ask(laplace("0.01"))
-    book = made.service._shelf.book("fair")
+    book = made.service._projections.book("fair")
     with book.lock:
         threads = []
         for number in range(8):
@@ -176,7 +176,7 @@ def test_half_of_those_who_ask_are_answered_at_once(waiting: int, sizes: list[in
         batches.append(batch)
         answer(ledger, batch)
 
-    sequencer = Sequencer(answering)
+    sequencer = CommandQueue(answering)
     first = line(sequencer, 1)  # while it is answered the others come
     while sequencer._lines["fair"].waiting:
         time.sleep(0.001)
@@ -226,7 +226,7 @@ def test_a_hot_ledger_starves_no_other() -> None:
         answer(ledger, batch)
 
     gate = threading.Event()
-    sequencer = Sequencer(answering)
+    sequencer = CommandQueue(answering)
     hot = line(sequencer, 2_000, "hot")
     for _ in range(20):
         [one] = line(sequencer, 1, "cold")
@@ -247,7 +247,7 @@ def test_closed_under_load_everybody_is_answered_or_turned_away() -> None:
             raise SystemExit
         answer(ledger, batch)
 
-    sequencer = Sequencer(answering, most_waiting=16)
+    sequencer = CommandQueue(answering, most_waiting=16)
     futures, away = list[Future[Any]](), list[Unavailable]()
 
     def load() -> None:

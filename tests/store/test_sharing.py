@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from support import World, ask, clean, hundredth, laplace, make
 
-from accountant.budget.commands import Asked
+from accountant.budget.commands import Envelope
 from accountant.budget.errors import Unavailable
 from accountant.ledger.events import Entry
 from accountant.ledger.merkle import Tree
@@ -41,7 +41,7 @@ def test_a_disk_that_is_full_changes_nothing(world: Callable[..., World]) -> Non
         )
         before = made.head()
         try:
-            made.service.execute("fair", Asked("p", command, f"k{i}"))
+            made.service.execute("fair", Envelope("p", command, f"k{i}"))
         except Unavailable:
             failed = i
             break
@@ -52,7 +52,7 @@ def test_a_disk_that_is_full_changes_nothing(world: Callable[..., World]) -> Non
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
     with engine.begin() as connection:
         connection.exec_driver_sql("PRAGMA max_page_count=1000000")
-    made.service.execute("fair", Asked("p", command, f"k{failed}"))
+    made.service.execute("fair", Envelope("p", command, f"k{failed}"))
     answer = made.post("/grants", ask(laplace("1e-6"), justification="j" * 1900), key="again")
     assert answer.status_code == 201
     assert made.head().size == before.size + 2
@@ -61,7 +61,7 @@ def test_a_disk_that_is_full_changes_nothing(world: Callable[..., World]) -> Non
 
 FULL = """
 import resource, signal, sys
-from accountant.budget.commands import Asked, command_from_json
+from accountant.budget.commands import Envelope, command_from_json
 from accountant.budget.errors import Unavailable
 from accountant.runtime.service import Service
 from accountant.store.ledgers import Ledgers
@@ -72,7 +72,7 @@ service = Service(Ledgers(sys.argv[1]))
 def ask(key):
     command = command_from_json({"type": "ask_grant", "dataset": "d", "justification": "j" * 1900,
         "mechanisms": [{"kind": "laplace", "sensitivity": "1e-6", "scale": "1"}]})
-    return service.execute("fair", Asked("p", command, key)).events[-1]
+    return service.execute("fair", Envelope("p", command, key)).events[-1]
 
 ask("warm")
 soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)

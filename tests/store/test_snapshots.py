@@ -13,7 +13,7 @@ import pytest
 import structlog
 from structlog.testing import LogCapture
 
-from accountant.budget.folding import fold
+from accountant.budget.apply import fold
 from accountant.budget.snapshot import dump, load
 from accountant.ledger.merkle import Tree, leaf_hash
 from accountant.privacy import engine
@@ -139,7 +139,7 @@ def test_another_code_makes_it_stale(snapshots: Snapshots, monkeypatch: pytest.M
 
 @pytest.mark.parametrize(
     "source",
-    ["budget/folding.py", "budget/express/running.py", "privacy/units.py", "ledger/events.py"],
+    ["budget/apply.py", "budget/rules/limit.py", "privacy/units.py", "ledger/events.py"],
 )
 def test_any_change_of_the_code_is_seen(tmp_path: Path, source: str) -> None:
     """The digest is over all that a fold runs through: changed, added, renamed or taken away."""

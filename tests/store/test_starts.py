@@ -21,7 +21,7 @@ from structlog.testing import LogCapture
 from support import START, hospital, laplace, make
 
 from accountant import jobs
-from accountant.budget.commands import Asked
+from accountant.budget.commands import Envelope
 from accountant.budget.errors import Problem, Unavailable
 from accountant.budget.snapshot import dump
 from accountant.cli import main
@@ -129,20 +129,20 @@ def said(home: Path) -> Said:
     settled = [make("commit_grant", grant=f"g{number}") for number in (5, 1_400, 2_200, 2_420)]
     released = make("release_grant", grant="g6", reason="never run")
     asked = [
-        *(Asked("bench", anew, key) for key in ("k3", "k2400", "new-1", "new-1", "new-2")),
-        *(Asked("bench", command) for command in (*settled, settled[0])),
-        Asked("bench", much, "much"),
-        Asked("bench", make("register_dataset", id="later", namespace="n", name="later")),
+        *(Envelope("bench", anew, key) for key in ("k3", "k2400", "new-1", "new-1", "new-2")),
+        *(Envelope("bench", command) for command in (*settled, settled[0])),
+        Envelope("bench", much, "much"),
+        Envelope("bench", make("register_dataset", id="later", namespace="n", name="later")),
     ]
     with started(home) as service:
         with service.state("fair") as state:
             accounts = accounts_json(state)
         answers = [answered(service, one) for one in asked]
-        assert service.execute("fair", Asked("bench", released)).events
+        assert service.execute("fair", Envelope("bench", released)).events
         return Said(accounts, answers)
 
 
-def answered(service: Service, asked: Asked) -> Any:
+def answered(service: Service, asked: Envelope) -> Any:
     """The bytes of the events, and whether they are an answer from before; or the problem."""
     try:
         answer = service.execute("fair", asked)
@@ -197,7 +197,9 @@ def gone_on(home: Path) -> None:
     kept = snapshot_of(home).read_bytes()
     anew = make("ask_grant", dataset="data", mechanisms=[laplace("0.25")])
     with started(home) as service:
-        more = [Asked("bench", anew, f"other{i}") for i in range(END - service.head("fair").size)]
+        more = [
+            Envelope("bench", anew, f"other{i}") for i in range(END - service.head("fair").size)
+        ]
         service.execute_all("fair", more)
     snapshot_of(home).write_bytes(kept)
 

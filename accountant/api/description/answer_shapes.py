@@ -18,9 +18,21 @@ _STAMP: Final = {
 }
 _JUDGED: Final = {
     "charge": ("Charge", "what all mechanisms cost together, per cell"),
-    "mechanisms": ("[PricedMechanism]", "what each mechanism costs, in the order asked"),
-    "decision": ("Decision", "the rules that were evaluated"),
+    "flags": ("[Flag]", "the rules that fired, the strictest first; empty for most requests"),
+    "decision": ("text", "the id of the decision, which can be read in full under /decisions/"),
     **_STAMP,
+}
+_OPEN: Final = {
+    "id": ("text", "its id"),
+    "state": ("text", "reserved; expired: its time has passed, and it is about to be charged"),
+    "client": ("text", "the name of the key that asked"),
+    "dataset": ("text", "the dataset's id"),
+    "opened": ("time", "when it was reserved"),
+    "expires": ("time", "when it expires"),
+    "reserved": ("Charge", "what is set aside"),
+    "sequence": ("int", "the event that reserved it"),
+    "positives?": ("int", "sessions: positive answers counted"),
+    "negatives?": ("int", "sessions: negative answers counted"),
 }
 _PEOPLE: Final = {
     "population": ("text", "its name"),
@@ -90,6 +102,30 @@ SHAPES: Final[dict[str, tuple[str, dict[str, tuple[str, str]]]]] = {
             ),
         },
     ),
+    "Flag": (
+        "A rule that fired.",
+        {
+            "rule": ("text", "the rule's id"),
+            "code": ("text", "the problem code that it stands for"),
+        },
+    ),
+    "WouldFit": (
+        "What would be granted now in place of a request that a limit refuses; what is not there "
+        "was not found. Claims are left out of account.",
+        {
+            "count?": ("int", "the largest count of the one mechanism"),
+            "scale?": ("loss", "its smallest scale, in three digits"),
+            "times?": (
+                "loss",
+                "several mechanisms or scales: the least factor for all their noise",
+            ),
+            "delta?": (
+                "loss",
+                "Gaussian noise without a delta, where limits count its epsilon only: a delta to "
+                "state, with the scale if that alone is not enough",
+            ),
+        },
+    ),
     "Limit": (
         "A promise (epsilon, delta).",
         {
@@ -121,6 +157,8 @@ SHAPES: Final[dict[str, tuple[str, dict[str, tuple[str, str]]]]] = {
                 "[Contributors]",
                 "for each limit that fired, what is charged in its account; not for pipelines",
             ),
+            "charge": ("Charge", "what all mechanisms cost together, per cell"),
+            "mechanisms": ("[PricedMechanism]", "what each mechanism costs, in the order asked"),
             **_WHOLE_DECISION,
         },
     ),
@@ -224,13 +262,20 @@ SHAPES: Final[dict[str, tuple[str, dict[str, tuple[str, str]]]]] = {
             "negatives?": ("int", "sessions: negative answers counted"),
         },
     ),
+    "OpenGrant": ("A grant that is not settled yet.", _OPEN),
+    "OpenGrants": (
+        "A page of open grants.",
+        {
+            "grants": ("[OpenGrant]", "in the order in which they were reserved"),
+            "last": ("int", "send it as `after` for the next page"),
+        },
+    ),
     "Settlement": (
         "How a grant ended. A commit after the expiry changes nothing and is only noted.",
         {
             "id": ("text", "the grant's id"),
             "state": ("text", "committed, released or expired"),
             "charged?": ("Charge", "what is booked for good"),
-            "returned?": ("Charge", "what came back"),
             "note?": ("text", "why nothing changed"),
             **_STAMP,
         },
@@ -271,6 +316,11 @@ SHAPES: Final[dict[str, tuple[str, dict[str, tuple[str, str]]]]] = {
             "action": ("text", "block or flag"),
             "gate": ("text", "how losses are added up"),
             "limit": ("Limit", "the promise"),
+            "window": (
+                "text?",
+                "30d, 12h or month, which it is counted over and bounds nothing longer than; "
+                "null: since `counted_from`",
+            ),
             "epoch": ("int", "how often the limit was changed, from 1"),
             "counted_from": ("time", "when this epoch began"),
             "carried": ("bool", "what was used before the epoch still counts in it"),
@@ -403,6 +453,11 @@ PROBLEM: Final[Schema] = {
         "charge": {
             "$ref": "#/components/schemas/Charge",
             "description": "refusals: what it would have cost",
+        },
+        "would_fit": {
+            "$ref": "#/components/schemas/WouldFit",
+            "description": "refusals by a limit: what would fit now; it is of the moment, and may "
+            "differ when the same request is answered again",
         },
         "sequence": {"type": "integer", "description": "the event that this is about"},
         "item": {"type": "integer", "description": "batches: the place of the item, from 0 on"},

@@ -19,9 +19,11 @@ from pydantic import TypeAdapter
 from accountant import __version__
 from accountant.api.answers import amounts
 from accountant.budget.commands import Role
+from accountant.ledger.events import canonical
+from accountant.ledger.merkle import leaf_hash
 from accountant.privacy.filters import GATES, RENYI, Limit
 from accountant.privacy.mechanisms import Mechanism, Relation, price
-from accountant.privacy.units import FIXED, NOTHING, Currency, axis_of, show
+from accountant.privacy.units import FIXED, NOTHING, Currency, show
 
 CLIENTS: Final[Mapping[Role, str]] = {
     "admin": "steward",
@@ -186,16 +188,14 @@ def _decision(
         "rule": "lifetime",
         "action": "block",
         "code": "budget-exceeded",
-        "text": f"{scope}: epsilon {after} of 3 would be spent ({before} before)",
+        "text": _sides(mechanism, past, group, "the limit 3", fired),
         "comparisons": comparisons(Fraction(1)),
     }
-    place = "above" if fired else "within"
     threshold = common | {
         "rule": "nearly",
         "action": "flag",
         "code": "threshold-passed",
-        "text": f"{scope}: epsilon {after} of 3 would be spent, own deltas 0 + {cost['delta']}: "
-        f"{place} 80% of what rule lifetime allows",
+        "text": _sides(mechanism, past, group, "80% of the limit 3 of rule lifetime", fired),
         "comparisons": comparisons(Fraction(4, 5)),
     }
     reasons = {
@@ -203,37 +203,44 @@ def _decision(
         "action": "block",
         "fired": False,
         "code": "reason-required",
-        "text": "required: purpose; missing: none",
+        "text": "nothing is missing (required: purpose)",
     }
     rules = [limit, threshold, reasons] if fired else [reasons, limit, threshold]
     return {"outcome": "block" if fired else "allow", "rules": rules}
 
 
-def _admitted(sequence: int, mechanism: Document, verdict: str, decision: Document) -> Document:
-    cost = _cost(mechanism)
-    priced = {"kind": mechanism["kind"], "count": mechanism.get("count", 1)}
+def _sides(
+    mechanism: Document, past: Sequence[Document], group: Document, most: str, fired: bool
+) -> str:
+    """Both sides of a limit's comparison in words."""
+    before, after = _sum("epsilon", past), _sum("epsilon", [*past, mechanism])
+    where = ", ".join(f"{name} {value}" for name, value in group.items())
+    place = f"(dataset health-visits{'; ' if where else ''}{where})"
+    verb = "is more than" if fired else "is within"
+    asked = _cost(mechanism)["epsilon"]
+    return f"epsilon {before} used + {asked} asked = {after} {verb} {most} {place}"
+
+
+def _admitted(sequence: int, mechanism: Document) -> Document:
     return {
-        "charge": cost,
-        "mechanisms": [priced | {"verdict": verdict, "charge": _without_orders(cost)}],
-        "decision": {"id": f"d{sequence}"} | decision,
+        "charge": _cost(mechanism),
+        "flags": [],
+        "decision": f"d{sequence}",
         "sequence": sequence,
         "time": _time(sequence),
     }
 
 
-def _reserved(sequence: int, mechanism: Document, verdict: str, decision: Document) -> Document:
+def _reserved(sequence: int, mechanism: Document) -> Document:
     grant = {"id": f"g{sequence}", "state": "reserved", "expires": _time(sequence, hour=10)}
-    return grant | _admitted(sequence, mechanism, verdict, decision)
+    return grant | _admitted(sequence, mechanism)
 
 
-def _settled(
-    grant: str, state: str, sequence: int, charged: Document, returned: Document
-) -> Document:
+def _settled(grant: str, state: str, sequence: int, charged: Document) -> Document:
     return {
         "id": grant,
         "state": state,
         "charged": charged,
-        "returned": returned,
         "sequence": sequence,
         "time": _time(sequence),
     }
@@ -268,7 +275,7 @@ def _asked(mechanism: Document, purpose: str, **more: Any) -> Document:
     return {"dataset": "health-visits", "purpose": purpose, "mechanisms": [mechanism]} | more
 
 
-_NOTHING: Final = amounts(NOTHING.on(axis_of((_TAU.order or 0,))))
+_NOTHING: Final = amounts(NOTHING)
 _WIDEST: Final = {"born": "since-1990", "joined": "2026"}
 _PAST: Final = (_COUNT, _CHOICE)
 """What has been run when the table, the loud one and the session are asked for."""
@@ -280,7 +287,6 @@ _SPENT: Final = [{"group": name, "epsilon": "0.325", "delta": "0"} for name in _
 _COUNTED: Final[Document] = {
     "by": CLIENTS["pipeline"],
     "command": {"grant": "g9", "negatives": 30, "positives": 1, "type": "count_answers"},
-    "grant": "g9",
     "key": "load-2026-01-a",
     "ledger": "hospital",
     "negatives": 30,
@@ -290,8 +296,6 @@ _COUNTED: Final[Document] = {
     "type": "sparse_vector.answered.v1",
 }
 _SESSION_COST: Final = _cost(_ALARM) | {"epsilon": "0.125"}
-_ALL: Final = (*_PAST, _SESSION_COST)
-"""What has been run in the end."""
 
 _SIGNATURE: Final = (
     "HdRsyn3hcTZBTK4HEatcJSSaMqdIil+pkcTG1k7D7WiT1ehllh+wwDkxP2js0XUd7h9raGO6T3vc/oVSIkRDiSPEjQk="
@@ -380,12 +384,7 @@ STORY: Final = (
         headers={"Idempotency-Key": "visits-2026-w01"},
         body=_asked(_COUNTS, "weekly visit counts", subjects=_YOUNG),
         status=201,
-        answer=_reserved(
-            3,
-            _COUNTS,
-            "consistent",
-            _decision(_COUNTS, (), {"born": "since-1990", "joined": "2025"}),
-        ),
+        answer=_reserved(3, _COUNTS),
     ),
     Example(
         call="show_grant",
@@ -407,6 +406,28 @@ STORY: Final = (
         },
     ),
     Example(
+        call="list_grants",
+        title="What is open",
+        request=f"GET {_HOSPITAL}/grants?state=open&client=me",
+        by="pipeline",
+        status=200,
+        answer={
+            "grants": [
+                {
+                    "id": "g3",
+                    "state": "reserved",
+                    "client": CLIENTS["pipeline"],
+                    "dataset": "health-visits",
+                    "opened": _time(3),
+                    "expires": _time(3, hour=10),
+                    "reserved": _cost(_COUNTS),
+                    "sequence": 3,
+                }
+            ],
+            "last": 3,
+        },
+    ),
+    Example(
         call="commit_grant",
         title="Only one of the two counts was run; the other comes back",
         request=f"POST {_HOSPITAL}/grants/g3/commit",
@@ -414,7 +435,7 @@ STORY: Final = (
         headers={"Idempotency-Key": "visits-2026-w01-commit"},
         body={"mechanisms": [_CLAIMED]},
         status=200,
-        answer=_settled("g3", "committed", 4, _cost(_COUNT), _cost(_COUNT)),
+        answer=_settled("g3", "committed", 4, _cost(_COUNT)),
     ),
     Example(
         call="record_invocations",
@@ -424,8 +445,7 @@ STORY: Final = (
         headers={"Idempotency-Key": "busiest-2026-01"},
         body=_asked(_CHOICE, "busiest ward", subjects=_LATEST, ran_at="2026-01-05T08:00:00Z"),
         status=201,
-        answer={"overrun": False}
-        | _admitted(5, _CHOICE, "unclaimed", _decision(_CHOICE, (_COUNT,), _WIDEST)),
+        answer={"overrun": False} | _admitted(5, _CHOICE),
     ),
     Example(
         call="ask_grant",
@@ -435,7 +455,7 @@ STORY: Final = (
         headers={"Idempotency-Key": "wards-2026-01"},
         body=_asked(_TABLE, "visits by ward"),
         status=201,
-        answer=_reserved(6, _TABLE, "unclaimed", _decision(_TABLE, _PAST, _WIDEST)),
+        answer=_reserved(6, _TABLE),
     ),
     Example(
         call="release_grant",
@@ -444,11 +464,11 @@ STORY: Final = (
         by="pipeline",
         body={"reason": "the warehouse was down; no query was sent"},
         status=200,
-        answer=_settled("g6", "released", 7, _NOTHING, _cost(_TABLE)),
+        answer=_settled("g6", "released", 7, _NOTHING),
     ),
     Example(
         call="ask_grant",
-        title="Too much: refused, with both sides of each comparison",
+        title="Too much: refused, with both sides of each comparison and what would fit",
         request=f"POST {_HOSPITAL}/grants",
         by="pipeline",
         headers={"Idempotency-Key": "table-2026-01"},
@@ -457,8 +477,9 @@ STORY: Final = (
         answer=_problem(
             "budget-exceeded",
             403,
-            "refused by rule lifetime: dataset health-visits: epsilon 4.45 of 3 would be spent "
-            "(0.45 before)",
+            f"refused by rule lifetime: {_OVER['rules'][0]['text']}; it would fit now with scale "
+            "0.393 or more",
+            would_fit={"scale": "0.393"},
             decision={"id": "d8"} | _OVER,
             charge=_cost(_LOUD),
             sequence=8,
@@ -472,7 +493,7 @@ STORY: Final = (
         headers={"Idempotency-Key": "load-2026-01"},
         body={"dataset": "health-visits", "purpose": "unusual load", "mechanism": _ALARM},
         status=201,
-        answer=_reserved(9, _ALARM, "unclaimed", _decision(_ALARM, _PAST, _WIDEST)),
+        answer=_reserved(9, _ALARM),
     ),
     Example(
         call="count_answers",
@@ -498,7 +519,7 @@ STORY: Final = (
         by="pipeline",
         body={},
         status=200,
-        answer=_settled("g9", "committed", 11, _SESSION_COST, _NOTHING | {"epsilon": "0.075"}),
+        answer=_settled("g9", "committed", 11, _SESSION_COST),
     ),
     Example(
         call="show_grant",
@@ -545,6 +566,7 @@ STORY: Final = (
                     "action": "block",
                     "gate": _GATE,
                     "limit": {"epsilon": "3", "delta": "0.000001", "own_delta": "0.0000001"},
+                    "window": None,
                     "epoch": 1,
                     "counted_from": _time(2),
                     "carried": False,
@@ -577,6 +599,15 @@ STORY: Final = (
             "time": _time(8),
             "client": CLIENTS["pipeline"],
             "request": _asked(_LOUD, "a table with little noise", type="ask_grant"),
+            "charge": _cost(_LOUD),
+            "mechanisms": [
+                {
+                    "kind": "laplace",
+                    "count": 1,
+                    "verdict": "unclaimed",
+                    "charge": _without_orders(_cost(_LOUD)),
+                }
+            ],
         }
         | _OVER,
     ),
@@ -598,7 +629,7 @@ STORY: Final = (
             "events": [
                 {
                     "event": _COUNTED,
-                    "leaf": "2413b757d3f49d6d25a3129f0f9288a82c36279b74098de861d755a5e5bed788",
+                    "leaf": leaf_hash(canonical(_COUNTED)).hex(),
                 }
             ],
             "last": 10,
@@ -661,8 +692,8 @@ STORY: Final = (
         answer={
             "sequence": 14,
             "items": [
-                _reserved(15, _COUNT, "unclaimed", _decision(_COUNT, _ALL, _WIDEST)),
-                _reserved(16, _CHOICE, "unclaimed", _decision(_CHOICE, (*_ALL, _COUNT), _WIDEST)),
+                _reserved(15, _COUNT),
+                _reserved(16, _CHOICE),
             ],
         },
     ),

@@ -64,6 +64,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
     ),
     "adopt_policy": Operation("AdoptedPolicy", Policy, topics=("policy",)),
     "ask_grant": Operation("Reservation", commands.AskGrant, topics=("data", "asking", "refusal")),
+    "list_grants": Operation("OpenGrants", topics=("data", "own")),
     "show_grant": Operation("Grant", topics=("grant", "own")),
     "commit_grant": Operation(
         "Settlement", commands.CommitGrant, in_path=("grant",), topics=("grant", "own", "settling")

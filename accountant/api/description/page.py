@@ -73,7 +73,6 @@ ELSEWHERE: Final = {
     "SparseVector": "kind-sparse_vector",
     "Exponential": "kind-exponential",
     "Rule": "policies",
-    "LimitSpec": "part-limit",
     "AskGrantItem": "ask_grant",
     "CommitGrantItem": "commit_grant",
     "ReleaseGrantItem": "release_grant",
@@ -139,7 +138,7 @@ def _contents(spec: Schema) -> dict[str, Any]:
         "range": book.component("Range"),
         "details": [book.component(name) for name in DETAILS],
         "rules": [book.component(n) for n in book.options("Rule")],
-        "limit": book.component("LimitSpec"),
+        "rule_parts": [book.component(n) for n in book.parts_of_rules()],
         "answers": [book.component(n) for n in book.shared()],
         "problems": [
             {"code": code, "status": p.status or "–", "where": WHERE[p.topic], "meaning": p.meaning}
@@ -264,7 +263,15 @@ class Book:
     def options(self, name: str) -> list[str]:
         """The names of a component's alternatives."""
         schema = self._schemas[name]
-        return [_name(option) for option in schema["oneOf"]]
+        return [_name(option) for option in schema.get("oneOf") or schema["anyOf"]]
+
+    def parts_of_rules(self) -> list[str]:
+        """The components that rules have as fields."""
+        kinds = map(self._schemas.__getitem__, self.options("Rule"))
+        fields = [field for kind in kinds for field in kind["properties"].values()]
+        named = [option for f in fields for option in (f, *f.get("anyOf", ())) if "$ref" in option]
+        found = dict.fromkeys(map(_name, named))
+        return [name for name in found if name not in ELSEWHERE]
 
     def common(self) -> list[dict[str, Any]]:
         """The fields that every kind of mechanism has, which are all that the plainest one has."""
@@ -294,6 +301,9 @@ class Book:
             "Comparison",
             "Contributors",
             "Contribution",
+            "Flag",
+            "WouldFit",
+            "OpenGrant",
             "Limit",
             "Sums",
         )

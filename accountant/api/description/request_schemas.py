@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from pydantic import TypeAdapter
 
-from accountant.budget.policy import Rule
-from accountant.budget.selection import Subjects
+from accountant.budget.population.selection import Subjects
+from accountant.budget.rules import RULE
 from accountant.privacy.mechanisms import Amount, Mechanism
 
 Schema = dict[str, Any]
@@ -18,7 +18,7 @@ NAMED: Final[dict[str, Any]] = {
     "Amount": Amount,
     "Mechanism": Mechanism,
     "Subjects": Subjects,
-    "Rule": Rule,
+    "Rule": RULE,
 }
 """Types that pydantic writes out wherever they occur, and that deserve a name."""
 NAMED_MEANING: Final = {
@@ -107,6 +107,7 @@ MEANINGS: Final = {
     "required": "so many of them have to agree before a checkpoint counts as published",
     "url": "where the witness answers",
     "key": "the verifier key that it cosigns with",
+    "at_most": "the most that one request may cost, as plain sums",
     "purposes": "purposes that are accepted, word for word",
 }
 """What a field is, by its name, where its model does not say."""

@@ -35,6 +35,7 @@ from accountant.budget.commands.batch import (
     Item,
     alone,
     batch_of,
+    decided_in,
     digest_of,
 )
 from accountant.budget.commands.custody import (
@@ -57,6 +58,7 @@ from accountant.budget.commands.registering import (
     RegisterPopulation,
 )
 from accountant.budget.commands.spending import (
+    DEFAULT_TTL,
     AskGrant,
     CloseSparseVector,
     CommitGrant,
@@ -70,6 +72,7 @@ from accountant.ledger.events import canonical, to_keep
 
 __all__ = [
     "COMMANDS",
+    "DEFAULT_TTL",
     "ITEMS",
     "MAX_CARRIED",
     "MOST_ITEMS",
@@ -80,7 +83,6 @@ __all__ = [
     "AdoptPolicy",
     "AdoptSigningKey",
     "AskGrant",
-    "Asked",
     "Batch",
     "BatchKind",
     "BatchRequest",
@@ -90,6 +92,7 @@ __all__ = [
     "Command",
     "CommitGrant",
     "CountAnswers",
+    "Envelope",
     "EraseText",
     "ExpireGrant",
     "ExtendPopulation",
@@ -114,6 +117,7 @@ __all__ = [
     "alone",
     "batch_of",
     "command_from_json",
+    "decided_in",
     "digest_of",
     "read_dp_events",
 ]
@@ -157,7 +161,7 @@ def command_from_json(body: dict[str, Any]) -> Command:
 
 
 @dataclass(frozen=True)
-class Asked:
+class Envelope:
     """A command with the name of who asks, and the idempotency key, if any.
 
     A batch that is asked for has ``items``; read back from its event it may have none, for they
@@ -170,7 +174,7 @@ class Asked:
     items: tuple[Command, ...] = ()
 
     @classmethod
-    def together(cls, by: str, parts: Sequence[Asked], key: str | None) -> Asked:
+    def together(cls, by: str, parts: Sequence[Envelope], key: str | None) -> Envelope:
         """A batch of what ``by`` asks for alone. Raises Invalid if it cannot be one."""
         items = tuple(part.command for part in parts)
         asked = cls(by, batch_of(items, (part.canonical for part in parts)), key, items)
@@ -178,13 +182,13 @@ class Asked:
         return asked
 
     @cached_property
-    def parts(self) -> tuple[Asked, ...]:
+    def parts(self) -> tuple[Envelope, ...]:
         """The items of a batch, each asked for alone; what is worked out of them is kept."""
-        return tuple(Asked(self.by, item) for item in self.items)
+        return tuple(Envelope(self.by, item) for item in self.items)
 
-    def again(self, by: str, key: str | None) -> Asked:
+    def again(self, by: str, key: str | None) -> Envelope:
         """The same command, asked by ``by``."""
-        other = Asked(by, self.command, key)
+        other = Envelope(by, self.command, key)
         # What was worked out of the command holds for whoever asks.
         vars(other).update(document=self.document, canonical=self.canonical)
         return other

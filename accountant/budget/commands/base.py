@@ -19,7 +19,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from accountant.budget.selection import Subjects
+from accountant.budget.population.selection import Subjects
 from accountant.privacy.mechanisms import Mechanism
 from accountant.privacy.mechanisms.dp_event import DpEvent, is_dp_event, mechanisms_of
 

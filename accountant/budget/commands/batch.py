@@ -109,11 +109,15 @@ class BatchRequest(BaseModel):
 
     @property
     def order(self) -> list[int]:
-        """The places of the items in the order in which they are decided: what gives budget back
-        comes first, so that the order in which they are listed bears on nothing.
-        """
-        places = range(len(self.items))
-        return sorted(places, key=lambda place: isinstance(self.items[place], AskGrant))
+        """The places of the items in the order in which they are decided."""
+        return decided_in(self.items)
+
+
+def decided_in(items: Sequence[BaseModel]) -> list[int]:
+    """The places of ``items`` in the order in which they are decided: what gives budget back comes
+    first, so that the order in which they are listed bears on nothing.
+    """
+    return sorted(range(len(items)), key=lambda place: isinstance(items[place], AskGrant))
 
 
 def alone(item: Item) -> Command:

@@ -21,7 +21,7 @@ from accountant.budget.commands.base import (
     SubjectsField,
     Text,
 )
-from accountant.budget.custody import FIRST_ENGINE
+from accountant.budget.custody.custody import FIRST_ENGINE
 from accountant.ledger.events import microseconds
 
 MAX_CARRIED: Final = 100

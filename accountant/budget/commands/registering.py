@@ -14,8 +14,8 @@ from accountant.budget.commands.base import (
     Identifier,
     Text,
 )
-from accountant.budget.population import MAX_CELLS, Membership
-from accountant.budget.selection import Name
+from accountant.budget.population.population import MAX_CELLS, Membership
+from accountant.budget.population.selection import Name
 from accountant.privacy.mechanisms import Relation
 
 

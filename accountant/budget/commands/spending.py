@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Final
 
 from pydantic import (
     Field,
@@ -21,6 +21,9 @@ from accountant.budget.commands.base import (
 )
 from accountant.privacy.mechanisms import SparseVector
 
+DEFAULT_TTL: Final = 3_600
+"""Seconds that a grant is open, unless it asks for another time."""
+
 
 class _Request(Command):
     needs_key: ClassVar[bool] = True
@@ -35,7 +38,7 @@ class AskGrant(_Request):
 
     command: ClassVar[str] = "ask_grant"
     mechanisms: Mechanisms
-    ttl_seconds: Ttl = 3_600
+    ttl_seconds: Ttl = DEFAULT_TTL
 
 
 class OpenSparseVector(_Request):
@@ -43,7 +46,7 @@ class OpenSparseVector(_Request):
 
     command: ClassVar[str] = "open_sparse_vector"
     mechanism: SparseVector
-    ttl_seconds: Ttl = 3_600
+    ttl_seconds: Ttl = DEFAULT_TTL
 
 
 class RecordInvocations(_Request):

@@ -1,4 +1,4 @@
-"""Decisions: ``decide(state, asked, now) -> events``. Pure; the state is left as it is.
+"""Decisions: ``decide(state, asked, now) -> outcomes``. Pure; the state is left as it is.
 
 ``now`` is the stamp of the events to be. Each event answers exactly one command and holds it, so
 that ``replay`` can ask again and compare.
@@ -10,13 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from accountant.budget.answers import DIGEST
+from accountant.budget.apply import Happened
 from accountant.budget.commands import (
     AcceptTime,
     AdoptEngine,
     AdoptPolicy,
     AdoptSigningKey,
-    Asked,
     AskGrant,
     Batch,
     CarryOver,
@@ -24,6 +23,7 @@ from accountant.budget.commands import (
     Command,
     CommitGrant,
     CountAnswers,
+    Envelope,
     EraseText,
     ExpireGrant,
     ExtendPopulation,
@@ -59,8 +59,10 @@ from accountant.budget.decide.registering import (
 from accountant.budget.decide.sessions import close, count
 from accountant.budget.decide.settling import SYSTEM, commit, expire, release
 from accountant.budget.errors import Invalid
+from accountant.budget.idempotency import DIGEST
+from accountant.budget.outcome import Outcome
 from accountant.budget.state import State
-from accountant.ledger.events import MAX_BYTES, Event, EventTooLarge
+from accountant.ledger.events import MAX_BYTES, Entry, Event, EventTooLarge, canonical
 
 __all__ = ["SYSTEM", "Repeated", "decide", "repeated"]
 
@@ -72,8 +74,8 @@ class Repeated:
     sequence: int
 
 
-def decide(state: State, asked: Asked, now: int) -> list[Event] | Repeated:
-    """The events that answer ``asked`` at stamp ``now``; none if it is already so.
+def decide(state: State, asked: Envelope, now: int) -> list[Outcome] | Repeated:
+    """What answers ``asked`` at stamp ``now``, an outcome an event; none if it is already so.
 
     Raises budget.errors.Problem when it cannot be answered; then nothing happens.
     """
@@ -88,13 +90,24 @@ def decide(state: State, asked: Asked, now: int) -> list[Event] | Repeated:
     return _decide(state, asked, asked.command, max(now, state.time))
 
 
-def _decide(state: State, asked: Asked, command: Command, now: int) -> list[Event]:
+def _decide(state: State, asked: Envelope, command: Command, now: int) -> list[Outcome]:
     if isinstance(command, Batch):
         return batch(state, asked, command, now, _decide)
-    return _DECIDERS[type(command)](state, asked, command, now)
+    kind = type(command)
+    if kind in _SPENDING:
+        return _SPENDING[kind](state, asked, command, now)
+    return [happened(event) for event in _HAPPENING[kind](state, asked, command, now)]
 
 
-def repeated(state: State, asked: Asked) -> Repeated | None:
+def happened(event: Event) -> Outcome:
+    """The outcome that an event about the ledger as a whole is."""
+    entry = Entry.of(event)
+    read = Event.of_entry(event.ledger, entry)  # as whoever follows the ledger reads it
+    command = canonical(read.body["command"])
+    return Outcome(entry, event.by, event.body.get("key"), command, Happened(read))
+
+
+def repeated(state: State, asked: Envelope) -> Repeated | None:
     """Where ``asked`` was answered before. Raises Invalid if its key was used for something else,
     or if it needs one and has none.
     """
@@ -106,7 +119,7 @@ def repeated(state: State, asked: Asked) -> Repeated | None:
                 "so that a retry is never charged twice",
             )
         return None
-    if (before := state.answers.get(asked.by, asked.key)) is None:
+    if (before := state.idempotency.get(asked.by, asked.key)) is None:
         return None
     fingerprint, sequence = before
     if fingerprint != asked.fingerprint[:DIGEST]:
@@ -119,11 +132,7 @@ def repeated(state: State, asked: Asked) -> Repeated | None:
     return Repeated(sequence)
 
 
-_DECIDERS: Final[dict[type[Command], Callable[[State, Asked, Any, int], list[Event]]]] = {
-    RegisterPopulation: register_population,
-    ExtendPopulation: extend_population,
-    RegisterDataset: register_dataset,
-    AdoptPolicy: adopt_policy,
+_SPENDING: Final[dict[type[Command], Callable[[State, Envelope, Any, int], list[Outcome]]]] = {
     AskGrant: ask_grant,
     OpenSparseVector: ask_grant,
     RecordInvocations: record,
@@ -132,6 +141,12 @@ _DECIDERS: Final[dict[type[Command], Callable[[State, Asked, Any, int], list[Eve
     ExpireGrant: expire,
     CountAnswers: count,
     CloseSparseVector: close,
+}
+_HAPPENING: Final[dict[type[Command], Callable[[State, Envelope, Any, int], list[Event]]]] = {
+    RegisterPopulation: register_population,
+    ExtendPopulation: extend_population,
+    RegisterDataset: register_dataset,
+    AdoptPolicy: adopt_policy,
     AdoptSigningKey: adopt_signing_key,
     StopPublication: stop_publication,
     ResumePublication: resume_publication,

@@ -2,75 +2,81 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
-from accountant.budget.commands import Asked, AskGrant, OpenSparseVector, RecordInvocations
-from accountant.budget.decision import Decision
+from orjson import Fragment
+
+from accountant.budget.changes import NOTHING, Record, Reserve
+from accountant.budget.commands import AskGrant, Envelope, OpenSparseVector, RecordInvocations
 from accountant.budget.errors import Invalid
-from accountant.budget.judge import judge
+from accountant.budget.evaluate import Judgement, evaluate
+from accountant.budget.grants import Grant
+from accountant.budget.outcome import RECORDED, REFUSED, RESERVED, Outcome, outcome
 from accountant.budget.request import Request, prepare
+from accountant.budget.rules.limit import LimitRule
 from accountant.budget.state import State
-from accountant.ledger.events import Event, rfc3339
-from accountant.privacy.units import FIXED
+
+_SECOND: Final = 1_000_000
+_LAST: Final = 253_402_300_799_999_999
+"""The last stamp that can be written: the end of the year 9999."""
 
 
 def ask_grant(
-    state: State, asked: Asked, command: AskGrant | OpenSparseVector, now: int
-) -> list[Event]:
+    state: State, asked: Envelope, command: AskGrant | OpenSparseVector, now: int
+) -> list[Outcome]:
     """Reserves what is asked for, or refuses: both are events."""
+    session = isinstance(command, OpenSparseVector)
     if isinstance(command, OpenSparseVector) and command.mechanism.count != 1:
         raise Invalid("one-session", "a sparse vector session has count 1; open one for each")
     request = prepare(state, asked.by, command, now)
-    return [answered(state, asked, command, request, judge(state, request), now)]
+    judgement = evaluate(state, request)
+    body = _judged(state, request, judgement)
+    if judgement.outcome == "block":
+        return [outcome(state, asked, REFUSED, now, body, NOTHING)]
+    expires = now + command.ttl_seconds * _SECOND
+    if expires > _LAST:
+        raise Invalid("no-expiry", "the grant would expire after the year 9999, which has no date")
+    grant = Grant(
+        id=f"g{state.sequence}",
+        by=asked.by,
+        dataset=command.dataset,
+        selection=request.selection,
+        command=asked.canonical,
+        total=request.total,
+        opened=now,
+        expires=expires,
+        sequence=state.sequence,
+        bookings=(),
+        session=session,
+    )
+    return [outcome(state, asked, RESERVED, now, body, Reserve(grant))]
 
 
-def record(state: State, asked: Asked, command: RecordInvocations, now: int) -> list[Event]:
+def record(state: State, asked: Envelope, command: RecordInvocations, now: int) -> list[Outcome]:
     """Books what has already run, over budget or not, and says what a request would have met."""
     request = prepare(state, asked.by, command, now)
-    return [answered(state, asked, command, request, judge(state, request), now)]
+    judgement = evaluate(state, request)
+    body = _judged(state, request, judgement)
+    if any(one.code == LimitRule.code and one.action == "block" for one in judgement.fired):
+        body["overrun"] = True
+    if request.unplaced:
+        body["charged_to"] = "everyone"
+    change = Record(request.dataset, request.by, request.selection, request.total)
+    return [outcome(state, asked, RECORDED, now, body, change)]
 
 
-def answered(
-    state: State,
-    asked: Asked,
-    command: AskGrant | OpenSparseVector | RecordInvocations,
-    request: Request,
-    decision: Decision,
-    now: int,
-) -> Event:
-    """The event that ``decision`` on ``request`` comes to."""
-    body = _judged(state, request, decision)
-    if isinstance(command, RecordInvocations):
-        body["overrun"] = any(
-            f.fired and f.action == "block" and f.code == "budget-exceeded"
-            for f in decision.findings
-        )
-        if request.unplaced:
-            body["charged_to"] = "everyone"
-        body["decision"]["outcome"] = "allow" if decision.outcome == "allow" else "flag"
-        return state.next_event(asked, "invocation.recorded.v1", now, body)
-    if decision.outcome == "block":
-        return state.next_event(asked, "grant.refused.v1", now, body)
-    expires = now + command.ttl_seconds * 1_000_000
-    body |= {"grant": f"g{state.sequence}", "expires": rfc3339(expires)}
-    return state.next_event(asked, "grant.reserved.v1", now, body)
-
-
-def _judged(state: State, request: Request, decision: Decision) -> dict[str, Any]:
-    """What both kinds of event hold. Renyi orders stand in the total only: an event has 65,535
-    bytes, and two hundred mechanisms at several orders would fill it.
+def _judged(state: State, request: Request, judgement: Judgement) -> dict[str, Any]:
+    """What a judged event holds: the cost, which rules fired, and what each rule has seen. Words
+    are made when somebody reads (explain.py).
     """
-    return {
-        "decision": {"id": f"d{state.sequence}"} | decision.to_json(),
-        "cells": request.selection.cells(state.people()),
-        "charges": [
-            {
-                "kind": mechanism.kind,
-                "count": mechanism.count,
-                "verdict": priced.verdict.value,
-                "charge": priced.charge.on(FIXED).to_json(),
-            }
-            for mechanism, priced in zip(request.mechanisms, request.priced, strict=True)
-        ],
-        "total": request.total.to_json(),
-    }
+    costs = request.costs
+    body: dict[str, Any] = {"total": Fragment(costs.written)}
+    if len(costs.priced) > 1:
+        body["charges"] = Fragment(costs.each_written)
+    if state.adopted is not None:
+        body["policy"] = state.adopted.sequence
+    if judgement.fired:
+        body["fired"] = [[one.rule, one.code] for one in judgement.fired]
+    if seen := {one.rule: one.seen for one in judgement.compared if one.seen is not None}:
+        body["rules"] = seen
+    return body

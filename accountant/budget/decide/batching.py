@@ -5,29 +5,33 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from accountant.budget.batches import OPENED, REFUSED
+import orjson
+
+from accountant.budget.apply import OpenedBatch, apply, savepoint
+from accountant.budget.batches import OPENED, REFUSED, OpenBatch
+from accountant.budget.changes import NOTHING
 from accountant.budget.commands import (
-    Asked,
     Batch,
     Command,
     CommitGrant,
+    Envelope,
     ExpireGrant,
     digest_of,
 )
-from accountant.budget.decide.settling import SYSTEM, expire
+from accountant.budget.decide.settling import SYSTEM
 from accountant.budget.errors import Invalid, Problem
-from accountant.budget.folding import apply
-from accountant.budget.layer import layer
+from accountant.budget.outcome import REFUSED as REFUSED_GRANT
+from accountant.budget.outcome import Outcome, outcome
 from accountant.budget.state import State
-from accountant.ledger.events import Event
+from accountant.ledger.events import Entry, Event
 
 MOST_BYTES: Final = 48 * 1024
 """Of items that may be refused: the refusal holds all of them in one event, with its decision."""
 
-Decider = Callable[[State, Asked, Any, int], list[Event]]
+Decider = Callable[[State, Envelope, Any, int], list[Outcome]]
 
 
-def batch(state: State, asked: Asked, command: Batch, now: int, each: Decider) -> list[Event]:
+def batch(state: State, asked: Envelope, command: Batch, now: int, each: Decider) -> list[Outcome]:
     """The header and an event for each item, or one refusal. Raises the Problem of the first item
     that cannot be answered, with its place: then nothing is recorded, as for one that is alone.
 
@@ -35,31 +39,37 @@ def batch(state: State, asked: Asked, command: Batch, now: int, each: Decider) -
     one event.
     """
     if not asked.items:  # read back from its event: the items are decided as they come
-        return [state.next_event(asked, OPENED, now, {})]
+        return [_opened(state, asked, command, now)]
     check(command, [part.canonical for part in asked.parts])
-    upon, events = layer(state), list[Event]()
+    taken: list[Outcome] = []
 
-    def take(event: Event) -> None:
-        apply(upon, event)
-        events.append(event)
+    def take(one: Outcome) -> None:
+        apply(state, one)
+        taken.append(one)
 
-    for name in _due(state, asked.items, now):
-        due = ExpireGrant(grant=name)
-        take(*expire(upon, Asked(SYSTEM, due), due, now))
-    before = len(events)
-    header = upon.next_event(asked, OPENED, now, {})
-    take(Event(header.ledger, header.sequence, OPENED, now, asked.by, {"command": asked.document}))
-    for place, part in enumerate(asked.parts):
-        try:
-            [event] = each(upon, part, part.command, now)
-        except Problem as problem:
-            problem.numbers["item"] = place
-            raise
-        if event.type == "grant.refused.v1":
-            return [*events[:before], _refused(header, asked, place, event)]
-        take(event)
-    events[before] = header
-    return events
+    with savepoint(state):  # each item is decided after those before it, folded in until the end
+        for name in _due(state, asked.items, now):
+            due = ExpireGrant(grant=name)
+            for one in each(state, Envelope(SYSTEM, due), due, now):
+                take(one)
+        header = _opened(state, asked, command, now)
+        take(header)
+        for place, part in enumerate(asked.parts):
+            try:
+                [one] = each(state, part, part.command, now)
+            except Problem as problem:
+                problem.numbers["item"] = place
+                raise
+            if one.entry.type == REFUSED_GRANT:
+                before = taken[: taken.index(header)]
+                return [*before, _refused(header, state.ledger, asked, place, one)]
+            take(one)
+    return taken
+
+
+def _opened(state: State, asked: Envelope, command: Batch, now: int) -> Outcome:
+    header = OpenBatch(state.sequence, now, asked.by, command)
+    return outcome(state, asked, OPENED, now, {}, OpenedBatch(header))
 
 
 def check(command: Batch, items: list[bytes]) -> None:
@@ -80,10 +90,14 @@ def _due(state: State, items: tuple[Command, ...], now: int) -> list[str]:
     return [name for name in named if (grant := state.open.get(name)) and grant.due(now)]
 
 
-def _refused(header: Event, asked: Asked, place: int, event: Event) -> Event:
+def _refused(header: Outcome, ledger: str, asked: Envelope, place: int, one: Outcome) -> Outcome:
     """One event that holds the whole batch and what was decided about the item that did not go."""
-    judged = {k: v for k, v in event.body.items() if k not in ("command", "batch")}
-    judged["decision"] = event.body["decision"] | {"id": f"d{header.sequence}"}
-    items = [part.document for part in asked.parts]
-    body = header.body | judged | {"items": items, "item": place}
-    return Event(header.ledger, header.sequence, REFUSED, header.time, header.by, body)
+    body = dict(one.event().body)
+    del body["batch"]
+    body["command"] = asked.document
+    body |= {"items": [orjson.loads(part.canonical) for part in asked.parts], "item": place}
+    if asked.key is not None:
+        body["key"] = asked.key
+    at = header.entry
+    event = Event(ledger, at.sequence, REFUSED, at.time, asked.by, body)
+    return Outcome(Entry.of(event), asked.by, asked.key, asked.canonical, NOTHING)

@@ -6,8 +6,8 @@ from accountant.budget.commands import (
     AcceptTime,
     AdoptEngine,
     AdoptSigningKey,
-    Asked,
     CarryOver,
+    Envelope,
     EraseText,
     Recover,
     ResumePublication,
@@ -26,7 +26,7 @@ from accountant.privacy.units import Charge, total
 
 
 def adopt_signing_key(
-    state: State, asked: Asked, command: AdoptSigningKey, now: int
+    state: State, asked: Envelope, command: AdoptSigningKey, now: int
 ) -> list[Event]:
     """The first key, the next one, or the first of a new epoch, which has another name."""
     try:
@@ -50,7 +50,9 @@ def adopt_signing_key(
     return [state.next_event(asked, "signing_key.adopted.v1", now, {})]
 
 
-def stop_publication(state: State, asked: Asked, command: StopPublication, now: int) -> list[Event]:
+def stop_publication(
+    state: State, asked: Envelope, command: StopPublication, now: int
+) -> list[Event]:
     """Raises the alarm, once."""
     if state.custody.stopped is not None:
         return []
@@ -58,7 +60,7 @@ def stop_publication(state: State, asked: Asked, command: StopPublication, now: 
 
 
 def resume_publication(
-    state: State, asked: Asked, command: ResumePublication, now: int
+    state: State, asked: Envelope, command: ResumePublication, now: int
 ) -> list[Event]:
     """Ends the alarm. Raises Conflict if there is none."""
     if state.custody.stopped is None:
@@ -67,7 +69,7 @@ def resume_publication(
     return [state.next_event(asked, "publication.resumed.v1", now, body)]
 
 
-def carry_over(state: State, asked: Asked, command: CarryOver, now: int) -> list[Event]:
+def carry_over(state: State, asked: Envelope, command: CarryOver, now: int) -> list[Event]:
     """Takes what was signed as spent for the least that is spent."""
     for account in command.accounts:
         try:
@@ -77,7 +79,7 @@ def carry_over(state: State, asked: Asked, command: CarryOver, now: int) -> list
     return [state.next_event(asked, "ledger.carried_over.v1", now, {})]
 
 
-def recover(state: State, asked: Asked, command: Recover, now: int) -> list[Event]:
+def recover(state: State, asked: Envelope, command: Recover, now: int) -> list[Event]:
     """Opens a new epoch of the log; grants that are open are charged, for what became of them in
     the events that are lost nobody knows.
     """
@@ -92,7 +94,7 @@ def recover(state: State, asked: Asked, command: Recover, now: int) -> list[Even
     return [state.next_event(asked, "ledger.recovered.v1", now, body)]
 
 
-def adopt_engine(state: State, asked: Asked, command: AdoptEngine, now: int) -> list[Event]:
+def adopt_engine(state: State, asked: Envelope, command: AdoptEngine, now: int) -> list[Event]:
     """Goes over to a later version of the bounds, that this program has."""
     if not state.custody.engine < command.version <= bounds.CURRENT:
         raise Conflict(
@@ -103,7 +105,7 @@ def adopt_engine(state: State, asked: Asked, command: AdoptEngine, now: int) -> 
     return [state.next_event(asked, "engine.adopted.v1", now, {})]
 
 
-def revalue(state: State, asked: Asked, command: Revalue, now: int) -> list[Event]:
+def revalue(state: State, asked: Envelope, command: Revalue, now: int) -> list[Event]:
     """Books the difference to what today's bounds say; nothing if they say no more."""
     engine = state.custody.engine
     if command.event >= state.sequence:
@@ -123,14 +125,14 @@ def revalue(state: State, asked: Asked, command: Revalue, now: int) -> list[Even
     return [state.next_event(asked, "charge.revalued.v1", now, body)]
 
 
-def erase_text(state: State, asked: Asked, command: EraseText, now: int) -> list[Event]:
+def erase_text(state: State, asked: Envelope, command: EraseText, now: int) -> list[Event]:
     """Says what is erased. Raises NotFound for an event that is not there yet."""
     if command.event >= state.sequence:
         raise NotFound("unknown-event", f"ledger {state.ledger} has no event {command.event}")
     return [state.next_event(asked, "text.erased.v1", now, {})]
 
 
-def accept_time(state: State, asked: Asked, command: AcceptTime, now: int) -> list[Event]:
+def accept_time(state: State, asked: Envelope, command: AcceptTime, now: int) -> list[Event]:
     """Goes on by a clock that was in doubt. Raises Invalid if it does not show this stamp."""
     if now != max(command.stamp, state.time):
         raise Invalid("clock-differs", "what is accepted is the time at which it is accepted")

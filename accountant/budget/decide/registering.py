@@ -5,28 +5,33 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from math import prod
-from typing import Final
+from typing import Any, Final
 
+from accountant.budget.accounts.epochs import Epoch, Start, next_epoch, same_scope, start_of
+from accountant.budget.apply import sources_of
 from accountant.budget.commands import (
     AdoptPolicy,
-    Asked,
+    Envelope,
     ExtendPopulation,
     RegisterDataset,
     RegisterPopulation,
 )
-from accountant.budget.epochs import Start, next_epoch, same_scope, start_of
 from accountant.budget.errors import Conflict, Forbidden, Invalid
-from accountant.budget.policy import LimitRule, Policy
-from accountant.budget.population import MAX_CELLS
-from accountant.budget.state import State, lifetime, matches
-from accountant.ledger.events import MAX_BYTES, Event, canonical
+from accountant.budget.policy import Policy
+from accountant.budget.population.population import MAX_CELLS
+from accountant.budget.rules.base import matches
+from accountant.budget.rules.limit import LimitRule, sides
+from accountant.budget.state import State, lifetime
+from accountant.ledger.events import MAX_BYTES, Event, canonical, rfc3339
+from accountant.privacy.filters import GATES, LineGate
+from accountant.privacy.units import SURE
 
 PORTION: Final = 30_000
 """Bytes of the values that one event appends: it names them twice, as asked and as done."""
 
 
 def register_population(
-    state: State, asked: Asked, command: RegisterPopulation, now: int
+    state: State, asked: Envelope, command: RegisterPopulation, now: int
 ) -> list[Event]:
     """Opens the ledger, or appends values to dimensions, with as many events as it takes. Raises
     Conflict for anything else.
@@ -52,7 +57,7 @@ def register_population(
 
 
 def extend_population(
-    state: State, asked: Asked, command: ExtendPopulation, now: int
+    state: State, asked: Envelope, command: ExtendPopulation, now: int
 ) -> list[Event]:
     """Appends values to dimensions."""
     there = dict(state.people().dimensions)
@@ -138,7 +143,9 @@ def _added(
     return added
 
 
-def register_dataset(state: State, asked: Asked, command: RegisterDataset, now: int) -> list[Event]:
+def register_dataset(
+    state: State, asked: Envelope, command: RegisterDataset, now: int
+) -> list[Event]:
     """Registers a dataset, or its new owner or parents."""
     there = state.datasets.get(command.id)
     if there is not None:
@@ -161,7 +168,7 @@ def register_dataset(state: State, asked: Asked, command: RegisterDataset, now: 
     return [state.next_event(asked, "dataset.registered.v1", now, {})]
 
 
-def adopt_policy(state: State, asked: Asked, command: AdoptPolicy, now: int) -> list[Event]:
+def adopt_policy(state: State, asked: Envelope, command: AdoptPolicy, now: int) -> list[Event]:
     """Adopts a policy. Raises Forbidden if it loosens the one in force under one name only."""
     policy = Policy.model_validate(command.policy)
     if state.adopted and state.adopted.policy == policy:
@@ -176,17 +183,47 @@ def adopt_policy(state: State, asked: Asked, command: AdoptPolicy, now: int) -> 
             "a header: Accountant-Approver: Bearer <key>",
             loosened=loosened,
         )
-    before = state.adopted
-    opened = [r.id for r in policy.limits if start_of(before, r) is not Start.KEPT]
-    capacities = {}
-    for rule in policy.limits:
-        capacity = next_epoch(before, rule, 0, now).capacity
-        units = {"epsilon": str(capacity.epsilon), "delta": str(capacity.own_delta)}
-        if capacity.second_currency is not None:
-            units[str(capacity.second_currency)] = str(capacity.second)
-        capacities[rule.id] = units
-    body = {"opens_epoch": opened, "loosens": loosened, "capacities": capacities}
+    epochs = {rule.id: _epoch(state, rule, now) for rule in policy.limits}
+    body = {"epochs": epochs, "loosens": loosened}
     return [state.next_event(asked, "policy.adopted.v1", now, body)]
+
+
+def _epoch(state: State, rule: LimitRule, now: int) -> dict[str, Any]:
+    """The epoch that ``rule`` is in once adopted, as the event tells it: what a verifier compares
+    with, and what does not follow from the policy alone.
+    """
+    start = start_of(state.adopted, rule)
+    epoch = next_epoch(state.adopted, rule, state.last_epoch.get(rule.id, 0) + 1, now)
+    told: dict[str, Any] = {
+        "number": epoch.number,
+        "start": start.name.lower(),
+        "capacity": {str(currency): str(most) for currency, most in sides(epoch.capacity)},
+        "keeps": [str(currency) for currency in epoch.axis],
+    }
+    if start is Start.KEPT:
+        told["since"] = rfc3339(epoch.since)
+    if orders := _orders(epoch, brings=bool(sources_of(state, rule, start))):
+        told["orders"] = orders
+    if epoch.limit.chosen is not None:
+        told["chosen"] = list(map(str, epoch.limit.chosen))
+    if not epoch.whole:
+        told["whole"] = False
+    return told
+
+
+def _orders(epoch: Epoch, *, brings: bool) -> dict[str, str]:
+    """The orders that a verifier draws lines at, as exact fractions: the gate's own, and where the
+    epoch ``brings`` sums of epsilons those of all gates that count them. A Renyi divergence has its
+    order in its name.
+    """
+    gates = GATES.values() if brings and epoch.axis != SURE else [epoch.gate]
+    lines = [
+        (gate.currency(epoch.limit), gate.line(epoch.limit))
+        for gate in gates
+        if isinstance(gate, LineGate)
+        and (gate is epoch.gate or gate.per_epsilon(epoch.limit) is not None)
+    ]
+    return {str(c): str(line.order) for c, line in lines if c.order is None}
 
 
 def loosens(state: State, policy: Policy) -> list[str]:
@@ -209,6 +246,8 @@ def loosens(state: State, policy: Policy) -> list[str]:
 
 def _forgets(state: State, rule: LimitRule) -> bool:
     used = (d for d in state.datasets if lifetime(d) in state.accounts)
+    if rule.span and not (state.adopted and state.adopted.rule(rule.id)):
+        return False  # a window that begins has nothing to forget
     return start_of(state.adopted, rule) is Start.EMPTY and any(
         matches(rule.datasets, dataset) for dataset in used
     )

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from functools import partial
 
+from accountant.budget.changes import Count
 from accountant.budget.commands import (
-    Asked,
     CloseSparseVector,
     CountAnswers,
+    Envelope,
     OpenSparseVector,
     command_from_json,
 )
 from accountant.budget.decide.settling import own, settle, still_open
 from accountant.budget.errors import Conflict, Invalid
+from accountant.budget.outcome import ANSWERED, CLOSED, Outcome, outcome
 from accountant.budget.state import Grant, Settled, State
-from accountant.ledger.events import Event
 from accountant.privacy.mechanisms import SparseVector
 from accountant.privacy.units import Charge, Currency, charge_of
 
 
-def _session(state: State, asked: Asked, name: str) -> Grant | Settled:
+def _session(state: State, asked: Envelope, name: str) -> Grant | Settled:
     grant = own(state, asked, name)
     if not grant.session:
         raise Conflict("not-a-session", f"grant {name} is no sparse vector session; commit it")
@@ -27,13 +28,13 @@ def _session(state: State, asked: Asked, name: str) -> Grant | Settled:
 
 
 def _mechanism(grant: Grant) -> SparseVector:
-    command = command_from_json(grant.command)
+    command = command_from_json(grant.document)
     if not isinstance(command, OpenSparseVector):  # sessions are opened by nothing else
         raise TypeError(f"{grant.id} is a session that {command.command} opened")
     return command.mechanism
 
 
-def count(state: State, asked: Asked, command: CountAnswers, now: int) -> list[Event]:
+def count(state: State, asked: Envelope, command: CountAnswers, now: int) -> list[Outcome]:
     """Counts answers given. Raises Conflict past the cut-off: such answers are no part of it."""
     grant = still_open(_session(state, asked, command.grant), now)
     most = _mechanism(grant).max_positives or 0
@@ -49,20 +50,18 @@ def count(state: State, asked: Asked, command: CountAnswers, now: int) -> list[E
             max_positives=most,
             positives=positives,
         )
-    body = {
-        "grant": grant.id,
-        "positives": positives,
-        "negatives": grant.negatives + command.negatives,
-    }
-    return [state.next_event(asked, "sparse_vector.answered.v1", now, body)]
+    negatives = grant.negatives + command.negatives
+    body = {"positives": positives, "negatives": negatives}
+    change = Count(grant.id, positives, negatives)
+    return [outcome(state, asked, ANSWERED, now, body, change)]
 
 
-def close(state: State, asked: Asked, command: CloseSparseVector, now: int) -> list[Event]:
+def close(state: State, asked: Envelope, command: CloseSparseVector, now: int) -> list[Outcome]:
     """Ends a session and charges what it has cost."""
     grant = _session(state, asked, command.grant)
     counted = {} if isinstance(grant, Settled) else _counted(grant)
     final = partial(realised, state)
-    return settle(state, asked, grant, now, "sparse_vector.closed.v1", final, counted)
+    return settle(state, asked, grant, now, CLOSED, final, counted)
 
 
 def _counted(grant: Grant) -> dict[str, int]:

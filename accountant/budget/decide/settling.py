@@ -4,20 +4,30 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any, Final
 
+from orjson import Fragment
+
+from accountant.budget.changes import End, Note
 from accountant.budget.commands import (
-    Asked,
     CommitGrant,
+    Envelope,
     ExpireGrant,
     ReleaseGrant,
     command_from_json,
 )
 from accountant.budget.errors import Conflict, Forbidden, Invalid
+from accountant.budget.outcome import (
+    COMMITTED,
+    EXPIRED,
+    NOTED,
+    RELEASED,
+    Outcome,
+    outcome,
+)
 from accountant.budget.request import price_all
 from accountant.budget.state import Grant, Settled, State
-from accountant.ledger.events import Event, rfc3339
+from accountant.ledger.events import rfc3339, written
 from accountant.privacy.mechanisms import Mechanism
 from accountant.privacy.units import NOTHING, Charge, total
 
@@ -25,7 +35,7 @@ SYSTEM: Final = ":accountant"
 """Who asks for expiries. (No key's name begins with a colon.)"""
 
 
-def own(state: State, asked: Asked, name: str) -> Grant | Settled:
+def own(state: State, asked: Envelope, name: str) -> Grant | Settled:
     """A grant of whoever asks. Raises NotFound or Forbidden."""
     grant = state.grant(name)
     if grant.by != asked.by:
@@ -49,7 +59,7 @@ def still_open(grant: Grant | Settled, now: int) -> Grant:
     return grant
 
 
-def commit(state: State, asked: Asked, command: CommitGrant, now: int) -> list[Event]:
+def commit(state: State, asked: Envelope, command: CommitGrant, now: int) -> list[Outcome]:
     """Charges what was run and gives back the rest."""
     grant = own(state, asked, command.grant)
     if grant.session:
@@ -59,7 +69,7 @@ def commit(state: State, asked: Asked, command: CommitGrant, now: int) -> list[E
         listed = command.mechanisms
         return held.total if listed is None else _part(state, held, listed)
 
-    return settle(state, asked, grant, now, "grant.committed.v1", final, {})
+    return settle(state, asked, grant, now, COMMITTED, final, {})
 
 
 def _part(state: State, grant: Grant, mechanisms: Sequence[Mechanism]) -> Charge:
@@ -67,7 +77,7 @@ def _part(state: State, grant: Grant, mechanisms: Sequence[Mechanism]) -> Charge
     may be committed, so each mechanism must have been asked for, at least as many times.
     """
     left: Counter[Mechanism] = Counter()
-    for mechanism in getattr(command_from_json(grant.command), "mechanisms", ()):
+    for mechanism in getattr(command_from_json(grant.document), "mechanisms", ()):
         left[_once(mechanism)] += mechanism.count
     for mechanism in mechanisms:
         reserved = left[_once(mechanism)]
@@ -92,29 +102,27 @@ def _once(mechanism: Mechanism) -> Mechanism:
 
 def settle(
     state: State,
-    asked: Asked,
+    asked: Envelope,
     grant: Grant | Settled,
     now: int,
     kind: str,
     final: Callable[[Grant], Charge],
     extra: dict[str, Any],
-) -> list[Event]:
+) -> list[Outcome]:
     """A grant past its time is charged in full, noticed or not; then a commit is only a note."""
     if grant.due(now):
         due = ExpireGrant(grant=grant.id)
-        [expired] = expire(state, Asked(SYSTEM, due), due, now)
-        note = state.next_event(asked, "grant.noted.v1", now, {"grant": grant.id})
-        return [expired, replace(note, sequence=expired.sequence + 1)]
+        [expired] = expire(state, Envelope(SYSTEM, due), due, now)
+        return [expired, outcome(state, asked, NOTED, now, {}, Note(grant.id), after=1)]
     if isinstance(grant, Settled) and grant.status == "expired" and not grant.late_note:
-        return [state.next_event(asked, "grant.noted.v1", now, {"grant": grant.id})]
+        return [outcome(state, asked, NOTED, now, {}, Note(grant.id))]
     held = still_open(grant, now)
     charge = final(held)
-    body = {"grant": held.id, "charge": charge.to_json(), **extra}
-    body["returned"] = (held.total - charge).to_json()
-    return [state.next_event(asked, kind, now, body)]
+    body = {"charge": _written(charge), **extra}
+    return [outcome(state, asked, kind, now, body, End(held.id, "committed", charge))]
 
 
-def release(state: State, asked: Asked, command: ReleaseGrant, now: int) -> list[Event]:
+def release(state: State, asked: Envelope, command: ReleaseGrant, now: int) -> list[Outcome]:
     """Gives back all of a grant of which nothing was executed."""
     grant = still_open(own(state, asked, command.grant), now)
     if grant.positives or grant.negatives:
@@ -123,14 +131,17 @@ def release(state: State, asked: Asked, command: ReleaseGrant, now: int) -> list
             f"session {grant.id} has given answers, so it was executed; close it instead",
         )
     nothing = NOTHING.on(grant.total.axis)
-    body = {"grant": grant.id, "charge": nothing.to_json(), "returned": grant.total.to_json()}
-    return [state.next_event(asked, "grant.released.v1", now, body)]
+    return [outcome(state, asked, RELEASED, now, {}, End(grant.id, "released", nothing))]
 
 
-def expire(state: State, asked: Asked, command: ExpireGrant, now: int) -> list[Event]:
+def expire(state: State, asked: Envelope, command: ExpireGrant, now: int) -> list[Outcome]:
     """Charges a grant whose time has passed. Raises Conflict if it has not."""
     grant = state.grant(command.grant)
     if isinstance(grant, Settled) or not grant.due(now):
         raise Conflict("not-due", f"grant {grant.id} is not open past its time")
-    body = {"grant": grant.id, "charge": grant.total.to_json()}
-    return [state.next_event(asked, "grant.expired.v1", now, body)]
+    body = {"charge": _written(grant.total)}
+    return [outcome(state, asked, EXPIRED, now, body, End(grant.id, "expired", grant.total))]
+
+
+def _written(charge: Charge) -> Fragment:
+    return Fragment(written(charge.to_json()))

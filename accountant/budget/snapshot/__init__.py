@@ -2,7 +2,8 @@
 
 ``load(ledger, b"".join(dump(state)))`` is ``state``: every later decision is the same, to the byte.
 A snapshot holds the head (``rows.py``, JSON) with its length before it, then the columns: the open
-grants and their commands, the sums of each account, the settled grants, the answered keys.
+grants and their commands, what is to pass from windows, the sums of each account, the settled
+grants, the answered keys.
 Capacities and currencies of epochs are not in it: they follow from the policy. It is believed as it
 stands, so whoever reads one has to know first that nobody changed it, and that the same code would
 have folded it (store/snapshots.py).
@@ -12,18 +13,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from itertools import islice
+from typing import Final, TypeVar
 
 import numpy as np
 import orjson
 
-from accountant.budget.accounts import Account
-from accountant.budget.answers import Answers
-from accountant.budget.epochs import Adopted, epoch_of
+from accountant.budget.accounts.account import Account
+from accountant.budget.accounts.epochs import Adopted, epoch_of
+from accountant.budget.accounts.sums import Integers, Sums
+from accountant.budget.accounts.window import Window, WindowAccount
+from accountant.budget.columns import Take, raw
 from accountant.budget.grants import Grant, Grants, Legend
-from accountant.budget.meter import Meter
+from accountant.budget.idempotency import IdempotencyIndex
 from accountant.budget.policy import Policy
-from accountant.budget.raw import Take, raw
+from accountant.budget.population.selection import Selection
 from accountant.budget.snapshot.rows import (
     AccountRow,
     AdoptedRow,
@@ -38,6 +42,7 @@ from accountant.budget.snapshot.rows import (
 from accountant.budget.state import AccountKey, State
 from accountant.privacy.units import Axis, Charge
 
+T = TypeVar("T")
 _LENGTH: Final = 8
 _ROW: Final = 8 * len(GrantColumns._fields)
 """Bytes of an open grant."""
@@ -60,14 +65,10 @@ class Copied:
     @classmethod
     def of(cls, state: State) -> Copied:
         """A copy of ``state``, which nobody may change meanwhile."""
-        sums = (
-            part
-            for account in state.accounts.values()
-            for meter in (account.used, account.reserved)
-            for part in meter.dump()
-        )
-        columns = *sums, *state.grants.dump(), *state.answers.dump()
-        return cls(state.frozen(), state.grants.legend(), len(state.answers), columns)
+        frozen = state.frozen()  # at the last stamp, whoever has looked further since
+        sums = (part for account in frozen.accounts.values() for part in account.used.dump())
+        columns = *sums, *state.grants.dump(), *state.idempotency.dump()
+        return cls(frozen, state.grants.legend(), len(state.idempotency), columns)
 
     def dump(self, breathe: Callable[[], None] = lambda: None) -> list[bytes]:
         """The parts of one file. ``breathe`` is called now and then, to let others go on."""
@@ -89,12 +90,13 @@ def load(ledger: str, data: bytes | memoryview) -> State:
         written = bytes(rest.take(int.from_bytes(rest.take(_LENGTH), "little")))
         head = Head.model_validate_json(written)
         rows, commands = rest.take(_ROW * head.open), rest.take(head.commands)
-        state = _state(head, rows, orjson.loads(commands), rest.take)
+        passing = rest.take(8 * sum(map(_passing_size, head.accounts)))
+        state = _state(head, rows, _commands(bytes(commands)), passing, rest.take)
         rest.end()
-        again = _head(state, state.grants.legend(), len(state.answers), lambda: None)
+        again = _head(state, state.grants.legend(), len(state.idempotency), lambda: None)
     except (ArithmeticError, LookupError, TypeError) as error:
         raise ValueError(f"the snapshot of {ledger} is damaged: {error!r}") from error
-    if state.ledger != ledger or again != (written, bytes(rows), bytes(commands)):
+    if state.ledger != ledger or again != (written, bytes(rows), bytes(commands), bytes(passing)):
         raise ValueError(f"a snapshot of {ledger} would be another one")
     return state
 
@@ -121,14 +123,20 @@ class _Rest:
 
 def _head(
     state: State, legend: Legend, answers: int, breathe: Callable[[], None]
-) -> tuple[bytes, bytes, bytes]:
-    """The head, the rows of the open grants, and their commands."""
+) -> tuple[bytes, bytes, bytes, bytes]:
+    """The head, the rows of the open grants, their commands, and what is to pass."""
     lists = Lists()
     numbers = {key: number for number, key in enumerate(state.accounts)}
     # The order of these two decides about the numbers in the lists.
     accounts = tuple(_account_row(*item, lists) for item in state.accounts.items())
+    passing = bytearray()
+    for account in state.accounts.values():
+        if isinstance(account, WindowAccount):
+            for entries in _batched(account.entries()):
+                passing += _passing_rows(entries, lists)
+                breathe()
     opened, named = bytearray(), []
-    grants = list(state.open.values())
+    grants = state.grants.in_order()
     for first in range(0, len(grants), _BREATH):
         some = grants[first : first + _BREATH]
         opened += _rows_of(some, numbers, lists)
@@ -156,14 +164,16 @@ def _head(
         answers=answers,
         **lists.rows(),
     )
-    return head.to_bytes(), bytes(opened), commands
+    return head.to_bytes(), bytes(opened), commands, bytes(passing)
 
 
-def _state(head: Head, rows: memoryview, commands: list[Any], take: Take) -> State:
+def _state(
+    head: Head, rows: memoryview, commands: list[bytes], passing: memoryview, take: Take
+) -> State:
     axes = [axis_from(names) for names in head.axes]
     charges = [charge_from(row, axes) for row in head.charges]
     shape = head.population.shape if head.population else ()
-    accounts = dict(_accounts(head, axes, shape, take))
+    accounts = dict(_accounts(head, axes, shape, passing, take))
     opened = _opened(head, rows, commands, list(accounts), charges)
     return State(
         ledger=head.ledger,
@@ -174,7 +184,7 @@ def _state(head: Head, rows: memoryview, commands: list[Any], take: Take) -> Sta
         adopted=_adopted(head.adopted) if head.adopted else None,
         accounts=accounts,
         grants=Grants.load(take, head.settled, opened),
-        answers=Answers.load(take, head.answers),
+        idempotency=IdempotencyIndex.load(take, head.answers),
         last_epoch=dict(head.last_epoch),
         custody=head.custody,
         revalued=dict(head.revalued),
@@ -184,20 +194,63 @@ def _state(head: Head, rows: memoryview, commands: list[Any], take: Take) -> Sta
 
 def _account_row(key: AccountKey, account: Account, lists: Lists) -> AccountRow:
     bound, held = tuple(account.bound), tuple(account.held)
-    flat = account.used.flat, account.reserved.flat
-    return AccountRow(*key, lists.axis(account.axis), bound, held, flat)
+    window, passing = None, 0
+    if isinstance(account, WindowAccount):
+        window = account.window.text
+        passing = sum(len(part.charges) for part in account.passing)
+    kept = account.used.parts_kept
+    return AccountRow(*key, lists.axis(account.axis), bound, held, kept, window, passing)
+
+
+def _passing_size(row: AccountRow) -> int:
+    """How many integers its entries take: when one ends, its cells, finite sums, infinities."""
+    return row.passing * (2 + 2 * len(row.bound))
+
+
+def _passing_rows(entries: Sequence[tuple[int, Selection, Charge]], lists: Lists) -> bytes:
+    numbers = lists.selections([cells for _, cells, _ in entries])
+    rows = [
+        (ends, number, *charge.finite, *charge.infinite)
+        for (ends, _, charge), number in zip(entries, numbers, strict=True)
+    ]
+    return raw(np.array(rows, dtype=np.int64))
+
+
+def _entries(
+    values: Integers, axis: Axis, selections: list[Selection]
+) -> Iterator[tuple[int, Selection, Charge]]:
+    n = len(axis)
+    for ends, number, *units in values.reshape(-1, 2 + 2 * n).tolist():
+        yield ends, selections[number], Charge(axis, tuple(units[:n]), tuple(units[n:]))
+
+
+def _batched(items: Iterable[T]) -> Iterator[list[T]]:
+    """The items, some at a time."""
+    all_of = iter(items)
+    while some := list(islice(all_of, _BREATH)):
+        yield some
 
 
 def _accounts(
-    head: Head, axes: list[Axis], shape: tuple[int, ...], take: Take
+    head: Head, axes: list[Axis], shape: tuple[int, ...], passing: memoryview, take: Take
 ) -> Iterator[tuple[AccountKey, Account]]:
+    selections = [selection_from(row, shape) for row in head.selections]
+    values, first = np.frombuffer(passing, dtype="<i8").astype(np.int64), 0
     for row in head.accounts:
         axis = axes[row.axis]
         if not len(axis) == len(row.bound) == len(row.held):
             raise ValueError("an account is not as long as its axis")
-        used, reserved = (Meter.load(take, 2 * len(axis), shape, flat=flat) for flat in row.flat)
+        used = Sums.load(take, len(axis), shape, row.kept)
         key = AccountKey(row.rule, row.epoch, row.dataset, row.client)
-        yield key, Account(axis, used, reserved, list(row.bound), list(row.held))
+        held = axis, used, list(row.bound), list(row.held)
+        if row.window is None:
+            yield key, Account(*held)
+            continue
+        account = WindowAccount(*held, Window.read(row.window))
+        last = first + _passing_size(row)
+        account.entered(_entries(values[first:last], axis, selections))
+        first = last
+        yield key, account
 
 
 def _rows_of(grants: Sequence[Grant], numbers: dict[AccountKey, int], lists: Lists) -> bytes:
@@ -235,7 +288,11 @@ def _rows_of(grants: Sequence[Grant], numbers: dict[AccountKey, int], lists: Lis
 
 
 def _opened(
-    head: Head, rows: memoryview, commands: list[Any], keys: list[AccountKey], charges: list[Charge]
+    head: Head,
+    rows: memoryview,
+    commands: list[bytes],
+    keys: list[AccountKey],
+    charges: list[Charge],
 ) -> Iterable[Grant]:
     shape = head.population.shape if head.population else ()
     selections = [selection_from(row, shape) for row in head.selections]
@@ -244,8 +301,6 @@ def _opened(
     ]
     columns = np.frombuffer(rows, dtype="<i8").reshape(head.open, len(GrantColumns._fields)).T
     of = GrantColumns(*columns.tolist())
-    if not all(isinstance(command, dict) for command in commands):
-        raise ValueError("a command is no object")
     names = list(map(_called, of.sequence))
     for number, name in head.named:
         names[number] = name
@@ -265,6 +320,16 @@ def _opened(
         of.positives,
         of.negatives,
     )
+
+
+def _commands(lines: bytes) -> list[bytes]:
+    """The commands of the open grants: canonical bytes have no line breaks. Raises ValueError if
+    one is no object.
+    """
+    found = lines.split(b"\n") if lines else []
+    if not all(isinstance(orjson.loads(line), dict) for line in found):
+        raise ValueError("the command of an open grant is no object")
+    return found
 
 
 def _called(sequence: int) -> str:

@@ -12,13 +12,12 @@ from functools import partial
 from typing import Annotated, Any, NamedTuple, TypeVar
 
 import numpy as np
-import orjson
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 
-from accountant.budget.custody import Custody
+from accountant.budget.custody.custody import Custody
 from accountant.budget.grants import AccountKey, Bookings, Legend
-from accountant.budget.population import Dataset, Population
-from accountant.budget.selection import Selection, Side, side_of
+from accountant.budget.population.population import Dataset, Population
+from accountant.budget.population.selection import Selection, Side, side_of
 from accountant.privacy.units import FIXED, Axis, Charge, Currency
 
 Big = Annotated[
@@ -54,7 +53,7 @@ class SelectionRow:
 
 @dataclass(frozen=True, slots=True)
 class AccountRow:
-    """An account without its sums. Flat meters have no cells."""
+    """An account without its sums."""
 
     rule: str
     epoch: int
@@ -63,8 +62,11 @@ class AccountRow:
     axis: Number
     bound: tuple[Big, ...]
     held: tuple[Big, ...]
-    flat: tuple[bool, bool]
-    """Of what was used, and of what is reserved."""
+    kept: Annotated[int, Field(ge=0, le=2)]
+    """How many arrays of cells there are (``Sums.parts_kept``)."""
+    window: str | None
+    passing: Number
+    """How many entries of what is spent are to pass: each is a row among the columns."""
 
 
 class GrantColumns(NamedTuple):
@@ -131,7 +133,7 @@ class Head(BaseModel):
     selections: tuple[SelectionRow, ...]
     bookings: tuple[BookingsRow, ...]
     commands: Number
-    """How many bytes the commands take, which stand among the columns: a JSON list."""
+    """How many bytes the commands take, which stand among the columns, a line each."""
     texts: tuple[str, ...]
     accounts: tuple[AccountRow, ...]
     open: Number
@@ -196,9 +198,9 @@ class Lists:
         row = tuple((accounts[key], self.charge(booked)) for key, booked in bookings)
         return _number(self._bookings, row)
 
-    def commands(self, commands: Sequence[dict[str, Any]]) -> list[int]:
+    def commands(self, commands: Sequence[bytes]) -> list[int]:
         """The numbers of commands. Many are the same, and each grant may have one of its own."""
-        return self._numbers(commands, lambda one: _number(self._commands, orjson.dumps(one)))
+        return self._numbers(commands, partial(_number, self._commands))
 
     def texts(self, texts: Sequence[str]) -> list[int]:
         """The numbers of texts."""
@@ -215,8 +217,8 @@ class Lists:
         return list(map(self._seen.__getitem__, map(id, items)))
 
     def all_commands(self) -> bytes:
-        """The commands, in the order of their numbers: a JSON list."""
-        return b"[%b]" % b",".join(self._commands)
+        """The commands, in the order of their numbers, a line each."""
+        return b"\n".join(self._commands)
 
     def rows(self) -> dict[str, Any]:
         """All that was numbered, as fields of the head."""

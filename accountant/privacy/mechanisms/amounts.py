@@ -27,6 +27,9 @@ _LONGEST_TEXT: Final = 120
 _LONGEST_INT: Final = 10**31
 _SPELLING: Final = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,4})?")
 
+_CANONICAL: Final = re.compile(r"(?:0|[1-9][0-9]{0,19})(?:\.[0-9]{0,17}[1-9])?")
+"""Amounts that are in canonical form as they stand: few digits, no exponent, no trailing zeros."""
+
 
 class Record(BaseModel):
     """A value of several fields: immutable, and without fields that nobody knows."""
@@ -47,6 +50,8 @@ def _refuse() -> PydanticCustomError:
 
 def _read(value: Any) -> Decimal:
     """The amount in canonical form. Binary floats are refused: 0.1 is not among them."""
+    if type(value) is str and _CANONICAL.fullmatch(value):  # as most are spelled
+        return Decimal(value)
     if isinstance(value, bool | float) or not isinstance(value, str | int | Decimal):
         raise _refuse()
     if isinstance(value, str):

@@ -1,1 +1,1 @@
-"""Ledgers as tables of whole numbers, for engines that add up many of them (docs/fleet.md)."""
+"""Ledgers as tables of integers, for engines that add up many ledgers (docs/reference/fleet.md)."""

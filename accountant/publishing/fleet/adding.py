@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from accountant.budget.accounts.sums import Integers
+from accountant.budget.accounts.sums import Sums as Cells
 from accountant.budget.grants import AccountKey
-from accountant.budget.meter import Integers, Meter
-from accountant.budget.selection import Selection
+from accountant.budget.population.selection import Selection
 from accountant.budget.state import State
 from accountant.publishing.fleet.changes import Change
-from accountant.publishing.fleet.differences import Picture
+from accountant.publishing.fleet.differences import pictures
 from accountant.store.ledgers import StoreError
 
 
@@ -31,12 +32,12 @@ class Sums:
         """Raises StoreError unless they are what ``state`` holds, in every cell of every account:
         tables that say something else must not come into the world.
         """
-        for key, account in state.accounts.items():
+        for key, (everyone, cells) in pictures(state, state.time).items():
             shape = state.people().shape
-            added = Meter(2 * account.used.rows, shape)
+            rows = len(everyone)
+            added = Cells(rows, shape)
             for selection, units in self._of.pop(key, {}).items():
-                added.add(selection, units)
-            everyone, cells = Picture.of(account)
+                added.add(selection, units.tolist(), [0] * rows)
             held = everyone.reshape(-1, *(1,) * len(shape)) + (0 if cells is None else cells)
             if not np.array_equal(added.cells(), np.broadcast_to(held, added.cells().shape)):
                 raise StoreError(

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from accountant.budget.population import Population
-from accountant.budget.selection import EVERYONE, Selection
+from accountant.budget.population.population import Population
+from accountant.budget.population.selection import EVERYONE, Selection
 from accountant.budget.state import State
 from accountant.privacy.units import Currency
 from accountant.publishing.fleet.tables import Table, Tables

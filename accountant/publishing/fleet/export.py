@@ -9,7 +9,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from accountant.budget.selection import EVERYONE, Selection
+from accountant.budget.facts import grant_of
+from accountant.budget.population.selection import EVERYONE, Selection
 from accountant.budget.state import State
 from accountant.ledger.checkpoints import Checkpoint
 from accountant.ledger.events import Event
@@ -20,7 +21,7 @@ from accountant.publishing.fleet.describing import describe
 from accountant.publishing.fleet.tables import Tables
 from accountant.publishing.log import Log, checkpoint_of, complete
 from accountant.store.ledgers import Ledgers, Signed, Stored, StoreError
-from accountant.store.projection import Book
+from accountant.store.projection import Projection
 from accountant.store.whole import sync
 
 SQL: Final = Path(__file__).resolve().parent / "sql"
@@ -98,7 +99,7 @@ class _Writing:
 
     def all_of(self, events: Iterable[Stored], end: Tree) -> State:
         """Writes the events up to ``end`` and what they charged; the state they lead to."""
-        book = Book(self._ledger, lambda: self)
+        book = Projection(self._ledger, lambda: self)
         pages = iter(events)
         book.follow(end, lambda _: islice(pages, _PAGE))
         self._sums.agree(self._state)
@@ -116,7 +117,7 @@ class _Writing:
             self._sums.add(change)
             self._charge(event.sequence, change)
         body = event.body
-        grant, command = body.get("grant"), body.get("command", {})
+        grant, command = grant_of(body, event.sequence, event.type), body.get("command", {})
         found = None if grant is None else state.grants.get(grant)
         dataset = command.get("dataset") if found is None else found.dataset
         about = (event.time, event.by, body.get("key"), dataset, grant)

@@ -1,4 +1,4 @@
-"""The tables and their columns, written as Parquet a batch at a time (docs/fleet.md)."""
+"""The tables and their columns, written as Parquet a batch at a time (docs/reference/fleet.md)."""
 
 from __future__ import annotations
 

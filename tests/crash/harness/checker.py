@@ -32,6 +32,8 @@ from harness.pipelines import Pipeline, Request
 NANO = 10**9
 LIMITS = {"d": ("narrow", NANO)}
 """Per dataset, the rule of the pipelines' policy that can be used up, and its limit in units."""
+BOOKED = ("grant.reserved.v1", "invocation.recorded.v1")
+ENDED = ("grant.committed.v1", "grant.released.v1", "grant.expired.v1", "sparse_vector.closed.v1")
 CALLED = {
     "ask_grant": "/grants",
     "commit_grant": "/grants/{grant}/commit",
@@ -176,14 +178,24 @@ def answered(
         return
     assert event is not None, f"lost: {request}"
     assert answer["sequence"] == event["sequence"]
-    assert answer.get("decision") == event.get("decision")
     refused = request.status == 403
     assert refused == (event["type"] in ("grant.refused.v1", "batch.refused.v1"))
-    if "items" in answer:
+    if refused:
+        rules = [rule for rule in answer["decision"]["rules"] if rule["fired"]]
+        assert [[rule["rule"], rule["code"]] for rule in rules] == event["fired"]
+    elif "items" in answer:
         for one, item in zip(answer["items"], items, strict=True):
-            told = one["sequence"], one["time"], one.get("decision")
-            assert told == (item["sequence"], item["time"], item.get("decision"))
-    assert refused or "items" in answer or answer["time"] == event["time"]
+            _stands(one, item)
+    else:
+        _stands(answer, event)
+
+
+def _stands(answer: dict[str, Any], event: dict[str, Any]) -> None:
+    """What was answered is what happened."""
+    assert (answer["sequence"], answer["time"]) == (event["sequence"], event["time"])
+    if event["type"] in BOOKED:
+        flags = [[flag["rule"], flag["code"]] for flag in answer["flags"]]
+        assert (answer["decision"], flags) == (f"d{event['sequence']}", event.get("fired", []))
 
 
 def spent(
@@ -191,14 +203,15 @@ def spent(
 ) -> dict[str, int]:
     """What is spent and reserved of each limited dataset, in units of epsilon; never too much."""
     sums = dict.fromkeys(limits, 0)
-    of_grant: dict[str, str] = {}
+    of_grant: dict[str, tuple[str, int]] = {}
     for event in events:
         kind, command = event["type"], event.get("command", {})
-        if kind in ("grant.reserved.v1", "invocation.recorded.v1"):
-            of_grant[event.get("grant", "")] = dataset = command["dataset"]
-            change = int(event["total"]["epsilon"])
-        elif "returned" in event:
-            dataset, change = of_grant[event["grant"]], -int(event["returned"]["epsilon"])
+        if kind in BOOKED:
+            dataset, change = command["dataset"], int(event["total"]["epsilon"])
+            of_grant[f"g{event['sequence']}"] = dataset, change
+        elif kind in ENDED:
+            dataset, held = of_grant[command["grant"]]
+            change = int(event.get("charge", {"epsilon": "0"})["epsilon"]) - held
         else:
             continue
         if dataset in sums:

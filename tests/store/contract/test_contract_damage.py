@@ -8,8 +8,9 @@ import pytest
 from places import Place
 from support import World, ask, clean, client_of, hundredth, laplace, last_replay, make
 
-from accountant.budget.commands import Asked
+from accountant.budget.commands import Envelope
 from accountant.budget.errors import Unavailable
+from accountant.budget.facts import grant_in
 from accountant.runtime.service import Service
 from accountant.store.ledgers import Ledgers
 
@@ -24,7 +25,7 @@ def test_a_restored_backup_is_noticed(world: Callable[..., World], place: Place)
     for _ in range(2):
         diverged(made)  # its memory is the witness that something is missing
     assert made.post("/grants", ask(*[laplace("0.01", i + 1) for i in range(200)] * 3)).is_error
-    made.service._shelf.book("fair").drop()  # as after a commit that failed
+    made.service._projections.book("fair").drop()  # as after a commit that failed
     diverged(made)
     fresh = world()
     assert hundredth(fresh.service, "p", "k2").sequence == 3
@@ -40,11 +41,11 @@ def test_a_history_of_the_same_length_is_noticed(world: Callable[..., World], pl
     place.restore()
     other = Service(Ledgers(made.url))
     command = make("ask_grant", dataset="d", mechanisms=[laplace("1")])
-    assert other.execute("fair", Asked("q", command, "k")).events[0].type == "grant.reserved.v1"
+    assert other.execute("fair", Envelope("q", command, "k")).events[0].type == "grant.reserved.v1"
     other.ledgers.close()
     for _ in range(2):
         diverged(made)
-        made.service._shelf.book("fair").drop()
+        made.service._projections.book("fair").drop()
     assert hundredth(world().service, "p", "k2").type == "grant.refused.v1"  # all is spent
     clean(made := world())
     assert made.head().size == 5
@@ -68,8 +69,8 @@ def test_an_event_that_fails_half_way_is_not_half_applied(
 ) -> None:
     """If an event cannot be folded to its end, nobody is ever shown what its beginning did."""
     made = world().hospital()
-    grant = hundredth(made.service, "p", "k").body["grant"]
-    made.service.execute("fair", Asked("p", make("commit_grant", grant=grant)))
+    grant = grant_in(hundredth(made.service, "p", "k"))
+    made.service.execute("fair", Envelope("p", make("commit_grant", grant=grant)))
     body = made.stored()[4].replace(b'"10000000"', b'"' + b"9" * 30 + b'"')
     place.tamper(f"UPDATE event SET body = {place.blob(body.hex())} WHERE sequence = 4")
     fresh = Service(Ledgers(made.url))

@@ -31,12 +31,11 @@ def spend(world: World, count: int) -> None:
 def audited(world: World) -> Verdict:
     """The verdict on the ledger's bundle, texts included."""
     signed = world.publisher.sign("fair")
-    with world.service.state("fair") as state:
-        custody = state.custody
     out = io.BytesIO()
     entries = covering(0, None, signed.size)
     ledgers = world.service.ledgers
-    write_bundle(out, ledgers, "fair", signed, custody, entries, with_texts=True)
+    with world.service.state("fair") as state:
+        write_bundle(out, ledgers, "fair", signed, state, entries, with_texts=True)
     return verify([io.BytesIO(out.getvalue())])
 
 

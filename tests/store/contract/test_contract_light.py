@@ -14,9 +14,9 @@ from places import Place
 from support import World, ask, clean, laplace, make
 
 from accountant.auth.keys import key_digest
-from accountant.budget.commands import Asked, CommitGrant
-from accountant.budget.decide import _DECIDERS as DECIDERS
+from accountant.budget.commands import CommitGrant, Envelope
 from accountant.budget.errors import Invalid, Problem
+from accountant.budget.facts import grant_in
 from accountant.ledger.events import Entry
 from accountant.ledger.merkle import Tree
 from accountant.runtime import dispatcher as answering
@@ -201,23 +201,25 @@ def made(world: Callable[..., World]) -> World:
     return made
 
 
-def grants(prefix: str, count: int) -> list[Asked]:
+def grants(prefix: str, count: int) -> list[Envelope]:
     """Grants to ask for, each with a key of its own."""
     command = make("ask_grant", dataset="d", mechanisms=[laplace("0.01")])
-    return [Asked("pipe", command, f"{prefix}{n}") for n in range(count)]
+    return [Envelope("pipe", command, f"{prefix}{n}") for n in range(count)]
 
 
-def together(service: Service, asked: list[Asked]) -> list[Any]:
+def together(service: Service, asked: list[Envelope]) -> list[Any]:
     """What each is told, decided in one batch."""
     batch = [Waiting(one, lambda _: None) for one in asked]
-    service.answering.answer("fair", batch)
+    service.dispatcher.answer("fair", batch)
     return [one.outcome for one in batch]
 
 
-def commits(answers: list[Any], prefix: str) -> list[Asked]:
+def commits(answers: list[Any], prefix: str) -> list[Envelope]:
     """Commits of grants."""
-    names = [answer.events[0].body["grant"] for answer in answers]
-    return [Asked("pipe", CommitGrant(grant=name), f"{prefix}{n}") for n, name in enumerate(names)]
+    names = [grant_in(answer.events[0]) for answer in answers]
+    return [
+        Envelope("pipe", CommitGrant(grant=name), f"{prefix}{n}") for n, name in enumerate(names)
+    ]
 
 
 @pytest.fixture
@@ -239,7 +241,7 @@ def begun(made: World, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.mark.parametrize("count", [1, 9, 30])
 def test_what_comes_again_begins_no_transaction(made: World, begun: list[str], count: int) -> None:
-    """Grants and commits of known forms, few or many, are answered and kept without one; a retry
+    """Grants and commits, few or many, are answered and kept without one; a retry
     begins one, for it is read what was answered.
     """
     first = together(made.service, grants("k", count))
@@ -270,13 +272,13 @@ def test_who_was_not_alone_decides_again(
         other = Service(ledgers)
         together(other, grants("other-learn", 30))
         open_ = together(other, grants("open", 3))
-        assert other._shelf.book("fair").alone
+        assert other._projections.book("fair").alone
         before = together(made.service, grants("mine", count))
-        fold = other._shelf.book("fair").fold
+        fold = other._projections.book("fair").fold
         asked = [*grants("k", count), *commits(open_, "c"), *(grants("mine", 1) * mixed)]
         answers = together(other, asked)
-        assert other._shelf.book("fair").fold is fold  # nothing was read back but what is new
-        assert not other._shelf.book("fair").alone
+        assert other._projections.book("fair").fold is fold  # nothing was read back but what is new
+        assert not other._projections.book("fair").alone
         assert [one.entries[0].body for one in answers[: count + 3]] == made.stored()[-count - 3 :]
         assert not any(one.repeated for one in answers[: count + 3])
         if mixed:
@@ -297,12 +299,12 @@ def test_nobody_is_refused_by_what_is_only_believed(made: World) -> None:
     with closing(Ledgers(made.url)) as ledgers:
         other = Service(ledgers)
         [mine] = together(other, grants("other", 1))
-        assert other._shelf.book("fair").alone
+        assert other._projections.book("fair").alone
         [theirs] = together(made.service, grants("k", 1))
         [done] = together(other, commits([theirs], "c"))
         assert isinstance(done, Answer)
         time.sleep(books._LATELY + 0.1)
-        assert other._shelf.book("fair").alone
+        assert other._projections.book("fair").alone
         [late] = together(made.service, commits([mine], "m"))
         assert isinstance(late, Answer)
         [refused] = together(other, commits([mine], "o"))
@@ -322,7 +324,7 @@ def test_who_is_refused_is_refused_by_the_ledger(
 
     monkeypatch.setattr("accountant.runtime.unit_of_work.seal", refuse)
     new = make("ask_grant", dataset="d", mechanisms=[laplace("0.02")])
-    [refused] = together(made.service, [Asked("pipe", new, "k0")])
+    [refused] = together(made.service, [Envelope("pipe", new, "k0")])
     assert isinstance(refused, Invalid)
     assert begun
 
@@ -336,7 +338,7 @@ def test_all_or_none_also_where_somebody_else_writes(made: World) -> None:
         assert len(other.execute_all("fair", grants("all", 40))) == 40
         time.sleep(books._LATELY + 0.1)
         together(made.service, grants("m", 2))
-        bad = Asked("pipe", make("commit_grant", grant="g0"), "nobody's")
+        bad = Envelope("pipe", make("commit_grant", grant="g0"), "nobody's")
         size = len(made.stored())
         with pytest.raises(Problem):
             other.execute_all("fair", [*grants("none", 40), bad])
@@ -388,28 +390,19 @@ def test_a_key_that_was_revoked_elsewhere_is_noticed(made: World) -> None:
         other.credentials.revoke("fresh", "test")
         [asked] = grants("late", 1)
         waiting = Waiting(asked, lambda _: None, key_digest(made.secrets["fresh"]))
-        made.service.answering.answer("fair", [waiting])
+        made.service.dispatcher.answer("fair", [waiting])
         assert isinstance(waiting.outcome, Problem)
         assert waiting.outcome.code == "unauthenticated"
         assert len(made.stored()) == size
 
 
-def test_what_is_decided_at_length_has_begun(
-    made: World, begun: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whatever has to be decided at length is decided under the head's lock."""
-    decide = DECIDERS[CommitGrant]
-    seen = list[int]()
-
-    def watched(*arguments: Any) -> Any:
-        seen.append(len(begun))
-        return decide(*arguments)
-
-    monkeypatch.setitem(DECIDERS, CommitGrant, watched)
-    [one] = together(made.service, grants("k", 1))
-    together(made.service, commits([one], "c"))
-    assert len(seen) == 1
-    assert seen[0] > 0
+def test_what_cannot_be_taken_back_has_begun(made: World, begun: list[str]) -> None:
+    """A registration, which no rollback undoes, is decided under the head's lock."""
+    fields = {"id": "e", "namespace": "n", "name": "e"}
+    [answer] = together(made.service, [Envelope("admin", make("register_dataset", **fields))])
+    assert isinstance(answer, Answer)
+    assert begun
+    clean(made)
 
 
 def test_readers_wait_for_no_light_round(made: World, place: Place) -> None:

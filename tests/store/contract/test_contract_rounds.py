@@ -15,13 +15,15 @@ import pytest
 from places import Place
 from support import World, ask, clean, laplace, make
 
-from accountant.budget.commands import Asked, AskGrant, CommitGrant
-from accountant.budget.decide import _DECIDERS as DECIDERS
-from accountant.budget.decide import Repeated
+from accountant.budget.apply import apply
+from accountant.budget.commands import AskGrant, CommitGrant, Envelope
+from accountant.budget.decide import _SPENDING as SPENDING
+from accountant.budget.decide import Repeated, decide
 from accountant.budget.decide.asking import ask_grant
 from accountant.budget.errors import Problem, Unavailable
-from accountant.budget.express.runs import FEWEST, Run
-from accountant.budget.keeper import Keeper
+from accountant.budget.facts import grant_in
+from accountant.budget.outcome import Outcome
+from accountant.budget.state import State
 from accountant.runtime.command_queue import Waiting, settle
 from accountant.runtime.service import Answer, Service
 from accountant.store.ledgers import Ledgers, Moved, StoreError, Unknown
@@ -33,6 +35,7 @@ RICH = "  - {id: a, limit: {epsilon: 100}}\n"
 POISON = "0.07"
 
 
+FEW = 40
 LONG = 400
 """Commands of a crowd that takes SQLite several statements to append."""
 
@@ -43,18 +46,18 @@ def made(world: Callable[..., World]) -> World:
     return world().hospital(RICH)
 
 
-def grants(prefix: str, *epsilons: str) -> list[Asked]:
+def grants(prefix: str, *epsilons: str) -> list[Envelope]:
     """Grants to ask for, each with a key of its own."""
     return [
-        Asked("pipe", make("ask_grant", dataset="d", mechanisms=[laplace(e)]), f"{prefix}{n}")
+        Envelope("pipe", make("ask_grant", dataset="d", mechanisms=[laplace(e)]), f"{prefix}{n}")
         for n, e in enumerate(epsilons)
     ]
 
 
-def together(service: Service, asked: list[Asked], ledger: str = "fair") -> list[Any]:
+def together(service: Service, asked: list[Envelope], ledger: str = "fair") -> list[Any]:
     """What each is told, decided in one batch."""
     batch = [Waiting(one, settle(Future[Answer]())) for one in asked]
-    service.answering.answer(ledger, batch)
+    service.dispatcher.answer(ledger, batch)
     return [one.outcome for one in batch]
 
 
@@ -112,15 +115,15 @@ def test_a_poison_command_fails_alone(
 ) -> None:
     """What cannot be decided is told so; the others of its batch are answered, recorded once."""
 
-    def decide(state: Any, asked: Asked, command: AskGrant, now: int) -> Any:
+    def failing(state: Any, asked: Envelope, command: AskGrant, now: int) -> Any:
         if command.mechanisms[0].count == 7:
             raise poison
         return ask_grant(state, asked, command, now)
 
-    monkeypatch.setitem(DECIDERS, AskGrant, decide)
+    monkeypatch.setitem(SPENDING, AskGrant, failing)
     asked = grants("k", *["0.01"] * 7)
     bad = make("ask_grant", dataset="d", mechanisms=[laplace("0.01", 7)])
-    asked[at] = Asked("pipe", bad, "poison")
+    asked[at] = Envelope("pipe", bad, "poison")
     size = len(made.stored())
     told = together(made.service, asked)
     assert told.pop(at) is poison
@@ -133,29 +136,27 @@ def test_a_poison_command_fails_alone(
     clean(made)
 
 
-@pytest.mark.parametrize("where", ["write", "book"])
-@pytest.mark.parametrize(("size", "at"), [(2 * FEWEST, 30), (LONG, 300)])
-def test_a_poison_command_in_a_run_fails_alone(
+@pytest.mark.parametrize("where", ["decide", "apply"])
+@pytest.mark.parametrize(("size", "at"), [(FEW, 30), (LONG, 300)])
+def test_a_poison_command_in_a_crowd_fails_alone(
     made: World, monkeypatch: pytest.MonkeyPatch, where: str, size: int, at: int
 ) -> None:
-    """Where many are answered in one step and it fails, before or while it is booked, they are
-    answered one after another: all but the one that cannot be.
+    """Where one of many fails, when it is decided or after it was folded in, all others are
+    answered, each once.
     """
-    together(made.service, grants("learn", *["0.01"] * 20))
-    step, decide = getattr(Run, where), Keeper.decide
 
-    def failing_step(run: Run, *arguments: Any) -> None:
-        step(run, *arguments)
-        if any(one.key == b"poison" for one in run.known):
-            raise ZeroDivisionError
-
-    def failing(keeper: Keeper, asked: Asked, *more: Any) -> Any:
+    def failing(state: State, asked: Envelope, now: int) -> Any:
         if asked.key == "poison":
             raise ZeroDivisionError
-        return decide(keeper, asked, *more)
+        return decide(state, asked, now)
 
-    monkeypatch.setattr(Run, where, failing_step)
-    monkeypatch.setattr(Keeper, "decide", failing)
+    def halfway(state: State, outcome: Outcome) -> None:
+        apply(state, outcome)
+        if outcome.key == "poison":
+            raise ZeroDivisionError
+
+    ways = {"decide": failing, "apply": halfway}
+    monkeypatch.setattr(f"accountant.runtime.unit_of_work.{where}", ways[where])
     asked = grants("k", *["0.01"] * size)
     asked[at] = replace(asked[at], key="poison")
     before = len(made.stored())
@@ -167,10 +168,9 @@ def test_a_poison_command_in_a_run_fails_alone(
 
 
 @pytest.mark.parametrize("way", [failed, crashed, lost, done, moved])
-@pytest.mark.parametrize("size", [2 * FEWEST, LONG])
-def test_a_run_whose_commit_goes_wrong(made: World, way: Any, size: int) -> None:
-    """Many that were answered in one step are told once what took place, and retries get that."""
-    together(made.service, grants("learn", *["0.01"] * 20))
+@pytest.mark.parametrize("size", [FEW, LONG])
+def test_a_crowd_whose_commit_goes_wrong(made: World, way: Any, size: int) -> None:
+    """Many that are committed together are told once what took place, and retries get that."""
     before, asked = len(made.stored()), grants("k", *["0.01"] * size)
     with committing(made.service, way):
         told = together(made.service, asked)
@@ -190,9 +190,9 @@ def test_a_long_crowd_with_retries(made: World) -> None:
     asked = [*grants("m", *["0.01"] * LONG), *grants("n", *["0.01"] * LONG)]
     asked[LONG - 50] = grants("k", "0.01")[0]
     asked[LONG + 200] = asked[3]
-    asked[LONG + 210] = Asked("pipe", make("commit_grant", grant="g1"), "nobody's")
+    asked[LONG + 210] = Envelope("pipe", make("commit_grant", grant="g1"), "nobody's")
     purpose = make("ask_grant", dataset="d", mechanisms=[laplace("0.01")], purpose="a trend")
-    asked[LONG + 220] = asked[LONG + 250] = Asked("pipe", purpose, "told why")
+    asked[LONG + 220] = asked[LONG + 250] = Envelope("pipe", purpose, "told why")
     size = len(made.stored())
     told = together(made.service, asked)
     assert told[LONG - 50] == old[0]._replace(repeated=True)
@@ -209,9 +209,8 @@ def test_commands_that_fail_together_leave_nothing(made: World) -> None:
     """Of many that are answered all or none, the last of which cannot be, nothing is kept, and who
     asks next is answered.
     """
-    together(made.service, grants("learn", *["0.01"] * 20))
     before, asked = len(made.stored()), grants("k", *["0.01"] * LONG)
-    bad = Asked("pipe", make("commit_grant", grant="g0"), "nobody's")
+    bad = Envelope("pipe", make("commit_grant", grant="g0"), "nobody's")
     for _ in range(2):
         with pytest.raises(Problem):
             made.service.execute_all("fair", [*asked, bad])
@@ -222,17 +221,18 @@ def test_commands_that_fail_together_leave_nothing(made: World) -> None:
 
 def test_a_state_half_folded_is_dropped(made: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A failure in the middle of folding leaves nothing of it, in memory or stored."""
-    fold = Keeper._fold
     before = len(made.stored())
 
-    def halfway(keeper: Keeper, data: bytes, event: Any, asked: Any) -> None:
-        fold(keeper, data, event, asked)
-        if event.body.get("key") == "poison":
+    def halfway(state: State, outcome: Outcome) -> None:
+        apply(state, outcome)
+        if outcome.key == "poison":
             raise ZeroDivisionError
 
-    monkeypatch.setattr(Keeper, "_fold", halfway)
+    monkeypatch.setattr("accountant.runtime.unit_of_work.apply", halfway)
     one, other = grants("k", "0.01", "0.02")
-    bad = Asked("pipe", make("record_invocations", dataset="d", mechanisms=[laplace(5)]), "poison")
+    bad = Envelope(
+        "pipe", make("record_invocations", dataset="d", mechanisms=[laplace(5)]), "poison"
+    )
     first, second, third = together(made.service, [one, bad, other])
     assert isinstance(second, ZeroDivisionError)
     assert isinstance(first, Answer)
@@ -276,7 +276,7 @@ def test_a_first_event_of_unknown_fate_is_looked_up(world: Callable[..., World],
     made = world()
     fields = {"privacy_unit": "person", "neighbouring": "replace_one", "membership": "public"}
     with committing(made.service, way):
-        [told] = together(made.service, [Asked("admin", make("register_population", **fields))])
+        [told] = together(made.service, [Envelope("admin", make("register_population", **fields))])
     assert len(told.entries) == 1
     assert made.stored() == [told.entries[0].body]
 
@@ -304,7 +304,7 @@ def test_two_services_open_one_ledger(made: World) -> None:
 
     def register(service: Service, number: int) -> None:
         ready.wait()
-        told.append(service.execute(f"new{number}", Asked("admin", command)))
+        told.append(service.execute(f"new{number}", Envelope("admin", command)))
 
     for number in range(5):
         threads = [
@@ -325,7 +325,7 @@ def test_a_database_that_is_gone_leaves_nobody_waiting(
     """Nothing can be read or written, not even a snapshot's place: all are told, and once it is
     back the state is what the database holds.
     """
-    made.service._shelf._snapshots = snapshots_of(made.settings.home)
+    made.service._projections._snapshots = snapshots_of(made.settings.home)
     monkeypatch.setattr("accountant.runtime.projections._WORTH", 1)
     made.service.keep_snapshots()
     reading = made.service.ledgers._database.reading
@@ -381,7 +381,7 @@ def test_a_key_counts_as_it_is_now(made: World, monkeypatch: pytest.MonkeyPatch)
         wish = ask(laplace("0.01"))
         assert [made.post("/grants", wish, who="fresh").status_code for _ in range(2)] == [201] * 2
         size, told = len(made.stored()), list[Any]()
-        sequencer, gate, taken = made.service._sequencer, threading.Event(), threading.Event()
+        sequencer, gate, taken = made.service._queue, threading.Event(), threading.Event()
         answering = sequencer._answering
 
         def gated(ledger: str, batch: list[Waiting]) -> None:
@@ -409,8 +409,8 @@ def test_commits_repeat_their_answer(made: World) -> None:
     same key.
     """
     [grant] = together(made.service, grants("k", "0.01"))
-    command = CommitGrant(grant=grant.events[0].body["grant"])
-    asked = [Asked("pipe", command, key) for key in ("a", "b", "a")]
+    command = CommitGrant(grant=grant_in(grant.events[0]))
+    asked = [Envelope("pipe", command, key) for key in ("a", "b", "a")]
     first, second, third = together(made.service, asked)
     assert isinstance(second, Problem)
     assert (third.entries, third.repeated) == (first.entries, True)
@@ -439,9 +439,9 @@ def test_a_retry_reads_its_events_once(
     """
     more = {"purpose": purpose} if purpose else {}
     command = make("ask_grant", dataset="d", mechanisms=[laplace("0.1")], **more)
-    asked = Asked("pipe", command, "k")
+    asked = Envelope("pipe", command, "k")
     if items:
-        asked = Asked.together("pipe", [Asked("pipe", command)] * items, "k")
+        asked = Envelope.together("pipe", [Envelope("pipe", command)] * items, "k")
     [told] = together(made.service, [asked])
     counted = {name: Mock(side_effect=getattr(Writing, name)) for name in expected}
     for name, really in counted.items():

@@ -6,6 +6,7 @@ WITH stated AS (
         THEN regexp_extract(body, '"more":[{]"delta":"[0-9]+","epsilon":"[0-9]+"', 0)
         WHEN type IN ('grant.reserved.v1', 'invocation.recorded.v1')
         THEN regexp_extract(body, '"total":[{]"delta":"[0-9]+","epsilon":"[0-9]+"', 0)
+        WHEN type = 'grant.released.v1' THEN '"delta":"0","epsilon":"0"'
         ELSE regexp_extract(body, '"charge":[{]"delta":"[0-9]+","epsilon":"[0-9]+"', 0)
     END AS sums
     FROM event_text

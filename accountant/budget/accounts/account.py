@@ -1,0 +1,181 @@
+"""Accounts: what a rule, or the lifetime, has used of one scope in one epoch.
+
+An account holds what was *used*, spent or reserved. What of it is only reserved is the sum of the
+bookings of the open grants. Its axis names the currencies that it keeps: a rule's account those
+that its gates need, a lifetime only what holds along every path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from operator import add, sub
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from accountant.budget.accounts.sums import Sums
+from accountant.budget.population.selection import Selection
+from accountant.privacy.units import LARGEST, SURE, Axis, Charge, Currency
+
+
+class Mark(NamedTuple):
+    """What an account remembers of itself before a booking."""
+
+    flat: bool
+    bound: list[int]
+    held: list[int]
+    window: Any = None
+    """What only an account of a window remembers (window.py)."""
+
+
+@dataclass(slots=True)
+class Account:
+    """One accumulator. ``axis`` begins with epsilon and delta."""
+
+    axis: Axis
+    used: Sums
+    bound: list[int]
+    """All that was booked and not given back, per currency, whatever the cells: no cell holds
+    more, so that nothing can wrap. Never changed in place."""
+    held: list[int]
+    """The part of ``bound`` that may still be given back. Never changed in place."""
+
+    @classmethod
+    def empty(cls, shape: tuple[int, ...], axis: Axis = SURE) -> Account:
+        """An account with nothing in it."""
+        n = len(axis)
+        return cls(axis, Sums(n, shape), [0] * n, [0] * n)
+
+    def book(self, selection: Selection, charge: Charge, *, reserve: bool, now: int) -> Charge:
+        """Adds ``charge`` to the selection's cells at stamp ``now``; returns what was booked: the
+        charge in the account's currencies, infinite where it could take a sum past 2**62.
+        """
+        booked = charge.on(self.axis)
+        bound = _plus(self.bound, booked.finite)
+        if max(bound) > LARGEST:
+            booked = self._bounded(booked)
+            bound = _plus(self.bound, booked.finite)
+        self.bound = bound
+        if reserve:
+            self.held = _plus(self.held, booked.finite)
+        self.used.add(selection, booked.finite, booked.infinite)
+        return booked
+
+    def _bounded(self, charge: Charge) -> Charge:
+        over = [a + b > LARGEST for a, b in zip(self.bound, charge.finite, strict=True)]
+        return Charge(
+            self.axis,
+            tuple(0 if o else a for a, o in zip(charge.finite, over, strict=True)),
+            tuple(i + o for i, o in zip(charge.infinite, over, strict=True)),
+        )
+
+    def settle(self, selection: Selection, booked: Charge, final: Charge, now: int) -> Charge:
+        """Turns a reservation of ``booked`` into a spending of ``final`` at stamp ``now``, giving
+        back the rest. Returns what is spent.
+
+        Where a finite sum takes the place of an infinite charge it must fit like any new one;
+        otherwise the currency keeps what was booked.
+        """
+        self.held = _minus(self.held, booked.finite)
+        final = final.on(self.axis)
+        if final == booked:
+            return booked
+        more = _minus(final.finite, booked.finite)
+        keep = [m > 0 and b + m > LARGEST for m, b in zip(more, self.bound, strict=True)]
+        if any(keep):
+            final = Charge(
+                self.axis,
+                tuple(b if k else f for b, f, k in _zip(booked.finite, final.finite, keep)),
+                tuple(b if k else f for b, f, k in _zip(booked.infinite, final.infinite, keep)),
+            )
+            more = _minus(final.finite, booked.finite)
+        self.bound = _plus(self.bound, more)
+        self.used.add(selection, more, _minus(final.infinite, booked.infinite))
+        return final
+
+    def mark(self, now: int) -> Mark:
+        """How the account is at stamp ``now``, for ``go_back``."""
+        return Mark(self.used.flat, self.bound, self.held)
+
+    def go_back(self, mark: Mark, selection: Selection, added: Charge) -> None:
+        """Takes back the last booking or settling, which has ``added`` this to the cells."""
+        self.bound, self.held = mark.bound, mark.held
+        if added.axis:
+            self.used.add(selection, added.finite, added.infinite, -1)
+        if mark.flat:  # the cells, if there are any now, were made for what is taken back
+            self.used.flatten()
+
+    def at(self, now: int) -> Account:
+        """The account as it counts at stamp ``now``; whoever reads it may not change it."""
+        return self
+
+    def widen(self, selection: Selection, booked: Charge) -> None:
+        """A reservation of ``booked`` covers the cells of ``selection`` too, which did not inherit
+        it.
+        """
+        self.used.add(selection, booked.finite, booked.infinite)
+
+    def extend(self, axis: int, by: int, inherit: bool) -> None:
+        """Makes room for new cells. What they inherit counts as spent, unless the grant that holds
+        it covers them too; so what is given back elsewhere stays in ``bound``.
+        """
+        self.used.extend(axis, by, inherit)
+        if inherit:
+            self.bound = _plus(self.bound, self.held)
+
+    def lift(self, least: Charge, now: int) -> None:
+        """No cell has used less than ``least``, which is on this account's axis. Nothing may be
+        held here: a floor would sink with what open grants give back.
+        """
+        self.used.lift(least.finite, least.infinite)
+        self.bound = [max(a, b) for a, b in zip(self.bound, least.finite, strict=True)]
+
+    def release(self, selection: Selection, booked: Charge, now: int) -> None:
+        """What a grant holds here will not be given back any more: it is spent from ``now`` on."""
+        self.held = _minus(self.held, booked.finite)
+
+    def copy(self) -> Account:
+        """An independent account with the same sums."""
+        return Account(self.axis, self.used.copy(), self.bound, self.held)
+
+    def frozen(self) -> Account:
+        """An account that stays as this one is now, whatever becomes of this one."""
+        return Account(self.axis, self.used.frozen(), self.bound, self.held)
+
+    def absorb(self, other: Account) -> None:
+        """Adds what is used in ``other`` as spent, in the currencies that every account keeps; what
+        could pass 2**62 becomes infinite.
+        """
+        total = _plus(self.bound[: len(SURE)], other.bound[: len(SURE)])
+        over = np.array([t > LARGEST for t in total])
+        kept = [b if o else t for t, b, o in zip(total, self.bound, over, strict=False)]
+        self.bound = kept + self.bound[len(SURE) :]
+        self.used.absorb(other.used, over)
+
+    def restate(self, currency: Currency, per_epsilon: Fraction | None) -> None:
+        """Replaces the sums in ``currency`` by ``per_epsilon`` units, rounded up, for each unit of
+        epsilon (without it, by infinity wherever there is any); what could pass 2**62 becomes
+        infinite.
+        """
+        i, source = self.axis.index(currency), self.axis.index(Currency.EPSILON)
+        # Everyone's part and the cells' part are rounded apart.
+        bound = 0 if per_epsilon is None else -(-self.bound[source] * per_epsilon // 1) + 2
+        over = bound > LARGEST
+        self.bound = [*self.bound[:i], 0 if over else int(bound), *self.bound[i + 1 :]]
+        self.used.restate(i, source, Fraction(0) if over else per_epsilon, over)
+
+
+def _plus(left: Sequence[int], right: Sequence[int]) -> list[int]:
+    return list(map(add, left, right))
+
+
+def _minus(left: Sequence[int], right: Sequence[int]) -> list[int]:
+    return list(map(sub, left, right))
+
+
+def _zip(
+    left: Sequence[int], right: Sequence[int], keep: Sequence[bool]
+) -> zip[tuple[int, int, bool]]:
+    return zip(left, right, keep, strict=True)

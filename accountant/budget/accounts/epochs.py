@@ -1,0 +1,208 @@
+"""Epochs: a rule's life with one limit, and what a new one starts from.
+
+A filter's promise holds for a limit and an order that were fixed before the first charge it counts.
+A changed limit is therefore a new epoch. It may carry on what was used in the old one, on the old
+order: one line holds at all times at once, wherever on it a limit is put. What was used before a
+rule counted it at all enters as a sure sum of epsilons (privacy/filters).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+from accountant.budget.accounts.account import Account
+from accountant.budget.accounts.window import Window, WindowAccount
+from accountant.budget.policy import Policy
+from accountant.budget.rules.base import matches
+from accountant.budget.rules.limit import LimitRule
+from accountant.budget.rules.purpose import PurposeRule
+from accountant.ledger.events import Event, microseconds
+from accountant.privacy.filters import GATES, Capacity, Gate, Limit, axis_under
+from accountant.privacy.units import SURE, Axis, Charge, Currency
+
+
+class Start(Enum):
+    """What a new epoch's accounts begin with."""
+
+    KEPT = "the rule is unchanged: its epoch goes on"
+    CARRIED = "what the rule has used, on the same order"
+    CONVERTED = "what the rule has used, as a sure sum of epsilons: its gate is another"
+    BROUGHT = "what the data have used, as a sure sum of epsilons"
+    EMPTY = "nothing: the rule was reset"
+
+
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """A rule's life with one limit, its order included. ``since`` is the stamp it counts from;
+    ``carried``: it began with something that had been used before.
+    """
+
+    number: int
+    since: int
+    gate: Gate
+    limit: Limit
+    capacity: Capacity
+    axis: Axis
+    """What its accounts keep: the currencies of every gate, to compare them, at orders fixed here.
+    """
+    window: Window | None = None
+    carried: bool = False
+    whole: bool = True
+    """It counts all that its data have ever been used for: no reset is behind it."""
+
+    def opens(self, shape: tuple[int, ...]) -> Account:
+        """An account of this epoch with nothing in it."""
+        if self.window is not None:
+            return WindowAccount.opened(shape, self.axis, self.window)
+        return Account.empty(shape, self.axis)
+
+    def of_sure(self, used: Charge) -> Charge:
+        """A sum of epsilons and deltas that holds on every path, in all currencies of this epoch's
+        accounts, as a new epoch would start from it.
+        """
+        units: dict[Currency, int | None] = {c: used.units(c) for c in SURE}
+        epsilon = units[Currency.EPSILON]
+        for gate in GATES.values():
+            currency = gate.currency(self.limit)
+            if currency in self.axis and currency is not None:
+                each = gate.per_epsilon(self.limit)
+                known = epsilon == 0 or (epsilon is not None and each is not None)
+                units[currency] = -(-(epsilon or 0) * (each or 0) // 1) if known else None
+        return Charge.over(self.axis, [units[currency] for currency in self.axis]).saturated()
+
+
+@dataclass(frozen=True)
+class Adopted:
+    """The policy in force and the epoch of each of its limit rules."""
+
+    policy: Policy
+    digest: str
+    sequence: int
+    epochs: dict[str, Epoch]
+
+    @cached_property
+    def orders(self) -> tuple[int, ...]:
+        """The Renyi orders that charges are wanted at."""
+        found = {c.order for epoch in self.epochs.values() for c in epoch.axis}
+        return tuple(sorted(order for order in found if order is not None))
+
+    @cached_property
+    def purposes(self) -> frozenset[str]:
+        """The purposes that its rules list."""
+        rules = (rule for rule in self.policy.rules if isinstance(rule, PurposeRule))
+        return frozenset(purpose for rule in rules for purpose in rule.purposes)
+
+    @cached_property
+    def routes(self) -> dict[tuple[str, str], Any]:
+        """Where charges go, by dataset and client, as far as it was worked out (state.py)."""
+        return {}
+
+    @cached_property
+    def _guarded(self) -> dict[str, bool]:
+        return {}
+
+    def guards(self, dataset: str) -> bool:
+        """True if a limit covers ``dataset``, blocks, and counts all clients."""
+        if (found := self._guarded.get(dataset)) is None:
+            found = self._guarded[dataset] = any(
+                rule.action == "block" and rule.per is None and matches(rule.datasets, dataset)
+                for rule in self.policy.limits
+            )
+        return found
+
+    def rule(self, name: str) -> LimitRule | None:
+        """The limit rule of that name, if there is one."""
+        return next((rule for rule in self.policy.limits if rule.id == name), None)
+
+
+def adopted_by(event: Event) -> Adopted:
+    """The policy that ``event`` adopted, with the epochs that it tells of: what decisions under it
+    are explained by. Whether something was carried is known only by who folds.
+    """
+    command, told = event.body["command"], event.body["epochs"]
+    policy = Policy.model_validate(command["policy"])
+    epochs = {}
+    for rule in policy.limits:
+        one = told[rule.id]
+        chosen = None
+        if "chosen" in one:
+            epsilon, gate_delta = map(Fraction, one["chosen"])
+            chosen = epsilon, gate_delta
+        since = microseconds(one["since"]) if "since" in one else event.time
+        whole = one.get("whole", True)
+        epochs[rule.id] = epoch_of(rule, chosen, one["number"], since, whole=whole)
+    return Adopted(policy, command["source_digest"], event.sequence, epochs)
+
+
+def start_of(before: Adopted | None, rule: LimitRule) -> Start:
+    """How ``rule`` begins when it is adopted after ``before``."""
+    old = before.rule(rule.id) if before else None
+    if old and not opens_epoch(old, rule):
+        return Start.KEPT
+    if rule.carry == "none":
+        return Start.EMPTY
+    if old and same_scope(old, rule):
+        if _same_gate(old, rule):
+            return Start.CARRIED
+        if not rule.span:
+            return Start.CONVERTED
+    # What came before a window fixed now is no part of what it promises.
+    return Start.EMPTY if rule.span else Start.BROUGHT
+
+
+def next_epoch(before: Adopted | None, rule: LimitRule, number: int, now: int) -> Epoch:
+    """The epoch that ``rule`` is in once adopted; ``number`` is for a new one."""
+    start = start_of(before, rule)
+    chosen, whole = None, start is not Start.EMPTY
+    if before and start in (Start.KEPT, Start.CARRIED, Start.CONVERTED):
+        old = before.epochs[rule.id]
+        if start is Start.KEPT:
+            return old
+        whole = old.whole
+        if start is Start.CARRIED:
+            chosen = old.limit.chosen_for
+    return epoch_of(rule, chosen, number, now, whole=whole)
+
+
+def epoch_of(
+    rule: LimitRule,
+    chosen: tuple[Fraction, Fraction] | None,
+    number: int,
+    since: int,
+    *,
+    carried: bool = False,
+    whole: bool = True,
+) -> Epoch:
+    """The epoch of ``rule`` with orders chosen for ``chosen`` (None: for its own limit). Capacity
+    and currencies follow from these.
+    """
+    limit = replace(rule.promise, chosen=chosen) if chosen else rule.promise
+    capacity, axis = rule.filter.capacity(limit), axis_under(limit)
+    window = None if rule.span is None else Window.read(rule.span)
+    return Epoch(
+        number, since, rule.filter, limit, capacity, axis, window, carried=carried, whole=whole
+    )
+
+
+def same_scope(old: LimitRule, new: LimitRule) -> bool:
+    """True if both rules count the same charges in the same accounts."""
+    mine = (old.datasets, old.across, old.per, old.span)
+    return mine == (new.datasets, new.across, new.per, new.span)
+
+
+def _same_gate(old: LimitRule, new: LimitRule) -> bool:
+    """True if one gate is behind both, with a delta' under both or neither: their accounts keep the
+    same currencies.
+    """
+    kept = old.promise.gate_delta > 0, new.promise.gate_delta > 0
+    return old.filter is new.filter and kept[0] == kept[1]
+
+
+def opens_epoch(old: LimitRule, new: LimitRule) -> bool:
+    """True if ``new`` is another filter: limit, split, gate or scope differ, or it is a reset."""
+    reset = new.carry == "none" and old.carry != "none"
+    return reset or not same_scope(old, new) or (old.limit, old.gate) != (new.limit, new.gate)

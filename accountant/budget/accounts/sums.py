@@ -1,0 +1,346 @@
+"""Sums of charges per cell, a row a currency; the number of infinite charges stands beside.
+
+Charges to everyone stay one list of integers. The array of cells is made on the first narrower
+charge, and that of infinities on the first narrower infinite one: a population of a million cells
+costs nothing until somebody needs the cells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from math import prod
+from operator import add
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accountant.budget.columns import Take, integers, raw
+from accountant.budget.population.selection import Index, Selection
+
+Integers = NDArray[np.int64]
+_SMALL: Final = 4_096
+"""Cells up to which all rows are added in one operation, those that add nothing included."""
+_ALL: Final = slice(None)
+
+
+class Part(NamedTuple):
+    """The sums over one box of cells. A row is only looked at when it is asked for."""
+
+    cells: Integers | None
+    """Of all cells (rows, *shape)."""
+    infinite: Integers | None
+    everyone: list[int]
+    """What everyone has beside, by row."""
+    everyone_infinite: list[int]
+    box: Index | None = None
+    """Where the box is; None stands for all cells."""
+
+    def view(self, row: int) -> Integers:
+        """The finite sums of a row without what everyone has beside; there must be cells."""
+        assert self.cells is not None  # noqa: S101 for the type checker
+        cells: Integers = self.cells[row]
+        return cells if self.box is None else cells[self.box]
+
+    @property
+    def size(self) -> int:
+        """How many cells; one stands for all where they are alike."""
+        return 1 if self.cells is None else self.view(0).size
+
+    def row(self, row: int) -> Integers:
+        """The finite sums of one currency, flat."""
+        beside = self.everyone[row]
+        if self.cells is None:
+            return np.array([beside], dtype=np.int64)
+        flat: Integers = self.view(row).reshape(-1)
+        return flat + beside if beside else flat
+
+    def most(self, row: int) -> int:
+        """The largest finite sum of one currency."""
+        if self.cells is None:
+            return self.everyone[row]
+        cells = self.view(row)
+        return int(cells.item(cells.argmax())) + self.everyone[row]
+
+    def infinite_row(self, row: int) -> Integers:
+        """The numbers of infinite charges in one currency, flat."""
+        beside = self.everyone_infinite[row]
+        if self.infinite is None:
+            return np.full(self.size, beside, dtype=np.int64)
+        counts = self.infinite[row]
+        flat: Integers = (counts if self.box is None else counts[self.box]).reshape(-1)
+        return flat + beside
+
+
+class Sums:
+    """Sums per cell in ``rows`` currencies. The caller guards against overflow."""
+
+    __slots__ = ("_cells", "_infinite", "_shared", "everyone", "everyone_infinite", "rows", "shape")
+
+    def __init__(self, rows: int, shape: tuple[int, ...]) -> None:
+        self.rows, self.shape = rows, shape
+        self.everyone = [0] * rows
+        self.everyone_infinite = [0] * rows
+        self._cells: Integers | None = None
+        self._infinite: Integers | None = None
+        self._shared = False
+
+    @property
+    def flat(self) -> bool:
+        """True as long as nothing narrower than everyone was ever added."""
+        return self._cells is None
+
+    def add(
+        self, selection: Selection, finite: Sequence[int], infinite: Sequence[int], sign: int = 1
+    ) -> None:
+        """Adds a charge to every cell of ``selection``; takes it back if ``sign`` is -1."""
+        if selection.everyone:
+            step = finite if sign > 0 else [-amount for amount in finite]
+            self.everyone = list(map(add, self.everyone, step))
+            if any(infinite):
+                beside = zip(self.everyone_infinite, infinite, strict=True)
+                self.everyone_infinite = [a + sign * b for a, b in beside]
+            return
+        cells = self._cells
+        if cells is None or self._shared:
+            cells = self._own()
+        _add(cells, selection, finite, sign)
+        if any(infinite):
+            _add(self._own_infinite(), selection, infinite, sign)
+
+    @property
+    def plain(self) -> bool:
+        """True if no cell has an infinite charge."""
+        return self._infinite is None and not any(self.everyone_infinite)
+
+    def parts(self, selection: Selection) -> list[Part]:
+        """The sums of the selected cells, a part a box."""
+        of = self._cells, self._infinite, self.everyone, self.everyone_infinite
+        if self._cells is None or selection.everyone:
+            return [Part(*of)]
+        return [Part(*of, layout.in_row) for layout in selection.layouts]
+
+    def cells(self) -> Integers:
+        """All finite sums (rows, *shape)."""
+        return self._whole(self._cells, self.everyone)
+
+    def infinities(self) -> Integers:
+        """All numbers of infinite charges (rows, *shape)."""
+        return self._whole(self._infinite, self.everyone_infinite)
+
+    def stacked(self) -> Integers:
+        """All finite sums, and below them the numbers of infinite charges (2 x rows, *shape)."""
+        return np.concatenate([self.cells(), self.infinities()])
+
+    def _whole(self, cells: Integers | None, everyone: list[int]) -> Integers:
+        beside = np.array(everyone, dtype=np.int64).reshape(-1, *(1,) * len(self.shape))
+        if cells is None:
+            return np.broadcast_to(beside, (self.rows, *self.shape))
+        return cells + beside
+
+    def extend(self, axis: int, by: int, inherit: bool) -> None:
+        """Appends ``by`` values on ``axis``. A new cell inherits the largest sum of the cells that
+        its members may have come from (all along the axis), unless they are attested new.
+        """
+        shape = list(self.shape)
+        shape[axis] += by
+        self.shape = tuple(shape)
+        self._cells = _extended(self._cells, axis + 1, by, inherit)
+        self._infinite = _extended(self._infinite, axis + 1, by, inherit)
+        self._shared = False
+
+    def absorb(self, other: Sums, as_infinite: NDArray[np.bool_]) -> None:
+        """Adds the sums of ``other``, whose currencies are the first of these, over the same cells;
+        in those marked ``as_infinite`` one infinite charge to everyone instead of finite sums.
+        """
+        n = len(as_infinite)
+        for row in range(n):
+            self.everyone_infinite[row] += other.everyone_infinite[row] + bool(as_infinite[row])
+            if not as_infinite[row]:
+                self.everyone[row] += other.everyone[row]
+        if other._cells is not None:
+            cells = self._own()
+            for row in np.flatnonzero(~as_infinite).tolist():
+                cells[row] += other._cells[row]
+        if other._infinite is not None:
+            self._own_infinite()[:n] += other._infinite[:n]
+
+    def restate(self, row: int, source: int, factor: Fraction | None, infinite: bool) -> None:
+        """Makes row ``row`` the sums of row ``source`` times ``factor``, rounded up, with its
+        infinities; ``infinite`` adds one more for everyone. Without a factor every sum but zero
+        becomes infinite.
+        """
+        one = self.everyone[source]
+        self.everyone[row] = 0 if factor is None else int(-(-one * factor // 1))
+        beside = int(factor is None and one > 0) + int(infinite)
+        self.everyone_infinite[row] = self.everyone_infinite[source] + beside
+        if self._cells is None:
+            return
+        cells = self._own()
+        if factor is None:
+            closed = (cells[source] > 0).astype(np.int64)
+            if closed.any():
+                self._own_infinite()
+            cells[row] = 0
+        else:
+            closed = np.zeros((), dtype=np.int64)
+            cells[row] = _times_up(cells[source], factor)
+        if self._infinite is not None:
+            counts = self._own_infinite()
+            counts[row] = counts[source] + closed
+
+    def most(self) -> list[int]:
+        """The largest finite sum of any cell, by row."""
+        if self._cells is None:
+            return list(self.everyone)
+        most = self._cells.reshape(self.rows, -1).max(axis=1).tolist()
+        return [a + b for a, b in zip(most, self.everyone, strict=True)]
+
+    def most_infinite(self) -> list[int]:
+        """The largest number of infinite charges of any cell, by row."""
+        if self._infinite is None:
+            return list(self.everyone_infinite)
+        most = self._infinite.reshape(self.rows, -1).max(axis=1).tolist()
+        return [a + b for a, b in zip(most, self.everyone_infinite, strict=True)]
+
+    def lift(self, least: Sequence[int], least_infinite: Sequence[int]) -> None:
+        """Raises every cell's sums to at least these, and those of cells yet to come."""
+        self._cells, self.everyone = _lifted(self._cells, self.everyone, least)
+        self._infinite, self.everyone_infinite = _lifted(
+            self._infinite, self.everyone_infinite, least_infinite
+        )
+        self._shared = False
+
+    def copy(self) -> Sums:
+        """Independent sums that are the same."""
+        twin = self.over()
+        if twin._cells is not None:
+            twin._cells = twin._cells.copy()
+        if twin._infinite is not None:
+            twin._infinite = twin._infinite.copy()
+        twin._shared = False
+        return twin
+
+    def over(self) -> Sums:
+        """The same sums, which take a copy of the cells only when they change them; until then
+        these may not change.
+        """
+        twin = Sums(self.rows, self.shape)
+        twin.everyone, twin.everyone_infinite = list(self.everyone), list(self.everyone_infinite)
+        twin._cells, twin._infinite = self._cells, self._infinite
+        twin._shared = self._cells is not None
+        return twin
+
+    def frozen(self) -> Sums:
+        """Sums that stay as these are now: from now on these copy their cells before changing."""
+        self._shared = self._cells is not None
+        return self.over()
+
+    def flatten(self) -> None:
+        """Drops cells that hold nothing: the first narrower charge was taken back."""
+        self._cells = self._infinite = None
+        self._shared = False
+
+    def _own(self) -> Integers:
+        """The cells, to be changed."""
+        if self._cells is None:
+            self._cells = np.zeros((self.rows, *self.shape), dtype=np.int64)
+        elif self._shared:
+            self._cells = self._cells.copy()
+            if self._infinite is not None:
+                self._infinite = self._infinite.copy()
+            self._shared = False
+        return self._cells
+
+    def _own_infinite(self) -> Integers:
+        """The infinities by cell, to be changed."""
+        cells = self._own()
+        if self._infinite is None:
+            self._infinite = np.zeros_like(cells)
+        return self._infinite
+
+    def dump(self) -> list[bytes]:
+        """What everyone has and, as far as there are any, the cells, for ``load``."""
+        everyone = np.array([self.everyone, self.everyone_infinite], dtype=np.int64)
+        return [raw(sums) for sums in (everyone, self._cells, self._infinite) if sums is not None]
+
+    @property
+    def parts_kept(self) -> int:
+        """How many arrays of cells there are: none, sums, sums and infinities."""
+        return (self._cells is not None) + (self._infinite is not None)
+
+    @classmethod
+    def load(cls, take: Take, rows: int, shape: tuple[int, ...], kept: int) -> Sums:
+        """What ``dump`` wrote with ``parts_kept``. Raises ValueError if it is not there."""
+        sums = cls(rows, shape)
+        sums.everyone, sums.everyone_infinite = integers(take, 2 * rows).reshape(2, rows).tolist()
+        if kept > 0:
+            sums._cells = integers(take, rows * prod(shape)).reshape(rows, *shape)
+        if kept > 1:
+            sums._infinite = integers(take, rows * prod(shape)).reshape(rows, *shape)
+        return sums
+
+    def __eq__(self, other: object) -> bool:
+        """Alike in every sum now and later: new cells begin with what everyone has."""
+        if not isinstance(other, Sums):
+            return NotImplemented
+        return (
+            (self.rows, self.shape, self.flat) == (other.rows, other.shape, other.flat)
+            and self.everyone == other.everyone
+            and self.everyone_infinite == other.everyone_infinite
+            and np.array_equal(self.cells(), other.cells())
+            and np.array_equal(self.infinities(), other.infinities())
+        )
+
+    __hash__ = None  # type: ignore[assignment] # it changes
+
+
+def _add(cells: Integers, selection: Selection, column: Sequence[int], sign: int) -> None:
+    if cells[0].size <= _SMALL:
+        by = np.array(column, dtype=np.int64).reshape(-1, *(1,) * (cells.ndim - 1))
+        if sign < 0:
+            by = -by
+        for layout in selection.layouts:
+            if layout.views:
+                part = cells[layout.in_all]
+                part += by
+            else:
+                cells[layout.in_all] += by
+        return
+    for layout in selection.layouts:
+        for row, amount in enumerate(column):
+            if amount:
+                cells[(row, *layout.in_row)] += sign * amount
+
+
+def _extended(cells: Integers | None, axis: int, by: int, inherit: bool) -> Integers | None:
+    if cells is None:
+        return None
+    if inherit:
+        new = cells.max(axis=axis, keepdims=True).repeat(by, axis=axis)
+    else:
+        shape = list(cells.shape)
+        shape[axis] = by
+        new = np.zeros(shape, dtype=np.int64)
+    return np.concatenate([cells, new], axis=axis)
+
+
+def _lifted(
+    cells: Integers | None, everyone: list[int], least: Sequence[int]
+) -> tuple[Integers | None, list[int]]:
+    lifted = [max(a, b) for a, b in zip(everyone, least, strict=True)]
+    if cells is not None:
+        wide = (-1, *(1,) * (cells.ndim - 1))
+        before, floor, after = (
+            np.array(row, dtype=np.int64).reshape(wide) for row in (everyone, least, lifted)
+        )
+        cells = np.maximum(cells + before, floor) - after
+    return cells, lifted
+
+
+def _times_up(sums: Integers, factor: Fraction) -> Integers:
+    """Exactly, in whole numbers of any size: few distinct sums, however many cells."""
+    values, where = np.unique(sums, return_inverse=True)
+    products = np.array([-(-int(value) * factor // 1) for value in values], dtype=np.int64)
+    return products[where].reshape(sums.shape)

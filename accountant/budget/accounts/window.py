@@ -1,0 +1,287 @@
+"""Accounts of a window: what was spent stops counting when the window has passed it.
+
+What a grant holds counts for as long as it is open; what was spent counts from the event that
+spent it. An account stands at the stamp of whoever looked at it last, and goes on to a later one,
+or back to an earlier one: so what has passed is taken off once, however often somebody looks, and
+an event is still decided by its own stamp and by nothing else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from accountant.budget.accounts.account import Account, Mark
+from accountant.budget.accounts.sums import Integers, Sums
+from accountant.budget.population.alike import alike
+from accountant.budget.population.selection import EVERYONE, Selection, side_of
+from accountant.privacy.units import Axis, Charge
+
+_SPAN: Final = re.compile(r"([1-9][0-9]{0,4})([hd])|month")
+_SECONDS: Final = {"h": 3_600, "d": 86_400}
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+
+class Window(NamedTuple):
+    """``30d`` or ``12h``, which roll on; or ``month``, a calendar month in UTC."""
+
+    text: str
+
+    @classmethod
+    def read(cls, text: str) -> Window:
+        """The window that ``text`` says. Raises ValueError."""
+        if not _SPAN.fullmatch(text):
+            raise ValueError(f"{text!r} is no window: say 30d, 12h, or month")
+        return cls(text)
+
+    def ends(self, at: int) -> int:
+        """The stamp from which on what is spent at stamp ``at`` does not count any more."""
+        if self.text != "month":
+            return at + int(self.text[:-1]) * _SECONDS[self.text[-1]] * 1_000_000
+        moment = _EPOCH + at * _MICROSECOND
+        year, month = divmod(moment.year * 12 + moment.month, 12)
+        return (datetime(year, month + 1, 1, tzinfo=UTC) - _EPOCH) // _MICROSECOND
+
+    @property
+    def words(self) -> str:
+        """The window as part of a sentence."""
+        if self.text == "month":
+            return "a calendar month (UTC)"
+        unit = {"h": "hour", "d": "day"}[self.text[-1]]
+        number = self.text[:-1]
+        return f"{number} {unit}" if number == "1" else f"{number} {unit}s"
+
+
+class Passing(NamedTuple):
+    """What stops counting at one stamp: charges by the cells that they were spent on."""
+
+    ends: int
+    charges: dict[Selection, Charge]
+
+
+class _Undo(NamedTuple):
+    """What ``mark`` remembers beside the sums."""
+
+    now: int
+    passed: list[Passing]
+    entered: list[tuple[Selection, Charge | None]]
+
+
+@dataclass(slots=True)
+class WindowAccount(Account):
+    """An account whose spending passes. Its sums are without what has ``passed``."""
+
+    window: Window
+    passing: deque[Passing] = field(default_factory=deque)
+    """What is spent and counts, in the order in which it ends."""
+    passed: list[Passing] = field(default_factory=list, compare=False, repr=False)
+    """What has ended since the last change, in that order: looked at earlier it counts again."""
+    _entered: list[tuple[Selection, Charge | None]] = field(
+        default_factory=list, compare=False, repr=False
+    )
+    """Where something was entered since ``mark``, and what stood there before."""
+
+    @classmethod
+    def opened(cls, shape: tuple[int, ...], axis: Axis, window: Window) -> WindowAccount:
+        """An account with nothing in it."""
+        n = len(axis)
+        return cls(axis, Sums(n, shape), [0] * n, [0] * n, window)
+
+    def at(self, now: int) -> Account:
+        """The account, its sums as they count at stamp ``now``."""
+        passing, passed = self.passing, self.passed
+        gone, back = [], []
+        while passing and passing[0].ends <= now:
+            gone.append(passing.popleft())
+        while passed and passed[-1].ends > now:
+            back.append(passed.pop())
+        if gone:
+            passed += gone
+            self._count(gone, -1)
+        if back:
+            passing.extendleft(back)
+            self._count(back, 1)
+        return self
+
+    def _count(self, parts: Iterable[Passing], sign: int) -> None:
+        """Puts parts into the sums, or takes them off: what is on the same cells in one step."""
+        on: dict[Selection, list[Charge]] = {}
+        for part in parts:
+            for cells, charge in part.charges.items():
+                on.setdefault(cells, []).append(charge)
+        for cells, charges in on.items():
+            finite = _total(charge.finite for charge in charges)
+            self.used.add(cells, finite, _total(charge.infinite for charge in charges), sign)
+            raised = _total(_raised(charge.finite) for charge in charges)
+            self.bound = [a + sign * b for a, b in zip(self.bound, raised, strict=True)]
+
+    def entries(self) -> Iterator[tuple[int, Selection, Charge]]:
+        """What is spent and counts: when it ends, on which cells, how much; in order."""
+        for part in self.passing:
+            for cells, charge in part.charges.items():
+                yield part.ends, cells, charge
+
+    def entered(self, entries: Iterable[tuple[int, Selection, Charge]]) -> None:
+        """Puts what ``entries`` gave into an account whose sums have it already."""
+        for ends, cells, charge in entries:
+            if not self.passing or self.passing[-1].ends != ends:
+                self.passing.append(Passing(ends, {}))
+            self.passing[-1].charges[cells] = charge
+
+    def book(self, selection: Selection, charge: Charge, *, reserve: bool, now: int) -> Charge:
+        """Books; what is not only reserved counts from ``now``."""
+        self._change(now)
+        booked = Account.book(self, selection, charge, reserve=reserve, now=now)
+        if not reserve:
+            self._enter(selection, booked, now)
+        return booked
+
+    def settle(self, selection: Selection, booked: Charge, final: Charge, now: int) -> Charge:
+        """Settles; what is spent counts from ``now``."""
+        self._change(now)
+        spent = Account.settle(self, selection, booked, final, now)
+        if any(spent.finite) or any(spent.infinite):
+            self._enter(selection, spent, now)
+        return spent
+
+    def release(self, selection: Selection, booked: Charge, now: int) -> None:
+        """What a grant holds here is spent from ``now`` on."""
+        self._change(now)
+        Account.release(self, selection, booked, now)
+        self._enter(selection, booked, now)
+
+    def inherit(self, new: Selection, held: Sums | None, now: int) -> None:
+        """What the cells of ``new``, which were appended, have inherited counts as spent at
+        ``now``, but for what open grants hold there: these will spend it or give it back.
+        """
+        mine = _narrower(self.used)
+        beyond = mine if held is None else mine - _narrower(held)
+        part = np.zeros_like(beyond)
+        for layout in new.layouts:
+            part[layout.in_all] = beyond[layout.in_all]
+        # What a floor put for everyone is taken off where more was used; new cells go without that.
+        for selection, short in _charges(self.axis, np.maximum(-part, 0)):
+            self.used.add(selection, short.finite, short.infinite)
+        for selection, more in _charges(self.axis, np.maximum(part, 0)):
+            self._spend(selection, more, now)
+
+    def lift(self, least: Charge, now: int) -> None:
+        """No cell has used less than ``least``; what that adds counts as spent at ``now``."""
+        self._change(now)
+        before, bound = self.used.copy(), self.bound
+        Account.lift(self, least, now)
+        self.bound = bound
+        for selection, more in _more(self.axis, before, self.used):
+            self._spend(selection, more, now)
+
+    def mark(self, now: int) -> Mark:
+        """How the account is at stamp ``now``, for ``go_back``."""
+        self.at(now)
+        passed, self.passed, self._entered = self.passed, [], []
+        undo = _Undo(now, passed, self._entered)
+        return Mark(self.used.flat, self.bound, self.held, undo)
+
+    def go_back(self, mark: Mark, selection: Selection, added: Charge) -> None:
+        """Takes back the last booking or settling, with what was entered by it."""
+        undo: _Undo = mark.window
+        self.at(undo.now)
+        for cells, before in reversed(undo.entered):
+            self._withdraw(cells, before)
+        Account.go_back(self, mark, selection, added)
+        self.passed = undo.passed
+
+    def _change(self, now: int) -> None:
+        """Goes on to ``now`` for good: the account is about to be changed there."""
+        self.at(now)
+        self.passed = []
+
+    def _spend(self, selection: Selection, charge: Charge, now: int) -> None:
+        """What was added to the cells in another way than by a booking is spent at ``now``."""
+        self.bound = [a + b for a, b in zip(self.bound, charge.finite, strict=True)]
+        self._enter(selection, charge, now)
+
+    def _enter(self, selection: Selection, charge: Charge, now: int) -> None:
+        """Enters what was added to the cells, and to ``bound``, and is spent at ``now``."""
+        ends = self.window.ends(now)
+        if not self.passing or self.passing[-1].ends != ends:
+            self.passing.append(Passing(ends, {}))
+        charges = self.passing[-1].charges
+        before = charges.get(selection)
+        after = charges[selection] = charge if before is None else before + charge
+        self._entered.append((selection, before))
+        if min(after.finite) < 0 or (before is not None and min(before.finite) < 0):
+            # Once all else has passed, no cell holds more than what was entered above zero.
+            was = (0,) * len(self.axis) if before is None else _raised(before.finite)
+            columns = zip(self.bound, _raised(after.finite), was, charge.finite, strict=True)
+            self.bound = [a + b - c - d for a, b, c, d in columns]
+
+    def _withdraw(self, selection: Selection, before: Charge | None) -> None:
+        charges = self.passing[-1].charges
+        if before is not None:
+            charges[selection] = before
+            return
+        del charges[selection]
+        if not charges:
+            self.passing.pop()
+
+    def copy(self) -> Account:
+        """An independent account with the same sums."""
+        return self._twin(self.used.copy())
+
+    def frozen(self) -> Account:
+        """An account that stays as this one is now, whatever becomes of this one."""
+        return self._twin(self.used.frozen())
+
+    def _twin(self, used: Sums) -> WindowAccount:
+        passing, passed = deque(self.passing), list(self.passed)
+        for parts in (passing, passed):
+            if parts:  # only the last one may still grow
+                parts[-1] = Passing(parts[-1].ends, dict(parts[-1].charges))
+        held = self.axis, used, self.bound, self.held
+        return WindowAccount(*held, self.window, passing, passed)
+
+
+def _total(columns: Iterable[Sequence[int]]) -> list[int]:
+    return list(map(sum, zip(*columns, strict=True)))
+
+
+def _raised(amounts: Sequence[int]) -> Sequence[int]:
+    """The amounts, those below zero as zero: a charge that is below zero only ever takes off what
+    another one, which is to end at the same stamp, has put for everyone.
+    """
+    return amounts if min(amounts) >= 0 else [max(0, amount) for amount in amounts]
+
+
+def _narrower(sums: Sums) -> Integers:
+    """What cells hold beside what everyone has: finite sums, then numbers of infinite charges."""
+    everyone = np.array(sums.everyone + sums.everyone_infinite, dtype=np.int64)
+    return sums.stacked() - everyone.reshape(-1, *(1,) * len(sums.shape))
+
+
+def _more(axis: Axis, before: Sums, after: Sums) -> Iterator[tuple[Selection, Charge]]:
+    """What ``after`` holds more than ``before``, over the same cells, as charges to groups."""
+    everyone = [b - a for a, b in zip(before.everyone, after.everyone, strict=True)]
+    infinite = [
+        b - a for a, b in zip(before.everyone_infinite, after.everyone_infinite, strict=True)
+    ]
+    if any(everyone) or any(infinite):
+        yield EVERYONE, Charge(axis, tuple(everyone), tuple(infinite))
+    if not (before.flat and after.flat):
+        yield from _charges(axis, _narrower(after) - _narrower(before))
+
+
+def _charges(axis: Axis, cells: Integers) -> Iterator[tuple[Selection, Charge]]:
+    """Sums per cell as charges to groups of cells."""
+    n = len(axis)
+    for boxes, column in alike(cells):
+        values = column.tolist()
+        sides = tuple(tuple(map(side_of, box)) for box in boxes)
+        charge = Charge(axis, tuple(values[:n]), tuple(values[n:]))
+        yield Selection(everyone=False, boxes=sides), charge

@@ -1,0 +1,1 @@
+"""What is decided about a ledger itself: keys, alarms, recovery, publication, corrections."""

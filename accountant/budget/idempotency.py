@@ -1,0 +1,171 @@
+"""Which idempotency keys were answered, by which event: 40 bytes a key and a table of places.
+
+A ledger of a million answers fits into some 60 MB of memory; a dictionary would take 300.
+"""
+
+from __future__ import annotations
+
+from array import array
+from hashlib import sha256
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accountant.budget.columns import Take, growing, raw
+
+DIGEST: Final = 16
+"""Bytes kept of a digest: nobody finds two keys with the same 128 bits."""
+
+_FREE: Final = 0
+_LEAST: Final = 16
+"""Places of an empty table."""
+
+
+class IdempotencyIndex:
+    """(who, key) -> (fingerprint of the command, sequence of the event); only what was put last is
+    ever taken back.
+    """
+
+    __slots__ = ("_asked", "_names", "_places", "_prints", "_sequences")
+
+    def __init__(self) -> None:
+        self._asked = ("", "", _name("", ""))
+        self._names = bytearray()
+        self._prints = bytearray()
+        self._sequences = array("q")
+        # Open addressing: a place holds the number of an entry, from 1 on; half of them are free.
+        self._places = array("I", bytes(4 * _LEAST))
+
+    def __len__(self) -> int:
+        return len(self._sequences)
+
+    def get(self, by: str, key: str) -> tuple[bytes, int] | None:
+        """The fingerprint and the sequence of the answer; None if there was none."""
+        number = self._places[self._find(self._named(by, key))]
+        if number == _FREE:
+            return None
+        at = (number - 1) * DIGEST
+        return bytes(self._prints[at : at + DIGEST]), self._sequences[number - 1]
+
+    def put(self, by: str, key: str, fingerprint: bytes, sequence: int) -> None:
+        """Remembers an answer, the last one of this name and key."""
+        name = self._named(by, key)
+        place = self._find(name)
+        if number := self._places[place]:
+            at = (number - 1) * DIGEST
+            self._prints[at : at + DIGEST] = fingerprint[:DIGEST]
+            self._sequences[number - 1] = sequence
+            return
+        self._names += name
+        self._prints += fingerprint[:DIGEST]
+        self._sequences.append(sequence)
+        self._places[place] = len(self._sequences)
+        self._make_room()
+
+    def take_back(self, count: int) -> None:
+        """Forgets all but the first ``count`` answers."""
+        for number in range(len(self), count, -1):
+            self._free(self._find(bytes(self._names[-DIGEST:])))
+            del self._names[-DIGEST:], self._prints[-DIGEST:], self._sequences[number - 1 :]
+        if len(self._places) > _places_for(count):
+            self._place_all()
+
+    def _free(self, place: int) -> None:
+        """Frees a place, so that whoever had to go on beyond it is found (Knuth, The Art of
+        Computer Programming 3, 6.4, Algorithm R).
+        """
+        places, mask = self._places, len(self._places) - 1
+        at = place
+        while number := places[at := (at + 1) & mask]:
+            wanted = int.from_bytes(self._names[(number - 1) * DIGEST :][:8], "little") & mask
+            if (at - wanted) & mask >= (at - place) & mask:
+                places[place], place = number, at
+        places[place] = _FREE
+
+    def _named(self, by: str, key: str) -> bytes:
+        """``_name``: who asks for a key or puts it has mostly asked for it just now."""
+        last_by, last_key, name = self._asked
+        if last_by != by or last_key != key:
+            name = _name(by, key)
+            self._asked = by, key, name
+        return name
+
+    def _find(self, name: bytes) -> int:
+        """The place of ``name``, or the free one that it would take."""
+        names, places, mask = self._names, self._places, len(self._places) - 1
+        place = int.from_bytes(name[:8], "little") & mask
+        while number := places[place]:
+            at = (number - 1) * DIGEST
+            if names[at : at + DIGEST] == name:
+                break
+            place = (place + 1) & mask
+        return place
+
+    def _make_room(self) -> None:
+        """More places, if over half of them would be taken."""
+        if 2 * len(self) > len(self._places):
+            self._place_all()
+
+    def _place_all(self) -> None:
+        """Finds all places anew."""
+        places = np.zeros(_places_for(len(self)), dtype=np.uint32)
+        _place(places, _wanted(self._names, len(places)), 1)
+        self._places = array("I", places.tobytes())
+
+    def dump(self) -> list[bytes]:
+        """All columns, for ``load``. The places are among them: finding them again takes longer
+        than to read all the others.
+        """
+        columns = raw(self._sequences), raw(self._places)
+        return [bytes(self._names), bytes(self._prints), *columns]
+
+    @classmethod
+    def load(cls, take: Take, count: int) -> IdempotencyIndex:
+        """``count`` answers that ``dump`` wrote. Raises ValueError if they are not there, or have
+        not one place each.
+        """
+        answers = cls()
+        answers._names += take(DIGEST * count)
+        answers._prints += take(DIGEST * count)
+        answers._sequences = growing(take, "q", count)
+        answers._places = growing(take, "I", _places_for(count))
+        places = np.asarray(answers._places)
+        if places.max() > count or (np.bincount(places, minlength=count + 1)[1:] != 1).any():
+            raise ValueError("an answer has no place, or two")
+        return answers
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, IdempotencyIndex):
+            return NotImplemented
+        mine = (self._names, self._prints, self._sequences)
+        return mine == (other._names, other._prints, other._sequences)
+
+    __hash__ = None  # type: ignore[assignment] # it changes
+
+
+def _places_for(count: int) -> int:
+    """The smallest power of two that leaves half of the places free."""
+    return max(_LEAST, 1 << (2 * count - 1).bit_length())
+
+
+def _wanted(names: bytes | bytearray, size: int) -> NDArray[np.intp]:
+    """The places, of ``size``, where each of ``names`` is looked for first."""
+    return (np.frombuffer(names, dtype="<u8")[::2] & np.uint64(size - 1)).astype(np.intp)
+
+
+def _place(places: NDArray[np.uint32], at: NDArray[np.intp], first: int) -> None:
+    """Numbers from ``first`` on take the places ``at`` which they want: whoever meets another one
+    there goes on to the next.
+    """
+    left = np.arange(len(at))
+    while left.size:
+        free = left[places[at[left]] == _FREE]
+        places[at[free]] = first + free
+        left = left[places[at[left]] != first + left]
+        at[left] = (at[left] + 1) & (len(places) - 1)
+
+
+def _name(by: str, key: str) -> bytes:
+    # With its length before it, no two pairs run into one another.
+    return sha256(f"{len(by)}:{by}{key}".encode("utf-8", "surrogatepass")).digest()[:DIGEST]

@@ -1,0 +1,93 @@
+"""What a decision comes to: the event's bytes, and what folding the event in changes.
+
+A decision is folded in as it was taken; ``read`` (apply.py) makes the same of an event that
+somebody else has written.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+
+import orjson
+
+from accountant.ledger.events import MAX_BYTES, Entry, Event, EventTooLarge, rfc3339, written
+
+if TYPE_CHECKING:
+    from accountant.budget.commands import Envelope
+    from accountant.budget.state import State
+
+RESERVED: Final = "grant.reserved.v1"
+REFUSED: Final = "grant.refused.v1"
+COMMITTED: Final = "grant.committed.v1"
+RELEASED: Final = "grant.released.v1"
+EXPIRED: Final = "grant.expired.v1"
+NOTED: Final = "grant.noted.v1"
+ANSWERED: Final = "sparse_vector.answered.v1"
+CLOSED: Final = "sparse_vector.closed.v1"
+RECORDED: Final = "invocation.recorded.v1"
+
+
+class Change(Protocol):
+    """What an event changes in a state."""
+
+    def fold(self, state: State, entry: Entry) -> Any:
+        """Changes the state, as the event of ``entry``. Returns what ``undo`` needs."""
+        ...
+
+    def undo(self, state: State, before: Any) -> None:
+        """Takes the change back, as the last one that was made."""
+        ...
+
+
+class Outcome(NamedTuple):
+    """One event that answers a command, or an item of a batch."""
+
+    entry: Entry
+    by: str
+    key: str | None
+    command: bytes
+    """The canonical command that it answers."""
+    change: Change
+    batch: int | None = None
+    """The sequence of the batch that it is an item of."""
+
+    @property
+    def fingerprint(self) -> bytes:
+        """What another request with the same key has to have too."""
+        return sha256(self.command).digest()
+
+    def event(self) -> Event:
+        """The event, read."""
+        return Event.from_bytes(self.entry.body)
+
+
+def outcome(
+    state: State,
+    asked: Envelope,
+    kind: str,
+    now: int,
+    body: dict[str, Any],
+    change: Change,
+    *,
+    after: int = 0,
+) -> Outcome:
+    """The outcome of ``asked`` that is an event of ``kind`` with ``body`` at stamp ``now``, so many
+    events ``after`` the next one. Raises EventTooLarge.
+    """
+    number, command = state.sequence + after, asked.canonical
+    body["by"] = asked.by
+    body["command"] = orjson.Fragment(command)
+    body["ledger"] = state.ledger
+    body["sequence"] = number
+    body["time"] = rfc3339(now)
+    body["type"] = kind
+    if asked.key is not None:
+        body["key"] = asked.key
+    header = None if state.batch is None else state.batch.header
+    if header is not None:
+        body["batch"] = header
+    data = written(body)
+    if len(data) > MAX_BYTES:
+        raise EventTooLarge(len(data))
+    return Outcome(Entry(number, kind, now, data), asked.by, asked.key, command, change, header)

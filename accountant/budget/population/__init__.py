@@ -1,0 +1,1 @@
+"""Populations, and the groups of cells that requests select."""

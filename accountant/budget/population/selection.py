@@ -1,0 +1,293 @@
+"""Subject groups: selections over public dimensions, compiled to disjoint boxes of cells.
+
+A box is a product of index sets, one a dimension, so charging it is one strided NumPy operation.
+A union is cut into disjoint boxes: no cell is charged twice however the parts overlap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Annotated, Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationInfo,
+    model_validator,
+)
+from pydantic.json_schema import SkipJsonSchema
+from pydantic_core import PydanticCustomError
+
+from accountant.budget.errors import Invalid
+from accountant.budget.population.population import Population
+from accountant.budget.population.positions import read, spelled
+
+MAX_TERMS: Final = 100
+MAX_BOXES: Final = 500
+MAX_WORK: Final = 3_000_000
+"""Set members looked at: bounds the time that one selection takes under the ledger's lock."""
+
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+class Range(BaseModel):
+    """An inclusive range of a dimension's values, in their declared order."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    first: Name = Field(alias="from", description="first value, included")
+    last: Name = Field(alias="to", description="last value, included")
+
+
+DimensionName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]{0,63}$")]
+
+
+class Positions(BaseModel):
+    """Values as events hold them where their names would take too much (positions.py)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    bits: str | None = None
+    gaps: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _only_stored(cls, value: Any, info: ValidationInfo) -> Any:
+        """Who asks sends names: what stands at a position is nobody's to know by heart."""
+        if not (info.context or {}).get("stored"):
+            raise PydanticCustomError("not_names", "it must be a list of names, or a range")
+        return value
+
+    @model_validator(mode="after")
+    def _one_spelling(self) -> Positions:
+        self.read()
+        return self
+
+    def read(self) -> NDArray[np.int64]:
+        """The positions. Raises ValueError if they are not spelled as they have to be."""
+        return read(spelled({name: text for name, text in self if text is not None}))
+
+
+def _sort_of(value: Any) -> str:
+    if isinstance(value, list):
+        return ":values"
+    stored = isinstance(value, Positions) or (isinstance(value, dict) and value.keys() <= _CODES)
+    return ":positions" if stored else ":range"
+
+
+_CODES: Final = {"bits", "gaps"}
+Values = Annotated[
+    Annotated[list[Name], Field(min_length=1), Tag(":values")]
+    | Annotated[Range, Tag(":range")]
+    | Annotated[Positions, Tag(":positions"), SkipJsonSchema()],
+    Discriminator(_sort_of),
+]
+Term = dict[DimensionName, Values]
+Terms = Annotated[list[Term], Field(min_length=1, max_length=MAX_TERMS)]
+Subjects = Annotated[
+    Annotated[Term, Tag(":term")] | Annotated[Terms, Tag(":terms")],
+    Discriminator(lambda value: ":terms" if isinstance(value, list) else ":term"),
+]
+
+Side = range | frozenset[int]
+"""Positions on a dimension, at least one; a range wherever they have no gap."""
+Box = tuple[Side, ...]
+Index = tuple[Any, ...]
+
+
+class Layout(NamedTuple):
+    """Where a box is in an array of cells."""
+
+    in_row: Index
+    """In one row: slices where contiguous (views), else arrays."""
+    in_all: Index
+    """The same in all rows."""
+    views: bool
+    """Indexing gives a view of the cells."""
+    sides: tuple[Sequence[int], ...]
+
+    @classmethod
+    def of(cls, box: Box) -> Layout:
+        """The layout of ``box``."""
+        sides = tuple(map(ordered, box))
+        scattered = sum(not isinstance(side, range) for side in box)
+        index: Index
+        if scattered > 1:
+            index = np.ix_(*sides)
+        else:  # an array beside slices is several times as fast as the product of arrays
+            index = tuple(
+                [
+                    slice(side[0], side[-1] + 1)
+                    if isinstance(side, range)
+                    else np.array(side, dtype=np.intp)
+                    for side in sides
+                ]
+            )
+        views = not scattered
+        return cls(index, (slice(None), *index), views, sides)
+
+    def cell(self, at: int) -> tuple[int, ...]:
+        """The cell at the place ``at`` of the box, in row-major order."""
+        found = []
+        for side in reversed(self.sides):
+            at, place = divmod(at, len(side))
+            found.append(side[place])
+        found.reverse()
+        return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Cells. ``everyone`` also covers cells that are added later; else ``boxes`` are disjoint."""
+
+    everyone: bool
+    boxes: tuple[Box, ...] = ()
+    _layouts: tuple[Layout, ...] | None = field(default=None, init=False, compare=False, repr=False)
+
+    @property
+    def layouts(self) -> tuple[Layout, ...]:
+        """Where each box is in an array of sums: worked out once."""
+        if self._layouts is None:
+            found = tuple(map(Layout.of, self.boxes))
+            object.__setattr__(self, "_layouts", found)
+            return found
+        return self._layouts
+
+    def cells(self, population: Population) -> int:
+        """How many cells it has."""
+        return population.cells if self.everyone else sum(prod(map(len, b)) for b in self.boxes)
+
+    def __or__(self, other: Selection) -> Selection:
+        """Both, which must be disjoint."""
+        return Selection(self.everyone or other.everyone, self.boxes + other.boxes)
+
+
+EVERYONE: Final = Selection(everyone=True)
+
+
+def select(population: Population, subjects: Subjects | None) -> Selection:
+    """Compiles ``subjects`` (None or {}: everyone). Raises Invalid for unknown names or values."""
+    if subjects is None or subjects == {}:
+        return EVERYONE
+    terms = subjects if isinstance(subjects, list) else [subjects]
+    if any(term == {} for term in terms):
+        return EVERYONE
+    return _union(population, terms, MAX_WORK)
+
+
+def reaching(
+    population: Population, subjects: Subjects | None, dimension: str, values: list[str]
+) -> Selection:
+    """The cells with one of ``values`` that ``subjects`` covers without naming ``dimension``: a
+    group that names no value of a dimension means all of them, those appended later included.
+
+    Never too complex if ``subjects`` was not: it is used while an event is folded.
+    """
+    terms = subjects if isinstance(subjects, list) else [subjects or {}]
+    unnamed = [term | {dimension: values} for term in terms if dimension not in term]
+    return _union(population, unnamed, None)
+
+
+def _union(population: Population, terms: Iterable[Term], most: int | None) -> Selection:
+    disjoint: list[Box] = []
+    work = 0
+    for term in terms:
+        pieces = [_box(population, term)]
+        work += _scattered(pieces)
+        _bounded(work, most, len(disjoint))
+        for taken in disjoint:
+            left: list[Box] = []
+            for piece in pieces:
+                rest, looked_at = _minus(piece, taken)
+                left += rest
+                work += looked_at
+                _bounded(work, most, len(disjoint) + len(left))
+            pieces = left
+        disjoint += pieces
+    return Selection(everyone=False, boxes=tuple(disjoint))
+
+
+def _bounded(work: int, most: int | None, boxes: int) -> None:
+    if most is not None and (work > most or boxes > MAX_BOXES):
+        raise Invalid(
+            "selection-too-complex",
+            f"the union falls into more than {MAX_BOXES} separate boxes of cells, or takes more "
+            f"than {most} steps to get there; ask for simpler groups",
+        )
+
+
+def ordered(side: Side) -> Sequence[int]:
+    """The positions, sorted."""
+    return side if isinstance(side, range) else sorted(side)
+
+
+def side_of(positions: Collection[int]) -> Side:
+    """The one form of these positions."""
+    first, last = min(positions), max(positions)
+    if isinstance(positions, range) or last - first + 1 == len(positions):
+        return range(first, last + 1)
+    return frozenset(positions)
+
+
+def _scattered(boxes: Iterable[Box]) -> int:
+    """How many members of sets they have; ranges cost nothing."""
+    return sum(len(side) for box in boxes for side in box if not isinstance(side, range))
+
+
+def _box(population: Population, term: Term) -> Box:
+    sides: list[Side] = [range(n) for n in population.shape]
+    for dimension, wanted in term.items():
+        axis = population.axis(dimension)
+        if isinstance(wanted, Range):
+            first = population.index(axis, wanted.first)
+            last = population.index(axis, wanted.last)
+            if first > last:
+                raise Invalid(
+                    "empty-range",
+                    f"in dimension {dimension!r} {wanted.first!r} comes after {wanted.last!r}; "
+                    "ranges follow the declared order",
+                )
+            sides[axis] = range(first, last + 1)
+        elif isinstance(wanted, Positions):
+            sides[axis] = _stored(population, axis, wanted)
+        else:
+            sides[axis] = side_of(set(population.indices(axis, wanted)))
+    return tuple(sides)
+
+
+def _stored(population: Population, axis: int, wanted: Positions) -> Side:
+    positions = wanted.read()
+    if positions[-1] >= population.shape[axis]:
+        name = population.dimensions[axis][0]
+        raise Invalid("unknown-group", f"dimension {name!r} has no position {positions[-1]}")
+    return side_of(positions.tolist())
+
+
+def _minus(box: Box, taken: Box) -> tuple[list[Box], int]:
+    """``box`` without ``taken``, as disjoint boxes: peel off one dimension after the other. And how
+    many members were looked at.
+    """
+    common = [_common(a, b) for a, b in zip(box, taken, strict=True)]
+    if not all(common):
+        return [box], _scattered([box])
+    pieces = []
+    for axis, (mine, shared) in enumerate(zip(box, common, strict=True)):
+        if len(shared) < len(mine):
+            outside = side_of(set(mine).difference(shared))
+            pieces.append((*map(side_of, common[:axis]), outside, *box[axis + 1 :]))
+    return pieces, sum(map(len, box))
+
+
+def _common(mine: Side, theirs: Side) -> Collection[int]:
+    """The positions that are in both."""
+    if isinstance(mine, range) and isinstance(theirs, range):
+        return range(max(mine.start, theirs.start), min(mine.stop, theirs.stop))
+    if isinstance(mine, range):
+        return [position for position in theirs if position in mine]
+    return [position for position in mine if position in theirs]

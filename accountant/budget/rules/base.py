@@ -1,0 +1,176 @@
+"""What a rule kind is: its model, what it reads, its comparison, its words, in one file.
+
+``compare`` is the only place where a rule decides: ``evaluate`` calls it live, in previews, in
+batches, in replay and in verification. It reads nothing but the ``View``, and of that only what the
+kind declares in ``reads`` (tests/rules holds every kind to it).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, NamedTuple, Protocol
+
+from pydantic import BaseModel, ConfigDict, Field
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from accountant.budget.accounts.epochs import Adopted, Epoch
+    from accountant.budget.accounts.peak import Reading
+    from accountant.budget.commands import Sealed
+    from accountant.budget.population.population import Population
+    from accountant.ledger.events import Event
+    from accountant.privacy.units import Charge
+
+RuleId = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]{0,63}$")]
+Action = Literal["block", "flag"]
+Outcome = Literal["allow", "flag", "block"]
+STRICTNESS: Final[dict[str, int]] = {"allow": 0, "flag": 1, "block": 2}
+
+
+class Strict(BaseModel):
+    """A part of a policy: unknown fields are refused, nothing changes later."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Compared(NamedTuple):
+    """What one rule says of one request. ``seen`` is what the event keeps of it, a JSON value:
+    nothing that the command or the policy already says; None if there is nothing.
+    """
+
+    rule: str
+    action: Action
+    fired: bool
+    code: str
+    seen: Any = None
+
+
+class Finding(NamedTuple):
+    """The same in words. ``numbers`` are the fields that only some kinds have."""
+
+    rule: str
+    action: Action
+    fired: bool
+    code: str
+    text: str
+    numbers: Mapping[str, Any] = {}
+
+    def to_json(self) -> dict[str, Any]:
+        """As a decision shows it."""
+        return {
+            "rule": self.rule,
+            "action": self.action,
+            "fired": self.fired,
+            "code": self.code,
+            "text": self.text,
+            **self.numbers,
+        }
+
+
+class View(Protocol):
+    """What a rule may read of a request and of the ledger as it is before the request."""
+
+    dataset: str
+    client: str
+    """Who asks."""
+    now: int
+    """The stamp that the answer will have, in microseconds."""
+    kinds: frozenset[str]
+    """The mechanisms' kinds."""
+    purpose: str | Sealed | None
+    justification: str | Sealed | None
+    total: Charge
+    """What all mechanisms cost together."""
+
+    def used(self, rule: str) -> tuple[Epoch, Reading] | None:
+        """What limit rule ``rule`` has used on the selected cells, and its epoch; None if it does
+        not cover the dataset.
+        """
+        ...
+
+    def memory(self, rule: str) -> Any:
+        """What rule ``rule`` remembers; None at first."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What the words of a decision are made from: the event, and what it was decided by."""
+
+    event: Event
+    command: dict[str, Any]
+    """The request, of a refused batch the item's that was refused."""
+    adopted: Adopted
+    people: Population
+    total: Charge
+    kinds: tuple[str, ...]
+    """The mechanisms' kinds, in order."""
+    unbounded: Mapping[str, frozenset[str]]
+    """The currencies, by kind, in which a mechanism has no finite cost."""
+
+
+class Rule(Strict):
+    """Base of all rule kinds. ``field`` is what only rules of this kind have in a policy; ``code``
+    says what a rule would refuse a request for; ``reads`` names the parts of the view it looks at.
+    """
+
+    field: ClassVar[str]
+    code: ClassVar[str]
+    reads: ClassVar[frozenset[str]]
+    remembers: ClassVar[bool] = False
+    """It keeps a memory: ``remember`` is called after every event."""
+
+    id: RuleId
+    action: Action = "block"
+
+    def compare(self, view: View) -> Compared | None:
+        """What the rule says of a request; None if it does not apply to it."""
+        raise NotImplementedError(type(self).__name__)
+
+    def applies(self, dataset: str) -> bool:
+        """Whether the rule says something of requests on ``dataset`` where it has seen nothing."""
+        return matches(getattr(self, "datasets", "*"), dataset)
+
+    def words(self, compared: Compared, told: Told) -> Finding:
+        """The same in words, made when somebody reads."""
+        raise NotImplementedError(type(self).__name__)
+
+    def sentence(self, unit: str) -> str:
+        """What the rule acts on, in words for a report that protects ``unit``: the beginning of a
+        sentence that goes on "is blocked" or "is let through and flagged".
+        """
+        terms = self.model_dump(mode="json", exclude_none=True, exclude={"id", "action"})
+        return "What breaks " + ", ".join(f"{name} = {value}" for name, value in terms.items())
+
+    @property
+    def data(self) -> str:
+        """The datasets that it applies to, in words."""
+        pattern = getattr(self, "datasets", "*")
+        return "all datasets" if pattern == "*" else f"the datasets that match “{pattern}”"
+
+    def remember(self, memory: Any, event: Event) -> Any:
+        """What it remembers after ``event``: a JSON value, which nobody changes later."""
+        return memory
+
+    def compared(self, fired: bool, seen: Any = None) -> Compared:
+        """A ``Compared`` of this rule."""
+        return Compared(self.id, self.action, fired, self.code, seen)
+
+    def finding(self, compared: Compared, text: str, **numbers: Any) -> Finding:
+        """A ``Finding`` of this rule."""
+        return Finding(*compared[:4], text, numbers)
+
+
+def either(names: Sequence[str]) -> str:
+    """Names as a choice: “a”, “b” or “c”."""
+    shown = [f"“{name}”" for name in names]
+    return shown[0] if len(shown) == 1 else ", ".join(shown[:-1]) + " or " + shown[-1]
+
+
+@lru_cache(maxsize=4_096)
+def matches(pattern: str, dataset: str) -> bool:
+    """Shell-style glob over dataset ids."""
+    return fnmatchcase(dataset, pattern)

@@ -1,0 +1,57 @@
+"""Rules that no policy states: they hold in every ledger, and stand before all others.
+
+Their ids begin with ``built-in:``. (No policy's rule id contains a colon.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from accountant.budget.rules.base import Action, Compared, Finding
+from accountant.privacy.mechanisms import Verdict
+
+if TYPE_CHECKING:
+    from accountant.budget.accounts.epochs import Adopted
+    from accountant.budget.request import Request
+
+BUILT_IN: Final = "built-in:"
+_MEMBERSHIP: Final = (
+    "membership in groups is private here, so {} stated under replace_one can only charge "
+    "everyone; state it under add_or_remove_one, or ask for everyone"
+)
+_NO_POLICY: Final = (
+    "no policy is adopted, so nothing says how much may be spent; "
+    "adopt one with PUT /v1/populations/{}/policy"
+)
+_NO_LIMIT: Final = "no limit of policy {!r} covers dataset {!r}; add a rule with a limit that does"
+_UNVERIFIABLE: Final = (
+    "the loss of {} is the client's word; nothing that was stated lets it be derived"
+)
+
+
+def findings(request: Request, adopted: Adopted | None, ledger: str) -> Iterator[Finding]:
+    """What stands against the request itself, in words."""
+    for mechanism, priced in zip(request.mechanisms, request.priced, strict=True):
+        for objection in priced.objections:
+            yield _fired(objection.code, "block", objection.text)
+        if priced.verdict is Verdict.UNVERIFIABLE:
+            yield _fired("unverifiable-claim", "flag", _UNVERIFIABLE.format(mechanism.kind))
+    for kind in request.unplaced:
+        yield _fired("private-membership", "block", _MEMBERSHIP.format(kind))
+    if adopted is None:
+        yield _fired("no-policy", "block", _NO_POLICY.format(ledger))
+    elif not adopted.guards(request.dataset):
+        text = _NO_LIMIT.format(adopted.policy.policy, request.dataset)
+        yield _fired("no-limit", "block", text)
+
+
+def compare(request: Request, adopted: Adopted | None, ledger: str) -> list[Compared]:
+    """The same without words. Most requests have nothing against them."""
+    if request.sound and adopted is not None and adopted.guards(request.dataset):
+        return []
+    return [Compared(*found[:4]) for found in findings(request, adopted, ledger)]
+
+
+def _fired(code: str, action: Action, text: str) -> Finding:
+    return Finding(BUILT_IN + code, action, True, code, text)

@@ -1,0 +1,264 @@
+"""A limit: at most (epsilon, delta) for every subject group of each matching dataset."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, NamedTuple
+
+from pydantic import Field, model_validator
+
+from accountant.budget.rules.base import Compared, Finding, Rule, Strict, Told, View
+from accountant.privacy.filters import DEFAULT_GATE, Capacity, Gate, Limit, gate_for
+from accountant.privacy.mechanisms import Amount
+from accountant.privacy.units import INFINITE, Currency, amount, show
+
+if TYPE_CHECKING:
+    from accountant.budget.accounts.epochs import Epoch
+    from accountant.budget.accounts.peak import Peak
+
+SMALLEST_DELTA: Final = Decimal("1e-20")
+ALL: Final = "*"
+"""The scope of a person's total over all datasets. (No dataset id contains a star.)"""
+_UNBOUNDED: Final = "{} has no finite cost as stated, neither in epsilon nor under gate {}"
+NAME_A_DELTA: Final = " (Gaussian noise has an epsilon at a delta: add a delta to the mechanism)"
+
+
+class LimitSpec(Strict):
+    """(epsilon, delta); ``own_delta`` is the part kept for mechanisms' own deltas."""
+
+    epsilon: Annotated[Amount, Field(ge=Decimal("1e-9"), le=10**6)]
+    delta: Annotated[Amount, Field(ge=0, lt=1)] = Decimal(0)
+    own_delta: Annotated[Amount, Field(ge=0, lt=1)] | None = None
+
+    @model_validator(mode="after")
+    def _own_within_delta(self) -> LimitSpec:
+        if self.own_delta is not None and self.own_delta > self.delta:
+            raise ValueError(f"own_delta {self.own_delta} is more than delta {self.delta}")
+        if 0 < self.delta < SMALLEST_DELTA:
+            raise ValueError(f"delta {self.delta} is neither 0 nor at least {SMALLEST_DELTA}")
+        return self
+
+
+class LimitRule(Rule):
+    """At most (epsilon, delta) for every subject group of each matching dataset."""
+
+    field: ClassVar[str] = "limit"
+    code: ClassVar[str] = "budget-exceeded"
+    reads: ClassVar[frozenset[str]] = frozenset({"used", "total"})
+
+    limit: LimitSpec
+    datasets: str = Field("*", max_length=200, description="glob over dataset ids")
+    across: Literal["datasets"] | None = Field(
+        None, description="a person's total over all matching datasets"
+    )
+    per: Literal["client"] | None = Field(None, description="a sub-limit for each client")
+    gate: Literal["basic", "advanced", "zcdp", "renyi", "gdp"] | None = None
+    carry: Literal["used", "none"] = Field(
+        "used", description="what a new epoch starts with; none is a reset and takes two names"
+    )
+
+    @cached_property
+    def promise(self) -> Limit:
+        """The limit with its delta split: all of it is own delta under basic, else a tenth."""
+        delta = Fraction(self.limit.delta)
+        if self.limit.own_delta is not None:
+            own = Fraction(self.limit.own_delta)
+        else:
+            own = delta if self.gate == "basic" else delta / 10
+        return Limit(Fraction(self.limit.epsilon), delta, own)
+
+    @cached_property
+    def filter(self) -> Gate:
+        """The gate that admits beside basic."""
+        return gate_for(self.gate or DEFAULT_GATE, self.promise)
+
+    def compare(self, view: View) -> Compared | None:
+        """Every selected cell must be able to take the charge."""
+        if (found := view.used(self.id)) is None:
+            return None
+        epoch, reading = found
+        charge, capacity = view.total.on(reading.account.axis), epoch.capacity
+        fits, peak = reading.peak(epoch.gate, epoch.limit, charge, capacity)
+        return self.compared(not fits, seen(peak, None if fits else capacity))
+
+    def applies(self, dataset: str) -> bool:
+        """Only where it has seen an account."""
+        return False
+
+    def words(self, compared: Compared, told: Told) -> Finding:
+        """Both sides of the comparison at the cell that is quoted."""
+        epoch = told.adopted.epochs[self.id]
+        numbers = quoted(self, epoch, epoch.capacity, compared, told)
+        text = sides_in_words(numbers, f"the limit {numbers['limit']['epsilon']}", compared.fired)
+        currencies = {str(Currency.EPSILON), str(epoch.capacity.second_currency)} - {"None"}
+        if unbounded := [kind for kind, closed in told.unbounded.items() if currencies <= closed]:
+            kinds = ", ".join(unbounded)
+            text += "; " + _UNBOUNDED.format(kinds, self.filter.name)
+            text += NAME_A_DELTA if "gaussian" in kinds else ""
+        return self.finding(compared, text, **numbers)
+
+    def sentence(self, unit: str) -> str:
+        """The rule in words for a report."""
+        amount = f"epsilon {self.limit.epsilon:f}"
+        amount += f" (delta {self.limit.delta:f})" if self.limit.delta else ""
+        each = "each dataset"
+        each += "" if self.datasets == "*" else f" that matches “{self.datasets}”"
+        if self.per:
+            where = f"{self.data} together" if self.across else each
+            return (
+                f"Each client may use at most {amount} on {where}. This divides the budget and "
+                "promises nothing about the data. What would go beyond"
+            )
+        if self.across:
+            return (
+                f"Over {self.data} together, {unit} may lose at most {amount}; what would go beyond"
+            )
+        return (
+            f"On {each}, {unit} may lose at most {amount}, in whatever subject group; what would "
+            "go beyond"
+        )
+
+    @property
+    def span(self) -> str | None:
+        """The window that it counts over; None: the lifetime."""
+        return None
+
+    def scope(self, dataset: str, client: str) -> tuple[str, str]:
+        """The dataset and the client of the account that a charge goes to; ``ALL`` and "" stand
+        for all of them.
+        """
+        return ALL if self.across else dataset, client if self.per else ""
+
+
+class Seen(NamedTuple):
+    """One peak as an event keeps it, read back."""
+
+    cell: tuple[int, ...] | None
+    used: tuple[int | None, ...]
+
+
+def seen(peak: Peak, capacity: Capacity | None) -> dict[str, Any]:
+    """The integers of a comparison: sums of epsilons, own deltas and in the gate's own currency,
+    with the cell. ``capacity``, where the charge does not fit: the other side.
+    """
+    kept: dict[str, Any] = {"used": [INFINITE if u is None else str(u) for u in peak.used]}
+    if peak.cell is not None:
+        kept["cell"] = peak.cell
+    if capacity is not None:
+        kept["capacity"] = [str(most) for _, most in sides(capacity)]
+    return kept
+
+
+def read_seen(kept: dict[str, Any]) -> Seen:
+    """The inverse of ``seen``."""
+    used = tuple(None if text == INFINITE else int(text) for text in kept["used"])
+    return Seen(tuple(kept["cell"]) if "cell" in kept else None, used)
+
+
+def sides(capacity: Capacity) -> list[tuple[Currency, int]]:
+    """The currencies that are compared, with the most that a cell may hold."""
+    found: list[tuple[Currency, int]] = [
+        (Currency.EPSILON, capacity.epsilon),
+        (Currency.DELTA, capacity.own_delta),
+    ]
+    if capacity.second_currency is not None and capacity.second is not None:
+        found.append((capacity.second_currency, capacity.second))
+    return found
+
+
+def quoted(
+    rule: LimitRule, epoch: Epoch, capacity: Capacity, compared: Compared, told: Told
+) -> dict[str, Any]:
+    """The numbers of a finding on a limit."""
+    cell, used = read_seen(compared.seen)
+    charge = told.total.on(epoch.axis)
+    dataset, client = rule.scope(told.command["dataset"], told.event.by)
+    epsilon, second = used[0], used[2] if len(used) > 2 else None
+    own, gate_currency = charge.units(Currency.EPSILON), capacity.second_currency
+    along = None if gate_currency is None else charge.units(gate_currency)
+    before = rule.filter.spent(epoch.limit, epsilon, second)
+    after = rule.filter.spent(epoch.limit, _plus(epsilon, own), _plus(second, along))
+    comparisons = [
+        {
+            "currency": str(currency),
+            "used": amount(held, currency),
+            "charge": charge.amount(currency),
+            "capacity": show(most, currency),
+            "holds": _holds(held, charge.units(currency), most),
+        }
+        for held, (currency, most) in zip(used, sides(capacity), strict=True)
+    ]
+    return {
+        "scope": scope_name(dataset, client),
+        "dataset": dataset,
+        "client": client,
+        "group": told.people.describe(cell) if cell is not None else {},
+        "limit": {"epsilon": _plain(rule.limit.epsilon), "delta": _plain(rule.limit.delta)},
+        "gate": rule.filter.name,
+        "spent_before": amount(before, Currency.EPSILON),
+        "spent_after": amount(after, Currency.EPSILON),
+        "comparisons": comparisons,
+    }
+
+
+def sides_in_words(numbers: dict[str, Any], most: str, fired: bool) -> str:
+    """Both sides of what ``quoted`` gives: of the comparison that failed, if the rule fired.
+    ``most`` names the most epsilon that the rule admits.
+    """
+    epsilon, own, *along = numbers["comparisons"]
+    basic = f"{epsilon['used']} used + {epsilon['charge']} asked"
+    after, added = numbers["spent_after"], _sum(epsilon["used"], epsilon["charge"])
+    left = f"epsilon {basic} = {after}"
+    if after != added or numbers["spent_before"] != epsilon["used"]:
+        before = numbers["spent_before"]
+        left = (
+            f"epsilon {after} with this request, {before} before it, under gate {numbers['gate']}"
+        )
+    where = ", ".join(f"{name} {value}" for name, value in numbers["group"].items())
+    place = f"({numbers['scope']}{'; ' if where else ''}{where})"
+    if not fired:
+        return f"{left} is within {most} {place}"
+    failed = []
+    if not any(one["holds"] for one in (epsilon, *along)):
+        if _more(after, epsilon["capacity"]) or not along:
+            failed.append(f"{left} is more than {most}")
+        else:  # the sums of the gate's currency are rounded to the safe side
+            failed.append(_comparison(along[0]["currency"], along[0]))
+    if not own["holds"]:
+        failed.append(_comparison("own delta", own))
+    return f"{' and '.join(failed)} {place}"
+
+
+def _comparison(name: str, one: dict[str, str]) -> str:
+    used, charge, most = one["used"], one["charge"], one["capacity"]
+    return f"{name} {used} used + {charge} asked = {_sum(used, charge)} is more than {most}"
+
+
+def _sum(left: str, right: str) -> str:
+    if INFINITE in (left, right):
+        return INFINITE
+    return format(Decimal(left) + Decimal(right), "f")
+
+
+def _more(amount: str, most: str) -> bool:
+    return amount == INFINITE or Decimal(amount) > Decimal(most)
+
+
+def scope_name(dataset: str, client: str) -> str:
+    """What an account is about, in words."""
+    data = "a person's total over datasets" if dataset == ALL else f"dataset {dataset}"
+    return f"{data}, client {client}" if client else data
+
+
+def _holds(used: int | None, charge: int | None, most: int) -> bool:
+    return used is not None and charge is not None and used + charge <= most
+
+
+def _plus(left: int | None, right: int | None) -> int | None:
+    return None if left is None or right is None else left + right
+
+
+def _plain(value: Decimal) -> str:
+    return format(value, "f")

@@ -1,0 +1,49 @@
+"""A denied mechanism: fires when a request uses one of the kinds."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+from pydantic import Field, field_validator
+
+from accountant.budget.rules.base import Compared, Finding, Rule, Told, View, either, matches
+from accountant.privacy.mechanisms import KINDS
+
+
+class MechanismRule(Rule):
+    """Fires when a request uses one of the mechanism kinds."""
+
+    field: ClassVar[str] = "mechanisms"
+    code: ClassVar[str] = "mechanism-denied"
+    reads: ClassVar[frozenset[str]] = frozenset({"dataset", "kinds"})
+
+    mechanisms: Annotated[list[str], Field(min_length=1)]
+    datasets: str = "*"
+
+    @field_validator("mechanisms")
+    @classmethod
+    def _known(cls, kinds: list[str]) -> list[str]:
+        for kind in kinds:
+            if kind not in KINDS:
+                raise ValueError(
+                    f"no mechanism kind is called {kind!r}; there are: " + ", ".join(KINDS)
+                )
+        return kinds
+
+    def compare(self, view: View) -> Compared | None:
+        """One of the denied kinds is asked for."""
+        if not matches(self.datasets, view.dataset):
+            return None
+        return self.compared(not view.kinds.isdisjoint(self.mechanisms))
+
+    def words(self, compared: Compared, told: Told) -> Finding:
+        """Which kinds are denied, and which of them are asked for."""
+        asked = [kind for kind in told.kinds if kind in self.mechanisms]
+        denied = ", ".join(self.mechanisms)
+        if not asked:
+            return self.finding(compared, f"no denied kind requested (denied: {denied})")
+        return self.finding(compared, f"denied kinds: {denied}; requested: {', '.join(asked)}")
+
+    def sentence(self, unit: str) -> str:
+        """The rule in words for a report."""
+        return f"On {self.data}, any request of the kind {either(self.mechanisms)}"

@@ -1,0 +1,38 @@
+"""Accepted purposes: fires when a request's purpose is not on the list."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from accountant.budget.rules.base import Compared, Finding, Rule, Told, View, either, matches
+
+
+class PurposeRule(Rule):
+    """Fires when a request's purpose is not on the list."""
+
+    field: ClassVar[str] = "purposes"
+    code: ClassVar[str] = "purpose-denied"
+    reads: ClassVar[frozenset[str]] = frozenset({"dataset", "purpose"})
+
+    purposes: Annotated[list[Annotated[str, Field(min_length=1)]], Field(min_length=1)]
+    datasets: str = "*"
+
+    def compare(self, view: View) -> Compared | None:
+        """The purpose is another one, or none."""
+        if not matches(self.datasets, view.dataset):
+            return None
+        return self.compared(view.purpose not in self.purposes)
+
+    def words(self, compared: Compared, told: Told) -> Finding:
+        """The purpose, unless it is free text, and those that are accepted."""
+        purpose, accepted = told.command.get("purpose"), ", ".join(self.purposes)
+        if not compared.fired:
+            return self.finding(compared, f"the purpose is {purpose}, which is accepted")
+        stated = "no purpose is stated" if purpose is None else "the purpose stated is not accepted"
+        return self.finding(compared, f"{stated}; accepted purposes: {accepted}")
+
+    def sentence(self, unit: str) -> str:
+        """The rule in words for a report."""
+        return f"On {self.data}, any request for a purpose other than {either(self.purposes)}"

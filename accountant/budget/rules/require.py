@@ -1,0 +1,55 @@
+"""A required field: fires when a request leaves out its purpose or its justification."""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from accountant.budget.rules.base import Compared, Finding, Rule, Told, View, either, matches
+
+if TYPE_CHECKING:
+    from accountant.budget.commands import Sealed
+
+
+class RequireRule(Rule):
+    """Fires when a request leaves out one of the named fields."""
+
+    field: ClassVar[str] = "require"
+    code: ClassVar[str] = "reason-required"
+    reads: ClassVar[frozenset[str]] = frozenset({"dataset", "purpose", "justification"})
+
+    require: Annotated[list[Literal["purpose", "justification"]], Field(min_length=1)]
+    datasets: str = "*"
+
+    def compare(self, view: View) -> Compared | None:
+        """A named field is absent, or shows nothing."""
+        if not matches(self.datasets, view.dataset):
+            return None
+        return self.compared(any(blank(getattr(view, name)) for name in self.require))
+
+    def words(self, compared: Compared, told: Told) -> Finding:
+        """What is required, and what is missing."""
+        missing = [name for name in self.require if blank(told.command.get(name))]
+        required = f"(required: {', '.join(self.require)})"
+        if not missing:
+            return self.finding(compared, f"nothing is missing {required}")
+        return self.finding(
+            compared, f"the request states no {' and no '.join(missing)} {required}"
+        )
+
+    def sentence(self, unit: str) -> str:
+        """The rule in words for a report."""
+        return f"On {self.data}, any request without a {either(self.require)}"
+
+
+def blank(text: str | Sealed | dict[str, str] | None) -> bool:
+    """True if ``text`` shows nothing: it is absent, or only spaces and invisible characters. What
+    is blank is never sealed.
+    """
+    if text is not None and not isinstance(text, str):
+        return False
+    if text and text[0].isalnum():
+        return False
+    return all(unicodedata.category(c)[0] in "ZC" for c in text or "")

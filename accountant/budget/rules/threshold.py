@@ -1,0 +1,69 @@
+"""A threshold: fires when more than a share of a limit is spent."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from pydantic import Field
+
+from accountant.budget.rules.base import Compared, Finding, Rule, RuleId, Told, View
+from accountant.budget.rules.limit import quoted, seen, sides_in_words
+from accountant.privacy.filters import Capacity
+
+if TYPE_CHECKING:
+    from accountant.budget.accounts.epochs import Epoch
+
+
+class ThresholdRule(Rule):
+    """Fires when more than a share of a limit rule's epsilon, or of its own delta, is spent."""
+
+    field: ClassVar[str] = "of"
+    code: ClassVar[str] = "threshold-passed"
+    reads: ClassVar[frozenset[str]] = frozenset({"used", "total"})
+
+    of: RuleId
+    at: str = Field(pattern=r"^\d{1,2}(\.\d+)?%$", description="a percentage below 100 %")
+    action: Literal["flag"] = "flag"
+
+    @cached_property
+    def share(self) -> Fraction:
+        """``at`` as a fraction."""
+        return Fraction(Decimal(self.at[:-1])) / 100
+
+    def capacity(self, epoch: Epoch) -> Capacity:
+        """The capacity at which the rule fires, worked out once: it takes long fractions."""
+        gate, limit = epoch.gate, epoch.limit
+        found = limit.shares.get((gate.name, self.at))
+        if found is None:
+            found = limit.shares[gate.name, self.at] = gate.capacity(limit, self.share)
+        return found
+
+    def compare(self, view: View) -> Compared | None:
+        """Some selected cell would pass the share."""
+        if (found := view.used(self.of)) is None:
+            return None
+        epoch, reading = found
+        charge, capacity = view.total.on(reading.account.axis), self.capacity(epoch)
+        fits, peak = reading.peak(epoch.gate, epoch.limit, charge, capacity)
+        return self.compared(not fits, seen(peak, None))
+
+    def applies(self, dataset: str) -> bool:
+        """Only where it has seen an account."""
+        return False
+
+    def words(self, compared: Compared, told: Told) -> Finding:
+        """The share, and both sides at the cell that is quoted."""
+        [of] = [rule for rule in told.adopted.policy.limits if rule.id == self.of]
+        epoch = told.adopted.epochs[self.of]
+        numbers = quoted(of, epoch, self.capacity(epoch), compared, told)
+        most = f"{self.at} of the limit {numbers['limit']['epsilon']} of rule {self.of}"
+        text = sides_in_words(numbers, most, compared.fired)
+        return self.finding(compared, text, **numbers)
+
+    def sentence(self, unit: str) -> str:
+        """The rule in words for a report."""
+        share = f"more than {self.at} of what rule “{self.of}” allows"
+        return f"A request with which {share} would be used"

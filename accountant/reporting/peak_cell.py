@@ -1,0 +1,119 @@
+"""The most charged cell under a rule: what bounds everybody's loss under parallel composition.
+
+A person lies in one cell, so a group's number is the largest of its cells' numbers. Each cell is
+judged by itself: the largest sum of epsilons and the largest sum of squares may lie in different
+cells, and together they would describe nobody.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accountant.budget.accounts.epochs import Epoch
+from accountant.budget.accounts.peak import frontier
+from accountant.budget.accounts.sums import Integers
+from accountant.budget.rules.limit import LimitRule
+from accountant.privacy.filters import Capacity, Gate, Limit
+from accountant.privacy.units import Axis, Currency, units_up
+
+_UNBOUNDED: Final = 2**63 - 1
+"""Stands for an infinite sum in comparisons; finite sums stay at or below 2**62."""
+
+
+@dataclass(frozen=True, slots=True)
+class Worst:
+    """The numbers that bound every cell of a group. In units; None is infinite."""
+
+    epsilon: int | None
+    """Spent under the rule, rounded up."""
+    path_sum: int | None
+    """The largest plain sum of epsilons."""
+    own_delta: int | None
+    """The largest sum of the mechanisms' own deltas."""
+    delta: int | None
+    """What belongs to ``epsilon``: own deltas, and the gate's where it is below ``path_sum``."""
+    over: bool
+    """Some cell holds more than the rule's capacity."""
+    cell: int
+    """The cell with the largest ``epsilon``, as an index into the flattened group."""
+
+
+class Ruler:
+    """Reads cells as one limit rule does in one epoch; or as it would by another ``gate``, at the
+    order that was fixed for that one too.
+    """
+
+    def __init__(self, rule: LimitRule, epoch: Epoch, gate: Gate | None = None) -> None:
+        self.gate: Gate = gate or rule.filter
+        self.limit: Limit = epoch.limit
+        self.capacity: Capacity = gate.capacity(epoch.limit) if gate else epoch.capacity
+        self.axis: Axis = epoch.axis
+        self._gate_delta = units_up(epoch.limit.gate_delta, Currency.DELTA)
+        self._known: dict[tuple[int, int], int] = {}
+
+    def worst(self, cells: Integers) -> Worst:
+        """Over all ``cells`` (rows, …)."""
+        return self.by_value(cells.reshape(len(cells), 1, -1))[0]
+
+    def by_value(self, cells: Integers) -> list[Worst]:
+        """For ``cells`` (rows, values, rest): the worst of each value."""
+        epsilon, second = self._columns(cells)
+        tops = epsilon.argmax(axis=1)
+        rows = np.arange(len(tops))
+        alone = second[rows, tops] >= second.max(axis=1)
+        sums, deltas = epsilon.max(axis=1), self._sums(cells, Currency.DELTA).max(axis=1)
+        within: NDArray[np.bool_] = np.all(self._within(cells, epsilon, second), axis=1)
+        found = []
+        for i in range(len(tops)):
+            if alone[i]:
+                top = int(tops[i])
+                places = [(int(epsilon[i, top]), int(second[i, top]), top)]
+            else:
+                places = frontier(epsilon[i], second[i])
+            spent, cell = max((self._spent(e, s), -at) for e, s, at in places)
+            own = _finite(deltas[i])
+            found.append(
+                Worst(
+                    epsilon=_finite(spent),
+                    path_sum=_finite(sums[i]),
+                    own_delta=own,
+                    delta=own if own is None or spent >= sums[i] else own + self._gate_delta,
+                    over=not bool(within[i]),
+                    cell=-cell,
+                )
+            )
+        return found
+
+    def _within(self, cells: Integers, epsilon: Integers, second: Integers) -> NDArray[np.bool_]:
+        """Which cells hold no more than the rule's capacity."""
+        fit = epsilon <= self.capacity.epsilon
+        if self.capacity.second_currency is not None and self.capacity.second is not None:
+            fit = fit | (second <= self.capacity.second)
+        own: NDArray[np.bool_] = self._sums(cells, Currency.DELTA) <= self.capacity.own_delta
+        return fit & own
+
+    def _columns(self, cells: Integers) -> tuple[Integers, Integers]:
+        epsilon = self._sums(cells, Currency.EPSILON)
+        if self.capacity.second_currency is None:
+            return epsilon, np.zeros_like(epsilon)
+        return epsilon, self._sums(cells, self.capacity.second_currency)
+
+    def _sums(self, cells: Integers, currency: Currency) -> Integers:
+        i = self.axis.index(currency)
+        sums: Integers = np.where(cells[len(self.axis) + i] > 0, _UNBOUNDED, cells[i])
+        return sums
+
+    def _spent(self, epsilon: int, second: int) -> int:
+        key = (epsilon, second)
+        if key not in self._known:
+            spent = self.gate.spent(self.limit, _finite(epsilon), _finite(second))
+            self._known[key] = _UNBOUNDED if spent is None else spent
+        return self._known[key]
+
+
+def _finite(value: int | np.int64) -> int | None:
+    return None if value == _UNBOUNDED else int(value)

@@ -1,0 +1,85 @@
+"""docs/evidence.md is true: its example is a ledger of the program, and its vectors hold."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bundles import canonical, leaf_of, root_of
+from documented import SALT, ledger, spent, text_line
+
+from accountant import verify_minimal
+from accountant.auditing.totals import totals_of
+
+DOCS = (Path(__file__).resolve().parents[2] / "docs" / "evidence.md").read_text()
+EXAMPLE = DOCS[DOCS.index("## An example") :]
+BLOCKS = [json.loads(block) for block in re.findall(r"```json\n(.*?)\n```", EXAMPLE, re.DOTALL)]
+*EVENTS, TOTALS, TEXT = BLOCKS
+ENTRIES = [canonical(event) for event in EVENTS]
+
+
+def rows(first: str) -> list[tuple[str, ...]]:
+    """The rows of a table whose first column is called so."""
+    table = EXAMPLE[EXAMPLE.index(f"| {first} |") :].split("\n\n")[0].splitlines()[2:]
+    return [tuple(cell.strip(" `") for cell in row.strip("| ").split(" | ")) for row in table]
+
+
+def test_the_example_is_what_the_program_makes() -> None:
+    """Events and totals are, to the byte, what the same commands lead to (documented.py)."""
+    book = ledger()
+    assert book.stored == ENTRIES
+    assert totals_of(book.state) == canonical(TOTALS)
+
+
+def test_the_hashes_are_those_of_the_bytes() -> None:
+    """Lengths, leaf hashes, the root, and the digest of the sealed text."""
+    found = [(str(n), str(len(one)), leaf_of(one).hex()) for n, one in enumerate(ENTRIES)]
+    assert rows("event") == found
+    assert f"`{root_of(list(map(leaf_of, ENTRIES))).hex()}`" in EXAMPLE
+    assert text_line() == TEXT
+    digest = hashlib.sha256(SALT + TEXT["text"].encode()).hexdigest()
+    assert EVENTS[3]["command"]["purpose"] == {"sealed": digest}
+
+
+def test_the_small_verifier_agrees_with_the_example() -> None:
+    """It finds nothing wrong with the events, and adds them up to the same totals."""
+    audit = verify_minimal.Audit()
+    audit.manifest = {"ledger": "hospital"}
+    for entry in ENTRIES:
+        audit.entry(entry)
+    audit.add_up()
+    assert (audit.findings, audit.totals) == ([], TOTALS["accounts"])
+
+
+def test_what_is_spent_is_what_the_gates_say() -> None:
+    """The vectors are what the program's gates have spent."""
+    assert rows("gate") == spent()
+
+
+CURRENCIES = {"advanced": "epsilon_squared", "zcdp": "rho", "gdp": "mu_squared", "renyi": "tau_22"}
+
+
+@pytest.mark.parametrize("row", rows("gate"), ids="-".join)
+def test_the_formulas_give_the_vectors(row: tuple[str, ...]) -> None:
+    """The small verifier, which has nothing but the page's formulas, spends as much."""
+    gate, order, epsilon, second, most, expected = row
+    capacity: dict[str, Any] = {"epsilon": str(10**9), "delta": str(10**8)}
+    told = {"number": 1, "keeps": list(capacity), "capacity": capacity, "orders": {}}
+    rule = {"id": "a", "gate": gate, "limit": {"epsilon": "1", "delta": "1e-6"}}
+    used: list[int | None] = [None if epsilon == "infinite" else int(epsilon), 0]
+    if gate == "basic":
+        capacity["delta"] = str(10**9)
+    else:
+        name = CURRENCIES[gate]
+        capacity[name] = most
+        told |= {"keeps": list(capacity)} | ({} if gate == "renyi" else {"orders": {name: order}})
+        used.append(int(second))
+    limit = verify_minimal.Limit(rule, told, None)
+    assert limit.spent(used) == int(expected)
+    if gate != "basic":
+        assert Fraction(order) == limit.orders[name]

@@ -1,0 +1,551 @@
+"""A second evaluator: rules and accounts over again in plain Python, from what they mean.
+
+An account is a list of entries (which cells, how much, held or spent, when), added up afresh
+whenever somebody asks. It shares no code with the product's evaluator and accounts; prices, and
+what a gate says of two sums, are privacy's, and epochs the product's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from fractions import Fraction
+from itertools import product
+from typing import Any, Final
+
+from accountant.budget.accounts.epochs import Adopted, Epoch
+from accountant.budget.commands import command_from_json
+from accountant.ledger.events import Event
+from accountant.privacy.filters import GATES, Capacity
+from accountant.privacy.mechanisms import Relation, Verdict, price
+from accountant.privacy.units import SURE, Axis, Charge, Currency, charge_of
+
+SECOND: Final = 1_000_000
+LARGEST: Final = 2**62
+Cell = tuple[int, ...]
+Sums = dict[Currency, tuple[int, int]]
+"""Finite units, and how many infinite charges beside them."""
+Key = tuple[str, int, str, str]
+"""Rule, epoch, dataset, client: as the product names accounts."""
+
+
+def sums_of(charge: Charge, axis: Iterable[Currency]) -> Sums:
+    """A charge in some currencies: without a bound where it has no value."""
+    known = {c: (f, i) for c, f, i in zip(charge.axis, charge.finite, charge.infinite, strict=True)}
+    return {currency: known.get(currency, (0, 1)) for currency in axis}
+
+
+def added(left: Sums, right: Sums) -> Sums:
+    """The sum in the currencies of ``left``."""
+    return {c: (f + right[c][0], i + right[c][1]) for c, (f, i) in left.items()}
+
+
+@dataclass
+class Entry:
+    """What is booked on some cells (None: on everyone); ``since`` is when it was spent."""
+
+    cells: frozenset[Cell] | None
+    sums: Sums
+    grant: str | None
+    """The open grant that holds it."""
+    since: int
+
+
+@dataclass
+class Account:
+    """All entries of one account. ``seconds``: for how long what is spent counts."""
+
+    axis: Axis
+    seconds: int | None = None
+    entries: list[Entry] = field(default_factory=list)
+
+    def counting(self, now: int) -> list[Entry]:
+        """The entries that count at a stamp."""
+        if self.seconds is None:
+            return self.entries
+        first = now - self.seconds * SECOND
+        return [e for e in self.entries if e.grant is not None or e.since > first]
+
+    def at(self, cell: Cell, now: int) -> Sums:
+        """What a cell has used."""
+        found: Sums = dict.fromkeys(self.axis, (0, 0))
+        for entry in self.counting(now):
+            if entry.cells is None or cell in entry.cells:
+                found = added(found, entry.sums)
+        return found
+
+
+@dataclass
+class Envelope:
+    """A request: its cells (None: everyone), and what its mechanisms cost together."""
+
+    dataset: str
+    by: str
+    cells: frozenset[Cell] | None
+    total: Charge
+    command: dict[str, Any]
+
+
+@dataclass
+class Grant:
+    """An open grant."""
+
+    asked: Envelope
+    accounts: list[Key]
+    positives: int = 0
+
+
+@dataclass
+class Found:
+    """What the event of a request has to say."""
+
+    outcome: str
+    fired: list[list[str]]
+    rules: dict[str, dict[str, Any]]
+    alike: set[str]
+    """Rules for which all selected cells have used the same: none need be quoted."""
+
+
+class Oracle:
+    """A ledger by its events: ``see`` believes what was asked, and decides it again."""
+
+    def __init__(self) -> None:
+        self.dimensions: dict[str, list[str]] = {}
+        self.relation = Relation.REPLACE_ONE
+        self.adopted: Adopted | None = None
+        self.accounts: dict[Key, Account] = {}
+        self.grants: dict[str, Grant] = {}
+        self.datasets: list[str] = []
+        self.rules: list[dict[str, Any]] = []
+        self.header: int | None = None
+
+    # -- the population ----------------------------------------------------------------------
+
+    @property
+    def cells(self) -> list[Cell]:
+        """All cells in row-major order."""
+        return list(product(*(range(len(values)) for values in self.dimensions.values())))
+
+    def selected(self, subjects: Any) -> frozenset[Cell] | None:
+        """The cells that a group means; None for everyone."""
+        terms = subjects if isinstance(subjects, list) else [subjects or {}]
+        if {} in terms:
+            return None
+        return frozenset(c for c in self.cells if any(self._means(term, c) for term in terms))
+
+    def _means(self, term: dict[str, Any], cell: Cell) -> bool:
+        for at, (name, values) in zip(cell, self.dimensions.items(), strict=True):
+            choice = term.get(name)
+            if isinstance(choice, dict):
+                if not values.index(choice["from"]) <= at <= values.index(choice["to"]):
+                    return False
+            elif choice is not None and values[at] not in choice:
+                return False
+        return True
+
+    # -- decisions ---------------------------------------------------------------------------
+
+    def asked(self, by: str, command: dict[str, Any]) -> Envelope:
+        """A request, priced."""
+        total = self.cost(stated(command), self.adopted.orders if self.adopted else ())
+        return Envelope(
+            command["dataset"], by, self.selected(command.get("subjects")), total, command
+        )
+
+    def cost(self, mechanisms: list[Any], orders: tuple[int, ...]) -> Charge:
+        """What mechanisms cost together."""
+        total = None
+        for mechanism in mechanisms:
+            charge = price(mechanism, self.relation, orders).charge
+            total = charge if total is None else total + charge
+        assert total is not None
+        return total
+
+    def judge(self, asked: Envelope, now: int) -> Found:
+        """Every rule's word."""
+        told = list(self._built_in(asked))
+        rules: dict[str, dict[str, Any]] = {}
+        alike = set()
+        for rule in self.rules:
+            word = self._word(rule, asked, now)
+            if word is None:
+                continue
+            fired, code, seen = word
+            told.append((rule["id"], rule.get("action", "block"), code, fired))
+            if seen is not None:
+                rules[rule["id"]] = seen
+                if seen.pop("alike"):
+                    alike.add(rule["id"])
+        fired_ones = [one for one in told if one[3]]
+        fired_ones.sort(key=lambda one: (one[1] != "block", one[2] == "budget-exceeded"))
+        actions = {one[1] for one in fired_ones}
+        outcome = "block" if "block" in actions else "flag" if actions else "allow"
+        return Found(outcome, [[rule, code] for rule, _, code, _ in fired_ones], rules, alike)
+
+    def _built_in(self, asked: Envelope) -> Iterator[tuple[str, str, str, bool]]:
+        for mechanism in stated(asked.command):
+            priced = price(mechanism, self.relation)
+            for objection in priced.objections:
+                yield f"built-in:{objection.code}", "block", objection.code, True
+            if priced.verdict is Verdict.UNVERIFIABLE:
+                yield "built-in:unverifiable-claim", "flag", "unverifiable-claim", True
+        if not any(
+            "limit" in rule
+            and rule.get("action", "block") == "block"
+            and "per" not in rule
+            and self._covers(rule, asked.dataset)
+            for rule in self.rules
+        ):
+            code = "no-limit" if self.rules else "no-policy"
+            yield f"built-in:{code}", "block", code, True
+
+    def _word(  # noqa: PLR0911 (a kind each)
+        self, rule: dict[str, Any], asked: Envelope, now: int
+    ) -> tuple[bool, str, dict[str, Any] | None] | None:
+        """Whether a rule fires, its code, and what it has seen; None if it does not apply."""
+        command = asked.command
+        if "of" in rule:
+            return self._threshold(rule, asked, now)
+        if not self._covers(rule, asked.dataset):
+            return None
+        if "limit" in rule:
+            capacity = self._epoch(rule).capacity
+            fits, seen = self._compared(rule, capacity, asked, now)
+            if not fits:
+                seen["capacity"] = [str(most) for _, most in compared(capacity)]
+            return not fits, "budget-exceeded", seen
+        if "at_most" in rule:
+            sides = [(Currency.EPSILON, "epsilon"), (Currency.DELTA, "delta")]
+            over = [
+                units is None or units > Fraction(str(rule["at_most"][name])) * currency.per_one
+                for currency, name in sides
+                if rule["at_most"].get(name) is not None
+                for units in [asked.total.units(currency)]
+            ]
+            return any(over), "request-too-costly", None
+        if "mechanisms" in rule:
+            kinds = {mechanism.kind for mechanism in stated(command)}
+            return bool(kinds & set(rule["mechanisms"])), "mechanism-denied", None
+        if "require" in rule:
+            missing = [name for name in rule["require"] if command.get(name) is None]
+            return bool(missing), "reason-required", None
+        if "purposes" in rule:
+            return command.get("purpose") not in rule["purposes"], "purpose-denied", None
+        raise AssertionError(f"the oracle does not know {rule}: say here what it means")
+
+    def _threshold(
+        self, rule: dict[str, Any], asked: Envelope, now: int
+    ) -> tuple[bool, str, dict[str, Any]] | None:
+        [of] = [limit for limit in self.rules if limit["id"] == rule["of"]]
+        if not self._covers(of, asked.dataset):
+            return None
+        epoch, share = self._epoch(of), Fraction(rule["at"].removesuffix("%")) / 100
+        capacity = epoch.gate.capacity(epoch.limit, share)
+        fits, seen = self._compared(of, capacity, asked, now)
+        return not fits, "threshold-passed", seen
+
+    @staticmethod
+    def _covers(rule: dict[str, Any], dataset: str) -> bool:
+        return fnmatchcase(dataset, rule.get("datasets", "*"))
+
+    def _epoch(self, rule: dict[str, Any]) -> Epoch:
+        assert self.adopted is not None
+        return self.adopted.epochs[rule["id"]]
+
+    def _compared(
+        self, rule: dict[str, Any], capacity: Capacity, asked: Envelope, now: int
+    ) -> tuple[bool, dict[str, Any]]:
+        """Whether a charge fits on every selected cell, and the sums at the cell that is quoted."""
+        epoch = self._epoch(rule)
+        account = self.accounts.get(self._key(rule, asked), Account(epoch.axis))
+        second = capacity.second_currency
+        charge = sums_of(asked.total, account.axis)
+        used = {cell: account.at(cell, now) for cell in sorted(asked.cells or self.cells)}
+
+        def stays(sums: Sums, currency: Currency, most: int) -> bool:
+            finite, infinite = added(sums, charge)[currency]
+            return infinite == 0 and finite <= most
+
+        def fits(sums: Sums) -> bool:
+            basic = stays(sums, Currency.EPSILON, capacity.epsilon)
+            if second is not None and capacity.second is not None:
+                basic = basic or stays(sums, second, capacity.second)
+            return basic and stays(sums, Currency.DELTA, capacity.own_delta)
+
+        def rank(sums: Sums) -> tuple[int, int, int]:
+            of = [sums[Currency.EPSILON], (0, 0) if second is None else sums[second]]
+            bounded = [None if infinite else finite for finite, infinite in of]
+            epsilon, along = [LARGEST + i if i else f for f, i in of]
+            spent = epoch.gate.spent(epoch.limit, bounded[0], bounded[1])
+            return epsilon if spent is None else spent, epsilon, along
+
+        full = {cell: sums for cell, sums in used.items() if not fits(sums)}
+        among = full or used
+        cell = max(among, key=lambda cell: rank(among[cell]))  # the first of equals
+        quoted = [used[cell][currency] for currency, _ in compared(capacity)]
+        return not full, {
+            "used": ["infinite" if infinite else str(finite) for finite, infinite in quoted],
+            "cell": list(cell),
+            "alike": len({str(sums) for sums in used.values()}) == 1,
+        }
+
+    # -- booking -----------------------------------------------------------------------------
+
+    def _key(self, rule: dict[str, Any], asked: Envelope) -> Key:
+        dataset = "*" if "across" in rule else asked.dataset
+        client = asked.by if "per" in rule else ""
+        return rule["id"], self._epoch(rule).number, dataset, client
+
+    def _keys(self, asked: Envelope) -> Iterator[tuple[Key, Axis, int | None]]:
+        """The accounts that a charge counts in."""
+        for rule in self.rules:
+            if "limit" in rule and self._covers(rule, asked.dataset):
+                yield self._key(rule, asked), self._epoch(rule).axis, seconds(rule)
+        for dataset in (asked.dataset, "*"):
+            yield ("", 0, dataset, ""), SURE, None
+
+    def book(self, asked: Envelope, charge: Charge, grant: str | None, now: int) -> list[Key]:
+        """Books a charge in all its accounts; they are returned."""
+        keys = []
+        for key, axis, lasting in self._keys(asked):
+            account = self.accounts.setdefault(key, Account(axis, lasting))
+            account.entries.append(Entry(asked.cells, sums_of(charge, axis), grant, now))
+            keys.append(key)
+        return keys
+
+    def settle(self, name: str, final: Charge | None, now: int) -> None:
+        """A grant ends; ``final`` (None: nothing) is spent from now on."""
+        grant = self.grants.pop(name)
+        for key in grant.accounts:
+            account = self.accounts[key]
+            for entry in [e for e in account.entries if e.grant == name]:
+                entry.grant, entry.since = None, now
+                if final is None:
+                    account.entries.remove(entry)
+                else:
+                    entry.sums = sums_of(final, account.axis)
+
+    # -- events ------------------------------------------------------------------------------
+
+    def see(self, event: Event, adopted: Adopted | None) -> Found | None:  # noqa: C901 (a type each)
+        """Takes the next event. ``adopted`` is the policy in force after it. What a request comes
+        to is returned, and what has to be spent at an end is compared.
+        """
+        body, command, kind = event.body, event.body["command"], event.type.removesuffix(".v1")
+        if kind in ("grant.reserved", "grant.refused", "invocation.recorded"):
+            return self._request(event.by, command, f"g{event.sequence}", event.time)
+        if kind == "batch.refused":
+            twin = deepcopy(self)
+            for at, item in enumerate(body["items"][: body["item"]]):
+                twin._item(event.by, item, f"item-{at}", event.time)
+            return twin._request(event.by, body["items"][body["item"]], "refused", event.time)
+        if kind in ("grant.committed", "grant.expired", "grant.released", "sparse_vector.closed"):
+            final = self._final(command)
+            if final is not None:
+                assert body["charge"] == final.to_json()
+            self.settle(command["grant"], final, event.time)
+        elif kind == "sparse_vector.answered":
+            self.grants[command["grant"]].positives = body["positives"]
+        elif kind == "ledger.recovered":
+            for name, grant in list(self.grants.items()):
+                self.settle(name, grant.asked.total, event.time)
+        elif kind == "population.registered":
+            self.dimensions = {k: list(v) for k, v in sorted(command["dimensions"].items())}
+            self.relation = Relation(command["neighbouring"])
+        elif kind == "population.extended":
+            for dimension, values in body["added"].items():
+                inherit = not command.get("attested_new", False)
+                self._extend(dimension, values, event.time, inherit=inherit)
+        elif kind == "dataset.registered":
+            self.datasets.append(command["id"])
+        elif kind == "policy.adopted":
+            assert adopted is not None
+            self._adopt(body, adopted, event.time)
+        else:
+            assert kind in ("batch.opened", "grant.noted", "text.erased"), kind
+        return None
+
+    def _request(self, by: str, command: dict[str, Any], name: str, now: int) -> Found:
+        asked = self.asked(by, command)
+        found = self.judge(asked, now)
+        if command["type"] == "record_invocations":
+            self.book(asked, asked.total, None, now)
+        elif found.outcome != "block":
+            self.grants[name] = Grant(asked, self.book(asked, asked.total, name, now))
+        return found
+
+    def _item(self, by: str, command: dict[str, Any], name: str, now: int) -> None:
+        """An item of a batch before the one that was refused."""
+        if command["type"] == "ask_grant":
+            assert self._request(by, command, name, now).outcome != "block"
+        elif command["grant"] in self.grants:  # a late one is only noted
+            self.settle(command["grant"], self._final(command), now)
+
+    def _final(self, command: dict[str, Any]) -> Charge | None:
+        """What is spent in the end; None for nothing."""
+        grant = self.grants[command["grant"]]
+        total = grant.asked.total
+        if command["type"] == "release_grant":
+            return None
+        if command["type"] == "close_sparse_vector":
+            [mechanism] = stated(grant.asked.command)
+            whole, part = (
+                charge_of(mechanism.loss_after(n, self.relation), 1).units(Currency.EPSILON)
+                for n in (mechanism.max_positives, grant.positives)
+            )
+            assert whole is not None
+            assert part is not None
+            finite = list(total.finite)
+            finite[total.axis.index(Currency.EPSILON)] -= whole - part
+            return Charge(total.axis, tuple(finite), total.infinite)
+        if command["type"] == "commit_grant" and command.get("mechanisms"):
+            return self.cost(stated(command), total.orders)
+        return total
+
+    def _extend(self, dimension: str, values: list[str], now: int, *, inherit: bool) -> None:
+        """New cells take over the most that the cells beside them have used. What an open grant
+        holds there, of a group that does not name the dimension, it may still give back.
+        """
+        at, before = list(self.dimensions).index(dimension), self.cells
+        self.dimensions[dimension] += values
+        new = [cell for cell in self.cells if cell not in set(before)]
+        were = {key: {c: a.at(c, now) for c in before} for key, a in self.accounts.items()}
+        for name, grant in self.grants.items():
+            self._widen(name, grant, frozenset(new), now, inherit=inherit)
+        if not inherit:
+            return
+        for key, account in self.accounts.items():
+            for cell in new:
+                beside = [
+                    sums
+                    for c, sums in were[key].items()
+                    if (*c[:at], *c[at + 1 :]) == (*cell[:at], *cell[at + 1 :])
+                ]
+                there = account.at(cell, now)
+                more = {
+                    currency: (
+                        max(sums[currency][0] for sums in beside) - there[currency][0],
+                        max(sums[currency][1] for sums in beside) - there[currency][1],
+                    )
+                    for currency in account.axis
+                }
+                account.entries.append(Entry(frozenset({cell}), more, None, now))
+
+    def _widen(
+        self, name: str, grant: Grant, new: frozenset[Cell], now: int, *, inherit: bool
+    ) -> None:
+        if grant.asked.cells is None:
+            return
+        reached = (self.selected(grant.asked.command.get("subjects")) or frozenset()) & new
+        for key in grant.accounts:
+            for entry in self.accounts[key].entries:
+                if entry.grant == name and entry.cells is not None:
+                    entry.cells |= reached
+        if not inherit and reached:
+            only = replace(grant.asked, cells=reached)
+            for key, axis, lasting in self._keys(only):
+                if key not in grant.accounts:
+                    account = self.accounts.setdefault(key, Account(axis, lasting))
+                    sums = sums_of(grant.asked.total, axis)
+                    account.entries.append(Entry(reached, sums, None, now))
+        grant.asked = replace(grant.asked, cells=grant.asked.cells | reached)
+
+    def _adopt(self, body: dict[str, Any], adopted: Adopted, now: int) -> None:
+        before = dict(self.accounts)
+        old, self.adopted = self.adopted, adopted
+        self.rules = body["command"]["policy"]["rules"]
+        for rule in self.rules:
+            if "limit" not in rule:
+                continue
+            name, epoch = rule["id"], adopted.epochs[rule["id"]]
+            start = body["epochs"][name]["start"]
+            of_old = old.epochs[name].number if old and name in old.epochs else None
+            own = {key: a for key, a in before.items() if key[:2] == (name, of_old)}
+            if start == "carried":
+                for key, account in own.items():
+                    after = (key[0], epoch.number, *key[2:])
+                    self.accounts[after] = deepcopy(account)
+                    for grant in self.grants.values():
+                        if key in grant.accounts:
+                            grant.accounts.append(after)
+            elif start == "converted":
+                self._bring(rule, epoch, own, now)
+            elif start == "brought" and "per" not in rule:
+                lifetimes = {
+                    key: account
+                    for key, account in before.items()
+                    if key[0] == "" and key[2] != "*" and self._covers(rule, key[2])
+                }
+                self._bring(rule, epoch, lifetimes, now)
+
+    def _bring(
+        self, rule: dict[str, Any], epoch: Epoch, sources: dict[Key, Account], now: int
+    ) -> None:
+        """What was used there counts as a sure sum of epsilons; what everyone has, and what cells
+        have beside, are rounded apart.
+        """
+        for key, source in sources.items():
+            dataset = "*" if "across" in rule else key[2]
+            after = (rule["id"], epoch.number, dataset, key[3] if "per" in rule else "")
+            account = self.accounts.setdefault(after, Account(epoch.axis, seconds(rule)))
+            for cells, entries in self._parts(source):
+                sums: Sums = dict.fromkeys(SURE, (0, 0))
+                for entry in entries:
+                    sums = added(sums, entry.sums)
+                whole = dict.fromkeys(epoch.axis, (0, 0)) | sums
+                account.entries.append(Entry(cells, whole, None, now))
+        for gate in GATES.values() if epoch.axis != SURE else ():
+            currency = gate.currency(epoch.limit)
+            if currency not in epoch.axis or currency is None:
+                continue
+            factor = gate.per_epsilon(epoch.limit)
+            for after, account in self.accounts.items():
+                if after[:2] == (rule["id"], epoch.number):
+                    self._restate(account, currency, factor)
+
+    def _restate(self, account: Account, currency: Currency, factor: Fraction | None) -> None:
+        """As it starts, the account has ``factor`` of a currency for each unit of epsilon; without
+        a factor no sum of epsilons has a bound there.
+        """
+        for _, entries in self._parts(account):
+            epsilon = sum(entry.sums[Currency.EPSILON][0] for entry in entries)
+            infinite = sum(entry.sums[Currency.EPSILON][1] for entry in entries)
+            for entry in entries:
+                entry.sums[currency] = (0, 0)
+            if entries:
+                finite = 0 if factor is None else int(-(-epsilon * factor // 1))
+                more = factor is None and epsilon > 0
+                entries[0].sums[currency] = (finite, infinite + more)
+
+    def _parts(self, account: Account) -> Iterator[tuple[frozenset[Cell] | None, list[Entry]]]:
+        """What everyone has, then what each cell has beside."""
+        yield None, [entry for entry in account.entries if entry.cells is None]
+        for cell in self.cells:
+            mine = [e for e in account.entries if e.cells is not None and cell in e.cells]
+            yield frozenset({cell}), mine
+
+
+def compared(capacity: Capacity) -> list[tuple[Currency, int]]:
+    """The currencies that are compared, with the most that each may reach."""
+    found = [(Currency.EPSILON, capacity.epsilon), (Currency.DELTA, capacity.own_delta)]
+    if capacity.second_currency is not None and capacity.second is not None:
+        found.append((capacity.second_currency, capacity.second))
+    return found
+
+
+def stated(command: dict[str, Any]) -> list[Any]:
+    """The mechanisms of a command."""
+    read: Any = command_from_json(command)
+    return [read.mechanism] if hasattr(read, "mechanism") else list(read.mechanisms)
+
+
+def seconds(rule: dict[str, Any]) -> int | None:
+    """How long what is spent counts under a rule; None for ever."""
+    if "window" not in rule:
+        return None
+    found = re.fullmatch(r"(\d+)([hd])", rule["window"])
+    assert found is not None, "the oracle knows no calendar"
+    return int(found[1]) * {"h": 3_600, "d": 86_400}[found[2]]

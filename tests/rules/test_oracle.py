@@ -1,0 +1,202 @@
+"""Every decision of random ledgers, taken again by an evaluator in plain Python."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracle import Key, Oracle
+from random_ledgers import Ops, ledger, ops
+from support import NON_PRIVATE, Book, declared, gaussian, laplace
+
+from accountant.budget.rules import KINDS
+from accountant.ledger.events import Event
+from accountant.privacy.filters import GATES
+
+
+class Checked(Book):
+    """A ledger beside an oracle that sees its events."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.oracle = Oracle()
+        self.met: set[str] = set()
+        """Kinds of events and of words that were compared."""
+
+    def _take(self, asked: Any) -> Any:
+        events = super()._take(asked)
+        if isinstance(events, list):
+            for event in events:
+                self.check(event)
+        return events
+
+    def check(self, event: Event) -> None:
+        """The event says what the oracle says."""
+        found = self.oracle.see(event, self.state.adopted)
+        self.met.add(event.type)
+        if found is None:
+            return
+        body = event.body
+        assert body.get("fired", []) == found.fired
+        assert (event.type in ("grant.refused.v1", "batch.refused.v1")) == (
+            found.outcome == "block" and event.type != "invocation.recorded.v1"
+        )
+        over = any(code == "budget-exceeded" and self.blocks(rule) for rule, code in found.fired)
+        assert body.get("overrun", False) == (over and event.type == "invocation.recorded.v1")
+        told = dict(body.get("rules", {}))
+        assert told.keys() == found.rules.keys()
+        for rule, expected in found.rules.items():
+            if "cell" not in told[rule]:
+                assert rule in found.alike
+                expected = {k: v for k, v in expected.items() if k != "cell"}  # noqa: PLW2901
+            assert told[rule] == expected, rule
+            self.met.add("full" if "capacity" in expected else "fits")
+            self.met |= {"infinite"} & set(expected["used"])
+
+    def blocks(self, rule: str) -> bool:
+        """Whether a rule blocks."""
+        return any(r["id"] == rule and r.get("action") != "flag" for r in self.oracle.rules)
+
+    def compare_accounts(self) -> None:
+        """Every account has, cell by cell, what the oracle adds up."""
+        keys = {tuple(key) for key in self.state.accounts}
+        assert keys == self.oracle.accounts.keys()
+        for key in keys:
+            self.compare_account(key)  # type: ignore[arg-type]
+
+    def compare_account(self, key: Key) -> None:
+        """One account."""
+        now = self.state.time
+        account = next(a for k, a in self.state.accounts.items() if tuple(k) == key).at(now)
+        naive = self.oracle.accounts[key]
+        assert account.axis == naive.axis
+        used = account.used.stacked()
+        for cell in self.oracle.cells:
+            column = [int(sums[cell]) for sums in used]
+            expected = naive.at(cell, now)
+            finite = [expected[currency][0] for currency in naive.axis]
+            infinite = [expected[currency][1] for currency in naive.axis]
+            assert column == finite + infinite, (key, cell)
+
+
+def known(todo: Ops) -> Ops:
+    """What the oracle knows: it carries nothing over."""
+    return [op for op in todo if op[0] != "carry"]
+
+
+@settings(max_examples=150)
+@given(st.sampled_from(sorted(GATES)), st.booleans(), ops.map(known))
+def test_every_decision_is_the_oracles(gate: str, wide: bool, todo: Ops) -> None:
+    """Outcome, fired rules in order, and for each limit and threshold the sums at the cell that is
+    quoted are those that plain Python comes to; and so is every account in the end.
+    """
+    book = Checked()
+    ledger(gate, wide, todo, book)
+    book.compare_accounts()
+
+
+ASKS: Ops = [
+    ("ask", client, dataset, mechanism, group, purpose)
+    for client, dataset, mechanism, group, purpose in (
+        ("one", "d", 0, 0, "study"),
+        ("one", "d", 4, 2, None),
+        ("two", "d", 4, 5, "free text"),
+        ("two", "e", 3, 3, "study"),
+        ("one", "d", 2, 4, "study"),
+        ("one", "e", 1, 0, None),
+        ("two", "d", 5, 0, "study"),
+        ("two", "e", 6, 2, "study"),
+    )
+]
+RICH: Ops = [
+    ("session",),
+    *ASKS,
+    ("commit", 0),
+    ("part", 1),
+    ("release", 1),
+    ("record", "one", "d", 2, 2, "study"),
+    ("batch", False, "two", [("d", 0, 5, "study"), ("e", 1, 2, None)]),
+    ("batch", False, "one", [("d", 0, 2, "study"), ("d", 6, 0, None)]),
+    ("extend", True),
+    *ASKS,
+    ("record", "two", "e", 6, 3, None),
+    ("policy", 1),
+    *ASKS,
+    ("gate", "zcdp"),
+    ("extend", False),
+    *ASKS,
+    ("wait", 4000),
+    ("expire",),
+    *ASKS,
+    ("record", "one", "d", 4, 3, "study"),
+    ("recover",),
+    ("gate", "basic"),
+    *ASKS,
+]
+
+
+@pytest.mark.parametrize("gate", GATES)
+def test_a_rich_ledger_is_the_oracles(gate: str) -> None:
+    """The same for a ledger in which everything happens that the property is about."""
+    book = Checked()
+    ledger(gate, False, RICH, book)
+    book.compare_accounts()
+    assert {"full", "fits", "infinite"} <= book.met
+    assert {
+        "grant.reserved.v1",
+        "grant.refused.v1",
+        "grant.expired.v1",
+        "batch.refused.v1",
+        "ledger.recovered.v1",
+        "sparse_vector.closed.v1",
+    } <= book.met
+
+
+SIZES = (
+    laplace("0.01", 300),
+    laplace("2.8"),
+    laplace("0.1", 2),
+    declared("0.1", "1e-9"),
+    gaussian("0.3"),
+    NON_PRIVATE,
+)
+VALUES = ["1", "2", "3"]
+some = st.lists(st.sampled_from(VALUES), min_size=1, max_size=2, unique=True)
+term = st.fixed_dictionaries({}, optional={"x": some, "y": some})
+narrow = st.fixed_dictionaries({"x": some, "y": some})
+group = narrow | term | st.lists(narrow | term, min_size=2, max_size=4)
+"""Single cells, ranges, all, and unions of them."""
+
+
+@settings(max_examples=150)
+@given(
+    st.sampled_from(sorted(GATES)),
+    st.lists(st.tuples(st.sampled_from([0, 0, 1, 1, 2, 2, 3, 4, 5]), group), max_size=12),
+    st.lists(st.tuples(st.integers(0, 3), group), min_size=1, max_size=8),
+)
+def test_the_cell_that_is_quoted_is_the_oracles(gate: str, past: Any, asks: Any) -> None:
+    """Where many small charges stand beside few large ones, so that the sum of epsilons does not
+    tell what a gate counts as spent, and where cells are equal.
+    """
+    book = Checked()
+    book.register({"x": VALUES, "y": VALUES})
+    book.dataset("d")
+    book.policy(
+        f"  - {{id: a, limit: {{epsilon: 4, delta: 1e-6}}, gate: {gate}}}\n"
+        "  - {id: nearly, of: a, at: 40%}\n"
+    )
+    for mechanism, subjects in past:
+        book.record(SIZES[mechanism], subjects=subjects)
+    for mechanism, subjects in asks:
+        book.grant(SIZES[mechanism], subjects=subjects)
+    book.compare_accounts()
+
+
+def test_the_ledgers_have_every_kind_of_rule() -> None:
+    """A rule kind that no random ledger has would not be compared."""
+    book = Checked()
+    ledger("renyi", False, [], book)
+    missing = [field for field in KINDS if not any(field in rule for rule in book.oracle.rules)]
+    assert not missing, "add such a rule to random_ledgers.py and to oracle.py"

@@ -1,0 +1,199 @@
+"""A rule reads nothing but what its kind declares: whoever knows ``reads`` knows what it needs.
+
+Every kind of ``KINDS`` is held to it without being named here: rules are made from its schema.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice, product
+from typing import Any, ClassVar
+
+import pytest
+from pydantic import ValidationError
+from support import NON_PRIVATE, SECOND, Book, declared, gaussian, laplace, make, sparse_vector
+
+from accountant.budget.commands import AdoptPolicy
+from accountant.budget.errors import Problem
+from accountant.budget.evaluate import Viewed
+from accountant.budget.policy import Policy
+from accountant.budget.request import prepare
+from accountant.budget.rules import KINDS
+from accountant.budget.rules.base import Compared, Rule, View
+from accountant.ledger.events import digest
+
+DIMENSIONS = {"age": ["17", "22"], "sex": ["f", "m"]}
+LIMIT = {"id": "a", "limit": {"epsilon": "1", "delta": "0.001"}}
+METHODS = {"used", "memory"}
+VIEW = set(View.__annotations__) | METHODS
+"""All that there is to read."""
+
+CANDIDATES: tuple[Any, ...] = (
+    ["laplace"],
+    ["purpose"],
+    ["study"],
+    {"epsilon": "0.3"},
+    "a",
+    "50%",
+    "1h",
+    "d",
+    "*",
+    1,
+    "0.3",
+    3_600,
+    "2026-09-21T00:00:00Z",
+    True,
+    "flag",
+    "client",
+    "datasets",
+    "basic",
+    "none",
+    ["a"],
+    ["d"],
+    ["pipe"],
+    {"delta": "0.1"},
+)
+"""Values that some field of some kind may have; those of the schema are tried before them."""
+EXAMPLES: dict[str, list[dict[str, Any]]] = {}
+"""By a kind's field: rules for kinds that none of these values fit. (No kind needs any yet.)"""
+
+
+def values(schema: dict[str, Any], field: str) -> Iterator[Any]:
+    """What might do for a field."""
+    of = schema["properties"][field]
+    for one in (of, *of.get("anyOf", ())):
+        yield from one.get("examples", ())
+        yield from one.get("enum", ())
+        yield from ([each] for each in one.get("items", {}).get("enum", ()))
+        if "const" in one:
+            yield one["const"]
+    yield from CANDIDATES
+
+
+def accepted(kind: type[Rule], rule: dict[str, Any]) -> bool:
+    """Whether a policy may have this rule."""
+    try:
+        made = Policy.model_validate({"policy": "p", "rules": [LIMIT, rule]})
+    except ValidationError:
+        return False
+    return type(made.rules[-1]) is kind
+
+
+def made(kind: type[Rule]) -> list[dict[str, Any]]:
+    """Rules of a kind: a few of the smallest, and with each value that an optional field takes."""
+    schema = kind.model_json_schema()
+    required = [name for name in schema.get("required", ()) if name != "id"]
+    own = list(dict.fromkeys([kind.field, *required]))
+    choices = [list(values(schema, name)) for name in own]
+    tried = ({"id": "r"} | dict(zip(own, some, strict=True)) for some in product(*choices))
+    found = EXAMPLES.get(kind.field, []) + list(
+        islice((rule for rule in islice(tried, 50_000) if accepted(kind, rule)), 4)
+    )
+    assert found, f"no rule of kind {kind.field!r} could be made: give an example in EXAMPLES"
+    optional = [name for name in schema["properties"] if name not in {"id", *own}]
+    more = [found[0] | {name: value} for name in optional for value in values(schema, name)]
+    return found + [rule for rule in more if accepted(kind, rule)]
+
+
+class Watched:
+    """A view that notes what is read of it."""
+
+    def __init__(self, view: View) -> None:
+        self._view, self.read = view, set[str]()
+
+    def __getattr__(self, name: str) -> Any:
+        self.read.add(name)
+        return getattr(self._view, name)
+
+
+def ledger(rules: Iterable[dict[str, Any]]) -> Book:
+    """A ledger under these rules in which much has been spent, reserved and refused."""
+    book = Book()
+    book.register(DIMENSIONS)
+    for name in ("d", "e"):
+        book.dataset(name)
+    policy = Policy.model_validate({"policy": "p", "rules": list(rules)}).to_json()
+    book.ask(AdoptPolicy(policy=policy, source_digest=digest(policy)), "admin")
+    for by, command in requests():
+        try:
+            book.ask(command, by)
+        except Problem:
+            continue
+        book.now += 600 * SECOND
+    return book
+
+
+def requests() -> Iterator[tuple[str, Any]]:
+    """Requests of all sorts."""
+    groups: list[Any] = [None, {"sex": ["f"]}, [{"sex": ["m"]}, {"age": ["17"]}]]
+    costs = [
+        [laplace("0.1")],
+        [gaussian("0.05"), declared("0.01", "0.0001")],
+        [laplace("0.02", claimed={"epsilon": "0.01"})],
+        [NON_PRIVATE],
+        [laplace("9")],
+    ]
+    said: list[dict[str, Any]] = [{}, {"purpose": "study"}, {"purpose": "x", "justification": "y"}]
+    for number, (mechanisms, group, words) in enumerate(product(costs, groups, said)):
+        kind = "record_invocations" if number % 5 == 4 else "ask_grant"
+        dataset, by = "de"[number % 3 == 2], ("pipe", "one")[number % 2]
+        more: dict[str, Any] = {"mechanisms": mechanisms, "subjects": group} | words
+        yield by, make(kind, dataset=dataset, **more)
+    yield "pipe", make("open_sparse_vector", dataset="d", mechanism=sparse_vector())
+
+
+def watched(book: Book, name: str) -> Iterator[tuple[set[str], Compared | None]]:
+    """What rule ``name`` reads of each request, and what it says."""
+    assert book.state.adopted is not None
+    [rule] = [rule for rule in book.state.adopted.policy.rules if rule.id == name]
+    for by, command in requests():
+        request = prepare(book.state, by, command, book.now)
+        view = Watched(Viewed(book.state, request))
+        said = rule.compare(view)  # type: ignore[arg-type]
+        assert said == rule.compare(Viewed(book.state, request))
+        yield view.read, said
+
+
+@pytest.mark.parametrize("field", KINDS)
+def test_a_rule_reads_what_it_declares(field: str) -> None:
+    """Of every request, under every variant of the rule, nothing else is read."""
+    kind = KINDS[field]
+    assert kind.reads <= VIEW
+    said = []
+    for rule in made(kind):
+        for read, compared in watched(ledger([LIMIT, rule]), "r"):
+            assert read <= kind.reads, f"{rule} reads {sorted(read - kind.reads)}, undeclared"
+            said.append(compared)
+    assert any(one is not None for one in said), "the rule applied to nothing"
+
+
+@pytest.mark.parametrize("field", KINDS)
+def test_a_rule_declares_what_it_reads(field: str) -> None:
+    """What a kind declares, some rule of it reads: a declaration that has grown old misleads."""
+    kind = KINDS[field]
+    found: set[str] = set()
+    for rule in made(kind):
+        for read, _ in watched(ledger([LIMIT, rule]), "r"):
+            found |= read
+    assert found == kind.reads
+
+
+class Nosy(Rule):
+    """A rule that looks at more than it says."""
+
+    field: ClassVar[str] = "nosy"
+    code: ClassVar[str] = "nosy"
+    reads: ClassVar[frozenset[str]] = frozenset({"dataset"})
+
+    nosy: bool
+
+    def compare(self, view: View) -> Compared | None:
+        """It looks at who asks, if the dataset is another one."""
+        return self.compared(view.dataset != "d" and view.client == "one")
+
+
+def test_a_rule_that_reads_more_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new kind is held to its declaration without being named here."""
+    monkeypatch.setitem(KINDS, Nosy.field, Nosy)
+    with pytest.raises(AssertionError, match=r"reads \['client'\], undeclared"):
+        test_a_rule_reads_what_it_declares(Nosy.field)
