@@ -16,12 +16,14 @@ from accountant.budget.rules.mechanism import MechanismRule
 from accountant.budget.rules.purpose import PurposeRule
 from accountant.budget.rules.require import RequireRule
 from accountant.budget.rules.threshold import ThresholdRule
+from accountant.budget.rules.window import WindowRule
 
 __all__ = ["KINDS", "RULE", "AnyRule", "read_rule"]
 
 KINDS: Final[dict[str, type[Rule]]] = {
     kind.field: kind
     for kind in (
+        WindowRule,
         LimitRule,
         ThresholdRule,
         MechanismRule,
