@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final, Union
 from pydantic import PlainValidator, SerializeAsAny
 from pydantic_core import PydanticCustomError
 
+from accountant.budget.rules.at_most import AtMostRule
 from accountant.budget.rules.base import Rule
 from accountant.budget.rules.limit import LimitRule
 from accountant.budget.rules.mechanism import MechanismRule
@@ -25,6 +26,7 @@ KINDS: Final[dict[str, type[Rule]]] = {
     for kind in (
         WindowRule,
         LimitRule,
+        AtMostRule,
         ThresholdRule,
         MechanismRule,
         RequireRule,
