@@ -17,37 +17,40 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from accountant.budget.accounts import Account
-from accountant.budget.commands import Asked, Command, batch_of, command_from_json
+from accountant.budget.accounts.account import Account
+from accountant.budget.accounts.epochs import adopted_by
+from accountant.budget.accounts.sums import Sums
+from accountant.budget.apply import apply
+from accountant.budget.batches import as_single
+from accountant.budget.commands import Command, Envelope, batch_of, command_from_json
 from accountant.budget.decide import Repeated, decide
 from accountant.budget.errors import Problem
-from accountant.budget.folding import apply
+from accountant.budget.explain import JUDGED, Explained, explain
 from accountant.budget.grants import Grant
-from accountant.budget.limits import share_of
-from accountant.budget.meter import Meter
-from accountant.budget.policy import ThresholdRule
 from accountant.budget.policy_file import parse_policy
-from accountant.budget.selection import Selection
-from accountant.budget.state import AccountKey, Counted, State
-from accountant.ledger.events import Event, EventTooLarge, microseconds
+from accountant.budget.population.selection import Selection
+from accountant.budget.request import _remembered
+from accountant.budget.rules.threshold import ThresholdRule
+from accountant.budget.state import AccountKey, State
+from accountant.ledger.events import Event, EventTooLarge
 from accountant.privacy import engine
 from accountant.privacy.filters import Capacity, LineGate
 from accountant.privacy.losses import Loss, pure
 from accountant.privacy.mechanisms import pricing
 from accountant.privacy.mechanisms.base import norm
-from accountant.privacy.units import Currency
+from accountant.privacy.units import Charge, Currency
 
 Json = dict[str, Any]
 _SAME: Final = (
-    "grant", "batch", "item", "cells", "charged_to", "overrun", "total", "charge", "returned",
-    "more", "engines", "positives", "negatives", "charged", "lost", "alarm",
-    "capacities",
+    "batch", "item", "charged_to", "total", "charge", "more", "engines", "positives", "negatives",
+    "charged", "lost", "alarm",
 )  # fmt: skip
 """Fields that an event states as the corpus does."""
+_ENDINGS: Final = ("grant.committed", "grant.released", "sparse_vector.closed")
 
 
 class Ledger:
-    """A ledger in memory, decided at length and folded event by event."""
+    """A ledger in memory, decided and folded event by event."""
 
     def __init__(self, name: str = "corpus") -> None:
         self.state = State(name)
@@ -57,7 +60,6 @@ class Ledger:
         """What the request comes to, and the comparisons behind each judgement of it."""
         try:
             outcome = decide(self.state, _asked(request), request["now"])
-            data = [] if isinstance(outcome, Repeated) else [e.to_bytes() for e in outcome]
         except EventTooLarge:
             return {"problem": "event-too-large"}, []
         except Problem as problem:
@@ -65,18 +67,32 @@ class Ledger:
             return {"problem": problem.code} | ({} if item is None else {"item": item}), []
         if isinstance(outcome, Repeated):
             return {"repeated": outcome.sequence}, []
-        events = [Event.from_bytes(body) for body in data]
-        for event in events:
-            apply(self.state, event)
-        self.stored += data
-        judged = [event.body["decision"]["rules"] for event in events if "decision" in event.body]
-        facts = [_fact(event, request["now"]) for event in events]
-        return facts, [_comparisons(self.state, r) for r in judged]
+        facts, judged = [], []
+        for one in outcome:
+            event = one.event()
+            held = self.state.open.get(event.body["command"].get("grant", ""))
+            apply(self.state, one)
+            self.stored.append(one.entry.body)
+            explained = self._explained(event) if event.type in JUDGED else None
+            facts.append(_fact(self.state, event, request["now"], explained, held))
+            if explained is not None:
+                judged.append(_comparisons(self.state, explained))
+        return facts, judged
+
+    def _explained(self, event: Event) -> Explained:
+        adopted = self.state.adopted
+        if adopted is not None:  # as whoever has the ledger alone reads it
+            adopted = adopted_by(Event.from_bytes(self.stored[adopted.sequence]))
+        engine = self.state.custody.engine_at(event.sequence)
+        return explain(event, adopted, self.state.people(), engine)
 
     def totals(self) -> Json:
         """All that the ledger holds now."""
         state = self.state
-        accounts = [_account(key, state.accounts[key]) for key in sorted(state.accounts)]
+        reserved = state.reserved()
+        accounts = [
+            _account(key, state.accounts[key], reserved.get(key)) for key in sorted(state.accounts)
+        ]
         people, custody = state.population, state.custody
         return {
             "sequence": state.sequence,
@@ -101,9 +117,9 @@ class Ledger:
         }
 
 
-def _asked(request: Json) -> Asked:
+def _asked(request: Json) -> Envelope:
     items = tuple(command_from_json(item) for item in request.get("items", ()))
-    return Asked(request["by"], _command(request, items), request["key"], items)
+    return Envelope(request["by"], _command(request, items), request["key"], items)
 
 
 def _command(request: Json, items: tuple[Command, ...]) -> Command:
@@ -122,26 +138,43 @@ def policy_of(text: str) -> Json:
     return parse_policy(text)[0].to_json()
 
 
-def _fact(event: Event, now: int) -> Json:
-    body = event.body
-    fact: Json = {"type": event.type.rpartition(".v")[0], "sequence": event.sequence}
+def _fact(
+    state: State, event: Event, now: int, explained: Explained | None, held: Grant | None
+) -> Json:
+    body, command = event.body, as_single(event).body["command"]
+    name = event.type.rpartition(".v")[0]
+    fact: Json = {"type": name, "sequence": event.sequence}
     fact |= {"late": event.time - now} if event.time != now else {}
-    fact |= {name: body[name] for name in _SAME if name in body}
-    if "expires" in body:
-        fact["lasts"] = microseconds(body["expires"]) - event.time
-    if "opens_epoch" in body:
-        fact["opens_epoch"] = sorted(body["opens_epoch"])
+    fact |= {field: body[field] for field in _SAME if field in body}
+    if "grant" in command:
+        fact["grant"] = command["grant"]
+    if name == "grant.reserved":
+        fact["grant"] = f"g{event.sequence}"
+        fact["lasts"] = command.get("ttl_seconds", 3_600) * 1_000_000
+    if name == "grant.released" and held is not None:
+        fact["charge"] = Charge().on(held.total.axis).to_json()
+    if name in _ENDINGS and held is not None:
+        fact["returned"] = (held.total - Charge.from_json(fact["charge"])).to_json()
+    if "epochs" in body:
+        epochs = body["epochs"]
+        fact["opens_epoch"] = sorted(r for r, epoch in epochs.items() if epoch["start"] != "kept")
         fact["loosens"] = sorted(_loosened(reason) for reason in body["loosens"])
+        fact["capacities"] = {rule: epoch["capacity"] for rule, epoch in epochs.items()}
     if "added" in body:
         fact["added"] = {name: len(values) for name, values in body["added"].items()}
-    if "decision" in body:
-        rules = body["decision"]["rules"]
-        fact["outcome"] = body["decision"]["outcome"]
-        fired = {(rule["rule"], rule["code"]) for rule in rules if rule["fired"]}
+    if explained is not None:
+        decision, mechanisms = explained.decision, explained.mechanisms
+        if name == "invocation.recorded":
+            fact["overrun"] = body.get("overrun", False)
+        fact["cells"] = explained.request.selection.cells(state.people())
+        fact["outcome"] = decision.outcome
+        fired = {(found.rule, found.code) for found in decision.findings if found.fired}
+        assert fired == {(rule, code) for rule, code in body.get("fired", ())}
         fact["fired"] = [list(pair) for pair in sorted(fired)]
-        fact["verdicts"] = [charge["verdict"] for charge in body["charges"]]
-        if len(body["charges"]) > 1:
-            fact["charges"] = [charge["charge"] for charge in body["charges"]]
+        fact["verdicts"] = [one["verdict"] for one in mechanisms]
+        assert ("charges" in body) == (len(mechanisms) > 1)
+        if len(mechanisms) > 1:
+            fact["charges"] = body["charges"]
     return fact
 
 
@@ -149,18 +182,18 @@ def _loosened(reason: str) -> str:
     return "witnesses" if reason.startswith("fewer or other") else reason.split(maxsplit=1)[0]
 
 
-def _comparisons(state: State, rules: list[Json]) -> list[Json]:
+def _comparisons(state: State, explained: Explained) -> list[Json]:
+    rules = [found.to_json() for found in explained.decision.findings]
     limits = [r for r in rules if r["code"] in ("budget-exceeded", "threshold-passed")]
     return sorted((_comparison(state, rule) for rule in limits), key=lambda row: str(row["rule"]))
 
 
 def _comparison(state: State, rule: Json) -> Json:
-    found: Json = {"rule": rule["rule"], "fits": not rule["fired"]}
-    if "comparisons" not in rule:
-        return found  # an event that is full leaves out the numbers
     people = dict(state.people().dimensions)
     group = rule["group"]
-    return found | {
+    return {
+        "rule": rule["rule"],
+        "fits": not rule["fired"],
         "scope": [rule["dataset"], rule["client"]],
         "spent": _units(rule["spent_before"], Currency.EPSILON),
         "used": {c["currency"]: _units(c["used"], c["currency"]) for c in rule["comparisons"]},
@@ -190,9 +223,8 @@ def _limits(state: State) -> Json:
         }
     for watch in adopted.policy.rules:
         if isinstance(watch, ThresholdRule):
-            [of] = [one for one in adopted.policy.limits if one.id == watch.of]
-            counted = Counted(of, adopted.epochs[of.id], AccountKey(of.id, 0, ""))
-            found[watch.id] = {"of": of.id, "capacity": _capacity(share_of(counted, watch))}
+            capacity = watch.capacity(adopted.epochs[watch.of])
+            found[watch.id] = {"of": watch.of, "capacity": _capacity(capacity)}
     return found
 
 
@@ -203,23 +235,23 @@ def _capacity(capacity: Capacity) -> Json:
     return found | {str(capacity.second_currency): capacity.second}
 
 
-def _account(key: AccountKey, account: Account) -> Json | None:
+def _account(key: AccountKey, account: Account, reserved: Sums | None) -> Json | None:
     """What an account holds, without what is zero; None if that is all."""
-    parts: Json = {}
-    for name, meter in (("used", account.used), ("reserved", account.reserved)):
-        parts |= _sums(name, meter, account)
+    parts: Json = _sums("used", account.used, account)
+    if reserved is not None:
+        parts |= _sums("reserved", reserved, account)
     for name, units in (("bound", account.bound), ("held", account.held)):
         parts[name] = {str(c): n for c, n in zip(account.axis, units, strict=True) if n}
     parts = {name: sums for name, sums in parts.items() if sums}
     return {"key": list(key), "keeps": list(map(str, account.axis))} | parts if parts else None
 
 
-def _sums(name: str, meter: Meter, account: Account) -> Json:
-    rows, n = meter.cells().reshape(meter.rows, -1), len(account.axis)
-    found = [(str(c), _told(rows[i]), _told(rows[n + i])) for i, c in enumerate(account.axis)]
+def _sums(name: str, sums: Sums, account: Account) -> Json:
+    finite, infinite = (rows.reshape(sums.rows, -1) for rows in (sums.cells(), sums.infinities()))
+    found = [(str(c), _told(finite[i]), _told(infinite[i])) for i, c in enumerate(account.axis)]
     return {
-        name: {currency: finite for currency, finite, _ in found if finite != [0]},
-        f"{name}_infinite": {currency: inf for currency, _, inf in found if inf != [0]},
+        name: {currency: told for currency, told, _ in found if told != [0]},
+        f"{name}_infinite": {currency: told for currency, _, told in found if told != [0]},
     }
 
 
@@ -246,8 +278,8 @@ def _cells(state: State, selection: Selection) -> str:
     """Everyone, or a digest of the cells' flat positions."""
     if selection.everyone:
         return "everyone"
-    counter = Meter(1, state.people().shape)
-    counter.add(selection, np.ones(1, dtype=np.int64))
+    counter = Sums(1, state.people().shape)
+    counter.add(selection, [1], [0])
     return _digest(np.flatnonzero(counter.cells()[0]).astype(np.int64))
 
 
@@ -274,5 +306,6 @@ def corrected_laplace() -> Iterator[None]:
 
 def _forget_prices() -> None:
     """Prices are remembered for as long as a process lives, in which no bound changes but here."""
+    _remembered.cache_clear()
     pricing._price.cache_clear()
     pricing._price_large.cache_clear()

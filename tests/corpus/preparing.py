@@ -38,7 +38,7 @@ def policy_command(text: str, approved_by: str | None) -> Json:
 
 def unsound(ledger: Ledger) -> list[str]:
     """What is wrong with the events that a ledger has produced: each is decided again."""
-    last = list(replay(ledger.state.ledger, ledger.stored, express=False))[-1]
+    last = list(replay(ledger.state.ledger, ledger.stored))[-1]
     again = Ledger(ledger.state.ledger)
     again.state = last.state
     found = [f"event {finding.sequence}: {finding.reason}" for finding in last.findings]
