@@ -1,0 +1,75 @@
+"""What the pages tell a newcomer to send is answered as they say."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import World
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = {
+    "docs/tutorial/first-ledger.md": [200, 200, 200, 201, 200, 403],
+    "README.md": [200, 200, 200, 201],
+}
+"""The pages, with the status of each request in order."""
+
+
+def requests(page: str) -> list[list[str]]:
+    """The curl commands of a page, each as words."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    blocks = re.findall(r"^```\n(.+?)^```", text, re.DOTALL | re.MULTILINE)
+    words = [shlex.split(block, comments=True) for block in blocks if "curl -X" in block]
+    commands: list[list[str]] = []
+    for word in (word for block in words for word in block):
+        if word == "curl":
+            commands.append([])
+        elif commands:
+            commands[-1].append(word)
+    return commands
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_requests_are_answered_as_told(page: str, world: Callable[..., World]) -> None:
+    """Each request of the page, sent in order to a fresh service, has the status that it tells of;
+    the first request for budget, sent again, is answered from the ledger.
+    """
+    there = world()
+    shell = {
+        "$base": "/v1/populations/visitors",
+        "$ADMIN": there.secrets["admin"],
+        "$PIPELINE": there.secrets["pipeline"],
+    }
+    answers, asked = [], None
+    for words in requests(page):
+        answers.append(send(there, words, shell))
+        if answers[-1].status_code == 201 and asked is None:
+            asked = words
+            shell["$grant"] = answers[-1].json()["id"]
+    assert [answer.status_code for answer in answers] == PAGES[page], answers[-1].text
+    assert asked is not None
+    again = send(there, asked, shell)
+    assert (again.status_code, again.headers["Idempotent-Replay"]) == (201, "true")
+
+
+def send(there: World, words: list[str], shell: dict[str, str]) -> Any:
+    """What curl would send."""
+    for name, value in shell.items():
+        words = [word.replace(name, value) for word in words]
+    headers, body, method, url = {}, "", "GET", ""
+    rest = iter(words)
+    for word in rest:
+        if word == "-X":
+            method, url = next(rest), next(rest)
+        elif word == "-H":
+            name, _, value = next(rest).partition(": ")
+            headers[name] = value
+        elif word in ("-d", "--data-binary"):
+            body = next(rest)
+    if body.startswith("@"):
+        body = (ROOT / body[1:]).read_text(encoding="utf-8")
+    return there.http.request(method, url, headers=headers, content=body)
