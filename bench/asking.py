@@ -8,7 +8,7 @@ from itertools import cycle
 from math import lcm
 from typing import Any, Final
 
-from accountant.budget.commands import AdoptPolicy, Asked, AskGrant, RegisterDataset
+from accountant.budget.commands import AdoptPolicy, AskGrant, Envelope, RegisterDataset
 from accountant.budget.policy_file import parse_policy
 from accountant.runtime.service import Service
 from bench.core import POLICY
@@ -101,16 +101,16 @@ def open_ledger(service: Service, ledger: str) -> None:
     policy, digest = parse_policy(POLICY)
     for asked in (
         opening()[0],
-        Asked("admin", RegisterDataset(id=HOT, namespace="bench", name=HOT)),
-        Asked("admin", AdoptPolicy(policy=policy.to_json(), source_digest=digest)),
+        Envelope("admin", RegisterDataset(id=HOT, namespace="bench", name=HOT)),
+        Envelope("admin", AdoptPolicy(policy=policy.to_json(), source_digest=digest)),
     ):
         service.execute(ledger, asked)
 
 
-def endless_grants(prefix: str) -> Iterator[Asked]:
+def endless_grants(prefix: str) -> Iterator[Envelope]:
     """Grants to ask for on the hot dataset, without end, with keys that begin with ``prefix``: as
     the quick way hands them on, where the same bytes of a body are read once.
     """
-    bodies_read = [Asked("bench", AskGrant.model_validate(body)) for body in bodies([HOT])]
+    bodies_read = [Envelope("bench", AskGrant.model_validate(body)) for body in bodies([HOT])]
     for number, asked in enumerate(cycle(bodies_read)):
         yield asked.again("bench", f"{prefix}{number}")

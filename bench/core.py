@@ -14,8 +14,8 @@ import orjson
 
 from accountant.budget.commands import (
     AdoptPolicy,
-    Asked,
     AskGrant,
+    Envelope,
     RegisterDataset,
     RegisterPopulation,
 )
@@ -51,10 +51,10 @@ def ledger(values: int) -> tuple[State, list[Event]]:
         RegisterDataset(id="data", namespace="bench", name="data"),
         AdoptPolicy(policy=policy.to_json(), source_digest=digest),
     ]
-    return state, [e for c in commands for e in run(state, Asked("bench", c), 1)]
+    return state, [e for c in commands for e in run(state, Envelope("bench", c), 1)]
 
 
-def grant(key: str, subjects: Any = None) -> Asked:
+def grant(key: str, subjects: Any = None) -> Envelope:
     """A grant for one Laplace answer."""
     body = {
         "dataset": "data",
@@ -62,7 +62,7 @@ def grant(key: str, subjects: Any = None) -> Asked:
         "purpose": "bench",
         "mechanisms": [{"kind": "laplace", "sensitivity": "1", "scale": "100"}],
     }
-    return Asked("bench", AskGrant.model_validate(body), key)
+    return Envelope("bench", AskGrant.model_validate(body), key)
 
 
 def decide_flat(_: Path) -> list[dict[str, Any]]:

@@ -13,9 +13,9 @@ from typing import Any
 import orjson
 
 from accountant.auditing.verify import verify
+from accountant.budget.apply import apply
 from accountant.budget.decide import Repeated, decide
-from accountant.budget.folding import apply
-from accountant.budget.state import State, asked_of
+from accountant.budget.state import State, envelope_of
 from accountant.ledger.bundle import read_members
 from accountant.ledger.events import Entry, Event
 from accountant.ledger.merkle import Tree, leaf_hash
@@ -38,9 +38,10 @@ def tree(_: Path) -> list[dict[str, Any]]:
     state = State(LEDGER)
     started = time.perf_counter()
     for event in events:
-        if isinstance(decide(state, asked_of(event), event.time), Repeated):
+        outcomes = decide(state, envelope_of(event), event.time)
+        if isinstance(outcomes, Repeated):
             raise TypeError("a benchmark repeated a key")
-        apply(state, event)
+        apply(state, outcomes[0])
     deciding = (time.perf_counter() - started) / len(events)
     bodies = [event.to_bytes() for event in events]
     grown, _nodes = Tree().grown([bytes(32)] * (2**20 - 2_000))
@@ -104,12 +105,10 @@ def export(folder: Path, path: Path, events: int) -> float:
     [last] = ledgers.read(LEDGER, events - 1)
     service = Service(ledgers, clock=lambda: Event.from_bytes(last.body).time)
     signed = Publisher(service, Vault(folder / "vault"), "bench").sign(LEDGER)
-    with service.state(LEDGER) as state:
-        custody = state.custody
     started = time.perf_counter()
-    with path.open("wb") as out:
+    with path.open("wb") as out, service.state(LEDGER) as state:
         entries = covering(0, None, signed.size)
-        write_bundle(out, ledgers, LEDGER, signed, custody, entries, with_texts=False)
+        write_bundle(out, ledgers, LEDGER, signed, state, entries, with_texts=False)
     seconds = time.perf_counter() - started
     ledgers.close()
     return seconds

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,12 @@ import opendp.prelude as dp
 from dp_accounting.rdp import RdpAccountant
 from pydantic import TypeAdapter
 
-from accountant.budget.accounts import Account, room
-from accountant.budget.selection import EVERYONE, Selection
+from accountant.budget.accounts.account import Account
+from accountant.budget.accounts.peak import Reading
+from accountant.budget.population.population import Membership, Population
+from accountant.budget.population.selection import EVERYONE, Range, Selection, select
 from accountant.privacy.filters import RENYI, Limit, axis_under
 from accountant.privacy.mechanisms import BaseMechanism, Mechanism, Relation, price
-from accountant.privacy.units import Currency
 
 LIMIT = Limit(Fraction(10**6), Fraction(1, 10**6), Fraction(1, 10**7))
 CAPACITY, AXIS = RENYI.capacity(LIMIT), axis_under(LIMIT)
@@ -37,15 +39,13 @@ def _laplace(scale: str = "1000") -> BaseMechanism:
 def _admit(account: Account, selection: Selection, mechanism: BaseMechanism) -> int:
     """Prices, compares, books, and returns the units of epsilon that remain."""
     charge = price(mechanism, Relation.ADD_OR_REMOVE_ONE, (ORDER,)).charge.on(account.axis)
-    for part in account.used.parts(selection):
-        if not room(CAPACITY, part, charge).all():
-            raise AssertionError("the limit is meant to be large enough")
-    account.book(selection, charge, reserve=False)
-    currency = CAPACITY.second_currency
-    assert currency is not None  # noqa: S101 the limit has a delta of its own
-    largest = [part[AXIS.index(currency)].max() for part in account.used.parts(selection)]
-    sums = [part[AXIS.index(Currency.EPSILON)].max() for part in account.used.parts(selection)]
-    spent = RENYI.spent(LIMIT, int(max(sums)), int(max(largest)))
+    reading = Reading(account, selection)
+    if not reading.fits(charge, CAPACITY):
+        raise AssertionError("the limit is meant to be large enough")
+    account.book(selection, charge, reserve=False, now=0)
+    after = Reading(account, selection)
+    _, peak = after.peak(RENYI, LIMIT, charge, CAPACITY)
+    spent = RENYI.spent(LIMIT, peak.used[0], peak.used[2])
     return CAPACITY.epsilon - (spent or 0)
 
 
@@ -67,7 +67,7 @@ def one_cell(folder: Path) -> Rows:
     rows, done, timings = [], 0, {}
     for past in (100, 10_000, 1_000_000):
         for _ in range(past - done):
-            account.book(EVERYONE, charge, reserve=False)
+            account.book(EVERYONE, charge, reserve=False, now=0)
         timings[past] = _each(lambda: _admit(account, EVERYONE, mechanism), PER_CALL)
         done = past + 3 * PER_CALL
         what = f"gate, one cell, {past:.0e} past events"
@@ -136,10 +136,32 @@ def _budget_accountant() -> Callable[[], float]:
 
 
 def many_cells(_: Path) -> Rows:
-    """Admit one event on 100,000 subject cells and give the smallest remaining budget."""
-    account, mechanism = Account.empty((400, 317), AXIS), _laplace()
-    sides = (frozenset(range(316)), frozenset(range(317)))
-    wide = Selection(everyone=False, boxes=(sides,))
-    _admit(account, wide, mechanism)
-    seconds = _each(lambda: _admit(account, wide, mechanism), 50)
-    return [{"what": "gate, 100,172 cells of 126,800", "value": seconds * 1e3, "unit": "ms"}]
+    """Admit one event on 50,000 of 100,000 cells and give the smallest remaining budget: as a range
+    of values and as scattered ones, compiled as requests are, each time by its own names.
+    """
+    values = [str(i) for i in range(1_000)]
+    people = Population(
+        "bench",
+        "person",
+        Relation.ADD_OR_REMOVE_ONE,
+        Membership.PUBLIC,
+        (("one", tuple(values)), ("two", tuple(map(str, range(100))))),
+    )
+    rows, mechanism = [], _laplace()
+    for name, most, subjects in (
+        ("a range", 1.5, {"one": Range.model_validate({"from": "250", "to": "749"})}),
+        ("scattered values", 3, {"one": values[::2]}),
+    ):
+        account = Account.empty(people.shape, AXIS)
+        work = partial(_selected, account, people, subjects, mechanism)
+        work()
+        seconds = _each(work, 50)
+        what = f"gate, 50,000 of 100,000 cells, {name}"
+        rows.append(
+            {"what": what, "value": seconds * 1e3, "unit": "ms", "beside": f"{most} at most"}
+        )
+    return rows
+
+
+def _selected(account: Account, people: Population, subjects: Any, mechanism: BaseMechanism) -> int:
+    return _admit(account, select(people, subjects), mechanism)

@@ -24,7 +24,7 @@ from typing import Any, Final, TypeVar
 import orjson
 import psycopg
 
-from accountant.runtime import gc_tuning
+from accountant.runtime import memory
 from accountant.runtime.service import Service
 from accountant.store.ledgers import Ledgers
 from accountant.store.migrate import migrate
@@ -137,7 +137,7 @@ def _compared(engine: str, url: str, inserts: dict[str, Insert]) -> list[Row]:
             service.execute_all(LEDGER, list(islice(asks, 256)))
         grants = _copies(_grants(service))
         gc.collect()
-        gc_tuning.seldom()  # as `accountant serve` does
+        memory.seldom()  # as `accountant serve` does
         for group in GROUPS:
             found: dict[str, list[float]] = {name: [] for name in ("service", *inserts)}
             for _ in range(ROUNDS):

@@ -7,11 +7,12 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any, Final
 
+from accountant.budget.apply import apply
 from accountant.budget.commands import (
     AdoptPolicy,
-    Asked,
     AskGrant,
     CommitGrant,
+    Envelope,
     ExpireGrant,
     RecordInvocations,
     RegisterDataset,
@@ -19,7 +20,6 @@ from accountant.budget.commands import (
     ReleaseGrant,
 )
 from accountant.budget.decide import SYSTEM, Repeated, decide
-from accountant.budget.folding import apply
 from accountant.budget.policy_file import parse_policy
 from accountant.budget.sealing import seal
 from accountant.budget.state import State
@@ -50,17 +50,17 @@ MECHANISMS: Final[tuple[dict[str, Any], ...]] = (
 WHERE: Final = (None, None, {"sex": ["f"]}, {"age": {"from": "20", "to": "30"}, "sex": ["m"]})
 
 
-def run(state: State, asked: Asked, now: int) -> list[Event]:
+def run(state: State, asked: Envelope, now: int) -> list[Event]:
     """Decides and folds; returns the events."""
     events = decide(state, asked, now)
     if isinstance(events, Repeated):
         raise TypeError("a benchmark repeated a key")
     for event in events:
         apply(state, event)
-    return events
+    return [event.event() for event in events]
 
 
-def opening() -> list[Asked]:
+def opening() -> list[Envelope]:
     """A population of twenty cells, five datasets and a policy."""
     policy, digest = parse_policy(POLICY)
     ages = [str(age) for age in range(0, 100, 10)]
@@ -71,9 +71,9 @@ def opening() -> list[Asked]:
         "dimensions": {"age": ages, "sex": ["f", "m"]},
     }
     return [
-        Asked("admin", RegisterPopulation.model_validate(people)),
-        *(Asked("admin", RegisterDataset(id=d, namespace="bench", name=d)) for d in DATASETS),
-        Asked("admin", AdoptPolicy(policy=policy.to_json(), source_digest=digest)),
+        Envelope("admin", RegisterPopulation.model_validate(people)),
+        *(Envelope("admin", RegisterDataset(id=d, namespace="bench", name=d)) for d in DATASETS),
+        Envelope("admin", AdoptPolicy(policy=policy.to_json(), source_digest=digest)),
     ]
 
 
@@ -106,23 +106,23 @@ def mixed(events: int, seed: int = 1) -> Iterator[Event]:
             command: Any = RecordInvocations.model_validate(body)
         else:
             command = AskGrant.model_validate(body)
-        asked, _ = seal(state, Asked(client, command, key), lambda: draw.randbytes(32))
+        asked, _ = seal(state, Envelope(client, command, key), lambda: draw.randbytes(32))
         [event] = run(state, asked, now)
         yield event
         if event.type == "grant.reserved.v1":
-            waiting.append((client, event.body["grant"], body))
+            waiting.append((client, f"g{event.sequence}", body))
         if len(waiting) > 40:
             yield from run(state, _ending(draw, *waiting.popleft()), now)
         for grant in [g for g in list(state.open.values())[:2] if g.due(now)]:
-            yield from run(state, Asked(SYSTEM, ExpireGrant(grant=grant.id)), now)
+            yield from run(state, Envelope(SYSTEM, ExpireGrant(grant=grant.id)), now)
 
 
-def _ending(draw: random.Random, client: str, grant: str, body: dict[str, Any]) -> Asked:
+def _ending(draw: random.Random, client: str, grant: str, body: dict[str, Any]) -> Envelope:
     """Mostly a commit of all; else of a part, a release, or (once more) a commit."""
     chance = draw.random()
     if chance < 0.03:
-        return Asked(client, ReleaseGrant(grant=grant, reason="never run"))
+        return Envelope(client, ReleaseGrant(grant=grant, reason="never run"))
     if chance < 0.10:
         part = {"grant": grant, "mechanisms": body["mechanisms"][:1]}
-        return Asked(client, CommitGrant.model_validate(part))
-    return Asked(client, CommitGrant(grant=grant))
+        return Envelope(client, CommitGrant.model_validate(part))
+    return Envelope(client, CommitGrant(grant=grant))

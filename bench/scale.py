@@ -19,7 +19,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-from accountant.budget.commands import Asked, CommitGrant
+from accountant.budget.commands import CommitGrant, Envelope
 from accountant.config.settings import Settings
 from accountant.runtime.service import Service
 from accountant.store.ledgers import Ledgers
@@ -127,7 +127,7 @@ def _fill(service: Service, ledger: str, events: int) -> None:
         answers = service.execute_all(ledger, list(islice(asked, min(PAGE, left))))
         done = answers[: min(int(PAGE * COMMITTED), left - len(answers))]
         commits = [CommitGrant(grant=answer.events[0].body["grant"]) for answer in done]
-        service.execute_all(ledger, [Asked("bench", commit) for commit in commits])
+        service.execute_all(ledger, [Envelope("bench", commit) for commit in commits])
 
 
 def _measure(url: str) -> dict[str, Any]:
@@ -156,7 +156,7 @@ def _measure(url: str) -> dict[str, Any]:
         return found | {what: [*map(median, each.values())] for what, each in times.items()}
 
 
-def _timed(once: Callable[[Asked], object], page: list[Asked]) -> list[float]:
+def _timed(once: Callable[[Envelope], object], page: list[Envelope]) -> list[float]:
     """The seconds that each took."""
     moments = [time.perf_counter()]
     for one in page:
