@@ -126,7 +126,7 @@ def accept_time(
     population: PopulationOption,
     reason: Annotated[str, typer.Option(help="why the clock is right; it is recorded")],
 ) -> None:
-    """Go on by this machine's clock after it was in doubt: look at it first."""
+    """Accept this machine's clock after checking it."""
     clock = rfc3339(wall_clock())
     with local_service(context) as service:
         command = AcceptTime(clock=clock, reason=reason)

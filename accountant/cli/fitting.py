@@ -1,4 +1,4 @@
-"""fit: how often a list of mechanisms fits a limit, and how much noise makes it fit once."""
+"""fit: find how many runs of a list fit a limit, or the noise needed for one."""
 
 from __future__ import annotations
 
@@ -39,8 +39,9 @@ def fit(
     group_size: GroupOption = 1,
     json: JsonOption = False,
 ) -> None:
-    """Tell how often a whole list fits a limit, and by what factor its noise must grow or may
-    shrink to fit once: under every gate, and, for planning, had all of it been fixed in advance.
+    """Find how many runs of a list fit a limit, and the factor by which its noise must grow, or may
+    shrink, for one run to fit: under every privacy filter, and for planning also had all of it been
+    fixed in advance.
     """
     plan = read_mechanisms(file, group_size)
     ways = ways_to_fit(epsilon, delta, neighbouring)

@@ -91,7 +91,7 @@ def build_report(
     tree, broken_at = Tree(), None
     for row in stored:
         event = Event.from_bytes(row.body)
-        apply(state, read(state, event))
+        apply(state, read(state, event, row.body))
         history.add(state, texts.opened(event))
         burndowns.add(state, event)
         leaf = leaf_hash(row.body)

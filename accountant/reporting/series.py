@@ -15,6 +15,7 @@ from accountant.budget.rules.limit import LimitRule
 from accountant.budget.state import AccountKey, State, account_key, matches
 from accountant.ledger.events import Event
 from accountant.privacy.units import Currency, amount, show
+from accountant.reporting.held import Held
 from accountant.reporting.history import BOOKING, RECOVERED, REVALUED, SETTLING
 from accountant.reporting.peak_cell import Ruler
 from accountant.reporting.statement import adopted
@@ -71,9 +72,11 @@ class Burndowns:
     def __init__(self) -> None:
         self.series: dict[tuple[str, str], Series] = {}
         self._rulers: dict[str, Ruler] = {}
+        self._held = Held()
 
     def add(self, state: State, event: Event) -> None:
         """Takes the points that ``event``, already folded in, is due for."""
+        self._held.add(state, event)
         if event.type == "policy.adopted.v1":
             policy = adopted(state)
             self._rulers = {r.id: Ruler(r, policy.epochs[r.id]) for r in policy.policy.limits}
@@ -114,7 +117,7 @@ class Burndowns:
         self, state: State, sequence: int, time: int, rule: LimitRule, key: AccountKey
     ) -> Point:
         account, ruler = state.seen(key), self._rulers[rule.id]
-        used, reserved = account.used.stacked(), state.reserved().get(key)
+        used, reserved = account.used.stacked(), self._held.of(key)
         held = ruler.worst(used)
         spent = held if reserved is None else ruler.worst(used - reserved.stacked())
         return Point(

@@ -94,16 +94,12 @@ def _over(standing: Standing) -> str:
         if _within_epsilon(standing):
             amount = "more delta is spent than was kept for it"
     sum_of = standing.total.sum_of_epsilons
-    held = "" if standing.total.reserved == "0" else " (reservations included)"
-    left = (
-        ""
-        if sum_of == "infinite"
-        else f"; only the plain sum of epsilons, {sum_of}{held}, still holds"
-    )
-    return (
-        f"{data}: {amount}. What rule “{standing.rule}” promised is void for its epoch "
-        f"{standing.epoch}{left}."
-    )
+    held = "" if standing.total.reserved == "0" else ", reservations included"
+    if sum_of == "infinite":
+        left = f"rule “{standing.rule}” guarantees nothing any more (epoch {standing.epoch})"
+    else:
+        left = f"the guarantee is now epsilon {sum_of}{held} (the plain sum)"
+    return f"{data}: {amount}. The limit was exceeded; {left}."
 
 
 def _within_epsilon(standing: Standing) -> bool:

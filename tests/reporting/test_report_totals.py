@@ -293,7 +293,7 @@ def test_after_an_overrun_only_the_sum_holds_and_the_report_says_so(desk: Desk) 
     assert data_of(report).counts["overrun"] == 1
     assert report.verdict.level == "bad"
     assert report.verdict.headline == "The dataset is over its limit."
-    assert "void for its epoch 1; only the plain sum of epsilons, 1.2" in report.verdict.points[0]
+    assert "The limit was exceeded; the guarantee is now epsilon 1.2" in report.verdict.points[0]
 
 
 def test_a_limit_that_reservations_would_exceed_is_not_void_yet(desk: Desk) -> None:
