@@ -173,12 +173,17 @@ class State:
         """
         if self.held is not None and self.held[0] == self.sequence:
             return self.held[1]
-        found: dict[AccountKey, Sums] = {}
-        for grant in self.open.values():
+        alike: dict[tuple[AccountKey, int, int], list[Any]] = {}
+        for grant in self.open.values():  # of those that hold the same of the same, one is added
             for key, booked in grant.bookings:
-                if key not in found:
-                    found[key] = Sums(len(booked.axis), self.accounts[key].used.shape)
-                found[key].add(grant.selection, booked.finite, booked.infinite)
+                place = key, id(grant.selection), id(booked)
+                alike.setdefault(place, [grant.selection, booked, 0])[2] += 1
+        found: dict[AccountKey, Sums] = {}
+        for (key, _, _), (selection, booked, count) in alike.items():
+            if key not in found:
+                found[key] = Sums(len(booked.axis), self.accounts[key].used.shape)
+            finite = [count * units for units in booked.finite]
+            found[key].add(selection, finite, [count * n for n in booked.infinite])
         self.held = self.sequence, found
         return found
 
