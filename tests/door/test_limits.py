@@ -180,12 +180,21 @@ def test_who_does_not_read_is_cut(database: str) -> None:
 
 def test_unread_answers_hold_little(database: str) -> None:
     """Where they hold too much, who has not read for longest is cut off."""
-    with opened(database, Limits(unsent_bytes=30_000_000)) as door:
-        clients = [unread(door, 9_000_000) for _ in range(6)]
-        until(lambda: len(door.door.places.unread) == 3)
+    most = 30_000_000
+    with opened(database, Limits(unsent_bytes=most)) as door, ExitStack() as stack:
+        clients = [stack.enter_context(unread(door, 9_000_000)) for _ in range(6)]
+        places = door.door.places
+
+        def relieved() -> bool:
+            """Some are cut off, and what is left is little enough; how much the system takes off
+            the process's hands differs from machine to machine.
+            """
+            left = list(places.unread)
+            return 0 < len(left) < len(clients) and sum(one.unsent() for one in left) <= most
+
+        until(relieved)
         assert status(door.asks()) == 200
-        for client in clients:
-            client.close()
+        assert len(everything(clients[0])) < 9_000_000
 
 
 @pytest.mark.parametrize("count", [60])
