@@ -39,7 +39,7 @@ class MechanismFile(BaseModel):
     ]
 
 
-class Envelope(BaseModel):
+class Wanted(BaseModel):
     """The delta or the epsilon asked for."""
 
     model_config = ConfigDict(frozen=True)
@@ -83,7 +83,7 @@ def compose(
     """
     if (delta is None) == (epsilon is None):
         raise Invalid("delta-or-epsilon", "give either --delta or --epsilon")
-    wanted = Envelope.model_validate({"delta": delta, "epsilon": epsilon})
+    wanted = Wanted.model_validate({"delta": delta, "epsilon": epsilon})
     mechanisms = read_mechanisms(file, group_size)
     if plan:
         _declare(mechanisms, neighbouring, wanted)
@@ -97,7 +97,7 @@ def compose(
 
 
 def _totals(
-    mechanisms: tuple[Mechanism, ...], relation: Relation, wanted: Envelope
+    mechanisms: tuple[Mechanism, ...], relation: Relation, wanted: Wanted
 ) -> dict[str, Any]:
     total_at = charges(mechanisms, relation)
     if wanted.delta is not None:
@@ -117,7 +117,7 @@ def _totals(
     }
 
 
-def _declare(mechanisms: tuple[Mechanism, ...], relation: Relation, wanted: Envelope) -> None:
+def _declare(mechanisms: tuple[Mechanism, ...], relation: Relation, wanted: Wanted) -> None:
     if not wanted.delta:
         raise Invalid("plan-needs-delta", "a plan is declared at a --delta above 0")
     declared = plan_of(mechanisms, relation, wanted.delta)

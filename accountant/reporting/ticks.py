@@ -1,4 +1,4 @@
-"""UnitOfWork numbers and moments to write along an axis."""
+"""Round numbers and moments to write along an axis."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _step(span: float, most: int) -> float:
 
 
 def amounts(low: float, high: float) -> list[tuple[float, str]]:
-    """UnitOfWork amounts from ``low`` to ``high``."""
+    """Round amounts from ``low`` to ``high``."""
     step = _step(high - low, 5)
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     return [(i * step, _plain(i * step)) for i in range(first, last + 1)]
@@ -45,14 +45,14 @@ def _plain(value: float) -> str:
 
 
 def numbers(low: int, high: int) -> list[tuple[float, str]]:
-    """UnitOfWork whole numbers from ``low`` to ``high``."""
+    """Round whole numbers from ``low`` to ``high``."""
     step = max(1, math.ceil(_step(high - low, _MOST)))
     first = -(-low // step) * step
     return [(float(i), str(i)) for i in range(first, high + 1, step)]
 
 
 def moments(low: int, high: int) -> list[tuple[float, str]]:
-    """UnitOfWork moments between two, in microseconds since 1970."""
+    """Round moments between two, in microseconds since 1970."""
     span = (high - low) / _SECOND
     for step in _STEPS:
         if span / step <= _MOST:

@@ -56,7 +56,7 @@ class Waiting:
     outcome: Any = None
 
 
-Dispatcher = Callable[[str, list[Waiting]], None]
+Dispatch = Callable[[str, list[Waiting]], None]
 """Gives each command of one ledger its outcome: an answer, or an exception."""
 
 
@@ -103,7 +103,7 @@ class _Line:
 class CommandQueue:
     """The lines of all ledgers. Thread-safe. Each has a thread for as long as something comes."""
 
-    def __init__(self, answering: Dispatcher, most_waiting: int = MOST_WAITING) -> None:
+    def __init__(self, answering: Dispatch, most_waiting: int = MOST_WAITING) -> None:
         self._answering, self._most = answering, most_waiting
         self._lines: dict[str, _Line] = {}
         self._threads: set[threading.Thread] = set()

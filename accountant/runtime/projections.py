@@ -34,7 +34,7 @@ _log = structlog.get_logger()
 _SHARE: Final = 30
 """A snapshot is made no sooner than so many times its own duration after the last."""
 _BREATH: Final = 0.002
-"""Seconds that making one stops for, now and then: whoever decides has to wait for a unit."""
+"""Seconds that making one stops for, now and then: whoever decides has to wait for a turn."""
 
 
 class _Kept(NamedTuple):

@@ -438,8 +438,8 @@ class Service:
         since = believed or 0
         for ledger in self.populations():
             try:
-                with self._up_to_date(ledger) as keeper:
-                    since = max(since, keeper.state.time)
+                with self._up_to_date(ledger) as fold:
+                    since = max(since, fold.state.time)
             except Exception as error:  # noqa: BLE001 the others are not to blame
                 reason = error.detail if isinstance(error, Problem) else repr(error)
                 _log.error("a ledger cannot be read", ledger=ledger, reason=reason)

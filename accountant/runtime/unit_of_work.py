@@ -33,7 +33,7 @@ from accountant.store.ledgers import Text, Writing
 from accountant.store.projection import Projection
 
 _SALTS: Final = 32
-"""Salts drawn at once: at each draw other threads run, and whoever decides waits for its unit."""
+"""Salts drawn at once: at each draw other threads run, and whoever decides waits for its turn."""
 _SEALED: Final = b'"sealed":'
 """Stands in the bytes of every event with a sealed text: within a text the quotes would have
 backslashes.
