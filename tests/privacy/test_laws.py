@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
@@ -281,19 +281,25 @@ def test_a_pair_costs_at_least_twice_what_one_does(
         assert double is None or certain or (single is not None and 2 * single <= double + 2)
 
 
+HUGE = {"kind": "exponential", "sensitivity": "29", "scale": "0.1", "monotonic": False}
+
+
 @settings(max_examples=200, deadline=None)
 @given(bodies(), relations, st.integers(2, 10**5), st.integers(2, 10**5))
+@example(HUGE | {"group_size": 5}, Relation.ADD_OR_REMOVE_ONE, 2, 2)
 def test_renyi_divergences_do_not_fall_with_the_order(
     body: dict[str, Any], population: Relation, one: int, other: int
 ) -> None:
-    """tau at a higher order is at least tau at a lower one, and never above epsilon."""
+    """tau at a higher order is at least tau at a lower one, and never above epsilon; a unit is
+    allowed for, as each is rounded up by itself.
+    """
     low, high = sorted((one, other))
     charge = price(parse(body), population, (low, high) if low < high else (low,)).charge
     below, above = charge.units(Currency.tau(low)), charge.units(Currency.tau(high))
     assert above is None or (below is not None and below <= above + 1)
     epsilon = charge.units(Currency.EPSILON)
     if epsilon is not None and not charge.units(Currency.DELTA) and above is not None:
-        assert above <= epsilon * 10**6
+        assert above <= epsilon * 10**6 + 1
 
 
 @settings(max_examples=250, deadline=None)
