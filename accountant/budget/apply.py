@@ -39,7 +39,7 @@ from accountant.budget.rules.base import matches
 from accountant.budget.rules.limit import LimitRule
 from accountant.budget.state import AccountKey, State, account_key, envelope_of, lifetime
 from accountant.ledger.events import Entry, Event, to_keep, written
-from accountant.privacy.filters import GATES
+from accountant.privacy.filters import FILTERS
 from accountant.privacy.mechanisms import Relation
 from accountant.privacy.units import SURE, Charge
 
@@ -398,7 +398,7 @@ def _bring(state: State, rule: LimitRule, epoch: Epoch, sources: list[AccountKey
         account = state.accounts[source]
         key = account_key(rule, epoch.number, source.dataset, source.client)
         brought.setdefault(key, Account.empty(account.used.shape, epoch.axis)).absorb(account)
-    for gate in GATES.values() if epoch.axis != SURE else ():
+    for gate in FILTERS.values() if epoch.axis != SURE else ():
         if (currency := gate.currency(epoch.limit)) is not None:
             for account in brought.values():
                 account.restate(currency, gate.per_epsilon(epoch.limit))

@@ -18,7 +18,7 @@ from accountant.cli.common import JsonOption, app, out, print_json
 from accountant.cli.composing import GroupOption, read_mechanisms
 from accountant.cli.totals import FIXED, tight
 from accountant.privacy.composition.searching import largest_count, smallest_factor
-from accountant.privacy.filters import GATES, axis_under
+from accountant.privacy.filters import FILTERS, axis_under
 from accountant.privacy.mechanisms import Mechanism, Relation, price
 from accountant.privacy.mechanisms.base import MOST_INVOCATIONS
 from accountant.privacy.units import total
@@ -64,7 +64,7 @@ def fit(
 def ways_to_fit(epsilon: str, delta: str, relation: Relation) -> dict[str, Fits]:
     """For each gate, and for the tight total, whether a list stays within the limit."""
     ways: dict[str, Fits] = {}
-    for name in GATES:
+    for name in FILTERS:
         limit = {"epsilon": epsilon, "delta": delta}
         rule = LimitRule.model_validate({"id": "limit", "limit": limit, "gate": name})
         ways[name] = _gate(rule, relation)

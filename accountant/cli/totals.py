@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
 
 from accountant.privacy.composition.searching import smallest_factor
-from accountant.privacy.filters import GATES, Gate, Limit, Total, least_epsilon
+from accountant.privacy.filters import FILTERS, Filter, Limit, Total, least_epsilon
 from accountant.privacy.mechanisms import Mechanism, Relation, plain, price
 from accountant.privacy.mechanisms.steps import steps_of
 from accountant.privacy.units import Charge, Currency, exact, show, total, units_up
@@ -53,9 +53,9 @@ def gates_at_delta(total_at: Total, delta: Decimal) -> dict[str, Row]:
     own_delta = None if own is None else Fraction(exact(own, DELTA))
     if own_delta is None or own_delta > delta:
         why = f"the mechanisms' own deltas add up to {sure.amount(DELTA)}, more than {delta:f}"
-        return {name: {"epsilon": None, "why": why} for name in GATES}
+        return {name: {"epsilon": None, "why": why} for name in FILTERS}
     found = {"basic": basic}
-    for gate in (gate for name, gate in GATES.items() if name != "basic"):
+    for gate in (gate for name, gate in FILTERS.items() if name != "basic"):
         epsilon = None
         if own_delta < delta:
             epsilon = least_epsilon(gate, Fraction(delta), own_delta, total_at)
@@ -77,7 +77,7 @@ def gates_at_epsilon(total_at: Total, epsilon: Decimal) -> dict[str, Row]:
     fits = path is not None and own is not None and path <= units_up(Fraction(epsilon), EPSILON)
     basic: Row = {"epsilon": plain(epsilon), "delta": sure.amount(DELTA) if fits else None}
     found = {"basic": basic}
-    for gate in (gate for name, gate in GATES.items() if name != "basic"):
+    for gate in (gate for name, gate in FILTERS.items() if name != "basic"):
         if fits or own is None:
             found[gate.name] = dict(basic)
             continue
@@ -96,7 +96,7 @@ def gates_at_epsilon(total_at: Total, epsilon: Decimal) -> dict[str, Row]:
 
 
 def _admits(
-    gate: Gate, limit: Callable[[Decimal], Limit], total_at: Total
+    gate: Filter, limit: Callable[[Decimal], Limit], total_at: Total
 ) -> Callable[[Decimal], bool]:
     def admits(spare: Decimal) -> bool:
         wanted = limit(spare)
@@ -112,7 +112,7 @@ def _admits(
     return admits
 
 
-def _order(gate: Gate, limit: Limit) -> Row:
+def _order(gate: Filter, limit: Limit) -> Row:
     currency = gate.currency(limit)
     return {"order": currency.order} if currency is not None and currency.order else {}
 

@@ -12,7 +12,7 @@ from accountant.budget.apply import apply, read
 from accountant.budget.state import State
 from accountant.ledger.events import Event, rfc3339
 from accountant.ledger.merkle import Tree, leaf_hash
-from accountant.privacy.filters import BASIC, GATES
+from accountant.privacy.filters import BASIC, FILTERS
 from accountant.reporting.custody import Published
 from accountant.reporting.history import History
 from accountant.reporting.ledger_facts import LedgerFacts
@@ -183,7 +183,7 @@ def _formulas(state: State) -> tuple[FormulaFacts, ...]:
         return ()
     gates = {rule.filter.name: rule.filter for rule in state.adopted.policy.limits}
     if set(gates) != {BASIC.name}:  # the ladder shows them all
-        gates = dict(GATES)
+        gates = dict(FILTERS)
     return tuple(
         FormulaFacts(name, *formula(name, type(gate).__doc__)) for name, gate in gates.items()
     )

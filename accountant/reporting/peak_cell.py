@@ -17,7 +17,7 @@ from accountant.budget.accounts.epochs import Epoch
 from accountant.budget.accounts.peak import frontier
 from accountant.budget.accounts.sums import Integers
 from accountant.budget.rules.limit import LimitRule
-from accountant.privacy.filters import Capacity, Gate, Limit
+from accountant.privacy.filters import Capacity, Filter, Limit
 from accountant.privacy.units import Axis, Currency, units_up
 
 _UNBOUNDED: Final = 2**63 - 1
@@ -47,12 +47,12 @@ class Ruler:
     order that was fixed for that one too.
     """
 
-    def __init__(self, rule: LimitRule, epoch: Epoch, gate: Gate | None = None) -> None:
-        self.gate: Gate = gate or rule.filter
+    def __init__(self, rule: LimitRule, epoch: Epoch, gate: Filter | None = None) -> None:
+        self.gate: Filter = gate or rule.filter
         self.limit: Limit = epoch.limit
         self.capacity: Capacity = gate.capacity(epoch.limit) if gate else epoch.capacity
         self.axis: Axis = epoch.axis
-        self._gate_delta = units_up(epoch.limit.gate_delta, Currency.DELTA)
+        self._gate_delta = units_up(epoch.limit.filter_delta, Currency.DELTA)
         self._known: dict[tuple[int, int], int] = {}
 
     def worst(self, cells: Integers) -> Worst:

@@ -19,7 +19,7 @@ from accountant.budget.errors import NotFound
 from accountant.budget.rules.limit import scope_name
 from accountant.budget.state import ALL, AccountKey, Counted, State, account_key, lifetime, matches
 from accountant.ledger.events import rfc3339
-from accountant.privacy.filters import BASIC, GATES
+from accountant.privacy.filters import BASIC, FILTERS
 from accountant.privacy.units import INFINITE, SURE, Currency, amount, show
 from accountant.reporting.peak_cell import Ruler, Worst
 
@@ -248,7 +248,7 @@ def line(state: State, counted: Counted, axis: int | None = None) -> Line:
 def _ladder(counted: Counted, used: Integers) -> list[Rung]:
     """Every gate reads the same charges, along the line that was fixed with the limit."""
     rule, epoch, _ = counted
-    gates = GATES.values() if epoch.axis != SURE else [BASIC]
+    gates = FILTERS.values() if epoch.axis != SURE else [BASIC]
     worst = [(gate.name, Ruler(rule, epoch, gate).worst(used).epsilon) for gate in gates]
     return [Rung(name, amount(epsilon, Currency.EPSILON)) for name, epsilon in worst]
 

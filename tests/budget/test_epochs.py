@@ -12,12 +12,12 @@ from accountant.budget.accounts.epochs import Adopted, Epoch, next_epoch
 from accountant.budget.facts import grant_in
 from accountant.budget.policy import LimitRule, Policy
 from accountant.budget.policy_file import parse_policy
-from accountant.privacy.filters import BASIC, GATES, LineGate, axis_under
+from accountant.privacy.filters import BASIC, FILTERS, LineFilter, axis_under
 from accountant.privacy.losses import pure
 from accountant.privacy.units import Currency, charge_of
 from accountant.reporting.statement import lifetime_sums, statement
 
-OWN = [name for name, gate in GATES.items() if gate is not BASIC]
+OWN = [name for name, gate in FILTERS.items() if gate is not BASIC]
 """The gates that have a currency of their own."""
 DELTA = 0.01
 STEP = Fraction(1, 50)
@@ -144,8 +144,8 @@ def test_a_raise_keeps_the_order_and_gives_the_difference(gate: str) -> None:
     before = book.state.adopted.epochs["a"]
     book.policy(rules("2", gate), approved_by="officer")
     after = book.state.adopted.epochs["a"]
-    filter_ = GATES[gate]
-    assert isinstance(filter_, LineGate)
+    filter_ = FILTERS[gate]
+    assert isinstance(filter_, LineFilter)
     assert (after.number, after.carried) == (2, True)
     assert filter_.line(after.limit).order == filter_.line(before.limit).order
     assert filter_.currency(after.limit) == filter_.currency(before.limit)
@@ -167,7 +167,7 @@ def test_a_rule_adopted_on_used_data_starts_from_the_plain_sum(gate: str) -> Non
     assert book.state.adopted is not None
     epoch = book.state.adopted.epochs["b"]
     assert book.used_in(Currency.EPSILON, "b") == [3 * 10**9]
-    filter_, currency = GATES[gate], GATES[gate].currency(epoch.limit)
+    filter_, currency = FILTERS[gate], FILTERS[gate].currency(epoch.limit)
     assert currency is not None
     [second] = book.used_in(currency, "b")
     if filter_.per_epsilon(epoch.limit) is None:
@@ -219,7 +219,7 @@ def test_another_gate_keeps_what_the_rule_has_used(scope: str, gate: str) -> Non
     book.do("release_grant", grant=grant, reason="never run")
     assert book.used_in(Currency.EPSILON, "a", client=client) == [3_500_000_000]
     for each in OWN:  # every gate's, to compare them
-        currency, per = GATES[each].currency(epoch.limit), GATES[each].per_epsilon(epoch.limit)
+        currency, per = FILTERS[each].currency(epoch.limit), FILTERS[each].per_epsilon(epoch.limit)
         assert currency is not None
         [used] = book.used_in(currency, "a", client=client)
         assert (used is None) == (per is None)

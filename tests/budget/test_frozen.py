@@ -10,7 +10,7 @@ from random_ledgers import Ops, carry_on, ledger, ops
 from support import cells_of
 
 from accountant.budget.state import State
-from accountant.privacy.filters import GATES
+from accountant.privacy.filters import FILTERS
 from accountant.reporting.statement import accounts_json
 
 
@@ -39,7 +39,7 @@ def seen(state: State) -> dict[str, Any]:
 
 
 @settings(max_examples=60)
-@given(st.sampled_from(sorted(GATES)), st.booleans(), ops, ops, ops)
+@given(st.sampled_from(sorted(FILTERS)), st.booleans(), ops, ops, ops)
 def test_a_frozen_state_never_changes(
     gate: str, wide: bool, first: Ops, then: Ops, last: Ops
 ) -> None:

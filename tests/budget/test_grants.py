@@ -27,7 +27,7 @@ from accountant.budget.errors import Conflict, Forbidden, Invalid, NotFound, Pro
 from accountant.budget.evaluate import how_many
 from accountant.budget.facts import fired_of, grant_in
 from accountant.budget.request import prepare
-from accountant.privacy.filters import GATES
+from accountant.privacy.filters import FILTERS
 from accountant.privacy.units import LARGEST, Currency
 
 NOTHING = (0, 0, 0, 0)
@@ -361,7 +361,7 @@ def test_only_a_passed_limit_is_an_overrun() -> None:
     assert book.record(laplace("1")).body["overrun"] is True
 
 
-@pytest.mark.parametrize("gate", GATES)
+@pytest.mark.parametrize("gate", FILTERS)
 @given(
     at=st.sampled_from(["80%", "33.3%", "0.001%", "99.999999%", "50%"]),
     steps=st.lists(noisy, min_size=1, max_size=12),
@@ -394,7 +394,7 @@ def test_a_threshold_watches_own_deltas_too() -> None:
     assert "own delta" in rule["text"]
 
 
-@pytest.mark.parametrize("gate", GATES)
+@pytest.mark.parametrize("gate", FILTERS)
 def test_an_infinite_charge_closes_the_rule(gate: str) -> None:
     """After something without bound ran, the cells it touched stay closed; others do not."""
     rule = f"  - {{id: a, limit: {{epsilon: 1, delta: 1e-6}}, gate: {gate}}}\n"
@@ -408,7 +408,7 @@ def test_an_infinite_charge_closes_the_rule(gate: str) -> None:
     assert outcome(book.grant(laplace("1"), subjects={"sex": ["m"]}))[0] == "allow"
 
 
-@pytest.mark.parametrize("gate", GATES)
+@pytest.mark.parametrize("gate", FILTERS)
 def test_noise_without_a_delta_needs_a_gate_that_measures_it(gate: str) -> None:
     """Gaussian noise with no delta named has no finite epsilon: gates that count in epsilons refuse
     it and say what is missing, those that count rho, Renyi divergence or mu admit it.
@@ -464,7 +464,7 @@ def test_committing_all_as_a_list_is_committing_all() -> None:
     assert book.used() == before
 
 
-@pytest.mark.parametrize("gate", GATES)
+@pytest.mark.parametrize("gate", FILTERS)
 @given(st.lists(noisy, min_size=1, max_size=30))
 def test_never_over_any_limit_through_grants(gate: str, asked: list[dict[str, Any]]) -> None:
     """Whatever is asked, admitted grants stay within basic or within the gate's own currency."""
@@ -480,7 +480,7 @@ def test_never_over_any_limit_through_grants(gate: str, asked: list[dict[str, An
         assert delta <= capacity.own_delta
 
 
-@pytest.mark.parametrize("gate", GATES)
+@pytest.mark.parametrize("gate", FILTERS)
 @given(amounts, deltas, st.lists(amounts, max_size=4), st.sampled_from(["7.5", "30"]))
 def test_a_preview_tells_how_many_fit(
     gate: str, each: str, delta: str, before: list[str], beside: str

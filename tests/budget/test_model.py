@@ -37,7 +37,7 @@ from accountant.budget.decide import SYSTEM, Repeated
 from accountant.budget.errors import Problem
 from accountant.budget.facts import grant_in
 from accountant.ledger.events import Event
-from accountant.privacy.filters import GATES
+from accountant.privacy.filters import FILTERS
 
 DATASETS = ("d", "e")
 CLIENTS = ("one", "two")
@@ -472,7 +472,7 @@ def exactly(sums: Iterable[int]) -> list[int]:
     return [units for place, units in enumerate(sums) if place != MU_SQUARED]
 
 
-@pytest.mark.parametrize("gate", GATES)
+@pytest.mark.parametrize("gate", FILTERS)
 def test_a_ledger_is_its_model(gate: str) -> None:
     """Under every gate a ledger admits, books and gives back what the model does."""
     machine = type(f"Ledger_{gate}", (Ledger,), {"gate": gate})

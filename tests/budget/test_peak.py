@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from accountant.budget.accounts.peak import _spent, _top
 from accountant.budget.accounts.sums import Part
-from accountant.privacy.filters import Limit, gate_for
+from accountant.privacy.filters import Limit, filter_for
 from accountant.privacy.units import LARGEST
 
 LIMIT = Limit(Fraction(1), Fraction("1e-6"), Fraction("1e-7"))
@@ -27,7 +27,7 @@ def test_the_peak_is_where_most_is_spent(
     with the larger sums, then the first.
     """
     dice = np.random.default_rng(seed)
-    spent = _spent(gate_for(gate, LIMIT), LIMIT)
+    spent = _spent(filter_for(gate, LIMIT), LIMIT)
     cells = np.zeros((3, 300), dtype=np.int64)
     cells[0], cells[2] = dice.integers(0, 10**9, 300), dice.integers(0, 5 * 10**13, 300)
     if crossed:

@@ -9,7 +9,7 @@ from support import Book, hospital, laplace, sparse_vector
 
 from accountant.budget.errors import Forbidden
 from accountant.budget.facts import fired_of, grant_in
-from accountant.privacy.filters import BASIC, GATES
+from accountant.privacy.filters import BASIC, FILTERS
 
 RULE = "  - {{id: a, limit: {{epsilon: {epsilon}, delta: 1e-6}}{more}}}\n"
 
@@ -302,7 +302,7 @@ def test_an_open_grant_reaches_cells_that_are_added(subjects: Any, *, attested: 
     assert book.replayed().findings == []
 
 
-@pytest.mark.parametrize("gate", [name for name, gate in GATES.items() if gate is not BASIC])
+@pytest.mark.parametrize("gate", [name for name, gate in FILTERS.items() if gate is not BASIC])
 def test_what_is_reserved_and_given_back_leaves_no_trace(gate: str) -> None:
     """However often a client reserves and releases, a gate's own currency stays open."""
     book = hospital(f"  - {{id: a, limit: {{epsilon: 3, delta: 1e-6}}, gate: {gate}}}\n")

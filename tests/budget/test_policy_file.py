@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from accountant.budget.errors import Invalid
 from accountant.budget.policy import Policy
 from accountant.budget.policy_file import parse_policy
-from accountant.privacy.filters import GATES
+from accountant.privacy.filters import FILTERS
 
 HEAD = "policy: p\nrules:\n"
 GOOD = HEAD + "  - {id: a, limit: {epsilon: 1}}\n"
@@ -134,7 +134,7 @@ def test_numbers_are_what_they_spell() -> None:
     assert amounts("{epsilon: 0.30000000000000000001}") == (exact, 0, 0)
 
 
-@given(st.integers(1, 10**19), st.sampled_from(list(GATES)))
+@given(st.integers(1, 10**19), st.sampled_from(list(FILTERS)))
 def test_the_split_is_exact(digits: int, gate: str) -> None:
     """A tenth of delta, or all of it under basic, is kept to the last digit, and written out."""
     delta = Fraction(digits, 10**20)

@@ -12,7 +12,7 @@ from support import SECOND, Book, hospital, laplace, sparse_vector
 from accountant.budget.decide import SYSTEM
 from accountant.budget.errors import Problem
 from accountant.budget.facts import grant_in
-from accountant.privacy.filters import BASIC, GATES
+from accountant.privacy.filters import BASIC, FILTERS
 
 # 0.1 for the threshold, 0.02 for each of five positives: 0.2 in all.
 WHOLE = (200_000_000, 0, 0, 0)
@@ -180,13 +180,13 @@ def test_a_broken_variant_is_refused() -> None:
     assert "built-in:sparse-vector-broken" in fired
 
 
-@pytest.mark.parametrize("gate", [name for name, gate in GATES.items() if gate is not BASIC])
+@pytest.mark.parametrize("gate", [name for name, gate in FILTERS.items() if gate is not BASIC])
 def test_under_the_second_gate_nothing_comes_back(gate: str) -> None:
     """The ex-post bound is path-wise: in a gate's own currency a session stays whole, however few
     positives it had.
     """
     book = hospital(WIDE.replace("}}", "}, gate: " + gate + "}"))
-    currency = GATES[gate].currency(book.state.adopted.epochs["a"].limit)  # type: ignore[union-attr]
+    currency = FILTERS[gate].currency(book.state.adopted.epochs["a"].limit)  # type: ignore[union-attr]
     assert currency is not None
     whole = []
     for _ in range(20):

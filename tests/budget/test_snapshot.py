@@ -33,7 +33,7 @@ from accountant.budget.state import State, envelope_of
 from accountant.ledger.events import Event, canonical
 from accountant.ledger.notes import Signer
 from accountant.privacy import engine
-from accountant.privacy.filters import GATES
+from accountant.privacy.filters import FILTERS
 from bench.mixed import mixed
 
 AGES = ["17", "22", "27"]
@@ -194,7 +194,7 @@ def goes_on(name: str, events: list[Event], cut: int) -> None:
 
 
 @settings(max_examples=100)
-@given(st.sampled_from(sorted(GATES)), ops, st.data())
+@given(st.sampled_from(sorted(FILTERS)), ops, st.data())
 def test_a_ledger_goes_on_from_its_snapshot(gate: str, todo: Any, data: st.DataObject) -> None:
     """Whatever happened, and wherever the snapshot was taken, nothing differs after it."""
     book = ledger(gate, todo)

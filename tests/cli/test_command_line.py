@@ -20,7 +20,7 @@ from support import ask, hospital, laplace, make, root_of
 from accountant.budget.evaluate import how_many
 from accountant.budget.request import prepare
 from accountant.cli import common, custody, main
-from accountant.privacy.filters import DEFAULT_GATE, GATES
+from accountant.privacy.filters import DEFAULT_FILTER, FILTERS
 from accountant.store.tables import TERMS
 
 PEOPLE = {"privacy_unit": "person", "neighbouring": "replace_one", "membership": "public"}
@@ -176,10 +176,10 @@ def test_compose_needs_no_more_than_the_gate_does(line: Line) -> None:
     """A rule's gate admits what basic admits, so the smallest limit is never above the sum."""
     path = line.file("one.json", {"mechanisms": [laplace("1")]})
     gate = line.json("compose", path, "--delta", "1e-6")["gate"]
-    assert {name: row["epsilon"] for name, row in gate.items()} == dict.fromkeys(GATES, "1")
+    assert {name: row["epsilon"] for name, row in gate.items()} == dict.fromkeys(FILTERS, "1")
     path = line.file("many.json", {"mechanisms": [laplace("0.01", 1000)]})
     gate = line.json("compose", path, "--delta", "1e-6")["gate"]
-    assert set(gate) == set(GATES)
+    assert set(gate) == set(FILTERS)
     assert gate.pop("basic")["epsilon"] == "10"
     assert all(float(row["epsilon"]) < 2.5 for row in gate.values())
 
@@ -317,12 +317,12 @@ def test_fit_answers_the_inverse_question(line: Line) -> None:
     fits = line.json("fit", path, "--epsilon", "1", "--delta", "1e-6")["fits"]
     assert fits["basic"]["count"] == 100
     assert fits["pld"]["count"] == 564  # how_many_queries.json: non-adaptive PLD, Laplace
-    admitted = fits[DEFAULT_GATE]["count"]
+    admitted = fits[DEFAULT_FILTER]["count"]
     for count, code in ((admitted, 0), (admitted + 1, 1)):
         asked = line.file("ask.json", ask(laplace("0.01", count)))
         line("preview", asked, "-p", "fair", code=code)
     one = make("ask_grant", dataset="d", mechanisms=[laplace("0.01")])
-    for gate in GATES:
+    for gate in FILTERS:
         book = hospital(f"  - {{id: a, limit: {{epsilon: 1, delta: 1e-6}}, gate: {gate}}}\n")
         assert fits[gate]["count"] == how_many(
             book.state, prepare(book.state, "pipe", one, book.now)
@@ -330,12 +330,12 @@ def test_fit_answers_the_inverse_question(line: Line) -> None:
     path = line.file("many.json", {"mechanisms": [laplace("0.01", 1000)]})
     fits = line.json("fit", path, "--epsilon", "1", "--delta", "1e-6")["fits"]
     assert fits["basic"] == {"count": 0, "noise": "10.00000"}
-    for gate in GATES.keys() - {"basic"}:
+    for gate in FILTERS.keys() - {"basic"}:
         assert 1 < float(fits["pld"]["noise"]) < float(fits[gate]["noise"]) < 10
     responses = {"kind": "randomized_response", "truth_probability": "0.5"}
     path = line.file("rr.json", {"mechanisms": [responses]})
     words = ("fit", path, "--epsilon", "3", "--neighbouring", "replace_one")
-    assert line.json(*words)["fits"] == {gate: {"count": 2, "noise": None} for gate in GATES}
+    assert line.json(*words)["fits"] == {gate: {"count": 2, "noise": None} for gate in FILTERS}
     claimed = {"mechanisms": [laplace("0.01", claimed={"epsilon": "0.01"})]}
     assert "claim" in line("fit", line.file("c.json", claimed), "--epsilon", "1", code=2)
     line("fit", path, "--epsilon", "x", code=2)

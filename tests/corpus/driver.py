@@ -34,7 +34,7 @@ from accountant.budget.rules.threshold import ThresholdRule
 from accountant.budget.state import AccountKey, State
 from accountant.ledger.events import Event, EventTooLarge
 from accountant.privacy import engine
-from accountant.privacy.filters import Capacity, LineGate
+from accountant.privacy.filters import Capacity, LineFilter
 from accountant.privacy.losses import Loss, pure
 from accountant.privacy.mechanisms import pricing
 from accountant.privacy.mechanisms.base import norm
@@ -218,7 +218,7 @@ def _limits(state: State) -> Json:
             "since": epoch.since,
             "carried": epoch.carried,
             "whole": epoch.whole,
-            "order": str(gate.line(epoch.limit).order) if isinstance(gate, LineGate) else None,
+            "order": str(gate.line(epoch.limit).order) if isinstance(gate, LineFilter) else None,
             "keeps": list(map(str, epoch.axis)),
         }
     for watch in adopted.policy.rules:

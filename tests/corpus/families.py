@@ -13,7 +13,7 @@ import yaml
 from author import DATASETS, LENGTHY, Author, Json, Profile
 from operations import OPERATIONS, adopt, registered
 from random_mechanisms import ADD, REPLACE
-from random_policies import GATES
+from random_policies import FILTERS
 
 _POLICIES: Final = Path(__file__).parents[2] / "policies"
 _ALL: Final = OPERATIONS | custodians.OPERATIONS | mistakes.OPERATIONS
@@ -91,7 +91,7 @@ def author_of(family: str, number: int) -> Author:
     """The author of a ledger, before it wrote anything; gates and relations take turns."""
     profile, name = FAMILIES[family].profile, f"{family}-{number}"
     if family == "gates":
-        profile = replace(profile, gate=GATES[number % len(GATES)])
+        profile = replace(profile, gate=FILTERS[number % len(FILTERS)])
     return Author(name, profile, Random(name))  # noqa: S311 (it has to come again)
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 from random_mechanisms import amount, log_uniform
 
 Json = dict[str, Any]
-GATES: Final = ("basic", "advanced", "zcdp", "renyi", "gdp")
+FILTERS: Final = ("basic", "advanced", "zcdp", "renyi", "gdp")
 PURPOSES: Final = ("study", "quality report", "planning")
 GLOBS: Final = ("*", "*", "*", "health-*", "usage-?", "[hu]*", "health-visits")
 KINDS_DENIED: Final = ("non_private", "declared", "plan", "gaussian", "randomized_response")
@@ -74,7 +74,7 @@ class Policies:
             elif rng.random() < 0.1:
                 limit["own_delta"] = limit["delta"]
         rule: Json = {"id": name, "limit": limit}
-        if (gate := self.gate or rng.choice([*GATES, None])) is not None:
+        if (gate := self.gate or rng.choice([*FILTERS, None])) is not None:
             rule["gate"] = gate
         rule |= {"datasets": rng.choice(GLOBS)} | more
         if name != "a" and rng.random() < 0.4:
@@ -137,7 +137,7 @@ class Policies:
             case "lower":
                 self._scale(rule, rng.choice([0.9, 0.5, 0.1]))
             case "gate":
-                rule["gate"] = rng.choice(GATES)
+                rule["gate"] = rng.choice(FILTERS)
             case "scope":
                 key, value = rng.choice([("across", "datasets"), ("per", "client")])
                 rule.pop(key, None) or rule.update({key: value})

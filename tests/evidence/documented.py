@@ -19,7 +19,7 @@ from accountant.auditing.totals import totals_of
 from accountant.budget.commands import Envelope
 from accountant.budget.sealing import Opened, seal
 from accountant.ledger.merkle import Tree, leaf_hash
-from accountant.privacy.filters import GATES, Limit, LineGate
+from accountant.privacy.filters import FILTERS, Limit, LineFilter
 
 SALT = bytes(range(32))
 PURPOSE = "waiting times by sex"
@@ -70,8 +70,8 @@ def spent() -> list[tuple[str, ...]]:
     """Rows: gate, order, sum of epsilons, sum in its own currency, capacity, epsilon spent."""
     limit, found = Limit(Fraction(1), Fraction("1e-6"), Fraction("1e-7")), []
     for name, epsilon, second in SUMS:
-        gate = GATES[name]
-        order = str(gate.line(limit).order) if isinstance(gate, LineGate) else "-"
+        gate = FILTERS[name]
+        order = str(gate.line(limit).order) if isinstance(gate, LineFilter) else "-"
         units = [
             "infinite" if epsilon is None else epsilon,
             "-" if second is None else second,

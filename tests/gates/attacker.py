@@ -24,7 +24,7 @@ from accountant.budget.accounts.account import Account
 from accountant.budget.accounts.peak import Reading
 from accountant.budget.population.selection import EVERYONE
 from accountant.privacy.balls import above, log
-from accountant.privacy.filters import Capacity, Gate, Limit, axis_under
+from accountant.privacy.filters import Capacity, Filter, Limit, axis_under
 from accountant.privacy.units import Axis, Charge, Currency, total
 
 SLACK: Final = mpmath.mpf("1e-25")
@@ -189,7 +189,7 @@ def fits(used: Charge, charge: Charge, capacity: Capacity) -> bool:
     return Reading(account, EVERYONE).fits(charge, capacity)
 
 
-def admission(gate: Gate, limit: Limit, capacity: Capacity | None = None) -> Admits:
+def admission(gate: Filter, limit: Limit, capacity: Capacity | None = None) -> Admits:
     """The product's own admission, on one cell."""
     axis, most = axis_under(limit), capacity or gate.capacity(limit)
     orders = {c: Fraction(c.order) for c in axis if c.order is not None}

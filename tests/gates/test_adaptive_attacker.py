@@ -41,19 +41,19 @@ from accountant.privacy.conversions import intercept
 from accountant.privacy.filters import (
     ADVANCED,
     BASIC,
-    GATES,
-    GDP_GATE,
+    FILTERS,
+    GDP_FILTER,
     RENYI,
-    ZCDP_GATE,
+    ZCDP_FILTER,
     Capacity,
-    Gate,
+    Filter,
     Limit,
     axis_under,
 )
 from accountant.privacy.losses import UNBOUNDED, pure
 from accountant.privacy.units import NOTHING, Currency, charge_of
 
-SECOND: Final = (ADVANCED, ZCDP_GATE, RENYI, GDP_GATE)
+SECOND: Final = (ADVANCED, ZCDP_FILTER, RENYI, GDP_FILTER)
 """The gates that admit beside basic."""
 
 
@@ -118,9 +118,9 @@ def test_the_menus_are_what_they_say(limit: Limit) -> None:
     assert all(m.exact() for family in families_for(limit) for m in family)
 
 
-@pytest.mark.parametrize("gate", GATES.values(), ids=lambda gate: gate.name)
+@pytest.mark.parametrize("gate", FILTERS.values(), ids=lambda gate: gate.name)
 @pytest.mark.parametrize("limit", LIMITS, ids=str)
-def test_no_adaptive_attack_gets_past_the_gate(limit: Limit, gate: Gate) -> None:
+def test_no_adaptive_attack_gets_past_the_gate(limit: Limit, gate: Filter) -> None:
     """The best adaptive tree's exact delta stays within the limit's delta."""
     split = limit if gate is not BASIC else Limit(limit.epsilon, limit.delta, limit.delta)
     found = best_attack(limit, menu_for(limit), admission(gate, split), depth=4)
@@ -130,7 +130,7 @@ def test_no_adaptive_attack_gets_past_the_gate(limit: Limit, gate: Gate) -> None
 
 @pytest.mark.parametrize("gate", SECOND, ids=lambda gate: gate.name)
 @pytest.mark.parametrize("limit", [*LIMITS, *SMALL], ids=str)
-def test_no_attack_that_fills_the_gate_gets_past_it(limit: Limit, gate: Gate) -> None:
+def test_no_attack_that_fills_the_gate_gets_past_it(limit: Limit, gate: Filter) -> None:
     """Filling each path to the brim with what suits it does not pass a gate either."""
     menu = [*openers(limit), revealing(limit.own_delta)]
     found = best_attack(limit, menu, admission(gate, limit), 3, families_for(limit))
@@ -194,7 +194,7 @@ def test_the_attacker_beats_a_privacy_loss_distribution(limit: Limit) -> None:
 
 @pytest.mark.parametrize("gate", SECOND, ids=lambda gate: gate.name)
 @pytest.mark.parametrize("limit", LIMITS[:3], ids=str)
-def test_the_attacker_beats_a_gate_without_the_delta_split(limit: Limit, gate: Gate) -> None:
+def test_the_attacker_beats_a_gate_without_the_delta_split(limit: Limit, gate: Filter) -> None:
     """With the full delta for both, "basic or this gate" is no filter, and the search shows it."""
     whole = Limit(limit.epsilon, limit.delta, Fraction(0))
     capacity = gate.capacity(whole)
@@ -213,7 +213,9 @@ def test_the_attacker_beats_a_gate_without_the_delta_split(limit: Limit, gate: G
 
 @pytest.mark.parametrize("gate", SECOND, ids=lambda gate: gate.name)
 @pytest.mark.parametrize("delta", ["0.3", "1e-3", "1e-6"])
-def test_the_attacker_beats_a_gate_that_skips_what_it_cannot_value(delta: str, gate: Gate) -> None:
+def test_the_attacker_beats_a_gate_that_skips_what_it_cannot_value(
+    delta: str, gate: Filter
+) -> None:
     """A gate that books nothing for a charge without a value in its currency can be overspent."""
     limit = Limit(Fraction(1), Fraction(delta), Fraction(delta) / 10)
     currency = gate.currency(limit)
@@ -239,7 +241,7 @@ chances = st.fractions(Fraction(1, 100), Fraction(1, 2), max_denominator=100)
     st.fractions(Fraction(1, 10), Fraction(9, 10), max_denominator=10),
 )
 def test_no_random_menu_gets_past_the_gate(
-    gate: Gate,
+    gate: Filter,
     pure: list[Finite],
     approximate: list[Finite],
     epsilon: Fraction,
@@ -260,7 +262,7 @@ def test_no_random_menu_gets_past_the_gate(
     [("1", "1e-6", "0.05"), ("0.3", "0.2", "0.05"), ("2", "1e-2", "0.2")],
 )
 def test_a_long_adaptive_ladder_stays_within_delta(
-    epsilon: str, delta: str, each: str, gate: Gate
+    epsilon: str, delta: str, each: str, gate: Filter
 ) -> None:
     """Randomised response as often as the gate admits, stopped at the best moment on every path,
     with a revealing event of all the own delta on top, stays within delta.
@@ -330,7 +332,7 @@ def test_a_stored_counterexample_is_refused_by_every_gate(tree: dict[str, Any]) 
 
 def test_infinite_charges_never_fit() -> None:
     """A mechanism without any bound is admitted by no gate, however large the limit."""
-    for gate in GATES.values():
+    for gate in FILTERS.values():
         limit = Limit(Fraction(10**6), Fraction(9, 10), Fraction(1, 10))
         currency = gate.currency(limit)
         charge = charge_of(UNBOUNDED, 1, (currency.order,) if currency and currency.order else ())

@@ -17,15 +17,15 @@ from accountant.privacy.conversions import best_order_within, intercept
 from accountant.privacy.filters import (
     ADVANCED,
     BASIC,
-    GATES,
-    GDP_GATE,
+    FILTERS,
+    GDP_FILTER,
     ORDERS,
     RENYI,
-    ZCDP_GATE,
-    Gate,
+    ZCDP_FILTER,
+    Filter,
     Limit,
     axis_under,
-    gate_for,
+    filter_for,
     least_epsilon,
 )
 from accountant.privacy.losses import Loss, gaussian, pure
@@ -63,7 +63,7 @@ def real(value: Fraction) -> mpmath.mpf:
 
 def truth(limit: Limit) -> tuple[mpmath.mpf, mpmath.mpf, mpmath.mpf]:
     """(V, slope, intercept) of the filter, from the formulas in gates.py, at 100 digits."""
-    log = mpmath.log(1 / real(limit.gate_delta))
+    log = mpmath.log(1 / real(limit.filter_delta))
     epsilon = real(limit.epsilon)
     v = (mpmath.sqrt(2 * log + 2 * epsilon) - mpmath.sqrt(2 * log)) ** 2
     order_less_1 = mpmath.sqrt(2 * log / v)
@@ -109,7 +109,7 @@ def test_golden_query_counts(row: dict[str, Any]) -> None:
     assert admitted(limit, each, BASIC) == row["basic"]
     assert taken(limit, laplace(row["laplace_eps_each"]), RENYI) == row["renyi"]
     # The golden count charges eps^2 / 2, which is a little more than what is true of pure privacy.
-    assert row["zcdp"] <= admitted(limit, each, ZCDP_GATE) <= row["zcdp"] + 1
+    assert row["zcdp"] <= admitted(limit, each, ZCDP_FILTER) <= row["zcdp"] + 1
 
 
 def test_the_order_of_the_golden_table() -> None:
@@ -157,7 +157,7 @@ def test_spent_is_never_below_the_line(limit: Limit, epsilon: int, second: int) 
         assert spent is not None
         exact = min(mpmath.mpf(epsilon), line)
         assert exact <= spent <= mpmath.ceil(exact + mpmath.mpf("1e-15"))
-        for gate in GATES.values():
+        for gate in FILTERS.values():
             assert gate.spent(limit, epsilon, None) == epsilon
         assert BASIC.spent(limit, epsilon, second) == epsilon
 
@@ -173,21 +173,23 @@ def test_many_sums_spend_what_each_does(
 ) -> None:
     """What is said of many sums at once is what is said of each, under every gate."""
     if raised is not None:
-        limit = replace(limit, chosen=(raised.epsilon, raised.gate_delta))
+        limit = replace(limit, chosen=(raised.epsilon, raised.filter_delta))
     epsilons, seconds = [epsilon for epsilon, _ in sums], [second for _, second in sums]
-    for gate in GATES.values():
+    for gate in FILTERS.values():
         each = [gate.spent(limit, *one) for one in sums]
         assert gate.spent_each(limit, epsilons, seconds) == each
 
 
-SECOND = (ADVANCED, ZCDP_GATE, RENYI, GDP_GATE)
+SECOND = (ADVANCED, ZCDP_FILTER, RENYI, GDP_FILTER)
 each_gate = pytest.mark.parametrize("gate", SECOND, ids=lambda gate: gate.name)
 
 
 @each_gate
 @settings(max_examples=50, deadline=None)
 @given(limit=limits, share=st.fractions(Fraction(1, 100), Fraction(99, 100), max_denominator=100))
-def test_spent_and_capacity_tell_the_same_story(gate: Gate, limit: Limit, share: Fraction) -> None:
+def test_spent_and_capacity_tell_the_same_story(
+    gate: Filter, limit: Limit, share: Fraction
+) -> None:
     """What fits within the capacity at a share shows at most that share as spent, one unit more
     shows more: a threshold fires exactly when the number that people see passes it.
     """
@@ -201,13 +203,13 @@ def test_spent_and_capacity_tell_the_same_story(gate: Gate, limit: Limit, share:
     assert over is not None
     whole = gate.capacity(limit)
     assert whole.second is not None
-    assert over > capacity.epsilon or (over == whole.epsilon and gate is GDP_GATE)
+    assert over > capacity.epsilon or (over == whole.epsilon and gate is GDP_FILTER)
 
 
 @each_gate
 @settings(max_examples=50, deadline=None)
 @given(limit=limits)
-def test_a_full_account_shows_the_limit_as_spent(gate: Gate, limit: Limit) -> None:
+def test_a_full_account_shows_the_limit_as_spent(gate: Filter, limit: Limit) -> None:
     """At full capacity the number that people see is the limit's epsilon and never more."""
     second = gate.capacity(limit).second
     assert second is not None
@@ -224,7 +226,9 @@ def test_a_full_account_shows_the_limit_as_spent(gate: Gate, limit: Limit) -> No
     second=st.integers(0, 2**61),
     more=st.integers(0, 2**60),
 )
-def test_spent_is_monotone(gate: Gate, limit: Limit, epsilon: int, second: int, more: int) -> None:
+def test_spent_is_monotone(
+    gate: Filter, limit: Limit, epsilon: int, second: int, more: int
+) -> None:
     """A further charge never lowers what is shown as spent; an infinite one raises it most."""
 
     def spent(e: int | None, s: int | None) -> int:
@@ -243,7 +247,7 @@ def test_spent_is_monotone(gate: Gate, limit: Limit, epsilon: int, second: int, 
 @each_gate
 @settings(max_examples=50, deadline=None)
 @given(limit=limits, factor=st.fractions(1, 3, max_denominator=50))
-def test_capacity_is_monotone(gate: Gate, limit: Limit, factor: Fraction) -> None:
+def test_capacity_is_monotone(gate: Filter, limit: Limit, factor: Fraction) -> None:
     """A larger delta of the gate's own never makes less room, nor a larger epsilon at the order
     that was chosen before.
     """
@@ -266,12 +270,12 @@ def test_the_lines_of_zcdp_and_renyi_are_the_printed_conversion(limit: Limit) ->
     """At the gate's order a: spent = a rho (or tau) + ln(1 - 1/a) - ln(a delta')/(a - 1), upwards,
     and the capacity is where that meets epsilon, downwards.
     """
-    for gate in (ZCDP_GATE, RENYI):
+    for gate in (ZCDP_FILTER, RENYI):
         line = gate.line(limit)
         with mpmath.workdps(80):
-            a, d = real(line.order), real(limit.gate_delta)
+            a, d = real(line.order), real(limit.filter_delta)
             c = mpmath.log1p(-1 / a) - mpmath.log(a * d) / (a - 1)
-            slope = a if gate is ZCDP_GATE else mpmath.mpf(1)
+            slope = a if gate is ZCDP_FILTER else mpmath.mpf(1)
             for second in (0, 10**12, 10**17):
                 exact = (slope * second / 10**15 + c) * EPSILON_UNIT
                 got = line.spent(second)
@@ -290,12 +294,12 @@ def test_the_order_of_renyi_is_the_best_candidate(limit: Limit) -> None:
     [order] = (c.order for c in axis_under(limit) if c.order is not None)
 
     def room(a: Fraction) -> Fraction:
-        return (limit.epsilon - intercept(a, limit.gate_delta)) / a
+        return (limit.epsilon - intercept(a, limit.filter_delta)) / a
 
     best = room(Fraction(order))
     assert order in ORDERS
     assert best == max(room(Fraction(a)) for a in ORDERS)
-    assert room(best_order_within(limit.epsilon, limit.gate_delta)) >= best * (
+    assert room(best_order_within(limit.epsilon, limit.filter_delta)) >= best * (
         1 - Fraction(1, 10**6)
     )
 
@@ -310,7 +314,7 @@ def test_the_capacity_of_gdp_is_the_exact_curve(epsilon: Fraction, delta: str) -
     down: a billionth more mu is too much (Balle and Wang 2018, at eighty digits).
     """
     limit = Limit(epsilon, Fraction(delta))
-    second = GDP_GATE.capacity(limit).second
+    second = GDP_FILTER.capacity(limit).second
     assert second is not None
 
     def at(mu: mpmath.mpf) -> mpmath.mpf:
@@ -332,7 +336,7 @@ def test_the_capacity_of_gdp_is_the_exact_curve(epsilon: Fraction, delta: str) -
     delta=st.sampled_from(["1e-9", "1e-5", "0.01"]),
 )
 def test_the_least_epsilon_admits_and_hardly_less_does(
-    gate: Gate, count: int, mu: Fraction, delta: str
+    gate: Filter, count: int, mu: Fraction, delta: str
 ) -> None:
     """The question in advance: the limit that is named admits the total, a millionth less of its
     epsilon does not, at the order that it has.
@@ -363,10 +367,10 @@ def test_the_least_epsilon_admits_and_hardly_less_does(
 @given(epsilons, amounts(-30, -1))
 def test_a_limit_without_delta_of_its_own_is_basic_only(epsilon: Fraction, delta: Fraction) -> None:
     """Where own deltas take all of delta, no gate beside basic may admit anything."""
-    for name in GATES:
+    for name in FILTERS:
         for limit in (Limit(epsilon), Limit(epsilon, delta, delta)):
-            assert gate_for(name, limit) is BASIC
-            assert gate_for(name, limit).capacity(limit).second is None
+            assert filter_for(name, limit) is BASIC
+            assert filter_for(name, limit).capacity(limit).second is None
 
 
 @given(epsilons, st.integers(1, 10**6), st.integers(1, 10**6))

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import Book, hospital
 
-from accountant.privacy.filters import GATES
+from accountant.privacy.filters import FILTERS
 from accountant.reporting.statement import lifetime_totals, statement
 
 RULES = "  - {id: a, limit: {epsilon: 3, delta: 1e-5}}\n"
@@ -34,7 +34,7 @@ def test_every_gate_reads_the_same_charges() -> None:
     book = hospital(RULES)
     book.record(laplace(200))
     found = ladder(book)
-    assert list(found) == list(GATES)
+    assert list(found) == list(FILTERS)
     [line] = statement(book.state, "d")
     assert found[line.gate] == line.total.spent
     spent = {gate: Decimal(amount) for gate, amount in found.items()}

@@ -10,7 +10,7 @@ from report_desk import DAY, Desk
 from support import NON_PRIVATE, laplace
 
 from accountant.budget.facts import grant_in
-from accountant.privacy.filters import GATES
+from accountant.privacy.filters import FILTERS
 from accountant.reporting.burndown import BOTTOM, LEFT, RIGHT, TOP, WIDTH, chart
 from accountant.reporting.model import build_report
 from accountant.reporting.render import to_html
@@ -142,7 +142,7 @@ def test_a_report_of_nothing_says_so(desk: Desk) -> None:
     assert "No limit covers this dataset." in page
 
 
-@pytest.mark.parametrize("gate", GATES)
+@pytest.mark.parametrize("gate", FILTERS)
 def test_numbers_are_explained(desk: Desk, gate: str) -> None:
     """The page names unit, relation, formula, policy digest and root in words."""
     desk.hospital(

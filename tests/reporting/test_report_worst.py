@@ -7,7 +7,7 @@ import pytest
 
 from accountant.budget.accounts.epochs import next_epoch
 from accountant.budget.rules.limit import LimitRule
-from accountant.privacy.filters import GATES
+from accountant.privacy.filters import FILTERS
 from accountant.privacy.units import Axis, Currency
 from accountant.reporting.peak_cell import Ruler
 
@@ -25,7 +25,7 @@ def _cells(rng: np.random.Generator, axis: Axis, n: int, *, infinite: bool) -> n
 
 
 @pytest.mark.parametrize("infinite", [False, True])
-@pytest.mark.parametrize(("delta", "gate"), [("0", "renyi"), *(("0.000001", g) for g in GATES)])
+@pytest.mark.parametrize(("delta", "gate"), [("0", "renyi"), *(("0.000001", g) for g in FILTERS)])
 def test_a_group_is_charged_what_its_worst_cell_is(
     delta: str, gate: str, *, infinite: bool
 ) -> None:

@@ -19,7 +19,7 @@ from typing import Any, Final
 from accountant.budget.accounts.epochs import Adopted, Epoch
 from accountant.budget.commands import command_from_json
 from accountant.ledger.events import Event
-from accountant.privacy.filters import GATES, Capacity
+from accountant.privacy.filters import FILTERS, Capacity
 from accountant.privacy.mechanisms import Relation, Verdict, price
 from accountant.privacy.units import SURE, Axis, Charge, Currency, charge_of
 
@@ -497,7 +497,7 @@ class Oracle:
                     sums = added(sums, entry.sums)
                 whole = dict.fromkeys(epoch.axis, (0, 0)) | sums
                 account.entries.append(Entry(cells, whole, None, now))
-        for gate in GATES.values() if epoch.axis != SURE else ():
+        for gate in FILTERS.values() if epoch.axis != SURE else ():
             currency = gate.currency(epoch.limit)
             if currency not in epoch.axis or currency is None:
                 continue

@@ -13,7 +13,7 @@ from support import NON_PRIVATE, Book, declared, gaussian, laplace
 
 from accountant.budget.rules import KINDS
 from accountant.ledger.events import Event
-from accountant.privacy.filters import GATES
+from accountant.privacy.filters import FILTERS
 
 
 class Checked(Book):
@@ -87,7 +87,7 @@ def known(todo: Ops) -> Ops:
 
 
 @settings(max_examples=150)
-@given(st.sampled_from(sorted(GATES)), st.booleans(), ops.map(known))
+@given(st.sampled_from(sorted(FILTERS)), st.booleans(), ops.map(known))
 def test_every_decision_is_the_oracles(gate: str, wide: bool, todo: Ops) -> None:
     """Outcome, fired rules in order, and for each limit and threshold the sums at the cell that is
     quoted are those that plain Python comes to; and so is every account in the end.
@@ -137,7 +137,7 @@ RICH: Ops = [
 ]
 
 
-@pytest.mark.parametrize("gate", GATES)
+@pytest.mark.parametrize("gate", FILTERS)
 def test_a_rich_ledger_is_the_oracles(gate: str) -> None:
     """The same for a ledger in which everything happens that the property is about."""
     book = Checked()
@@ -172,7 +172,7 @@ group = narrow | term | st.lists(narrow | term, min_size=2, max_size=4)
 
 @settings(max_examples=150)
 @given(
-    st.sampled_from(sorted(GATES)),
+    st.sampled_from(sorted(FILTERS)),
     st.lists(st.tuples(st.sampled_from([0, 0, 1, 1, 2, 2, 3, 4, 5]), group), max_size=12),
     st.lists(st.tuples(st.integers(0, 3), group), min_size=1, max_size=8),
 )

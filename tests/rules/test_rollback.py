@@ -15,7 +15,7 @@ from accountant.budget.facts import grant_in
 from accountant.budget.snapshot import dump, load
 from accountant.budget.state import State
 from accountant.ledger.events import Event
-from accountant.privacy.filters import GATES
+from accountant.privacy.filters import FILTERS
 
 quick = st.sampled_from([("wait", 1), ("wait", 4000), ("expire",), ("session",)])
 spending = st.lists(asking | asking | ending | ending | batch | quick, max_size=12)
@@ -47,7 +47,7 @@ def told(book: Book) -> Book:
 
 
 @settings(max_examples=60)
-@given(st.sampled_from(sorted(GATES)), st.booleans(), ops, spending, spending, ops)
+@given(st.sampled_from(sorted(FILTERS)), st.booleans(), ops, spending, spending, ops)
 def test_a_transaction_that_is_taken_back_never_was(
     gate: str, wide: bool, before: Ops, some: Ops, more: Ops, after: Ops
 ) -> None:
@@ -78,7 +78,7 @@ def test_a_transaction_that_is_taken_back_never_was(
 
 
 @settings(max_examples=30)
-@given(st.sampled_from(sorted(GATES)), ops, st.lists(batch, min_size=1, max_size=6))
+@given(st.sampled_from(sorted(FILTERS)), ops, st.lists(batch, min_size=1, max_size=6))
 def test_deciding_a_batch_within_a_transaction_changes_nothing(
     gate: str, before: Ops, batches: Ops
 ) -> None:

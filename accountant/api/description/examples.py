@@ -21,7 +21,7 @@ from accountant.api.answers import amounts
 from accountant.budget.commands import Role
 from accountant.ledger.events import canonical
 from accountant.ledger.merkle import leaf_hash
-from accountant.privacy.filters import GATES, RENYI, Limit
+from accountant.privacy.filters import FILTERS, RENYI, Limit
 from accountant.privacy.mechanisms import Mechanism, Relation, price
 from accountant.privacy.units import FIXED, NOTHING, Currency, show
 
@@ -573,7 +573,7 @@ STORY: Final = (
                     "total": _balance("everyone", "0.575", "2.425", 575 / 3000),
                     "worst_group": _WIDEST,
                     "lifetime": {"epsilon": "0.575", "delta": "0"},
-                    "ladder": [{"gate": gate, "used": "0.575"} for gate in GATES],
+                    "ladder": [{"gate": gate, "used": "0.575"} for gate in FILTERS],
                     "groups": [
                         *(_balance(name, "0.325", "2.675", 325 / 3000) for name in _GROUPS),
                         _balance("since-1990", "0.575", "2.425", 575 / 3000),

@@ -21,7 +21,7 @@ from accountant.budget.rules.base import matches
 from accountant.budget.rules.limit import LimitRule
 from accountant.budget.rules.purpose import PurposeRule
 from accountant.ledger.events import Event, microseconds
-from accountant.privacy.filters import GATES, Capacity, Gate, Limit, axis_under
+from accountant.privacy.filters import FILTERS, Capacity, Filter, Limit, axis_under
 from accountant.privacy.units import SURE, Axis, Charge, Currency
 
 
@@ -43,7 +43,7 @@ class Epoch:
 
     number: int
     since: int
-    gate: Gate
+    gate: Filter
     limit: Limit
     capacity: Capacity
     axis: Axis
@@ -66,7 +66,7 @@ class Epoch:
         """
         units: dict[Currency, int | None] = {c: used.units(c) for c in SURE}
         epsilon = units[Currency.EPSILON]
-        for gate in GATES.values():
+        for gate in FILTERS.values():
             currency = gate.currency(self.limit)
             if currency in self.axis and currency is not None:
                 each = gate.per_epsilon(self.limit)
@@ -130,8 +130,8 @@ def adopted_by(event: Event) -> Adopted:
         one = told[rule.id]
         chosen = None
         if "chosen" in one:
-            epsilon, gate_delta = map(Fraction, one["chosen"])
-            chosen = epsilon, gate_delta
+            epsilon, filter_delta = map(Fraction, one["chosen"])
+            chosen = epsilon, filter_delta
         since = microseconds(one["since"]) if "since" in one else event.time
         whole = one.get("whole", True)
         epochs[rule.id] = epoch_of(rule, chosen, one["number"], since, whole=whole)
@@ -198,7 +198,7 @@ def _same_gate(old: LimitRule, new: LimitRule) -> bool:
     """True if one gate is behind both, with a delta' under both or neither: their accounts keep the
     same currencies.
     """
-    kept = old.promise.gate_delta > 0, new.promise.gate_delta > 0
+    kept = old.promise.filter_delta > 0, new.promise.filter_delta > 0
     return old.filter is new.filter and kept[0] == kept[1]
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from accountant.budget.accounts.account import Account
 from accountant.budget.accounts.sums import Integers, Part
 from accountant.budget.population.selection import Selection
-from accountant.privacy.filters import Capacity, Gate, Limit
+from accountant.privacy.filters import Capacity, Filter, Limit
 from accountant.privacy.units import LARGEST, Charge, Currency
 
 _MOST_PEELED: Final = 64
@@ -110,7 +110,7 @@ class Reading:
         return found
 
     def peak(
-        self, gate: Gate, limit: Limit, charge: Charge, capacity: Capacity
+        self, gate: Filter, limit: Limit, charge: Charge, capacity: Capacity
     ) -> tuple[bool, Peak]:
         """Whether ``charge`` fits everywhere, and the cell that has spent most under ``gate``;
         where it does not fit everywhere, of the cells that it does not fit on.
@@ -201,7 +201,7 @@ Spent = Callable[[int, int], int]
 sum stands for one without a bound."""
 
 
-def _spent(gate: Gate, limit: Limit) -> Spent:
+def _spent(gate: Filter, limit: Limit) -> Spent:
     def spent(epsilon: int, second: int) -> int:
         found = gate.spent(
             limit,

@@ -23,7 +23,7 @@ from accountant.budget.rules.base import matches
 from accountant.budget.rules.limit import LimitRule, sides
 from accountant.budget.state import State, lifetime
 from accountant.ledger.events import MAX_BYTES, Event, canonical, rfc3339
-from accountant.privacy.filters import GATES, LineGate
+from accountant.privacy.filters import FILTERS, LineFilter
 from accountant.privacy.units import SURE
 
 PORTION: Final = 30_000
@@ -216,11 +216,11 @@ def _orders(epoch: Epoch, *, brings: bool) -> dict[str, str]:
     epoch ``brings`` sums of epsilons those of all gates that count them. A Renyi divergence has its
     order in its name.
     """
-    gates = GATES.values() if brings and epoch.axis != SURE else [epoch.gate]
+    gates = FILTERS.values() if brings and epoch.axis != SURE else [epoch.gate]
     lines = [
         (gate.currency(epoch.limit), gate.line(epoch.limit))
         for gate in gates
-        if isinstance(gate, LineGate)
+        if isinstance(gate, LineFilter)
         and (gate is epoch.gate or gate.per_epsilon(epoch.limit) is not None)
     ]
     return {str(c): str(line.order) for c, line in lines if c.order is None}
@@ -261,5 +261,5 @@ def _as_strict(old: LimitRule, new: LimitRule) -> bool:
         and old.gate == new.gate
         and now.epsilon <= before.epsilon
         and now.own_delta <= before.own_delta
-        and now.gate_delta <= before.gate_delta
+        and now.filter_delta <= before.filter_delta
     )

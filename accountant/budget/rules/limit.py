@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Name
 from pydantic import Field, model_validator
 
 from accountant.budget.rules.base import Compared, Finding, Rule, Strict, Told, View
-from accountant.privacy.filters import DEFAULT_GATE, Capacity, Gate, Limit, gate_for
+from accountant.privacy.filters import DEFAULT_FILTER, Capacity, Filter, Limit, filter_for
 from accountant.privacy.mechanisms import Amount
 from accountant.privacy.units import INFINITE, Currency, amount, show
 
@@ -70,9 +70,9 @@ class LimitRule(Rule):
         return Limit(Fraction(self.limit.epsilon), delta, own)
 
     @cached_property
-    def filter(self) -> Gate:
+    def filter(self) -> Filter:
         """The gate that admits beside basic."""
-        return gate_for(self.gate or DEFAULT_GATE, self.promise)
+        return filter_for(self.gate or DEFAULT_FILTER, self.promise)
 
     def compare(self, view: View) -> Compared | None:
         """Every selected cell must be able to take the charge."""

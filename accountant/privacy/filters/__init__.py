@@ -19,7 +19,7 @@ from typing import Final
 
 from accountant.privacy.filters.advanced import Advanced
 from accountant.privacy.filters.asked import Total, least_epsilon
-from accountant.privacy.filters.base import Capacity, Gate, Limit, Line, LineGate
+from accountant.privacy.filters.base import Capacity, Filter, Limit, Line, LineFilter
 from accountant.privacy.filters.basic import Basic
 from accountant.privacy.filters.gdp import GDP
 from accountant.privacy.filters.renyi import ORDERS, Renyi
@@ -28,43 +28,43 @@ from accountant.privacy.units import SURE, Axis
 
 BASIC: Final = Basic()
 ADVANCED: Final = Advanced()
-ZCDP_GATE: Final = ZCDP()
+ZCDP_FILTER: Final = ZCDP()
 RENYI: Final = Renyi()
-GDP_GATE: Final = GDP()
-GATES: Final[dict[str, Gate]] = {
-    gate.name: gate for gate in (BASIC, ADVANCED, ZCDP_GATE, RENYI, GDP_GATE)
+GDP_FILTER: Final = GDP()
+FILTERS: Final[dict[str, Filter]] = {
+    gate.name: gate for gate in (BASIC, ADVANCED, ZCDP_FILTER, RENYI, GDP_FILTER)
 }
-DEFAULT_GATE: Final = "renyi"
+DEFAULT_FILTER: Final = "renyi"
 
 __all__ = [
     "ADVANCED",
     "BASIC",
-    "DEFAULT_GATE",
-    "GATES",
-    "GDP_GATE",
+    "DEFAULT_FILTER",
+    "FILTERS",
+    "GDP_FILTER",
     "ORDERS",
     "RENYI",
-    "ZCDP_GATE",
+    "ZCDP_FILTER",
     "Capacity",
-    "Gate",
+    "Filter",
     "Limit",
     "Line",
-    "LineGate",
+    "LineFilter",
     "Total",
     "axis_under",
-    "gate_for",
+    "filter_for",
     "least_epsilon",
 ]
 
 
-def gate_for(name: str, limit: Limit) -> Gate:
+def filter_for(name: str, limit: Limit) -> Filter:
     """The gate called ``name``; a limit that leaves no delta' is basic only."""
-    return GATES[name] if limit.gate_delta > 0 else BASIC
+    return FILTERS[name] if limit.filter_delta > 0 else BASIC
 
 
 def axis_under(limit: Limit) -> Axis:
     """The currencies of all gates under ``limit``: one Renyi order, fixed with the limit."""
-    if limit.gate_delta <= 0:
+    if limit.filter_delta <= 0:
         return SURE
-    found = (gate.currency(limit) for gate in GATES.values())
+    found = (gate.currency(limit) for gate in FILTERS.values())
     return (*SURE, *(currency for currency in found if currency is not None))

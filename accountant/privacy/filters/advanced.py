@@ -8,11 +8,11 @@ from flint import arb
 
 from accountant.privacy import balls
 from accountant.privacy.balls import Real, ball
-from accountant.privacy.filters.base import Limit, Line, LineGate
+from accountant.privacy.filters.base import Limit, Line, LineFilter
 from accountant.privacy.units import Currency
 
 
-class Advanced(LineGate):
+class Advanced(LineFilter):
     """a S/2 + ln(1/delta')/(a-1) <= epsilon, S the sum of the squares of all epsilons, the new
     request's included. At the best order a that is sqrt(2 ln(1/delta') S) + S/2 <= epsilon.
 
@@ -41,15 +41,15 @@ class Advanced(LineGate):
     def draw(self, limit: Limit) -> Line:
         """Slope a/2, intercept ln(1/delta')/(a-1), which is rounded up."""
         order = _best_order(*limit.chosen_for)
-        intercept = balls.above(balls.log(1 / limit.gate_delta)) / (order - 1)
+        intercept = balls.above(balls.log(1 / limit.filter_delta)) / (order - 1)
         return Line.through(order, order / 2, intercept, self.currency(limit))
 
 
-def _best_order(epsilon: Fraction, gate_delta: Fraction) -> Fraction:
+def _best_order(epsilon: Fraction, filter_delta: Fraction) -> Fraction:
     """1 + sqrt(2L/V), V = (2 epsilon / (sqrt(2L + 2 epsilon) + sqrt(2L)))^2, which is the form
     that does not cancel. Any order a > 1 gives a valid line.
     """
-    log, twice = balls.log(1 / gate_delta), 2 * epsilon
+    log, twice = balls.log(1 / filter_delta), 2 * epsilon
 
     def excess() -> arb:
         two_l, two_e = 2 * ball(log), ball(twice)

@@ -9,7 +9,7 @@ from typing import Final
 from accountant.privacy import balls
 from accountant.privacy.balls import Number
 from accountant.privacy.conversions import concentrated_epsilon
-from accountant.privacy.filters.base import Gate, Limit
+from accountant.privacy.filters.base import Filter, Limit
 from accountant.privacy.filters.gdp import FOR_CAPACITY
 from accountant.privacy.gaussian_curve import gaussian_epsilon
 from accountant.privacy.units import Charge
@@ -21,7 +21,7 @@ Total = Callable[[tuple[int, ...]], Charge]
 """The total of some mechanisms, with the Renyi divergences of these orders."""
 
 
-def least_epsilon(gate: Gate, delta: Fraction, own: Fraction, total: Total) -> Fraction | None:
+def least_epsilon(gate: Filter, delta: Fraction, own: Fraction, total: Total) -> Fraction | None:
     """The smallest epsilon (or hardly more) such that ``gate`` under (epsilon, delta), of which
     ``own`` is kept for own deltas, admits ``total``, not counting what basic would admit. None if
     there is none up to ``LARGEST_EPSILON``. Precondition: own < delta.
@@ -51,13 +51,13 @@ def least_epsilon(gate: Gate, delta: Fraction, own: Fraction, total: Total) -> F
     return None
 
 
-def _advanced(squares: Fraction, gate_delta: Fraction) -> Number:
-    log = balls.log(1 / gate_delta)
+def _advanced(squares: Fraction, filter_delta: Fraction) -> Number:
+    log = balls.log(1 / filter_delta)
     return balls.sqrt(log * (2 * squares)) + squares / 2
 
 
-def _gdp(mu_squared: Fraction, gate_delta: Fraction) -> Fraction:
-    return gaussian_epsilon(mu_squared, gate_delta * FOR_CAPACITY)
+def _gdp(mu_squared: Fraction, filter_delta: Fraction) -> Fraction:
+    return gaussian_epsilon(mu_squared, filter_delta * FOR_CAPACITY)
 
 
 _GUESSES: Final[dict[str, Callable[[Fraction, Fraction], Number]]] = {

@@ -32,14 +32,14 @@ class Limit:
     chosen: tuple[Fraction, Fraction] | None = None
 
     @property
-    def gate_delta(self) -> Fraction:
+    def filter_delta(self) -> Fraction:
         """delta', the failure probability that the gate itself may use."""
         return self.delta - self.own_delta
 
     @property
     def chosen_for(self) -> tuple[Fraction, Fraction]:
         """The (epsilon, delta') that all orders are chosen for."""
-        return self.chosen or (self.epsilon, self.gate_delta)
+        return self.chosen or (self.epsilon, self.filter_delta)
 
     @cached_property
     def lines(self) -> dict[str, Line]:
@@ -72,7 +72,7 @@ class Capacity:
     second_currency: Currency | None = None
 
 
-class Gate(Protocol):
+class Filter(Protocol):
     """One filter. ``share`` scales the limit: 4/5 gives the capacity at which 80 % is spent."""
 
     name: str
@@ -144,7 +144,7 @@ class Line:
         return (units_down(epsilon, Currency.EPSILON) * self.d - self.b) // self.a
 
 
-class LineGate(ABC):
+class LineFilter(ABC):
     """A gate that admits up to where its line meets epsilon."""
 
     name: str

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Final
 
 from accountant.privacy.conversions import best_order_within, intercept
-from accountant.privacy.filters.base import Capacity, Limit, Line, LineGate
+from accountant.privacy.filters.base import Capacity, Limit, Line, LineFilter
 from accountant.privacy.gaussian_curve import most_mu_squared
 from accountant.privacy.units import Currency, units_down
 
@@ -20,7 +20,7 @@ FOR_CAPACITY: Final = 1 - _FOR_SPENT
 """The rest."""
 
 
-class GDP(LineGate):
+class GDP(LineFilter):
     """The sum of mu_i^2, up to the largest mu^2 whose Gaussian curve is (epsilon, delta')-private.
 
     Source: Smith and Thakurta, "Fully adaptive composition for Gaussian differential privacy",
@@ -46,9 +46,9 @@ class GDP(LineGate):
 
     def draw(self, limit: Limit) -> Line:
         """That of zCDP, at rho = mu^2 / 2 and a tenth of delta'."""
-        epsilon, gate_delta = limit.chosen_for
-        order = best_order_within(epsilon, gate_delta * _FOR_SPENT)
-        at_none = intercept(order, limit.gate_delta * _FOR_SPENT)
+        epsilon, filter_delta = limit.chosen_for
+        order = best_order_within(epsilon, filter_delta * _FOR_SPENT)
+        at_none = intercept(order, limit.filter_delta * _FOR_SPENT)
         return Line.through(order, order / 2, at_none, self.currency(limit))
 
     def capacity(self, limit: Limit, share: Fraction = Fraction(1)) -> Capacity:
@@ -81,10 +81,10 @@ class GDP(LineGate):
         delta' by now.
         """
         if (found := limit.firsts.get(self.name)) is None:
-            epsilon, gate_delta = limit.chosen_for
+            epsilon, filter_delta = limit.chosen_for
             found = -1
-            if limit.gate_delta >= gate_delta:
-                most = _most(epsilon, gate_delta * FOR_CAPACITY)
+            if limit.filter_delta >= filter_delta:
+                most = _most(epsilon, filter_delta * FOR_CAPACITY)
                 found = units_down(most, self.currency(limit))
             limit.firsts[self.name] = found
         return found

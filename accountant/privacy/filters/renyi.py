@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Final
 
 from accountant.privacy.conversions import intercept
-from accountant.privacy.filters.base import Limit, Line, LineGate
+from accountant.privacy.filters.base import Limit, Line, LineFilter
 from accountant.privacy.units import Currency
 
 ORDERS: Final = (
@@ -17,7 +17,7 @@ ORDERS: Final = (
 """The candidates: every whole number to 64, then eight to each doubling, to 16,384."""
 
 
-class Renyi(LineGate):
+class Renyi(LineFilter):
     """The sum of the Renyi divergences tau_i at one whole order a.
 
     Source: Feldman and Zrnic, "Individual privacy accounting via a Renyi filter", NeurIPS 2021,
@@ -43,16 +43,16 @@ class Renyi(LineGate):
     def draw(self, limit: Limit) -> Line:
         """Slope 1, intercept ln(1 - 1/a) - ln(a delta')/(a-1)."""
         order = Fraction(fixed_order(*limit.chosen_for))
-        at_none = intercept(order, limit.gate_delta)
+        at_none = intercept(order, limit.filter_delta)
         return Line.through(order, Fraction(1), at_none, self.currency(limit))
 
 
 @lru_cache(maxsize=4096)
-def fixed_order(epsilon: Fraction, gate_delta: Fraction) -> int:
+def fixed_order(epsilon: Fraction, filter_delta: Fraction) -> int:
     """The candidate a with the largest (epsilon - c(a, delta')) / a; the first of equals."""
 
     def room(order: int) -> Fraction:
-        at_none: Fraction = intercept(Fraction(order), gate_delta)
+        at_none: Fraction = intercept(Fraction(order), filter_delta)
         return (epsilon - at_none) / order
 
     order: int = max(ORDERS, key=room)

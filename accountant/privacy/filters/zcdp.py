@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from accountant.privacy.conversions import best_order_within, intercept
-from accountant.privacy.filters.base import Limit, Line, LineGate
+from accountant.privacy.filters.base import Limit, Line, LineFilter
 from accountant.privacy.units import Currency
 
 
-class ZCDP(LineGate):
+class ZCDP(LineFilter):
     """The sum of rho_i, converted at the order that is best when the sum reaches its capacity.
 
     Source: Feldman and Zrnic, "Individual privacy accounting via a Renyi filter", NeurIPS 2021,
@@ -28,4 +28,6 @@ class ZCDP(LineGate):
     def draw(self, limit: Limit) -> Line:
         """Slope a, intercept ln(1 - 1/a) - ln(a delta')/(a-1)."""
         order = best_order_within(*limit.chosen_for)
-        return Line.through(order, order, intercept(order, limit.gate_delta), self.currency(limit))
+        return Line.through(
+            order, order, intercept(order, limit.filter_delta), self.currency(limit)
+        )
