@@ -7,7 +7,6 @@ Advice is of the state that it is given, and is never recorded. Whatever it name
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from decimal import ROUND_DOWN, ROUND_UP, Context, Decimal
 from typing import Any, Final, NamedTuple
 
@@ -175,7 +174,7 @@ class _Trials:
     def _costing(self, charge: Charge) -> Request:
         """The request at another price of its one mechanism."""
         [priced] = self._asked.priced
-        return self._at(Costs(self._mechanisms, [replace(priced, charge=charge)]))
+        return self._at(Costs(self._mechanisms, [priced._replace(charge=charge)]))
 
     def _at(self, costs: Costs) -> Request:
         asked = self._asked

@@ -8,7 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
+
+import orjson
+from pydantic import TypeAdapter
 
 from accountant.budget import batches
 from accountant.budget.accounts.account import Account
@@ -16,7 +20,13 @@ from accountant.budget.accounts.epochs import Adopted, Epoch, Start, next_epoch,
 from accountant.budget.accounts.window import WindowAccount
 from accountant.budget.batches import OpenBatch
 from accountant.budget.changes import NOTHING, Count, End, Note, Record, Reserve
-from accountant.budget.commands import DEFAULT_TTL, Batch, command_from_json
+from accountant.budget.commands import (
+    DEFAULT_TTL,
+    STORED,
+    Batch,
+    SubjectsField,
+    command_from_json,
+)
 from accountant.budget.custody import handlers as custody
 from accountant.budget.grants import Ending, Grant
 from accountant.budget.outcome import (
@@ -44,6 +54,10 @@ from accountant.privacy.mechanisms import Relation
 from accountant.privacy.units import SURE, Charge
 
 _SECOND: Final = 1_000_000
+_REMEMBERED: Final = 1_024
+"""Charges, and subject groups, that are kept as they were read."""
+_LONGEST: Final = 2_048
+"""Bytes of a subject group that is kept."""
 
 
 def fold(ledger: str, events: Iterable[Event]) -> State:
@@ -207,7 +221,7 @@ def _reserve(state: State, event: Event) -> Change:
         dataset=command["dataset"],
         selection=_selection(state, event),
         command=to_keep(written(command)),
-        total=Charge.from_json(event.body["total"]),
+        total=_charge(event.body["total"]),
         opened=event.time,
         expires=event.time + command.get("ttl_seconds", DEFAULT_TTL) * _SECOND,
         sequence=event.sequence,
@@ -222,7 +236,7 @@ def _end(ending: Ending) -> Callable[[State, Event], Change]:
         body = event.body
         name = body["command"]["grant"]
         if "charge" in body:
-            return End(name, ending, Charge.from_json(body["charge"]))
+            return End(name, ending, _charge(body["charge"]))
         return End(name, ending, Charge().on(state.open[name].total.axis))
 
     return read_end
@@ -240,7 +254,7 @@ def _answered(state: State, event: Event) -> Change:
 def _record(state: State, event: Event) -> Change:
     body = event.body
     selection = EVERYONE if body.get("charged_to") == "everyone" else _selection(state, event)
-    dataset, total = body["command"]["dataset"], Charge.from_json(body["total"])
+    dataset, total = body["command"]["dataset"], _charge(body["total"])
     return Record(dataset, event.by, selection, total)
 
 
@@ -286,7 +300,7 @@ def _extend_population(state: State, event: Event) -> None:
     for dimension, values in event.body["added"].items():
         population = state.people()
         axis = population.axis(dimension)
-        for account in state.accounts.values():
+        for account in state.accounts.distinct():
             account.at(event.time).extend(axis, len(values), inherit)
         state.population = population.extended(dimension, tuple(values))
         for grant in state.grants.in_order():
@@ -318,7 +332,7 @@ def _widen(
     holding = dict(grant.bookings)
     if not inherited:
         for key, booked in grant.bookings:
-            state.accounts[key].widen(new, booked)
+            state.accounts.alone(key).widen(new, booked)
         for key in state.route(grant.dataset, grant.by).keys:
             if key not in holding:
                 state.to_change(key).book(new, grant.total, reserve=False, now=now)
@@ -351,6 +365,7 @@ def _adopt_policy(state: State, event: Event) -> None:
         elif sources := sources_of(state, rule, start):
             carried = _bring(state, rule, epoch, sources)
         epochs[rule.id] = replace(epoch, carried=carried) if carried else epoch
+    state.accounts.share()
     state.memories = {
         rule.id: state.memories[rule.id] for rule in policy.remembering if rule.id in state.memories
     }
@@ -381,7 +396,7 @@ def _carry(state: State, rule: LimitRule, old: int, new: int) -> bool:
     """Goes on from the accounts of the epoch ``old``, open reservations included; says if any."""
     keys = {key: key._replace(epoch=new) for key in _own(state, rule, old)}
     for key, after in keys.items():
-        state.accounts[after] = state.accounts[key].copy()
+        state.accounts.put(after, state.accounts[key].copy())
     for grant in list(state.open.values()):
         also = tuple((keys[key], booked) for key, booked in grant.bookings if key in keys)
         if also:
@@ -402,7 +417,8 @@ def _bring(state: State, rule: LimitRule, epoch: Epoch, sources: list[AccountKey
         if (currency := gate.currency(epoch.limit)) is not None:
             for account in brought.values():
                 account.restate(currency, gate.per_epsilon(epoch.limit))
-    state.accounts |= brought
+    for key, account in brought.items():
+        state.accounts.put(key, account)
     return bool(brought)
 
 
@@ -416,9 +432,33 @@ def _revalue(state: State, event: Event) -> None:
 
 
 def _selection(state: State, event: Event) -> Selection:
-    if event.body["command"].get("subjects") is None:
+    subjects = event.body["command"].get("subjects")
+    if subjects is None:
         return EVERYONE  # nothing else of the command bears on it
-    return select(state.people(), getattr(envelope_of(event).command, "subjects", None))
+    people, spelled = state.people(), orjson.dumps(subjects)
+    known = _selections.get(spelled)
+    if known is None or known[0] is not people:
+        group = _SUBJECTS.validate_python(subjects, context=STORED)
+        known = people, select(people, group)
+        if len(_selections) >= _REMEMBERED:
+            _selections.clear()
+        if len(spelled) <= _LONGEST:
+            _selections[to_keep(spelled)] = known
+    return known[1]
+
+
+_SUBJECTS: Final[TypeAdapter[Any]] = TypeAdapter(SubjectsField)
+_selections: dict[bytes, tuple[Population, Selection]] = {}
+"""Groups as they were compiled the last time."""
+
+
+def _charge(document: Any) -> Charge:
+    return _charge_of(to_keep(orjson.dumps(document)))
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _charge_of(data: bytes) -> Charge:
+    return Charge.from_json(orjson.loads(data))
 
 
 HANDLERS: Final[dict[str, Callable[[State, Event], None]]] = custody.HANDLERS | {

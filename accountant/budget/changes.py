@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from accountant.budget.accounts.account import Account, Mark
-from accountant.budget.grants import AccountKey, Bookings, Ending, Grant
+from accountant.budget.accounts.account import Mark
+from accountant.budget.accounts.accounts import Keys
+from accountant.budget.grants import Ending, Grant
 from accountant.budget.population.selection import Selection
 from accountant.ledger.events import Entry
 from accountant.privacy.units import Charge
@@ -20,12 +21,19 @@ if TYPE_CHECKING:
 class Booked(NamedTuple):
     """What was booked in an account, or given back, and how the account was before."""
 
-    key: AccountKey
-    account: Account
-    created: bool
+    keys: Keys
+    """The keys that hold the account."""
     mark: Mark
     added: Charge
     """What was added to the selection's cells."""
+
+
+class Before(NamedTuple):
+    """How a state was before a charge was booked."""
+
+    opened: Keys
+    """The accounts that were opened for it."""
+    booked: list[Booked]
 
 
 class Reserve(NamedTuple):
@@ -33,15 +41,17 @@ class Reserve(NamedTuple):
 
     grant: Grant
 
-    def fold(self, state: State, entry: Entry) -> list[Booked]:
+    def fold(self, state: State, entry: Entry) -> Before:
         """Books the grant's total and keeps the grant."""
         grant = self.grant
         asked = grant.dataset, grant.by, grant.selection, grant.total
         before = _book(state, *asked, reserve=True, now=entry.time)
-        state.grants.keep(grant._replace(bookings=_bookings(before)))
+        added = {key: one.added for one in before.booked for key in one.keys}
+        keys = state.route(grant.dataset, grant.by).keys
+        state.grants.keep(grant._replace(bookings=tuple([(key, added[key]) for key in keys])))
         return before
 
-    def undo(self, state: State, before: list[Booked]) -> None:
+    def undo(self, state: State, before: Before) -> None:
         """Forgets the grant."""
         state.grants.forget(self.grant.id)
         _take_back(state, self.grant.selection, before)
@@ -55,12 +65,12 @@ class Record(NamedTuple):
     selection: Selection
     charge: Charge
 
-    def fold(self, state: State, entry: Entry) -> list[Booked]:
+    def fold(self, state: State, entry: Entry) -> Before:
         """Books it."""
         asked = self.dataset, self.by, self.selection, self.charge
         return _book(state, *asked, reserve=False, now=entry.time)
 
-    def undo(self, state: State, before: list[Booked]) -> None:
+    def undo(self, state: State, before: Before) -> None:
         """Takes it back."""
         _take_back(state, self.selection, before)
 
@@ -76,12 +86,11 @@ class End(NamedTuple):
         """Turns the reservation into a spending."""
         grant = state.open[self.grant]
         before = []
-        for key, booked in grant.bookings:
-            account = state.accounts[key]
+        for account, keys, booked in state.accounts.holding(grant.bookings):
             mark = account.mark(entry.time)
             spent = account.settle(grant.selection, booked, self.final, entry.time)
             added = _NOTHING if spent is booked else spent - booked
-            before.append(Booked(key, account, False, mark, added))
+            before.append(Booked(keys, mark, added))
         state.grants.settle(grant, self.ending, entry.sequence)
         return grant, before
 
@@ -89,7 +98,7 @@ class End(NamedTuple):
         """Opens the grant again."""
         grant, accounts = before
         state.grants.reopen(grant)
-        _take_back(state, grant.selection, accounts)
+        _take_back(state, grant.selection, Before((), accounts))
 
 
 class Note(NamedTuple):
@@ -148,26 +157,20 @@ def _book(
     *,
     reserve: bool,
     now: int,
-) -> list[Booked]:
-    before = []
-    for key in state.route(dataset, by).keys:
-        account = state.accounts.get(key)
-        created = account is None
-        if account is None:
-            account = state.to_change(key)
+) -> Before:
+    keys, accounts = state.route(dataset, by).keys, state.accounts
+    opened = accounts.open(keys, state.account)
+    booked = []
+    for account, holders in accounts.together(keys):
         mark = account.mark(now)
-        booked = account.book(selection, charge, reserve=reserve, now=now)
-        before.append(Booked(key, account, created, mark, booked))
-    return before
+        added = account.book(selection, charge, reserve=reserve, now=now)
+        booked.append(Booked(holders, mark, added))
+    return Before(opened, booked)
 
 
-def _bookings(before: list[Booked]) -> Bookings:
-    return tuple([(one.key, one.added) for one in before])
-
-
-def _take_back(state: State, selection: Selection, before: list[Booked]) -> None:
-    for key, account, created, mark, added in reversed(before):
-        if created:
-            del state.accounts[key]
-        else:
-            account.go_back(mark, selection, added)
+def _take_back(state: State, selection: Selection, before: Before) -> None:
+    for keys, mark, added in reversed(before.booked):
+        if not before.opened or keys[0] not in before.opened:
+            for account, _ in state.accounts.together(keys):  # some may have parted since
+                account.go_back(mark, selection, added)
+    state.accounts.close(before.opened)

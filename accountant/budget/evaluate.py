@@ -44,7 +44,9 @@ class Viewed:
     def __init__(self, state: State, request: Request) -> None:
         self._state, self._selection = state, request.selection
         self._limits = state.route(request.dataset, request.by).by_rule
-        self._readings: dict[str, tuple[Epoch, Reading]] = {}
+        self._found: dict[str, tuple[Epoch, Reading]] = {}
+        self._readings: dict[int, Reading] = {}
+        """By account: limits that have used the same hold one."""
         self.dataset: str = request.dataset
         self.client: str = request.by
         self.now: int = request.now
@@ -55,10 +57,13 @@ class Viewed:
 
     def used(self, rule: str) -> tuple[Epoch, Reading] | None:
         """What a limit rule has used on the selected cells, and its epoch."""
-        found = self._readings.get(rule)
+        found = self._found.get(rule)
         if found is None and (counted := self._limits.get(rule)) is not None:
-            reading = Reading(self._state.account(counted.key).at(self.now), self._selection)
-            found = self._readings[rule] = counted.epoch, reading
+            account = self._state.account(counted.key).at(self.now)
+            reading = self._readings.get(id(account))
+            if reading is None:
+                reading = self._readings[id(account)] = Reading(account, self._selection)
+            found = self._found[rule] = counted.epoch, reading
         return found
 
     def memory(self, rule: str) -> Any:

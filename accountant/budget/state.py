@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 from accountant.budget.accounts.account import Account
+from accountant.budget.accounts.accounts import Accounts
 from accountant.budget.accounts.epochs import Adopted, Epoch
 from accountant.budget.accounts.sums import Sums
 from accountant.budget.batches import REFUSED, OpenBatch
@@ -64,7 +65,7 @@ class State:
     population: Population | None = None
     datasets: dict[str, Dataset] = field(default_factory=dict)
     adopted: Adopted | None = None
-    accounts: dict[AccountKey, Account] = field(default_factory=dict)
+    accounts: Accounts = field(default_factory=Accounts)
     grants: Grants = field(default_factory=Grants)
     idempotency: IdempotencyIndex = field(default_factory=IdempotencyIndex)
     last_epoch: dict[str, int] = field(default_factory=dict)
@@ -101,7 +102,7 @@ class State:
         return replace(
             self,
             now=now,
-            accounts={key: account.at(at).frozen() for key, account in self.accounts.items()},
+            accounts=Accounts({key: one.at(at).frozen() for key, one in self.accounts.items()}),
             datasets=dict(self.datasets),
             grants=self.grants.frozen(),
             last_epoch=dict(self.last_epoch),
@@ -115,7 +116,7 @@ class State:
         kept = {key: self.accounts.get(key) for key in self.route(dataset, client).keys}
         return replace(
             self,
-            accounts={key: account.frozen() for key, account in kept.items() if account},
+            accounts=Accounts({key: account.frozen() for key, account in kept.items() if account}),
             grants=Grants(),
             memories=dict(self.memories),
             journal=None,
@@ -162,10 +163,9 @@ class State:
         return self.account(key).at(max(self.time, self.now))
 
     def to_change(self, key: AccountKey) -> Account:
-        """The account of ``key``, which is kept: a new one if need be."""
-        if (account := self.accounts.get(key)) is None:
-            account = self.accounts[key] = self.account(key)
-        return account
+        """The account of ``key``, to be changed alone: a new one if need be."""
+        self.accounts.open((key,), self.account)
+        return self.accounts.alone(key)
 
     def reserved(self) -> dict[AccountKey, Sums]:
         """What open grants hold, by account: the part of what is used that may still come back.

@@ -8,7 +8,7 @@ that its gates need, a lifetime only what holds along every path.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from operator import add, sub
 from typing import Any, NamedTuple
@@ -41,6 +41,8 @@ class Account:
     more, so that nothing can wrap. Never changed in place."""
     held: list[int]
     """The part of ``bound`` that may still be given back. Never changed in place."""
+    holders: int = field(default=1, init=False, compare=False)
+    """How many keys hold it (accounts.py)."""
 
     @classmethod
     def empty(cls, shape: tuple[int, ...], axis: Axis = SURE) -> Account:

@@ -43,13 +43,14 @@ class Peak(NamedTuple):
 class Reading:
     """One account over the cells of one selection; what was worked out is kept."""
 
-    __slots__ = ("_most", "_parts", "_peaks", "account", "selection")
+    __slots__ = ("_dominants", "_most", "_parts", "_peaks", "account", "selection")
 
     def __init__(self, account: Account, selection: Selection) -> None:
         self.account, self.selection = account, selection
         self._parts: list[Part] | None = None
         self._most: dict[int, int | None] = {}
-        self._peaks: dict[int | None, Peak] = {}
+        self._dominants: dict[int | None, Peak | None] = {}
+        self._peaks: dict[tuple[int | None, Limit], Peak] = {}
 
     @property
     def parts(self) -> list[Part]:
@@ -118,10 +119,16 @@ class Reading:
         second = row_of(charge, capacity.second_currency)
         if not self.fits(charge, capacity):
             return False, self._peak(_spent(gate, limit), second, self._masks(charge, capacity))
-        if (peak := self._peaks.get(second)) is None:
-            peak = self._dominant(second) or self._peak(_spent(gate, limit), second, None)
-            self._peaks[second] = peak
-        return True, peak
+        return True, self._highest(gate, limit, second)
+
+    def _highest(self, gate: Filter, limit: Limit, second: int | None) -> Peak:
+        """The cell that has spent most."""
+        if second not in self._dominants:
+            self._dominants[second] = self._dominant(second)
+        peak = self._dominants[second]
+        if peak is None and (peak := self._peaks.get((second, limit))) is None:
+            peak = self._peaks[second, limit] = self._peak(_spent(gate, limit), second, None)
+        return peak
 
     def _dominant(self, second: int | None) -> Peak | None:
         """The first cell with the largest sums in all that counts, if there is one: it has spent

@@ -54,8 +54,8 @@ def _lift(state: State, carried: CarriedAccount, now: int) -> None:
 
 def _recover(state: State, event: Event) -> None:
     for grant in list(state.open.values()):
-        for key, booked in grant.bookings:
-            state.accounts[key].settle(grant.selection, booked, grant.total, event.time)
+        for account, _, booked in state.accounts.holding(grant.bookings):
+            account.settle(grant.selection, booked, grant.total, event.time)
         state.grants.settle(grant, "expired", event.sequence)
     state.custody = replace(
         state.custody, recovered=event.sequence, recoveries=state.custody.recoveries + 1

@@ -20,6 +20,7 @@ import numpy as np
 import orjson
 
 from accountant.budget.accounts.account import Account
+from accountant.budget.accounts.accounts import Accounts
 from accountant.budget.accounts.epochs import Adopted, epoch_of
 from accountant.budget.accounts.sums import Integers, Sums
 from accountant.budget.accounts.window import Window, WindowAccount
@@ -173,7 +174,8 @@ def _state(
     axes = [axis_from(names) for names in head.axes]
     charges = [charge_from(row, axes) for row in head.charges]
     shape = head.population.shape if head.population else ()
-    accounts = dict(_accounts(head, axes, shape, passing, take))
+    accounts = Accounts(dict(_accounts(head, axes, shape, passing, take)))
+    accounts.share()
     opened = _opened(head, rows, commands, list(accounts), charges)
     return State(
         ledger=head.ledger,

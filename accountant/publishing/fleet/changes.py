@@ -7,12 +7,12 @@ is the difference that the fold made. Whoever adds all changes up again gets the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 from accountant.budget.accounts.window import WindowAccount
 from accountant.budget.apply import apply, begin, end, read
-from accountant.budget.changes import End, Record, Reserve
+from accountant.budget.changes import Booked, End, Record, Reserve
 from accountant.budget.grants import AccountKey
 from accountant.budget.population.selection import Selection
 from accountant.budget.state import State
@@ -79,16 +79,24 @@ def _booked(change: object, before: Any) -> Iterator[Change]:
     nothing = Charge()
     match change:
         case Reserve(grant):
-            for one in before:
-                yield _change(one.key, grant.selection, reserved=one.added, spent=nothing)
+            for key, added in _by_key(before.booked):
+                yield _change(key, grant.selection, reserved=added, spent=nothing)
         case Record(selection=selection):
-            for one in before:
-                yield _change(one.key, selection, reserved=nothing, spent=one.added)
+            for key, added in _by_key(before.booked):
+                yield _change(key, selection, reserved=nothing, spent=added)
         case End():
-            grant, accounts = before
-            for (key, held), one in zip(grant.bookings, accounts, strict=True):
+            grant, booked = before
+            bookings = dict(grant.bookings)
+            for key, added in _by_key(booked):
+                held = bookings[key]
                 back = nothing.on(held.axis) - held
-                yield _change(key, grant.selection, reserved=back, spent=held + one.added)
+                yield _change(key, grant.selection, reserved=back, spent=held + added)
+
+
+def _by_key(booked: Iterable[Booked]) -> list[tuple[AccountKey, Charge]]:
+    """What was added to each account, in the order of the keys, whichever of them hold one."""
+    added = {key: one.added for one in booked for key in one.keys}
+    return [(key, added[key]) for key in sorted(added)]
 
 
 def _change(key: AccountKey, selection: Selection, *, reserved: Charge, spent: Charge) -> Change:

@@ -1,0 +1,138 @@
+"""All accounts of a ledger by their keys; accounts that have used the same are one.
+
+A charge goes to several accounts at once: each limit's, and the lifetimes. Those that were opened
+by the same charge, over the same currencies, stay equal for as long as every charge goes to all of
+them. So they are one ``Account`` that several keys hold, and what goes to all of them is booked
+once. As soon as something goes to some of its keys only, these take a copy of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final
+
+from accountant.budget.accounts.account import Account
+from accountant.budget.grants import AccountKey, Bookings
+from accountant.privacy.units import Charge
+
+_MOST_GROUPED: Final = 4_096
+
+Keys = tuple[AccountKey, ...]
+Group = tuple[Account, Keys]
+"""An account with the keys that hold it, all of them."""
+
+
+class Accounts(Mapping[AccountKey, Account]):
+    """Reads like a mapping. Whoever changes an account takes it from ``alone``, ``together`` or
+    ``holding``, which see to it that no other key holds it.
+    """
+
+    __slots__ = ("_by_key", "_grouped")
+
+    def __init__(self, accounts: Mapping[AccountKey, Account] | None = None) -> None:
+        self._by_key: dict[AccountKey, Account] = dict(accounts or {})
+        self._grouped: dict[int, tuple[Keys, list[Group]]] = {}
+
+    def __getitem__(self, key: AccountKey) -> Account:
+        return self._by_key[key]
+
+    def __iter__(self) -> Iterator[AccountKey]:
+        return iter(self._by_key)
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+    def get(self, key: AccountKey, default: Account | None = None) -> Account | None:  # type: ignore[override]
+        """Return the account of ``key``, or ``default``."""
+        return self._by_key.get(key, default)
+
+    def open(self, keys: Iterable[AccountKey], empty: Callable[[AccountKey], Account]) -> Keys:
+        """Open an account for each of ``keys`` that has none; return these. They hold one where
+        they keep the same currencies.
+        """
+        opened = tuple([key for key in keys if key not in self._by_key])
+        alike: list[Account] = []
+        for key in opened:
+            account = empty(key)
+            twin = next((one for one in alike if one.axis == account.axis), None)
+            if type(account) is not Account:  # one of a window looks further than the others
+                self.put(key, account)
+            elif twin is None:
+                alike.append(account)
+                self.put(key, account)
+            else:
+                twin.holders += 1
+                self.put(key, twin)
+        return opened
+
+    def put(self, key: AccountKey, account: Account) -> None:
+        """Let ``key``, which holds none, hold ``account``, which counts it already."""
+        self._by_key[key] = account
+        self._grouped.clear()
+
+    def close(self, keys: Keys) -> None:
+        """Take the accounts of ``keys`` away: they were not opened after all."""
+        for key in keys:
+            self._by_key.pop(key).holders -= 1
+        self._grouped.clear()
+
+    def alone(self, key: AccountKey) -> Account:
+        """Return the account of ``key``, which no other key holds."""
+        return self._part((key,))
+
+    def together(self, keys: Keys) -> list[Group]:
+        """Return the accounts of ``keys``, which no other keys hold. Remembered by identity, for
+        routes are asked for over and over.
+        """
+        found = self._grouped.get(id(keys))
+        if found is not None and found[0] is keys:
+            return found[1]
+        groups: dict[int, list[AccountKey]] = {}
+        for key in keys:
+            groups.setdefault(id(self._by_key[key]), []).append(key)
+        made = [(self._part(tuple(members)), tuple(members)) for members in groups.values()]
+        if len(self._grouped) >= _MOST_GROUPED:
+            self._grouped.clear()
+        self._grouped[id(keys)] = keys, made
+        return made
+
+    def holding(self, bookings: Bookings) -> list[tuple[Account, Keys, Charge]]:
+        """Return the accounts that hold a grant, which no others hold, with what each holds."""
+        groups: dict[tuple[int, int], tuple[list[AccountKey], Charge]] = {}
+        for key, booked in bookings:
+            place = id(self._by_key[key]), id(booked)
+            groups.setdefault(place, ([], booked))[0].append(key)
+        return [(self._part(tuple(keys)), tuple(keys), booked) for keys, booked in groups.values()]
+
+    def _part(self, keys: Keys) -> Account:
+        """Return the account that ``keys`` hold together; it is theirs alone from now on."""
+        account = self._by_key[keys[0]]
+        if account.holders != len(keys):
+            account.holders -= len(keys)
+            account = account.copy()
+            account.holders = len(keys)
+            for key in keys:
+                self._by_key[key] = account
+            self._grouped.clear()
+        return account
+
+    def distinct(self) -> list[Account]:
+        """Return each account once."""
+        return list({id(account): account for account in self._by_key.values()}.values())
+
+    def share(self) -> None:
+        """Let keys whose accounts are equal hold one."""
+        alike: dict[object, list[Account]] = {}
+        for key, account in self._by_key.items():
+            if type(account) is not Account:
+                continue
+            about = account.axis, tuple(account.bound), tuple(account.held)
+            known = alike.setdefault(about, [])
+            twin = next((one for one in known if one is account or one.used == account.used), None)
+            if twin is None:
+                known.append(account)
+            elif twin is not account:
+                account.holders -= 1
+                twin.holders += 1
+                self._by_key[key] = twin
+        self._grouped.clear()
