@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from functools import cached_property, lru_cache
 
 from accountant.budget.commands import AskGrant, OpenSparseVector, RecordInvocations, Sealed
@@ -89,7 +88,7 @@ class Costs:
     def unbounded(self) -> Costs:
         """The same at a loss without bound in every currency."""
         lost = charge_of(UNBOUNDED, 1, self.total.orders)
-        return Costs(self.mechanisms, (replace(p, charge=lost) for p in self.priced))
+        return Costs(self.mechanisms, (p._replace(charge=lost) for p in self.priced))
 
 
 def prepare(state: State, by: str, command: Judged, now: int) -> Request:

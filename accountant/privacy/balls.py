@@ -27,6 +27,8 @@ MOST_BITS: Final = 4096
 _FINE: Final = 10**60
 _lock: Final = RLock()
 """``flint.ctx`` is one for the whole process, its precision too."""
+_last: tuple[Fraction | int | None, int, arb] = (None, 0, arb())
+"""The last exact number that a ball was made of, the bits, and the ball."""
 
 
 class Real:
@@ -83,7 +85,12 @@ def ball(value: Number | int) -> arb:
     """The ball of ``value`` at the precision in force."""
     if isinstance(value, Real):
         return value.ball()
-    return arb(fmpq(value.numerator, value.denominator))
+    global _last  # noqa: PLW0603 a price asks for the ball of one epsilon over and over
+    last, bits, found = _last
+    if last is not value or bits != ctx.prec:
+        found = arb(fmpq(value.numerator, value.denominator))
+        _last = value, ctx.prec, found
+    return found
 
 
 def kept(compute: Callable[[], arb]) -> Real:
@@ -163,6 +170,26 @@ def ceiling(value: Number, scale: int = 1) -> int:
             return int(found)
         finally:
             ctx.prec = before
+
+
+def ceilings(values: Iterable[Number | None], scales: Iterable[int]) -> list[int | None]:
+    """``ceiling`` of each value at its scale, None for None; the precision is set once for all."""
+    found: list[int | None] = []
+    with _lock:
+        before = ctx.prec
+        ctx.prec = FIRST_BITS
+        try:
+            for value, scale in zip(values, scales, strict=False):
+                if value is None:
+                    found.append(None)
+                elif isinstance(value, Real):
+                    whole = (value.ball() * scale).ceil().unique_fmpz()
+                    found.append(ceiling(value, scale) if whole is None else int(whole))
+                else:
+                    found.append(-(-value.numerator * scale // value.denominator))
+        finally:
+            ctx.prec = before
+    return found
 
 
 def _whole(exact: arb) -> int:

@@ -37,6 +37,11 @@ def pricing(version: int) -> Iterator[None]:
         _pricing.reset(token)
 
 
+def in_force() -> int:
+    """The version that mechanisms are priced by now."""
+    return _pricing.get()
+
+
 def former(kind: str) -> Former | None:
     """The bound of ``kind`` under the version that is priced by; None if it is today's."""
     return former_under(kind, _pricing.get())

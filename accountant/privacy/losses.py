@@ -32,6 +32,7 @@ from accountant.privacy.curves import (
 )
 from accountant.privacy.gaussian_curve import mu_squared_of_pure
 
+_NONE: Final = Fraction(0)
 _CERTAIN: Final = Fraction(1)
 _LARGE: Final = 10**6
 """From this epsilon on e^epsilon is not computed: delta times it is taken to be certain."""
@@ -44,7 +45,7 @@ class Loss:
     """
 
     epsilon: Number | None
-    delta: Number = Fraction(0)
+    delta: Number = _NONE
     squares: Number | None = None
     """The squares of the epsilons that epsilon is the sum of, added up; half of that is a rho."""
     rho: Number | None = None
@@ -183,15 +184,28 @@ def composed(losses: Sequence[Loss]) -> Loss:
     )
 
 
-def pure(epsilon: Number, delta: Number = Fraction(0)) -> Loss:
-    """All that is known of an (epsilon, delta)-private mechanism.
+def pure(
+    epsilon: Number,
+    delta: Number = _NONE,
+    *,
+    rho: Number | None = None,
+    curve: Curve | None = None,
+) -> Loss:
+    """All that is known of an (epsilon, delta)-private mechanism, whose ``rho`` and Renyi ``curve``
+    may be known better than by this.
 
     rho = eps tanh(eps / 2): the divergence of randomised response at order a is
     (h((a - 1/2)^2) - h(1/4)) / (a - 1) with h(y) = ln cosh(eps sqrt(y)), which is concave, so that
     it is at most h'(1/4) a (``mu_squared_of_pure`` for mu).
     """
-    rho, mu_squared = Real(partial(_rho_of_pure, epsilon)), mu_squared_of_pure(epsilon)
-    return Loss(epsilon, delta, balls.square(epsilon), rho, mu_squared, Pure(epsilon))
+    return Loss(
+        epsilon,
+        delta,
+        balls.square(epsilon),
+        rho or Real(partial(_rho_of_pure, epsilon)),
+        mu_squared_of_pure(epsilon),
+        curve or Pure(epsilon),
+    )
 
 
 def bounded_range(epsilon: Number) -> Loss:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import lru_cache
+from itertools import chain, repeat
 from typing import Any, ClassVar, Final
 
 from accountant.privacy import balls
@@ -81,6 +82,10 @@ LARGEST: Final = 2**62
 """No accumulator ever holds more units than this: what would pass it is booked as infinite."""
 
 
+_MOST_OTHERS: Final = 3
+"""Axes, but for one, that a charge is remembered on."""
+
+
 @lru_cache(maxsize=1024)
 def axis_of(orders: tuple[int, ...]) -> Axis:
     """The currencies of a charge that is asked for at these Renyi orders."""
@@ -141,18 +146,18 @@ class Charge:
     axis: Axis = ()
     finite: tuple[int, ...] = ()
     infinite: tuple[int, ...] = ()
-    _other: Charge | None = field(default=None, init=False, compare=False, repr=False)
-    """What it was last asked to be on another axis: the accounts of a request keep few."""
+    _others: tuple[Charge, ...] = field(default=(), init=False, compare=False, repr=False)
+    """What it was asked to be on other axes: the accounts of a request keep few."""
 
     def on(self, axis: Axis) -> Charge:
         """The same charge in the currencies of ``axis``."""
         if axis is self.axis or axis == self.axis:
             return self
-        other = self._other
-        if other is not None and (other.axis is axis or other.axis == axis):
-            return other
+        for other in self._others:
+            if other.axis is axis or other.axis == axis:
+                return other
         other = self._on(axis)
-        object.__setattr__(self, "_other", other)
+        object.__setattr__(self, "_others", (other, *self._others[:_MOST_OTHERS]))
         return other
 
     def _on(self, axis: Axis) -> Charge:
@@ -287,11 +292,14 @@ def charge_of(loss: Loss, count: int, orders: tuple[int, ...] = ()) -> Charge:
     """``count`` invocations of ``loss``, each rounded up, to at least one unit of everything but
     delta. Amounts past ``LARGEST`` units are booked as infinite.
     """
-    values = (loss.squares, loss.rho, loss.mu_squared, *map(loss.tau, orders))
-    units = (
-        None if loss.epsilon is None else balls.ceiling(loss.epsilon, _BILLION) or 1,
-        balls.ceiling(loss.delta, _MOST_PER_ONE),
-        *(None if value is None else balls.ceiling(value, _MOST_PER_ONE) or 1 for value in values),
+    losses = loss.epsilon, loss.delta, loss.squares, loss.rho, loss.mu_squared
+    values = (*losses, *map(loss.tau, orders)) if orders else losses
+    units = balls.ceilings(values, chain((_BILLION,), repeat(_MOST_PER_ONE)))
+    booked = [n if n is None else (n or 1) * count for n in units]
+    booked[1] = (units[1] or 0) * count
+    known = [n is not None and n <= LARGEST for n in booked]
+    return Charge(
+        axis_of(orders),
+        tuple([n if k and n else 0 for n, k in zip(booked, known, strict=True)]),
+        tuple([0 if k else 1 for k in known]),
     )
-    booked = [None if n is None or n * count > LARGEST else n * count for n in units]
-    return Charge.over(axis_of(orders), booked)

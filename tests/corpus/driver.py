@@ -307,5 +307,5 @@ def corrected_laplace() -> Iterator[None]:
 def _forget_prices() -> None:
     """Prices are remembered for as long as a process lives, in which no bound changes but here."""
     _remembered.cache_clear()
-    pricing._price.cache_clear()
-    pricing._price_large.cache_clear()
+    pricing._price_sampled.cache_clear()
+    pricing._price_compound.cache_clear()

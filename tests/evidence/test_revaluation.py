@@ -49,8 +49,8 @@ def wrong(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 def forget() -> None:
     """Forgets all prices."""
     _remembered.cache_clear()
-    pricing._price.cache_clear()
-    pricing._price_large.cache_clear()
+    pricing._price_sampled.cache_clear()
+    pricing._price_compound.cache_clear()
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from accountant.privacy.balls import Number, above
 from accountant.privacy.mechanisms import KINDS, BaseMechanism, Mechanism, Relation, Verdict, price
-from accountant.privacy.mechanisms.pricing import _price
+from accountant.privacy.mechanisms.pricing import _price_sampled
 from accountant.privacy.units import Currency
 
 ADAPTER: TypeAdapter[BaseMechanism] = TypeAdapter(Mechanism)
@@ -212,11 +212,12 @@ def test_what_passes_the_largest_sum_is_infinite() -> None:
 
 
 def test_prices_are_remembered_within_bounds() -> None:
-    """An equal mechanism is priced once, and the memory is bounded."""
-    body = {"kind": "gaussian", "sensitivity": "1", "scale": "3.14159", "delta": "1e-9"}
+    """An equal mechanism that takes long is priced once, and the memory is bounded."""
+    sampling = {"poisson": "0.01"}
+    body = {"kind": "gaussian", "sensitivity": "1", "scale": "3.14159", "sampling": sampling}
     first = price(parse(body), ADD)
     assert price(parse(body | {"scale": Decimal("3.141590")}), ADD) is first
-    assert _price.cache_info().maxsize
+    assert _price_sampled.cache_info().maxsize
 
 
 LAPLACE = {"kind": "laplace", "sensitivity": "1", "scale": "1"}

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
 from typing import Literal
 
+from flint import arb
 from pydantic import ConfigDict, Field, field_validator
 from pydantic_core import PydanticCustomError
 
@@ -71,14 +72,20 @@ class Laplace(BaseMechanism):
     def loss(self, stated: Relation) -> Loss:
         """Sensitivity / scale, exactly."""
         epsilon = (norm(self.sensitivity, "l1") or Fraction(0)) / Fraction(self.scale)
-        rho = Real(lambda: ball(epsilon) + (-ball(epsilon)).expm1())
-        return replace(pure(epsilon), rho=rho, curve=LaplaceCurve(epsilon))
+        return pure(
+            epsilon, rho=Real(partial(_rho_of_laplace, epsilon)), curve=LaplaceCurve(epsilon)
+        )
 
     def pair(self, size: int, stated: Relation) -> NamedPair | None:
         """Of noise on a single number; a vector has none but the hardest of its epsilon."""
         if self.sampling is not None or isinstance(self.sensitivity, Norms):
             return None
         return NamedPair("laplace", (size * Fraction(self.sensitivity) / Fraction(self.scale),))
+
+
+def _rho_of_laplace(epsilon: Fraction) -> arb:
+    e = ball(epsilon)
+    return e + (-e).expm1()
 
 
 class DiscreteLaplace(BaseMechanism):

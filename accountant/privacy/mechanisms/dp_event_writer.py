@@ -20,7 +20,7 @@ from accountant.privacy.mechanisms.base import BaseMechanism, norm
 from accountant.privacy.mechanisms.compound import Composed
 from accountant.privacy.mechanisms.gaussian import DiscreteGaussian, Gaussian
 from accountant.privacy.mechanisms.local import RandomizedResponse
-from accountant.privacy.mechanisms.pricing import Verdict, price
+from accountant.privacy.mechanisms.pricing import Verdict, derive
 from accountant.privacy.mechanisms.relations import Relation
 from accountant.privacy.mechanisms.selection import Exponential, PermuteAndFlip
 
@@ -44,7 +44,7 @@ def dp_event_of(mechanisms: Sequence[BaseMechanism], population: Relation) -> Tr
 
 def _counted(mechanism: BaseMechanism, population: Relation) -> Tree:
     stated = mechanism.neighbouring or population
-    larger = price(mechanism, population).verdict is Verdict.CONSERVATIVE
+    larger = derive(mechanism, population).verdict is Verdict.CONSERVATIVE
     tree = None if larger else _sampled(mechanism, stated)
     if tree is None or not (stated is population or _is_noise(tree)):
         tree = _by_cost(mechanism, population)
@@ -123,9 +123,9 @@ def _by_cost(mechanism: BaseMechanism, population: Relation) -> Tree:
     """What one invocation costs there, the claim if that is larger. Raises ValueError for what is
     neither (epsilon, delta) nor rho.
     """
-    priced = price(mechanism, population)
-    larger = priced.derived is None or priced.verdict is Verdict.CONSERVATIVE
-    loss = (priced.claimed if larger else priced.derived) or UNBOUNDED
+    found = derive(mechanism, population)
+    larger = found.derived is None or found.verdict is Verdict.CONSERVATIVE
+    loss = (found.claimed if larger else found.derived) or UNBOUNDED
     if loss.epsilon is not None:
         epsilon, delta = _number(loss.epsilon, _UP), _number(loss.delta, _UP)
         return _event("EpsilonDeltaDpEvent", epsilon=epsilon, delta=delta)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from fractions import Fraction
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from accountant.privacy import balls, engine
 from accountant.privacy.losses import UNBOUNDED, Loss
@@ -19,9 +19,6 @@ CLAIM_SLACK: Final = Fraction(1, 10_000)
 """Relative difference up to which a claim agrees with the derivation. Clients round: ln 3 arrives
 as 1.0986, a relative 1e-5 below. The larger of the two is booked either way."""
 
-_REMEMBERED: Final = 4096
-_LARGE_REMEMBERED: Final = 256
-"""What is made of others may be as large as a request."""
 
 
 class Verdict(StrEnum):
@@ -37,17 +34,42 @@ class Verdict(StrEnum):
     UNCLAIMED = "unclaimed"
 
 
-@dataclass(frozen=True, slots=True)
-class Priced:
-    """``charge`` is for all invocations; ``derived`` and ``claimed`` for one, both in the
-    population's relation. ``derived`` None: nothing can be derived; ``claimed`` None: no claim.
-    ``objections`` are grounds to refuse a request; what has already run is booked at ``charge``.
+class Priced(NamedTuple):
+    """``charge`` is for all invocations. ``objections`` are grounds to refuse a request; what has
+    already run is booked at ``charge``.
     """
 
     charge: Charge
     verdict: Verdict
+    objections: tuple[Objection, ...]
+    asked: tuple[BaseMechanism, Relation, int]
+    """The mechanism, the population's relation and the version of the bounds."""
+
+    @property
+    def derived(self) -> Loss | None:
+        """What one invocation costs in the population; derived again, for few ask."""
+        return self._again().derived
+
+    @property
+    def claimed(self) -> Loss | None:
+        """What one invocation is claimed to cost, in the population's relation."""
+        return self._again().claimed
+
+    def _again(self) -> Derivation:
+        mechanism, population, version = self.asked
+        with engine.pricing(version):
+            return derive(mechanism, population)
+
+
+class Derivation(NamedTuple):
+    """What one invocation costs in a population: ``derived`` from the parameters (None: nothing
+    can be) and as ``claimed`` (None: no claim); ``booked`` is the larger of both.
+    """
+
+    verdict: Verdict
     derived: Loss | None
     claimed: Loss | None
+    booked: Loss | None
     objections: tuple[Objection, ...]
 
 
@@ -57,30 +79,35 @@ def price(
     orders: tuple[int, ...] = (),
     version: int | None = None,
 ) -> Priced:
-    """Prices ``mechanism`` in a population with the relation ``population``, with a Renyi
+    """Price ``mechanism`` in a population with the relation ``population``, with a Renyi
     divergence at each of ``orders``, by the bounds of ``version`` (default: today's); never raises.
     """
-    remembered = _price_large if isinstance(mechanism, Compound) else _price
-    return remembered(mechanism, population, orders, version or engine.CURRENT)
+    asked = mechanism, population, orders, version or engine.CURRENT
+    if isinstance(mechanism, Compound):
+        return _price_compound(*asked)
+    return _price(*asked) if mechanism.sampling is None else _price_sampled(*asked)
 
 
-@lru_cache(maxsize=_REMEMBERED)
 def _price(
     mechanism: BaseMechanism, population: Relation, orders: tuple[int, ...], version: int
 ) -> Priced:
-    with engine.pricing(version):
-        return _derive(mechanism, population, orders)
+    if engine.in_force() == version:
+        found = derive(mechanism, population)
+    else:
+        with engine.pricing(version):
+            found = derive(mechanism, population)
+    charge = charge_of(found.booked or UNBOUNDED, mechanism.count, orders)
+    asked = mechanism, population, version
+    return Priced(charge, found.verdict, found.objections, asked)
 
 
-@lru_cache(maxsize=_LARGE_REMEMBERED)
-def _price_large(
-    mechanism: BaseMechanism, population: Relation, orders: tuple[int, ...], version: int
-) -> Priced:
-    with engine.pricing(version):
-        return _derive(mechanism, population, orders)
+# What takes longer to price than to look up.
+_price_sampled = lru_cache(maxsize=4_096)(_price)
+_price_compound = lru_cache(maxsize=256)(_price)  # each may be as large as a request
 
 
-def _derive(mechanism: BaseMechanism, population: Relation, orders: tuple[int, ...]) -> Priced:
+def derive(mechanism: BaseMechanism, population: Relation) -> Derivation:
+    """Derive what one invocation of ``mechanism`` costs, by the bounds in force."""
     stated = mechanism.neighbouring or population
     claim, derived = mechanism.claim(), mechanism.cost(stated)
     objections = mechanism.all_objections(stated) + _misplaced(mechanism, stated, population)
@@ -91,14 +118,13 @@ def _derive(mechanism: BaseMechanism, population: Relation, orders: tuple[int, .
         explained = objections and derived is not None and derived.epsilon is None
         if verdict is Verdict.UNDERSTATED and beside is not None and not explained:
             objections += (mechanism.understated(claim, beside),)
-    booked = _in_population(_booked(mechanism, claim, derived, verdict), stated, population)
-    return Priced(
-        charge_of(booked or UNBOUNDED, mechanism.count, orders),
-        verdict,
-        _in_population(derived, stated, population),
-        _in_population(claim, stated, population),
-        objections,
-    )
+    booked = _booked(mechanism, claim, derived, verdict)
+    if stated is not population:
+        derived, claim, booked = (
+            loss and (convert(loss, stated, population) or UNBOUNDED)
+            for loss in (derived, claim, booked)
+        )
+    return Derivation(verdict, derived, claim, booked, objections)
 
 
 def _misplaced(
@@ -125,10 +151,6 @@ def _misplaced(
             ),
         )
     return ()
-
-
-def _in_population(loss: Loss | None, stated: Relation, population: Relation) -> Loss | None:
-    return None if loss is None else convert(loss, stated, population) or UNBOUNDED
 
 
 def _booked(

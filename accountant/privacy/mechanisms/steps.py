@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from accountant.privacy.losses import Loss
 from accountant.privacy.mechanisms.base import BaseMechanism
-from accountant.privacy.mechanisms.pricing import Priced, Verdict, price
+from accountant.privacy.mechanisms.pricing import Derivation, Verdict, derive
 from accountant.privacy.mechanisms.relations import Relation
 from accountant.privacy.steps import NamedPair, Step
 
@@ -18,10 +18,10 @@ def steps_of(mechanisms: Iterable[BaseMechanism], population: Relation) -> list[
 
 
 def _step(mechanism: BaseMechanism, population: Relation) -> Step:
-    priced = price(mechanism, population)
-    larger = priced.verdict is Verdict.CONSERVATIVE
+    derivation = derive(mechanism, population)
+    larger = derivation.verdict is Verdict.CONSERVATIVE
     pair = None if larger else _pair(mechanism, population)
-    return Step(mechanism.count, _booked(priced), pair)
+    return Step(mechanism.count, _booked(derivation), pair)
 
 
 def _pair(mechanism: BaseMechanism, population: Relation) -> NamedPair | None:
@@ -38,8 +38,8 @@ def _pair(mechanism: BaseMechanism, population: Relation) -> NamedPair | None:
     return None
 
 
-def _booked(priced: Priced) -> Loss | None:
-    """The larger of claim and derivation, where both are there."""
-    if priced.derived is None or priced.verdict is Verdict.CONSERVATIVE:
-        return priced.claimed
-    return priced.derived
+def _booked(derivation: Derivation) -> Loss | None:
+    """Return the larger of claim and derivation, where both are there."""
+    if derivation.derived is None or derivation.verdict is Verdict.CONSERVATIVE:
+        return derivation.claimed
+    return derivation.derived
