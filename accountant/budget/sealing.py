@@ -14,10 +14,11 @@ from typing import Any, Final, NamedTuple
 
 from accountant.budget.batches import OPENED, REFUSED
 from accountant.budget.commands import Command, Envelope, Sealed
+from accountant.budget.commands.base import construct
 from accountant.budget.population.packing import packed, packed_as
 from accountant.budget.rules.require import blank
 from accountant.budget.state import State
-from accountant.ledger.events import Entry, Event, written
+from accountant.ledger.events import Entry, Event
 
 FIELDS: Final = ("justification", "purpose", "reason")
 """The fields of commands that hold free text."""
@@ -135,13 +136,12 @@ def _as(asked: Envelope, command: Command) -> Envelope:
 def _with(asked: Envelope, digests: Mapping[str, str]) -> Envelope:
     if not digests:
         return asked
-    sealed = {field: Sealed.model_construct(sealed=digest) for field, digest in digests.items()}
-    other = replace(asked, command=asked.command.model_copy(update=sealed))
     shown = {field: {"sealed": digest} for field, digest in digests.items()}
-    # What was worked out already is not worked out again.
-    document = vars(other)["document"] = asked.document | shown
-    if "canonical" in vars(asked):
-        vars(other)["canonical"] = written(document)  # as sound as before
+    sealed = {field: construct(Sealed, one) for field, one in shown.items()}
+    command = construct(type(asked.command), vars(asked.command) | sealed)
+    sound = asked.sound or "canonical" in vars(asked)  # a digest is
+    other = Envelope(asked.by, command, asked.key, asked.items, sound)
+    vars(other)["document"] = asked.document | shown
     return other
 
 

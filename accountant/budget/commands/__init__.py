@@ -8,7 +8,7 @@ a field's default never changes (charter, ledger/events.py).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
 from typing import Any, Final, Literal
@@ -68,7 +68,7 @@ from accountant.budget.commands.spending import (
     RecordInvocations,
     ReleaseGrant,
 )
-from accountant.ledger.events import canonical, to_keep
+from accountant.ledger.events import canonical, to_keep, written
 
 __all__ = [
     "COMMANDS",
@@ -172,6 +172,8 @@ class Envelope:
     command: Command
     key: str | None = None
     items: tuple[Command, ...] = ()
+    sound: bool = field(default=False, compare=False)
+    """Its ``document`` was given, and is known to be one that events may hold."""
 
     @classmethod
     def together(cls, by: str, parts: Sequence[Envelope], key: str | None) -> Envelope:
@@ -201,7 +203,7 @@ class Envelope:
     @cached_property
     def canonical(self) -> bytes:
         """Its canonical bytes."""
-        return to_keep(canonical(self.document))
+        return to_keep(written(self.document) if self.sound else canonical(self.document))
 
     @property
     def fingerprint(self) -> bytes:

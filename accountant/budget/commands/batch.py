@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, StrictInt
 
-from accountant.budget.commands.base import Command
+from accountant.budget.commands.base import Command, construct
 from accountant.budget.commands.spending import (
     AskGrant,
     CommitGrant,
@@ -123,4 +123,4 @@ def decided_in(items: Sequence[BaseModel]) -> list[int]:
 def alone(item: Item) -> Command:
     """What an item asks for, as if it were asked for alone."""
     [kind] = [one for kinds in ITEMS.values() for one in kinds if isinstance(item, one)]
-    return kind.model_construct(**{name: value for name, value in item if name != "type"})
+    return construct(kind, {name: value for name, value in item if name != "type"})

@@ -21,6 +21,7 @@ from accountant.budget.commands.base import (
     Mechanisms,
     Sealed,
     SubjectsField,
+    construct,
 )
 from accountant.budget.commands.parts import Parts
 from accountant.budget.commands.spending import (
@@ -87,7 +88,7 @@ def _judged(kind: type[AskGrant | RecordInvocations]) -> Callable[[dict[str, Any
         if kind is AskGrant and "ttl_seconds" in fields:
             found["ttl_seconds"] = _seconds(fields.pop("ttl_seconds"))
         _nothing_more(fields)
-        return kind.model_construct(**found)
+        return construct(kind, found)
 
     return read
 
@@ -97,19 +98,19 @@ def _commit(fields: dict[str, Any]) -> Command:
     if "mechanisms" in fields:
         found["mechanisms"] = _MECHANISMS.get(orjson.dumps(fields.pop("mechanisms")))[0]
     _nothing_more(fields)
-    return CommitGrant.model_construct(**found)
+    return construct(CommitGrant, found)
 
 
 def _release(fields: dict[str, Any]) -> Command:
     grant, reason = _string(fields.pop("grant", None)), _text(fields.pop("reason", None))
     _nothing_more(fields)
-    return ReleaseGrant.model_construct(grant=grant, reason=reason)
+    return construct(ReleaseGrant, {"grant": grant, "reason": reason})
 
 
 def _expire(fields: dict[str, Any]) -> Command:
     grant = _string(fields.pop("grant", None))
     _nothing_more(fields)
-    return ExpireGrant.model_construct(grant=grant)
+    return construct(ExpireGrant, {"grant": grant})
 
 
 _READERS: Final[dict[str, Callable[[dict[str, Any]], Command]]] = {
@@ -141,7 +142,7 @@ def _name(value: Any) -> str:
 def _text(value: Any) -> str | Sealed:
     if type(value) is dict and len(value) == 1 and type(digest := value.get("sealed")) is str:
         if _DIGEST.fullmatch(digest):
-            return Sealed.model_construct(sealed=digest)
+            return construct(Sealed, {"sealed": digest})
     elif type(value) is str and 0 < len(value) <= _MOST_TEXT:
         return value
     raise _Odd

@@ -21,8 +21,8 @@ from accountant.ledger.events import canonical
 
 LONGEST: Final = 4_096
 """Canonical bytes of a list of names."""
-_FEWEST: Final = 3
-"""Names are of at most 200 characters, of at most six bytes each: fewer are never so long."""
+_MOST_OF_A_CHARACTER: Final = 6
+"""Canonical bytes of a control character; no other takes as many."""
 
 
 def packed(people: Population | None, command: Command) -> Command:
@@ -61,9 +61,10 @@ def in_names(people: Population, command: dict[str, Any]) -> dict[str, Any]:
 
 
 def _long(values: Any) -> bool:
-    if not isinstance(values, list) or len(values) < _FEWEST:
+    if not isinstance(values, list):
         return False
-    return len(canonical(values)) > LONGEST
+    most = sum(map(len, values)) * _MOST_OF_A_CHARACTER + 3 * len(values) + 2
+    return most > LONGEST and len(canonical(values)) > LONGEST
 
 
 def _term(people: Population, term: Term) -> Term:
