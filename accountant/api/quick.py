@@ -27,8 +27,9 @@ from accountant.budget.commands import (
     RecordInvocations,
     ReleaseGrant,
     decided_in,
+    plain,
 )
-from accountant.budget.commands.base import SubjectsField
+from accountant.budget.commands.base import SubjectsField, construct
 from accountant.budget.commands.parts import Parts
 from accountant.ledger.events import canonical, to_keep, written
 
@@ -167,12 +168,14 @@ class Quick:
             fields["ttl_seconds"] = seconds = _seconds(cut)
             if seconds != DEFAULT_TTL:
                 document["ttl_seconds"] = seconds
-        asked = Envelope(by, kind.model_construct(**fields), key)
-        vars(asked).update(document=document, canonical=to_keep(written(document)))
+        asked = Envelope(by, construct(kind, fields), key, sound=True)
+        vars(asked)["document"] = document
         return asked
 
 
 def _read_mechanisms(data: bytes) -> tuple[Any, bytes]:
+    if (plainly := plain.mechanisms(data)) is not None:
+        return plainly
     keys = _KEY.findall(data)
     if _PLAIN.fullmatch(data) and len(keys) == len(set(keys)):
         mechanisms = _MECHANISMS.validate_json(data)
@@ -182,6 +185,8 @@ def _read_mechanisms(data: bytes) -> tuple[Any, bytes]:
 
 
 def _read_subjects(data: bytes) -> tuple[Any, bytes]:
+    if (plainly := plain.subjects(data)) is not None:
+        return plainly
     subjects = _SUBJECTS.validate_python(parse(data))
     return subjects, to_keep(canonical(_dumped(_SUBJECTS, subjects)))
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 import orjson
 from pydantic import TypeAdapter, ValidationError
 
+from accountant.budget.commands import plain
 from accountant.budget.commands.base import (
     DAY,
     STORED,
@@ -42,10 +43,14 @@ class _Odd(Exception):
     """It is not plainly in canonical form."""
 
 
-def _part(adapter: TypeAdapter[Any]) -> Callable[[bytes], tuple[Any, bytes]]:
+def _part(
+    adapter: TypeAdapter[Any], plainly: Callable[[bytes], tuple[Any, bytes] | None]
+) -> Callable[[bytes], tuple[Any, bytes]]:
     """Reads a part of a command. Raises _Odd unless the bytes are its canonical form."""
 
     def read(data: bytes) -> tuple[Any, bytes]:
+        if (found := plainly(data)) is not None and found[1] == data:
+            return found
         try:
             found = adapter.validate_python(orjson.loads(data), context=STORED)
         except ValidationError:
@@ -58,8 +63,8 @@ def _part(adapter: TypeAdapter[Any]) -> Callable[[bytes], tuple[Any, bytes]]:
     return read
 
 
-_MECHANISMS: Final = Parts(_part(TypeAdapter(Mechanisms)))
-_SUBJECTS: Final = Parts(_part(TypeAdapter(SubjectsField)))
+_MECHANISMS: Final = Parts(_part(TypeAdapter(Mechanisms), plain.mechanisms))
+_SUBJECTS: Final = Parts(_part(TypeAdapter(SubjectsField), plain.subjects))
 
 
 def read_plain(document: Mapping[str, Any]) -> Command | None:

@@ -53,6 +53,8 @@ class Laplace(BaseMechanism):
         }
     )
 
+    plain = ("sensitivity", "scale")
+
     kind: Literal["laplace"] = Field(description=KIND)
     sensitivity: Sensitivity = Field(
         description="L1 sensitivity for one privacy unit, in the units of the answer: a bare "

@@ -70,6 +70,11 @@ def _read(value: Any) -> Decimal:
     return _canonical(value)
 
 
+def plain_amount(value: str) -> Decimal | None:
+    """The amount that ``value`` spells, if it is positive and plainly in canonical form."""
+    return Decimal(value) if value != "0" and _CANONICAL.fullmatch(value) else None
+
+
 def _canonical(value: Decimal) -> Decimal:
     """Without trailing zeros after the point, without an exponent, without a negative zero.
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import Discriminator, Field, StringConstraints, Tag
 
@@ -82,6 +82,9 @@ class Sampler(Record):
 
 class BaseMechanism(Record, ABC):
     """One randomised answer, or ``count`` independent ones with the same parameters."""
+
+    plain: ClassVar[tuple[str, ...]] = ()
+    """The required fields, if a positive amount in each makes a valid mechanism."""
 
     kind: str = Field(description=KIND)
     count: int = Field(

@@ -138,6 +138,8 @@ class Gaussian(_GaussianNoise):
         }
     )
 
+    plain = ("sensitivity", "scale")
+
     kind: Literal["gaussian"] = Field(description=KIND)
 
     def at_claim(self, mu_squared: Fraction, claim: Loss) -> Fraction:

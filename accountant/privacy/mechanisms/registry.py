@@ -5,7 +5,7 @@ A new kind is a model in the file of its family, and a line here.
 
 from __future__ import annotations
 
-from typing import Annotated, Final, get_args
+from typing import Annotated, Any, Final, get_args
 
 from pydantic import Field
 
@@ -49,6 +49,11 @@ _CLASSES: Final = get_args(get_args(Mechanism)[0])
 KINDS: Final[tuple[str, ...]] = tuple(
     get_args(kind.model_fields["kind"].annotation)[0] for kind in _CLASSES
 )
+
+PLAIN: Final[dict[str, Any]] = {
+    name: kind for name, kind in zip(KINDS, _CLASSES, strict=True) if kind.plain
+}
+"""Kinds that need nothing but positive amounts."""
 
 for _kind in _CLASSES:
     if issubclass(_kind, compound.Compound):  # its parts are of any kind, these included
