@@ -22,7 +22,8 @@ from accountant.budget.population.selection import Index, Selection
 Integers = NDArray[np.int64]
 _SMALL: Final = 4_096
 """Cells up to which all rows are added in one operation, those that add nothing included."""
-_ALL: Final = slice(None)
+_MASKED: Final = 512
+"""Cells up to which a scattered charge is added to all of them, times 0 where it does not go."""
 
 
 class Part(NamedTuple):
@@ -301,6 +302,9 @@ def _add(cells: Integers, selection: Selection, column: Sequence[int], sign: int
         by = np.array(column, dtype=np.int64).reshape(-1, *(1,) * (cells.ndim - 1))
         if sign < 0:
             by = -by
+        if cells[0].size <= _MASKED and not all(layout.views for layout in selection.layouts):
+            cells += by * selection.mask(cells.shape[1:])
+            return
         for layout in selection.layouts:
             if layout.views:
                 part = cells[layout.in_all]

@@ -149,6 +149,7 @@ class Selection:
     everyone: bool
     boxes: tuple[Box, ...] = ()
     _layouts: tuple[Layout, ...] | None = field(default=None, init=False, compare=False, repr=False)
+    _mask: NDArray[np.int64] | None = field(default=None, init=False, compare=False, repr=False)
 
     @property
     def layouts(self) -> tuple[Layout, ...]:
@@ -158,6 +159,16 @@ class Selection:
             object.__setattr__(self, "_layouts", found)
             return found
         return self._layouts
+
+    def mask(self, shape: tuple[int, ...]) -> NDArray[np.int64]:
+        """1 at the selected cells of an array of ``shape``, 0 elsewhere: made once."""
+        found = self._mask
+        if found is None or found.shape != shape:
+            found = np.zeros(shape, dtype=np.int64)
+            for layout in self.layouts:
+                found[layout.in_row] = 1
+            object.__setattr__(self, "_mask", found)
+        return found
 
     def cells(self, population: Population) -> int:
         """How many cells it has."""
