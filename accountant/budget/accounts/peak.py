@@ -136,12 +136,16 @@ class Reading:
         """
         account, selection = self.account, self.selection
         sums = account.used
-        if not sums.plain or len(selection.boxes) > 1:
+        if not sums.plain:
             return None
         beside = sums.everyone
-        if sums.flat:
+        if sums.flat and len(selection.boxes) <= 1:
             used = (beside[0], beside[1]) if second is None else (*beside[:2], beside[second])
             return Peak(self._cell(0, 0), used)
+        if (few := sums.few(_EPSILON, selection)) is not None:
+            return self._dominant_of_few(few, second)
+        if len(selection.boxes) > 1:
+            return None
         [part] = self.parts
         epsilon = part.view(_EPSILON)
         at = int(epsilon.argmax())
@@ -153,6 +157,18 @@ class Reading:
                 return None
             used = *used, along + beside[second]
         return Peak(self._cell(0, at), used)
+
+    def _dominant_of_few(self, epsilon: Integers, second: int | None) -> Peak | None:
+        """The same where there are few cells; ``epsilon`` are their sums."""
+        sums = self.account.used
+        at = (epsilon == np.maximum.reduce(epsilon, axis=None)).tobytes().index(1)
+        rows = [_EPSILON, _DELTA]
+        if second is not None:
+            along = sums.few(second, self.selection)
+            if along is None or along.item(at) < np.maximum.reduce(along, axis=None):
+                return None
+            rows.append(second)
+        return Peak(_position(at, sums.shape), tuple([sums.at(row, at) for row in rows]))
 
     def _at(self, part: Part, row: int, at: int) -> int:
         """One sum; nothing is looked at in a row that nothing was ever booked in."""

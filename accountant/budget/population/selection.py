@@ -34,6 +34,9 @@ MAX_BOXES: Final = 500
 MAX_WORK: Final = 3_000_000
 """Set members looked at: bounds the time that one selection takes under the ledger's lock."""
 
+_FAR: Final = 2**62
+"""No sum is larger, and none is further below zero."""
+
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 
 
@@ -150,6 +153,7 @@ class Selection:
     boxes: tuple[Box, ...] = ()
     _layouts: tuple[Layout, ...] | None = field(default=None, init=False, compare=False, repr=False)
     _mask: NDArray[np.int64] | None = field(default=None, init=False, compare=False, repr=False)
+    _outside: NDArray[np.int64] | None = field(default=None, init=False, compare=False, repr=False)
 
     @property
     def layouts(self) -> tuple[Layout, ...]:
@@ -164,10 +168,18 @@ class Selection:
         """1 at the selected cells of an array of ``shape``, 0 elsewhere: made once."""
         found = self._mask
         if found is None or found.shape != shape:
-            found = np.zeros(shape, dtype=np.int64)
-            for layout in self.layouts:
-                found[layout.in_row] = 1
+            found = sum((_mask(box, shape) for box in self.boxes), np.zeros(shape, dtype=np.int64))
             object.__setattr__(self, "_mask", found)
+        return found
+
+    def outside(self, shape: tuple[int, ...]) -> NDArray[np.int64]:
+        """0 at the selected cells of an array of ``shape``, and so far below zero elsewhere that no
+        sum brings a cell up to a selected one: made once.
+        """
+        found = self._outside
+        if found is None or found.shape != shape:
+            found = (self.mask(shape) - 1) * _FAR
+            object.__setattr__(self, "_outside", found)
         return found
 
     def cells(self, population: Population) -> int:
@@ -177,6 +189,17 @@ class Selection:
     def __or__(self, other: Selection) -> Selection:
         """Both, which must be disjoint."""
         return Selection(self.everyone or other.everyone, self.boxes + other.boxes)
+
+
+def _mask(box: Box, shape: tuple[int, ...]) -> NDArray[np.int64]:
+    """1 at the cells of ``box``, as a product of its sides."""
+    found = np.ones((), dtype=np.int64)
+    for side, size in zip(box, shape, strict=True):
+        line = [0] * size
+        for position in side:
+            line[position] = 1
+        found = found[..., np.newaxis] * np.array(line, dtype=np.int64)
+    return found
 
 
 EVERYONE: Final = Selection(everyone=True)
