@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import cached_property, lru_cache
 
-from accountant.budget.commands import AskGrant, OpenSparseVector, RecordInvocations, Sealed
+from accountant.budget.accounts.sums import FEW
+from accountant.budget.commands import (
+    AskGrant,
+    Command,
+    OpenSparseVector,
+    RecordInvocations,
+    Sealed,
+)
 from accountant.budget.commands.parts import Listed, Term
+from accountant.budget.errors import Invalid
 from accountant.budget.population.population import Membership, Population
 from accountant.budget.population.selection import EVERYONE, Selection, Subjects, select
 from accountant.budget.state import State
@@ -106,6 +115,25 @@ def prepare(state: State, by: str, command: Judged, now: int) -> Request:
     if misplaced:  # whoever may have moved in or out has lost without bound
         selection, costs = EVERYONE, costs.unbounded
     return Request(by, command, selection, costs, misplaced, now)
+
+
+def work_out(state: State, commands: Iterable[Command]) -> None:
+    """Price the mechanisms and compile the groups of ``commands`` that remember it, before they are
+    decided one by one: one step for all, then the next, takes half of the time of all steps for
+    one, then the next, for the processor keeps what a step needs at hand. Changes nothing else, and
+    leaves it to ``prepare`` to say what is wrong.
+    """
+    people = state.people()
+    judged = [one for one in commands if isinstance(one, AskGrant | RecordInvocations)]
+    for one in judged:
+        if isinstance(one.mechanisms, Listed):
+            _ = costs_of(state, one.mechanisms).written
+    for one in judged:
+        if isinstance(one.subjects, Term | Listed):
+            with suppress(Invalid):
+                selection = _selected(people, one.subjects)
+                if people.cells <= FEW and not selection.everyone:
+                    selection.outside(people.shape)
 
 
 def _selected(people: Population, subjects: Subjects | None) -> Selection:

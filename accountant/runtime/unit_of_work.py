@@ -10,7 +10,7 @@ ends. It begins as soon as something is read of the database, or decided that ca
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -22,6 +22,7 @@ from accountant.budget.commands import AcceptTime, AdoptEngine, Envelope
 from accountant.budget.decide import Repeated, decide, repeated
 from accountant.budget.errors import Invalid, Problem
 from accountant.budget.outcome import Outcome
+from accountant.budget.request import work_out
 from accountant.budget.sealing import SALT_BYTES, Opened, places_of, seal, seal_again
 from accountant.budget.state import State
 from accountant.ledger.events import Entry, Event, EventTooLarge
@@ -114,6 +115,12 @@ class UnitOfWork:
         for one in outcome:
             apply(self.state, one)
         self.broken = False
+
+    def work_out(self, commands: Iterable[Envelope]) -> None:
+        """Work out, for all, what does not depend on the order in which they are decided."""
+        if self.state.population is not None:
+            flat = (command for one in commands for command in (one.items or (one.command,)))
+            work_out(self.state, flat)
 
     def answer_all(self, commands: Sequence[Envelope]) -> list[Answer]:
         """``answer`` for all. Raises the first Problem; those before it are decided."""

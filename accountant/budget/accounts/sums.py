@@ -22,7 +22,7 @@ from accountant.budget.population.selection import Index, Selection
 Integers = NDArray[np.int64]
 _SMALL: Final = 4_096
 """Cells up to which all rows are added in one operation, those that add nothing included."""
-_FEW: Final = 500
+FEW: Final = 500
 """Cells up to which a selection is a mask over all of them. NumPy lets other threads run while it
 picks cells by index or looks for the largest, and then waits for its turn, which takes longer than
 to look at all of so few cells by arithmetic, which does not.
@@ -123,7 +123,7 @@ class Sums:
         the selection has no cell; None if there are too many cells.
         """
         cells = self._cells
-        if cells is None or cells[0].size > _FEW:
+        if cells is None or cells[0].size > FEW:
             return None
         found: Integers = cells[row]
         return found if selection.everyone else found + selection.outside(self.shape)
@@ -320,7 +320,7 @@ def _add(cells: Integers, selection: Selection, column: Sequence[int], sign: int
         by = np.array(column, dtype=np.int64).reshape(-1, *(1,) * (cells.ndim - 1))
         if sign < 0:
             by = -by
-        if cells[0].size <= _FEW and not all(layout.views for layout in selection.layouts):
+        if cells[0].size <= FEW and not all(layout.views for layout in selection.layouts):
             cells += by * selection.mask(cells.shape[1:])
             return
         for layout in selection.layouts:

@@ -57,13 +57,12 @@ class Parts:
         """The part that ``data`` spells, and its canonical bytes. Raises as reading it does."""
         found = self._known.get(data)
         if found is None:
-            if not self._met_before(data):
-                return self._read(data)
             part, spelled = self._read(data)
             found = remembering(part), spelled
-            if len(self._known) >= _REMEMBERED:
-                self._known.clear()
-            self._known[bytes(memoryview(data))] = found
+            if self._met_before(data):
+                if len(self._known) >= _REMEMBERED:
+                    self._known.clear()
+                self._known[bytes(memoryview(data))] = found
         return found
 
     def _met_before(self, data: bytes) -> bool:
