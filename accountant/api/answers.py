@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from typing import Any, Final
 
+import msgspec
 import orjson
 from starlette.responses import JSONResponse
 
@@ -25,24 +25,41 @@ from accountant.budget.outcome import (
 )
 from accountant.budget.outcome import REFUSED as REFUSED_GRANT
 from accountant.door.problem import problem
-from accountant.ledger.events import Entry, Event, microseconds, rfc3339, to_keep
+from accountant.ledger.events import Entry, Event, rfc3339
 from accountant.privacy.units import FIXED, Charge
 from accountant.runtime.service import Answer, Preview, Service
 
 REPLAYED = {"Idempotent-Replay": "true"}
 
 
+class _Asked(msgspec.Struct):
+    """What an answer says of the command that an event holds."""
+
+    grant: str = ""
+    ttl_seconds: int = DEFAULT_TTL
+
+
+class _Kept(msgspec.Struct):
+    """What an answer says of an event; the rest of its bytes is passed over."""
+
+    time: str
+    command: _Asked
+    total: dict[str, Any] = {}
+    charge: dict[str, Any] = {}
+    fired: list[tuple[str, str]] = []
+    overrun: bool = False
+    positives: int = 0
+    negatives: int = 0
+
+
+_KEPT: Final = msgspec.json.Decoder(_Kept)
+
+
 def amounts(charge: Charge | dict[str, Any]) -> dict[str, str]:
     """A charge in decimal strings, "infinite" where it is."""
-    if isinstance(charge, Charge):
-        return {str(currency): charge.amount(currency) for currency in charge.axis or FIXED}
-    return _amounts(to_keep(orjson.dumps(charge)))
-
-
-@lru_cache(maxsize=4_096)
-def _amounts(charge: bytes) -> dict[str, str]:
-    """Of a charge as events hold it: few are asked for over and over."""
-    return amounts(Charge.from_json(orjson.loads(charge)))
+    if not isinstance(charge, Charge):
+        charge = Charge.from_json(charge)
+    return {str(currency): charge.amount(currency) for currency in charge.axis or FIXED}
 
 
 class Json(JSONResponse):
@@ -106,40 +123,38 @@ def _document(entry: Entry) -> dict[str, Any]:
     """What is answered to a command that led to ``entry``: short, for the whole decision can be
     read.
     """
-    body: dict[str, Any] = orjson.loads(entry.body)
-    common = {"sequence": entry.sequence, "time": body["time"]}
+    kept = _KEPT.decode(entry.body)
+    common = {"sequence": entry.sequence, "time": kept.time}
     told = _TOLD.get(entry.type)
-    return common if told is None else told(entry, body) | common
+    return common if told is None else told(entry, kept) | common
 
 
-def _reserved(entry: Entry, body: dict[str, Any]) -> dict[str, Any]:
-    ttl = body["command"].get("ttl_seconds", DEFAULT_TTL)
-    expires = rfc3339(microseconds(body["time"]) + ttl * SECOND)
+def _reserved(entry: Entry, kept: _Kept) -> dict[str, Any]:
+    expires = rfc3339(entry.time + kept.command.ttl_seconds * SECOND)
     about = {"id": f"g{entry.sequence}", "state": "reserved", "expires": expires}
-    return about | _judged(entry, body)
+    return about | _judged(entry, kept)
 
 
-def _recorded(entry: Entry, body: dict[str, Any]) -> dict[str, Any]:
-    return {"overrun": body.get("overrun", False)} | _judged(entry, body)
+def _recorded(entry: Entry, kept: _Kept) -> dict[str, Any]:
+    return {"overrun": kept.overrun} | _judged(entry, kept)
 
 
-def _counted(entry: Entry, body: dict[str, Any]) -> dict[str, Any]:
-    counts = {name: body[name] for name in ("positives", "negatives")}
-    return {"id": body["command"]["grant"], "state": "reserved"} | counts
+def _counted(entry: Entry, kept: _Kept) -> dict[str, Any]:
+    counts = {"positives": kept.positives, "negatives": kept.negatives}
+    return {"id": kept.command.grant, "state": "reserved"} | counts
 
 
-def _noted(entry: Entry, body: dict[str, Any]) -> dict[str, Any]:
+def _noted(entry: Entry, kept: _Kept) -> dict[str, Any]:
     note = "the grant had expired and is charged in full; this is noted, nothing changed"
-    return {"id": body["command"]["grant"], "state": "expired", "note": note}
+    return {"id": kept.command.grant, "state": "expired", "note": note}
 
 
-def _ended(entry: Entry, body: dict[str, Any]) -> dict[str, Any]:
+def _ended(entry: Entry, kept: _Kept) -> dict[str, Any]:
     state = "released" if entry.type == RELEASED else "committed"
-    charged = amounts(body.get("charge", Charge()))
-    return {"id": body["command"]["grant"], "state": state, "charged": charged}
+    return {"id": kept.command.grant, "state": state, "charged": amounts(kept.charge)}
 
 
-_TOLD: Final[dict[str, Callable[[Entry, dict[str, Any]], dict[str, Any]]]] = {
+_TOLD: Final[dict[str, Callable[[Entry, _Kept], dict[str, Any]]]] = {
     RESERVED: _reserved,
     RECORDED: _recorded,
     ANSWERED: _counted,
@@ -150,11 +165,11 @@ _TOLD: Final[dict[str, Callable[[Entry, dict[str, Any]], dict[str, Any]]]] = {
 }
 
 
-def _judged(entry: Entry, body: dict[str, Any]) -> dict[str, Any]:
+def _judged(entry: Entry, kept: _Kept) -> dict[str, Any]:
     """What a request costs, what it was flagged for, and where its decision can be read."""
     return {
-        "charge": amounts(body["total"]),
-        "flags": [{"rule": rule, "code": code} for rule, code in body.get("fired", ())],
+        "charge": amounts(kept.total),
+        "flags": [{"rule": rule, "code": code} for rule, code in kept.fired],
         "decision": f"d{entry.sequence}",
     }
 

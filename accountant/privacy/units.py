@@ -93,6 +93,13 @@ def axis_of(orders: tuple[int, ...]) -> Axis:
 
 
 @lru_cache(maxsize=1024)
+def _axis_named(names: tuple[str, ...]) -> Axis:
+    """The currencies among ``names``, in the order of every axis."""
+    orders = sorted(int(name.removeprefix(_TAU)) for name in names if name.startswith(_TAU))
+    return tuple(currency for currency in axis_of(tuple(orders)) if currency in names)
+
+
+@lru_cache(maxsize=1024)
 def _places(axis: Axis, wanted: Axis) -> tuple[int | None, ...]:
     """Where on ``axis`` each currency of ``wanted`` stands; None if it does not."""
     known = {currency: i for i, currency in enumerate(axis)}
@@ -262,14 +269,11 @@ class Charge:
     @classmethod
     def from_json(cls, body: dict[str, Any]) -> Charge:
         """Reads what ``to_json`` wrote."""
-        unbounded = body.get("infinite", {})
-        orders = sorted(int(name.removeprefix(_TAU)) for name in body if name.startswith(_TAU))
-        axis = tuple(c for c in axis_of(tuple(orders)) if c in body)
-        return cls(
-            axis,
-            tuple(int(body[c]) for c in axis),
-            tuple(int(unbounded.get(c, 0)) for c in axis),
-        )
+        unbounded, axis = body.get("infinite"), _axis_named(tuple(body))
+        finite = tuple([int(body[currency]) for currency in axis])
+        if not unbounded:
+            return cls(axis, finite, (0,) * len(axis))
+        return cls(axis, finite, tuple([int(unbounded.get(currency, 0)) for currency in axis]))
 
     @classmethod
     def over(cls, axis: Axis, units: Sequence[int | None]) -> Charge:
