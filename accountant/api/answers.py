@@ -26,7 +26,7 @@ from accountant.budget.outcome import (
 from accountant.budget.outcome import REFUSED as REFUSED_GRANT
 from accountant.door.problem import problem
 from accountant.ledger.events import Entry, Event, rfc3339
-from accountant.privacy.units import FIXED, Charge
+from accountant.privacy.units import FIXED, NOTHING, Charge
 from accountant.runtime.service import Answer, Preview, Service
 
 REPLAYED = {"Idempotent-Replay": "true"}
@@ -59,7 +59,7 @@ def amounts(charge: Charge | dict[str, Any]) -> dict[str, str]:
     """A charge in decimal strings, "infinite" where it is."""
     if not isinstance(charge, Charge):
         charge = Charge.from_json(charge)
-    return {str(currency): charge.amount(currency) for currency in charge.axis or FIXED}
+    return (charge if charge.axis else NOTHING.on(FIXED)).amounts()
 
 
 class Json(JSONResponse):

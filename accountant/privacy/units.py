@@ -125,8 +125,7 @@ def show(units: int, currency: Currency) -> str:
     """``units`` as a plain decimal string without an exponent: ``100000000`` nano is ``0.1``."""
     digits = 9 if currency == "epsilon" else 15
     text = str(abs(units)).zfill(digits + 1)
-    part = text[-digits:].rstrip("0")
-    shown = f"{text[:-digits]}.{part}" if part else text[:-digits]
+    shown = f"{text[:-digits]}.{text[-digits:]}".rstrip("0").rstrip(".")
     return f"-{shown}" if units < 0 else shown
 
 
@@ -211,6 +210,11 @@ class Charge:
     def amount(self, currency: Currency) -> str:
         """The sum in one currency as a plain decimal string, or "infinite"."""
         return amount(self.units(currency), currency)
+
+    def amounts(self) -> dict[str, str]:
+        """``amount`` in every currency of the axis."""
+        parts = zip(self.axis, self.finite, self.infinite, strict=True)
+        return {str(c): INFINITE if closed else show(n, c) for c, n, closed in parts}
 
     def is_infinite(self, currency: Currency) -> bool:
         """True if some charge in it is infinite in this currency."""
