@@ -1,6 +1,6 @@
-"""``state = fold(events)``: what each type of event changes. Nothing else changes a state.
+"""Event handlers: what each type of event changes in a state. Nothing else changes a state.
 
-An event is believed in what it says was booked; ``replay`` is what checks the saying.
+Handlers believe what an event says was booked; ``replay`` checks it.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _LONGEST: Final = 2_048
 
 
 def fold(ledger: str, events: Iterable[Event]) -> State:
-    """The state after ``events``."""
+    """Return the state after ``events``."""
     state = State(ledger)
     for event in events:
         apply(state, read(state, event))
@@ -69,14 +69,14 @@ def fold(ledger: str, events: Iterable[Event]) -> State:
 
 
 def follow(state: State, data: bytes) -> None:
-    """Folds in the next event, as somebody else has decided it. Raises ValueError if it is not the
-    next one, or cannot be folded.
+    """Apply the next event, which another process decided. Raises ValueError if it is not the next
+    one, or cannot be applied.
     """
     apply(state, read(state, Event.from_bytes(data), data))
 
 
 class _Undo(NamedTuple):
-    """How to take one outcome back."""
+    """What ``rollback`` needs to take one outcome back."""
 
     change: Change
     before: Any
@@ -88,8 +88,8 @@ class _Undo(NamedTuple):
 
 
 def apply(state: State, outcome: Outcome) -> None:
-    """Folds one outcome in. Raises ValueError if it is not the next one; then, or after any other
-    exception, the state may be half changed.
+    """Apply one outcome. Raises ValueError if it is not the next one; after that or any other
+    exception the state may be half changed.
     """
     entry = outcome.entry
     if entry.sequence != state.sequence:
@@ -105,8 +105,8 @@ def apply(state: State, outcome: Outcome) -> None:
     before = outcome.change.fold(state, entry)
     if state.adopted is not None and state.adopted.policy.remembering:
         event = outcome.event()
-        state.memories = memories | {
-            rule.id: rule.remember(memories.get(rule.id), event)
+        state.memories = state.memories | {
+            rule.id: rule.remember(state.memories.get(rule.id), event)
             for rule in state.adopted.policy.remembering
         }
     if outcome.key is not None:
@@ -118,18 +118,18 @@ def apply(state: State, outcome: Outcome) -> None:
 
 
 def begin(state: State) -> None:
-    """From now on what is folded in can be taken back, until ``end``."""
+    """Begin a transaction: what is applied until ``end`` can be rolled back."""
     state.journal = []
 
 
 def end(state: State) -> None:
-    """What was folded in stays."""
+    """End the transaction; what was applied stays."""
     state.journal = None
 
 
 def rollback(state: State, mark: int = 0) -> bool:
-    """Takes back all that was folded in since the transaction began, or since it had folded in
-    ``mark`` outcomes. False if something of it cannot be: then nothing is.
+    """Take back all outcomes of the transaction but the first ``mark``. Returns False, and changes
+    nothing, if one of them cannot be taken back.
     """
     journal = state.journal
     if journal is None or any(isinstance(u.change, Happened) for u in journal[mark:]):
@@ -146,7 +146,7 @@ def rollback(state: State, mark: int = 0) -> bool:
 
 @contextmanager
 def savepoint(state: State) -> Iterator[None]:
-    """What is folded in meanwhile is taken back in the end; it has to be possible."""
+    """Roll back, at the end of the block, what was applied in it, which has to be possible."""
     if alone := state.journal is None:
         begin(state)
     mark = len(state.journal) if state.journal else 0
@@ -160,18 +160,18 @@ def savepoint(state: State) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Happened:
-    """Something about the ledger as a whole: registered, adopted, recovered. It is folded as its
-    event says, and not taken back.
+    """A change of the ledger as a whole: a registration, an adoption, a recovery. It follows its
+    event, and cannot be taken back.
     """
 
     event: Event
 
     def fold(self, state: State, entry: Entry) -> None:
-        """Changes the state as the handler of the event's type does."""
+        """Run the handler of the event's type."""
         HANDLERS[self.event.type](state, self.event)
 
     def undo(self, state: State, before: None) -> None:
-        """It cannot be taken back; ``rollback`` does not try."""
+        """Never called: ``rollback`` refuses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,16 +181,17 @@ class OpenedBatch:
     header: OpenBatch
 
     def fold(self, state: State, entry: Entry) -> None:
-        """Its items are to follow."""
+        """Open the batch; its items follow."""
         state.batch = self.header
 
     def undo(self, state: State, before: None) -> None:
-        """``rollback`` puts the batch back that was open before."""
+        """Nothing to do: ``rollback`` restores the batch that was open before."""
 
 
 def read(state: State, event: Event, data: bytes | None = None) -> Outcome:
-    """The outcome that ``event``, the next one, stands for; ``data`` are its bytes, if known.
-    Raises ValueError if it is not the next one or of no known type.
+    """Return the outcome that ``event`` records; ``data`` are its bytes, if known.
+
+    Raises ValueError if it is not the next one, or its type is unknown.
     """
     if event.ledger != state.ledger or event.sequence != state.sequence:
         raise ValueError(
@@ -310,7 +311,7 @@ def _extend_population(state: State, event: Event) -> None:
 
 
 def _inherit(state: State, dimension: str, values: list[str], now: int) -> None:
-    """In a window, what new cells inherited passes like what is spent now."""
+    """In a window, treat what new cells inherited as spent now, so that it expires with it."""
     state.held = None
     reserved, new = state.reserved(), select(state.people(), {dimension: values})
     for key, account in state.accounts.items():
@@ -366,15 +367,18 @@ def _adopt_policy(state: State, event: Event) -> None:
             carried = _bring(state, rule, epoch, sources)
         epochs[rule.id] = replace(epoch, carried=carried) if carried else epoch
     state.accounts.share()
+    rules = {rule.id: rule for rule in before.policy.remembering} if before else {}
     state.memories = {
-        rule.id: state.memories[rule.id] for rule in policy.remembering if rule.id in state.memories
+        rule.id: rule.begins(state.memories.get(rule.id), rules[rule.id])
+        for rule in policy.remembering
+        if rule.id in rules
     }
     state.custody = replace(state.custody, policies=(*state.custody.policies, event.sequence))
     state.adopted = Adopted(policy, event.body["command"]["source_digest"], event.sequence, epochs)
 
 
 def sources_of(state: State, rule: LimitRule, start: Start) -> list[AccountKey]:
-    """The accounts whose sums of epsilons and deltas a new epoch of ``rule`` starts from."""
+    """Return the accounts whose sums of epsilons and deltas a new epoch of ``rule`` starts from."""
     if start is Start.CONVERTED and state.adopted is not None:
         return _own(state, rule, state.adopted.epochs[rule.id].number)
     return _used(state, rule) if start is Start.BROUGHT else []
@@ -393,7 +397,9 @@ def _used(state: State, rule: LimitRule) -> list[AccountKey]:
 
 
 def _carry(state: State, rule: LimitRule, old: int, new: int) -> bool:
-    """Goes on from the accounts of the epoch ``old``, open reservations included; says if any."""
+    """Copy the accounts of the epoch ``old`` to ``new``, with open reservations. Returns whether
+    there were any.
+    """
     keys = {key: key._replace(epoch=new) for key in _own(state, rule, old)}
     for key, after in keys.items():
         state.accounts.put(after, state.accounts[key].copy())
@@ -405,8 +411,8 @@ def _carry(state: State, rule: LimitRule, old: int, new: int) -> bool:
 
 
 def _bring(state: State, rule: LimitRule, epoch: Epoch, sources: list[AccountKey]) -> bool:
-    """Starts from what was used in ``sources``, reserved or not, as a sure sum of epsilons; says
-    if any.
+    """Open accounts that start from what was used or reserved in ``sources``, as a plain sum of
+    epsilons. Returns whether there were any.
     """
     brought: dict[AccountKey, Account] = {}
     for source in sources:

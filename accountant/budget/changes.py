@@ -1,6 +1,6 @@
-"""What the events of requests and grants change: accounts and grants.
+"""The changes that requests and grants make to accounts and grants, each with its exact inverse.
 
-Each change can be taken back, so that what was decided before a commit that failed never was.
+After a failed commit ``undo`` takes back what was applied before it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Booked(NamedTuple):
-    """What was booked in an account, or given back, and how the account was before."""
+    """A booking in one account, and how the account was before."""
 
     keys: Keys
     """The keys that hold the account."""
@@ -29,7 +29,7 @@ class Booked(NamedTuple):
 
 
 class Before(NamedTuple):
-    """How a state was before a charge was booked."""
+    """What taking a charge back needs."""
 
     opened: Keys
     """The accounts that were opened for it."""
@@ -37,28 +37,29 @@ class Before(NamedTuple):
 
 
 class Reserve(NamedTuple):
-    """A grant is opened. ``grant`` has no bookings yet."""
+    """Open a grant; ``grant`` has no bookings yet."""
 
     grant: Grant
 
     def fold(self, state: State, entry: Entry) -> Before:
-        """Books the grant's total and keeps the grant."""
+        """Book the grant's total and keep the grant."""
         grant = self.grant
         asked = grant.dataset, grant.by, grant.selection, grant.total
         before = _book(state, *asked, reserve=True, now=entry.time)
         added = {key: one.added for one in before.booked for key in one.keys}
         keys = state.route(grant.dataset, grant.by).keys
-        state.grants.keep(grant._replace(bookings=tuple([(key, added[key]) for key in keys])))
+        bookings = tuple([(key, added[key]) for key in keys])
+        state.grants.keep(grant._replace(bookings=bookings, selection=grant.selection.bare()))
         return before
 
     def undo(self, state: State, before: Before) -> None:
-        """Forgets the grant."""
+        """Forget the grant."""
         state.grants.forget(self.grant.id)
         _take_back(state, self.grant.selection, before)
 
 
 class Record(NamedTuple):
-    """Something is spent that was never reserved."""
+    """Book a spending that was never reserved."""
 
     dataset: str
     by: str
@@ -66,24 +67,24 @@ class Record(NamedTuple):
     charge: Charge
 
     def fold(self, state: State, entry: Entry) -> Before:
-        """Books it."""
+        """Book the charge."""
         asked = self.dataset, self.by, self.selection, self.charge
         return _book(state, *asked, reserve=False, now=entry.time)
 
     def undo(self, state: State, before: Before) -> None:
-        """Takes it back."""
+        """Take the charge back."""
         _take_back(state, self.selection, before)
 
 
 class End(NamedTuple):
-    """A grant ends: ``final`` is spent."""
+    """End a grant: ``final`` is spent, the rest comes back."""
 
     grant: str
     ending: Ending
     final: Charge
 
     def fold(self, state: State, entry: Entry) -> tuple[Grant, list[Booked]]:
-        """Turns the reservation into a spending."""
+        """Turn the reservation into a spending."""
         grant = state.open[self.grant]
         before = []
         for account, keys, booked in state.accounts.holding(grant.bookings):
@@ -95,47 +96,47 @@ class End(NamedTuple):
         return grant, before
 
     def undo(self, state: State, before: tuple[Grant, list[Booked]]) -> None:
-        """Opens the grant again."""
+        """Open the grant again."""
         grant, accounts = before
         state.grants.reopen(grant)
         _take_back(state, grant.selection, Before((), accounts))
 
 
 class Note(NamedTuple):
-    """A commit came after the grant had expired: that is noted, and nothing else."""
+    """Note a commit that came after the grant had expired; nothing else changes."""
 
     grant: str
 
     def fold(self, state: State, entry: Entry) -> None:
-        """Notes it."""
+        """Note it."""
         state.grants.note(self.grant)
 
     def undo(self, state: State, before: None) -> None:
-        """Forgets it."""
+        """Remove the note."""
         state.grants.note(self.grant, noted=False)
 
 
 class Count(NamedTuple):
-    """A session has given so many answers in all."""
+    """Set the number of answers that a session has given in all."""
 
     grant: str
     positives: int
     negatives: int
 
     def fold(self, state: State, entry: Entry) -> Grant:
-        """Counts them."""
+        """Set the counts."""
         grant = state.open[self.grant]
         counted = grant._replace(positives=self.positives, negatives=self.negatives)
         state.grants.keep(counted)
         return grant
 
     def undo(self, state: State, before: Grant) -> None:
-        """Goes back to the count before."""
+        """Restore the counts before."""
         state.grants.keep(before)
 
 
 class Nothing(NamedTuple):
-    """No account and no grant changes: a refusal."""
+    """A refusal: no account and no grant changes."""
 
     def fold(self, state: State, entry: Entry) -> None:
         """Changes nothing."""

@@ -1,6 +1,6 @@
-"""The evaluator, the only one: every rule that applies says what it finds, the strictest decides.
+"""The only evaluator: compare every rule that applies; the strictest action that fired decides.
 
-Deciding, previews, batches, replay and verification all come here.
+Decisions, previews, batches, replay and verification all call it.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from accountant.privacy.units import Charge
 
 
 class Judgement(NamedTuple):
-    """What all rules say of a request."""
+    """The comparisons of all rules for one request."""
 
     compared: list[Compared]
     """In the policy's order; built-in ones first."""
     fired: list[Compared]
-    """Those that fired, in the order in which they are told."""
+    """Those that fired, the reason for the outcome first."""
 
     @property
     def outcome(self) -> Outcome:
@@ -32,14 +32,14 @@ class Judgement(NamedTuple):
 
 
 def order_of(one: Compared) -> tuple[bool, int, bool]:
-    """Fired rules come first, among them the strictest, and what is wrong with the request itself
-    before what is used up.
+    """Sort fired rules first, the strictest first among them, and objections to the request itself
+    before exhausted budgets.
     """
     return not one.fired, -STRICTNESS[one.action], one.code == "budget-exceeded"
 
 
 class Viewed:
-    """A request and the ledger before it, as rules may read them (rules/base.View)."""
+    """What rules may read of a request and of the ledger before it (rules/base.View)."""
 
     def __init__(self, state: State, request: Request) -> None:
         self._state, self._selection = state, request.selection
@@ -56,7 +56,7 @@ class Viewed:
         self.total: Charge = request.total
 
     def used(self, rule: str) -> tuple[Epoch, Reading] | None:
-        """What a limit rule has used on the selected cells, and its epoch."""
+        """Return the epoch of a limit rule, and what it has used on the selected cells."""
         found = self._found.get(rule)
         if found is None and (counted := self._limits.get(rule)) is not None:
             account = self._state.account(counted.key).at(self.now)
@@ -67,12 +67,12 @@ class Viewed:
         return found
 
     def memory(self, rule: str) -> Any:
-        """What a rule remembers."""
+        """Return the memory of a rule."""
         return self._state.memories.get(rule)
 
 
 def evaluate(state: State, request: Request) -> Judgement:
-    """Every rule's word on ``request``; changes nothing."""
+    """Compare every rule with ``request``. Changes nothing."""
     found = built_in.compare(request, state.adopted, state.ledger)
     if state.adopted is not None:
         view = Viewed(state, request)
@@ -86,9 +86,7 @@ def evaluate(state: State, request: Request) -> Judgement:
 
 
 def how_many(state: State, request: Request) -> int:
-    """How many more requests like this one the blocking limits, of which there must be one, would
-    admit.
-    """
+    """Return how many more requests like this one the blocking limits, at least one, admit."""
     view = Viewed(state, request)
     return min(
         times(reading, request.total.on(reading.account.axis), epoch.capacity)

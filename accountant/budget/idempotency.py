@@ -1,4 +1,4 @@
-"""Which idempotency keys were answered, by which event: 40 bytes a key and a table of places.
+"""The idempotency index: which event answered a key, in 40 bytes a key and a hash table.
 
 A ledger of a million answers fits into some 60 MB of memory; a dictionary would take 300.
 """
@@ -41,7 +41,7 @@ class IdempotencyIndex:
         return len(self._sequences)
 
     def get(self, by: str, key: str) -> tuple[bytes, int] | None:
-        """The fingerprint and the sequence of the answer; None if there was none."""
+        """Return the fingerprint and the sequence of the answer, or None."""
         number = self._places[self._find(self._named(by, key))]
         if number == _FREE:
             return None
@@ -49,7 +49,7 @@ class IdempotencyIndex:
         return bytes(self._prints[at : at + DIGEST]), self._sequences[number - 1]
 
     def put(self, by: str, key: str, fingerprint: bytes, sequence: int) -> None:
-        """Remembers an answer, the last one of this name and key."""
+        """Put an answer; it replaces an earlier one of the same client and key."""
         name = self._named(by, key)
         place = self._find(name)
         if number := self._places[place]:
@@ -64,7 +64,7 @@ class IdempotencyIndex:
         self._make_room()
 
     def take_back(self, count: int) -> None:
-        """Forgets all but the first ``count`` answers."""
+        """Remove all but the first ``count`` answers."""
         for number in range(len(self), count, -1):
             self._free(self._find(bytes(self._names[-DIGEST:])))
             del self._names[-DIGEST:], self._prints[-DIGEST:], self._sequences[number - 1 :]
@@ -84,7 +84,7 @@ class IdempotencyIndex:
         places[place] = _FREE
 
     def _named(self, by: str, key: str) -> bytes:
-        """``_name``: who asks for a key or puts it has mostly asked for it just now."""
+        """Return ``_name``, remembering the last: a key is mostly looked up before it is put."""
         last_by, last_key, name = self._asked
         if last_by != by or last_key != key:
             name = _name(by, key)
@@ -92,7 +92,7 @@ class IdempotencyIndex:
         return name
 
     def _find(self, name: bytes) -> int:
-        """The place of ``name``, or the free one that it would take."""
+        """Return the place of ``name``, or the free one that it would take."""
         names, places, mask = self._names, self._places, len(self._places) - 1
         place = int.from_bytes(name[:8], "little") & mask
         while number := places[place]:
@@ -103,12 +103,12 @@ class IdempotencyIndex:
         return place
 
     def _make_room(self) -> None:
-        """More places, if over half of them would be taken."""
+        """Grow the table if over half of its places would be taken."""
         if 2 * len(self) > len(self._places):
             self._place_all()
 
     def _place_all(self) -> None:
-        """Finds all places anew."""
+        """Rebuild the table."""
         places = np.zeros(_places_for(len(self)), dtype=np.uint32)
         _place(places, _wanted(self._names, len(places)), 1)
         self._places = array("I", places.tobytes())

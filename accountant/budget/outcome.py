@@ -1,7 +1,7 @@
-"""What a decision comes to: the event's bytes, and what folding the event in changes.
+"""The outcome of a decision: the event's bytes, and the change that applying it makes.
 
-A decision is folded in as it was taken; ``read`` (apply.py) makes the same of an event that
-somebody else has written.
+The process that decided applies the outcome as it is; ``read`` (apply.py) makes the same of an
+event that another process wrote.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Outcome(NamedTuple):
 
     @property
     def fingerprint(self) -> bytes:
-        """What another request with the same key has to have too."""
+        """The digest of the command, by which a retry is recognised."""
         return sha256(self.command).digest()
 
     def event(self) -> Event:
@@ -72,8 +72,8 @@ def outcome(
     *,
     after: int = 0,
 ) -> Outcome:
-    """The outcome of ``asked`` that is an event of ``kind`` with ``body`` at stamp ``now``, so many
-    events ``after`` the next one. Raises EventTooLarge.
+    """Make the outcome of ``asked``: an event of ``kind`` with ``body`` at stamp ``now``, ``after``
+    events after the next one. Raises EventTooLarge.
     """
     number, command = state.sequence + after, asked.canonical
     body["by"] = asked.by

@@ -1,4 +1,4 @@
-"""Requests as they are judged: mechanisms priced, the subject group compiled."""
+"""Requests, prepared for the rules: mechanisms priced, the subject group compiled."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from accountant.budget.errors import Invalid
 from accountant.budget.population.population import Membership, Population
 from accountant.budget.population.selection import EVERYONE, Selection, Subjects, select
 from accountant.budget.state import State
-from accountant.ledger.events import written
+from accountant.ledger.events import to_keep, written
 from accountant.privacy.losses import UNBOUNDED
 from accountant.privacy.mechanisms import Mechanism, Priced, Relation, Verdict, price
 from accountant.privacy.mechanisms.compound import Compound
@@ -32,7 +32,7 @@ Terms = tuple[Relation, tuple[int, ...], int]
 
 
 class Request:
-    """What is judged, priced: by whom, on which cells of which dataset, at what cost."""
+    """A prepared request: who asks, for which cells of which dataset, at what cost."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Request:
 
     @property
     def mechanisms(self) -> tuple[Mechanism, ...]:
-        """What is asked for, or ran."""
+        """The mechanisms that are asked for, or ran."""
         return self.costs.mechanisms
 
     @property
@@ -68,12 +68,12 @@ class Request:
 
     @property
     def sound(self) -> bool:
-        """Nothing stands against the stated mechanisms, or the group, themselves."""
+        """Whether nothing is wrong with the stated mechanisms or the group themselves."""
         return self.costs.sound and not self.unplaced
 
 
 class Costs:
-    """Mechanisms with their prices on some terms. Nobody changes it: many requests may share it."""
+    """Mechanisms with their prices on some terms. Immutable: many requests may share one."""
 
     def __init__(self, mechanisms: Iterable[Mechanism], priced: Iterable[Priced]) -> None:
         self.mechanisms, self.priced = tuple(mechanisms), tuple(priced)
@@ -84,14 +84,14 @@ class Costs:
     @cached_property
     def written(self) -> bytes:
         """The total as events hold it."""
-        return written(self.total.to_json())
+        return to_keep(written(self.total.to_json()))
 
     @cached_property
     def each_written(self) -> bytes:
         """The charge of each mechanism, in order. Renyi orders stand in the total only: an event
         has 65,535 bytes, and two hundred mechanisms at several orders would fill it.
         """
-        return written([priced.charge.on(FIXED).to_json() for priced in self.priced])
+        return to_keep(written([priced.charge.on(FIXED).to_json() for priced in self.priced]))
 
     @cached_property
     def unbounded(self) -> Costs:
@@ -101,8 +101,9 @@ class Costs:
 
 
 def prepare(state: State, by: str, command: Judged, now: int) -> Request:
-    """Prices and compiles what is asked at stamp ``now``. Raises Invalid for unknown datasets or
-    groups.
+    """Price and compile ``command`` at stamp ``now``.
+
+    Raises Invalid for an unknown dataset or group.
     """
     people = state.people()
     state.dataset(command.dataset)
@@ -137,7 +138,7 @@ def work_out(state: State, commands: Iterable[Command]) -> None:
 
 
 def _selected(people: Population, subjects: Subjects | None) -> Selection:
-    """The selection of ``subjects``, as it was found the last time if they remember."""
+    """Return the compiled ``subjects``, from their memo if they have one."""
     if not isinstance(subjects, Term | Listed):
         return select(people, subjects)
     if subjects.memo is None or subjects.memo[0] is not people:
@@ -147,7 +148,7 @@ def _selected(people: Population, subjects: Subjects | None) -> Selection:
 
 
 def costs_of(state: State, mechanisms: Sequence[Mechanism]) -> Costs:
-    """What ``mechanisms`` cost on the terms in force: as before, if they remember that."""
+    """Return what ``mechanisms`` cost on the terms in force, from their memo if they have one."""
     terms = state.people().relation, state.orders, state.custody.engine
     if not isinstance(mechanisms, Listed):
         return _priced(mechanisms, terms)

@@ -1,4 +1,4 @@
-"""Free texts: what somebody wrote never enters the ledger, only its salted digest does.
+"""Free texts stay outside the ledger, which holds only their salted digests.
 
 A text can then be erased without touching an event. What the rules compare stays in clear: a
 purpose that the policy lists is a term of the policy's, and a blank text says nothing.
@@ -40,8 +40,8 @@ class Opened(NamedTuple):
 def seal(
     state: State, asked: Envelope, new_salt: Callable[[], bytes]
 ) -> tuple[Envelope, dict[str, Opened]]:
-    """``asked`` as the ledger may hold it, and the texts to keep beside it, by field; those of a
-    batch by ``field_of``.
+    """Replace the free texts of ``asked`` by digests. Returns it with the texts to keep, by field;
+    those of a batch by ``field_of``.
     """
     if asked.items:
         opened: dict[str, Opened] = {}
@@ -100,7 +100,7 @@ def places_of(
 
 
 def field_of(item: int, field: str) -> str:
-    """The name of an item's field in a refused batch, which is one event."""
+    """Return the name of an item's field in a refused batch, which is one event."""
     return f"items.{item}.{field}"
 
 

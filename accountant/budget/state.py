@@ -1,7 +1,4 @@
-"""The state of a ledger: what its events, folded in order, amount to.
-
-This module is what decisions read; ``apply`` is the only one that changes a state.
-"""
+"""The state of a ledger after some of its events. Decisions read it; only ``apply`` changes it."""
 
 from __future__ import annotations
 
@@ -94,8 +91,8 @@ class State:
         return self.sequence - 1
 
     def frozen(self, now: int = 0) -> State:
-        """The state as it is now, at stamp ``now`` if that is later than the last event's, for who
-        reads it while this one goes on. Cells are only copied if they are changed meanwhile;
+        """Return a copy at stamp ``now``, or the last event's if that is later, for readers while
+        this one goes on. Cells are only copied if they are changed meanwhile;
         answers and settled grants not at all: who looks for one of those holds this state still.
         """
         at = max(self.time, now)
@@ -112,7 +109,7 @@ class State:
         )
 
     def about(self, dataset: str, client: str) -> State:
-        """As much of the state, as it is now, as bears on a charge by ``client`` on ``dataset``."""
+        """Return a copy of what bears on a charge by ``client`` on ``dataset``."""
         kept = {key: self.accounts.get(key) for key in self.route(dataset, client).keys}
         return replace(
             self,
@@ -149,7 +146,7 @@ class State:
         return grant
 
     def account(self, key: AccountKey) -> Account:
-        """The account of ``key``, or an empty one; it is not kept."""
+        """Return the account of ``key``, or an empty one that is not kept."""
         if (account := self.accounts.get(key)) is not None:
             return account
         epoch = self.adopted.epochs.get(key.rule) if self.adopted else None
@@ -159,17 +156,17 @@ class State:
         return Account.empty(shape)
 
     def seen(self, key: AccountKey) -> Account:
-        """The account of ``key`` as it counts now, for readers."""
+        """Return the account of ``key`` as it counts now, for readers."""
         return self.account(key).at(max(self.time, self.now))
 
     def to_change(self, key: AccountKey) -> Account:
-        """The account of ``key``, to be changed alone: a new one if need be."""
+        """Return the account of ``key`` to change it alone; opens one if there is none."""
         self.accounts.open((key,), self.account)
         return self.accounts.alone(key)
 
     def reserved(self) -> dict[AccountKey, Sums]:
-        """What open grants hold, by account: the part of what is used that may still come back.
-        Nobody may change it.
+        """Return what open grants hold, by account: what is used and may still come back. Do not
+        change it.
         """
         if self.held is not None and self.held[0] == self.sequence:
             return self.held[1]
@@ -201,7 +198,7 @@ class State:
         return self.route(dataset, client).by_rule.get(rule)
 
     def route(self, dataset: str, client: str) -> Route:
-        """Where a charge by ``client`` on ``dataset`` goes, worked out once for each policy."""
+        """Return where a charge by ``client`` on ``dataset`` goes; found once for each policy."""
         if self.adopted is None:
             return Route.of((), dataset)
         routes = self.adopted.routes

@@ -126,7 +126,8 @@ class Accounts(Mapping[AccountKey, Account]):
         for key, account in self._by_key.items():
             if type(account) is not Account:
                 continue
-            about = account.axis, tuple(account.bound), tuple(account.held)
+            kept = account.used.parts_kept  # a snapshot says how many arrays there are
+            about = account.axis, tuple(account.bound), tuple(account.held), kept
             known = alike.setdefault(about, [])
             twin = next((one for one in known if one is account or one.used == account.used), None)
             if twin is None:

@@ -177,7 +177,7 @@ class Envelope:
 
     @classmethod
     def together(cls, by: str, parts: Sequence[Envelope], key: str | None) -> Envelope:
-        """A batch of what ``by`` asks for alone. Raises Invalid if it cannot be one."""
+        """Make one batch of single requests by ``by``. Raises Invalid if they cannot be one."""
         items = tuple(part.command for part in parts)
         asked = cls(by, batch_of(items, (part.canonical for part in parts)), key, items)
         vars(asked)["parts"] = tuple(parts)
@@ -189,7 +189,7 @@ class Envelope:
         return tuple(Envelope(self.by, item) for item in self.items)
 
     def again(self, by: str, key: str | None) -> Envelope:
-        """The same command, asked by ``by``."""
+        """Return the same command, sent by ``by``."""
         other = Envelope(by, self.command, key)
         # What was worked out of the command holds for whoever asks.
         vars(other).update(document=self.document, canonical=self.canonical)
@@ -207,7 +207,7 @@ class Envelope:
 
     @property
     def fingerprint(self) -> bytes:
-        """Two requests with the same key must have the same fingerprint."""
+        """The digest of the command: two requests with the same key must have the same."""
         return sha256(self.canonical).digest()
 
 

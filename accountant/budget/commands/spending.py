@@ -1,4 +1,4 @@
-"""Asking for budget, saying what ran, settling."""
+"""Commands that spend: asking for budget, recording what ran, settling grants."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class RecordInvocations(_Request):
 
 
 class CommitGrant(Command):
-    """What was really run: all that was reserved, or a listed part."""
+    """States what ran: all that was reserved, or a listed part."""
 
     command: ClassVar[str] = "commit_grant"
     grant: str
@@ -83,7 +83,7 @@ class ReleaseGrant(Command):
 
 
 class ExpireGrant(Command):
-    """Charges a grant whose time has passed; the service asks for it itself."""
+    """Charges a grant that has expired; the service sends it itself."""
 
     command: ClassVar[str] = "expire_grant"
     grant: str

@@ -1,6 +1,6 @@
-"""Decisions: ``decide(state, asked, now) -> outcomes``. Pure; the state is left as it is.
+"""Decisions: ``decide(state, asked, now) -> outcomes``. Pure: the state does not change.
 
-``now`` is the stamp of the events to be. Each event answers exactly one command and holds it, so
+``now`` is the stamp of the new events. Each event answers exactly one command and holds it, so
 that ``replay`` can ask again and compare.
 """
 
@@ -75,9 +75,9 @@ class Repeated:
 
 
 def decide(state: State, asked: Envelope, now: int) -> list[Outcome] | Repeated:
-    """What answers ``asked`` at stamp ``now``, an outcome an event; none if it is already so.
+    """Decide ``asked`` at stamp ``now``: an outcome for each event; none if nothing has to change.
 
-    Raises budget.errors.Problem when it cannot be answered; then nothing happens.
+    Raises budget.errors.Problem if it cannot be answered.
     """
     if state.batch is not None:
         state.batch.fits(asked)
@@ -100,7 +100,7 @@ def _decide(state: State, asked: Envelope, command: Command, now: int) -> list[O
 
 
 def happened(event: Event) -> Outcome:
-    """The outcome that an event about the ledger as a whole is."""
+    """Make the outcome of an event about the ledger as a whole."""
     entry = Entry.of(event)
     read = Event.of_entry(event.ledger, entry)  # as whoever follows the ledger reads it
     command = canonical(read.body["command"])
@@ -108,8 +108,8 @@ def happened(event: Event) -> Outcome:
 
 
 def repeated(state: State, asked: Envelope) -> Repeated | None:
-    """Where ``asked`` was answered before. Raises Invalid if its key was used for something else,
-    or if it needs one and has none.
+    """Return where ``asked`` was answered before, or None. Raises Invalid if its key was used for
+    another request, or is missing.
     """
     if asked.key is None:
         if asked.command.needs_key:

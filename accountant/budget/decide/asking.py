@@ -1,4 +1,4 @@
-"""Asking for budget, and recording what ran without asking: both are judged."""
+"""Decide requests for budget, and records of what ran without asking."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LAST: Final = 253_402_300_799_999_999
 def ask_grant(
     state: State, asked: Envelope, command: AskGrant | OpenSparseVector, now: int
 ) -> list[Outcome]:
-    """Reserves what is asked for, or refuses: both are events."""
+    """Reserve what is asked for, or refuse it; either is an event."""
     session = isinstance(command, OpenSparseVector)
     if isinstance(command, OpenSparseVector) and command.mechanism.count != 1:
         raise Invalid("one-session", "a sparse vector session has count 1; open one for each")
@@ -53,7 +53,9 @@ def ask_grant(
 
 
 def record(state: State, asked: Envelope, command: RecordInvocations, now: int) -> list[Outcome]:
-    """Books what has already run, over budget or not, and says what a request would have met."""
+    """Book what has already run, over budget or not, with the comparisons that a request would have
+    met.
+    """
     request = prepare(state, asked.by, command, now)
     judgement = evaluate(state, request)
     body = _judged(state, request, judgement)
@@ -66,8 +68,8 @@ def record(state: State, asked: Envelope, command: RecordInvocations, now: int) 
 
 
 def _judged(state: State, request: Request, judgement: Judgement) -> dict[str, Any]:
-    """What a judged event holds: the cost, which rules fired, and what each rule has seen. Words
-    are made when somebody reads (explain.py).
+    """Return the body of a judged event: the cost, the rules that fired, and the integers that each
+    compared. Text is rendered when somebody reads (explain.py).
     """
     costs = request.costs
     body: dict[str, Any] = {"total": Fragment(costs.written)}

@@ -1,4 +1,4 @@
-"""Long lists of values as the ledger holds them: which positions, instead of the names.
+"""Long lists of values are stored as positions instead of names.
 
 A list of more than ``LONGEST`` bytes is held as a set: its order and what it names twice are gone,
 so a retry with the same names in another order is the same request. A shorter one stays as it was

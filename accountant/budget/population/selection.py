@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from math import prod
 from typing import Annotated, Any, Final, NamedTuple
 
@@ -155,11 +156,15 @@ class Selection:
     _mask: NDArray[np.int64] | None = field(default=None, init=False, compare=False, repr=False)
     _outside: NDArray[np.int64] | None = field(default=None, init=False, compare=False, repr=False)
 
+    def bare(self) -> Selection:
+        """Return the same cells without layouts and masks, which take several kilobytes."""
+        return self if self.everyone else Selection(False, self.boxes)
+
     @property
     def layouts(self) -> tuple[Layout, ...]:
         """Where each box is in an array of sums: worked out once."""
         if self._layouts is None:
-            found = tuple(map(Layout.of, self.boxes))
+            found = _layouts_of(self.boxes)
             object.__setattr__(self, "_layouts", found)
             return found
         return self._layouts
@@ -168,7 +173,7 @@ class Selection:
         """1 at the selected cells of an array of ``shape``, 0 elsewhere: made once."""
         found = self._mask
         if found is None or found.shape != shape:
-            found = sum((_mask(box, shape) for box in self.boxes), np.zeros(shape, dtype=np.int64))
+            found = _mask_of(self.boxes, shape)
             object.__setattr__(self, "_mask", found)
         return found
 
@@ -189,6 +194,16 @@ class Selection:
     def __or__(self, other: Selection) -> Selection:
         """Both, which must be disjoint."""
         return Selection(self.everyone or other.everyone, self.boxes + other.boxes)
+
+
+@lru_cache(maxsize=2_048)
+def _layouts_of(boxes: tuple[Box, ...]) -> tuple[Layout, ...]:
+    return tuple(map(Layout.of, boxes))
+
+
+@lru_cache(maxsize=2_048)
+def _mask_of(boxes: tuple[Box, ...], shape: tuple[int, ...]) -> NDArray[np.int64]:
+    return sum((_mask(box, shape) for box in boxes), np.zeros(shape, dtype=np.int64))
 
 
 def _mask(box: Box, shape: tuple[int, ...]) -> NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""What a rule kind is: its model, what it reads, its comparison, its words, in one file.
+"""The base of all rule kinds: a model, what it reads, its comparison and its text, in one file.
 
 ``compare`` is the only place where a rule decides: ``evaluate`` calls it live, in previews, in
 batches, in replay and in verification. It reads nothing but the ``View``, and of that only what the
@@ -37,8 +37,8 @@ class Strict(BaseModel):
 
 
 class Compared(NamedTuple):
-    """What one rule says of one request. ``seen`` is what the event keeps of it, a JSON value:
-    nothing that the command or the policy already says; None if there is nothing.
+    """The comparison of one rule with one request. ``seen`` is what the event keeps of it: a JSON
+    value, nothing that the command or the policy already says; None if there is nothing.
     """
 
     rule: str
@@ -49,7 +49,7 @@ class Compared(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """The same in words. ``numbers`` are the fields that only some kinds have."""
+    """A comparison in words. ``numbers`` are the fields that only some kinds have."""
 
     rule: str
     action: Action
@@ -92,7 +92,7 @@ class View(Protocol):
         ...
 
     def memory(self, rule: str) -> Any:
-        """What rule ``rule`` remembers; None at first."""
+        """Return the memory of rule ``rule``; None at first."""
         ...
 
 
@@ -127,7 +127,7 @@ class Rule(Strict):
     action: Action = "block"
 
     def compare(self, view: View) -> Compared | None:
-        """What the rule says of a request; None if it does not apply to it."""
+        """Compare the rule with a request; None if it does not apply to it."""
         raise NotImplementedError(type(self).__name__)
 
     def applies(self, dataset: str) -> bool:
@@ -135,7 +135,7 @@ class Rule(Strict):
         return matches(getattr(self, "datasets", "*"), dataset)
 
     def words(self, compared: Compared, told: Told) -> Finding:
-        """The same in words, made when somebody reads."""
+        """Render a comparison when somebody reads it."""
         raise NotImplementedError(type(self).__name__)
 
     def sentence(self, unit: str) -> str:
@@ -154,6 +154,13 @@ class Rule(Strict):
     def remember(self, memory: Any, event: Event) -> Any:
         """What it remembers after ``event``: a JSON value, which nobody changes later."""
         return memory
+
+    def begins(self, memory: Any, before: Rule) -> Any:
+        """The memory to start with when a policy adopts the rule in place of ``before``, which has
+        the same id and the memory ``memory``. It is kept if nothing but the action has changed;
+        otherwise the rule starts with none.
+        """
+        return memory if before.model_copy(update={"action": self.action}) == self else None
 
     def compared(self, fired: bool, seen: Any = None) -> Compared:
         """A ``Compared`` of this rule."""

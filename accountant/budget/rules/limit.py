@@ -75,7 +75,7 @@ class LimitRule(Rule):
         return filter_for(self.gate or DEFAULT_FILTER, self.promise)
 
     def compare(self, view: View) -> Compared | None:
-        """Every selected cell must be able to take the charge."""
+        """Compare the charge with what is left in every selected cell."""
         if (found := view.used(self.id)) is None:
             return None
         epoch, reading = found
@@ -88,7 +88,7 @@ class LimitRule(Rule):
         return False
 
     def words(self, compared: Compared, told: Told) -> Finding:
-        """Both sides of the comparison at the cell that is quoted."""
+        """Render both sides of the comparison at the quoted cell."""
         epoch = told.adopted.epochs[self.id]
         numbers = quoted(self, epoch, epoch.capacity, compared, told)
         text = sides_in_words(numbers, f"the limit {numbers['limit']['epsilon']}", compared.fired)
@@ -100,7 +100,7 @@ class LimitRule(Rule):
         return self.finding(compared, text, **numbers)
 
     def sentence(self, unit: str) -> str:
-        """The rule in words for a report."""
+        """Describe the rule for a report."""
         amount = f"epsilon {self.limit.epsilon:f}"
         amount += f" (delta {self.limit.delta:f})" if self.limit.delta else ""
         each = "each dataset"
@@ -133,7 +133,7 @@ class LimitRule(Rule):
 
 
 class Seen(NamedTuple):
-    """One peak as an event keeps it, read back."""
+    """A peak, read back from an event."""
 
     cell: tuple[int, ...] | None
     used: tuple[int | None, ...]
@@ -247,7 +247,7 @@ def _more(amount: str, most: str) -> bool:
 
 
 def scope_name(dataset: str, client: str) -> str:
-    """What an account is about, in words."""
+    """Describe the scope of an account."""
     data = "a person's total over datasets" if dataset == ALL else f"dataset {dataset}"
     return f"{data}, client {client}" if client else data
 

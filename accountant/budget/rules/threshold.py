@@ -42,7 +42,7 @@ class ThresholdRule(Rule):
         return found
 
     def compare(self, view: View) -> Compared | None:
-        """Some selected cell would pass the share."""
+        """Compare the charge with the share in every selected cell."""
         if (found := view.used(self.of)) is None:
             return None
         epoch, reading = found
@@ -64,6 +64,6 @@ class ThresholdRule(Rule):
         return self.finding(compared, text, **numbers)
 
     def sentence(self, unit: str) -> str:
-        """The rule in words for a report."""
+        """Describe the rule for a report."""
         share = f"more than {self.at} of what rule “{self.of}” allows"
         return f"A request with which {share} would be used"

@@ -41,7 +41,7 @@ class WindowRule(LimitRule):
         return found._replace(text=f"{found.text}; counted over {words}, not over the lifetime")
 
     def sentence(self, unit: str) -> str:
-        """The rule in words for a report."""
+        """Describe the rule for a report."""
         words = Window.read(self.window).words
         return (
             f"Counted over {words}: for what starts inside one such window that is fixed in "
