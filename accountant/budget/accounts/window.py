@@ -214,6 +214,8 @@ class WindowAccount(Account):
             self.passing.append(Passing(ends, {}))
         charges = self.passing[-1].charges
         before = charges.get(selection)
+        if before is None:
+            selection = selection.bare()  # it is kept for as long as the window
         after = charges[selection] = charge if before is None else before + charge
         self._entered.append((selection, before))
         if min(after.finite) < 0 or (before is not None and min(before.finite) < 0):
