@@ -90,7 +90,7 @@ class State:
         """The sequence of the last event; -1 before the first."""
         return self.sequence - 1
 
-    def frozen(self, now: int = 0) -> State:
+    def frozen(self, now: int = 0, *, whole: bool = False) -> State:
         """Return a copy at stamp ``now``, or the last event's if that is later, for readers while
         this one goes on. Cells are only copied if they are changed meanwhile;
         answers and settled grants not at all: who looks for one of those holds this state still.
@@ -99,7 +99,9 @@ class State:
         return replace(
             self,
             now=now,
-            accounts=Accounts({key: one.at(at).frozen() for key, one in self.accounts.items()}),
+            accounts=Accounts(
+                {key: one.at(at).frozen(whole=whole) for key, one in self.accounts.items()}
+            ),
             datasets=dict(self.datasets),
             grants=self.grants.frozen(),
             last_epoch=dict(self.last_epoch),
@@ -108,12 +110,12 @@ class State:
             journal=None,
         )
 
-    def about(self, dataset: str, client: str) -> State:
-        """Return a copy of what bears on a charge by ``client`` on ``dataset``."""
+    def about(self, dataset: str, client: str, now: int) -> State:
+        """Return a copy of what bears on a charge by ``client`` on ``dataset`` at stamp ``now``."""
         kept = {key: self.accounts.get(key) for key in self.route(dataset, client).keys}
         return replace(
             self,
-            accounts=Accounts({key: account.frozen() for key, account in kept.items() if account}),
+            accounts=Accounts({key: one.at(now).frozen() for key, one in kept.items() if one}),
             grants=Grants(),
             memories=dict(self.memories),
             journal=None,

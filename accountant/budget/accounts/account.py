@@ -142,8 +142,8 @@ class Account:
         """An independent account with the same sums."""
         return Account(self.axis, self.used.copy(), self.bound, self.held)
 
-    def frozen(self) -> Account:
-        """An account that stays as this one is now, whatever becomes of this one."""
+    def frozen(self, *, whole: bool = False) -> Account:
+        """Return an account that stays as this one counts now; ``whole``: at later stamps too."""
         return Account(self.axis, self.used.frozen(), self.bound, self.held)
 
     def absorb(self, other: Account) -> None:

@@ -237,9 +237,11 @@ class WindowAccount(Account):
         """An independent account with the same sums."""
         return self._twin(self.used.copy())
 
-    def frozen(self) -> Account:
-        """An account that stays as this one is now, whatever becomes of this one."""
-        return self._twin(self.used.frozen())
+    def frozen(self, *, whole: bool = False) -> Account:
+        """Return an account that stays as this one counts now. Only ``whole`` it has what is to
+        pass, which may be as long as the ledger.
+        """
+        return self._twin(self.used.frozen()) if whole else Account.frozen(self)
 
     def _twin(self, used: Sums) -> WindowAccount:
         passing, passed = deque(self.passing), list(self.passed)

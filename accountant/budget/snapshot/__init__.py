@@ -66,7 +66,7 @@ class Copied:
     @classmethod
     def of(cls, state: State) -> Copied:
         """A copy of ``state``, which nobody may change meanwhile."""
-        frozen = state.frozen()  # at the last stamp, whoever has looked further since
+        frozen = state.frozen(whole=True)  # at the last stamp, whoever has looked further since
         sums = (part for account in frozen.accounts.values() for part in account.used.dump())
         columns = *sums, *state.grants.dump(), *state.idempotency.dump()
         return cls(frozen, state.grants.legend(), len(state.idempotency), columns)
