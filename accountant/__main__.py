@@ -10,17 +10,16 @@ from accountant.runtime.memory import not_looked_for
 
 
 def main() -> None:
-    """Loads the command line, and runs it."""
-    # Pydantic reads what is asked: no plugin that happens to be installed has a say in that, nor is
-    # one looked for, which takes a while.
+    """Load the command line and run it."""
+    # Pydantic validates requests: no installed plugin may take part, and looking for one is slow.
     os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"
-    # Nothing multiplies matrices: NumPy's threads for that would only take time while all waits.
+    # Nothing multiplies matrices, so NumPy need not start threads for that.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    # Nothing has begun, so Ctrl-C just ends us. Raised in the midst of a module that is loaded, it
-    # would come out as that module's error.
+    # While modules load, Ctrl-C simply ends the process: KeyboardInterrupt would be reported as an
+    # error of the module that is loading.
     interrupted = signal.signal(signal.SIGINT, signal.SIG_DFL)
     with not_looked_for():
-        from accountant import cli  # noqa: PLC0415 this is what is loaded
+        from accountant import cli  # noqa: PLC0415
 
         cli.load(sys.argv[1:])
     signal.signal(signal.SIGINT, interrupted)

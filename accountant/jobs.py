@@ -1,15 +1,14 @@
-"""What the service does by itself: expiring grants, signing and publishing heads, keeping
-snapshots, writing reports.
+"""The jobs that a running service repeats: expire grants, sign and publish heads, write snapshots
+and reports, mark the clock.
 
-Jobs live in code, and each may run twice or in two processes at once: an expiry is an event like
-any other, a report is a file.
+Several processes may run the same job at once without harm.
 """
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import structlog
 from apscheduler.schedulers.background import BackgroundScheduler
@@ -26,67 +25,54 @@ from accountant.store.ledgers import StoreError
 _log = structlog.get_logger()
 _CLOCK_SECONDS: Final = 60
 _SNAPSHOT_SECONDS: Final = 5
-"""How often it is looked whether a ledger has grown enough."""
+"""How often ledgers are checked for enough growth."""
 _ALIGNED: Final = datetime(2000, 1, 1, tzinfo=UTC)
-"""Reports fall on whole intervals since then, however often the service is started again."""
+"""Reports are due at whole intervals after this moment, independent of restarts."""
 
 
 def start(service: Service, publisher: Publisher, settings: Settings) -> BackgroundScheduler:
-    """Starts the scheduler; the caller shuts it down."""
+    """Start the scheduler. The caller shuts it down."""
+    mark, folder = ClockMark(settings.home), settings.home / "reports"
+    hours: dict[str, Any] = {"hours": settings.report_hours, "start_date": _ALIGNED}
     scheduler = BackgroundScheduler(timezone="UTC")
-    options = {"max_instances": 1, "coalesce": True, "misfire_grace_time": None}
-    scheduler.add_job(
-        expire, "interval", [service], seconds=settings.expiry_seconds, id="expiry", **options
-    )
-    scheduler.add_job(
-        publish,
-        "interval",
-        [service, publisher],
-        seconds=settings.checkpoint_seconds,
-        id="publish",
-        **options,
-    )
-    scheduler.add_job(
-        service.keep_snapshots, "interval", seconds=_SNAPSHOT_SECONDS, id="snapshots", **options
-    )
-    scheduler.add_job(
-        mark_clock,
-        "interval",
-        [service, ClockMark(settings.home)],
-        seconds=_CLOCK_SECONDS,
-        id="clock",
-        **options,
-    )
-    scheduler.add_job(
-        report,
-        "interval",
-        [service, publisher, settings.home / "reports"],
-        hours=settings.report_hours,
-        start_date=_ALIGNED,
-        id="report",
-        **options,
-    )
+    for name, job, arguments, interval in (
+        ("expiry", expire, [service], {"seconds": settings.expiry_seconds}),
+        ("publish", publish, [service, publisher], {"seconds": settings.checkpoint_seconds}),
+        ("snapshots", service.keep_snapshots, [], {"seconds": _SNAPSHOT_SECONDS}),
+        ("clock", mark_clock, [service, mark], {"seconds": _CLOCK_SECONDS}),
+        ("report", report, [service, publisher, folder], hours),
+    ):
+        scheduler.add_job(
+            job,
+            "interval",
+            arguments,
+            id=name,
+            max_instances=1,
+            coalesce=True,
+            misfire_grace_time=None,
+            **interval,
+        )
     scheduler.start()
     return scheduler
 
 
 def expire(service: Service) -> None:
-    """Charges the grants whose time has passed."""
+    """Charge the grants whose time has passed."""
     try:
         if expired := service.expire_due():
             _log.info("grants expired and charged", grants=expired)
-    except (Problem, StoreError) as error:  # until the next round they stay reserved
+    except (Problem, StoreError) as error:  # they stay reserved until the next run
         _log.warning("expiry failed", reason=str(error))
 
 
 def mark_clock(service: Service, mark: ClockMark) -> None:
-    """Keeps what the clock shows, unless it is in doubt."""
+    """Record the clock's time unless the clock is in doubt."""
     if service.clock_doubt() is None:
         mark.write(wall_clock())
 
 
 def publish(service: Service, publisher: Publisher) -> None:
-    """Signs every population's head and publishes it; finishes what erasures could not."""
+    """Sign and publish every population's head, and finish erasures that had to wait."""
     try:
         service.ledgers.finish_erasing()
     except StoreError as error:
@@ -99,7 +85,7 @@ def publish(service: Service, publisher: Publisher) -> None:
 
 
 def report(service: Service, publisher: Publisher, folder: Path) -> None:
-    """Writes every population's compliance report."""
+    """Write every population's compliance report."""
     for population in _populations(service):
         try:
             published = publisher.last_published(population)
@@ -112,6 +98,6 @@ def report(service: Service, publisher: Publisher, folder: Path) -> None:
 def _populations(service: Service) -> list[str]:
     try:
         return service.populations()
-    except StoreError as error:  # until the next round nothing is done
+    except StoreError as error:  # the job waits for its next run
         _log.error("the ledgers cannot be read", reason=str(error))
         return []

@@ -1,1 +1,1 @@
-"""Who may ask: API keys, as events of a ledger of their own."""
+"""API keys and roles."""

@@ -1,49 +1,58 @@
-"""API keys: events in a ledger of their own, ``_service``. Only digests are ever written down."""
+"""API keys: created, revoked and looked up, as events of a ledger of their own, ``_service``. Only
+digests of keys are stored.
+"""
 
 from __future__ import annotations
 
+import re
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Final
 
 from accountant.budget.commands import Role
-from accountant.ledger.events import Event
+from accountant.budget.errors import Conflict, Invalid, NotFound
+from accountant.ledger.events import Entry, Event
+from accountant.ledger.merkle import Tree
+from accountant.store.ledgers import Ledgers
+from accountant.store.projection import Projection
 
 LEDGER: Final = "_service"
 CREATED: Final = "key.created.v1"
 REVOKED: Final = "key.revoked.v1"
 PREFIX: Final = "acct_"
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}")
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """Who holds a key. Its name is the client's name in events."""
+    """The holder of an API key: the client's name in events, and its role."""
 
     name: str
     role: Role
 
 
 def new_secret() -> str:
-    """A fresh key: 256 random bits, so that one SHA-256 is protection enough at rest."""
+    """Return a fresh key of 256 random bits, for which one SHA-256 is enough protection at rest."""
     return PREFIX + secrets.token_urlsafe(32)
 
 
 def key_digest(secret: str) -> str:
-    """What is kept of a key."""
+    """Return the digest of a key, which is what is stored."""
     return sha256(secret.encode()).hexdigest()
 
 
 @dataclass(slots=True)
 class KeyRing:
-    """The keys that are valid, by digest: the fold of the ``_service`` ledger."""
+    """The valid keys by digest: the fold of the ``_service`` ledger."""
 
     sequence: int = 0
     time: int = 0
     by_digest: dict[str, Key] = field(default_factory=dict)
 
     def apply(self, event: Event) -> None:
-        """Folds one event in. Raises ValueError if it is out of order."""
+        """Fold in one event. Raise ValueError if it is out of order."""
         if event.sequence != self.sequence:
             raise ValueError(f"{LEDGER}/{event.sequence} does not follow {self.sequence - 1}")
         body = event.body
@@ -54,9 +63,80 @@ class KeyRing:
         self.sequence, self.time = event.sequence + 1, event.time
 
     def follow(self, data: bytes) -> None:
-        """Folds in the next event. Raises ValueError if it is not."""
+        """Fold in the bytes of the next event. Raise ValueError if they are not the next event."""
         self.apply(Event.from_bytes(data))
 
-    def named(self, name: str) -> Key | None:
-        """The valid key of that name."""
-        return next((k for k in self.by_digest.values() if k.name == name), None)
+
+class Credentials:
+    """The API keys of one database. Thread-safe. Every method may raise StoreError.
+
+    A key that another process created or revoked counts at once: each lookup first reads the head
+    of the ``_service`` ledger. To look up many keys of one batch, call ``refresh`` once, then
+    ``remembered`` for each.
+    """
+
+    def __init__(self, ledgers: Ledgers, clock: Callable[[], int]) -> None:
+        self._ledgers, self._clock = ledgers, clock
+        self._projection = Projection(LEDGER, KeyRing)
+
+    def create(self, name: str, role: Role, by: str) -> str:
+        """Create a key and return it; it cannot be read again. Raise Invalid for a malformed name,
+        Conflict for one that is taken.
+        """
+        if not _NAME.fullmatch(name):
+            raise Invalid(
+                "malformed-key-name",
+                "a key's name has 1 to 64 letters, digits, dots, dashes, underscores or @, and "
+                "begins with a letter or digit",
+            )
+        secret = new_secret()
+        self._write(CREATED, by, {"name": name, "role": role, "digest": key_digest(secret)})
+        return secret
+
+    def revoke(self, name: str, by: str) -> None:
+        """Revoke a key. Raise NotFound."""
+        self._write(REVOKED, by, {"name": name})
+
+    def find(self, secret: str) -> Key | None:
+        """Return the holder of a key."""
+        self.refresh()
+        return self.remembered(key_digest(secret))
+
+    def all(self) -> list[Key]:
+        """Return the holders of all valid keys, by name."""
+        self.refresh()
+        return sorted(self._projection.fold.by_digest.values(), key=lambda key: key.name)
+
+    def remembered(self, digest: str) -> Key | None:
+        """Return the holder of a key without reading the database."""
+        return self._projection.fold.by_digest.get(digest)
+
+    @property
+    def seen(self) -> Tree:
+        """The head of the ``_service`` ledger when it was last read."""
+        return self._projection.seen
+
+    def refresh(self, head: Tree | None = None) -> None:
+        """Read what other processes have written. ``head`` is the head of the ``_service`` ledger,
+        if the caller knows it.
+        """
+        head = self._ledgers.head(LEDGER) if head is None else head
+        if head != self._projection.seen or head != self._projection.tree:
+            with self._projection.lock:
+                head = self._ledgers.head(LEDGER)  # again: another thread may have read further
+                self._projection.follow(head, lambda first: self._ledgers.read(LEDGER, first))
+
+    def _write(self, kind: str, by: str, body: dict[str, str]) -> None:
+        with self._ledgers.writing(LEDGER) as writing, self._projection.lock:
+            self._projection.follow(
+                writing.head(LEDGER), lambda first: writing.read(LEDGER, first, 1000)
+            )
+            ring, name = self._projection.fold, body["name"]
+            exists = any(key.name == name for key in ring.by_digest.values())
+            if exists and kind == CREATED:
+                raise Conflict("key-exists", f"a key named {name!r} exists; revoke it first")
+            if not exists and kind == REVOKED:
+                raise NotFound("unknown-key", f"there is no valid key named {name!r}")
+            now = max(self._clock(), ring.time)
+            writing.append(LEDGER, [Entry.of(Event(LEDGER, ring.sequence, kind, now, by, body))])
+            writing.commit()

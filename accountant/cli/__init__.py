@@ -1,4 +1,4 @@
-"""The command line. Exit code 0: fine; 1: the thing checked is wrong, or refused; 2: misuse."""
+"""The command line. Exit code 0: success; 1: a check failed or a request is refused; 2: misuse."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from accountant.budget.errors import Problem
 from accountant.budget.malformed import in_one_line, reasons
-from accountant.cli.common import app, errors
+from accountant.cli.common import app, say
 from accountant.runtime.memory import not_looked_for
 from accountant.store.ledgers import StoreError
 
@@ -19,49 +19,41 @@ __all__ = ["COMMANDS", "app", "load", "main"]
 
 COMMANDS: Final = {
     "asking": {"accounts", "explain", "preview", "report"},
-    "composing": {"compose"},
-    "custody": {
-        "accept-time",
-        "erase",
-        "publish",
-        "receipt",
-        "recover",
-        "resume-publication",
-        "revalue",
-    },
+    "composing": {"compose", "dp-event", "fit"},
+    "custody": {"accept-time", "erase", "recover", "revalue"},
     "evidence": {"export", "verify"},
-    "fitting": {"fit"},
-    "fleet": {"fleet"},
     "importing": {"import"},
+    "publishing": {"fleet", "publish", "receipt", "resume-publication"},
     "replaying": {"replay"},
     "serving": {"keys", "migrate", "serve"},
-    "translating": {"dp-event"},
 }
-"""The commands, by the module that adds them."""
+"""The commands by the module that defines them."""
 _OPTIONS: Final = {"--home", "--database-url"}
-"""Those of all commands that have a value."""
+"""The options of the program itself that take a value."""
 
 
 def main() -> None:
-    """Runs the command line; a known error is one readable line, never a traceback."""
+    """Run the command line. A known error is printed on one line, never as a traceback."""
     try:
         load(sys.argv[1:])
         app()
+        return
     except Problem as problem:
-        _fail(f"{problem.detail} [{problem.code}]")
+        reason = f"{problem.detail} [{problem.code}]"
     except ValidationError as error:
-        _fail(in_one_line(reasons(error), "the document"))
+        reason = in_one_line(reasons(error), "the document")
     except StoreError as error:
         hint = "; has `accountant migrate` run?" if "no such table" in str(error) else ""
-        _fail(f"the database cannot be used: {error}{hint}")
+        reason = f"the database cannot be used: {error}{hint}"
     except (OSError, ValueError) as error:
-        _fail(str(error))
+        reason = str(error)
+    say(f"accountant: {reason}")
+    sys.exit(2)
 
 
 def load(words: Sequence[str]) -> None:
-    """Adds the command that ``words`` begin with, after options of all commands; or all commands if
-    they begin with none. All take a third longer to load, and while a service starts everybody
-    waits.
+    """Import the module of the command that ``words`` name after the program's own options, or all
+    modules if they name none. Importing all delays the start of a service by a third.
     """
     first = 0
     while words[first : first + 1] and words[first].partition("=")[0] in _OPTIONS:
@@ -71,8 +63,3 @@ def load(words: Sequence[str]) -> None:
     with not_looked_for():
         for module in named or COMMANDS:
             import_module(f"accountant.cli.{module}")
-
-
-def _fail(text: str) -> None:
-    errors.print(f"accountant: {text}", markup=False, highlight=False)
-    sys.exit(2)

@@ -1,50 +1,69 @@
-"""What the commands share: options, consoles, the service on the local database."""
+"""What the commands share: options, output, progress bars, the service on the local database."""
 
 from __future__ import annotations
 
 import getpass
 import json
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.text import Text
 
 from accountant import __version__
 from accountant.config import logs
 from accountant.config.settings import Settings
 from accountant.publishing.publisher import Publisher
-from accountant.reporting.sanitize import visible
+from accountant.reporting.texts import visible
 from accountant.runtime.service import Service
-from accountant.store.engine import parsed, sqlite_path
-from accountant.store.ledgers import Ledgers
+from accountant.store.ledgers import Ledgers, parsed
 from accountant.store.snapshots import snapshots_of
+from accountant.store.sqlite import sqlite_path
 from accountant.store.vault import vault_of
 
 SHOWN = 50
-"""Findings or bad lines that are listed one by one."""
+"""How many findings or bad lines are listed one by one."""
+
+_CHOSEN: ContextVar[Settings] = ContextVar("settings")
 
 out = Console()
 errors = Console(stderr=True, soft_wrap=True)
 
 app = typer.Typer(
     name="accountant",
-    help="Knows how much privacy has been spent. Settings come from ACCOUNTANT_* variables or "
-    "from flags of the same name.",
+    help="Keep account of how much differential privacy has been spent. Settings are read from "
+    "ACCOUNTANT_* variables; the options below override them.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
 
-PopulationOption = Annotated[
-    str, typer.Option("--population", "-p", help="the population whose ledger is meant")
+PopulationOption = Annotated[str, typer.Option("--population", "-p", help="name of the population")]
+EventOption = Annotated[int, typer.Option(help="the event's sequence", min=0)]
+ByOption = Annotated[str | None, typer.Option(help="split the totals by this dimension")]
+ProcessesOption = Annotated[
+    int | None,
+    typer.Option(
+        help="processes that decide again; by default one a core, for long ledgers", min=1
+    ),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="print JSON for a script to read")]
+JsonOption = Annotated[bool, typer.Option("--json", help="print JSON")]
 
 
 def _version(wanted: bool) -> None:
@@ -55,37 +74,38 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _settings(
-    context: typer.Context,
     home: Annotated[
-        Path | None, typer.Option(help="signing keys, reports, the default database")
+        Path | None, typer.Option(help="folder of the vault, reports and the default database")
     ] = None,
-    database_url: Annotated[str | None, typer.Option(help="e.g. sqlite:///var/x.db")] = None,
+    database_url: Annotated[
+        str | None, typer.Option(help="the database, e.g. sqlite:///var/x.db")
+    ] = None,
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="print and exit")
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="print the version"),
     ] = False,
 ) -> None:
-    env = dict(os.environ)
-    if home is not None:
-        env["ACCOUNTANT_HOME"] = str(home)
-    if database_url is not None:
-        env["ACCOUNTANT_DATABASE_URL"] = database_url
+    given = {"ACCOUNTANT_HOME": home, "ACCOUNTANT_DATABASE_URL": database_url}
     logs.only_warnings()
-    context.obj = Settings.from_environment(env)
+    _CHOSEN.set(
+        Settings.from_environment(
+            os.environ | {name: str(value) for name, value in given.items() if value is not None}
+        )
+    )
 
 
-def settings(context: typer.Context, **changes: Any) -> Settings:
-    """The settings, with flags over the environment."""
-    found: Settings = context.obj
-    return replace(found, **{k: v for k, v in changes.items() if v is not None})
+def settings(**options: Any) -> Settings:
+    """Return the settings. Options that were given (not None) override the environment."""
+    return replace(_CHOSEN.get(), **{name: v for name, v in options.items() if v is not None})
 
 
 @contextmanager
-def local_service(context: typer.Context) -> Iterator[Service]:
-    """The service on the local database, whether or not it is being served too."""
-    chosen = settings(context)
+def local_service() -> Iterator[Service]:
+    """Open the service on the local database, which a running service may be using too."""
+    chosen = settings()
     url = chosen.database_url
     if parsed(url).get_backend_name() == "sqlite" and not sqlite_path(url).exists():
-        raise ValueError(f"there is no database at {url}; make it with `accountant migrate`")
+        raise ValueError(f"there is no database at {url}; create it with `accountant migrate`")
     service = Service(
         Ledgers(url),
         vault=vault_of(chosen.home),
@@ -93,31 +113,60 @@ def local_service(context: typer.Context) -> Iterator[Service]:
         most_waiting=chosen.most_waiting,
     )
     try:
-        service.ledgers.names()  # a database that is not there, or not migrated, is an error now
+        service.ledgers.names()  # fail now if the database is missing or not migrated
         yield service
     finally:
         service.close()
 
 
-def publisher_of(context: typer.Context, service: Service) -> Publisher:
-    """Who signs and publishes the heads of the service's ledgers."""
-    chosen = settings(context)
+def publisher_of(service: Service) -> Publisher:
+    """Return the publisher that signs the heads of the service's ledgers."""
+    chosen = settings()
     return Publisher(service, vault_of(chosen.home), chosen.origin)
 
 
 def operator() -> str:
-    """Whoever sits at this machine, as events name them."""
+    """Return the name under which events record the user of this machine."""
     try:
         return f"operator:{getpass.getuser()}"
-    except (KeyError, OSError):  # a container's user without a name
+    except (KeyError, OSError):  # a container's user may have no name
         return f"operator:uid-{os.getuid()}"
 
 
+def read_bytes(file: str) -> bytes:
+    """Return the bytes of a file, or of standard input for ``-``."""
+    return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+
+
 def plain(text: str) -> Text:
-    """Text from a ledger for a terminal: no markup, and no control characters."""
+    """Return text from a ledger for a terminal: no markup, no control characters."""
     return Text(visible(text))
 
 
+def show(text: str, style: str | None = None) -> None:
+    """Print ``plain`` text on standard output."""
+    out.print(plain(text), style=style)
+
+
+def say(text: str, style: str | None = None) -> None:
+    """Print a message, without markup, on standard error."""
+    errors.print(text, style=style, markup=False, highlight=False)
+
+
 def print_json(document: Any) -> None:
-    """JSON on standard output, unstyled."""
+    """Print JSON on standard output, unstyled."""
     typer.echo(json.dumps(document, indent=2, ensure_ascii=False))
+
+
+class _Rate(ProgressColumn):
+    """Items per second."""
+
+    def render(self, task: Task) -> Text:
+        """Return the rate, or nothing while it is unknown."""
+        return Text(f"{task.speed:,.0f}/s" if task.speed else "")
+
+
+def progress() -> Progress:
+    """Return a progress bar on standard error, which disappears when done."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _Rate())
+    return Progress(*columns, TimeRemainingColumn(), console=errors, transient=True)

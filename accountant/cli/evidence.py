@@ -12,17 +12,19 @@ import typer
 from accountant.auditing.verify import Verdict, verify
 from accountant.cli.common import (
     SHOWN,
+    ByOption,
     JsonOption,
     PopulationOption,
+    ProcessesOption,
     app,
     errors,
     local_service,
     out,
     plain,
     print_json,
+    progress,
     publisher_of,
 )
-from accountant.cli.progress import progress
 from accountant.publishing.export import covering, write_bundle, write_tiles
 from accountant.reporting.statement import accounts_json
 from accountant.store.whole import whole
@@ -30,21 +32,21 @@ from accountant.store.whole import whole
 
 @app.command("export")
 def export_(
-    context: typer.Context,
     file: Annotated[Path, typer.Argument(help="the bundle to write, or the folder with --tiles")],
     population: PopulationOption,
     first: Annotated[int, typer.Option("--from", help="first event", min=0)] = 0,
     last: Annotated[int | None, typer.Option("--to", help="last event", min=0)] = None,
     tiles: Annotated[
-        bool, typer.Option("--tiles", help="a folder of plain files that any C2SP client reads")
+        bool,
+        typer.Option("--tiles", help="write a folder of plain files that any C2SP client reads"),
     ] = False,
     without_texts: Annotated[
         bool, typer.Option("--without-texts", help="leave out purposes and reasons")
     ] = False,
 ) -> None:
     """Write a ledger as evidence that can be checked offline, up to a checkpoint signed now."""
-    with local_service(context) as service, progress() as bars:
-        publisher = publisher_of(context, service)
+    with local_service() as service, progress() as bars:
+        publisher = publisher_of(service)
         signed = publisher.sign(population)
         if tiles:
             task = bars.add_task("exporting", total=signed.size)
@@ -72,18 +74,19 @@ def verify_(
         list[Path], typer.Argument(help="a bundle, or several that continue each other")
     ],
     key: Annotated[
-        str | None, typer.Option(help="a verifier key of the ledger that you were given before")
+        str | None, typer.Option(help="a verifier key of the ledger, received independently")
     ] = None,
     checkpoint: Annotated[
         list[Path] | None,
-        typer.Option(help="a checkpoint or receipt that you kept: the ledger must continue it"),
+        typer.Option(help="a checkpoint or receipt kept earlier, which the ledger must continue"),
     ] = None,
-    by: Annotated[str | None, typer.Option(help="split the totals by this dimension")] = None,
+    by: ByOption = None,
+    processes: ProcessesOption = None,
     json: JsonOption = False,
 ) -> None:
     """Check a bundle offline: bytes, signatures, every charge, every total, every decision.
 
-    Exit code 1 on any finding.
+    Exit code 1 if there is a finding.
     """
     earlier = [path.read_bytes() for path in checkpoint or []]
     with ExitStack() as stack, progress() as bars:
@@ -93,6 +96,7 @@ def verify_(
             handles,
             key=key,
             earlier=earlier,
+            processes=processes,
             told=lambda more, of: bars.update(task, advance=more, total=of),
         )
     if json:
@@ -133,23 +137,23 @@ def _show(verdict: Verdict, *, anchored: bool) -> None:
         *(f"key {known}" for known in verdict.keys),
     ]
     for line in lines:
-        out.print(plain(line), soft_wrap=True)  # to be copied whole
+        out.print(plain(line), soft_wrap=True)  # without line breaks, to be copied
     if verdict.cosigned or verdict.required:
-        told = f"cosigned by {verdict.cosigned} witnesses, the policy wants {verdict.required}"
+        told = f"cosigned by {verdict.cosigned} witnesses; the policy requires {verdict.required}"
         out.print(plain(told), style="yellow" if verdict.cosigned < verdict.required else None)
     for remark in _remarks(verdict):
         out.print(plain(remark), style="yellow")
     if not anchored and not verdict.count:
         out.print(
-            "The keys come from the bundle itself: compare one with a key that you were given "
-            "otherwise, or name that with --key.",
+            "The keys come from the bundle itself. Compare one with a key that you received "
+            "independently, or give that key with --key.",
             style="yellow",
         )
     again = (
-        "every charge was derived, every total added and every decision taken again"
+        "every charge, total and decision was recomputed"
         if verdict.decided
-        else "bytes, order, signatures and sums were checked; for the decisions the events before "
-        "are needed: verify FIRST.tar THIS.tar"
+        else "bytes, order, signatures and sums were checked; to check the decisions, give the "
+        "earlier events too: verify FIRST.tar THIS.tar"
     )
     found = "1 finding" if verdict.count == 1 else f"{verdict.count} findings"
     result = found if verdict.count else f"{again}: all agree"
@@ -157,15 +161,15 @@ def _show(verdict: Verdict, *, anchored: bool) -> None:
 
 
 def _remarks(verdict: Verdict) -> Iterator[str]:
-    """What an auditor should know of a ledger in which everything agrees."""
+    """Yield what an auditor should know about a ledger even if everything agrees."""
     custody = verdict.state.custody if verdict.state else None
     if custody and custody.recovered is not None:
         yield (
             f"event {custody.recovered}: the ledger was recovered; signed events were "
-            "lost, and what they had spent was carried over (ledger.carried_over.v1)"
+            "lost, and what they had spent is carried over (ledger.carried_over.v1)"
         )
     if custody and custody.stopped is not None:
         yield (
-            f"event {custody.stopped}: a witness contradicts the ledger, and nothing was published "
-            "since"
+            f"event {custody.stopped}: a witness contradicts the ledger, and publication has "
+            "stopped since"
         )

@@ -6,64 +6,69 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import orjson
 import typer
 
 from accountant.budget.errors import Invalid, NotFound
-from accountant.budget.replay import Finding, Replay, replay
+from accountant.budget.replay import Finding, Replay
 from accountant.budget.state import State
 from accountant.cli.asking import show_accounts
 from accountant.cli.common import (
     SHOWN,
+    ByOption,
     JsonOption,
+    ProcessesOption,
     app,
     local_service,
     out,
     plain,
     print_json,
+    progress,
 )
-from accountant.cli.progress import progress
 from accountant.ledger.merkle import Tree, leaf_hash
 from accountant.reporting.statement import accounts_json
+from accountant.workers.replaying import replay_on
+
+_LEAVES: Final = 256
+"""Hashes by which the tree grows in one step."""
 
 
 @app.command("replay")
 def replay_(
-    context: typer.Context,
     file: Annotated[
         Path | None,
         typer.Argument(help="events as JSONL, one canonical event a line; needs no database"),
     ] = None,
-    population: Annotated[str | None, typer.Option("--population", "-p")] = None,
-    by: Annotated[str | None, typer.Option(help="split the totals by this dimension")] = None,
-    root: Annotated[
-        str | None, typer.Option(help="the root that you were given; any other is a finding")
+    population: Annotated[
+        str | None, typer.Option("--population", "-p", help="name of the population")
     ] = None,
+    by: ByOption = None,
+    root: Annotated[
+        str | None, typer.Option(help="the expected root; any other is a finding")
+    ] = None,
+    processes: ProcessesOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Take every decision again and add every total up from the events alone.
+    """Take every decision again and recompute every total from the events alone.
 
     Exit code 1 if anything differs from what was recorded.
     """
     if file is not None:
-        events = file.read_bytes().split(b"\n")
-        if events[-1] == b"":
-            events.pop()
-        result = _run(population or _ledger_of(events), events, len(events))
+        result = _run(population or _ledger_of(file), _lines(file), _count(file), processes)
     elif population is not None:
-        with local_service(context) as service:
+        with local_service() as service:
             end = service.head(population)
             if end.size == 0:
                 raise NotFound("unknown-population", f"no population is called {population!r}")
             stored = (row.body for row in islice(service.stream(population), end.size))
-            result = _run(population, stored, end.size)
+            result = _run(population, stored, end.size, processes)
             if service.events(population, end.size, 1) and service.head(population) == end:
                 result.found("events stand beyond the head")
         result.ends(end.root.hex(), "the head of the database")
     else:
-        raise Invalid("what-to-replay", "name a file of events, or a --population of the database")
+        raise Invalid("what-to-replay", "give a file of events, or a --population of the database")
     if root is not None:
         result.ends(root.strip().lower(), "the root that was given")
     _show(result, by, anchored=file is None or root is not None, json=json)
@@ -72,7 +77,7 @@ def replay_(
 
 @dataclass(slots=True)
 class _Result:
-    """A replay, and the tree that the events make."""
+    """A replay, and the Merkle tree of its events."""
 
     replay: Replay
     tree: Tree
@@ -85,29 +90,44 @@ class _Result:
             self.found(f"the events have the root {self.tree.root.hex()}, {whose} is {root}")
 
 
-def _ledger_of(events: list[bytes]) -> str:
+def _lines(file: Path) -> Iterator[bytes]:
+    with file.open("rb") as lines:
+        for line in lines:
+            yield line.removesuffix(b"\n")
+
+
+def _count(file: Path) -> int:
+    with file.open("rb") as lines:
+        return sum(1 for _ in lines)
+
+
+def _ledger_of(file: Path) -> str:
     try:
-        return str(orjson.loads(events[0])["ledger"])
-    except (IndexError, KeyError, TypeError, ValueError):
+        return str(orjson.loads(next(_lines(file), b""))["ledger"])
+    except (KeyError, TypeError, ValueError):
         raise Invalid(
-            "not-a-ledger", "the first line is no event; name the ledger with --population"
+            "not-a-ledger", "the first line is not an event; name the ledger with --population"
         ) from None
 
 
-def _run(ledger: str, events: Iterable[bytes], total: int) -> _Result:
-    tree = Tree()
+def _run(ledger: str, events: Iterable[bytes], total: int, processes: int | None) -> _Result:
+    tree, leaves = Tree(), list[bytes]()
 
     def hashed() -> Iterator[bytes]:
         nonlocal tree
         for body in events:
-            whole = body if isinstance(body, bytes) else b""  # a database may hand out text
-            tree, _ = tree.grown([leaf_hash(whole)])
+            # A database may hand out text.
+            leaves.append(leaf_hash(body if isinstance(body, bytes) else b""))
+            if len(leaves) == _LEAVES:
+                tree, _ = tree.grown(leaves)
+                leaves.clear()
             yield body
+        tree, _ = tree.grown(leaves)
 
     with progress() as bars:
         task = bars.add_task("replaying", total=total)
         step = Replay(State(ledger))
-        for step in replay(ledger, hashed()):
+        for step in replay_on(ledger, hashed(), total, processes):
             bars.update(task, completed=step.events)
     return _Result(step, tree)
 
@@ -140,8 +160,8 @@ def _show(found: _Result, by: str | None, *, anchored: bool, json: bool) -> None
     verdict = (
         f"{len(result.findings)} findings"
         if result.findings
-        else "every decision was taken again and every total added up again: all agree"
-        + ("" if anchored else " (that no later event was cut off, only a known --root can tell)")
+        else "every decision was taken again and every total recomputed: all agree"
+        + ("" if anchored else " (only a known --root shows that no later event was cut off)")
     )
     out.print(plain(f"{result.state.ledger}: {result.events} events, {verdict}"))
     out.print(plain(f"root: {root}"))

@@ -1,4 +1,4 @@
-"""What a list of mechanisms costs in all: under every gate, and, for planning, fixed in advance."""
+"""Totals of a list of mechanisms: under every filter and, for planning, fixed in advance."""
 
 from __future__ import annotations
 
@@ -18,24 +18,23 @@ if TYPE_CHECKING:
     from accountant.privacy.composition.plan import Tight
 
 EPSILON, DELTA = Currency.EPSILON, Currency.DELTA
-
 FIXED: Final = (
-    "true only if the whole list was fixed before any answer was seen; for planning, never a limit"
+    "valid only if the whole list was fixed before any answer was seen; for planning, not a limit"
 )
+_TIGHTER: Final = [one for name, one in FILTERS.items() if name != "basic"]
 
 Row = dict[str, Any]
 
 
 def tight(mechanisms: Sequence[Mechanism], relation: Relation, delta: Decimal) -> Tight:
-    """The tight totals at ``delta``; all None at 0."""
-    # What it loads takes a second, and most commands do without.
-    from accountant.privacy.composition import plan  # noqa: PLC0415
+    """Return the tight totals at ``delta``; all None at 0."""
+    from accountant.privacy.composition import plan  # noqa: PLC0415 (takes a second to load)
 
     return plan.tight(steps_of(mechanisms, relation), Fraction(delta)) if delta else plan.Tight()
 
 
 def charges(mechanisms: Sequence[Mechanism], relation: Relation) -> Total:
-    """The total of ``mechanisms`` with whatever Renyi orders are asked for."""
+    """Return a function from Renyi orders to the total charge of ``mechanisms``."""
 
     def at(orders: tuple[int, ...]) -> Charge:
         return total(price(mechanism, relation, orders).charge for mechanism in mechanisms)
@@ -44,24 +43,24 @@ def charges(mechanisms: Sequence[Mechanism], relation: Relation) -> Total:
 
 
 def gates_at_delta(total_at: Total, delta: Decimal) -> dict[str, Row]:
-    """(epsilon, delta) of the smallest limit of each gate that would admit the whole list, as
-    decimal strings rounded up; epsilon None if there is none, with the reason.
+    """Return (epsilon, delta) of the smallest limit of each filter that admits the whole list, as
+    decimal strings rounded up. Without one, epsilon is None and ``why`` gives the reason.
     """
     sure = total_at(())
     basic: Row = {"epsilon": sure.amount(EPSILON), "delta": sure.amount(DELTA)}
-    own = sure.units(DELTA)
+    own, path = sure.units(DELTA), sure.units(EPSILON)
     own_delta = None if own is None else Fraction(exact(own, DELTA))
     if own_delta is None or own_delta > delta:
         why = f"the mechanisms' own deltas add up to {sure.amount(DELTA)}, more than {delta:f}"
         return {name: {"epsilon": None, "why": why} for name in FILTERS}
     found = {"basic": basic}
-    for gate in (gate for name, gate in FILTERS.items() if name != "basic"):
+    for gate in _TIGHTER:
         epsilon = None
         if own_delta < delta:
             epsilon = least_epsilon(gate, Fraction(delta), own_delta, total_at)
-        units, path = None if epsilon is None else units_up(epsilon, EPSILON), sure.units(EPSILON)
+        units = None if epsilon is None else units_up(epsilon, EPSILON)
         if units is None or epsilon is None or (path is not None and path <= units):
-            found[gate.name] = dict(basic)  # "basic or" is implied
+            found[gate.name] = dict(basic)  # every filter also admits what basic admits
             continue
         row = {"epsilon": show(units, EPSILON), "delta": plain(delta)}
         found[gate.name] = row | _order(gate, Limit(epsilon, Fraction(delta), own_delta))
@@ -69,29 +68,26 @@ def gates_at_delta(total_at: Total, delta: Decimal) -> dict[str, Row]:
 
 
 def gates_at_epsilon(total_at: Total, epsilon: Decimal) -> dict[str, Row]:
-    """The smallest delta at which a limit of ``epsilon`` under each gate would admit the list, own
-    deltas included; None if there is none.
+    """Return the smallest delta, own deltas included, at which a limit of ``epsilon`` under each
+    filter admits the list; None if there is none.
     """
     sure = total_at(())
     own, path = sure.units(DELTA), sure.units(EPSILON)
     fits = path is not None and own is not None and path <= units_up(Fraction(epsilon), EPSILON)
     basic: Row = {"epsilon": plain(epsilon), "delta": sure.amount(DELTA) if fits else None}
-    found = {"basic": basic}
-    for gate in (gate for name, gate in FILTERS.items() if name != "basic"):
-        if fits or own is None:
-            found[gate.name] = dict(basic)
-            continue
-        own_delta = Fraction(exact(own, DELTA))
+    found = {name: dict(basic) for name in FILTERS}
+    if fits or own is None:
+        return found
+    own_delta = Fraction(exact(own, DELTA))
 
-        def limit(spare: Decimal, own_delta: Fraction = own_delta) -> Limit:
-            return Limit(Fraction(epsilon), own_delta + Fraction(spare), own_delta)
+    def limit(spare: Decimal) -> Limit:
+        return Limit(Fraction(epsilon), own_delta + Fraction(spare), own_delta)
 
+    for gate in _TIGHTER:
         spare = smallest_factor(_admits(gate, limit, total_at))
-        row: Row = {"epsilon": plain(epsilon), "delta": None}
         if spare is not None and own_delta + Fraction(spare) < 1:
-            row["delta"] = plain(exact(own, DELTA) + spare)
-            row |= _order(gate, limit(spare))
-        found[gate.name] = row
+            found[gate.name]["delta"] = plain(exact(own, DELTA) + spare)
+            found[gate.name] |= _order(gate, limit(spare))
     return found
 
 
@@ -102,8 +98,7 @@ def _admits(
         wanted = limit(spare)
         if wanted.delta >= 1:
             return True
-        currency = gate.currency(wanted)
-        most = gate.capacity(wanted).second
+        currency, most = gate.currency(wanted), gate.capacity(wanted).second
         if currency is None or most is None:
             return False
         used = total_at((currency.order,) if currency.order else ()).units(currency)
@@ -120,30 +115,29 @@ def _order(gate: Filter, limit: Limit) -> Row:
 def reports_at_delta(
     mechanisms: Sequence[Mechanism], relation: Relation, delta: Decimal
 ) -> dict[str, Any]:
-    """What only informs: epsilons at ``delta``, rounded up; of pld the lower end as well. None
-    where a theorem says nothing about this list.
+    """Return the epsilons at ``delta`` that only inform, rounded up; for pld also the lower end.
+    None where a theorem does not cover this list.
     """
     found = tight(mechanisms, relation, delta)
-    totals: dict[str, float | None] = {
+    epsilons = {
         "pld": found.pld.upper if found.pld else None,
         "optimal": found.optimal,
         "closed_form": found.closed_form,
         "renyi_min": found.renyi,
         "gaussian": found.gaussian,
     }
-    document: dict[str, Any] = {"precondition": FIXED} | {
-        name: None if epsilon is None else {"epsilon": printed(epsilon)}
-        for name, epsilon in totals.items()
-    }
+    document: dict[str, Any] = {"precondition": FIXED}
+    for name, epsilon in epsilons.items():
+        document[name] = None if epsilon is None else {"epsilon": _printed(epsilon, ROUND_CEILING)}
     if found.pld:
-        document["pld"]["lower"] = printed(found.pld.lower, ROUND_FLOOR)
+        document["pld"]["lower"] = _printed(found.pld.lower, ROUND_FLOOR)
     return document
 
 
 def reports_at_epsilon(
     mechanisms: Sequence[Mechanism], relation: Relation, epsilon: Decimal
 ) -> dict[str, Any]:
-    """What only informs: the smallest delta at ``epsilon``, rounded up; None if there is none."""
+    """Return the smallest deltas at ``epsilon`` that only inform, rounded up; None without one."""
 
     def smallest(read: Callable[[Tight], float | None]) -> Row | None:
         def fits(delta: Decimal) -> bool:
@@ -162,16 +156,16 @@ def reports_at_epsilon(
     }
 
 
-def printed(epsilon: float, rounding: str = ROUND_CEILING) -> str:
-    """A float as a decimal string of nine decimals."""
+def _printed(epsilon: float, rounding: str) -> str:
+    """Write a float with nine decimals."""
     if epsilon == math.inf:
         return "infinite"
     return format(Decimal(epsilon).quantize(Decimal("1e-9"), rounding), "f")
 
 
 def plan_of(mechanisms: Sequence[Mechanism], relation: Relation, delta: Decimal) -> Row | None:
-    """The list as one mechanism of kind plan, at the epsilon that it needs; None if nothing bounds
-    it. It can be asked for as it stands.
+    """Return the list as one mechanism of kind plan, ready for a request, at the epsilon that it
+    needs; None if no bound is known.
     """
     epsilon = tight(mechanisms, relation, delta).upper
     if math.isinf(epsilon):

@@ -1,4 +1,4 @@
-"""The client that pipelines carry: ask before running, say afterwards what ran.
+"""The client for pipelines: ask before running, report afterwards what ran.
 
 ::
 
@@ -7,22 +7,21 @@
             noisy = sampler(true_answer)      # runs only if the grant was given
         publish(noisy)                        # only once it is committed
 
-It needs httpx2 and the standard library, and nothing else of this project.
+It needs httpx2 and the standard library, and imports nothing else of this project.
 """
 
-from accountant.client.accounts import Accountant
-from accountant.client.errors import AccountantError, Failed, MayHaveRun, Refused, Unreachable
-from accountant.client.grants import Grant, Session
-from accountant.client.ledger import Checkpoint, LedgerBroken, LedgerEvent
-from accountant.client.registering import Registrar
-from accountant.client.requests import (
-    Mechanism,
+from accountant.client.accounts import (
+    Accountant,
+    Registrar,
     Subjects,
     commit_item,
     grant_item,
     record_item,
     release_item,
 )
+from accountant.client.grants import Grant, MayHaveRun, Mechanism, Session
+from accountant.client.ledger import Checkpoint, LedgerBroken, LedgerEvent
+from accountant.client.transport import AccountantError, Failed, Refused, Unreachable
 
 __all__ = [
     "Accountant",

@@ -1,28 +1,80 @@
-"""One population's accounts, as a pipeline or an auditor sees them."""
+"""One population as a pipeline, an auditor or an administrator sees it."""
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, Self, TypedDict, Unpack
 
-from accountant.client.errors import Failed
-from accountant.client.grants import Grant, Session
+from accountant.client.grants import Grant, Mechanism, Session
 from accountant.client.ledger import Checkpoint, LedgerEvent, checked
-from accountant.client.requests import Mechanism, Subjects, asking
-from accountant.client.transport import Connected, Transport
+from accountant.client.transport import Connected, Failed, Transport
 
 PAGE = 500
+"""Grants or events in one page."""
+
+Group = Mapping[str, Sequence[str] | Mapping[str, str]]
+Subjects = Group | Sequence[Group]
+"""A subject group: ``{"age": ["20-24"]}``, a range with from and to, or a list of these."""
+
+
+class About(TypedDict, total=False):
+    """What any request may say beside its dataset and mechanisms. None is not sent."""
+
+    subjects: Subjects | None
+    purpose: str | None
+    justification: str | None
+
+
+class Asked(About, total=False):
+    """What a request for a reservation may also say: seconds until it expires."""
+
+    ttl_seconds: int | None
+
+
+class Ran(About, total=False):
+    """What a record of a past run may also say: when it ran (RFC 3339)."""
+
+    ran_at: str | None
+
+
+def grant_item(
+    dataset: str, mechanisms: Sequence[Mechanism], **more: Unpack[Asked]
+) -> dict[str, Any]:
+    """Return the request for a grant as an item of a batch."""
+    return _body(type="ask_grant", dataset=dataset, mechanisms=mechanisms, **more)
+
+
+def commit_item(grant: str, mechanisms: Sequence[Mechanism] | None = None) -> dict[str, Any]:
+    """Return the commit of a grant, whole or of the listed mechanisms, as an item of a batch."""
+    return _body(type="commit_grant", grant=grant, mechanisms=mechanisms)
+
+
+def release_item(grant: str, reason: str) -> dict[str, Any]:
+    """Return the release of a grant as an item of a batch."""
+    return _body(type="release_grant", grant=grant, reason=reason)
+
+
+def record_item(
+    dataset: str, mechanisms: Sequence[Mechanism], **more: Unpack[Ran]
+) -> dict[str, Any]:
+    """Return the record of what already ran as an item of a batch."""
+    return _body(type="record_invocations", dataset=dataset, mechanisms=mechanisms, **more)
+
+
+def _body(**fields: Any) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 class Accountant(Connected):
-    """The service at ``url``, asked with ``key`` about ``population``.
+    """The service at ``url``, asked with the API key ``key`` about ``population``.
 
-    Every request that can spend carries an idempotency key, a fresh one unless you name it; retries
-    after connection errors and 503 reuse it. Name one yourself where the whole process may be
-    started again for the same work: then a restart is not charged twice either, and ``with``
-    refuses to run on a grant that had been given before (MayHaveRun), for an earlier run may have
-    used it; that the first answer was merely lost on its way cannot be told apart.
+    Every request that can spend carries an idempotency key, by default a fresh one; retries after
+    connection errors and 503 reuse it. Give a key where the whole process may be restarted for the
+    same work: then a restart is not charged again, and ``with`` raises MayHaveRun for a grant that
+    was given before, since the earlier run may have used it. (The client cannot tell whether the
+    first answer was merely lost on its way.)
     """
 
     def __init__(
@@ -42,7 +94,7 @@ class Accountant(Connected):
 
     @classmethod
     def from_environment(cls, population: str, env: Mapping[str, str] = os.environ) -> Self:
-        """Reads ACCOUNTANT_URL and ACCOUNTANT_KEY. Raises KeyError, naming what is missing."""
+        """Read ACCOUNTANT_URL and ACCOUNTANT_KEY. Raise KeyError with the name of a missing one."""
         return cls(env["ACCOUNTANT_URL"], env["ACCOUNTANT_KEY"], population)
 
     def grant(
@@ -50,16 +102,11 @@ class Accountant(Connected):
         dataset: str,
         mechanisms: Sequence[Mechanism],
         *,
-        subjects: Subjects | None = None,
-        purpose: str | None = None,
-        justification: str | None = None,
-        ttl_seconds: int | None = None,
         idempotency_key: str | None = None,
+        **more: Unpack[Asked],
     ) -> Grant:
-        """Asks for budget before anything runs. Raises Refused."""
-        more = {"mechanisms": mechanisms, "ttl_seconds": ttl_seconds}
-        body = asking(dataset, subjects, purpose, justification, **more)
-        path = f"{self._at}/grants"
+        """Ask for budget before anything runs. Raise Refused."""
+        path, body = f"{self._at}/grants", _body(dataset=dataset, mechanisms=mechanisms, **more)
         reply = self._transport.post(path, body, idempotency_key)
         return Grant(self._transport, path, reply, named=idempotency_key is not None)
 
@@ -68,16 +115,12 @@ class Accountant(Connected):
         dataset: str,
         mechanism: Mechanism,
         *,
-        subjects: Subjects | None = None,
-        purpose: str | None = None,
-        justification: str | None = None,
-        ttl_seconds: int | None = None,
         idempotency_key: str | None = None,
+        **more: Unpack[Asked],
     ) -> Session:
-        """Opens a sparse vector session: its whole cost is reserved. Raises Refused."""
-        more = {"mechanism": mechanism, "ttl_seconds": ttl_seconds}
-        body = asking(dataset, subjects, purpose, justification, **more)
+        """Open a sparse vector session, which reserves its whole cost. Raise Refused."""
         path = f"{self._at}/sparse-vector"
+        body = _body(dataset=dataset, mechanism=mechanism, **more)
         reply = self._transport.post(path, body, idempotency_key)
         return Session(self._transport, path, reply, named=idempotency_key is not None)
 
@@ -86,104 +129,91 @@ class Accountant(Connected):
         dataset: str,
         mechanisms: Sequence[Mechanism],
         *,
-        subjects: Subjects | None = None,
-        purpose: str | None = None,
-        justification: str | None = None,
-        ran_at: str | None = None,
         idempotency_key: str | None = None,
+        **more: Unpack[Ran],
     ) -> dict[str, Any]:
-        """Records what has already run: always recorded, ``overrun`` says if it was too much,
-        ``flags`` which rules fired.
+        """Record what already ran. It is always recorded; ``overrun`` in the answer says whether it
+        exceeded a limit, ``flags`` which rules fired.
         """
-        more = {"mechanisms": mechanisms, "ran_at": ran_at}
-        body = asking(dataset, subjects, purpose, justification, **more)
-        answer = self._transport.post(f"{self._at}/invocations", body, idempotency_key).body
-        return dict(answer)
+        body = _body(dataset=dataset, mechanisms=mechanisms, **more)
+        return self._transport.post(f"{self._at}/invocations", body, idempotency_key).body
 
     def batch(
         self, items: Sequence[Mapping[str, Any]], *, idempotency_key: str | None = None
     ) -> list[dict[str, Any]]:
-        """The answers to many items, in their order, from one commit: grants, commits and releases
-        all or nothing (else Refused, whose ``problem`` names the ``item``), or records only.
-        ``grant_item``, ``commit_item``, ``release_item`` and ``record_item`` make them.
+        """Send many items in one commit and return their answers in order. Grants, commits and
+        releases are answered all or none (otherwise Refused, whose ``problem`` names the ``item``);
+        records may not be mixed with them. ``grant_item``, ``commit_item``, ``release_item`` and
+        ``record_item`` make items.
         """
-        body = {"items": list(items)}
-        answer = self._transport.post(f"{self._at}/batch", body, idempotency_key).body
-        return list(answer["items"])
+        answer = self._transport.post(f"{self._at}/batch", {"items": items}, idempotency_key)
+        return list(answer.body["items"])
 
     def preview(
-        self,
-        dataset: str,
-        mechanisms: Sequence[Mechanism],
-        *,
-        subjects: Subjects | None = None,
-        purpose: str | None = None,
-        justification: str | None = None,
+        self, dataset: str, mechanisms: Sequence[Mechanism], **more: Unpack[About]
     ) -> dict[str, Any]:
-        """The decision that ``grant`` would get, and how many like it fit; records nothing."""
-        body = asking(dataset, subjects, purpose, justification, mechanisms=mechanisms)
-        return dict(self._transport.post(f"{self._at}/preview", body).body)
+        """Return the decision that ``grant`` would get and how many such requests fit. Nothing is
+        recorded.
+        """
+        body = _body(dataset=dataset, mechanisms=mechanisms, **more)
+        return self._transport.post(f"{self._at}/preview", body).body
 
     def commit(self, grant: str, mechanisms: Sequence[Mechanism] | None = None) -> dict[str, Any]:
-        """Commits a grant by its id, for instance from another process of the same pipeline."""
-        body = {} if mechanisms is None else {"mechanisms": mechanisms}
-        return dict(self._transport.post(f"{self._at}/grants/{grant}/commit", body).body)
+        """Commit a grant by its id, for instance from another process of the same pipeline."""
+        path = f"{self._at}/grants/{grant}/commit"
+        return self._transport.post(path, _body(mechanisms=mechanisms)).body
 
     def release(self, grant: str, reason: str) -> dict[str, Any]:
-        """Attests for a grant, by its id, that none of it was executed on the data."""
-        body = {"reason": reason}
-        return dict(self._transport.post(f"{self._at}/grants/{grant}/release", body).body)
+        """Attest for a grant, by its id, that nothing was executed on the data."""
+        path = f"{self._at}/grants/{grant}/release"
+        return self._transport.post(path, {"reason": reason}).body
 
     def open_grants(
         self, client: str = "me", dataset: str | None = None
     ) -> Iterator[dict[str, Any]]:
-        """Grants that are not settled yet, in order: your own, or of another ``client`` for who
-        may see them.
+        """Yield the grants that are not settled yet, in order: your own, or those of another
+        ``client`` if your role may see them.
         """
-        query: dict[str, str | int] = {"state": "open", "client": client, "limit": PAGE}
-        query |= {} if dataset is None else {"dataset": dataset}
-        last = -1
-        while (page := self._transport.get(f"{self._at}/grants", query | {"after": last}))[
-            "grants"
-        ]:
-            yield from page["grants"]
-            last = page["last"]
+        query = _body(state="open", client=client, dataset=dataset)
+        for page in self._pages("grants", query):
+            yield from page
 
     def grant_state(self, grant: str) -> dict[str, Any]:
-        """A grant as it stands now."""
-        return dict(self._transport.get(f"{self._at}/grants/{grant}"))
+        """Return a grant as it is now."""
+        return self._transport.get(f"{self._at}/grants/{grant}")
 
     def decision(self, decision: str) -> dict[str, Any]:
-        """A decision in full, by its id: every rule with both sides of its comparison."""
-        return dict(self._transport.get(f"{self._at}/decisions/{decision}"))
+        """Return a decision in full by its id: every rule with both sides of its comparison."""
+        return self._transport.get(f"{self._at}/decisions/{decision}")
 
     def accounts(self, dataset: str | None = None, by: str | None = None) -> dict[str, Any]:
-        """Per rule: limit, spent, reserved and left; lifetime totals; split ``by`` a dimension."""
-        query = {name: v for name, v in (("dataset", dataset), ("by", by)) if v is not None}
-        return dict(self._transport.get(f"{self._at}/accounts", query))
+        """Return for each rule the limit, spent, reserved and left, and the lifetime totals;
+        ``by`` splits them by a dimension.
+        """
+        return self._transport.get(f"{self._at}/accounts", _body(dataset=dataset, by=by))
 
     def checkpoint(self) -> Checkpoint:
-        """The last published checkpoint; its note is worth keeping. Not for pipelines' keys, unless
-        the log is public. Raises Failed (nothing-published) before the first.
+        """Return the last published checkpoint, whose note is worth keeping. Pipelines' keys may
+        read it only if the log is public. Raise Failed (nothing-published) before the first one.
         """
         return Checkpoint.from_note(self._transport.fetch(f"{self._at}/log/checkpoint"))
 
     def receipt(self, sequence: int) -> bytes:
-        """Proof that an event stands in the ledger, to keep beside the event (C2SP tlog-proof). A
-        pipeline gets receipts of its own events.
+        """Return a proof, to keep, that an event is in the ledger (C2SP tlog-proof). A pipeline
+        gets receipts of its own events.
         """
         return self._transport.fetch(f"{self._at}/receipts/{sequence}")
 
     def event(self, sequence: int) -> bytes:
-        """One event's canonical bytes; a pipeline gets its own."""
+        """Return one event's canonical bytes. A pipeline gets its own events."""
         return self._transport.fetch(f"{self._at}/events/{sequence}")
 
     def events(self, *kept: Checkpoint) -> Iterator[LedgerEvent]:
-        """The whole ledger in order, its tree made again as it arrives: read to the end, it is the
-        ledger of the last published checkpoint, if there is one, and of all that you have ``kept``.
-        Raises LedgerBroken if not. Signatures are not checked here (ledger.py).
+        """Yield the whole ledger in order and recompute its tree. Raise LedgerBroken where it does
+        not continue the last published checkpoint, if there is one, and all checkpoints ``kept``;
+        read to the end for a complete check. Signatures are not checked (see ledger.py).
         """
-        return checked(self._pages(), [*kept, *self._published()])
+        return checked(self._pages("events", {}), [*kept, *self._published()])
 
     def _published(self) -> list[Checkpoint]:
         try:
@@ -193,11 +223,47 @@ class Accountant(Connected):
                 raise
             return []
 
-    def _pages(self) -> Iterator[list[dict[str, Any]]]:
-        last = -1
-        while True:
-            page = self._transport.get(f"{self._at}/events", {"after": last, "limit": PAGE})
-            if not page["events"]:
-                return
-            yield page["events"]
-            last = page["last"]
+    def _pages(self, name: str, query: dict[str, Any]) -> Iterator[list[dict[str, Any]]]:
+        """Yield the pages of ``grants`` or ``events``."""
+        query |= {"after": -1, "limit": PAGE}
+        while (page := self._transport.get(f"{self._at}/{name}", query))[name]:
+            yield page[name]
+            query["after"] = page["last"]
+
+
+class Registrar(Connected):
+    """Registers a population with its datasets and adopts its policy. Needs an admin's key.
+
+    Every call may be repeated: registering what is already registered changes nothing.
+    """
+
+    def __init__(self, url: str, key: str, population: str, *, timeout: float = 10.0) -> None:
+        super().__init__(population, Transport(url, key, timeout=timeout))
+
+    def population(
+        self,
+        *,
+        privacy_unit: str,
+        neighbouring: str,
+        membership: str,
+        dimensions: Mapping[str, Sequence[str]],
+    ) -> dict[str, Any]:
+        """Register the population, or append values to its dimensions."""
+        body = {"privacy_unit": privacy_unit, "neighbouring": neighbouring}
+        return self._put("", body | {"membership": membership, "dimensions": dimensions})
+
+    def dataset(
+        self, dataset: str, *, namespace: str, name: str, owner: str | None = None
+    ) -> dict[str, Any]:
+        """Register a dataset about the population under a short id."""
+        return self._put(f"/datasets/{dataset}", _body(namespace=namespace, name=name, owner=owner))
+
+    def policy(self, text: str, *, approver_key: str | None = None) -> dict[str, Any]:
+        """Adopt a policy file. Loosening the policy in force needs a second person's key."""
+        headers = {"Accountant-Approver": f"Bearer {approver_key}"} if approver_key else {}
+        path = f"{self._at}/policy"
+        return self._transport.put(path, text.encode(), "application/yaml", headers)
+
+    def _put(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        content = json.dumps(body, ensure_ascii=False).encode()
+        return self._transport.put(self._at + path, content, "application/json")

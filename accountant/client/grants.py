@@ -1,26 +1,39 @@
-"""Reservations in the hands of a pipeline. Whatever is forgotten is charged, never given back."""
+"""A pipeline's reservations: grants and sparse vector sessions. One that is never settled expires
+and is charged in full.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from types import TracebackType
 from typing import Any, Self
 
-from accountant.client.errors import AccountantError, MayHaveRun
-from accountant.client.requests import Mechanism
-from accountant.client.transport import Reply, Transport
+from accountant.client.transport import AccountantError, Reply, Transport
+
+Mechanism = Mapping[str, Any]
+"""A mechanism as the service's OpenAPI document describes it; amounts are decimal strings."""
+
+
+class MayHaveRun(AccountantError):
+    """The grant was given before, under the same idempotency key, to an earlier run.
+
+    That run may have drawn its noise. Drawing again would be a second answer for one charge: commit
+    this grant, and ask for the new run under a new key.
+    """
+
+    def __init__(self, grant: str) -> None:
+        super().__init__(f"grant {grant} was given to an earlier run, which may have used it")
 
 
 class _Reservation:
-    """What grants and sessions share: the service's answer."""
+    """What grants and sessions share: the service's answer and its settlement."""
 
     def __init__(self, transport: Transport, path: str, reply: Reply, *, named: bool) -> None:
         self._transport = transport
-        self.answer: dict[str, Any] = reply.body
+        self.answer = reply.body
         self.repeated = reply.repeated
-        """True if this request had been answered before: it was a retry, and is charged once."""
-        # A key of our own making is known to nobody else: then only a retry of ours can repeat.
+        """Whether this request had been answered before. A retry is charged once."""
+        # Only a key that the caller chose can have been used by an earlier run.
         self._earlier_run = reply.repeated and named
         self.id: str = self.answer["id"]
         self._path = f"{path}/{self.id}"
@@ -29,7 +42,7 @@ class _Reservation:
 
     @property
     def outcome(self) -> str:
-        """``allow``, or ``flag``: given, but a rule wants somebody to know."""
+        """``allow``, or ``flag`` if the request was granted but a rule flags it."""
         return "flag" if self.answer["flags"] else "allow"
 
     @property
@@ -39,21 +52,21 @@ class _Reservation:
 
     @property
     def decision_id(self) -> str:
-        """The id under which the whole decision can be read (``Accountant.decision``)."""
+        """The id of the whole decision, for ``Accountant.decision``."""
         return str(self.answer["decision"])
 
     @property
     def charge(self) -> dict[str, str]:
-        """What is reserved, in every currency that is kept."""
+        """What is reserved, in every currency."""
         return dict(self.answer["charge"])
 
     @property
     def epsilon(self) -> Decimal:
         """The epsilon that is reserved (possibly infinite)."""
-        return epsilon_of(self.charge)
+        return Decimal(self.charge["epsilon"].replace("infinite", "Infinity"))
 
     def receipt(self) -> bytes:
-        """Proof that the reservation stands in the ledger (C2SP tlog-proof), to keep."""
+        """Return a proof, to keep, that the reservation is in the ledger (C2SP tlog-proof)."""
         return self._transport.fetch(f"{self._receipts}/{self.answer['sequence']}")
 
     def __enter__(self) -> Self:
@@ -62,43 +75,37 @@ class _Reservation:
         return self
 
     def _settle(self, call: str, body: dict[str, Any]) -> dict[str, Any]:
-        answer: dict[str, Any] = self._transport.post(f"{self._path}/{call}", body).body
+        answer = self._transport.post(f"{self._path}/{call}", body).body
         self.settled = True
         return answer
 
 
 class Grant(_Reservation):
-    """Leave to run what was asked for, until it expires.
+    """Permission to run the mechanisms of one request, until it expires.
 
     As a context manager it commits when the block ends, **also when the block ends with an
-    exception**: once noise may have been drawn from the data, whether the answer was published or
-    not, the privacy is spent. The exception goes on as it is. Only who knows that nothing at all
-    was executed on the data may say so, with ``release``, before the block ends.
+    exception**: once noise may have been drawn from the data, the privacy is spent, whether or not
+    the answer was published. The exception propagates. If nothing was executed on the data, call
+    ``release`` before the block ends.
 
-    A grant that an earlier run may have got under the same named key cannot be entered
-    (MayHaveRun).
+    Entering raises MayHaveRun if an earlier run may have got this grant under the same named key.
     """
 
     def commit(self, mechanisms: Sequence[Mechanism] | None = None) -> dict[str, Any]:
-        """Says what was executed: everything, or only the listed mechanisms."""
+        """Report what was executed: everything, or only the listed mechanisms."""
         return self._settle("commit", {} if mechanisms is None else {"mechanisms": mechanisms})
 
     def release(self, reason: str) -> dict[str, Any]:
-        """Attests that none of it was executed on the data; the budget comes back."""
+        """Attest that nothing was executed on the data; the budget is given back."""
         return self._settle("release", {"reason": reason})
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if self.settled:
             return
         try:
             self.commit()
         except AccountantError as failure:
-            if error is None:  # do not publish: the service does not know yet that it ran
+            if error is None:  # nothing may be published: the service has not recorded the run
                 raise
             error.add_note(f"grant {self.id} was not committed and will be charged: {failure}")
 
@@ -106,36 +113,25 @@ class Grant(_Reservation):
 class Session(_Reservation):
     """An open sparse vector session: count the answers as they are given, then close it.
 
-    As a context manager it closes when the block ends well, and epsilon for unused positives comes
-    back. After an exception it stays open on purpose: answers may have been given that were not
-    counted, so it expires and is charged whole.
+    As a context manager it closes when the block ends without an exception, and the epsilon of
+    unused positives is given back. After an exception it stays open: uncounted answers may have
+    been given, so the session expires and is charged in full.
     """
 
     positives = 0
     negatives = 0
 
     def count(self, *, positives: int = 0, negatives: int = 0) -> dict[str, Any]:
-        """Counts answers given since the last count, before anybody else sees them."""
+        """Count the answers given since the last count, before they are shown to anybody."""
         body = {"positives": positives, "negatives": negatives}
-        answer: dict[str, Any] = self._transport.post(f"{self._path}/answers", body).body
+        answer = self._transport.post(f"{self._path}/answers", body).body
         self.positives, self.negatives = answer["positives"], answer["negatives"]
         return answer
 
     def close(self) -> dict[str, Any]:
-        """Ends the session; says what is charged."""
+        """End the session. Return what is charged."""
         return self._settle("close", {})
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if error is None and not self.settled:
             self.close()
-
-
-def epsilon_of(charge: dict[str, str]) -> Decimal:
-    """The epsilon of a charge as the service spells it."""
-    text = charge["epsilon"]
-    return Decimal("Infinity") if text == "infinite" else Decimal(text)

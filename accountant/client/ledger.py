@@ -1,7 +1,7 @@
-"""Reading a ledger without taking the service's word: the bytes must make the tree that was signed.
+"""Reads a ledger and recomputes its Merkle tree, so that the service need not be trusted.
 
-Whether the signatures hold, and whether every charge and decision is right, is the business of
-``accountant verify`` and of ``python -m accountant.verify_minimal``, on a bundle.
+``accountant verify`` and ``python -m accountant.verify_minimal`` check signatures, charges and
+decisions, on a bundle.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Self
 
-from accountant.client.errors import AccountantError
+from accountant.client.transport import AccountantError
 
 
 class LedgerBroken(AccountantError):
-    """The events are not those that were hashed, or not those of a checkpoint."""
+    """The events do not match their hashes, or not a checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +31,15 @@ class LedgerEvent:
 
     @property
     def type(self) -> str:
-        """What happened: ``grant.reserved.v1`` and so on."""
+        """The event's type, such as ``grant.reserved.v1``."""
         return str(self.content["type"])
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """What the ledger was at one moment: its log's origin, its size, the root of its tree.
+    """A ledger at one moment: its log's origin, its size, the root of its tree.
 
-    ``note`` is the signed note as it came: keep it, and any later ledger can be held against it.
+    ``note`` is the signed note as received: keep it to check any later ledger against it.
     """
 
     origin: str
@@ -49,29 +49,29 @@ class Checkpoint:
 
     @classmethod
     def from_note(cls, note: bytes) -> Self:
-        """Reads a note (C2SP tlog-checkpoint) without looking at its signatures. Raises
-        LedgerBroken for anything else.
+        """Read a note (C2SP tlog-checkpoint); signatures are not checked. Raise LedgerBroken for
+        anything else.
         """
         try:
             origin, size, root = note.decode().split("\n")[:3]
             found = cls(origin, int(size), base64.b64decode(root, validate=True), note)
         except (binascii.Error, ValueError):
-            raise LedgerBroken(f"this is no checkpoint: {note[:100]!r}") from None
+            raise LedgerBroken(f"not a checkpoint: {note[:100]!r}") from None
         return found
 
 
 class Tree:
-    """The Merkle tree over events in order (RFC 6962, section 2.1), as its full subtrees' roots."""
+    """The Merkle tree over events (RFC 6962, section 2.1), kept as the roots of full subtrees."""
 
     def __init__(self) -> None:
         self.size = 0
         self._peaks: list[bytes] = []
 
     def add(self, data: bytes) -> bytes:
-        """Appends an event; its leaf hash."""
+        """Append an event. Return its leaf hash."""
         leaf = node = sha256(b"\x00" + data).digest()
         full = self.size
-        while full & 1:  # every full subtree of this size joins the one to its left
+        while full & 1:  # joins the full subtree of the same size on its left
             node, full = sha256(b"\x01" + self._peaks.pop() + node).digest(), full >> 1
         self._peaks.append(node)
         self.size += 1
@@ -79,7 +79,7 @@ class Tree:
 
     @property
     def root(self) -> bytes:
-        """The tree's hash."""
+        """The hash of the tree."""
         if not self._peaks:
             return sha256().digest()
         *left, root = self._peaks
@@ -89,10 +89,10 @@ class Tree:
 
 
 def canonical(content: dict[str, Any]) -> bytes:
-    """The canonical bytes (RFC 8785) of an event.
+    """Return the canonical bytes (RFC 8785) of an event.
 
-    For documents of ASCII keys, strings, booleans and integers below 2**53, as events are, sorted
-    and tight JSON is already canonical.
+    Events have ASCII keys, strings, booleans and integers below 2**53. For these, JSON with sorted
+    keys and no spaces is canonical.
     """
     return json.dumps(
         content, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
@@ -102,8 +102,8 @@ def canonical(content: dict[str, Any]) -> bytes:
 def checked(
     pages: Iterable[list[dict[str, Any]]], checkpoints: Sequence[Checkpoint]
 ) -> Iterator[LedgerEvent]:
-    """The events of all pages in order. Raises LedgerBroken where one is not what its leaf says,
-    where they are not those of a checkpoint, and in the end if there are fewer.
+    """Yield the events of all pages in order. Raise LedgerBroken where one does not match its leaf
+    hash, where they do not match a checkpoint, and at the end if a checkpoint has more events.
     """
     tree = Tree()
     for page in pages:
@@ -111,7 +111,7 @@ def checked(
             data, number = canonical(item["event"]), tree.size
             leaf = tree.add(data)
             if leaf.hex() != item["leaf"] or item["event"].get("sequence") != number:
-                raise LedgerBroken(f"event {number} is not what was hashed")
+                raise LedgerBroken(f"event {number} does not match its hash")
             _held(tree, checkpoints)
             yield LedgerEvent(data, leaf, item["event"])
     for checkpoint in checkpoints:
@@ -124,4 +124,4 @@ def checked(
 def _held(tree: Tree, checkpoints: Sequence[Checkpoint]) -> None:
     for checkpoint in checkpoints:
         if checkpoint.size == tree.size and checkpoint.root != tree.root:
-            raise LedgerBroken(f"the first {tree.size} events are not those of the checkpoint")
+            raise LedgerBroken(f"the first {tree.size} events do not match the checkpoint")

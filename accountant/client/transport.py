@@ -1,4 +1,7 @@
-"""Requests with bounded retries. A retry sends the very same bytes under the very same key."""
+"""HTTP requests with bounded retries, and the errors that answers become.
+
+A retry sends the same bytes under the same idempotency key.
+"""
 
 from __future__ import annotations
 
@@ -10,143 +13,164 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from types import TracebackType
 from typing import Any, Final, Self
 
 import httpx2
 
-from accountant.client.errors import Failed, Refused, Unreachable
-
 TRY_AGAIN: Final = frozenset({429, 502, 503, 504})
-"""The service, or a proxy before it, asks for patience."""
-
+"""Statuses with which the service, or a proxy before it, asks the client to retry later."""
 LONGEST_WAIT: Final = 30.0
-"""Seconds that one Retry-After may cost."""
+"""The most seconds to wait for one Retry-After."""
+_PREFIX: Final = "urn:accountant:problem:"
+
+
+class AccountantError(Exception):
+    """Base of all errors that the client raises about an answer of the service."""
+
+
+class Failed(AccountantError):
+    """The request was not answered: malformed, not allowed, in conflict, or a fault."""
+
+    def __init__(self, status: int, problem: Mapping[str, Any]) -> None:
+        self.status = status
+        self.code = str(problem.get("type", "unknown")).removeprefix(_PREFIX)
+        self.detail = str(problem.get("detail", ""))
+        self.problem = dict(problem)
+        super().__init__(f"{self.detail or 'no explanation came'} [{status} {self.code}]")
+
+
+class Refused(AccountantError):
+    """The service decided against the request. Nothing may run.
+
+    The same idempotency key gets the same refusal again. To ask for less, or with more noise, send
+    a new request.
+    """
+
+    def __init__(self, problem: Mapping[str, Any]) -> None:
+        self.code = str(problem.get("type", "unknown")).removeprefix(_PREFIX)
+        self.detail = str(problem.get("detail", ""))
+        self.decision: dict[str, Any] = problem["decision"]
+        self.charge: dict[str, str] = dict(problem.get("charge", {}))
+        self.would_fit: dict[str, Any] = dict(problem.get("would_fit", {}))
+        """What would have fitted at the time of the answer: ``count``, ``scale``, ``times`` or
+        ``delta``, as far as there is any."""
+        self.problem = dict(problem)
+        super().__init__(f"{self.detail} [{self.code}, decision {self.decision.get('id')}]")
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """The ids of the rules that block."""
+        fired = (r for r in self.decision["rules"] if r["fired"] and r["action"] == "block")
+        return tuple(rule["rule"] for rule in fired)
+
+
+class Unreachable(AccountantError):
+    """No answer came, or only "later", after all retries. The service may or may not have acted.
+
+    Retrying with the same ``idempotency_key`` is safe: it is never charged twice.
+    """
+
+    def __init__(self, url: str, attempts: int, reason: str, idempotency_key: str | None) -> None:
+        self.idempotency_key = idempotency_key
+        super().__init__(f"{url} gave no answer in {attempts} attempts: {reason}")
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A successful answer."""
+    """A successful answer. ``repeated``: the service had answered the same request before."""
 
-    body: Any
+    body: dict[str, Any]
     repeated: bool
-    """The service had answered this very request before."""
 
 
 class Transport:
-    """One service and one key. Not for use from several threads at once."""
+    """A connection to one service with one API key. Not thread-safe."""
 
     def __init__(
-        self, url: str, key: str, *, timeout: float, attempts: int, backoff: float
+        self, url: str, key: str, *, timeout: float, attempts: int = 5, backoff: float = 0.25
     ) -> None:
         if attempts < 1:
             raise ValueError("attempts must be at least 1")
         if not url.startswith(("http://", "https://")):
-            raise ValueError(f"the service's address begins with http:// or https://, not {url!r}")
-        self._attempts = attempts
-        self._backoff = backoff
+            raise ValueError(f"the service's address must begin with http:// or https://: {url!r}")
+        self._attempts, self._backoff = attempts, backoff
         self._http = httpx2.Client(
             base_url=url,
             timeout=timeout,
             headers={"Authorization": f"Bearer {key}", "Accept": "application/json"},
         )
 
-    def get(self, path: str, query: Mapping[str, str | int] | None = None) -> Any:
-        """The JSON document at ``path``."""
-        return self._send("GET", path, None, {}, query).body
+    def get(self, path: str, query: Mapping[str, str | int] | None = None) -> dict[str, Any]:
+        """Return the JSON document at ``path``."""
+        return _read(self._answered("GET", path, params=query)).body
 
     def fetch(self, path: str) -> bytes:
-        """The bytes at ``path``."""
-        response = self._answered("GET", path, None, {})
+        """Return the bytes at ``path``."""
+        response = self._answered("GET", path)
         if not response.is_success:
             _read(response)  # raises
         return response.content
 
     def put(
         self, path: str, content: bytes, media: str, headers: Mapping[str, str] | None = None
-    ) -> Any:
-        """Puts a document; putting it again changes nothing."""
-        return self._send("PUT", path, content, {"Content-Type": media, **(headers or {})}).body
+    ) -> dict[str, Any]:
+        """Put a document. Putting it again changes nothing."""
+        headers = {"Content-Type": media, **(headers or {})}
+        return _read(self._answered("PUT", path, content=content, headers=headers)).body
 
     def post(self, path: str, body: Mapping[str, Any], key: str | None = None) -> Reply:
-        """Posts ``body`` under ``key``, or under a fresh one: one key is one logical request."""
+        """Post ``body`` under the idempotency key ``key``, by default a fresh one."""
         headers = {"Content-Type": "application/json", "Idempotency-Key": key or str(uuid.uuid4())}
         content = json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
-        return self._send("POST", path, content, headers)
+        return _read(self._answered("POST", path, content=content, headers=headers))
 
     def close(self) -> None:
-        """Closes the connections."""
+        """Close the connections."""
         self._http.close()
 
-    def _send(
-        self,
-        method: str,
-        path: str,
-        content: bytes | None,
-        headers: dict[str, str],
-        query: Mapping[str, str | int] | None = None,
-    ) -> Reply:
-        return _read(self._answered(method, path, content, headers, query))
-
-    def _answered(
-        self,
-        method: str,
-        path: str,
-        content: bytes | None,
-        headers: dict[str, str],
-        query: Mapping[str, str | int] | None = None,
-    ) -> httpx2.Response:
+    def _answered(self, method: str, path: str, **request: Any) -> httpx2.Response:
+        """Send a request until it is answered. Raise Unreachable after the last attempt."""
         reason = ""
         for attempt in range(self._attempts):
-            last = attempt == self._attempts - 1
+            # Doubles each time; the random part spreads the retries of many pipelines.
+            pause = self._backoff * 2**attempt * random.uniform(0.5, 1.0)  # noqa: S311
             try:
-                response = self._http.request(
-                    method, path, content=content, headers=headers, params=query
-                )
+                response = self._http.request(method, path, **request)
             except httpx2.TransportError as error:
                 reason = f"{type(error).__name__}: {error}"
-                if not last:
-                    time.sleep(self._pause(attempt))
-                continue
-            if response.status_code not in TRY_AGAIN:
-                return response
-            reason = f"{response.status_code}: {response.text[:200]}"
-            if not last:
-                time.sleep(retry_after(response.headers.get("Retry-After"), self._pause(attempt)))
-        raise Unreachable(
-            str(self._http.base_url), self._attempts, reason, headers.get("Idempotency-Key")
-        )
-
-    def _pause(self, attempt: int) -> float:
-        """Doubles each time; the random part keeps many pipelines from returning together."""
-        return float(self._backoff * 2**attempt * random.uniform(0.5, 1.0))  # noqa: S311
+            else:
+                if response.status_code not in TRY_AGAIN:
+                    return response
+                reason = f"{response.status_code}: {response.text[:200]}"
+                pause = retry_after(response.headers.get("Retry-After"), pause)
+            if attempt < self._attempts - 1:
+                time.sleep(pause)
+        key = request.get("headers", {}).get("Idempotency-Key")
+        raise Unreachable(str(self._http.base_url), self._attempts, reason, key)
 
 
 class Connected:
-    """A door to one population; as a context manager it closes its connections."""
+    """A client of one population. As a context manager it closes its connections."""
 
     def __init__(self, population: str, transport: Transport) -> None:
         self._at = f"/v1/populations/{population}"
         self._transport = transport
 
     def close(self) -> None:
-        """Closes the connections."""
+        """Close the connections."""
         self._transport.close()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
 def retry_after(header: str | None, otherwise: float) -> float:
-    """Seconds to wait: what a Retry-After header asks for, within bounds, else ``otherwise``."""
+    """Return the seconds to wait that a Retry-After header asks for, within bounds; ``otherwise``
+    if it cannot be read.
+    """
     if header is None:
         return otherwise
     try:
@@ -163,9 +187,10 @@ def retry_after(header: str | None, otherwise: float) -> float:
 
 
 def _read(response: httpx2.Response) -> Reply:
+    """Return a successful answer. Raise Refused or Failed for any other."""
     try:
         body = response.json()
-    except ValueError:  # a proxy's error page, perhaps
+    except ValueError:  # perhaps a proxy's error page
         body = None
     if response.is_success:
         if body is None:

@@ -1,5 +1,5 @@
-"""JSON logs on standard error, one object a line, each with the request's id. No secrets in them:
-headers and bodies are never logged.
+"""JSON logs on standard error, one object per line. Headers and bodies, which hold secrets, are
+never logged.
 """
 
 from __future__ import annotations
@@ -7,15 +7,15 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable
-from typing import Any, TextIO, cast
+from typing import Any, TextIO
 
 import orjson
 import structlog
 
 
 def configure(stream: TextIO = sys.stderr) -> None:
-    """Sends structlog and the standard library's loggers to ``stream`` in the same form. Ours go
-    there straight: every request has a line.
+    """Send the logs of structlog and of the standard library to ``stream`` in the same form.
+    structlog writes bytes directly, because every request logs a line.
     """
     shared: list[structlog.types.Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -29,41 +29,26 @@ def configure(stream: TextIO = sys.stderr) -> None:
         logger_factory=structlog.BytesLoggerFactory(stream.buffer),
         cache_logger_on_first_use=True,
     )
+    strip = structlog.stdlib.ProcessorFormatter.remove_processors_meta
     handler = logging.StreamHandler(stream)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=shared,
-            processors=[
-                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                structlog.processors.JSONRenderer(),
-            ],
+            foreign_pre_chain=shared, processors=[strip, structlog.processors.JSONRenderer()]
         )
     )
     logging.basicConfig(handlers=[handler], level=logging.INFO, force=True)
-    logging.getLogger("apscheduler").setLevel(logging.WARNING)
-    logging.getLogger("alembic").setLevel(logging.WARNING)
+    for name in ("apscheduler", "alembic"):
+        logging.getLogger(name).setLevel(logging.WARNING)
 
 
 def only_warnings() -> None:
-    """What a command prints is for people and scripts: only warnings join it, on standard error."""
+    """Send warnings only, as text, to the standard error of the moment: a command's own output is
+    for people and scripts.
+    """
     structlog.configure(
         wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
-        logger_factory=structlog.PrintLoggerFactory(cast("TextIO", _Errors())),
+        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
     )
-
-
-class _Errors:
-    """Standard error as it is when something is written: whoever runs several commands in one
-    process may have put another in its place.
-    """
-
-    def write(self, text: str) -> None:
-        """Writes."""
-        sys.stderr.write(text)
-
-    def flush(self) -> None:
-        """Writes it now."""
-        sys.stderr.flush()
 
 
 def _json(document: Any, default: Callable[[Any], Any], **_: Any) -> bytes:

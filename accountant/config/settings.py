@@ -1,100 +1,79 @@
-"""Settings, from the environment (prefix ACCOUNTANT_) and from flags of the same name."""
+"""Settings, read from environment variables with the prefix ACCOUNTANT_."""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 MOST_WAITING: Final = 4_096
-"""Commands in the queue of one ledger; a client that comes then is asked to come again."""
+"""Commands that may wait in the queue of one ledger; a further one is answered with 503."""
+_ORIGIN: Final = re.compile(r"[A-Za-z0-9.:-]{1,100}(/[A-Za-z0-9._~-]{1,60}){0,4}")
+_WORDS: Final = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
 
 
-@dataclass(frozen=True, slots=True)
+def _within(low: float, high: float, default: float) -> Any:
+    """Declare a number with its bounds, both included."""
+    return field(default=default, metadata={"low": low, "high": high})
+
+
+@dataclass(frozen=True)
 class Settings:
-    """Where things are and how often jobs run. Seconds are seconds. The database may be reached
-    through another URL by whom its tables belong to; both may hold a password, and are not shown.
+    """The settings of one process; docs/reference/settings.md describes each. URLs of the database
+    may hold a password, so they are not part of the repr.
     """
 
     home: Path = Path("var")
     database_url: str = field(default="", repr=False)
     owner_url: str = field(default="", repr=False)
     host: str = "127.0.0.1"
-    port: int = 8321
-    expiry_seconds: float = 1.0
-    report_hours: float = 24.0
-    checkpoint_seconds: float = 60.0
+    port: int = _within(0, 65_535, 8321)
+    expiry_seconds: float = _within(0.05, 3_600, 1.0)
+    report_hours: float = _within(0.001, 24 * 366, 24.0)
+    checkpoint_seconds: float = _within(0.1, 86_400, 60.0)
     origin: str = "localhost"
     public_log: bool = False
-    max_body_bytes: int = field(default=1_000_000)
-    most_waiting: int = MOST_WAITING
-    max_connections: int = 4_096
-    head_seconds: float = 10.0
-    body_seconds: float = 10.0
-    idle_seconds: float = 75.0
-    max_held_bytes: int = 64 << 20
-    clock_ahead_hours: float = 24.0
+    max_body_bytes: int = _within(1_000, 10**9, 1_000_000)
+    most_waiting: int = _within(1, 10**6, MOST_WAITING)
+    max_connections: int = _within(8, 10**6, 4_096)
+    head_seconds: float = _within(0.1, 3_600, 10.0)
+    body_seconds: float = _within(0.1, 3_600, 10.0)
+    idle_seconds: float = _within(0.1, 86_400, 75.0)
+    max_held_bytes: int = _within(1_000_000, 10**12, 64 << 20)
+    clock_ahead_hours: float = _within(0.01, 24 * 366, 24.0)
 
     @classmethod
     def from_environment(cls, env: Mapping[str, str] = os.environ) -> Settings:
-        """Reads the variables that are called like the fields, with ACCOUNTANT_ before. Raises
-        ValueError, naming the variable, for what cannot be read.
+        """Read the variables that are named like the fields; an empty one counts as not set. Raise
+        ValueError, naming the variable, for a value that is not valid.
         """
-        home = Path(env.get("ACCOUNTANT_HOME") or "var")
-        return cls(
-            home=home,
-            database_url=env.get("ACCOUNTANT_DATABASE_URL") or f"sqlite:///{home}/accountant.db",
-            owner_url=env.get("ACCOUNTANT_OWNER_URL") or "",
-            host=env.get("ACCOUNTANT_HOST") or "127.0.0.1",
-            port=int(_number(env, "ACCOUNTANT_PORT", 8321, 0, 65535)),
-            expiry_seconds=_number(env, "ACCOUNTANT_EXPIRY_SECONDS", 1.0, 0.05, 3600),
-            report_hours=_number(env, "ACCOUNTANT_REPORT_HOURS", 24.0, 0.001, 24 * 366),
-            checkpoint_seconds=_number(env, "ACCOUNTANT_CHECKPOINT_SECONDS", 60.0, 0.1, 86_400),
-            origin=_origin(env.get("ACCOUNTANT_ORIGIN") or "localhost"),
-            public_log=_yes(env, "ACCOUNTANT_PUBLIC_LOG"),
-            max_body_bytes=int(_number(env, "ACCOUNTANT_MAX_BODY_BYTES", 1_000_000, 1_000, 10**9)),
-            most_waiting=int(_number(env, "ACCOUNTANT_MOST_WAITING", MOST_WAITING, 1, 10**6)),
-            max_connections=int(_number(env, "ACCOUNTANT_MAX_CONNECTIONS", 4_096, 8, 10**6)),
-            head_seconds=_number(env, "ACCOUNTANT_HEAD_SECONDS", 10.0, 0.1, 3600),
-            body_seconds=_number(env, "ACCOUNTANT_BODY_SECONDS", 10.0, 0.1, 3600),
-            clock_ahead_hours=_number(env, "ACCOUNTANT_CLOCK_AHEAD_HOURS", 24.0, 0.01, 24 * 366),
-            idle_seconds=_number(env, "ACCOUNTANT_IDLE_SECONDS", 75.0, 0.1, 86_400),
-            max_held_bytes=int(
-                _number(env, "ACCOUNTANT_MAX_HELD_BYTES", 64 << 20, 1_000_000, 10**12)
-            ),
-        )
+        names = {one: f"ACCOUNTANT_{one.name.upper()}" for one in fields(cls)}
+        values = {one.name: _read(one, n, env[n]) for one, n in names.items() if env.get(n)}
+        home = values.get("home", cls.home)
+        return cls(**{"database_url": f"sqlite:///{home}/accountant.db"} | values)
 
 
-_ORIGIN: Final = re.compile(r"[A-Za-z0-9.:-]{1,100}(/[A-Za-z0-9._~-]{1,60}){0,4}")
-
-
-def _origin(text: str) -> str:
-    if not _ORIGIN.fullmatch(text):
+def _read(one: Field[Any], name: str, text: str) -> Any:
+    kind: Any = type(one.default)
+    if kind is bool:
+        if text.lower() not in _WORDS:
+            raise ValueError(f"{name} is {text!r}; it must be yes or no")
+        return _WORDS[text.lower()]
+    if kind in (int, float):
+        try:
+            value = float(text)
+        except ValueError:
+            value = float("nan")
+        low, high = one.metadata["low"], one.metadata["high"]
+        if not low <= value <= high:
+            raise ValueError(f"{name} is {text!r}; it must be a number from {low:g} to {high:g}")
+        return kind(value)
+    if one.name == "origin" and not _ORIGIN.fullmatch(text):
         raise ValueError(
-            f"ACCOUNTANT_ORIGIN is {text!r}; it must be like example.org/ledger: the start of an "
-            "address without https://"
+            f"{name} is {text!r}; it must be like example.org/ledger: the start of an address "
+            "without https://"
         )
-    return text
-
-
-def _yes(env: Mapping[str, str], name: str) -> bool:
-    text = (env.get(name) or "no").lower()
-    if text not in ("yes", "no", "true", "false", "1", "0"):
-        raise ValueError(f"{name} is {text!r}; it must be yes or no")
-    return text in ("yes", "true", "1")
-
-
-def _number(env: Mapping[str, str], name: str, default: float, low: float, high: float) -> float:
-    text = env.get(name)
-    if not text:
-        return default
-    try:
-        value = float(text)
-    except ValueError:
-        value = float("nan")
-    if not low <= value <= high:
-        raise ValueError(f"{name} is {text!r}; it must be a number from {low:g} to {high:g}")
-    return value
+    return kind(text) if kind is str else Path(text)

@@ -17,7 +17,7 @@ from typing import Any, Final
 from rich.console import Console
 
 from accountant.client import Accountant, AccountantError, Registrar
-from accountant.config.resources import shipped
+from accountant.config import shipped
 from accountant.demo import account, story
 from accountant.demo.auditor import BUNDLE, BY
 from accountant.demo.careless import CRASHED, TTL

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Final, Protocol
 
-from accountant.auth.credentials import Credentials
+from accountant.auth.keys import Credentials
 from accountant.budget.commands import Envelope, RegisterPopulation
 from accountant.budget.decide import SYSTEM
 from accountant.budget.errors import Problem, Unavailable
@@ -72,6 +72,7 @@ class Dispatcher:
                     if len(admitted) < len(batch):
                         unit.writing.begin()  # nobody is refused by what is only believed
                     batch = admitted
+                unit.work_out([one.asked for one in batch])
                 for culprit in batch:
                     outcomes.append(_answered(unit, culprit.asked))
                     if time.monotonic() > deadline:

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import structlog
 
-from accountant.auth.credentials import Credentials
 from accountant.auth.keys import LEDGER as KEYS
+from accountant.auth.keys import Credentials
 from accountant.budget.accounts.epochs import Adopted, adopted_by
 from accountant.budget.advice import Advice, would_fit
 from accountant.budget.apply import HANDLERS, begin, end, rollback
@@ -362,7 +362,7 @@ class Service:
             return {}
         with book.lock:
             state, now = book.fold.state, self.now(book.fold.state)
-            state = state.about(command.dataset, event.by)
+            state = state.about(command.dataset, event.by, now)
         return would_fit(state, event.by, command, now)
 
     def _adopted(self, ledger: str, sequence: int) -> Adopted:

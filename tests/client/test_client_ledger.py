@@ -14,9 +14,9 @@ import pytest
 from accountant.client import Checkpoint, Failed, LedgerBroken, Registrar
 from accountant.client.ledger import Tree, canonical, checked
 from accountant.ledger import merkle
+from accountant.ledger.checkpoints import Receipt
 from accountant.ledger.merkle import leaf_hash
 from accountant.ledger.notes import Verifier
-from accountant.ledger.receipts import Receipt
 
 if TYPE_CHECKING:
     from conftest import Served

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from accountant.budget.policy_file import parse_policy
-from accountant.config.resources import shipped
+from accountant.config import shipped
 from accountant.demo import survey_data
 from accountant.demo.folder import AUDIT, README, NotOurs, prepare
 
