@@ -1,4 +1,4 @@
-"""Writing a ledger as evidence: a bundle for an auditor, or files for any C2SP client."""
+"""Writing a ledger as evidence: a bundle for an auditor, or tiles for any C2SP client."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ from accountant.ledger.events import Event, canonical
 from accountant.ledger.tiles import WIDTH, Tile, pack_entries, tiles_of
 from accountant.publishing.log import Log, checkpoint_of
 from accountant.store.ledgers import Ledgers, Signed, StoreError, Text
+from accountant.store.whole import whole
 
 _ERASED: Final = b'"type":"text.erased.v1"}'
 Told = Callable[[int], None]
-"""Is told how many entries have been written."""
+"""Called with the number of entries that were just written."""
 
 
 def covering(first: int, last: int | None, size: int) -> range:
-    """The whole entry bundles that hold events ``first`` to ``last``. Raises Invalid."""
+    """Return the range of whole entry bundles with events ``first`` to ``last``. Raises Invalid."""
     end = size if last is None else last + 1
     if not 0 <= first < end <= size:
         raise Invalid(
@@ -46,9 +47,9 @@ def write_bundle(
     with_texts: bool = True,
     told: Told = lambda _: None,
 ) -> None:
-    """Writes the ledger up to the checkpoint ``signed`` as a bundle (docs/evidence.md); ``state``
-    is what it has come to since. Raises Conflict if a text is erased meanwhile: nothing in the
-    bundle would say why it is missing.
+    """Write the ledger up to the checkpoint ``signed`` as a bundle (docs/evidence.md); ``state`` is
+    its present state. Raises Conflict if a text is erased meanwhile: nothing in the bundle would
+    show why it is missing.
     """
     log, head, custody = Log(ledgers, ledger), checkpoint_of(signed), state.custody
     files = _small_files(ledgers, ledger, signed, state)
@@ -70,9 +71,10 @@ def write_bundle(
         bundle.write_member(out, name, data)
     for tile in tiles_of(head.size):
         bundle.write_member(out, tile.path, log.tile(tile, head.size))
-    for tile in _bundles(entries, head.size):
+    for first in range(entries.start, entries.stop, WIDTH):
+        tile = Tile(None, first // WIDTH, min(WIDTH, head.size - first))
         bundle.write_member(out, tile.path, log.tile(tile, head.size))
-        last = tile.first + tile.width - 1
+        last = first + tile.width - 1
         if with_texts and (texts := ledgers.texts(ledger, tile.first, last)):
             bundle.write_member(out, bundle.texts_member(tile.path), _lines(texts))
         told(tile.width)
@@ -81,18 +83,13 @@ def write_bundle(
     out.write(bundle.END)
 
 
-def _bundles(entries: range, size: int) -> Iterator[Tile]:
-    for first in range(entries.start, entries.stop, WIDTH):
-        yield Tile(None, first // WIDTH, min(WIDTH, size - first))
-
-
 def _small_files(
     ledgers: Ledgers, ledger: str, signed: Signed, state: State
 ) -> list[tuple[str, bytes]]:
     custody = state.custody
     keys = [key.text + "\n" for key in custody.keys if key.sequence < signed.size]
     packs = [pack_entries(s.full for s in page) for page in _pages(ledgers, ledger, signed.number)]
-    # Out of its pack, so that both have the same cosignatures: more may come at any moment.
+    # Read from its pack, so that both have the same cosignatures: more may come at any moment.
     last = bundle.checkpoints_of(packs[-1])[-1]
     policies = {}
     for sequence in custody.policies:
@@ -110,7 +107,7 @@ def _small_files(
 
 
 def _state_at(ledgers: Ledgers, ledger: str, size: int, now: State) -> State:
-    """What the first ``size`` events come to; ``now`` is what all do."""
+    """Return the state after the first ``size`` events; ``now`` is the state after all."""
     if now.sequence == size:
         return now
     state = State(ledger)
@@ -120,7 +117,7 @@ def _state_at(ledgers: Ledgers, ledger: str, size: int, now: State) -> State:
 
 
 def _pages(ledgers: Ledgers, ledger: str, last: int) -> Iterator[list[Signed]]:
-    """The checkpoints up to number ``last``, as many at a time as a pack has. Raises StoreError."""
+    """Yield the checkpoints up to number ``last``, a pack at a time. Raises StoreError."""
     for first in range(0, last + 1, WIDTH):
         end = min(first + WIDTH, last + 1)
         page = ledgers.signed(ledger, first, end)
@@ -138,21 +135,19 @@ def _lines(texts: Iterable[Text]) -> bytes:
 
 
 def write_tiles(folder: Path, ledgers: Ledgers, ledger: str, signed: Signed, told: Told) -> None:
-    """Writes the log as plain files, the checkpoint last, so that what it promises is there.
+    """Write the log as plain files, the checkpoint last, so that all it covers is there.
 
-    Full tiles that are there already are left: they never change.
+    Full tiles that exist are left as they are: they never change.
     """
     log, size = Log(ledgers, ledger), signed.size
-    places = [*tiles_of(size), *tiles_of(size, entries=True)]
-    for tile in places:
+    for tile in (*tiles_of(size), *tiles_of(size, entries=True)):
         path = folder / tile.path
         if tile.width < WIDTH or not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
-            fresh = path.with_name(f".{path.name}")
-            fresh.write_bytes(log.tile(tile, size))
-            fresh.replace(path)
+            data = log.tile(tile, size)
+            with whole(path, durable=False) as file:
+                file.write(data)
         if tile.level is None:
             told(tile.width)
-    fresh = folder / ".checkpoint"
-    fresh.write_bytes(signed.full)
-    fresh.replace(folder / "checkpoint")
+    with whole(folder / "checkpoint", durable=False) as file:
+        file.write(signed.full)

@@ -8,15 +8,9 @@ from itertools import dropwhile
 
 from accountant.budget.custody.publication import Publication
 from accountant.budget.errors import NotFound
-from accountant.ledger.checkpoints import Checkpoint
-from accountant.ledger.merkle import (
-    MissingHash,
-    consistency_proof,
-    includes,
-    inclusion_proof,
-)
+from accountant.ledger.checkpoints import Checkpoint, Receipt
+from accountant.ledger.merkle import MissingHash, consistency_proof, includes, inclusion_proof
 from accountant.ledger.notes import BadNote, parse
-from accountant.ledger.receipts import Receipt
 from accountant.ledger.tiles import Tile, pack_entries
 from accountant.store.ledgers import Ledgers, Signed, StoreError
 
@@ -29,11 +23,11 @@ class Log:
         self._ledger = ledger
 
     def hashes(self, level: int, first: int, count: int) -> list[bytes]:
-        """Kept hashes of the tree."""
+        """Return stored hashes of the tree."""
         return self._ledgers.hashes(self._ledger, level, first, count)
 
     def tile(self, tile: Tile, size: int) -> bytes:
-        """A tile, or entry bundle, of the log at ``size``. Raises NotFound beyond it."""
+        """Return a tile, or entry bundle, of the log at ``size``. Raises NotFound beyond it."""
         covered = size if tile.level is None else size >> (8 * tile.level)
         if tile.first + tile.width > covered:
             raise NotFound("no-such-tile", f"the log of {size} entries has no {tile.path} yet")
@@ -47,26 +41,24 @@ class Log:
         return pack_entries(data) if tile.level is None else b"".join(data)
 
     def published(self, publication: Publication, kept: bytes | None) -> Signed | None:
-        """The last checkpoint that enough witnesses have cosigned, with all that it has; ``kept``
-        as in ``kept_since``.
+        """Return the last checkpoint that enough witnesses have cosigned, with all cosignatures;
+        ``kept`` as in ``kept_since``.
         """
-        return next(
-            (
-                signed
-                for signed in self.kept_since(kept)
-                if publication.met_by(name for name, _ in signed.cosignatures)
-            ),
-            None,
-        )
+        for signed in self.kept_since(kept):
+            if publication.met_by(name for name, _ in signed.cosignatures):
+                return signed
+        return None
 
     def kept_since(self, kept: bytes | None) -> Iterator[Signed]:
-        """Checkpoints back from the note ``kept``, which the vault kept last. What only the
-        database knows is shown to nobody: were that put back, another could be signed in its place.
+        """Yield checkpoints from ``kept``, the note that the vault kept last, back to the first.
+
+        A later one is known to the database only and is not shown: if the database were restored
+        from a copy, another could be signed in its place.
         """
         return dropwhile(lambda signed: signed.note != kept, self.newest())
 
     def newest(self) -> Iterator[Signed]:
-        """Checkpoints from the last back to the first."""
+        """Yield checkpoints from the last back to the first."""
         last = self._ledgers.last_signed(self._ledger)
         number = -1 if last is None else last.number
         while number >= 0:
@@ -75,7 +67,9 @@ class Log:
             number = first - 1
 
     def receipt(self, sequence: int, signed: Signed) -> Receipt:
-        """That event ``sequence`` is in the log, under ``signed``. Raises NotFound if it is not."""
+        """Return the proof that event ``sequence`` is in the log under ``signed``. Raises NotFound
+        if it is not.
+        """
         if not 0 <= sequence < signed.size:
             raise NotFound("unknown-event", f"the log of {signed.size} entries has no {sequence}")
         with complete():
@@ -86,14 +80,14 @@ class Log:
         return Receipt(sequence, tuple(proof), signed.full)
 
     def consistency(self, old: int, new: int) -> list[bytes]:
-        """That the log at size ``new`` continues itself at size ``old``."""
+        """Return the proof that the log at size ``new`` continues the log at size ``old``."""
         with complete():
             return consistency_proof(self.hashes, old, new)
 
 
 @contextmanager
 def complete() -> Iterator[None]:
-    """A hash that is not there is damage of the database."""
+    """Raise StoreError where a hash is missing: the database is damaged."""
     try:
         yield
     except MissingHash as error:
@@ -101,7 +95,7 @@ def complete() -> Iterator[None]:
 
 
 def checkpoint_of(signed: Signed) -> Checkpoint:
-    """What a signed checkpoint says. Raises StoreError."""
+    """Return the content of a signed checkpoint. Raises StoreError."""
     try:
         return Checkpoint.from_text(parse(signed.note).text)
     except BadNote as error:

@@ -1,8 +1,8 @@
 """Signing heads and publishing them.
 
-The order of durability: events and head in one transaction; a signature only by compare-and-swap
-from the last signed head, which is then kept outside the database too; publication after that. A
-signed head is never replaced.
+Events and head are committed in one transaction. Then the head is signed, by compare-and-swap from
+the last signed head, and kept in the vault, outside the database. Publication comes last. A signed
+head is never replaced.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from accountant.auditing.totals import most_of
 from accountant.budget.commands import AdoptSigningKey, Envelope, StopPublication
 from accountant.budget.custody.publication import NO_WITNESSES, Publication, Witness
 from accountant.budget.decide import SYSTEM
@@ -19,10 +20,10 @@ from accountant.budget.errors import NotFound, Unavailable
 from accountant.budget.state import State
 from accountant.ledger import notes
 from accountant.ledger.checkpoints import Checkpoint, Known
+from accountant.ledger.events import canonical
 from accountant.ledger.merkle import tree_of
 from accountant.ledger.notes import Verifier
 from accountant.publishing.log import Log, checkpoint_of, complete
-from accountant.publishing.totals import totals_of
 from accountant.publishing.witness import Contradiction, Unanswered, ask, connected
 from accountant.runtime.projections import Fold
 from accountant.runtime.service import Service
@@ -37,13 +38,13 @@ _log = structlog.get_logger()
 FIRST: Final = -1
 """The number before the first checkpoint's."""
 ATTEMPTS: Final = 3
-"""How often a witness that has seen another head of ours is asked with that."""
+"""How often a witness that has seen another head of this ledger is asked again."""
 
 
 class Publisher:
     """Signs and publishes the heads of all ledgers of a service. Thread-safe.
 
-    ``origin`` is what the ledgers' names begin with when they get their first key.
+    ``origin`` is the first part of the name that a ledger gets with its first key.
     """
 
     def __init__(self, service: Service, vault: Vault, origin: str) -> None:
@@ -52,19 +53,19 @@ class Publisher:
         self._origin = origin
 
     def log(self, ledger: str) -> Log:
-        """The ledger's log."""
+        """Return the ledger's log."""
         return Log(self._service.ledgers, ledger)
 
     def published(self, ledger: str) -> Signed:
-        """The last published checkpoint. Raises NotFound while there is none."""
+        """Return the last published checkpoint. Raises NotFound while there is none."""
         signed = self.last_published(ledger)
         if signed is None:
             raise NotFound("nothing-published", f"no checkpoint of {ledger} is published yet")
         return signed
 
     def last_published(self, ledger: str) -> Signed | None:
-        """The last published checkpoint, if there is one; since an alarm, the last before it,
-        whoever else has cosigned a later one.
+        """Return the last published checkpoint, if there is one. During an alarm, the last before
+        it, whichever witness has cosigned a later one.
         """
         with self._service.state(ledger) as state:
             publication, stopped = publication_of(state), state.custody.stopped
@@ -74,8 +75,8 @@ class Publisher:
         return next((s for s in self.log(ledger).newest() if kept.startswith(s.note)), None)
 
     def covering(self, ledger: str, sequence: int) -> Signed:
-        """The published checkpoint, or the last signed one, that covers an event; signs one if
-        there is none.
+        """Return the published checkpoint, else the last signed one, that covers an event. Sign the
+        head if neither does.
         """
         with self._service.state(ledger) as state:
             key = state.custody.key
@@ -89,23 +90,23 @@ class Publisher:
     # -- signing ----------------------------------------------------------------------------
 
     def sign(self, ledger: str) -> Signed:
-        """The checkpoint of the ledger as it is now, signed unless it already was."""
+        """Return the checkpoint of the ledger's present head; sign it if it is not signed."""
         ledgers = self._service.ledgers
         self._service.known(ledger)
         last = ledgers.last_signed(ledger)
         if last and last.size == ledgers.head(ledger).size and self._kept(ledger, last):
             return last
         self._adopt_first_key(ledger)
-        with self._service.writing(ledger) as turn:
-            writing, book = turn.writing, turn.book
+        with self._service.writing(ledger) as unit:
+            writing, book = unit.writing, unit.book
             last = writing.last_signed(ledger)
-            lost = last is not None and _of_lost_epoch(turn.state, last)
+            lost = last is not None and _of_lost_epoch(unit.state, last)
             if last is not None and not lost:
                 _continued(writing, book, last)
             if last is None or lost or last.size < book.tree.size:
                 last = self._signed(book, last)
                 writing.keep_signed(ledger, last)
-            totals = totals_of(turn.state, last)
+            totals = totals_of(unit.state, last)
         if not self._kept(ledger, last):
             self._keep(ledger, last, totals)
         return last
@@ -122,16 +123,16 @@ class Publisher:
         return Signed(number, tree.size, notes.sign(head.to_text(), signers))
 
     def _keep(self, ledger: str, signed: Signed, totals: bytes) -> None:
-        """Keeps a committed checkpoint, unless somebody has kept a later one since that commit let
-        go of the ledger: the vault never goes back.
+        """Keep a committed checkpoint in the vault, unless a later one was kept since the commit:
+        the vault never goes back.
         """
-        with self._service.writing(ledger) as turn:
+        with self._service.writing(ledger) as unit:
             kept = self._vault.read(ledger, "signed")
             if kept is None or Checkpoint.from_text(notes.parse(kept).text).size <= signed.size:
                 self._vault.keep(ledger, "totals", totals)
                 self._vault.keep(ledger, "signed", signed.note)
                 head = checkpoint_of(signed)
-                turn.book.known = (Known(head.size, head.root, "the head last signed"),)
+                unit.book.known = (Known(head.size, head.root, "the head last signed"),)
 
     def _adopt_first_key(self, ledger: str) -> None:
         with self._service.state(ledger) as state:
@@ -143,13 +144,13 @@ class Publisher:
             self.adopt_key(ledger, name, SYSTEM)
 
     def adopt_key(self, ledger: str, name: str, by: str) -> Verifier:
-        """Makes a new key, and has the ledger signed with it from now on."""
+        """Make a new key, and sign the ledger with it from now on."""
         key = self._vault.new_signer(ledger, name).verifier
         self._service.execute(ledger, Envelope(by, AdoptSigningKey(key=str(key))))
         return key
 
     def rotate(self, ledger: str, by: str) -> Verifier:
-        """Replaces the signing key: the next checkpoint is signed with both."""
+        """Replace the signing key. The next checkpoint is signed with both."""
         self._adopt_first_key(ledger)
         with self._service.state(ledger) as state:
             key = state.custody.key
@@ -160,10 +161,10 @@ class Publisher:
     # -- publishing -------------------------------------------------------------------------
 
     def publish(self, ledger: str) -> Signed | None:
-        """Signs the head, and asks the witnesses; the checkpoint if it is now published.
+        """Sign the head and ask the witnesses; return the checkpoint if it is now published.
 
-        A witness that contradicts the ledger raises the alarm: an event, and no publication until
-        somebody has looked.
+        A witness that contradicts the ledger raises an alarm: an event that stops publication
+        until an operator ends it.
         """
         signed = self.sign(ledger)
         with self._service.state(ledger) as state:
@@ -176,8 +177,8 @@ class Publisher:
                 return None
             signed = found
         if self._vault.read(ledger, "published") != signed.full:
-            with self._service.writing(ledger) as turn:  # one at a time, none after a later
-                if turn.state.custody.stopped is not None:
+            with self._service.writing(ledger) as unit:  # one at a time, none after a later
+                if unit.state.custody.stopped is not None:
                     return None
                 kept = self._vault.read(ledger, "signed")
                 if signed == self.log(ledger).published(publication, kept):
@@ -185,8 +186,8 @@ class Publisher:
         return signed
 
     def _witnessed(self, ledger: str, signed: Signed, publication: Publication) -> Signed | None:
-        """The checkpoint with what the witnesses sign; None if one of them contradicts it."""
-        have = dict(self._service.ledgers.signed(ledger, signed.number)[0].cosignatures)
+        """Return the checkpoint with its cosignatures; None if a witness contradicts it."""
+        have = dict(self._stored(ledger, signed.number).cosignatures)
         with connected() as client:
             for witness in publication.witnesses:
                 name = witness.verifier.name
@@ -200,17 +201,20 @@ class Publisher:
                     self._alarm(ledger, name, reason, signed)
                     return None
                 else:
-                    with self._service.writing(ledger) as turn:
-                        there = self._service.ledgers.signed(ledger, signed.number)[0].cosignatures
-                        if name not in dict(there):  # another process may have asked it too
-                            turn.writing.keep_cosignature(ledger, signed.number, name, line)
-        return self._service.ledgers.signed(ledger, signed.number)[0]
+                    with self._service.writing(ledger) as unit:
+                        stored = self._stored(ledger, signed.number)
+                        if name not in dict(stored.cosignatures):  # another process may have asked
+                            unit.writing.keep_cosignature(ledger, signed.number, name, line)
+        return self._stored(ledger, signed.number)
+
+    def _stored(self, ledger: str, number: int) -> Signed:
+        return self._service.ledgers.signed(ledger, number)[0]
 
     def _cosigned(
         self, client: httpx2.Client, ledger: str, witness: Witness, signed: Signed
     ) -> str:
-        """A witness's line. It may know more of us than we remember, if we were killed before its
-        answer was kept: then it says which size, and is shown that we continue that.
+        """Return a witness's cosignature line. After a crash the witness may know a later head than
+        was kept here: then it answers with that size, and is asked again from there.
         """
         log, old = self.log(ledger), self._cosigned_before(ledger, witness, signed)
         for _ in range(ATTEMPTS):
@@ -231,7 +235,7 @@ class Publisher:
         raise Unanswered("others show it heads of this ledger at the same time")
 
     def _cosigned_before(self, ledger: str, witness: Witness, signed: Signed) -> int:
-        """The size that the witness cosigned last. Raises Unanswered if that is a later one."""
+        """Return the size that the witness cosigned last. Raises Unanswered if that is later."""
         origin, name = checkpoint_of(signed).origin, witness.verifier.name
         for earlier in self.log(ledger).newest():
             if checkpoint_of(earlier).origin != origin:
@@ -251,8 +255,34 @@ class Publisher:
         self._service.execute(ledger, Envelope(SYSTEM, command))
 
 
+def totals_of(state: State, signed: Signed) -> bytes:
+    """Return what every account in force has used at its peak cell, with the head it belongs to.
+
+    A checkpoint binds only the events. If the database is then restored from an older copy, the
+    sums must not go back with it, so these totals are kept with each signed head.
+    """
+    accounts = [
+        {
+            "rule": key.rule,
+            "epoch": key.epoch,
+            "dataset": key.dataset,
+            "client": key.client,
+            "used": most_of(account.at(state.time)).to_json(),
+        }
+        for key, account in sorted(state.accounts.items())
+        if _in_force(state, key.rule, key.epoch)
+    ]
+    document = {"checkpoint": signed.note.decode(), "accounts": accounts}
+    return canonical(document)
+
+
+def _in_force(state: State, rule: str, epoch: int) -> bool:
+    current = state.adopted.epochs.get(rule) if state.adopted else None
+    return rule == "" or (current is not None and current.number == epoch)
+
+
 def publication_of(state: State) -> Publication:
-    """What the policy in force says about witnesses."""
+    """Return the witnesses and the quorum of the policy in force."""
     return state.adopted.policy.publication if state.adopted else NO_WITNESSES
 
 
@@ -262,7 +292,7 @@ def _of_lost_epoch(state: State, signed: Signed) -> bool:
 
 
 def _continued(writing: Writing, book: Projection[Fold], last: Signed) -> None:
-    """Raises Unavailable unless the tree continues the last signed head."""
+    """Raise Unavailable unless the tree continues the last signed head."""
 
     def read(level: int, first: int, count: int) -> Sequence[bytes]:
         return writing.hashes(book.ledger, level, first, count)

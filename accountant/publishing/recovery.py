@@ -1,33 +1,48 @@
-"""Recovery: going on with a database that does not continue what was signed.
+"""Recovery: going on with a database that does not continue the signed head.
 
-What was signed and is not in the database is lost; the sums that it amounted to are not. They were
-kept with the signed head, and are carried over as the least that is spent. The log gets another
-name and key, for under the old name it would contradict what others hold.
+Signed events that are not in the database are lost, but not their sums: these were kept with the
+signed head, and are carried over as the least that is spent. The log gets another name and key:
+under the old name it would contradict the checkpoints that others hold.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
 
-from accountant.budget.commands import Command, Envelope, Recover
+import orjson
+
+from accountant.budget.commands import (
+    MAX_CARRIED,
+    CarriedAccount,
+    CarryOver,
+    Command,
+    Envelope,
+    Recover,
+)
 from accountant.budget.errors import Conflict
+from accountant.budget.rules.limit import LimitRule
+from accountant.budget.state import ALL, State, matches
 from accountant.ledger import notes
 from accountant.ledger.checkpoints import Checkpoint
+from accountant.ledger.events import canonical
 from accountant.ledger.merkle import MissingHash, tree_of
 from accountant.ledger.notes import Verifier
+from accountant.privacy.units import Charge
 from accountant.publishing.log import Log
 from accountant.publishing.publisher import Publisher
-from accountant.publishing.totals import carried
 from accountant.runtime.service import Service
 from accountant.store.ledgers import Ledgers, Signed, StoreError
 from accountant.store.vault import KINDS, Vault
 
 MAX_QUOTED: Final = 4_000
 """Characters of a lost checkpoint that the event of the recovery holds."""
+MAX_SIZE: Final = 60_000
+"""Bytes of carried accounts in one event, which has some more of its own."""
 
 
 def lost_heads(ledgers: Ledgers, vault: Vault, ledger: str) -> list[str]:
-    """The signed and published heads, newest first, that the database does not continue."""
+    """Return the signed and published heads that the database does not continue, newest first."""
     found = [data for kind in KINDS if (data := vault.read(ledger, kind)) is not None]
     if (last := ledgers.last_signed(ledger)) is not None:
         found.append(last.note)
@@ -41,7 +56,7 @@ def lost_heads(ledgers: Ledgers, vault: Vault, ledger: str) -> list[str]:
 
 
 def _quoted(note: str) -> str:
-    """A note with as many of its signatures, from the first, as an event quotes."""
+    """Return a note with as many of its signatures, from the first, as an event may hold."""
     text, blank, lines = note.partition("\n\n")
     quoted = text + blank
     for line in lines.splitlines(keepends=True):
@@ -60,10 +75,10 @@ def _continues(ledgers: Ledgers, ledger: str, head: Checkpoint) -> bool:
 def recover(
     ledgers: Ledgers, vault: Vault, origin: str, ledger: str, *, by: str, reason: str
 ) -> Signed:
-    """Opens a new epoch and signs its head. Raises Conflict if nothing was lost: neither events nor
-    the signing key; StoreError if what was spent cannot be told.
+    """Open a new epoch of the log and sign its head. Raises Conflict if neither events nor the
+    signing key were lost; StoreError if the signed totals are missing or damaged.
     """
-    service = Service(ledgers)  # which is bound by no head
+    service = Service(ledgers)  # without a vault, so that no signed head binds it
     lost = lost_heads(ledgers, vault, ledger)
     if not lost and _key_is_there(service, vault, ledger):
         raise Conflict(
@@ -75,7 +90,7 @@ def recover(
     if totals is None and vault.read(ledger, "signed") is not None:
         raise StoreError(
             f"the totals that were kept with the signed head of {ledger} are not there: without "
-            "them nobody can say what the lost events had spent; put the vault back"
+            "them it is unknown what the lost events had spent; put the vault back"
         )
     with service.state(ledger) as state:
         commands: list[Command] = [] if totals is None else [*carried(state, totals)]
@@ -95,3 +110,53 @@ def _key_is_there(service: Service, vault: Vault, ledger: str) -> bool:
     except StoreError:
         return False
     return True
+
+
+def carried(state: State, data: bytes) -> list[CarryOver]:
+    """Return the commands that carry over kept totals. Raises StoreError if they are damaged."""
+    try:
+        document: dict[str, Any] = orjson.loads(data)
+        accounts = [CarriedAccount.model_validate(body) for body in document["accounts"]]
+        accounts += _of_other_rules(state, accounts)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise StoreError(f"the totals kept with the signed head are damaged: {error}") from None
+    return _parted(accounts)
+
+
+def _of_other_rules(state: State, accounts: Sequence[CarriedAccount]) -> Iterator[CarriedAccount]:
+    """Yield the accounts of rules in force that were not in force when the head was signed. They
+    have used what the lifetime of the dataset has, as a plain sum of epsilons.
+    """
+    if state.adopted is None:
+        return
+    counted = {(a.rule, a.epoch, a.dataset) for a in accounts}
+    lifetimes = [account for account in accounts if account.rule == ""]
+    for rule in state.adopted.policy.limits:
+        epoch = state.adopted.epochs[rule.id]
+        for account in lifetimes if rule.per is None else ():
+            known = (rule.id, epoch.number, account.dataset) in counted
+            if not known and _counts_in(rule, account.dataset):
+                used = epoch.of_sure(Charge.from_json(account.used)).to_json()
+                own = {"rule": rule.id, "epoch": epoch.number, "used": used}
+                yield account.model_copy(update=own)
+
+
+def _counts_in(rule: LimitRule, dataset: str) -> bool:
+    """Return True if the account of ``dataset`` is one of the rule's."""
+    if rule.across or dataset == ALL:
+        return rule.across is not None and dataset == ALL
+    return matches(rule.datasets, dataset)
+
+
+def _parted(accounts: Iterable[CarriedAccount]) -> list[CarryOver]:
+    """Return as few commands as hold the accounts."""
+    parts: list[list[CarriedAccount]] = [[]]
+    room = MAX_SIZE
+    for account in accounts:
+        size = len(canonical(account.model_dump(mode="json"))) + 1
+        if len(parts[-1]) == MAX_CARRIED or size > room:
+            parts.append([])
+            room = MAX_SIZE
+        parts[-1].append(account)
+        room -= size
+    return [CarryOver(accounts=part) for part in parts if part]

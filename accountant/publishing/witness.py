@@ -17,16 +17,14 @@ if TYPE_CHECKING:  # imported late, for it takes long to load, and many have no 
     import httpx2
 
 TIMEOUT: Final = 10.0
-"""Seconds for a whole answer, and for each step on the way to it."""
+"""Seconds for a whole answer, and for each step of the exchange."""
 MAX_ANSWER: Final = 10_000
-
-
 _SIZE: Final = re.compile(r"0|[1-9][0-9]{0,17}")
 _PLAIN: Final = {"Accept-Encoding": "identity"}
 
 
 class Unanswered(Exception):
-    """The witness cannot be reached, or answers nothing of use; it is asked again later."""
+    """The witness cannot be reached, or gives no usable answer; it is asked again later."""
 
 
 class Contradiction(Exception):
@@ -39,13 +37,13 @@ class Contradiction(Exception):
 
     @property
     def size(self) -> int | None:
-        """The size that it knows, where it says one."""
+        """The size that the witness knows, if it says one."""
         text = self.detail.strip()
         return int(text) if _SIZE.fullmatch(text) else None
 
 
 def connected() -> AbstractContextManager[httpx2.Client]:
-    """What witnesses are asked over."""
+    """Return the HTTP client for witnesses."""
     import httpx2  # noqa: PLC0415
 
     return httpx2.Client(timeout=TIMEOUT, follow_redirects=False)
@@ -54,9 +52,8 @@ def connected() -> AbstractContextManager[httpx2.Client]:
 def ask(
     client: httpx2.Client, witness: Witness, old: int, proof: Sequence[bytes], note: bytes
 ) -> str:
-    """The witness's cosignature line for ``note``, which continues what it knows at size ``old``.
-
-    Raises Contradiction, or Unanswered.
+    """Return the witness's cosignature line for ``note``, given the ``proof`` that it continues the
+    log at size ``old``. Raises Contradiction or Unanswered.
     """
     import httpx2  # noqa: PLC0415
 
@@ -74,7 +71,7 @@ def ask(
 
 
 def _post(client: httpx2.Client, url: str, body: bytes) -> tuple[int, str]:
-    """Status and text of an answer, which may neither be long nor take long. Raises ValueError."""
+    """Return status and text of an answer. Raises ValueError if it is too long or too slow."""
     end, data = time.monotonic() + TIMEOUT, b""
     with client.stream("POST", url, content=body, headers=_PLAIN) as answer:
         for chunk in answer.iter_raw():

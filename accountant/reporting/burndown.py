@@ -1,163 +1,166 @@
-"""Geometry of the burn-down picture: what is left of a limit, event after event.
+"""What is used of each limit over time, for the burn-down pictures.
 
-Floats are good enough for a picture. Lines differ by stroke and areas by hatching, not by colour
-alone, so that the picture survives a black-and-white printer.
+A series keeps a few hundred points, however many events there are. Reading the peak cell costs as
+much as there are cells, so it is read only for the points that are kept: at first for every event;
+whenever the series is full, every second point goes, and half as many events are read from then on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from decimal import ROUND_FLOOR, Context, Decimal
+from dataclasses import dataclass, field
 from typing import Final
 
-from accountant.ledger.events import microseconds
-from accountant.reporting.shape import PointFacts, SeriesFacts
-from accountant.reporting.ticks import Tick, amounts, moments, numbers
+from accountant.budget.accounts.sums import Sums
+from accountant.budget.facts import grant_in
+from accountant.budget.grants import Grant
+from accountant.budget.outcome import RESERVED
+from accountant.budget.rules.limit import LimitRule
+from accountant.budget.state import AccountKey, State, account_key, matches
+from accountant.ledger.events import Event, rfc3339
+from accountant.privacy.units import Currency, amount, show
+from accountant.reporting.history import BOOKING, RECOVERED, REVALUED, SETTLING
+from accountant.reporting.peak_cell import Ruler
+from accountant.reporting.schema import PointFacts, SeriesFacts
+from accountant.reporting.statement import adopted
 
-WIDTH: Final = 720
-HEIGHT: Final = 270
-LEFT, RIGHT, TOP, BOTTOM = 62, 92, 34, 226
-"""The plot lies from x LEFT to WIDTH - RIGHT and from y TOP to BOTTOM."""
+MOST_POINTS: Final = 400
+FEW_POINTS: Final = 100
+MANY_CELLS: Final = 10_000
+"""From so many cells on a series has at most FEW_POINTS points."""
 
-_TAIL: Final = 14
-"""So far the lines go on after the last point, so that its level can be seen."""
-
-_SHORT: Final = 10_000_000
-"""Below so many microseconds the x axis counts events instead of time."""
-
-
-@dataclass(frozen=True, slots=True)
-class Chart:
-    """Everything that the template draws, in pixels. Empty paths are left out."""
-
-    id: str
-    title: str
-    description: str
-    left: str
-    """The line of what is left after what is spent."""
-    left_with_reservations: str
-    limit: str
-    area: str
-    over: str
-    """The part below zero: more is spent or reserved than the limit."""
-    zero: float
-    y_ticks: tuple[Tick, ...]
-    x_ticks: tuple[Tick, ...]
-    x_label: str
-    end: Tick
-    epochs: tuple[float, ...]
-    clipped: bool
-    """Some value lies below the picture."""
-
-    width: int = WIDTH
-    height: int = HEIGHT
-    x0: int = LEFT
-    x1: int = WIDTH - RIGHT
-    y0: int = TOP
-    y1: int = BOTTOM
+_ADOPTED: Final = "policy.adopted.v1"
+_CARRIED: Final = "ledger.carried_over.v1"
+_ALL_DATASETS: Final = frozenset({_ADOPTED, "dataset.registered.v1", _CARRIED, RECOVERED})
+"""May change what is used of every dataset."""
+_ALL_GRANTS: Final = frozenset({_ADOPTED, "population.extended.v1", _CARRIED, RECOVERED})
+"""May change what any open grant holds."""
 
 
-def chart(series: SeriesFacts, identity: str, name: str) -> Chart | None:
-    """The picture of ``series``; None if it has no point. ``name`` is what it is a picture of."""
-    points = series.points
-    if not points:
-        return None
-    limits = [float(p.limit) for p in points]
-    spent = [limit - _number(p.spent) for limit, p in zip(limits, points, strict=True)]
-    held = [limit - _number(p.spent_and_reserved) for limit, p in zip(limits, points, strict=True)]
-    top = max(limits)
-    lowest = max(min(0.0, *spent, *held), -top)
-    y = _scale(lowest - (0.06 * top if lowest < 0 else 0), top * 1.04, BOTTOM, TOP)
-    xs, x_ticks, x_label = _across(points)
-    paths = [_steps(xs, [y(max(v, lowest)) for v in line]) for line in (spent, held, limits)]
-    ground = y(0.0)
-    final = y(max(held[-1], lowest))
-    return Chart(
-        id=identity,
-        title=f"Budget left over time: {name}, rule {series.rule}",
-        description=_description(points),
-        left=paths[0],
-        left_with_reservations=paths[1] if held != spent else "",
-        limit=paths[2],
-        area=_closed(paths[1], xs[0], ground),
-        over=_closed(paths[1], xs[0], ground) if lowest < 0 else "",
-        zero=ground,
-        y_ticks=tuple(Tick(y(v), text) for v, text in amounts(lowest, top)),
-        x_ticks=x_ticks,
-        x_label=x_label,
-        end=Tick(final, _end(points[-1])),
-        epochs=tuple(
-            x
-            for x, before, after in zip(xs[1:], points, points[1:], strict=False)
-            if before.epoch != after.epoch
-        ),
-        clipped=min(*spent, *held) < lowest,
-    )
+class Held:
+    """What open grants hold in each account, kept up with the events. Adding it up anew for each
+    point would take as long as there are open grants.
+    """
+
+    def __init__(self) -> None:
+        self._grants: dict[str, Grant] = {}
+        self._sums: dict[AccountKey, Sums] = {}
+
+    def add(self, state: State, event: Event) -> None:
+        """Follow one event that the state has folded in."""
+        if event.type == RESERVED:
+            grant = state.open[grant_in(event)]
+            self._grants[grant.id] = grant
+            self._book(state, grant, 1)
+        elif event.type in SETTLING:
+            self._book(state, self._grants.pop(grant_in(event)), -1)
+        elif event.type in _ALL_GRANTS:
+            self._grants, self._sums = dict(state.open), {}
+            for grant in self._grants.values():
+                self._book(state, grant, 1)
+
+    def of(self, key: AccountKey) -> Sums | None:
+        """Return what open grants hold in one account; None if nothing."""
+        sums = self._sums.get(key)
+        holds = sums is not None and (any(sums.most()) or any(sums.most_infinite()))
+        return sums if holds else None
+
+    def _book(self, state: State, grant: Grant, sign: int) -> None:
+        for key, booked in grant.bookings:
+            if (sums := self._sums.get(key)) is None:
+                shape = state.accounts[key].used.shape
+                sums = self._sums[key] = Sums(len(booked.axis), shape)
+            sums.add(grant.selection, booked.finite, booked.infinite, sign)
 
 
-def _number(amount: str) -> float:
-    return float("inf") if amount == "infinite" else float(amount)
+@dataclass(slots=True)
+class Series:
+    """The points of one rule on one dataset; one in ``every`` events on it is a point."""
+
+    points: list[PointFacts] = field(default_factory=list)
+    every: int = 1
+    seen: int = 0
+    most: int = MOST_POINTS
+
+    def due(self) -> bool:
+        """Count an event; return True if it is a point."""
+        self.seen += 1
+        return (self.seen - 1) % self.every == 0
+
+    def add(self, point: PointFacts) -> None:
+        """Append a point, and thin the series if it is full."""
+        self.points.append(point)
+        if len(self.points) >= self.most:
+            self.points = self.points[::2]
+            self.every *= 2
 
 
-def _scale(low: float, high: float, start: float, end: float) -> Callable[[float], float]:
-    span = (high - low) or 1.0
+class Burndowns:
+    """The series of every limit rule on data; a client's limit has none."""
 
-    def place(value: float) -> float:
-        return round(start + (value - low) / span * (end - start), 1)
+    def __init__(self) -> None:
+        self._series: dict[tuple[str, str], Series] = {}
+        self._rulers: dict[str, Ruler] = {}
+        self._held = Held()
 
-    return place
+    def add(self, state: State, event: Event) -> None:
+        """Add the points that ``event``, already folded in, is due for."""
+        self._held.add(state, event)
+        if event.type == _ADOPTED:
+            policy = adopted(state)
+            self._rulers = {r.id: Ruler(r, policy.epochs[r.id]) for r in policy.policy.limits}
+        if state.adopted is None:
+            return
+        keys = {k: r for dataset in _touched(state, event) for r, k in _keys(state, dataset)}
+        most = MOST_POINTS if state.people().cells < MANY_CELLS else FEW_POINTS
+        for key, rule in keys.items():
+            series = self._series.setdefault((rule.id, key.dataset), Series(most=most))
+            if series.due():
+                series.add(self._point(state, event.sequence, event.time, rule, key))
+
+    def series(self, state: State) -> tuple[SeriesFacts, ...]:
+        """Return the series of every rule in force, each with a point at the ledger's end."""
+        found: dict[tuple[str, str], SeriesFacts] = {}
+        for dataset in state.datasets if state.adopted else ():
+            for rule, key in _keys(state, dataset):
+                place = rule.id, key.dataset
+                series = self._series.get(place, Series())
+                points = tuple(series.points)
+                if not points or points[-1].sequence < state.sequence - 1:
+                    last = self._point(state, state.sequence - 1, state.time, rule, key)
+                    points = (*points, last)
+                found[place] = SeriesFacts(*place, series.every, points)
+        return tuple(found[place] for place in sorted(found))
+
+    def _point(
+        self, state: State, sequence: int, time: int, rule: LimitRule, key: AccountKey
+    ) -> PointFacts:
+        account, ruler = state.seen(key), self._rulers[rule.id]
+        used, reserved = account.used.stacked(), self._held.of(key)
+        held = ruler.worst(used)
+        spent = held if reserved is None else ruler.worst(used - reserved.stacked())
+        return PointFacts(
+            sequence=sequence,
+            time=rfc3339(time),
+            limit=show(ruler.capacity.epsilon, Currency.EPSILON),
+            spent=amount(spent.epsilon, Currency.EPSILON),
+            spent_and_reserved=amount(held.epsilon, Currency.EPSILON),
+            epoch=key.epoch,
+        )
 
 
-def _across(points: Sequence[PointFacts]) -> tuple[list[float], tuple[Tick, ...], str]:
-    """The x of every point and the axis: time, or events where all happened at once."""
-    times = [microseconds(p.time) for p in points]
-    right = WIDTH - RIGHT - _TAIL
-    if times[-1] - times[0] < _SHORT:
-        sequences = [p.sequence for p in points]
-        last = max(sequences[-1], sequences[0] + 1)
-        x = _scale(sequences[0], last, LEFT, right)
-        ticks = tuple(Tick(x(v), text) for v, text in numbers(sequences[0], last))
-        return [x(s) for s in sequences], ticks, "number of the event in the ledger"
-    x = _scale(times[0], times[-1], LEFT, right)
-    ticks = tuple(Tick(x(v), text) for v, text in moments(times[0], times[-1]))
-    return [x(t) for t in times], ticks, f"time (UTC), {_day(points[0])} to {_day(points[-1])}"
+def _touched(state: State, event: Event) -> list[str]:
+    """Return the datasets of which ``event`` may change what is used."""
+    if event.type in BOOKING or event.type == REVALUED:
+        return [event.body["command"]["dataset"]]
+    if event.type in SETTLING:
+        return [state.grants[grant_in(event)].dataset]
+    return list(state.datasets) if event.type in _ALL_DATASETS else []
 
 
-def _day(point: PointFacts) -> str:
-    return point.time[:10]
-
-
-def _steps(xs: Sequence[float], ys: Sequence[float]) -> str:
-    """A line that keeps its height until the next point, to the right edge."""
-    path = [f"M{xs[0]:g} {ys[0]:g}"]
-    path += [f"H{x:g}V{y:g}" for x, y in zip(xs[1:], ys[1:], strict=True)]
-    return "".join(path) + f"H{WIDTH - RIGHT}"
-
-
-def _closed(path: str, start: float, ground: float) -> str:
-    return f"{path}V{ground:g}H{start:g}Z"
-
-
-def _end(point: PointFacts) -> str:
-    if point.spent_and_reserved == "infinite":
-        return "no bound"
-    left = Decimal(point.limit) - Decimal(point.spent_and_reserved)
-    short = Context(prec=4, rounding=ROUND_FLOOR).plus(left)
-    text = format(abs(short), "f")
-    text = text.rstrip("0").rstrip(".") if "." in text else text
-    return f"{text} " + ("left" if left >= 0 else "over")
-
-
-def _description(points: Sequence[PointFacts]) -> str:
-    first, last = points[0], points[-1]
-    if last.spent == "infinite":
-        state = "a release without any bound on its loss has been booked"
-    else:
-        state = f"epsilon {last.spent} of {last.limit} is spent"
-    if last.spent_and_reserved not in (last.spent, "infinite"):
-        state += f", {last.spent_and_reserved} with what is reserved"
-    return (
-        f"From event {first.sequence} ({first.time}), when {first.spent} of {first.limit} was "
-        f"spent, to event {last.sequence} ({last.time}): {state}."
-    )
+def _keys(state: State, dataset: str) -> list[tuple[LimitRule, AccountKey]]:
+    policy = adopted(state)
+    return [
+        (rule, account_key(rule, policy.epochs[rule.id].number, dataset, ""))
+        for rule in policy.policy.limits
+        if rule.per is None and matches(rule.datasets, dataset)
+    ]

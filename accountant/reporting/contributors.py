@@ -1,4 +1,4 @@
-"""What used a budget up: the largest charges behind a decision that a limit fired on."""
+"""The charges that used a budget up: the largest ones behind a decision on which a limit fired."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import orjson
 
 from accountant.budget.apply import HANDLERS
 from accountant.budget.commands import command_from_json
-from accountant.budget.facts import final_of
+from accountant.budget.facts import final_of, grant_of
 from accountant.budget.outcome import RESERVED
 from accountant.budget.population.population import Population
 from accountant.budget.population.selection import Selection, reaching, select
@@ -33,7 +33,7 @@ _STATES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Booked:
-    """A charge, and what became of it. ``command``: of the event that booked it."""
+    """A charge and its state. ``command`` is that of the event that booked it."""
 
     sequence: int
     client: str
@@ -44,16 +44,17 @@ class Booked:
 
     @property
     def dataset(self) -> str:
-        """On which it is charged."""
+        """The dataset that it is charged on."""
         return str(self.command["dataset"])
 
     @property
-    def size(self) -> tuple[bool, int]:
-        """The larger, the more it used up."""
-        return self.charge.is_infinite(Currency.EPSILON), self.charge[Currency.EPSILON]
+    def size(self) -> tuple[bool, int, int]:
+        """A key that is larger for a charge that used more, then for an earlier one."""
+        epsilon = Currency.EPSILON
+        return self.charge.is_infinite(epsilon), self.charge[epsilon], -self.sequence
 
     def to_json(self, texts: Texts) -> dict[str, Any]:
-        """As it is served."""
+        """Return it as the API serves it."""
         return {
             "sequence": self.sequence,
             "client": self.client,
@@ -72,8 +73,8 @@ def used_up_by(
     before: int,
     texts: Texts,
 ) -> list[dict[str, Any]]:
-    """For each limit that fired in ``decision``: the charges before event ``before`` in the account
-    and the cell that it quotes, the largest first, as they stand now. ``rows`` are read once.
+    """Return, for each limit that fired in ``decision``, the charges before event ``before`` in the
+    account and cell that it quotes, the largest first, as they stand now. Reads ``rows`` once.
     """
     people = state.people()
     fired = [r for r in decision["rules"] if r["fired"] and "comparisons" in r]
@@ -101,12 +102,12 @@ def used_up_by(
 
 
 def _largest(some: list[Booked]) -> list[Booked]:
-    return heapq.nlargest(MOST, some, key=lambda booked: (booked.size, -booked.sequence))
+    return heapq.nlargest(MOST, some, key=lambda booked: booked.size)
 
 
 def _bookings(ledger: str, rows: Iterable[Stored], before: int) -> Iterator[Booked]:
-    """Everything booked before event ``before`` that is still charged, once it is known what became
-    of it: only what is open is held on to.
+    """Yield everything booked before event ``before`` that is still charged. A grant is held back
+    until it is known how it was settled; only open grants are kept in memory.
     """
     people = State(ledger)
     held: dict[str, Booked] = {}
@@ -115,7 +116,7 @@ def _bookings(ledger: str, rows: Iterable[Stored], before: int) -> Iterator[Book
         if late and not held:
             return
         body = orjson.loads(stored.body)
-        kind = body["type"]
+        kind, grant = body["type"], str(grant_of(body, stored.sequence, body["type"]))
         if kind in _PEOPLE:
             event = Event.from_bytes(stored.body)
             HANDLERS[kind](people, event)
@@ -123,11 +124,11 @@ def _bookings(ledger: str, rows: Iterable[Stored], before: int) -> Iterator[Book
         elif kind in _STATES and not late:
             one = _booked(people, body)
             if kind == RESERVED:
-                held[f"g{stored.sequence}"] = one
+                held[grant] = one
             else:
                 yield one
-        elif kind in SETTLING and body["command"]["grant"] in held:
-            one = held.pop(body["command"]["grant"])
+        elif kind in SETTLING and grant in held:
+            one = held.pop(grant)
             final = final_of(body, one.charge)
             if any(final.finite + final.infinite):
                 yield replace(one, charge=final, state=SETTLING[kind])
@@ -153,7 +154,7 @@ def _booked(state: State, body: dict[str, Any]) -> Booked:
 
 
 def _widened(people: Population, booked: Booked, event: Event) -> Booked:
-    """With the new cells that an open grant covers (as in apply.py)."""
+    """Return the charge with the new cells that an open grant covers (as in apply.py)."""
     subjects = getattr(command_from_json(booked.command), "subjects", None)
     for dimension, values in event.body.get("added", {}).items():
         new = reaching(people, subjects, dimension, values)
@@ -163,7 +164,7 @@ def _widened(people: Population, booked: Booked, event: Event) -> Booked:
 
 
 def _covers(people: Population, selection: Selection, group: dict[str, str]) -> bool:
-    """Whether the cell that ``group`` describes (any, if it describes none) is selected."""
+    """Return True if the cell that ``group`` describes (any, if empty) is selected."""
     if selection.everyone or not group:
         return True
     cell = [people.index(people.axis(name), value) for name, value in group.items()]

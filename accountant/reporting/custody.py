@@ -1,133 +1,209 @@
-"""What became of the ledger itself: alarms, recoveries, erasures, its clock, what was published."""
+"""The ledger itself, as a report shows it: checkpoint, alarms, recoveries, erasures, its clock."""
 
 from __future__ import annotations
 
-from collections import deque
-from typing import Final
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
 
 from accountant.budget.custody.publication import NO_WITNESSES
 from accountant.budget.state import State
 from accountant.ledger import notes
 from accountant.ledger.checkpoints import Checkpoint
 from accountant.ledger.events import Event, rfc3339
-from accountant.ledger.merkle import Tree
-from accountant.reporting.ledger_facts import (
-    AcceptedFacts,
-    AlarmFacts,
-    CheckpointFacts,
-    LostFacts,
-    RecoveryFacts,
-    ResumedFacts,
-)
-from accountant.store.ledgers import Signed
+from accountant.ledger.merkle import Tree, leaf_hash
+from accountant.store.ledgers import Signed, Stored
 
 LATEST: Final = 20
-"""Of each sort that are kept; all are counted."""
+"""Events of each sort that are listed; all are counted."""
+Facts = TypeVar("Facts")
 
 
-class CustodyHistory:
-    """Fed with every event, its texts opened."""
+@dataclass(frozen=True, slots=True)
+class CheckpointFacts:
+    """The last published checkpoint. ``key`` is the id of its signing key. Of the policy's
+    ``witnesses``, ``cosigned`` have cosigned it and ``required`` had to. ``continued``: the
+    events of the report begin with the events that were signed.
+    """
 
-    def __init__(self) -> None:
-        self.alarm: AlarmFacts | None = None
-        self.alarms = 0
-        self.resumed: deque[ResumedFacts] = deque(maxlen=LATEST)
-        self.recovered = 0
-        self.recoveries: deque[RecoveryFacts] = deque(maxlen=LATEST)
-        self.erasures = 0
-        self.accepted: deque[AcceptedFacts] = deque(maxlen=LATEST)
-        self._last = 0  # the stamp of the event before
-        self._carried = 0  # accounts, by the events just before this one
-        self._first = 0  # of these events
-
-    def add(self, event: Event) -> None:
-        """Collects from one event."""
-        if event.type == "ledger.carried_over.v1":
-            self._first = self._first if self._carried else event.sequence
-            self._carried += len(event.body["command"]["accounts"])
-            self._last = event.time
-            return
-        match event.type:
-            case "publication.stopped.v1":
-                self._stopped(event)
-            case "publication.resumed.v1":
-                self._resumed(event)
-            case "ledger.recovered.v1":
-                self._recovered(event)
-            case "text.erased.v1":
-                self.erasures += 1
-            case "clock.accepted.v1":
-                self._accepted(event)
-        self._carried, self._last = 0, event.time
-
-    def _stopped(self, event: Event) -> None:
-        said = event.body["command"]
-        at = rfc3339(event.time)
-        self.alarms += 1
-        self.alarm = AlarmFacts(
-            event.sequence, at, said["witness"], said["status"], said["detail"], said["size"]
-        )
-
-    def _resumed(self, event: Event) -> None:
-        body, at = event.body, rfc3339(event.time)
-        reason = body["command"]["reason"]
-        self.alarm = None
-        self.resumed.append(ResumedFacts(event.sequence, at, event.by, body["alarm"], reason))
-
-    def _recovered(self, event: Event) -> None:
-        body = event.body
-        self.recovered += 1
-        self.recoveries.append(
-            RecoveryFacts(
-                sequence=event.sequence,
-                time=rfc3339(event.time),
-                by=event.by,
-                reason=body["command"]["reason"],
-                left=self._first if self._carried else event.sequence,
-                lost=tuple(LostFacts(**head) for head in body["lost"]),
-                charged=len(body["charged"]),
-                carried=self._carried,
-            )
-        )
-
-    def _accepted(self, event: Event) -> None:
-        said, at = event.body["command"], rfc3339(event.time)
-        before = rfc3339(self._last)
-        self.accepted.append(
-            AcceptedFacts(event.sequence, at, event.by, said["clock"], before, said["reason"])
-        )
+    origin: str
+    size: int
+    key: str
+    witnesses: int
+    cosigned: int
+    required: int
+    continued: bool
 
 
-class Published:
-    """The last published head, held against the tree of the events as it grows."""
+@dataclass(frozen=True, slots=True)
+class AlarmFacts:
+    """A witness's answer that stopped publication. ``size``: of the ledger it was shown."""
+
+    sequence: int
+    time: str
+    witness: str
+    status: int
+    detail: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class ResumedFacts:
+    """An operator's statement that ends an alarm. ``alarm`` is the sequence of the alarm."""
+
+    sequence: int
+    time: str
+    by: str
+    alarm: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class LostFacts:
+    """A signed head that the ledger no longer continues."""
+
+    origin: str
+    size: int
+    root: str
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryFacts:
+    """A recovery. ``left``: events that remained; ``charged``: open grants that were charged in
+    full; ``carried``: accounts whose signed totals were carried over.
+    """
+
+    sequence: int
+    time: str
+    by: str
+    reason: str
+    left: int
+    lost: tuple[LostFacts, ...]
+    charged: int
+    carried: int
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptedFacts:
+    """An operator's statement that a suspect clock is right. ``clock`` is what the clock showed;
+    ``before`` is the stamp of the event before, at which ledger time had stood still.
+    """
+
+    sequence: int
+    time: str
+    by: str
+    clock: str
+    before: str
+    reason: str
+
+
+@dataclass(slots=True)
+class LedgerFacts:
+    """The ledger itself. ``root`` is the root of its Merkle tree, in hex; ``broken_at`` the first
+    event whose stored hash is not the hash of its bytes; ``alarm`` the alarm that stops publication
+    now; ``erasures`` counts erased texts. ``resumed``, ``recoveries`` and ``accepted`` list the
+    latest, last first.
+    """
+
+    events: int = 0
+    last_sequence: int | None = None
+    last_time: str | None = None
+    root: str = ""
+    broken_at: int | None = None
+    checkpoint: CheckpointFacts | None = None
+    alarm: AlarmFacts | None = None
+    alarms: int = 0
+    resumed: list[ResumedFacts] = field(default_factory=list)
+    recovered: int = 0
+    recoveries: list[RecoveryFacts] = field(default_factory=list)
+    erasures: int = 0
+    accepted: list[AcceptedFacts] = field(default_factory=list)
+
+
+class Custody:
+    """Collects from every event, its texts opened, and grows the Merkle tree over the stored bytes.
+    ``signed`` is the last published checkpoint, if there is one.
+    """
 
     def __init__(self, signed: Signed | None) -> None:
         self._signed = signed
+        self._head = Checkpoint.from_text(notes.parse(signed.note).text) if signed else None
         self._continued = False
-        if signed is not None:
-            note = notes.parse(signed.note)
-            self._head = Checkpoint.from_text(note.text)
-            mine = [one.id.hex() for one in note.signatures if one.name == self._head.origin]
-            self._key = mine[0] if mine else ""
+        self._tree = Tree()
+        self._facts = LedgerFacts()
+        self._last = 0  # the stamp of the event before
+        self._carried = 0  # accounts that the events just before this one carried over
+        self._first = 0  # the first of these events
 
-    def see(self, tree: Tree) -> None:
-        """Takes the tree after one more event."""
-        if self._signed is not None and tree.size == self._head.size:
-            self._continued = tree.root == self._head.root
+    def add(self, event: Event, stored: Stored) -> None:
+        """Collect from one event."""
+        leaf = leaf_hash(stored.body)
+        self._tree, _ = self._tree.grown([leaf])
+        if leaf != stored.leaf and self._facts.broken_at is None:
+            self._facts.broken_at = stored.sequence
+        if self._head is not None and self._tree.size == self._head.size:
+            self._continued = self._tree.root == self._head.root
+        if event.type == "ledger.carried_over.v1":
+            self._first = self._first if self._carried else event.sequence
+            self._carried += len(event.body["command"]["accounts"])
+        else:
+            self._collect(event)
+            self._carried = 0
+        self._last = event.time
 
-    def facts(self, state: State) -> CheckpointFacts | None:
-        """What a report says of it, once all events have been seen."""
-        if self._signed is None:
+    def _collect(self, event: Event) -> None:
+        facts, body, said = self._facts, event.body, event.body.get("command", {})
+        place = event.sequence, rfc3339(event.time)
+        match event.type:
+            case "publication.stopped.v1":
+                answer = said["witness"], said["status"], said["detail"], said["size"]
+                facts.alarm = AlarmFacts(*place, *answer)
+                facts.alarms += 1
+            case "publication.resumed.v1":
+                facts.alarm = None
+                resumed = ResumedFacts(*place, event.by, body["alarm"], said["reason"])
+                keep(facts.resumed, resumed, LATEST)
+            case "ledger.recovered.v1":
+                left = self._first if self._carried else event.sequence
+                lost = tuple(LostFacts(**head) for head in body["lost"])
+                told = *place, event.by, said["reason"]
+                counts = len(body["charged"]), self._carried
+                keep(facts.recoveries, RecoveryFacts(*told, left, lost, *counts), LATEST)
+                facts.recovered += 1
+            case "text.erased.v1":
+                facts.erasures += 1
+            case "clock.accepted.v1":
+                before = rfc3339(self._last)
+                accepted = AcceptedFacts(*place, event.by, said["clock"], before, said["reason"])
+                keep(facts.accepted, accepted, LATEST)
+
+    def facts(self, state: State) -> LedgerFacts:
+        """Return what was collected, once ``state`` has folded in all events."""
+        facts = self._facts
+        facts.events, facts.root = state.sequence, self._tree.root.hex()
+        if facts.events:
+            facts.last_sequence, facts.last_time = facts.events - 1, rfc3339(state.time)
+        facts.checkpoint = self._checkpoint(state)
+        return facts
+
+    def _checkpoint(self, state: State) -> CheckpointFacts | None:
+        if self._signed is None or self._head is None:
             return None
-        policy = state.adopted.policy if state.adopted else None
-        publication = policy.publication if policy else NO_WITNESSES
+        signatures = notes.parse(self._signed.note).signatures
+        own = [one.id.hex() for one in signatures if one.name == self._head.origin]
+        publication = state.adopted.policy.publication if state.adopted else NO_WITNESSES
         names = {witness.verifier.name for witness in publication.witnesses}
         return CheckpointFacts(
             origin=self._head.origin,
             size=self._head.size,
-            key=self._key,
+            key=own[0] if own else "",
             witnesses=len(names),
             cosigned=sum(name in names for name, _ in self._signed.cosignatures),
             required=publication.required,
             continued=self._continued,
         )
+
+
+def keep(latest: list[Facts], one: Facts, most: int) -> None:
+    """Put ``one`` in front of the ``most`` latest."""
+    latest.insert(0, one)
+    del latest[most:]

@@ -1,29 +1,75 @@
-"""Reports as files: written whole or not at all."""
+"""Reports as HTML, JSON and CSV, and as files that are written whole or not at all."""
 
 from __future__ import annotations
 
+import csv
+import io
 import json
+from collections.abc import Iterator
+from dataclasses import asdict
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final
 
-from accountant.reporting.texts import Texts
+from accountant.privacy.units import INFINITE
+from accountant.reporting.texts import Texts, visible
 from accountant.runtime.service import Service
 from accountant.store.ledgers import Signed
 from accountant.store.whole import whole
 
 if TYPE_CHECKING:
-    from accountant.reporting.shape import Report
+    from accountant.reporting.schema import Report
 
 FORMATS: Final = ("html", "json", "csv")
+LIFETIME: Final = "built-in:lifetime"
+"""Stands for the rule in the rows of lifetime totals. (No rule id has a colon.)"""
+
+COLUMNS: Final = {
+    "population": "report.ledger_name",
+    "ledger_sequence": "report.ledger.last_sequence",
+    "as_of_utc": "report.ledger.last_time",
+    "rule": "standing.rule",
+    "action": "standing.action",
+    "gate": "standing.gate",
+    "dataset": "standing.dataset",
+    "client": "standing.client",
+    "epoch": "standing.epoch",
+    "counted_from_utc": "standing.counted_from",
+    "dimension": "dimension",
+    "group": "place.group",
+    "status": "place.status",
+    "limit_epsilon": "standing.limit.epsilon",
+    "limit_delta_probability": "standing.limit.delta",
+    "limit_own_delta_probability": "standing.limit.own_delta",
+    "spent_epsilon_rounded_up": "place.spent",
+    "reserved_epsilon_rounded_up": "place.reserved",
+    "remaining_epsilon_rounded_down": "place.remaining",
+    "sum_of_epsilons": "place.sum_of_epsilons",
+    "spent_delta_probability": "place.spent_delta",
+    "spent_and_reserved_delta_probability": "place.held_delta",
+    "own_delta_probability": "place.own_delta",
+    "lifetime_epsilon": "place.lifetime_epsilon",
+    "lifetime_delta_probability": "place.lifetime_delta",
+}
+"""The columns of the CSV report, and where in the report their values are."""
+NUMBERS: Final = frozenset(
+    name
+    for name in COLUMNS
+    if name.endswith(("epsilon", "probability", "_up", "_down", "epsilons", "epoch", "sequence"))
+)
+
+_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+"""What makes a spreadsheet read a cell as a formula, or look past the cell's first character."""
 
 
 def report_of(service: Service, population: str, published: Signed | None) -> Report:
-    """The report of everything committed; ``published`` is the last checkpoint that was.
+    """Return the report of everything committed; ``published`` is the last published checkpoint.
 
     Raises NotFound for an unknown population.
     """
-    # Imported late, as below: a service makes one a day, most commands none.
+    # Imported late, as below: a service makes one report a day, most commands none.
     from accountant.reporting.model import build_report  # noqa: PLC0415
 
     service.known(population)
@@ -31,30 +77,85 @@ def report_of(service: Service, population: str, published: Signed | None) -> Re
     return build_report(population, service.stream(population), texts, published)
 
 
-def rendered(report: Report, form: str) -> str:
-    """The report as ``html``, ``json`` or ``csv`` text."""
-    from accountant.reporting.render import to_csv, to_html, to_json  # noqa: PLC0415
-
-    match form:
-        case "html":
-            return to_html(report)
-        case "json":
-            return json.dumps(to_json(report), indent=1, ensure_ascii=False) + "\n"
-        case _:
-            return to_csv(report)
-
-
 def write_report(report: Report, folder: Path) -> dict[str, Path]:
-    """Writes ``folder/<population>.<format>`` for every format; returns the paths by format."""
+    """Write ``folder/<population>.<format>`` for every format; return the paths by format."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    paths = {}
-    for form in FORMATS:
-        paths[form] = folder / f"{report.ledger_name}.{form}"
-        write_whole(paths[form], rendered(report, form))
+    paths = {form: folder / f"{report.ledger_name}.{form}" for form in FORMATS}
+    for form, path in paths.items():
+        write_whole(path, rendered(report, form))
     return paths
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Puts ``text`` at ``path`` by renaming: a reader never sees half of it. Raises OSError."""
+    """Put ``text`` at ``path`` by renaming: a reader never sees half of it. Raises OSError."""
     with whole(path) as file:
         file.write(text.encode())
+
+
+def rendered(report: Report, form: str) -> str:
+    """Return the report as ``html``, ``json`` or ``csv``."""
+    if form == "html":
+        from accountant.reporting.page import to_html  # noqa: PLC0415
+
+        return to_html(report)
+    if form == "json":
+        return json.dumps(to_json(report), indent=1, ensure_ascii=False) + "\n"
+    return to_csv(report)
+
+
+def to_json(report: Report) -> dict[str, Any]:
+    """Return the report under its own names (schema.py). It has no floats."""
+    return asdict(report)
+
+
+def to_csv(report: Report) -> str:
+    """Return one tidy table: a row for each rule, scope, dimension and group.
+
+    A text cell that a spreadsheet would read as a formula begins with an apostrophe. Numbers stay
+    plain, and an unbounded one is ``inf``.
+    """
+    text = io.StringIO()
+    writer = csv.DictWriter(text, COLUMNS, restval="", lineterminator="\r\n")
+    writer.writeheader()
+    for row in _rows(report):
+        writer.writerow({name: _cell(name, value) for name, value in row.items()})
+    return text.getvalue()
+
+
+def _rows(report: Report) -> Iterator[dict[str, Any]]:
+    for standing in report.limits:
+        places = [(split.dimension, place) for split in standing.splits for place in split.groups]
+        for dimension, place in [("", standing.total), *places]:
+            yield _row(report=report, standing=standing, dimension=dimension, place=place)
+    for lifetime in report.lifetimes:
+        groups = [("", "everyone", lifetime.epsilon, lifetime.delta)]
+        for split in lifetime.splits:
+            groups += [(split.dimension, g.group, g.epsilon, g.delta) for g in split.groups]
+        for dimension, group, epsilon, delta in groups:
+            yield _row(report=report, dimension=dimension) | {
+                "rule": LIFETIME,
+                "gate": "sum",
+                "dataset": lifetime.dataset,
+                "group": group,
+                "lifetime_epsilon": epsilon,
+                "lifetime_delta_probability": delta,
+            }
+
+
+def _row(**parts: Any) -> dict[str, Any]:
+    """Return the columns whose values are in ``parts``."""
+    values = SimpleNamespace(**parts)
+    return {
+        name: attrgetter(path)(values)
+        for name, path in COLUMNS.items()
+        if path.partition(".")[0] in parts
+    }
+
+
+def _cell(name: str, value: Any) -> Any:
+    if value is None:
+        return ""
+    if name in NUMBERS:
+        return "inf" if value == INFINITE else value
+    text = visible(str(value))
+    return f"'{text}" if text.lstrip().startswith(_FORMULA) else text

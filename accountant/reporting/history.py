@@ -1,30 +1,28 @@
-"""What one pass over the events collects beside the fold: who used what up, and what stood out.
+"""What one pass over the events collects: usage by client, kind and purpose, and notable events.
 
-Memory grows with open grants and what the tables hold, never with the number of events.
+Memory grows with open grants and with the capped tables, not with the number of events.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from dataclasses import dataclass, field
-from typing import Final
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 from accountant.budget.commands import CommitGrant
-from accountant.budget.explain import Decision, explain
-from accountant.budget.facts import expires_of, final_of, grant_in, opened_by, parts_of
+from accountant.budget.explain import explain
+from accountant.budget.facts import final_of, grant_in, opened_by, parts_of
 from accountant.budget.request import price_all
 from accountant.budget.rules.base import Finding
-from accountant.budget.state import State, envelope_of
+from accountant.budget.state import Grant, State, envelope_of
 from accountant.ledger.events import Event, rfc3339
-from accountant.privacy.units import NOTHING, Charge, Currency
-from accountant.reporting.counts import Account, Parts, Tallies
-from accountant.reporting.custody import CustodyHistory
-from accountant.reporting.shape import ChangeFacts, NotableFacts
-from accountant.reporting.words import groups_in_words
+from accountant.privacy.units import NOTHING, SURE, Charge, Currency
+from accountant.reporting.custody import keep
+from accountant.reporting.schema import ChangeFacts, NotableFacts, SeenFacts
+from accountant.reporting.words import groups_in_words, shortened
 
 LATEST: Final = 200
-"""Events of one sort that are kept; all are counted."""
-
+"""Events of one sort that are listed; all are counted."""
 SORTS: Final = (
     "overrun",
     "against_rule",
@@ -37,78 +35,141 @@ SORTS: Final = (
     "revalued",
     "attested_new",
 )
+HEADINGS: Final = ("client", "kind", "purpose")
+MOST_NAMES: Final = 1_000
+"""Names under one heading of one dataset; later names share one row."""
+
 SETTLING: Final = {
     "grant.committed.v1": "committed",
     "grant.released.v1": "released",
     "grant.expired.v1": "expired",
     "sparse_vector.closed.v1": "committed",
 }
-"""What ends one grant, and what it is then."""
+"""The events that settle one grant, and the state in which they leave it."""
 BOOKING: Final = frozenset({"grant.reserved.v1", "invocation.recorded.v1"})
 JUDGED: Final = BOOKING | {"grant.refused.v1"}
 REVALUED: Final = "charge.revalued.v1"
 RECOVERED: Final = "ledger.recovered.v1"
-"""Ends all grants that are open, charged in full."""
+"""Settles all open grants, charged in full."""
 UNVERIFIABLE: Final = "unverifiable-claim"
 UNKNOWN: Final = ""
-"""Stands for a purpose that was not stated, and for a kind that an event does not tell."""
+"""Stands for a purpose that was not stated, and for a kind that an event does not name."""
+
+Parts = dict[str, Charge]
+"""A charge by mechanism kind."""
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
-    """An open grant, as much of it as is needed when it is settled."""
+class Names(NamedTuple):
+    """The names that a charge is booked under."""
 
-    id: str
-    sequence: int
-    at: Account
-    subjects: str
-    total: Charge
-    parts: Parts
-    expires: str
+    dataset: str
+    client: str
+    purpose: str
 
 
 @dataclass(slots=True)
-class Seen:
-    """The events of one sort: how many, on which datasets, and the latest."""
+class Tally:
+    """The requests and charges under one name."""
 
-    total: int = 0
-    by_dataset: dict[str, int] = field(default_factory=dict)
-    latest: deque[NotableFacts] = field(default_factory=lambda: deque(maxlen=LATEST))
+    requests: int = 0
+    refused: int = 0
+    net: Charge = NOTHING
+    given_back: Charge = NOTHING
 
-    def add(self, notable: NotableFacts) -> None:
-        """Counts one."""
-        self.total += 1
-        count = self.by_dataset.get(notable.dataset, 0)
-        self.by_dataset[notable.dataset] = count + 1
-        self.latest.append(notable)
+    def add(self, change: Charge, *, settled: bool) -> None:
+        """Add a charge, or the change that settling a grant makes."""
+        change = change.on(SURE)  # the Renyi orders of charges differ over time
+        self.net += change
+        if settled:
+            self.given_back += Charge(
+                change.axis,
+                tuple(max(0, -amount) for amount in change.finite),
+                tuple(max(0, -amount) for amount in change.infinite),
+            )
+
+
+class Tallies:
+    """``totals`` by dataset; ``rows`` by (dataset, heading) and name, None for later names."""
+
+    def __init__(self) -> None:
+        self.totals: dict[str, Tally] = {}
+        self.rows: dict[tuple[str, str], dict[str | None, Tally]] = {}
+
+    def count(self, at: Names, kinds: Iterable[str], *, refused: bool) -> None:
+        """Count a request."""
+        for tally in [*self._common(at), *(self._tally(at.dataset, "kind", k) for k in kinds)]:
+            tally.refused += refused
+            tally.requests += not refused
+
+    def book(self, at: Names, change: Charge, parts: Parts, held: Parts | None = None) -> None:
+        """Book ``change``: ``parts`` in place of what a grant has ``held``."""
+        before, settled = held or {}, held is not None
+        for tally in self._common(at):
+            tally.add(change, settled=settled)
+        for kind in parts.keys() | before.keys():
+            part = parts.get(kind, NOTHING) - before.get(kind, NOTHING)
+            self._tally(at.dataset, "kind", kind).add(part, settled=settled)
+
+    def _common(self, at: Names) -> list[Tally]:
+        return [
+            self.totals.setdefault(at.dataset, Tally()),
+            self._tally(at.dataset, "client", at.client),
+            self._tally(at.dataset, "purpose", at.purpose),
+        ]
+
+    def _tally(self, dataset: str, heading: str, name: str) -> Tally:
+        rows = self.rows.setdefault((dataset, heading), {})
+        full = name not in rows and len(rows) >= MOST_NAMES
+        return rows.setdefault(None if full else name, Tally())
+
+
+class OpenGrant(NamedTuple):
+    """An open grant, with its purpose in clear and its charge by kind."""
+
+    grant: Grant
+    purpose: str
+    parts: Parts
+
+    @property
+    def at(self) -> Names:
+        """The names that it is booked under."""
+        return Names(self.grant.dataset, self.grant.by, self.purpose)
+
+    @property
+    def subjects(self) -> str:
+        """Its subject group in words."""
+        return groups_in_words(self.grant.document.get("subjects"))
 
 
 class History:
-    """Fed with every event, its texts opened, after the state has folded it in."""
+    """Collects from every event, its texts opened, after the state has folded it in."""
 
     def __init__(self) -> None:
         self.tallies = Tallies()
-        self.seen: dict[str, Seen] = {sort: Seen() for sort in SORTS}
-        self.policies: deque[ChangeFacts] = deque(maxlen=LATEST)
+        self.seen = {sort: SeenFacts(sort) for sort in SORTS}
+        self.policies: list[ChangeFacts] = []
         self.policies_total = 0
-        self.custody = CustodyHistory()
-        self.held: dict[str, Held] = {}
+        self.held: dict[str, OpenGrant] = {}
 
     def add(self, state: State, event: Event) -> None:
-        """Collects from one event."""
+        """Collect from one event."""
         if event.type in JUDGED:
             self._judged(state, event)
         elif event.type in SETTLING:
             self._settled(state, event)
         elif event.type == RECOVERED:
-            self._recovered(event)
+            for name, held in self.held.items():
+                text = f"grant {name} was open when the ledger was recovered; charged in full"
+                self._note("expired", event, held.at, held.subjects, held.grant.total, text)
+            self.held.clear()
         elif event.type == REVALUED:
             self._revalued(event)
         elif event.type == "policy.adopted.v1":
             self._adopted(event)
         elif event.type == "population.extended.v1" and event.body["command"].get("attested_new"):
-            self._attested(event)
-        self.custody.add(event)
+            groups, at = groups_in_words(event.body["added"]), Names("", event.by, UNKNOWN)
+            text = "the members of the new groups were attested to be in no data before"
+            self._note("attested_new", event, at, groups, NOTHING, text)
 
     def _judged(self, state: State, event: Event) -> None:
         body, command = event.body, event.body["command"]
@@ -116,151 +177,125 @@ class History:
         parts: Parts = {}
         for kind, charge in parts_of(body):
             parts[kind] = parts.get(kind, NOTHING) + charge
-        at = Account(command["dataset"], event.by, command.get("purpose") or UNKNOWN)
-        total = Charge.from_json(body["total"])
+        at = Names(command["dataset"], event.by, command.get("purpose") or UNKNOWN)
         self.tallies.count(at, parts, refused=refused)
         if not refused:
-            self.tallies.book(at, total, parts)
+            self.tallies.book(at, Charge.from_json(body["total"]), parts)
         if event.type == "grant.reserved.v1":
-            name, group = grant_in(event), groups_in_words(command.get("subjects"))
-            expires = rfc3339(expires_of(event))
-            self.held[name] = Held(name, event.sequence, at, group, total, parts, expires)
+            name = grant_in(event)
+            self.held[name] = OpenGrant(state.open[name], at.purpose, parts)
         if "fired" in body:
-            self._note_judged(state, event, refused)
+            self._fired(state, event, at, refused)
+
+    def _fired(self, state: State, event: Event, at: Names, refused: bool) -> None:
+        """Note a request on which rules have fired, under every sort that it belongs to."""
+        engine = state.custody.engine_at(event.sequence)
+        findings = explain(event, state.adopted, state.people(), engine).decision.findings
+        fired = [found for found in findings if found.fired]
+        blocking = [rule for rule in fired if rule.action == "block"]
+        claims = [rule for rule in fired if rule.code == UNVERIFIABLE]
+        sorts: dict[str, list[Finding]] = {}
+        if refused:
+            sorts["blocked"] = blocking
+        elif blocking:  # it had already run
+            sorts["overrun"] = [rule for rule in blocking if rule.code == "budget-exceeded"]
+            sorts["against_rule"] = [rule for rule in blocking if rule.code != "budget-exceeded"]
+        else:
+            sorts["flagged"] = [rule for rule in fired if rule.code != UNVERIFIABLE]
+        everyone = event.body.get("charged_to") == "everyone"
+        group = groups_in_words(None if everyone else event.body["command"].get("subjects"))
+        total = Charge.from_json(event.body["total"])
+        for sort, rules in sorts.items():
+            if rules or refused:
+                text = "; ".join(rule.text for rule in rules)
+                self._note(sort, event, at, group, total, text, [rule.rule for rule in rules])
+        if claims and not refused:
+            text = "; ".join(dict.fromkeys(rule.text for rule in claims))
+            self._note("unverifiable", event, at, group, total, text)
+        if any(rule.code == "claim-understated" for rule in fired):
+            text = "refused" if refused else "recorded"
+            self._note("understated", event, at, group, total, text)
 
     def _settled(self, state: State, event: Event) -> None:
-        grant = self.held.pop(grant_in(event))
-        final = final_of(event.body, grant.total)
-        parts = _final_parts(state, event, grant, final)
+        held = self.held.pop(grant_in(event))
+        grant, final = held.grant, final_of(event.body, held.grant.total)
         back = grant.total - final
-        self.tallies.book(grant.at, NOTHING - back, parts, grant.parts)
+        parts = _final_parts(state, event, held, final)
+        self.tallies.book(held.at, NOTHING - back, parts, held.parts)
         if event.type == "grant.expired.v1":
-            text = f"grant {grant.id} was open past {grant.expires} and is charged in full"
-            self.seen["expired"].add(_of_grant(event, grant, final, text))
+            text = f"grant {grant.id} expired at {rfc3339(grant.expires)}; charged in full"
+            self._note("expired", event, held.at, held.subjects, final, text)
         elif final != grant.total:
             reason = event.body["command"].get("reason")
             text = f"grant {grant.id}: attested never executed on the data"
             text += f" (“{reason}”)" if reason else ""
-            self.seen["given_back"].add(_of_grant(event, grant, back, text))
-
-    def _recovered(self, event: Event) -> None:
-        for grant in self.held.values():
-            text = f"grant {grant.id} was open when the ledger was recovered; it is charged in full"
-            self.seen["expired"].add(_of_grant(event, grant, grant.total, text))
-        self.held.clear()
+            self._note("given_back", event, held.at, held.subjects, back, text)
 
     def _revalued(self, event: Event) -> None:
         command, more = event.body["command"], Charge.from_json(event.body["more"])
         kinds = {mechanism["kind"] for mechanism in command["mechanisms"]}
-        at = Account(command["dataset"], command["by"], UNKNOWN)
+        at = Names(command["dataset"], command["by"], UNKNOWN)
         self.tallies.book(at, more, {kinds.pop() if len(kinds) == 1 else UNKNOWN: more})
         group = groups_in_words(None if command.get("everyone") else command.get("subjects"))
-        held = Held("", command["event"], at, group, more, {}, "")
-        text = f"event {command['event']} had cost more than was booked for it"
-        text += f" (“{command['reason']}”)"
-        self.seen["revalued"].add(_of_grant(event, held, more, text))
+        text = f"event {command['event']} cost more than was booked for it (“{command['reason']}”)"
+        self._note("revalued", event, at, group, more, text)
 
-    def _note_judged(self, state: State, event: Event, refused: bool) -> None:
-        fired = [found for found in self._explained(state, event).findings if found.fired]
-        blocking = [rule for rule in fired if rule.action == "block"]
-        if refused:
-            self._note("blocked", event, blocking)
-        elif blocking:  # it ran all the same
-            limits = [rule for rule in blocking if rule.code == "budget-exceeded"]
-            others = [rule for rule in blocking if rule.code != "budget-exceeded"]
-            if limits:
-                self._note("overrun", event, limits)
-            if others:
-                self._note("against_rule", event, others)
-        elif by_policy := [rule for rule in fired if rule.code != UNVERIFIABLE]:
-            self._note("flagged", event, by_policy)
-        codes = {rule.code for rule in fired}
-        if UNVERIFIABLE in codes and not refused:
-            words = [rule.text for rule in fired if rule.code == UNVERIFIABLE]
-            self._note("unverifiable", event, [], "; ".join(dict.fromkeys(words)))
-        if "claim-understated" in codes:
-            self._note("understated", event, [], "refused" if refused else "recorded")
-
-    def _explained(self, state: State, event: Event) -> Decision:
-        engine = state.custody.engine_at(event.sequence)
-        return explain(event, state.adopted, state.people(), engine).decision
-
-    def _note(self, sort: str, event: Event, rules: list[Finding], text: str = "") -> None:
-        command = event.body["command"]
-        everyone = event.body.get("charged_to") == "everyone"
+    def _note(
+        self,
+        sort: str,
+        event: Event,
+        at: Names,
+        subjects: str,
+        charge: Charge,
+        text: str,
+        rules: Sequence[str] = (),
+    ) -> None:
+        seen = self.seen[sort]
+        seen.total += 1
+        seen.by_dataset[at.dataset] = seen.by_dataset.get(at.dataset, 0) + 1
         notable = NotableFacts(
-            event.sequence,
-            rfc3339(event.time),
-            event.by,
-            command["dataset"],
-            groups_in_words(None if everyone else command.get("subjects")),
-            *_amounts(Charge.from_json(event.body["total"])),
-            command.get("purpose") or UNKNOWN,
-            tuple(rule.rule for rule in rules),
-            _in_short(text or "; ".join(rule.text for rule in rules)),
+            sequence=event.sequence,
+            time=rfc3339(event.time),
+            client=at.client,
+            dataset=at.dataset,
+            subjects=subjects,
+            epsilon=charge.amount(Currency.EPSILON),
+            delta=charge.amount(Currency.DELTA),
+            purpose=at.purpose,
+            rules=tuple(rules),
+            text=shortened(text, 400),
         )
-        self.seen[sort].add(notable)
-
-    def _attested(self, event: Event) -> None:
-        groups = groups_in_words(event.body["added"])
-        at = rfc3339(event.time)
-        text = "the members of the new groups were attested to be in no data before"
-        self.seen["attested_new"].add(
-            NotableFacts(event.sequence, at, event.by, "", groups, "0", "0", UNKNOWN, (), text)
-        )
+        keep(seen.latest, notable, LATEST)
 
     def _adopted(self, event: Event) -> None:
         command = event.body["command"]
         self.policies_total += 1
-        self.policies.append(
-            ChangeFacts(
-                event.sequence,
-                rfc3339(event.time),
-                event.by,
-                command.get("approved_by"),
-                command["policy"]["policy"],
-                command["source_digest"],
-                tuple(opened_by(event.body)),
-                tuple(event.body.get("loosens", ())),
-            )
+        change = ChangeFacts(
+            sequence=event.sequence,
+            time=rfc3339(event.time),
+            by=event.by,
+            approved_by=command.get("approved_by"),
+            policy=command["policy"]["policy"],
+            digest=command["source_digest"],
+            opened_epochs=tuple(opened_by(event.body)),
+            loosened=tuple(event.body.get("loosens", ())),
         )
+        keep(self.policies, change, LATEST)
 
 
-def _final_parts(state: State, event: Event, grant: Held, final: Charge) -> Parts:
-    """What was charged in the end, by kind."""
-    if final == grant.total:
-        return grant.parts
+def _final_parts(state: State, event: Event, held: OpenGrant, final: Charge) -> Parts:
+    """Return the final charge of a settled grant by kind."""
+    total = held.grant.total
+    if final == total:
+        return held.parts
     if not any(final.finite + final.infinite):
         return {}
     command = envelope_of(event).command
     if isinstance(command, CommitGrant) and command.mechanisms:
-        engine = state.custody.engine_at(grant.sequence)
-        relation, orders = state.people().relation, grant.total.orders
-        prices = price_all(command.mechanisms, relation, orders, engine)
+        engine = state.custody.engine_at(held.grant.sequence)
+        prices = price_all(command.mechanisms, state.people().relation, total.orders, engine)
         parts: Parts = {}
         for mechanism, priced in zip(command.mechanisms, prices, strict=True):
             parts[mechanism.kind] = parts.get(mechanism.kind, NOTHING) + priced.charge
         return parts
-    return dict.fromkeys(grant.parts, final) if len(grant.parts) == 1 else {UNKNOWN: final}
-
-
-def _of_grant(event: Event, grant: Held, charge: Charge, text: str) -> NotableFacts:
-    return NotableFacts(
-        event.sequence,
-        rfc3339(event.time),
-        grant.at.client,
-        grant.at.dataset,
-        grant.subjects,
-        *_amounts(charge),
-        grant.at.purpose,
-        (),
-        _in_short(text),
-    )
-
-
-def _amounts(charge: Charge) -> tuple[str, str]:
-    return charge.amount(Currency.EPSILON), charge.amount(Currency.DELTA)
-
-
-def _in_short(text: str) -> str:
-    return text if len(text) <= 400 else text[:399] + "…"
+    return dict.fromkeys(held.parts, final) if len(held.parts) == 1 else {UNKNOWN: final}

@@ -1,4 +1,4 @@
-"""The report: one pass over the events, folded and watched, then put into its shape.
+"""Building the report: one pass over the events, folded and watched.
 
 Pure: the same events give the same report, whenever and wherever it is made.
 """
@@ -6,158 +6,111 @@ Pure: the same events give the same report, whenever and wherever it is made.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, Protocol
+from decimal import Decimal
+from typing import Final
 
 from accountant.budget.apply import apply, read
-from accountant.budget.state import State
+from accountant.budget.population.population import Population
+from accountant.budget.state import ALL, State, matches
 from accountant.ledger.events import Event, rfc3339
-from accountant.ledger.merkle import Tree, leaf_hash
 from accountant.privacy.filters import BASIC, FILTERS
-from accountant.reporting.custody import Published
-from accountant.reporting.history import History
-from accountant.reporting.ledger_facts import LedgerFacts
-from accountant.reporting.lifetimes import lifetimes
-from accountant.reporting.limit_status import standings
-from accountant.reporting.series import Burndowns, Point
-from accountant.reporting.shape import (
+from accountant.privacy.units import NOTHING, SURE, Currency, show
+from accountant.reporting.burndown import Burndowns
+from accountant.reporting.custody import Custody
+from accountant.reporting.history import HEADINGS, SORTS, History, Tally
+from accountant.reporting.limits import lifetimes, standings
+from accountant.reporting.schema import (
     FORMAT,
+    STATUSES,
+    DatasetFacts,
     FormulaFacts,
-    PointFacts,
+    PolicyFacts,
     PopulationFacts,
     Report,
-    SeriesFacts,
+    Reservation,
+    Reservations,
+    RuleFacts,
+    Standing,
+    Usage,
 )
 from accountant.reporting.texts import Texts
-from accountant.reporting.timeline import datasets, notable, policy
 from accountant.reporting.verdict import verdict
 from accountant.reporting.words import (
     bare_unit,
     formula,
     membership_in_words,
     relation_in_words,
+    rule_in_words,
     unit_of,
 )
-from accountant.store.ledgers import Signed
+from accountant.store.ledgers import Signed, Stored
 
-__all__ = ["Report", "build_report"]
+MOST_RESERVATIONS: Final = 200
 
 NOTES: Final = (
-    "Spent and reserved amounts are rounded up, remaining amounts and limits are rounded down.",
-    "Losses of one and the same {privacy_unit} add up. Requests about different subject groups do "
-    "not: each {privacy_unit} lies in one group for life, so a total is that of the most charged "
-    "group, never the sum of the groups.",
-    "Lifetime totals are path-wise sums: every epsilon ever booked on the most charged group is "
-    "added up, over all epochs of all limits, open reservations included. They hold whatever "
-    "happened to any limit; no limit’s epoch or restart lowers them.",
-    "What is protected is {unit}. Somebody who accounts for several such units is protected as "
-    "each one of them, not as a whole.",
-    "A reservation that expires is charged in full. What was given back rests on the client’s "
-    "word that it was never executed on the data.",
-    "A claimed epsilon is compared with the stated parameters of the mechanism. Whether these "
-    "parameters are what ran cannot be seen from the ledger.",
+    "Spent and reserved amounts are rounded up; remaining amounts and limits are rounded down.",
+    "Losses of the same {privacy_unit} add up. Requests about different subject groups do not: "
+    "each {privacy_unit} lies in one group for life, so a total is that of the group that has "
+    "used most, never the sum of the groups.",
+    "Lifetime totals are path-wise sums: every epsilon ever booked on the group that has used most "
+    "is added up, over all epochs of all limits, open reservations included. They hold whatever "
+    "happened to any limit; a new epoch of a limit does not lower them.",
+    "The privacy unit is {unit}. Somebody to whom several such units belong is protected as each "
+    "one of them, not as a whole.",
+    "A reservation that expires is charged in full. What was given back was, by the client’s "
+    "attestation, never executed on the data.",
+    "A claimed epsilon is compared with the stated parameters of the mechanism. The ledger cannot "
+    "show whether the mechanism ran with these parameters.",
 )
-
-
-class StoredLike(Protocol):
-    """An event as it is kept: its canonical bytes and their hash in the ledger's tree."""
-
-    @property
-    def sequence(self) -> int:
-        """Its place in the ledger."""
-
-    @property
-    def body(self) -> bytes:
-        """Its canonical bytes."""
-
-    @property
-    def leaf(self) -> bytes:
-        """Its leaf hash."""
 
 
 def build_report(
     ledger: str,
-    stored: Iterable[StoredLike],
+    stored: Iterable[Stored],
     texts: Texts | None = None,
     published: Signed | None = None,
 ) -> Report:
-    """The report of ``ledger`` after the events in ``stored``, which are read once, in order.
+    """Return the report of ``ledger`` after the events in ``stored``, read once, in order.
 
-    Without ``texts`` it says where some are sealed; ``published`` is the last checkpoint that was,
-    where that is known. Raises ValueError if an event is not canonical or does not follow the one
-    before.
+    Without ``texts`` it shows where texts are sealed; ``published`` is the last published
+    checkpoint. Raises ValueError if an event is not canonical or does not follow the one before.
     """
-    state, history, burndowns = State(ledger), History(), Burndowns()
-    texts, head = texts or Texts(), Published(published)
-    tree, broken_at = Tree(), None
+    state, texts = State(ledger), texts or Texts()
+    history, burndowns, custody = History(), Burndowns(), Custody(published)
     for row in stored:
         event = Event.from_bytes(row.body)
         apply(state, read(state, event, row.body))
-        history.add(state, texts.opened(event))
+        opened = texts.opened(event)
+        history.add(state, opened)
+        custody.add(opened, row)
         burndowns.add(state, event)
-        leaf = leaf_hash(row.body)
-        tree, _ = tree.grown([leaf])
-        head.see(tree)
-        if leaf != row.leaf and broken_at is None:
-            broken_at = row.sequence
-    burndowns.close(state)
-    custody, empty = history.custody, state.sequence == 0
-    facts = LedgerFacts(
-        events=state.sequence,
-        last_sequence=None if empty else state.sequence - 1,
-        last_time=None if empty else rfc3339(state.time),
-        root=tree.root.hex(),
-        broken_at=broken_at,
-        checkpoint=head.facts(state),
-        alarm=custody.alarm,
-        alarms=custody.alarms,
-        resumed=tuple(reversed(custody.resumed)),
-        recovered=custody.recovered,
-        recoveries=tuple(reversed(custody.recoveries)),
-        erasures=custody.erasures,
-        accepted=tuple(reversed(custody.accepted)),
-    )
-    return _report(state, history, burndowns, facts)
-
-
-def _report(state: State, history: History, burndowns: Burndowns, facts: LedgerFacts) -> Report:
-    known = state.population is not None
-    people = _population(state)
-    limits = standings(state) if known else ()
-    data = datasets(state, history, limits)
-    terms = {"unit": people.unit, "privacy_unit": bare_unit(people.privacy_unit)} if people else {}
+    people, facts = state.population, custody.facts(state)
+    limits = standings(state) if people else ()
+    data = tuple(_dataset(state, history, limits, name) for name in sorted(state.datasets))
     return Report(
         format=FORMAT,
-        ledger_name=state.ledger,
+        ledger_name=ledger,
         verdict=verdict(state, facts, data, limits, history),
-        population=people,
+        population=_population(people) if people else None,
         datasets=data,
         limits=limits,
-        lifetimes=lifetimes(state) if known else (),
-        series=_series(burndowns),
-        notable=notable(history),
-        policy=policy(state, history),
+        lifetimes=lifetimes(state) if people else (),
+        series=burndowns.series(state),
+        notable=tuple(history.seen.values()),
+        policy=_policy(state, history),
         formulas=_formulas(state),
-        notes=tuple(_filled(note, terms) for note in NOTES) if known else (),
+        notes=_notes(people) if people else (),
         ledger=facts,
     )
 
 
-def _filled(note: str, terms: dict[str, str]) -> str:
-    for name, value in terms.items():
-        note = note.replace("{" + name + "}", value)
-    return note
-
-
-def _population(state: State) -> PopulationFacts | None:
-    people = state.population
-    if people is None:
-        return None
+def _population(people: Population) -> PopulationFacts:
     return PopulationFacts(
         name=people.name,
         privacy_unit=people.privacy_unit,
         unit=unit_of(people),
         neighbouring=people.relation.value,
-        neighbouring_in_words=relation_in_words(people)[1],
+        neighbouring_in_words=relation_in_words(people),
         membership=people.membership.value,
         membership_in_words=membership_in_words(people),
         dimensions={name: len(values) for name, values in people.dimensions},
@@ -165,25 +118,122 @@ def _population(state: State) -> PopulationFacts | None:
     )
 
 
-def _series(burndowns: Burndowns) -> tuple[SeriesFacts, ...]:
-    return tuple(
-        SeriesFacts(rule, dataset, series.every, tuple(map(_point, series.points)))
-        for (rule, dataset), series in sorted(burndowns.series.items())
+def _notes(people: Population) -> tuple[str, ...]:
+    # Not format(): a privacy unit may hold braces.
+    unit, bare = unit_of(people), bare_unit(people.privacy_unit)
+    return tuple(note.replace("{unit}", unit).replace("{privacy_unit}", bare) for note in NOTES)
+
+
+def _dataset(
+    state: State, history: History, limits: tuple[Standing, ...], name: str
+) -> DatasetFacts:
+    dataset = state.datasets[name]
+    tightest = _tightest(state, limits, name)
+    tables = [_usages(history.tallies.rows.get((name, heading), {})) for heading in HEADINGS]
+    return DatasetFacts(
+        id=name,
+        namespace=dataset.namespace,
+        name=dataset.name,
+        owner=dataset.owner,
+        parents=dataset.parents,
+        status=tightest.status if tightest else "no_limit",
+        rule=tightest.rule if tightest else "",
+        rule_scope=tightest.dataset if tightest else "",
+        booked=_usage("", history.tallies.totals.get(name, Tally())),
+        by_client=tables[0],
+        by_kind=tables[1],
+        by_purpose=tables[2],
+        reservations=_reservations(state, history, name),
+        counts={sort: history.seen[sort].by_dataset.get(name, 0) for sort in SORTS},
     )
 
 
-def _point(point: Point) -> PointFacts:
-    return PointFacts(
-        point.sequence, rfc3339(point.time), point.limit, point.spent, point.held, point.epoch
+def _tightest(state: State, limits: tuple[Standing, ...], dataset: str) -> Standing | None:
+    """Return the limit on the dataset with the worst status, then the most used, a window last.
+
+    A limit over all datasets counts only where the dataset has none of its own.
+    """
+    policy = state.adopted.policy.limits if state.adopted else ()
+    covering = {rule.id for rule in policy if matches(rule.datasets, dataset)}
+    own = [s for s in limits if s.dataset == dataset and not s.client]
+    shared = [s for s in limits if s.dataset == ALL and not s.client and s.rule in covering]
+    return max(own or shared, key=_gravity, default=None)
+
+
+def _gravity(standing: Standing) -> tuple[int, bool, bool, Decimal]:
+    left = Decimal(standing.total.remaining) / Decimal(standing.limit.epsilon)
+    lifetime, blocks = not standing.window, standing.action == "block"
+    return STATUSES.index(standing.status), lifetime, blocks, -left
+
+
+def _usages(rows: dict[str | None, Tally]) -> tuple[Usage, ...]:
+    """Return the rows under one heading, most used first, the row of all other names last."""
+
+    def place(row: tuple[str | None, Tally]) -> tuple[bool, int, int, str]:
+        name, tally = row
+        return name is None, -_unbounded(tally), -tally.net[Currency.EPSILON], name or ""
+
+    return tuple(_usage(name, tally) for name, tally in sorted(rows.items(), key=place))
+
+
+def _usage(name: str | None, tally: Tally) -> Usage:
+    return Usage(
+        name=name or "",
+        other=name is None,
+        requests=tally.requests,
+        refused=tally.refused,
+        epsilon=show(tally.net[Currency.EPSILON], Currency.EPSILON),
+        delta=show(tally.net[Currency.DELTA], Currency.DELTA),
+        unbounded=_unbounded(tally),
+        given_back=tally.given_back.amount(Currency.EPSILON),
+    )
+
+
+def _unbounded(tally: Tally) -> int:
+    return tally.net.on(SURE).infinite[0]
+
+
+def _reservations(state: State, history: History, dataset: str) -> Reservations:
+    grants = [grant for grant in state.open.values() if grant.dataset == dataset]
+    grants.sort(key=lambda grant: (grant.expires, grant.sequence))
+    total = sum((grant.total for grant in grants), start=NOTHING)
+    return Reservations(
+        open=len(grants),
+        epsilon=total.amount(Currency.EPSILON),
+        first_expiry=rfc3339(grants[0].expires) if grants else None,
+        listed=tuple(
+            Reservation(
+                grant=grant.id,
+                client=grant.by,
+                subjects=history.held[grant.id].subjects,
+                purpose=history.held[grant.id].purpose,
+                epsilon=grant.total.amount(Currency.EPSILON),
+                opened=rfc3339(grant.opened),
+                expires=rfc3339(grant.expires),
+            )
+            for grant in grants[:MOST_RESERVATIONS]
+        ),
+    )
+
+
+def _policy(state: State, history: History) -> PolicyFacts | None:
+    if (adopted := state.adopted) is None:
+        return None
+    unit = unit_of(state.people())
+    return PolicyFacts(
+        name=adopted.policy.policy,
+        digest=adopted.digest,
+        sequence=adopted.sequence,
+        rules=tuple(RuleFacts(rule.id, rule_in_words(rule, unit)) for rule in adopted.policy.rules),
+        changes=history.policies_total,
+        latest_changes=tuple(history.policies),
     )
 
 
 def _formulas(state: State) -> tuple[FormulaFacts, ...]:
     if state.adopted is None:
         return ()
-    gates = {rule.filter.name: rule.filter for rule in state.adopted.policy.limits}
-    if set(gates) != {BASIC.name}:  # the ladder shows them all
-        gates = dict(FILTERS)
-    return tuple(
-        FormulaFacts(name, *formula(name, type(gate).__doc__)) for name, gate in gates.items()
-    )
+    names = list(dict.fromkeys(rule.filter.name for rule in state.adopted.policy.limits))
+    if names != [BASIC.name]:  # the ladder shows all filters
+        names = list(FILTERS)
+    return tuple(FormulaFacts(name, *formula(name)) for name in names)

@@ -1,7 +1,7 @@
-"""The most charged cell under a rule: what bounds everybody's loss under parallel composition.
+"""The peak cell under a rule: it bounds everybody's loss under parallel composition.
 
 A person lies in one cell, so a group's number is the largest of its cells' numbers. Each cell is
-judged by itself: the largest sum of epsilons and the largest sum of squares may lie in different
+read by itself: the largest sum of epsilons and the largest sum of squares may lie in different
 cells, and together they would describe nobody.
 """
 
@@ -17,8 +17,8 @@ from accountant.budget.accounts.epochs import Epoch
 from accountant.budget.accounts.peak import frontier
 from accountant.budget.accounts.sums import Integers
 from accountant.budget.rules.limit import LimitRule
-from accountant.privacy.filters import Capacity, Filter, Limit
-from accountant.privacy.units import Axis, Currency, units_up
+from accountant.privacy.filters import Filter
+from accountant.privacy.units import Currency, units_up
 
 _UNBOUNDED: Final = 2**63 - 1
 """Stands for an infinite sum in comparisons; finite sums stay at or below 2**62."""
@@ -35,7 +35,7 @@ class Worst:
     own_delta: int | None
     """The largest sum of the mechanisms' own deltas."""
     delta: int | None
-    """What belongs to ``epsilon``: own deltas, and the gate's where it is below ``path_sum``."""
+    """The delta of ``epsilon``: own deltas, and the filter's where it is below ``path_sum``."""
     over: bool
     """Some cell holds more than the rule's capacity."""
     cell: int
@@ -43,24 +43,24 @@ class Worst:
 
 
 class Ruler:
-    """Reads cells as one limit rule does in one epoch; or as it would by another ``gate``, at the
-    order that was fixed for that one too.
+    """Reads cells as one limit rule does in one epoch, or as another filter would, at the order
+    that was fixed for it.
     """
 
-    def __init__(self, rule: LimitRule, epoch: Epoch, gate: Filter | None = None) -> None:
-        self.gate: Filter = gate or rule.filter
-        self.limit: Limit = epoch.limit
-        self.capacity: Capacity = gate.capacity(epoch.limit) if gate else epoch.capacity
-        self.axis: Axis = epoch.axis
-        self._gate_delta = units_up(epoch.limit.filter_delta, Currency.DELTA)
+    def __init__(self, rule: LimitRule, epoch: Epoch, other: Filter | None = None) -> None:
+        self.filter = other or rule.filter
+        self.limit = epoch.limit
+        self.capacity = other.capacity(epoch.limit) if other else epoch.capacity
+        self.axis = epoch.axis
+        self._filter_delta = units_up(epoch.limit.filter_delta, Currency.DELTA)
         self._known: dict[tuple[int, int], int] = {}
 
     def worst(self, cells: Integers) -> Worst:
-        """Over all ``cells`` (rows, …)."""
+        """Return the numbers over all ``cells`` (rows, ...)."""
         return self.by_value(cells.reshape(len(cells), 1, -1))[0]
 
     def by_value(self, cells: Integers) -> list[Worst]:
-        """For ``cells`` (rows, values, rest): the worst of each value."""
+        """Return the numbers of each value, for ``cells`` (rows, values, rest)."""
         epsilon, second = self._columns(cells)
         tops = epsilon.argmax(axis=1)
         rows = np.arange(len(tops))
@@ -81,7 +81,7 @@ class Ruler:
                     epsilon=_finite(spent),
                     path_sum=_finite(sums[i]),
                     own_delta=own,
-                    delta=own if own is None or spent >= sums[i] else own + self._gate_delta,
+                    delta=own if own is None or spent >= sums[i] else own + self._filter_delta,
                     over=not bool(within[i]),
                     cell=-cell,
                 )
@@ -89,7 +89,7 @@ class Ruler:
         return found
 
     def _within(self, cells: Integers, epsilon: Integers, second: Integers) -> NDArray[np.bool_]:
-        """Which cells hold no more than the rule's capacity."""
+        """Return which cells hold no more than the rule's capacity."""
         fit = epsilon <= self.capacity.epsilon
         if self.capacity.second_currency is not None and self.capacity.second is not None:
             fit = fit | (second <= self.capacity.second)
@@ -110,7 +110,7 @@ class Ruler:
     def _spent(self, epsilon: int, second: int) -> int:
         key = (epsilon, second)
         if key not in self._known:
-            spent = self.gate.spent(self.limit, _finite(epsilon), _finite(second))
+            spent = self.filter.spent(self.limit, _finite(epsilon), _finite(second))
             self._known[key] = _UNBOUNDED if spent is None else spent
         return self._known[key]
 

@@ -1,53 +1,34 @@
-"""Free texts, put back in the places where events hold only their digests.
+"""Free texts in place of their digests, and text from outside made safe to show.
 
-For readers who may see them. Without the texts at hand every place says that one is sealed there.
+For readers who may see the texts. Without them, every place says that a text is sealed there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from accountant.budget.batches import REFUSED, as_single
 from accountant.budget.sealing import FIELDS, Opened, field_of
 from accountant.ledger.events import Event
+from accountant.store.ledgers import Text
 
 SEALED: Final = "(sealed)"
-"""There is a text, which is not at hand here."""
+"""There is a text, but the reader has no texts."""
 ERASED: Final = "(erased)"
 ALTERED: Final = "(not the text that was sealed)"
-"""Somebody has changed what is kept beside the ledger."""
+"""The text that is kept beside the ledger was changed."""
 PAGE: Final = 1_000
 
 
-class TextLike(Protocol):
-    """A text as it is kept, with the salt of its digest."""
-
-    @property
-    def sequence(self) -> int:
-        """Of the event that it belongs to."""
-
-    @property
-    def field(self) -> str:
-        """Of the event's command."""
-
-    @property
-    def salt(self) -> bytes:
-        """What its digest begins with."""
-
-    @property
-    def text(self) -> str:
-        """What somebody wrote."""
-
-
 class Texts:
-    """Reads texts where events need them. ``read`` gives those of a range of events, both ends
-    included; they are read ``page`` events at a time, for events mostly come in order.
+    """Reads the texts that events need. ``read`` returns those of a range of events, both ends
+    included; it is called for ``page`` events at a time, as events mostly come in order.
     """
 
     def __init__(
-        self, read: Callable[[int, int], Iterable[TextLike]] | None = None, page: int = PAGE
+        self, read: Callable[[int, int], Iterable[Text]] | None = None, page: int = PAGE
     ) -> None:
         self._read = read
         self._page = page
@@ -55,8 +36,8 @@ class Texts:
         self._kept: dict[tuple[int, str], Opened] = {}
 
     def opened(self, event: Event) -> Event:
-        """``event`` as it was asked, with its texts in place of their digests; a refused batch as
-        the refusal of the item that did not go.
+        """Return ``event`` with its texts in place of their digests; a refused batch as the refusal
+        of the item that failed.
         """
         item = event.body["item"] if event.type == REFUSED else None
         event = as_single(event)
@@ -69,17 +50,15 @@ class Texts:
     def open(
         self, sequence: int, command: dict[str, Any], item: int | None = None
     ) -> dict[str, Any]:
-        """The command of event ``sequence`` with its texts in place of their digests; ``item``: its
-        place in a refused batch.
+        """Return the command of event ``sequence`` with its texts in place of their digests;
+        ``item`` is its place in a refused batch.
         """
-        return {
-            name: self._text(
-                sequence, name if item is None else field_of(item, name), value["sealed"]
-            )
-            if _sealed(name, value)
-            else value
-            for name, value in command.items()
-        }
+        opened = dict(command)
+        for name, value in command.items():
+            if _sealed(name, value):
+                field = name if item is None else field_of(item, name)
+                opened[name] = self._text(sequence, field, value["sealed"])
+        return opened
 
     def _text(self, sequence: int, field: str, digest: str) -> str:
         if self._read is None:
@@ -97,3 +76,17 @@ class Texts:
 def _sealed(field: str, value: Any) -> bool:
     # Elsewhere in a command a dimension may be called "sealed".
     return field in FIELDS and isinstance(value, dict)
+
+
+def visible(text: str) -> str:
+    """Return text from outside in one line, invisible and direction-changing characters replaced.
+
+    Joiners stay: Persian and Indian scripts need them.
+    """
+    return text if text.isprintable() else "".join(map(_visible, text))
+
+
+def _visible(character: str) -> str:
+    if character.isprintable() or character in "\u200c\u200d":
+        return character
+    return " " if character.isspace() else "\ufffd"

@@ -26,9 +26,7 @@ from accountant.ledger.events import Event
 from accountant.ledger.merkle import leaf_hash
 from accountant.ledger.notes import parse
 from accountant.privacy.units import SURE
-from accountant.publishing.fleet.adding import Sums
-from accountant.publishing.fleet.changes import applied
-from accountant.publishing.fleet.differences import Picture, differences
+from accountant.publishing.fleet.changes import Picture, Sums, applied, differences
 from accountant.publishing.fleet.export import write_fleet
 from accountant.runtime.service import Service
 from accountant.store.ledgers import StoreError

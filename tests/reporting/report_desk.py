@@ -10,8 +10,7 @@ from accountant.budget.commands import AdoptPolicy, Envelope
 from accountant.budget.policy_file import parse_policy
 from accountant.ledger.events import Event
 from accountant.reporting.files import report_of
-from accountant.reporting.model import Report
-from accountant.reporting.shape import DatasetFacts, Standing
+from accountant.reporting.schema import DatasetFacts, Report, Standing
 from accountant.runtime.service import Service
 from accountant.store.ledgers import Ledgers, Stored, Text
 

@@ -9,7 +9,7 @@ from random_ledgers import Ops, ledger, ops
 from accountant.budget.apply import apply, read
 from accountant.budget.state import State
 from accountant.ledger.events import Event
-from accountant.reporting.held import Held
+from accountant.reporting.burndown import Held
 
 
 @pytest.mark.parametrize("wide", [False, True])

@@ -31,12 +31,12 @@ from accountant.ledger.notes import COSIGNATURE, Signer
 from accountant.publishing.publisher import Publisher
 from accountant.reporting.files import FORMATS, report_of
 from accountant.reporting.history import History
-from accountant.reporting.model import Report, build_report
-from accountant.reporting.render import to_html
-from accountant.reporting.shape import NotableFacts
+from accountant.reporting.model import build_report
+from accountant.reporting.page import to_html
+from accountant.reporting.schema import NotableFacts, Report
 from accountant.reporting.texts import ALTERED, ERASED, SEALED
-from accountant.reporting.trust import lost
-from accountant.store.reading import TEXT
+from accountant.reporting.verdict import lost
+from accountant.store.tables import TEXT
 from accountant.store.vault import Vault
 
 WITNESS = "witness.example.org"
@@ -60,7 +60,7 @@ def alarm(desk: Desk) -> None:
     desk.service.execute("clinic", Envelope(":accountant", said))
 
 
-def listed(report: Report, sort: str) -> tuple[NotableFacts, ...]:
+def listed(report: Report, sort: str) -> list[NotableFacts]:
     """What stood out in a way."""
     [seen] = [seen for seen in report.notable if seen.sort == sort]
     return seen.latest
@@ -195,8 +195,8 @@ def test_a_recovery_is_told_in_plain_words(desk: Desk, publisher: Publisher) -> 
     assert (one.by, one.reason, one.lost[0].size) == ("operator:ann", "the disk failed", 9)
     assert report.verdict.level == "watch"
     assert report.verdict.points[0] == (
-        "The ledger was recovered at event 6: 4 of 9 signed events were gone. What was signed as "
-        "spent stays spent."
+        "The ledger was recovered at event 6: 4 of 9 signed events were lost. All that was signed "
+        "as spent still counts."
     )
     assert report.lifetimes[0].epsilon == "0.7"
     [expired] = listed(report, "expired")
@@ -217,7 +217,7 @@ def test_a_lost_key_is_no_lost_event(desk: Desk) -> None:
     )
     report = desk.report()
     assert lost(report.ledger.recoveries[0]) == "its signing key was lost"
-    assert "stays spent" not in report.verdict.points[0]
+    assert "still counts" not in report.verdict.points[0]
     assert "Nothing had to be booked again." in text_of(report)
 
 

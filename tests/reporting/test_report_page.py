@@ -11,11 +11,20 @@ from support import NON_PRIVATE, laplace
 
 from accountant.budget.facts import grant_in
 from accountant.privacy.filters import FILTERS
-from accountant.reporting.burndown import BOTTOM, LEFT, RIGHT, TOP, WIDTH, chart
+from accountant.reporting.chart import (
+    BOTTOM,
+    LEFT,
+    RIGHT,
+    TOP,
+    WIDTH,
+    amounts,
+    chart,
+    moments,
+    numbers,
+)
 from accountant.reporting.model import build_report
-from accountant.reporting.render import to_html
-from accountant.reporting.shape import PointFacts, SeriesFacts
-from accountant.reporting.ticks import amounts, moments, numbers
+from accountant.reporting.page import to_html
+from accountant.reporting.schema import PointFacts, SeriesFacts
 
 HOSTILE = "<script>alert(1)</script>\"'&{{7*7}}\u202e</title><svg onload=alert(1)>"
 
@@ -127,7 +136,7 @@ def test_the_verdict_comes_first(desk: Desk) -> None:
     text = Page(to_html(desk.report())).text
     at = [text.index(part) for part in ("1 of 3 datasets is over its limit.", "How to read this")]
     assert at == sorted(at)
-    assert "The limit was exceeded; the guarantee is now epsilon 1.5" in text
+    assert "The limit of 1 was exceeded; the guarantee is now epsilon 1.5" in text
 
 
 def test_a_report_of_nothing_says_so(desk: Desk) -> None:

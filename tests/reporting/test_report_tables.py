@@ -11,9 +11,9 @@ from typing import Any
 from report_desk import Desk
 from support import NON_PRIVATE, laplace
 
+from accountant.reporting.files import COLUMNS, LIFETIME, NUMBERS, to_csv, to_json
 from accountant.reporting.model import build_report
-from accountant.reporting.render import HEADER, LIFETIME, NUMBERS, to_csv, to_json
-from accountant.reporting.sanitize import visible
+from accountant.reporting.texts import visible
 
 FORMULAS = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "＝1"]
 
@@ -54,7 +54,7 @@ def test_the_table_has_a_row_for_every_rule_scope_and_group(desk: Desk) -> None:
     )
     desk.dataset("e")
     rows = _rows(to_csv(desk.report()))
-    assert list(rows[0]) == list(HEADER)
+    assert list(rows[0]) == list(COLUMNS)
     scopes = [("a", "d"), ("a", "e"), ("p", "*"), (LIFETIME, "d"), (LIFETIME, "e"), (LIFETIME, "*")]
     groups = [("", "everyone"), ("c", "x"), ("c", "y"), ("w", "1"), ("w", "2"), ("w", "3")]
     found = [(r["rule"], r["dataset"], r["dimension"], r["group"]) for r in rows]

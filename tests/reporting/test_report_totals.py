@@ -16,11 +16,11 @@ from support import NON_PRIVATE, declared, gaussian, laplace, sparse_vector
 
 from accountant.budget.apply import TYPES
 from accountant.budget.facts import grant_in
-from accountant.reporting.counts import MOST_NAMES
-from accountant.reporting.history import BOOKING, JUDGED, RECOVERED, REVALUED, SETTLING
-from accountant.reporting.model import Report, build_report
-from accountant.reporting.render import to_html
-from accountant.reporting.series import MOST_POINTS
+from accountant.reporting.burndown import MOST_POINTS
+from accountant.reporting.history import BOOKING, JUDGED, MOST_NAMES, RECOVERED, REVALUED, SETTLING
+from accountant.reporting.model import build_report
+from accountant.reporting.page import to_html
+from accountant.reporting.schema import Report
 from accountant.reporting.texts import SEALED, Texts
 from accountant.store.ledgers import Stored, Text
 
@@ -293,7 +293,8 @@ def test_after_an_overrun_only_the_sum_holds_and_the_report_says_so(desk: Desk) 
     assert data_of(report).counts["overrun"] == 1
     assert report.verdict.level == "bad"
     assert report.verdict.headline == "The dataset is over its limit."
-    assert "The limit was exceeded; the guarantee is now epsilon 1.2" in report.verdict.points[0]
+    said = "The limit of 1 was exceeded; the guarantee is now epsilon 1.2"
+    assert said in report.verdict.points[0]
 
 
 def test_a_limit_that_reservations_would_exceed_is_not_void_yet(desk: Desk) -> None:
@@ -303,7 +304,9 @@ def test_a_limit_that_reservations_would_exceed_is_not_void_yet(desk: Desk) -> N
     desk.record(laplace("0.7"))
     report = desk.report()
     assert limit_of(report).status == "over_if_reservations_run"
-    assert report.verdict.headline == "The dataset will be over its limit if what is reserved runs."
+    assert report.verdict.headline == (
+        "The dataset will exceed its limit if its open reservations are charged."
+    )
     desk.do("release_grant", grant=held, reason="did not run")
     assert limit_of(desk.report()).status == "within"
 

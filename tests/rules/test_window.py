@@ -46,10 +46,9 @@ from accountant.budget.snapshot import dump, load
 from accountant.budget.state import State
 from accountant.ledger.events import Event, microseconds
 from accountant.privacy.units import Charge
-from accountant.publishing.fleet.adding import Sums
-from accountant.publishing.fleet.changes import applied
+from accountant.publishing.fleet.changes import Sums, applied
 from accountant.reporting.files import report_of
-from accountant.reporting.render import to_html
+from accountant.reporting.page import to_html
 from accountant.reporting.statement import accounts_json
 
 HOUR, DAY = 3_600 * SECOND, 86_400 * SECOND
@@ -613,7 +612,7 @@ def test_a_report_shows_the_lifetime_beside_the_window(window: str, world: Any) 
     clock.forward(40 * 86_400)
     page = to_html(report_of(there.service, "fair", None))
     words = Window.read(window).words
-    assert f"counted over {words}: bounds nothing longer" in page
+    assert f"counted over {words}; bounds no longer time" in page
     assert f"Limit of rule “w” over {words}" in page
     assert "for what starts inside one such window that is fixed in advance" in page.lower()
     assert "Spent in the window" in page

@@ -1,8 +1,12 @@
-"""What an event changes in which accounts: the charges that the fold books, one by one.
+"""What an event changes in which accounts, and the proof that these changes add up to the accounts.
 
-Nothing is priced or decided here. What the fold keeps with a grant is taken from there; the rest
-is the difference that the fold made. Whoever adds all changes up again gets the accounts, which
-``adding`` holds them to.
+Nothing is priced or decided here. A change is taken from what the fold keeps with a grant, or is
+the difference that the fold made. Plain addition of all changes gives the accounts: ``Sums`` checks
+that.
+
+Some events do not add one charge to one group: new cells inherit a largest sum, a recovery lifts
+cells to a least sum, a new epoch starts from what another account holds. Their changes are the
+differences between the accounts before and after; cells with the same difference are one group.
 """
 
 from __future__ import annotations
@@ -10,24 +14,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
+import numpy as np
+
+from accountant.budget.accounts.account import Account
+from accountant.budget.accounts.sums import Integers
+from accountant.budget.accounts.sums import Sums as Cells
 from accountant.budget.accounts.window import WindowAccount
 from accountant.budget.apply import apply, begin, end, read
 from accountant.budget.changes import Booked, End, Record, Reserve
 from accountant.budget.grants import AccountKey
-from accountant.budget.population.selection import Selection
+from accountant.budget.population.alike import alike
+from accountant.budget.population.selection import EVERYONE, Selection
 from accountant.budget.state import State
 from accountant.ledger.events import Event
 from accountant.privacy.units import Axis, Charge
-from accountant.publishing.fleet.differences import Picture, differences, pictures
+from accountant.store.ledgers import StoreError
 
-_ANYWHERE: Final = frozenset(
-    (
-        "population.extended.v1",
-        "ledger.carried_over.v1",
-        "ledger.recovered.v1",
-        "charge.revalued.v1",
-    )
-)
+_CARRIED: Final = ("ledger.carried_over.v1", "ledger.recovered.v1")
+_ANYWHERE: Final = frozenset((*_CARRIED, "population.extended.v1", "charge.revalued.v1"))
+"""Events that may change any account."""
 
 
 class Change(NamedTuple):
@@ -43,12 +48,12 @@ class Change(NamedTuple):
 
 
 def applied(state: State, event: Event) -> list[Change]:
-    """Folds ``event`` into ``state``; what that changed, and what windows have passed meanwhile."""
+    """Fold ``event`` into ``state``; return its changes, and what windows have passed since."""
     return [*_passed(state, event.time), *_changed(state, event)]
 
 
 def _passed(state: State, now: int) -> Iterator[Change]:
-    """What counts in a window no longer, by the stamp ``now``."""
+    """Yield what no longer counts in a window at the stamp ``now``, as negative changes."""
     for key, account in state.accounts.items():
         if isinstance(account, WindowAccount):
             known = len(account.passed)
@@ -75,7 +80,7 @@ def _changed(state: State, event: Event) -> list[Change]:
 
 
 def _booked(change: object, before: Any) -> Iterator[Change]:
-    """What a request, or the end of a grant, has booked in each account."""
+    """Yield what a request, or settling a grant, has booked in each account."""
     nothing = Charge()
     match change:
         case Reserve(grant):
@@ -94,7 +99,7 @@ def _booked(change: object, before: Any) -> Iterator[Change]:
 
 
 def _by_key(booked: Iterable[Booked]) -> list[tuple[AccountKey, Charge]]:
-    """What was added to each account, in the order of the keys, whichever of them hold one."""
+    """Return what was added to each account, in the order of the keys."""
     added = {key: one.added for one in booked for key in one.keys}
     return [(key, added[key]) for key in sorted(added)]
 
@@ -105,7 +110,7 @@ def _change(key: AccountKey, selection: Selection, *, reserved: Charge, spent: C
 
 
 def _anywhere(state: State, event: Event) -> Iterator[Change]:
-    """An event that may change any account, and not every cell alike."""
+    """Yield the changes of an event that may change every account, each cell differently."""
     before = pictures(state, event.time)
     apply(state, read(state, event))
     for key, after in pictures(state, event.time).items():
@@ -113,7 +118,7 @@ def _anywhere(state: State, event: Event) -> Iterator[Change]:
 
 
 def _opened(state: State, event: Event) -> Iterator[Change]:
-    """An event that leaves all accounts as they are, and opens new ones that may hold something."""
+    """Yield the changes of an event that only opens accounts, which may begin with a sum."""
     before = set(state.accounts)
     apply(state, read(state, event))
     for key, after in pictures(state, event.time).items():
@@ -131,3 +136,90 @@ def _since(
 
 def _units(charge: Charge) -> list[int]:
     return [*charge.finite, *charge.infinite]
+
+
+class Picture(NamedTuple):
+    """What an account holds, reserved above spent: everyone's part, and the cells' beside it."""
+
+    everyone: Integers
+    cells: Integers | None
+
+    @classmethod
+    def of(cls, account: Account, reserved: Cells | None) -> Picture:
+        """Return what ``account`` holds now, and how much of that is only reserved."""
+        used = account.used
+        held = reserved or Cells(used.rows, used.shape)
+        both = np.concatenate([_everyone(held), _everyone(used) - _everyone(held)])
+        if used.flat and held.flat:
+            return cls(both, None)
+        wide = (-1, *(1,) * len(used.shape))
+        mine = used.stacked() - _everyone(used).reshape(wide)
+        theirs = held.stacked() - _everyone(held).reshape(wide)
+        return cls(both, np.concatenate([theirs, mine - theirs]))
+
+
+def _everyone(sums: Cells) -> Integers:
+    return np.array(sums.everyone + sums.everyone_infinite, dtype=np.int64)
+
+
+def pictures(state: State, now: int) -> dict[AccountKey, Picture]:
+    """Return what all accounts hold at stamp ``now``."""
+    reserved = state.reserved()
+    return {key: Picture.of(one.at(now), reserved.get(key)) for key, one in state.accounts.items()}
+
+
+def differences(
+    before: Picture | None, after: Picture
+) -> Iterator[tuple[Selection, list[int], list[int]]]:
+    """Yield (cells, reserved, spent) that, added to ``before`` (None: nothing), make ``after``,
+    which may have more cells.
+    """
+    everyone = after.everyone - (0 if before is None else before.everyone)
+    if everyone.any():
+        yield EVERYONE, *_halves(everyone)
+    if after.cells is None:
+        return
+    cells = after.cells.copy()
+    if before is not None and before.cells is not None:
+        cells[tuple(slice(side) for side in before.cells.shape)] -= before.cells
+    for boxes, column in alike(cells):
+        yield Selection(everyone=False, boxes=boxes), *_halves(column)
+
+
+def _halves(column: Integers) -> tuple[list[int], list[int]]:
+    values = column.tolist()
+    return values[: len(values) // 2], values[len(values) // 2 :]
+
+
+class Sums:
+    """A sum for each account and group of cells, as any SQL engine adds up the same rows."""
+
+    def __init__(self) -> None:
+        self._of: dict[AccountKey, dict[Selection, Integers]] = {}
+
+    def add(self, change: Change) -> None:
+        """Add one change."""
+        groups = self._of.setdefault(change.key, {})
+        units = np.array(change.reserved + change.spent, dtype=np.int64)
+        known = groups.setdefault(change.selection, units)
+        if known is not units:
+            known += units
+
+    def agree(self, state: State) -> None:
+        """Raise StoreError unless the sums are what ``state`` holds in every cell of every account:
+        tables that say something else must not be published.
+        """
+        for key, (everyone, cells) in pictures(state, state.time).items():
+            shape = state.people().shape
+            rows = len(everyone)
+            added = Cells(rows, shape)
+            for selection, units in self._of.pop(key, {}).items():
+                added.add(selection, units.tolist(), [0] * rows)
+            held = everyone.reshape(-1, *(1,) * len(shape)) + (0 if cells is None else cells)
+            if not np.array_equal(added.cells(), np.broadcast_to(held, added.cells().shape)):
+                raise StoreError(
+                    f"the charges of {state.ledger} do not add up to what {tuple(key)} holds: "
+                    "nothing is exported; run `accountant replay` on the ledger"
+                )
+        if self._of:
+            raise StoreError(f"charges of {state.ledger} are in no account: {list(self._of)}")

@@ -15,21 +15,19 @@ from accountant.budget.state import State
 from accountant.ledger.checkpoints import Checkpoint
 from accountant.ledger.events import Event
 from accountant.ledger.merkle import Tree, leaf_hash, tree_of
-from accountant.publishing.fleet.adding import Sums
-from accountant.publishing.fleet.changes import Change, applied
-from accountant.publishing.fleet.describing import describe
-from accountant.publishing.fleet.tables import Tables
+from accountant.publishing.fleet.changes import Change, Sums, applied
+from accountant.publishing.fleet.tables import Tables, describe
 from accountant.publishing.log import Log, checkpoint_of, complete
 from accountant.store.ledgers import Ledgers, Signed, Stored, StoreError
 from accountant.store.projection import Projection
 from accountant.store.whole import sync
 
 SQL: Final = Path(__file__).resolve().parent / "sql"
-"""The queries, which are written beside the tables."""
+"""The queries that are copied beside the tables."""
 
 _PAGE: Final = 1_000
 Told = Callable[[int], None]
-"""Is told how many events have been written."""
+"""Called with the number of events that were just written."""
 
 
 class Written(NamedTuple):
@@ -44,8 +42,8 @@ class Written(NamedTuple):
 def write_fleet(
     folder: Path, ledgers: Ledgers, signed: Mapping[str, Signed], told: Told = lambda _: None
 ) -> list[Written]:
-    """Writes each ledger of ``signed`` up to its checkpoint; ``folder`` must not be there yet.
-    Raises StoreError if a ledger is not what was signed, or its charges do not add up.
+    """Write each ledger of ``signed`` up to its checkpoint; ``folder`` must not exist. Raises
+    StoreError if a ledger is not what was signed, or its charges do not add up.
     """
     if folder.exists():
         raise FileExistsError(f"{folder} is there already: name a folder to be made")
@@ -54,18 +52,13 @@ def write_fleet(
     try:
         written = [_write(part, ledgers, name, head, told) for name, head in signed.items()]
         shutil.copytree(SQL, part / "sql")
-        _make_durable(part)
+        for path in [*part.rglob("*"), part]:
+            sync(path)
         part.rename(folder)
         sync(folder.parent)
     finally:
         shutil.rmtree(part, ignore_errors=True)
     return written
-
-
-def _make_durable(folder: Path) -> None:
-    """Nothing that the folder holds is lost when the power goes."""
-    for path in [*folder.rglob("*"), folder]:
-        sync(path)
 
 
 def _write(part: Path, ledgers: Ledgers, ledger: str, signed: Signed, told: Told) -> Written:
@@ -79,7 +72,7 @@ def _write(part: Path, ledgers: Ledgers, ledger: str, signed: Signed, told: Told
 
 
 def _tree(ledgers: Ledgers, ledger: str, head: Checkpoint) -> Tree:
-    """The tree that was signed; the events must grow into it."""
+    """Return the tree that was signed, which the events must grow into."""
     with complete():
         tree = tree_of(Log(ledgers, ledger).hashes, head.size)
     if tree.root != head.root:
@@ -88,17 +81,17 @@ def _tree(ledgers: Ledgers, ledger: str, head: Checkpoint) -> Tree:
 
 
 class _Writing:
-    """The events of one ledger on their way into the tables."""
+    """Writes the events of one ledger into the tables."""
 
     def __init__(self, tables: Tables, ledger: str, told: Told) -> None:
         self._tables, self._told, self._ledger = tables, told, ledger
         self._sums = Sums()
         self._state = State(ledger)
         self.selections: dict[Selection, int] = {EVERYONE: 0}
-        """The groups that were charged, numbered."""
+        """The groups that were charged, with their numbers."""
 
     def all_of(self, events: Iterable[Stored], end: Tree) -> State:
-        """Writes the events up to ``end`` and what they charged; the state they lead to."""
+        """Write the events up to ``end`` and their charges; return the state that they lead to."""
         book = Projection(self._ledger, lambda: self)
         pages = iter(events)
         book.follow(end, lambda _: islice(pages, _PAGE))
@@ -107,11 +100,11 @@ class _Writing:
 
     @property
     def sequence(self) -> int:
-        """The next event's."""
+        """The sequence of the next event."""
         return self._state.sequence
 
     def follow(self, data: bytes) -> None:
-        """Folds one event in, and writes it and its charges."""
+        """Fold one event in, and write it and its charges."""
         state, event = self._state, Event.from_bytes(data)
         for change in applied(state, event):
             self._sums.add(change)

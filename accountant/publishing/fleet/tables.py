@@ -1,70 +1,50 @@
-"""The tables and their columns, written as Parquet a batch at a time (docs/reference/fleet.md)."""
+"""The tables and their columns, written as Parquet in batches (docs/reference/fleet.md)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from math import prod
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-_TEXT, _WHOLE, _BYTES = pa.string(), pa.int64(), pa.binary()
-_PLACE: Final = pa.int32()
+from accountant.budget.population.population import Population
+from accountant.budget.population.selection import EVERYONE, Selection
+from accountant.budget.state import State
+from accountant.privacy.units import Currency
 
+_TYPES: Final = {
+    "": pa.string(),
+    "whole": pa.int64(),
+    "place": pa.int32(),
+    "bytes": pa.binary(),
+    "time": pa.timestamp("us", tz="UTC"),
+    "units": pa.decimal128(38, 0),
+}
+_COLUMNS: Final = {
+    "event": "sequence:whole type time:time asked_by key dataset grant_id body:bytes leaf:bytes",
+    "charge": "sequence:whole rule epoch:whole dataset client selection:whole held currency "
+    "units:whole infinite:whole",
+    "selection": "selection:whole box:place sides:place dimension low:place high:place",
+    "dimension": "dimension position:place value",
+    "cell": "cell:place dimension position:place value",
+    "dataset": "dataset namespace name owner",
+    "rule": "rule epoch:whole counted_from:time datasets across per action gate currency "
+    "capacity:units",
+    "head": "size:whole root:bytes checkpoint",
+}
+"""Column and type of every table, beside ``ledger``; text where no type is named."""
 SCHEMAS: Final[dict[str, pa.Schema]] = {
-    name: pa.schema([("ledger", _TEXT), *columns])
-    for name, columns in {
-        "event": [
-            ("sequence", _WHOLE),
-            ("type", _TEXT),
-            ("time", pa.timestamp("us", tz="UTC")),
-            ("asked_by", _TEXT),
-            ("key", _TEXT),
-            ("dataset", _TEXT),
-            ("grant_id", _TEXT),
-            ("body", _BYTES),
-            ("leaf", _BYTES),
-        ],
-        "charge": [
-            ("sequence", _WHOLE),
-            ("rule", _TEXT),
-            ("epoch", _WHOLE),
-            ("dataset", _TEXT),
-            ("client", _TEXT),
-            ("selection", _WHOLE),
-            ("held", _TEXT),
-            ("currency", _TEXT),
-            ("units", _WHOLE),
-            ("infinite", _WHOLE),
-        ],
-        "selection": [
-            ("selection", _WHOLE),
-            ("box", _PLACE),
-            ("sides", _PLACE),
-            ("dimension", _TEXT),
-            ("low", _PLACE),
-            ("high", _PLACE),
-        ],
-        "dimension": [("dimension", _TEXT), ("position", _PLACE), ("value", _TEXT)],
-        "cell": [("cell", _PLACE), ("dimension", _TEXT), ("position", _PLACE), ("value", _TEXT)],
-        "dataset": [("dataset", _TEXT), ("namespace", _TEXT), ("name", _TEXT), ("owner", _TEXT)],
-        "rule": [
-            ("rule", _TEXT),
-            ("epoch", _WHOLE),
-            ("counted_from", pa.timestamp("us", tz="UTC")),
-            ("datasets", _TEXT),
-            ("across", _TEXT),
-            ("per", _TEXT),
-            ("action", _TEXT),
-            ("gate", _TEXT),
-            ("currency", _TEXT),
-            ("capacity", pa.decimal128(38, 0)),
-        ],
-        "head": [("size", _WHOLE), ("root", _BYTES), ("checkpoint", _TEXT)],
-    }.items()
+    table: pa.schema(
+        (name, _TYPES[kind])
+        for name, _, kind in (column.partition(":") for column in ["ledger", *columns.split()])
+    )
+    for table, columns in _COLUMNS.items()
 }
 _UNLIKE: Final = frozenset(("sequence", "key", "body", "leaf", "root", "checkpoint", "grant_id"))
 """Columns that repeat too little for a dictionary."""
@@ -72,10 +52,12 @@ _UNLIKE: Final = frozenset(("sequence", "key", "body", "leaf", "root", "checkpoi
 _BATCH: Final = {"event": 1 << 14}
 """Rows that wait in memory; an event may have 64 KB."""
 _USUAL: Final = 1 << 17
+_CELLS: Final = 1 << 17
+"""Cells that are named at a time."""
 
 
 class Table:
-    """One ledger's part of one table: a file that grows by batches."""
+    """One ledger's part of one table: a file that grows in batches."""
 
     def __init__(self, folder: Path, name: str, ledger: str) -> None:
         self._schema, self._ledger = SCHEMAS[name], ledger
@@ -91,14 +73,14 @@ class Table:
         )
 
     def add(self, *row: Any) -> None:
-        """Adds a row: everything but the ledger."""
+        """Add a row, without the ledger."""
         for column, value in zip(self._columns, row, strict=True):
             column.append(value)
         if len(self._columns[0]) >= self._most:
             self._flush()
 
     def add_many(self, *columns: Sequence[Any]) -> None:
-        """Adds rows that are there as columns."""
+        """Add rows, given as columns."""
         for column, values in zip(self._columns, columns, strict=True):
             column.extend(values)
         self._flush()
@@ -116,7 +98,7 @@ class Table:
             column.clear()
 
     def close(self, *, whole: bool) -> None:
-        """Ends the file, with what still waits if it is to be ``whole``."""
+        """End the file, with the rows that still wait if it is to be ``whole``."""
         if whole and self._columns[0]:
             self._flush()
         self._writer.close()
@@ -145,6 +127,66 @@ class Tables:
         return self._open[name]
 
     def add_all(self, name: str, rows: Iterable[tuple[Any, ...]]) -> None:
-        """Adds rows to the table called ``name``."""
+        """Add rows to the table called ``name``."""
         for row in rows:
             self[name].add(*row)
+
+
+def describe(tables: Tables, state: State, selections: Mapping[Selection, int]) -> None:
+    """Write all that the charges of a ledger refer to, as it is in ``state``."""
+    people = state.people()
+    tables.add_all("selection", _ranges(people, selections))
+    for dimension, values in people.dimensions:
+        tables.add_all("dimension", ((dimension, i, value) for i, value in enumerate(values)))
+    _name_cells(tables["cell"], people)
+    for dataset in state.datasets.values():
+        tables["dataset"].add(dataset.id, dataset.namespace, dataset.name, dataset.owner)
+    tables.add_all("rule", _rules(state))
+
+
+def _ranges(people: Population, selections: Mapping[Selection, int]) -> Iterator[tuple[Any, ...]]:
+    """Yield a row for each range of values that a box is restricted to. A cell is in a selection
+    if ``sides`` ranges of one of its boxes hold the cell's values.
+    """
+    for selection, number in selections.items():
+        for at, box in enumerate(() if selection == EVERYONE else selection.boxes):
+            pairs = zip(people.dimensions, box, strict=True)
+            sides = [(name, side) for (name, values), side in pairs if len(side) < len(values)]
+            sides = sides or [(people.dimensions[0][0], box[0])]  # a range that holds every cell
+            for name, side in sides:
+                for low, high in _runs(sorted(side)):
+                    yield number, at, len(sides), name, low, high
+
+
+def _runs(places: list[int]) -> Iterator[tuple[int, int]]:
+    """Yield the first and last of every run without a gap."""
+    low = places[0]
+    for place, after in zip(places, [*places[1:], None], strict=True):
+        if after is None or after != place + 1:
+            yield low, place
+            low = place if after is None else after
+
+
+def _name_cells(table: Table, people: Population) -> None:
+    """Write a row for each dimension of each cell. The last dimension is numbered fastest."""
+    for start in range(0, people.cells, _CELLS):
+        cells = np.arange(start, min(start + _CELLS, people.cells))
+        for axis, (name, values) in enumerate(people.dimensions):
+            positions = (cells // prod(people.shape[axis + 1 :]) % len(values)).tolist()
+            named = [values[i] for i in positions]
+            table.add_many(cells.tolist(), [name] * len(named), positions, named)
+
+
+def _rules(state: State) -> Iterator[tuple[Any, ...]]:
+    """Yield a row for each currency that a limit rule in force compares, with its capacity."""
+    if (adopted := state.adopted) is None:
+        return
+    for rule in adopted.policy.limits:
+        epoch = adopted.epochs[rule.id]
+        most = epoch.capacity
+        compared = [(Currency.EPSILON, most.epsilon), (Currency.DELTA, most.own_delta)]
+        if most.second_currency is not None and most.second is not None:
+            compared.append((most.second_currency, most.second))
+        about = (rule.id, epoch.number, epoch.since, rule.datasets, rule.across, rule.per)
+        for currency, units in compared:
+            yield *about, rule.action, rule.filter.name, str(currency), units

@@ -1,97 +1,104 @@
-"""The report's shape. The names are the JSON report's names: they are only ever added to.
+"""The classes of the compliance report. Their names are the names of the JSON report.
 
-Amounts are decimal strings, or "infinite". What is spent is rounded up, what remains rounded down.
+Names are added, never renamed or removed. Amounts are decimal strings, or "infinite". Spent and
+reserved amounts are rounded up, remaining amounts and limits are rounded down. Times are RFC 3339.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final, Literal
+from dataclasses import dataclass, field
+from typing import Final, Generic, Literal, TypeVar, get_args
 
-from accountant.reporting.ledger_facts import LedgerFacts
+from accountant.privacy.units import INFINITE
+from accountant.reporting.custody import LedgerFacts
 
 FORMAT: Final = "accountant.report.v1"
 
 Status = Literal["within", "near", "used_up", "over_if_reservations_run", "over"]
-STATUSES: Final[tuple[Status, ...]] = (
-    "within",
-    "near",
-    "used_up",
-    "over_if_reservations_run",
-    "over",
-)
-"""From calm to grave. near: at least 80 % is spent or reserved. used_up: nothing remains.
-over: more is spent than the limit allows, so that its promise is void for the epoch."""
+STATUSES: Final[tuple[Status, ...]] = get_args(Status)
+"""From best to worst. near: at least 80 % of the limit is spent or reserved. used_up: nothing
+remains. over: more is spent than the limit allows, so that its guarantee is void."""
+
+Level = Literal["good", "watch", "bad"]
+Group = TypeVar("Group")
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a busy reader needs. ``level``: good, watch or bad."""
+    """The summary at the top of the report."""
 
-    level: Literal["good", "watch", "bad"]
+    level: Level
     headline: str
     points: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class PopulationFacts:
-    """Whose privacy is counted, and how."""
+    """The population and its privacy unit. ``unit`` is the privacy unit with an article;
+    ``dimensions`` has the number of values of each dimension.
+    """
 
     name: str
     privacy_unit: str
     unit: str
-    """The privacy unit with its article, for sentences."""
     neighbouring: str
     neighbouring_in_words: str
     membership: str
     membership_in_words: str
     dimensions: dict[str, int]
-    """How many values each has."""
     cells: int
 
 
 @dataclass(frozen=True, slots=True)
 class LimitFacts:
-    """What a rule promises; ``own_delta`` is the part kept for the mechanisms' own deltas."""
+    """A limit. ``own_delta`` is the part of delta that is kept for the mechanisms' own deltas."""
 
     epsilon: str
     delta: str
     own_delta: str
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A group's place under a limit, at its most charged cell."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Amounts:
+    """What a group has used of a limit, at the group's peak cell."""
 
     group: str
     spent: str
     reserved: str
     remaining: str
     sum_of_epsilons: str
+    """The largest plain sum of spent and reserved epsilons; it holds after an overrun too."""
     spent_delta: str
-    """The delta that belongs to ``spent``."""
+    """The delta of ``spent``: own deltas, and the filter's where ``spent`` is below the sum."""
     held_delta: str
-    """The delta that belongs to spent and reserved together."""
+    """The delta of spent and reserved together."""
     own_delta: str
+    """The sum of the mechanisms' own deltas, spent and reserved."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place(Amounts):
+    """A row of a limit's table: what a group has used, its status and its lifetime total."""
+
     status: Status
     lifetime_epsilon: str
     lifetime_delta: str
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
-    """The groups of one dimension, the most charged first; ``left_out`` are not listed."""
+class Split(Generic[Group]):
+    """The groups of one dimension, most used first; ``left_out`` groups are not listed."""
 
     dimension: str
     values: int
     left_out: int
-    groups: tuple[Place, ...]
+    groups: tuple[Group, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """What epsilon and delta say in plain words: of the limit, of what is spent, and of that
-    together with what is reserved (empty if nothing is).
+    """What epsilon and delta mean in plain words: of the limit, of the spent amount, and of spent
+    and reserved together (empty if nothing is reserved).
     """
 
     limit: str
@@ -100,19 +107,23 @@ class Meaning:
 
 
 @dataclass(frozen=True, slots=True)
-class RungFacts:
-    """What one gate shows of the same charges, reserved ones included; "infinite" if it has no
-    number.
-    """
+class Rung:
+    """What one filter computes from the charges, reserved ones included."""
 
     gate: str
-    name: str
     used: str
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """One limit rule on one scope: a dataset, a person's total ("*"), or a client's part of it."""
+class RungFacts(Rung):
+    """A rung with the filter's name in words."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """One limit rule in one scope: a dataset, all datasets ("*"), or one client's part of it."""
 
     rule: str
     scope: str
@@ -120,25 +131,31 @@ class Standing:
     client: str
     action: str
     gate: str
-    formula: str
     limit: LimitFacts
-    window: str
-    """What it is counted over, in words; empty: the life of the epoch."""
     epoch: int
     counted_from: str
     carried: bool
+    worst_group: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing(Account):
+    """An account with its status. ``window`` is the rule's window in words, empty if it has none;
+    ``ladder`` has the result of every filter on the same charges, each at its fixed order.
+    """
+
+    formula: str
+    window: str
     status: Status
     total: Place
-    worst_group: dict[str, str]
     meaning: Meaning
-    splits: tuple[Split, ...]
+    splits: tuple[Split[Place], ...]
     ladder: tuple[RungFacts, ...]
-    """The same charges under every gate, each along the line that was fixed with the limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class LifetimeGroup:
-    """The sums of everything ever booked on a group, over all epochs."""
+    """The lifetime total of one group, over all epochs."""
 
     group: str
     epsilon: str
@@ -146,30 +163,20 @@ class LifetimeGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class LifetimeSplit:
-    """Lifetime sums by the values of one dimension."""
-
-    dimension: str
-    values: int
-    left_out: int
-    groups: tuple[LifetimeGroup, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Lifetime:
-    """Path-wise sums of everything ever booked on a dataset, or on all of them ("*")."""
+    """The lifetime total of a dataset, or of all datasets ("*")."""
 
     dataset: str
     epsilon: str
     delta: str
     meaning: str
-    splits: tuple[LifetimeSplit, ...]
+    splits: tuple[Split[LifetimeGroup], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What was booked under one name, net of what was given back. ``unbounded`` counts charges
-    without a finite epsilon. ``other``: everything beyond the names that are listed singly.
+    """What was booked under one name, without what was given back. ``unbounded`` counts charges
+    that have no finite epsilon. ``other``: the sum of all names that are not listed singly.
     """
 
     name: str
@@ -197,7 +204,7 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True)
 class Reservations:
-    """The open grants of a dataset; the first to expire come first, at most 200 are listed."""
+    """The open grants of a dataset; at most 200 are listed, the first to expire first."""
 
     open: int
     epsilon: str
@@ -207,8 +214,8 @@ class Reservations:
 
 @dataclass(frozen=True, slots=True)
 class DatasetFacts:
-    """One dataset. ``rule`` is its tightest limit, ``rule_scope`` the dataset itself, or "*" if
-    only a person's total covers it; both empty if nothing does.
+    """One dataset. ``rule`` is its tightest limit; ``rule_scope`` is the dataset itself, or "*" if
+    only a limit over all datasets covers it. Both are empty if no limit does.
     """
 
     id: str
@@ -229,7 +236,7 @@ class DatasetFacts:
 
 @dataclass(frozen=True, slots=True)
 class PointFacts:
-    """A balance after an event."""
+    """What is used of a limit after an event."""
 
     sequence: int
     time: str
@@ -241,7 +248,7 @@ class PointFacts:
 
 @dataclass(frozen=True, slots=True)
 class SeriesFacts:
-    """A limit's balance over time; one event in ``every`` that touched it is a point."""
+    """What is used of a limit over time. Every ``every``-th event on the account is a point."""
 
     rule: str
     dataset: str
@@ -251,7 +258,7 @@ class SeriesFacts:
 
 @dataclass(frozen=True, slots=True)
 class NotableFacts:
-    """An event that may want a look."""
+    """An event that an officer may have to look at."""
 
     sequence: int
     time: str
@@ -265,14 +272,14 @@ class NotableFacts:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SeenFacts:
-    """All events of a sort are counted; the latest are listed, the last first."""
+    """The notable events of one sort. All are counted; the latest are listed, last first."""
 
     sort: str
-    total: int
-    by_dataset: dict[str, int]
-    latest: tuple[NotableFacts, ...]
+    total: int = 0
+    by_dataset: dict[str, int] = field(default_factory=dict)
+    latest: list[NotableFacts] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,7 +306,7 @@ class ChangeFacts:
 
 @dataclass(frozen=True, slots=True)
 class PolicyFacts:
-    """The policy in force and how it came about, the last change first."""
+    """The policy in force, and the latest adoptions, last first."""
 
     name: str
     digest: str
@@ -311,7 +318,7 @@ class PolicyFacts:
 
 @dataclass(frozen=True, slots=True)
 class FormulaFacts:
-    """What stands behind the numbers of a gate."""
+    """The formula of a filter and its source."""
 
     gate: str
     name: str
@@ -336,3 +343,8 @@ class Report:
     formulas: tuple[FormulaFacts, ...]
     notes: tuple[str, ...]
     ledger: LedgerFacts
+
+
+def as_number(amount: str) -> float:
+    """Return an amount as a float, for sorting and pictures only."""
+    return float("inf") if amount == INFINITE else float(amount)

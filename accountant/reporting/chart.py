@@ -1,0 +1,222 @@
+"""The geometry of a burn-down picture: what is left of a limit, event after event.
+
+Floats are good enough for a picture. Lines differ by stroke and areas by hatching, not by colour
+alone, so that the picture survives a black-and-white printer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from decimal import ROUND_FLOOR, Context, Decimal
+from typing import Final, NamedTuple
+
+from accountant.ledger.events import microseconds
+from accountant.privacy.units import INFINITE
+from accountant.reporting.schema import PointFacts, SeriesFacts, as_number
+
+WIDTH: Final = 720
+HEIGHT: Final = 270
+LEFT, RIGHT, TOP, BOTTOM = 62, 92, 34, 226
+"""The plot lies from x LEFT to WIDTH - RIGHT and from y TOP to BOTTOM."""
+_TAIL: Final = 14
+"""Pixels that the lines go on after the last point, so that its level can be seen."""
+_SHORT: Final = 10_000_000
+"""Below so many microseconds the x axis counts events instead of time."""
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_SECOND: Final = 1_000_000
+_DAY: Final = 86_400
+_STEPS: Final = (
+    *(1, 2, 5, 10, 30, 60, 120, 300, 600, 1_800),
+    *(3_600, 7_200, 10_800, 21_600, 43_200),
+    *(_DAY, 2 * _DAY, 7 * _DAY, 14 * _DAY),
+)
+_MONTHS: Final = (1, 2, 3, 6, 12, 24, 60, 120, 600)
+_MOST_TICKS: Final = 7
+
+
+class Tick(NamedTuple):
+    """A place on an axis, in pixels, and its label."""
+
+    at: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """What the template draws, in pixels. ``over`` is the part below zero, where more is spent or
+    reserved than the limit; ``clipped``: some value lies below the picture. Empty paths are not
+    drawn.
+    """
+
+    id: str
+    title: str
+    description: str
+    left: str
+    left_with_reservations: str
+    limit: str
+    area: str
+    over: str
+    zero: float
+    y_ticks: tuple[Tick, ...]
+    x_ticks: tuple[Tick, ...]
+    x_label: str
+    end: Tick
+    epochs: tuple[float, ...]
+    clipped: bool
+
+    width: int = WIDTH
+    height: int = HEIGHT
+    x0: int = LEFT
+    x1: int = WIDTH - RIGHT
+    y0: int = TOP
+    y1: int = BOTTOM
+
+
+def chart(series: SeriesFacts, identity: str, name: str) -> Chart | None:
+    """Return the picture of ``series``, of the data called ``name``; None if it has no point."""
+    points = series.points
+    if not points:
+        return None
+    limits = [float(p.limit) for p in points]
+    spent = [float(p.limit) - as_number(p.spent) for p in points]
+    held = [float(p.limit) - as_number(p.spent_and_reserved) for p in points]
+    top = max(limits)
+    lowest = max(min(0.0, *spent, *held), -top)
+    y = _scale(lowest - (0.06 * top if lowest < 0 else 0), top * 1.04, BOTTOM, TOP)
+    xs, x_ticks, x_label = _across(points)
+    paths = [_steps(xs, [y(max(v, lowest)) for v in line]) for line in (spent, held, limits)]
+    area = f"{paths[1]}V{y(0.0):g}H{xs[0]:g}Z"
+    changes = zip(xs[1:], points, points[1:], strict=False)
+    return Chart(
+        id=identity,
+        title=f"Budget left over time: {name}, rule {series.rule}",
+        description=_description(points),
+        left=paths[0],
+        left_with_reservations=paths[1] if held != spent else "",
+        limit=paths[2],
+        area=area,
+        over=area if lowest < 0 else "",
+        zero=y(0.0),
+        y_ticks=tuple(Tick(y(v), text) for v, text in amounts(lowest, top)),
+        x_ticks=x_ticks,
+        x_label=x_label,
+        end=Tick(y(max(held[-1], lowest)), _end(points[-1])),
+        epochs=tuple(x for x, before, after in changes if before.epoch != after.epoch),
+        clipped=min(*spent, *held) < lowest,
+    )
+
+
+def _scale(low: float, high: float, start: float, end: float) -> Callable[[float], float]:
+    span = (high - low) or 1.0
+    return lambda value: round(start + (value - low) / span * (end - start), 1)
+
+
+def _across(points: Sequence[PointFacts]) -> tuple[list[float], tuple[Tick, ...], str]:
+    """Return the x of every point and the axis: time, or events if they follow closely."""
+    times = [microseconds(p.time) for p in points]
+    if times[-1] - times[0] < _SHORT:
+        places = [p.sequence for p in points]
+        low, high = places[0], max(places[-1], places[0] + 1)
+        labels, said = numbers(low, high), "number of the event in the ledger"
+    else:
+        places, low, high = times, times[0], times[-1]
+        days = f"{points[0].time[:10]} to {points[-1].time[:10]}"
+        labels, said = moments(low, high), f"time (UTC), {days}"
+    x = _scale(low, high, LEFT, WIDTH - RIGHT - _TAIL)
+    return [x(v) for v in places], tuple(Tick(x(v), text) for v, text in labels), said
+
+
+def _steps(xs: Sequence[float], ys: Sequence[float]) -> str:
+    """Return a path that keeps its height until the next point, to the right edge."""
+    path = [f"M{xs[0]:g} {ys[0]:g}"]
+    path += [f"H{x:g}V{y:g}" for x, y in zip(xs[1:], ys[1:], strict=True)]
+    return "".join(path) + f"H{WIDTH - RIGHT}"
+
+
+def _end(point: PointFacts) -> str:
+    if point.spent_and_reserved == INFINITE:
+        return "no bound"
+    left = Decimal(point.limit) - Decimal(point.spent_and_reserved)
+    short = Context(prec=4, rounding=ROUND_FLOOR).plus(left)
+    text = format(abs(short), "f")
+    text = text.rstrip("0").rstrip(".") if "." in text else text
+    return f"{text} " + ("left" if left >= 0 else "over")
+
+
+def _description(points: Sequence[PointFacts]) -> str:
+    first, last = points[0], points[-1]
+    if last.spent == INFINITE:
+        state = "a release without any bound on its loss has been booked"
+    else:
+        state = f"epsilon {last.spent} of {last.limit} is spent"
+    if last.spent_and_reserved not in (last.spent, INFINITE):
+        state += f", {last.spent_and_reserved} with reservations"
+    return (
+        f"From event {first.sequence} ({first.time}), when {first.spent} of {first.limit} was "
+        f"spent, to event {last.sequence} ({last.time}): {state}."
+    )
+
+
+def _step(span: float, most: int) -> float:
+    """Return the smallest of 1, 2, 2.5 and 5 times a power of ten that needs ``most`` ticks."""
+    rough = span / most
+    power = 10.0 ** math.floor(math.log10(rough))
+    return next(m * power for m in (1, 2, 2.5, 5, 10) if m * power >= rough * (1 - 1e-9))
+
+
+def amounts(low: float, high: float) -> list[tuple[float, str]]:
+    """Return round amounts from ``low`` to ``high``, with their labels."""
+    step = _step(high - low, 5)
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return [(i * step, _plain(i * step)) for i in range(first, last + 1)]
+
+
+def _plain(value: float) -> str:
+    return format(Decimal(f"{value:.6g}"), "f").replace("-", "−")
+
+
+def numbers(low: int, high: int) -> list[tuple[float, str]]:
+    """Return round whole numbers from ``low`` to ``high``, with their labels."""
+    step = max(1, math.ceil(_step(high - low, _MOST_TICKS)))
+    first = -(-low // step) * step
+    return [(float(i), str(i)) for i in range(first, high + 1, step)]
+
+
+def moments(low: int, high: int) -> list[tuple[float, str]]:
+    """Return round moments between two, in microseconds since 1970, with their labels."""
+    span = (high - low) / _SECOND
+    for step in _STEPS:
+        if span / step <= _MOST_TICKS:
+            return _regular(low, high, step * _SECOND)
+    months = next((m for m in _MONTHS if span / (m * 30.4 * _DAY) <= _MOST_TICKS), _MONTHS[-1])
+    return _months(low, high, months)
+
+
+def _regular(low: int, high: int, step: int) -> list[tuple[float, str]]:
+    if step >= _DAY * _SECOND:
+        form = "%-d %b"
+    elif high - low > _DAY * _SECOND:
+        form = "%-d %b %H:%M"
+    else:
+        form = "%H:%M" if step >= 60 * _SECOND else "%H:%M:%S"
+    first = -(-low // step) * step
+    return [(float(t), _moment(t).strftime(form)) for t in range(first, high + 1, step)]
+
+
+def _months(low: int, high: int, months: int) -> list[tuple[float, str]]:
+    start = _moment(low)
+    count = start.year * 12 + start.month
+    count += -count % months
+    found = []
+    while (at := datetime(count // 12, count % 12 + 1, 1, tzinfo=UTC)) <= _moment(high):
+        found.append((float((at - _EPOCH) // timedelta(microseconds=1)), at.strftime("%b %Y")))
+        count += months
+    return found
+
+
+def _moment(time: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=time)
