@@ -1,8 +1,8 @@
-"""Checks an evidence bundle of accountant with nothing but the Python standard library.
+"""Check an evidence bundle of accountant with nothing but the Python standard library.
 
-Written from docs/evidence.md alone, which says what it checks and what ``accountant verify`` does.
-It shares no code with the service. First come bytes, tree and signatures; then sums, lines and
-limits; then the audit, which takes the events in turn.
+Written from docs/evidence.md alone, which says what it checks and what it leaves to ``accountant
+verify``. It shares no code with the service. Parts in order: bytes, tree and signatures; sums;
+lines and limits; then the audit, which takes the events in turn.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ import tarfile
 from base64 import b64decode, b64encode, urlsafe_b64decode
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
+from copy import copy
 from datetime import UTC, datetime, timedelta
-from decimal import Context, Decimal
+from decimal import Context, Decimal, localcontext
 from fnmatch import fnmatchcase
 from fractions import Fraction
+from functools import lru_cache
 from hashlib import sha256, sha512
 from itertools import accumulate, product
 from math import prod
@@ -27,29 +29,33 @@ from typing import Any, BinaryIO, NamedTuple
 MOST_FINDINGS, MOST_BYTES, MOST_CELLS, MOST_UNITS = 1000, 2**26, 10**6, 2**62
 P, ORDER = 2**255 - 19, 2**252 + 27742317777372353535851937790883648493
 D = -121665 * pow(121666, -1, P) % P
-SURE = ("epsilon", "delta")  # what every account keeps, first
+SURE = ("epsilon", "delta")  # the currencies that every account keeps, first
 PER_ONE = {"epsilon": 10**9, "delta": 10**15}  # units; of all other currencies 10^15, too
+SECOND = {"advanced": "epsilon_squared", "zcdp": "rho", "gdp": "mu_squared"}  # and tau_<order>
 EXACT = Context(prec=60)
+TWO_PI_ROOT = Decimal("2.50662827463100050241576528481104525300698674060993831662992357634")
+RENYI = [*range(2, 65), *(step << power for power in range(3, 11) for step in range(9, 17))]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 JUDGED = ("grant.reserved.v1", "grant.refused.v1", "invocation.recorded.v1")
 ENDS = ("grant.committed.v1", "grant.released.v1", "grant.expired.v1", "sparse_vector.closed.v1")
 NUMBER = re.compile(r"\d{1,99}(\.\d{1,99})?([eE][+-]?\d{1,2})?(/[1-9]\d{0,98})?")
 
 Cell = tuple[int, ...]  # positions of its values, dimensions in the order of their names
-Cells = frozenset[Cell]
+Cells = frozenset[Cell] | None  # None is everyone
 Key = tuple[str, int, str, str]  # of an account: rule, epoch, dataset, client
 Used = list[int | None]  # sums in the currencies that are compared; None is infinite
-Groups = list[tuple["Cells | None", list[int]]]  # units, and the cells that get them
+Groups = list[tuple[Cells, list[int]]]  # units, and the cells that get them
+Doc = dict[str, Any]
 
 
 def need(holds: object, reason: str) -> None:
-    """Fails for this reason unless something holds."""
+    """Fail for this reason unless something holds."""
     if not holds:
         raise ValueError(reason)
 
 
 def grow(subtrees: list[tuple[int, bytes]], entry: bytes) -> None:
-    """Adds an entry to a tree (RFC 6962, section 2.1), as sizes and hashes of full subtrees."""
+    """Add an entry to a tree (RFC 6962, section 2.1), kept as sizes and hashes of full subtrees."""
     size, node = 1, sha256(b"\0" + entry).digest()
     while subtrees and subtrees[-1][0] == size:
         size, node = 2 * size, sha256(b"\1" + subtrees.pop()[1] + node).digest()
@@ -57,15 +63,20 @@ def grow(subtrees: list[tuple[int, bytes]], entry: bytes) -> None:
 
 
 def root_of(subtrees: list[tuple[int, bytes]]) -> str:
-    """The tree's hash in base64: the full subtrees, joined from the right."""
+    """Return the tree's root hash in base64: the full subtrees, joined from the right."""
     *others, root = [node for _, node in subtrees] or [sha256().digest()]
     while others:
         root = sha256(b"\1" + others.pop() + root).digest()
     return b64encode(root).decode()
 
 
+def canonical(value: Any) -> bytes:
+    """Return the canonical JSON (RFC 8785) of a value without floats."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+
+
 def positions(bits: str = "", gaps: str = "") -> list[int]:
-    """A set of positions: as bits, lowest first, or how many it leaves out before each (LEB128)."""
+    """Read a set of positions: as bits, lowest first, or as gaps before each of them (LEB128)."""
     ones = f"{int.from_bytes(urlsafe_b64decode(bits + '=='), 'little'):b}"[::-1]
     parts = re.findall(rb"[\x80-\xff]*[\0-\x7f]", urlsafe_b64decode(gaps + "=="))
     steps = [1 + sum((byte & 127) << 7 * i for i, byte in enumerate(part)) for part in parts]
@@ -73,7 +84,7 @@ def positions(bits: str = "", gaps: str = "") -> list[int]:
 
 
 def joined(p: tuple[int, ...], q: tuple[int, ...]) -> tuple[int, ...]:
-    """The sum of two points in extended coordinates (RFC 8032, section 5.1.4)."""
+    """Return the sum of two points in extended coordinates (RFC 8032, section 5.1.4)."""
     a, b = (p[1] - p[0]) * (q[1] - q[0]) % P, (p[1] + p[0]) * (q[1] + q[0]) % P
     c, d = 2 * D * p[3] * q[3] % P, 2 * p[2] * q[2] % P
     e, f, g, h = b - a, d - c, d + c, b + a
@@ -81,7 +92,7 @@ def joined(p: tuple[int, ...], q: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def point(data: bytes) -> tuple[int, ...]:
-    """The point that 32 bytes encode in its one exact spelling (RFC 8032, section 5.1.3)."""
+    """Decode a point from its one exact spelling of 32 bytes (RFC 8032, section 5.1.3)."""
     sign, y = divmod(int.from_bytes(data, "little"), 2**255)
     square = (y * y - 1) * pow(D * y * y + 1, -1, P) % P
     x = pow(square, (P + 3) // 8, P)
@@ -92,7 +103,7 @@ def point(data: bytes) -> tuple[int, ...]:
 
 
 def verifies(key: bytes, text: bytes, signature: bytes) -> bool:
-    """Whether a signature is good: S < L, and S B - k A encodes as R (RFC 8032, section 5.1.7)."""
+    """Check a signature: S < L, and S B - k A encodes as R (RFC 8032, section 5.1.7)."""
     r, s = signature[:32], int.from_bytes(signature[32:], "little")
     k = int.from_bytes(sha512(r + key + text).digest(), "little") % ORDER
     (x, y, _, t), base, total = point(key), point(b"\x58" + b"\x66" * 31), point(b"\1" + bytes(31))
@@ -105,7 +116,7 @@ def verifies(key: bytes, text: bytes, signature: bytes) -> bool:
 
 
 def signed(note: str, key: str) -> bool:
-    """Whether a note (C2SP signed-note) has signatures, all of them good, by a verifier key."""
+    """Check that a note (C2SP signed-note) has signatures by a verifier key, all of them good."""
     text, _, lines = note.rpartition("\n\n")
     name, identity, encoded = key.split("+", 2)  # each signature begins with the four bytes in hex
     own, public = f"— {name} ", b64decode(encoded, validate=True)
@@ -119,18 +130,18 @@ def signed(note: str, key: str) -> bool:
 
 
 def number(text: Any) -> Fraction:
-    """A decimal, or a fraction p/q, as events spell them."""
+    """Read a decimal, or a fraction p/q, as events spell them."""
     need(type(text) is str and NUMBER.fullmatch(text), f"no number: {text!r:.99}")
     return Fraction(text)
 
 
 def stamp(text: str) -> int:
-    """Microseconds since 1970."""
+    """Return the microseconds since 1970."""
     return (datetime.fromisoformat(text) - EPOCH) // timedelta(microseconds=1)
 
 
 def ends(window: str, at: int) -> int:
-    """When what is spent at ``at`` leaves a window: ``30d``, ``12h`` or ``month``."""
+    """Return when what is spent at ``at`` leaves a window: ``30d``, ``12h`` or ``month``."""
     if window != "month":
         return at + int(window[:-1]) * {"h": 3_600, "d": 86_400}[window[-1]] * 10**6
     moment = EPOCH + timedelta(microseconds=at)
@@ -141,20 +152,18 @@ def ends(window: str, at: int) -> int:
 # -- sums ------------------------------------------------------------------------------------
 
 
-def amounts(charge: dict[str, Any], names: Iterable[str]) -> list[int]:
-    """The units of these currencies in a charge, and after them how often each is infinite. What a
-    charge does not name has no bound in it; but a charge that names nothing is nothing.
-    """
+def amounts(charge: Doc, names: Iterable[str]) -> list[int]:
+    """Return a charge's units in these currencies, then how often each is infinite."""
     infinite = charge.get("infinite", {})
-    unknown = int(bool(charge.keys() - {"infinite"}))
+    unknown = int(bool(charge.keys() - {"infinite"}))  # times that what is not named is infinite
     stated = [charge.get(name, "0") for name in names]
     stated += [infinite.get(name, 0) if name in charge else unknown for name in names]
     need(all(str(n) == str(abs(int(n))) for n in stated), f"not all are amounts: {stated!r:.99}")
     return list(map(int, stated))
 
 
-def check_total(charges: list[dict[str, Any]], total: dict[str, Any]) -> None:
-    """The total is the sum of the charges in their currencies; past 2^62 units it is infinite."""
+def check_total(charges: list[Doc], total: Doc) -> None:
+    """Check that a total is the sum of its charges; a sum past 2^62 units is infinite."""
     for name in set[str]().union(*charges) - {"infinite"}:
         units, infinite = map(sum, zip(*(amounts(each, [name]) for each in charges), strict=True))
         due = [units, infinite] if units <= MOST_UNITS else [0, infinite + 1]
@@ -162,80 +171,61 @@ def check_total(charges: list[dict[str, Any]], total: dict[str, Any]) -> None:
 
 
 def plus(left: Iterable[int], right: Iterable[int], sign: int = 1) -> list[int]:
-    """Sums of what stands at the same place; differences if ``sign`` is -1."""
+    """Add number by number; subtract if ``sign`` is -1."""
     return [a + sign * b for a, b in zip(left, right, strict=True)]
 
 
-class Sums:
-    """What is booked per cell: finite sums in each currency, then numbers of infinite charges.
-    ``everyone`` counts in every cell, beside what ``cells`` has of it (None: a charge to all).
+class Account:
+    """What is booked per cell: finite units in each currency, then counts of infinite charges.
+    ``everyone`` counts in every cell, in addition to what ``cells`` has of it. No sum passes 2^62:
+    ``bound`` is all that was booked and not given back, ``held`` what open grants may give back.
+    With a ``window``, ``passing`` has what is spent, and the stamp at which it stops counting.
     """
 
-    def __init__(self, currencies: Iterable[str]) -> None:
-        self.axis = list(currencies)
-        self.everyone = [0, 0] * len(self.axis)
-        self.cells = dict[Cell, list[int]]()
+    def __init__(self, currencies: Iterable[str], window: str | None = None) -> None:
+        self.axis, self.window = list(currencies), window
+        self.everyone, self.cells = [0, 0] * len(self.axis), dict[Cell, list[int]]()
+        self.bound, self.held = [0] * len(self.axis), [0] * len(self.axis)
+        self.passing = deque[tuple[int, Cells, list[int]]]()
 
-    def add(self, cells: Cells | None, units: list[int], sign: int = 1) -> None:
-        """Adds to each of the cells."""
+    def add(self, cells: Cells, units: list[int], sign: int = 1) -> None:
+        """Add units to each of the cells."""
         if cells is None:
             self.everyone = plus(self.everyone, units, sign)
-        else:
-            for cell in cells:
-                before = self.cells.get(cell)
-                self.cells[cell] = plus(before or [0] * len(units), units, sign)
+        for cell in cells or ():
+            self.cells[cell] = plus(self.cells.get(cell) or [0] * len(units), units, sign)
 
     def at(self, cell: Cell | None) -> list[int]:
-        """The sums of a cell; if None, what everyone has."""
+        """Return the sums of a cell; of None, what everyone has."""
         own = self.cells.get(cell) if cell is not None else None
         return plus(self.everyone, own) if own else self.everyone
 
-    def of(self, cells: Cells | None) -> Iterator[list[int]]:
-        """The different sums that the cells have, or more: those of untouched ones always."""
+    def of(self, cells: Cells) -> Iterator[list[int]]:
+        """Return what everyone has, and the sums of those of the cells that have more."""
         yield self.everyone
         for cell in self.cells if cells is None else self.cells.keys() & cells:
             yield self.at(cell)
 
-    def most(self) -> list[int]:
-        """The largest sum of any cell, each for itself."""
-        return list(map(max, zip(*self.of(None), strict=True)))
-
-
-class Account(Sums):
-    """Sums that never pass 2^62: ``bound`` is all that was booked and not given back, whatever the
-    cells, and ``held`` the part of it that open grants may give back. In a ``window`` what is spent
-    stands in ``passing`` with the stamp at which it stops counting.
-    """
-
-    def __init__(self, currencies: Iterable[str], window: str | None = None) -> None:
-        super().__init__(currencies)
-        self.bound, self.held = [0] * len(self.axis), [0] * len(self.axis)
-        self.window = window
-        self.passing = deque[tuple[int, Cells | None, list[int]]]()
-
-    def copy(self) -> Account:
-        """Another account with the same sums."""
-        twin = Account(self.axis, self.window)
-        twin.everyone, twin.cells = self.everyone, dict(self.cells)
-        twin.bound, twin.held, twin.passing = self.bound, self.held, self.passing.copy()
+    def twin(self) -> Account:
+        """Return another account with the same sums."""
+        twin = copy(self)
+        twin.cells, twin.passing = dict(self.cells), self.passing.copy()
         return twin
 
     def advance(self, now: int) -> None:
-        """Takes off what the window has passed."""
+        """Take off what the window has passed."""
         while self.passing and self.passing[0][0] <= now:
             _, cells, units = self.passing.popleft()
             self.add(cells, units, -1)
             self.bound = plus(self.bound, [max(0, u) for u in units[: len(self.bound)]], -1)
 
-    def spend(self, cells: Cells | None, units: list[int], now: int) -> None:
-        """Notes what counts as spent from ``now`` on, for the window."""
+    def spend(self, cells: Cells, units: list[int], now: int) -> None:
+        """Let the window count units as spent from ``now`` on."""
         if self.window and any(units):
             self.passing.append((ends(self.window, now), cells, units))
 
-    def book(
-        self, cells: Cells | None, charge: dict[str, Any], now: int, *, reserve: bool = False
-    ) -> list[int]:
-        """Adds a charge; what could take a sum past 2^62 is infinite. Says what was added."""
+    def book(self, cells: Cells, charge: Doc, now: int, *, reserve: bool = False) -> list[int]:
+        """Add a charge; what could take a sum past 2^62 is infinite. Return what was added."""
         self.advance(now)
         units, n = amounts(charge, self.axis), len(self.axis)
         for i, bound in enumerate(self.bound):
@@ -249,12 +239,8 @@ class Account(Sums):
             self.spend(cells, units, now)
         return units
 
-    def settle(
-        self, cells: Cells | None, booked: list[int], charge: dict[str, Any], now: int
-    ) -> None:
-        """A reservation of ``booked`` becomes a spending of ``charge``; a finite sum in place of an
-        infinite charge must fit like any other.
-        """
+    def settle(self, cells: Cells, booked: list[int], charge: Doc, now: int) -> None:
+        """Replace a reservation of ``booked`` by a spending of ``charge``."""
         self.advance(now)
         final, n = amounts(charge, self.axis), len(self.axis)
         self.held = plus(self.held, booked[:n], -1)
@@ -266,8 +252,8 @@ class Account(Sums):
         self.add(cells, more)
         self.spend(cells, final, now)
 
-    def lift(self, charge: dict[str, Any], now: int) -> None:
-        """No cell has less than ``charge``, nor any that comes later."""
+    def lift(self, charge: Doc, now: int) -> None:
+        """Raise every cell to ``charge`` at least, also those that come later."""
         self.advance(now)
         least, n, before = amounts(charge, self.axis), len(self.axis), self.everyone
         for i in range(n):
@@ -279,34 +265,30 @@ class Account(Sums):
             self.cells[cell] = plus(map(max, plus(before, own), least), self.everyone, -1)
             more[tuple(plus(self.cells[cell], own, -1))].append(cell)
         if self.window:
-            groups: Groups = [(None, plus(self.everyone, before, -1))]
-            groups += [(frozenset(cells), list(units)) for units, cells in more.items()]
-            self.keep(groups, now)
+            self.keep([(None, plus(self.everyone, before, -1))], now)
+            self.keep([(frozenset(cells), [*units]) for units, cells in more.items()], now)
         else:
             self.bound = list(map(max, self.bound, least))
 
-    def keep(self, groups: Iterable[tuple[Cells | None, list[int]]], now: int) -> None:
-        """What cells got otherwise than by a booking counts in a window as spent now. Less than
-        nothing is what others got for everyone, and ends as that does.
-        """
+    def keep(self, groups: Groups, now: int) -> None:
+        """Let the window count as spent now what cells got (less than nothing: gave back)."""
         for cells, units in groups:
             if any(units):
                 self.bound = plus(self.bound, [max(0, u) for u in units[: len(self.bound)]])
                 self.spend(cells, units, now)
 
     def inherit(self, axis: int, new: range) -> None:
-        """The cells with the ``new`` positions get the largest sums along that dimension."""
+        """Give the cells at the ``new`` positions the largest sums along that dimension."""
         most = dict[Cell, list[int]]()
         for cell, own in self.cells.items():
             beside = cell[:axis] + cell[axis + 1 :]
             most[beside] = list(map(max, most.get(beside, own), own))
-        for beside, units in most.items():
-            for at in new:
-                self.cells[(*beside[:axis], at, *beside[axis:])] = units
+        for (beside, units), at in product(most.items(), new):
+            self.cells[(*beside[:axis], at, *beside[axis:])] = units
         self.bound = plus(self.bound, self.held)
 
     def bring(self, other: Account) -> None:
-        """Adds the sums of epsilons and deltas of another account; past 2^62 they are infinite."""
+        """Add another account's sums of epsilons and deltas; past 2^62 they are infinite."""
         n, m = len(self.axis), len(other.axis)
         bound = plus(self.bound[:2], other.bound[:2])
         over = [each > MOST_UNITS for each in bound]
@@ -319,9 +301,7 @@ class Account(Sums):
             self.add(None if cells is None else frozenset([cells]), mine)
 
     def restate(self, currency: str, factor: Fraction | None) -> None:
-        """The sums in a currency become ``factor`` units for each unit of epsilon, rounded up;
-        without a factor infinite, wherever there is any.
-        """
+        """Set a currency to ``factor`` units for each of epsilon, rounded up; None is infinite."""
         i, n = self.axis.index(currency), len(self.axis)
         bound = 0 if factor is None else -(-self.bound[0] * factor // 1) + 2
         over = bound > MOST_UNITS
@@ -335,113 +315,138 @@ class Account(Sums):
 # -- limits ----------------------------------------------------------------------------------
 
 
-class Line(NamedTuple):
-    """(a S + b) / d units of epsilon at a sum of S units in a currency."""
-
-    a: int
-    b: int
-    d: int
-
-    @classmethod
-    def drawn(cls, slope: Fraction, intercept: Decimal) -> Line:
-        """A line of so much epsilon for each 1 of the currency, and so much at none of it."""
-        rise, start = slope / 10**6, Fraction(intercept) * 10**9  # 10^9 and 10^15 units make one
-        d = rise.denominator * start.denominator
-        return cls(int(rise * d), int(start * d), d)
-
-    def spent(self, units: int) -> int:
-        """Units of epsilon, rounded up."""
-        return max(0, -(-(self.a * units + self.b) // self.d))
-
-    def most(self, epsilon: int) -> int:
-        """The largest sum at which no more than so many units of epsilon are spent."""
-        return (epsilon * self.d - self.b) // self.a
+def decimal(value: Fraction) -> Decimal:
+    """Return a fraction as a decimal of the digits in force."""
+    return Decimal(value.numerator) / value.denominator
 
 
 def slope_of(currency: str, order: Fraction) -> Fraction:
-    """How much epsilon a line at ``order`` rises for each 1 of its currency."""
-    need(order > 1, "no order")
+    """Return how much epsilon a line at ``order`` rises for each 1 of its currency."""
     slopes = {"rho": order, "epsilon_squared": order / 2, "mu_squared": order / 2}
     return slopes.get(currency, Fraction(1))
 
 
+def start_of_line(currency: str, order: Fraction, left: Fraction) -> Decimal:
+    """Return c, the epsilon of a line where none of its currency is used; ``left`` is delta'."""
+    a, delta = decimal(order), decimal(left / 10 if currency == "mu_squared" else left)
+    if currency == "epsilon_squared":
+        return -delta.ln() / (a - 1)
+    return ((a - 1) / a).ln() - (a * delta).ln() / (a - 1)
+
+
+@lru_cache
+def check_order(currency: str, order: Fraction, epsilon: Fraction, left: Fraction) -> None:
+    """Check that no Renyi order, or none nearby, leaves a limit more room, (epsilon - c) / a."""
+
+    def room(a: Fraction) -> Decimal:
+        return (decimal(epsilon) - start_of_line(currency, a, left)) / decimal(a)
+
+    need(order > 1, "an order is more than 1")
+    near = [max(Fraction(1, 10**9), (order - 1) * (1 + Fraction(n, 10**8))) for n in (-1, 1)]
+    others = RENYI if currency.startswith("tau_") else [1 + each for each in near]
+    best = max(room(Fraction(a)) for a in others)
+    need(room(order) >= best, f"another order than {order} leaves more room in {currency:.20}")
+
+
+def mills(x: Decimal) -> Decimal:
+    """Return (1 - Phi(x)) / phi(x) of the normal distribution, x >= 0, to 50 digits."""
+    if x < 4:  # by the series of Phi
+        terms = accumulate(range(3, 300, 2), lambda term, n: term * x * x / n, initial=x)
+        return TWO_PI_ROOT / 2 * (x * x / 2).exp() - sum(terms)
+    found = x  # by its continued fraction
+    for n in range(400, 0, -1):
+        found = x + n / found
+    return 1 / found
+
+
+def gaussian_delta(units: int, epsilon: Fraction) -> Decimal:
+    """Return the delta of Gaussian noise of so many units of mu^2 (Balle and Wang 2018, Thm 8)."""
+    mu = (Decimal(units) / 10**15).sqrt()
+    a = decimal(epsilon) / mu - mu / 2
+    density = (-a * a / 2).exp() / TWO_PI_ROOT  # phi(a), which is e^epsilon phi(a + mu)
+    above = density * mills(abs(a))
+    return (above if a > 0 else 1 - above) - density * mills(a + mu)
+
+
 def endless(units: int | None) -> int:
-    """Units to compare: what is infinite is more than any."""
+    """Return units to compare: what is infinite is more than any."""
     return 2 * MOST_UNITS if units is None else units
 
 
 class Limit:
-    """What a rule allows in one epoch, as its policy and the adopting event say."""
+    """What a rule allows in one epoch; if it goes on from ``before``, by the same order."""
 
-    def __init__(self, rule: dict[str, Any], told: dict[str, Any], before: Limit | None) -> None:
+    def __init__(self, rule: Doc, told: Doc, before: Limit | None) -> None:
         self.rule, self.number, self.keeps = rule, told["number"], told["keeps"]
         limit = rule["limit"]
         self.epsilon, delta = number(limit["epsilon"]), number(limit.get("delta", "0"))
         share = delta if rule.get("gate") == "basic" else delta / 10
         self.own = number(limit["own_delta"]) if "own_delta" in limit else share
-        left = delta - self.own
-        self.gate = rule.get("gate", "renyi") if left > 0 else "basic"
-        self.kind, self.left = (self.gate, left > 0), left
-        self.chosen = tuple(map(number, told.get("chosen", []))) or (self.epsilon, left)
+        self.left = delta - self.own
+        self.gate = rule.get("gate", "renyi") if self.left > 0 else "basic"
+        mine = self.epsilon, self.left
+        self.chosen: tuple[Fraction, ...] = before.chosen if before else mine
+        chosen = tuple(map(number, told.get("chosen", []))) or mine
+        need(chosen == self.chosen, f"the limit chosen first is not {chosen}")
         self.orders = {name: number(order) for name, order in told.get("orders", {}).items()}
         self.orders |= {n: number(n[4:]) for n in self.keeps if n.startswith("tau_")}
-        self.second, self.first = None, -1
+        self.compared, self.first = [*SURE], -1  # currencies; and the mu^2 that gdp allowed first
         if self.gate != "basic":
-            names = {"advanced": "epsilon_squared", "zcdp": "rho", "gdp": "mu_squared"}
-            taus = [n for n in told["capacity"] if n.startswith("tau_")]
-            self.second = names[self.gate] if self.gate in names else taus[0]
-            self.line = self.draw(self.second)
-        if self.gate == "gdp":  # where the curve of Gaussian noise meets the limit chosen first
-            first = int(told["capacity"]["mu_squared"])
-            self.first = before.first if before and "chosen" in told else first
+            taus = [name for name in self.orders if name.startswith("tau_")]
+            self.compared.append(taus[0] if self.gate == "renyi" else SECOND[self.gate])
+            with localcontext(EXACT):
+                self.draw(told, before)
         due = {name: str(most) for name, most in zip(self.compared, self.capacity(), strict=True)}
         need(told["capacity"] == due, f"the capacity of {rule['id']} should be {due}")
 
-    @property
-    def compared(self) -> list[str]:
-        """The currencies in which sums are compared."""
-        return [*SURE, self.second] if self.second else list(SURE)
-
-    def draw(self, second: str) -> Line:
-        """The line of the gate, drawn at its order."""
+    def draw(self, told: Doc, before: Limit | None) -> None:
+        """Draw the line, (a S + b) / d units of epsilon at S units of the gate's currency."""
+        second = self.compared[2]
         order = self.orders[second]
-        used = self.left / 10 if self.gate == "gdp" else self.left
-        a, delta = (EXACT.divide(Decimal(n.numerator), n.denominator) for n in (order, used))
-        if self.gate == "advanced":
-            at_none = EXACT.divide(-EXACT.ln(delta), a - 1)
+        if before:
+            self.first = before.first
+            need(order == before.orders.get(second), f"another order of {second} than before")
         else:
-            log = EXACT.ln(EXACT.multiply(a, delta))
-            at_none = EXACT.ln(EXACT.divide(a - 1, a)) - EXACT.divide(log, a - 1)
-        return Line.drawn(slope_of(second, order), at_none)
+            for name, each in self.orders.items():
+                check_order(name, each, *self.chosen)
+        if self.gate == "gdp" and not before:  # where the curve of Gaussian noise meets the limit
+            self.first, most = int(told["capacity"][second]), decimal(self.left * 9 / 10)
+            here = gaussian_delta(self.first, self.epsilon) if self.first else 0
+            above = gaussian_delta(self.first + 1, self.epsilon)
+            need(here <= most < above, f"mu^2 of {self.first} units has the delta {here:.9g}")
+        rise = slope_of(second, order) / 10**6  # 10^9 units of epsilon make one, 10^15 of S
+        start = Fraction(start_of_line(second, order, self.left)) * 10**9
+        self.d = rise.denominator * start.denominator
+        self.a, self.b = int(rise * self.d), int(start * self.d)
 
     def capacity(self, share: Fraction = Fraction(1)) -> list[int]:
-        """The most units that a cell may hold, in the currencies that are compared."""
+        """Return the most units that a cell may hold, in the currencies that are compared."""
         epsilon = self.epsilon * share * 10**9 // 1
         found = [epsilon, self.own * share * 10**15 // 1]
-        if self.second:
-            found.append(self.line.most(epsilon))
+        if self.gate != "basic":
+            found.append((epsilon * self.d - self.b) // self.a)
         if self.gate == "gdp" and share == 1 and self.epsilon >= self.chosen[0]:
             found[2] = max(found[2], self.first if self.left >= self.chosen[1] else -1)
         return found
 
     def spent(self, used: Used) -> int | None:
-        """Units of epsilon spent by a cell that holds this; None is infinite."""
-        epsilon, second = used[0], used[2] if self.second else None
+        """Return the units of epsilon that a cell has spent which holds this; None is infinite."""
+        epsilon, _, second = [*used, None][:3]
         if second is None:
             return epsilon
-        along = self.line.spent(second)
-        found = along if epsilon is None else min(along, epsilon)
+        found = max(0, -(-(self.a * second + self.b) // self.d))
+        found = found if epsilon is None else min(found, epsilon)
         if self.gate == "gdp" and second <= self.first and self.left >= self.chosen[1]:
             return min(found, self.chosen[0] * 10**9 // 1)
         return found
 
     def used(self, sums: list[int]) -> Used:
-        """Of a cell's sums those that are compared."""
+        """Return, of a cell's sums, those that are compared."""
         n, rows = len(self.keeps), map(self.keeps.index, self.compared)
         return [None if sums[n + row] else sums[row] for row in rows]
 
     def fits(self, used: Used, charge: Used, most: list[int]) -> bool:
-        """Own delta fits, and epsilon fits or the gate's own currency does."""
+        """Return whether own delta fits, and epsilon or the gate's own currency does."""
         one, own, *second = [
             u is not None and c is not None and u + c <= m
             for u, c, m in zip(used, charge, most, strict=True)
@@ -449,51 +454,51 @@ class Limit:
         return own and (one or any(second))
 
     def wrong(
-        self,
-        account: Account,
-        cells: Cells | None,
-        total: dict[str, Any],
-        share: Fraction,
-        seen: dict[str, Any],
-        fired: bool,
+        self, least: Account, most: Account | None, cells: Cells, total: Doc, rule: Doc, event: Doc
     ) -> str:
-        """What an event says wrongly of a charge against ``share`` of this limit, if anything.
-        It quotes the cell that has spent most, of those that the charge does not fit on, or of all.
-        """
-        most, charge = self.capacity(share), self.used(amounts(total, self.keeps))
+        """Return what an event says wrongly of a rule, whose account was between two others."""
+        fired, seen = rule["id"] in dict(event.get("fired", [])), event["rules"][rule["id"]]
+        share = number(rule["at"][:-1]) / 100 if "of" in rule else Fraction(1)
+        capacity, charge = self.capacity(share), self.used(amounts(total, self.keeps))
         quoted = [None if text == "infinite" else int(text) for text in seen["used"]]
         cell = tuple(seen["cell"]) if "cell" in seen else None
-        held = list(map(self.used, account.of(cells)))
-        misfits = [used for used in held if not self.fits(used, charge, most)]
+        low = self.used(least.at(cell))
+        high = self.used(most.at(cell)) if most else quoted
+        between = zip(*(map(endless, each) for each in (low, quoted, high)), strict=True)
+        held = list(map(self.used, least.of(cells)))
+        misfits = [used for used in held if not self.fits(used, charge, capacity)]
         spent = max(map(endless, map(self.spent, misfits if fired else held)), default=0)
-        shown = list(map(str, most)) if fired and share == 1 else None
+        shown = list(map(str, capacity)) if fired and share == 1 else None
         checks = {
             "the cell is not selected": cell is None or cells is None or cell in cells,
-            f"the cell had {self.used(account.at(cell))}": quoted == self.used(account.at(cell)),
-            f"the charge does not fit on {len(misfits)} of {len(held)}": bool(misfits) == fired,
-            "another cell decides": self.fits(quoted, charge, most) != fired,
+            f"the cell had {low}": all(a <= b <= c for a, b, c in between),
+            f"the charge does not fit on {len(misfits)} cells": (
+                bool(misfits) == fired or (fired and least is not most)
+            ),
+            "another cell decides": self.fits(quoted, charge, capacity) != fired,
             f"another cell has spent {spent}": spent <= endless(self.spent(quoted)),
-            f"the capacity is {most}": seen.get("capacity") == shown,
+            f"the capacity is {capacity}": seen.get("capacity") == shown,
         }
         return next((reason for reason, holds in checks.items() if not holds), "")
 
     def opened(self) -> Account:
-        """An account of this epoch with nothing in it."""
+        """Return an account of this epoch with nothing in it."""
         return Account(self.keeps, self.rule.get("window"))
 
     def key(self, dataset: str, client: str) -> Key:
-        """The account that a charge counts in."""
+        """Return the account that a charge counts in."""
         rule = self.rule
         place = "*" if rule.get("across") else dataset, client if rule.get("per") else ""
         return rule["id"], self.number, *place
 
     def counts(self, dataset: str) -> bool:
-        """The rule is about this dataset."""
+        """Return whether the rule is about this dataset."""
         return fnmatchcase(dataset, self.rule.get("datasets", "*"))
 
 
-def start_of(old: Limit | None, rule: dict[str, Any], kind: tuple[str, bool]) -> str:
-    """What a rule of a kind begins with when it is adopted after ``old``."""
+def start_of(old: Limit | None, new: Limit) -> str:
+    """Return how the epoch of a limit begins that is adopted after ``old``."""
+    rule = new.rule
     span, before = rule.get("window"), old.rule if old else {}
     scope = [before.get(n) == rule.get(n) for n in ("datasets", "across", "per", "window")]
     same = old is not None and all(scope)
@@ -504,7 +509,7 @@ def start_of(old: Limit | None, rule: dict[str, Any], kind: tuple[str, bool]) ->
         return "kept"
     if reset:
         return "empty"
-    if same and old is not None and old.kind == kind:
+    if same and old and (old.gate, old.left > 0) == (new.gate, new.left > 0):
         return "carried"
     return "empty" if span else "converted" if same else "brought"
 
@@ -513,13 +518,13 @@ def start_of(old: Limit | None, rule: dict[str, Any], kind: tuple[str, bool]) ->
 
 
 class Grant(NamedTuple):
-    """An open grant: whose, on which data and people, what it reserved, and where that counts."""
+    """An open grant: its client, data and people, what it reserved, and where that counts."""
 
     by: str
     dataset: str
     subjects: Any
-    cells: Cells | None
-    total: dict[str, Any]
+    cells: Cells
+    total: Doc
     expires: int
     booked: dict[Key, list[int]]
 
@@ -528,7 +533,7 @@ class Audit:
     """What was read of a bundle so far, what it adds up to, and all that is wrong with it."""
 
     def __init__(self) -> None:
-        self.findings, self.manifest, self.size = list[dict[str, Any]](), dict[str, Any](), 0
+        self.findings, self.manifest, self.size = list[Doc](), Doc(), 0
         self.keys, self.log, self.needed = list[str](), list[str](), list[str]()
         self.checkpoints, self.last, self.name, self.time = deque[bytes](), (0, ""), "", ""
         self.subtrees, self.files = list[tuple[int, bytes]](), dict[str, str]()
@@ -537,20 +542,18 @@ class Audit:
         self.adopted: int | None = None
         self.numbers, self.now = Counter[str](), 0
         self.accounts, self.open = dict[Key, Account](), dict[str, Grant]()
-        self.totals = list[dict[str, Any]]()
+        self.totals = list[Doc]()
 
     def attempt(self, where: str | int, step: Callable[..., None], *given: Any) -> None:
-        """Takes a step; if it fails, that is a finding, and the rest goes on."""
+        """Take a step; if it fails, that is a finding, and the rest goes on."""
         try:
             step(*given)
         except Exception as error:  # noqa: BLE001 nothing that is read may end in a traceback
             reason = str(error) if type(error) is ValueError else repr(error)
             self.findings[MOST_FINDINGS - 1 :] = [{"where": where, "reason": reason[:200]}]
 
-    # -- the archive
-
     def read(self, file: BinaryIO, pin: str | None) -> None:
-        """Takes the members of the archive in turn, but for hash tiles, policies and texts."""
+        """Take the members of the archive in turn, but for hash tiles, policies and texts."""
         with tarfile.open(fileobj=file, mode="r|") as archive:
             while member := archive.next():
                 name, reader = member.name, archive.extractfile(member)
@@ -569,7 +572,7 @@ class Audit:
         self.attempt("totals.json", self.add_up)
 
     def pack(self, content: bytes, take: Callable[[bytes], None]) -> None:
-        """Takes what is packed as an entry bundle (C2SP tlog-tiles): each after its length."""
+        """Take what is packed as an entry bundle (C2SP tlog-tiles): each after its length."""
         while content:
             end = 2 + int.from_bytes(content[:2], "big")
             need(end <= len(content), "ends too early")
@@ -577,7 +580,7 @@ class Audit:
             content = content[end:]
 
     def entry(self, entry: bytes) -> None:
-        """Takes the next entry, and each checkpoint that ends with it."""
+        """Take the next entry, and each checkpoint that ends with it."""
         self.attempt(self.size, self.event, entry)
         grow(self.subtrees, entry)
         self.size += 1
@@ -585,14 +588,14 @@ class Audit:
             self.attempt(f"checkpoint at {self.size}", self.checkpoint, self.checkpoints.popleft())
 
     def checkpoint(self, note: bytes) -> None:
-        """It has the root so far, and the signatures of the key in force and of what led to it."""
+        """Check the root, and the signatures by the key in force and those that led to it."""
         text = f"{self.name}\n{self.size}\n{root_of(self.subtrees)}\n\n"
         needed, self.needed, self.last = self.needed, self.needed[-1:], (self.size, note.decode())
         need(self.last[1].startswith(text), "not the root of the tree, or of another log")
         need(needed and all(signed(self.last[1], key) for key in needed), f"not by all of {needed}")
 
     def event(self, entry: bytes) -> None:
-        """Takes the next event; a key that it adopts has to sign, too, from now on."""
+        """Take the next event; a key that it adopts has to sign, too, from now on."""
         event = json.loads(entry)
         kind, command = event["type"], event.get("command", {})
         if kind == "signing_key.adopted.v1":
@@ -602,15 +605,14 @@ class Audit:
                 keys.append(command["key"])
         self.now = max(self.now, stamp(event["time"]))
         self.attempt(self.size, self.fold, event, kind, command)
-        text = json.dumps(event, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-        need(text.encode() == entry, "not canonical JSON (RFC 8785)")
+        need(canonical(event) == entry, "not canonical JSON (RFC 8785)")
         place = event["ledger"], repr(event["sequence"])
         need(place == (self.manifest["ledger"], str(self.size)), "not the next of this ledger")
         before, self.time = self.time, event["time"]
         need(self.time >= before and len(self.time) == 27, "earlier than the event before it")
 
     def finish(self, pin: str | None) -> None:
-        """The last checkpoint is of all that was read, and so are manifest and keys."""
+        """Check that the last checkpoint, the manifest and the keys are of all that was read."""
         said = {"origin": self.name, "tree": {"root": root_of(self.subtrees), "size": self.size}}
         need(self.manifest | said == self.manifest, "the manifest is not of these entries")
         last = () if self.checkpoints else (self.size, self.files["checkpoint"])
@@ -619,14 +621,14 @@ class Audit:
         need(pin is None or pin in self.log, "the key that was given is not one of this log")
 
     def add_up(self) -> None:
-        """What the most charged cell of each account has, which the bundle says too."""
+        """Add up what the most charged cell of each account has, and compare ``totals.json``."""
         for key in sorted(self.accounts):
             account, limit = self.accounts[key], self.limits.get(key[0])
             if key[0] and (limit is None or limit.number != key[1]):
                 continue
             account.advance(self.now)
-            most, n = account.most(), len(account.axis)
-            used: dict[str, Any] = dict(zip(account.axis, map(str, most), strict=False))
+            most, n = [*map(max, zip(*account.of(None), strict=True))], len(account.axis)
+            used: Doc = dict(zip(account.axis, map(str, most), strict=False))
             infinite = {c: count for c, count in zip(account.axis, most[n:], strict=True) if count}
             entry = dict(zip(("rule", "epoch", "dataset", "client"), key, strict=True))
             entry |= {"used": used | ({"infinite": infinite} if infinite else {})}
@@ -634,57 +636,45 @@ class Audit:
                 spent = max(map(endless, map(limit.spent, map(limit.used, account.of(None)))))
                 entry["spent"] = "infinite" if spent > MOST_UNITS else str(spent)
             self.totals += [entry] if any(most) else []
-        text = json.dumps({"accounts": self.totals}, sort_keys=True, separators=(",", ":"))
+        text = canonical({"accounts": self.totals}).decode()
         need(self.files.get("totals.json", text) == text, "the events add up to other totals")
 
-    # -- the events
-
-    def fold(self, event: dict[str, Any], kind: str, command: dict[str, Any]) -> None:
-        """What an event changes, as the table in docs/evidence.md says."""
+    def fold(self, event: Doc, kind: str, command: Doc) -> None:
+        """Judge an event, and make the changes that the table in docs/evidence.md says."""
         if "charges" in event:
             check_total(event["charges"], event["total"])
         if kind in JUDGED:
             self.attempt(self.size, self.judge, event, kind, command)
+        elif kind == "batch.refused.v1":
+            self.attempt(self.size, self.refuse, event, command)
         if kind in HANDLERS:
             HANDLERS[kind](self, event, command)
 
-    def register(self, _: dict[str, Any], command: dict[str, Any]) -> None:
-        """A population: its cells are the product of its dimensions."""
+    def register(self, _: Doc, command: Doc) -> None:
+        """Register a population: its cells are the product of its dimensions."""
         self.dimensions = dict(sorted(command.get("dimensions", {}).items()))
         need(prod(map(len, self.dimensions.values())) <= MOST_CELLS, "too many cells")
 
-    def extend(self, event: dict[str, Any], command: dict[str, Any]) -> None:
-        """More values of dimensions."""
-        for name, values in sorted(event["added"].items()):
-            self.append(name, values, inherit=command.get("attested_new") is not True)
-
-    def add_dataset(self, _: dict[str, Any], command: dict[str, Any]) -> None:
-        """Another dataset, or a new owner."""
-        self.datasets.add(command["id"])
-
-    def reserve(self, event: dict[str, Any], command: dict[str, Any]) -> None:
-        """Opens a grant, which is called by its sequence."""
-        dataset, by, total = command["dataset"], event["by"], event["total"]
-        subjects = command.get("subjects")
-        cells = self.select(subjects)
-        booked = {
-            key: self.account(key).book(cells, total, self.now, reserve=True)
-            for key in self.route(dataset, by)
-        }
-        expires = self.now + command.get("ttl_seconds", 3_600) * 10**6
-        self.open[f"g{self.size}"] = Grant(by, dataset, subjects, cells, total, expires, booked)
-
-    def record(self, event: dict[str, Any], command: dict[str, Any]) -> None:
-        """Books what nobody had reserved."""
+    def book(self, event: Doc, command: Doc) -> None:
+        """Open a grant, called by its sequence; or spend what ran, or what was booked too low."""
         everyone = event.get("charged_to") == "everyone" or command.get("everyone") is True
         cells = None if everyone else self.select(command.get("subjects"))
-        revalued = "more" in event
-        by, charge = (command["by"], event["more"]) if revalued else (event["by"], event["total"])
-        for key in self.route(command["dataset"], by):
-            self.account(key).book(cells, charge, self.now)
+        kind, dataset, now = event["type"], command["dataset"], self.now
+        more, reserve = kind == "charge.revalued.v1", kind == "grant.reserved.v1"
+        by, charge = (command["by"], event["more"]) if more else (event["by"], event["total"])
+        accounts = {key: self.account(key) for key in self.route(dataset, by)}
+        booked = {k: a.book(cells, charge, now, reserve=reserve) for k, a in accounts.items()}
+        if reserve:
+            subjects, expires = (
+                command.get("subjects"),
+                now + command.get("ttl_seconds", 3_600) * 10**6,
+            )
+            self.open[f"g{self.size}"] = Grant(
+                by, dataset, subjects, cells, charge, expires, booked
+            )
 
-    def end(self, event: dict[str, Any], command: dict[str, Any]) -> None:
-        """A grant counts what it is charged now, which is no more than it reserved."""
+    def end(self, event: Doc, command: Doc) -> None:
+        """Settle a grant at what it is charged, which is no more than it reserved."""
         grant, charge = self.open.pop(command["grant"]), event.get("charge", {})
         for key, units in grant.booked.items():
             self.accounts[key].settle(grant.cells, units, charge, self.now)
@@ -694,8 +684,8 @@ class Audit:
             now, reserved = (amounts(one, [name])[::-1] for one in (charge, grant.total))
             need(now == reserved if expired else now <= reserved, f"not the {name} it reserved")
 
-    def carry_over(self, _: dict[str, Any], command: dict[str, Any]) -> None:
-        """What had been used before a recovery is used; what grants held there is used up."""
+    def carry_over(self, _: Doc, command: Doc) -> None:
+        """Raise accounts to what was used before a recovery; what grants hold there is used up."""
         for each in command["accounts"]:
             key = each["rule"], each["epoch"], each["dataset"], each["client"]
             limit = self.limits.get(key[0])
@@ -708,15 +698,15 @@ class Audit:
                     account.spend(grant.cells, units, self.now)
             account.lift(each["used"], self.now)
 
-    def recover(self, *_: dict[str, Any]) -> None:
-        """Every open grant is charged."""
+    def recover(self, *_: Doc) -> None:
+        """Charge every open grant in full."""
         for grant in self.open.values():
             for key, units in grant.booked.items():
                 self.accounts[key].settle(grant.cells, units, grant.total, self.now)
         self.open.clear()
 
     def account(self, key: Key) -> Account:
-        """An account, opened if need be: with what its rule's epoch keeps, or as a lifetime."""
+        """Return an account; a new one keeps what its rule's epoch keeps, or is a lifetime."""
         if key not in self.accounts:
             limit = self.limits.get(key[0])
             now = limit is not None and limit.number == key[1]
@@ -724,25 +714,23 @@ class Audit:
         return self.accounts[key]
 
     def route(self, dataset: str, client: str) -> list[Key]:
-        """Where a charge counts: limits in force, and lifetimes of the dataset and of all."""
+        """Return where a charge counts: limits in force, lifetimes of the dataset and of all."""
         limits = [limit for limit in self.limits.values() if limit.counts(dataset)]
         keys = [limit.key(dataset, client) for limit in limits]
         return [*keys, ("", 0, dataset, ""), ("", 0, "*", "")]
 
-    # -- people
-
-    def select(self, subjects: Any) -> Cells | None:
-        """The cells of a subject group; None is everyone."""
+    def select(self, subjects: Any) -> Cells:
+        """Return the cells of a subject group."""
         terms = subjects if type(subjects) is list else [subjects or {}]
         if {} in terms:
             return None
         text = json.dumps(terms)
         if text not in self.compiled:
-            self.compiled[text] = frozenset[Cell]().union(*map(self.cells_of, terms))
+            self.compiled[text] = frozenset().union(*map(self.cells_of, terms))
         return self.compiled[text]
 
-    def cells_of(self, term: dict[str, Any]) -> Iterator[Cell]:
-        """The cells that have one of the values of each dimension that a term names."""
+    def cells_of(self, term: Doc) -> Iterator[Cell]:
+        """Return the cells that have one of the values of each dimension that a term names."""
         sides = {name: list(range(len(values))) for name, values in self.dimensions.items()}
         for name, asked in term.items():
             values, place = sides[name], self.dimensions[name].index  # which fails for others
@@ -754,27 +742,29 @@ class Audit:
                 sides[name] = [values[at] for at in positions(**asked)]
         return product(*sides.values())
 
-    def append(self, name: str, values: list[str], *, inherit: bool) -> None:
-        """New cells inherit the most beside them, or begin with what everyone was charged. Open
+    def extend(self, event: Doc, command: Doc) -> None:
+        """Append values of dimensions: new cells inherit, or have what everyone was charged. Open
         grants that do not name the dimension cover them.
         """
-        before, axis = self.dimensions[name], list(self.dimensions).index(name)
-        after = self.dimensions | {name: before + values}
-        need(prod(map(len, after.values())) <= MOST_CELLS, "too many cells")
-        new = range(len(before), len(before) + len(values))
-        for account in self.accounts.values() if inherit else ():
-            account.advance(self.now)
-            account.inherit(axis, new)
-        self.dimensions = after
-        self.compiled.clear()
-        for grant_id, grant in self.open.items():
-            self.open[grant_id] = self.widened(grant, name, values, inherit=inherit)
-        for key, account in self.accounts.items() if inherit else ():
-            if account.window:
-                account.keep(self.inherited(key, account, axis, new), self.now)
+        inherit = command.get("attested_new") is not True
+        for name, values in sorted(event["added"].items()):
+            before, axis = self.dimensions[name], list(self.dimensions).index(name)
+            after = self.dimensions | {name: before + values}
+            need(prod(map(len, after.values())) <= MOST_CELLS, "too many cells")
+            new = range(len(before), len(before) + len(values))
+            for account in self.accounts.values() if inherit else ():
+                account.advance(self.now)
+                account.inherit(axis, new)
+            self.dimensions = after
+            self.compiled.clear()
+            for grant_id, grant in self.open.items():
+                self.open[grant_id] = self.widened(grant, name, values, inherit=inherit)
+            for key, account in self.accounts.items() if inherit else ():
+                if account.window:
+                    account.keep(self.inherited(key, account, axis, new), self.now)
 
     def widened(self, grant: Grant, name: str, values: list[str], *, inherit: bool) -> Grant:
-        """A grant that covers the new cells of a dimension that its group does not name."""
+        """Return a grant that covers the new cells, if its group does not name their dimension."""
         terms = grant.subjects if type(grant.subjects) is list else [grant.subjects]
         if grant.cells is None:
             return grant
@@ -787,57 +777,44 @@ class Audit:
             self.accounts[key].add(new, units)
         return grant._replace(cells=grant.cells | new)
 
-    def inherited(
-        self, key: Key, account: Account, axis: int, new: range
-    ) -> Iterator[tuple[Cells, list[int]]]:
-        """What new cells inherited, but for what open grants hold there, by cells with as much."""
-        held = Sums(account.axis)
-        for grant in self.open.values():
-            if key in grant.booked:
-                held.add(grant.cells, grant.booked[key])
+    def inherited(self, key: Key, account: Account, axis: int, new: range) -> Groups:
+        """Return what new cells inherited, less what open grants hold there, by equal amounts."""
+        held = Account(account.axis)
+        for grant in [grant for grant in self.open.values() if key in grant.booked]:
+            held.add(grant.cells, grant.booked[key])
         groups = defaultdict[tuple[int, ...], list[Cell]](list)
         for cell in [cell for cell in account.cells if cell[axis] in new]:
             mine = held.cells.get(cell, [0] * len(held.everyone))
             account.cells[cell] = list(map(max, account.cells[cell], mine))
             groups[tuple(plus(account.cells[cell], mine, -1))].append(cell)
-        for units, cells in groups.items():
-            yield frozenset(cells), list(units)
+        return [(frozenset(cells), list(units)) for units, cells in groups.items()]
 
-    # -- policies
-
-    def adopt(self, event: dict[str, Any], command: dict[str, Any]) -> None:
-        """Adopts a policy; an epoch begins with what its rule, or the data, have used."""
+    def adopt(self, event: Doc, command: Doc) -> None:
+        """Adopt a policy; an epoch begins with what its rule, or the data, have used."""
         limits, rules = dict[str, Limit](), command["policy"]["rules"]
         for rule in [rule for rule in rules if "limit" in rule]:
             name = rule["id"]
             told, old = event["epochs"][name], self.limits.get(name)
-            new, start = Limit(rule, told, old), told["start"]
-            need(start == start_of(old, rule, new.kind), f"{name} does not begin so: {start!r:.20}")
+            start = told["start"]
+            new = Limit(rule, told, old if start in ("kept", "carried") else None)
+            need(start == start_of(old, new), f"{name} does not begin so: {start!r:.20}")
             due = old.number if old and start == "kept" else self.numbers[name] + 1
             need(new.number == due, f"the epoch of {name} is not {due}")
             self.numbers[name] = due
             mine = [key for key in self.accounts if old and key[:2] == (name, old.number)]
             lives = [("", 0, d, "") for d in sorted(self.datasets) if new.counts(d)]
-            if start == "carried":
-                self.carry(mine, new.number)
-            elif start == "converted":
-                self.bring(new, mine)
-            elif start == "brought" and "per" not in rule:
-                self.bring(new, [key for key in lives if key in self.accounts])
+            lives = [key for key in lives if key in self.accounts and "per" not in rule]
+            self.bring(new, {"converted": mine, "brought": lives}.get(start, []))
+            for key in mine if start == "carried" else ():
+                after = name, due, *key[2:]
+                self.accounts[after] = self.accounts[key].twin()
+                for grant in [grant for grant in self.open.values() if key in grant.booked]:
+                    grant.booked[after] = grant.booked[key]
             limits[name] = new
         self.rules, self.limits, self.adopted = rules, limits, self.size
 
-    def carry(self, keys: list[Key], epoch: int) -> None:
-        """Goes on from accounts as they are, with what open grants hold in them."""
-        for key in keys:
-            after = key[0], epoch, *key[2:]
-            self.accounts[after] = self.accounts[key].copy()
-            for grant in self.open.values():
-                if key in grant.booked:
-                    grant.booked[after] = grant.booked[key]
-
     def bring(self, limit: Limit, keys: list[Key]) -> None:
-        """Begins with what was used in accounts, as a sure sum of epsilons."""
+        """Begin with what was used in accounts, as a sum of epsilons and deltas."""
         brought = dict[Key, Account]()
         for key in keys:
             mine = brought.setdefault(limit.key(*key[2:]), Account(limit.keeps))
@@ -848,22 +825,37 @@ class Audit:
             account.restate(currency, factor)
         self.accounts |= brought
 
-    # -- decisions
+    def refuse(self, event: Doc, command: Doc) -> None:
+        """Judge the item that a batch was refused for. Not known are charges of those before it."""
+        items, place = event["items"], event["item"]
+        due = "spending", len(items), sha256(canonical(items)).hexdigest()
+        asked = command["kind"], command["size"], command["digest"]
+        need(asked == due and place in range(len(items)), "not the items of the batch")
+        need(items[place]["type"] == "ask_grant", "the item that is refused asks for nothing")
+        self.judge(event, "grant.refused.v1", items[place], tuple(items[:place]))
 
-    def judge(self, event: dict[str, Any], kind: str, command: dict[str, Any]) -> None:
-        """What the event says of each rule that compares numbers is so, and the outcome follows."""
+    def judge(self, event: Doc, kind: str, command: Doc, before: tuple[Doc, ...] = ()) -> None:
+        """Check what an event says of each rule that compares numbers, and its outcome."""
         fired, dataset, total = dict(event.get("fired", [])), command["dataset"], event["total"]
         need(event.get("policy") == self.adopted, "another policy is in force")
         everyone = event.get("charged_to") == "everyone" or "built-in:private-membership" in fired
         cells = None if everyone else self.select(command.get("subjects"))
+        names = {item.get("grant") for item in before}
+        settled = [grant for name, grant in self.open.items() if name in names]
         for rule in self.rules:
             name, limit = rule["id"], self.limits.get(rule.get("of", rule["id"]))
             if limit is not None and limit.counts(dataset):
-                share = number(rule["at"][:-1]) / 100 if "of" in rule else Fraction(1)
-                account = self.accounts.get(limit.key(dataset, event["by"])) or limit.opened()
+                key = limit.key(dataset, event["by"])
+                cell, sides = event["rules"][name].get("cell"), self.dimensions.values()
+                places = zip(cell or (), sides if cell else (), strict=True)
+                need(all(at in range(len(side)) for at, side in places), "no such cell")
+                account = least = self.accounts.get(key) or limit.opened()
                 account.advance(self.now)
-                seen = event["rules"][name]
-                wrong = limit.wrong(account, cells, total, share, seen, name in fired)
+                for grant in [grant for grant in settled if key in grant.booked]:
+                    least = account.twin() if least is account else least
+                    least.settle(grant.cells, grant.booked[key], {}, self.now)
+                most = None if any(item["type"] == "ask_grant" for item in before) else account
+                wrong = limit.wrong(least, most, cells, total, rule, event)
                 need(not wrong, f"rule {name}: {wrong}")
             elif "at_most" in rule and fnmatchcase(dataset, rule.get("datasets", "*")):
                 costs = {n: (amounts(total, [n]), number(m)) for n, m in rule["at_most"].items()}
@@ -871,10 +863,8 @@ class Audit:
                 need(any(over) == (name in fired), f"rule {name}: {costs}")
         self.outcome(event, kind, dataset, fired)
 
-    def outcome(
-        self, event: dict[str, Any], kind: str, dataset: str, fired: dict[str, str]
-    ) -> None:
-        """A grant is refused if a rule fired that blocks; what ran is then called an overrun."""
+    def outcome(self, event: Doc, kind: str, dataset: str, fired: dict[str, str]) -> None:
+        """Check that a grant is refused if a rule fired that blocks, and what ran an overrun."""
         actions = {rule["id"]: rule.get("action", "block") for rule in self.rules}
         actions["built-in:unverifiable-claim"] = "flag"
         blocked = [name for name in fired if actions.get(name, "block") == "block"]
@@ -883,53 +873,48 @@ class Audit:
             need((event.get("overrun") is True) == over, f"overrun, by {blocked}")
         else:
             need((kind == "grant.refused.v1") == bool(blocked), f"the outcome, by {blocked}")
-        guards = [
-            limit
-            for limit in self.limits.values()
-            if limit.counts(dataset) and actions[limit.rule["id"]] == "block"
-        ]
-        guarded = any("per" not in limit.rule for limit in guards)
-        without = self.adopted is not None and not guarded
+        counting = [one for one in self.limits.values() if one.counts(dataset)]
+        guards = [one for one in counting if actions[one.rule["id"]] == "block"]
+        without = self.adopted is not None and all("per" in one.rule for one in guards)
         need(("built-in:no-policy" in fired) == (self.adopted is None), "whether there is a policy")
         need(("built-in:no-limit" in fired) == without, "whether there is a limit")
 
 
-HANDLERS: dict[str, Callable[[Audit, dict[str, Any], dict[str, Any]], None]] = {
+HANDLERS: dict[str, Callable[[Audit, Doc, Doc], None]] = {
     "population.registered.v1": Audit.register,
     "population.extended.v1": Audit.extend,
-    "dataset.registered.v1": Audit.add_dataset,
+    "dataset.registered.v1": lambda audit, _, command: audit.datasets.add(command["id"]),
     "policy.adopted.v1": Audit.adopt,
-    "grant.reserved.v1": Audit.reserve,
-    "invocation.recorded.v1": Audit.record,
-    "charge.revalued.v1": Audit.record,
+    "grant.reserved.v1": Audit.book,
+    "invocation.recorded.v1": Audit.book,
+    "charge.revalued.v1": Audit.book,
     **dict.fromkeys(ENDS, Audit.end),
     "ledger.carried_over.v1": Audit.carry_over,
     "ledger.recovered.v1": Audit.recover,
 }
 
 
-def verify(file: BinaryIO, pin: str | None = None) -> dict[str, Any]:
-    """Checks a whole bundle, which is read once."""
+def verify(file: BinaryIO, pin: str | None = None) -> Doc:
+    """Check a whole bundle, which is read once."""
     audit = Audit()
     audit.attempt("archive", audit.read, file, pin)
     found = {"ledger": audit.manifest.get("ledger"), "root": root_of(audit.subtrees)}
     return found | {"events": audit.size, "findings": audit.findings, "totals": audit.totals}
 
 
-def told_of(entry: dict[str, Any]) -> str:
-    """One account in a line."""
+def told_of(entry: Doc) -> str:
+    """Return one account in a line."""
+    rule = f"rule {entry['rule']}, epoch {entry['epoch']}, " if entry["rule"] else "lifetime, "
     data = "all data" if entry["dataset"] == "*" else entry["dataset"]
-    who = f", client {entry['client']}" if entry["client"] else ""
-    rule = f"rule {entry['rule']}, epoch {entry['epoch']}" if entry["rule"] else "lifetime"
-    spent = entry.get("spent", "")
+    who, spent = entry["client"] and f", client {entry['client']}", entry.get("spent", "")
     shown = f"{Decimal(spent).scaleb(-9):f}" if spent.isdigit() else spent
-    spent = f"epsilon {shown} spent; " if shown else ""
-    return f"{rule}, {data}{who}: {spent}used {json.dumps(entry['used'], sort_keys=True)}"
+    more = f"epsilon {shown} spent; " if shown else ""
+    return f"{rule}{data}{who}: {more}used {json.dumps(entry['used'], sort_keys=True)}"
 
 
 def main() -> int:
-    """The command: 0 if all is as it should be, 1 if anything is not, 2 on misuse."""
-    asks = argparse.ArgumentParser(description="Checks an evidence bundle of accountant.")
+    """Run the command: 0 if nothing is found wrong, 1 if anything is, 2 on misuse."""
+    asks = argparse.ArgumentParser(description="Check an evidence bundle of accountant.")
     asks.add_argument("bundle", type=argparse.FileType("rb"))
     asks.add_argument("--key", help="a verifier key that you know: else anybody may have signed")
     asks.add_argument("--json", action="store_true", help="print what was found as JSON")

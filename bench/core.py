@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections import deque
 from collections.abc import Callable
 from hashlib import sha256
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +22,11 @@ from accountant.budget.commands import (
     RegisterPopulation,
 )
 from accountant.budget.policy_file import parse_policy
-from accountant.budget.replay import RUN, replay
-from accountant.budget.state import State
+from accountant.budget.replay import RUN
+from accountant.budget.state import State, envelope_of
 from accountant.ledger.events import Event
+from accountant.workers.helpers import cores
+from accountant.workers.replaying import replay_on
 from bench.mixed import LEDGER, mixed, run
 
 POLICY = """
@@ -104,36 +108,55 @@ def wide_charge(_: Path) -> list[dict[str, Any]]:
 
 
 def replay_rate(_: Path) -> list[dict[str, Any]]:
-    """Replay a mixed ledger of 100,000 events, every decision taken again."""
+    """Replay a mixed ledger of 100,000 events, every decision taken again: on one process and on
+    every core, beside reading the same bytes and deciding the same commands live.
+    """
     bodies = [event.to_bytes() for event in mixed(100_000)]
     readers: dict[str, Callable[[bytes], Any]] = {"json": json.loads, "orjson": orjson.loads}
-    taken = dict.fromkeys(("replay", *readers), 0.0)
-    steps = replay(LEDGER, bodies)
-    for first in range(0, len(bodies), RUN):  # by turns, so that all meet the same machine
-        for what, loads in readers.items():
-            started = time.perf_counter()
-            for body in bodies[first : first + RUN]:
-                sha256(body).digest()
-                loads(body)
-            taken[what] += time.perf_counter() - started
+    rates = {}
+    for what, loads in readers.items():
         started = time.perf_counter()
-        progress = next(steps)
-        taken["replay"] += time.perf_counter() - started
-    started = time.perf_counter()
-    progress = deque(steps, maxlen=1).pop()
-    taken["replay"] += time.perf_counter() - started
-    if progress.findings or progress.events != len(bodies):
-        raise RuntimeError(f"the replay disagrees: {progress.findings[:1]}")
-    return [
-        {"what": "replay", "value": len(bodies) / taken["replay"], "unit": "events/s"},
-        *(
-            {
-                "what": f"replay rate beside {reader}",
-                "value": taken[reader] / taken["replay"],
-                "unit": "ratio",
-                "beside": f"SHA-256 and {reader} of the same bytes, "
-                f"{len(bodies) / taken[reader]:,.0f} events/s",
-            }
-            for reader in readers
-        ),
-    ]
+        for body in bodies:
+            sha256(body).digest()
+            loads(body)
+        rates[what] = len(bodies) / (time.perf_counter() - started)
+    rows = []
+    live = _deciding(bodies)
+    for processes in sorted({1, cores()}):
+        started, used = time.perf_counter(), _processor()
+        progress = deque(replay_on(LEDGER, bodies, len(bodies), processes), maxlen=1).pop()
+        used, seconds = _processor() - used, time.perf_counter() - started
+        if progress.findings or progress.events != len(bodies):
+            raise RuntimeError(f"the replay disagrees: {progress.findings[:1]}")
+        on = f"on {processes} processes" if processes > 1 else "on one process"
+        rate = len(bodies) / seconds
+        beside = "deciding and folding the same commands"
+        rows += [
+            {"what": f"replay {on}", "value": rate, "unit": "events/s"},
+            {"what": f"processor time of replay {on}", "value": used / live, "unit": "ratio"}
+            | {"beside": f"{beside}, {live / len(bodies) * 1e6:.0f} µs each"},
+            *(
+                {"what": f"replay {on}", "value": rate / read, "unit": "ratio"}
+                | {"beside": f"SHA-256 and {reader} of the same bytes, {read:,.0f} events/s"}
+                for reader, read in rates.items()
+            ),
+        ]
+    return rows
+
+
+def _deciding(bodies: list[bytes]) -> float:
+    """The processor seconds that it takes to decide the commands of these events, read before."""
+    state, events = State(LEDGER), map(Event.from_bytes, bodies)
+    taken = 0.0
+    while some := list(islice(events, RUN)):
+        asked = [envelope_of(event) for event in some]
+        started = time.process_time()
+        for one, event in zip(asked, some, strict=True):
+            run(state, one, event.time)
+        taken += time.process_time() - started
+    return taken
+
+
+def _processor() -> float:
+    """The processor seconds of this process, and of its children that have ended."""
+    return sum(os.times()[:4])

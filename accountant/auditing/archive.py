@@ -11,11 +11,9 @@ from typing import IO, Any, Final, NamedTuple
 import orjson
 
 from accountant.auditing.findings import Findings
-from accountant.auditing.layout import Layout
-from accountant.auditing.packs import Packs
+from accountant.auditing.members import Layout, Packs, TileCheck
 from accountant.auditing.signatures import Custodian, Signatures
 from accountant.auditing.texts import TextCheck
-from accountant.auditing.tree import TileCheck
 from accountant.ledger import bundle, notes
 from accountant.ledger.bundle import Member
 from accountant.ledger.checkpoints import Checkpoint

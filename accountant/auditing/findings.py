@@ -1,4 +1,4 @@
-"""What an audit finds: every place where the evidence is not as it should be, and why."""
+"""What an audit finds: every place where the evidence is wrong, and why."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 MOST: Final = 100_000
-"""Findings that are kept; of more, only their number."""
+"""Findings that are kept; the rest are only counted."""
 LONGEST: Final = 1_000
 """Characters of a reason that are kept: what it quotes may be of any length."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that is not as it should be: at an event, at a member of the bundle, or at both."""
+    """Something that is wrong: at an event, at a member of the bundle, or at both."""
 
     reason: str
     sequence: int | None = None
     member: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """As ``verify --json`` prints it."""
+        """Return it as ``verify --json`` prints it."""
         place: dict[str, Any] = {} if self.sequence is None else {"sequence": self.sequence}
         return place | ({"member": self.member} if self.member else {}) | {"reason": self.reason}
 
@@ -37,7 +37,7 @@ class Findings:
     count: int = 0
 
     def add(self, reason: str, *, sequence: int | None = None, member: str = "") -> None:
-        """Adds one."""
+        """Add a finding."""
         self.count += 1
         if len(self.kept) < MOST:
             self.kept.append(Finding(reason[:LONGEST], sequence, member))

@@ -1,4 +1,4 @@
-"""Checkpoints: who had to sign each, and whether its root is that of the events."""
+"""Checkpoints: which keys had to sign each, and whether its root is that of the events."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Custodian:
         self.required = 0
 
     def take(self, sequence: int, body: bytes) -> None:
-        """Looks at one event; what is malformed in it others report."""
+        """Take an event. What is malformed in it is reported by the replay."""
         if not body.endswith((KEY_ADOPTED, POLICY_ADOPTED)):
             return
         try:
@@ -63,9 +63,9 @@ class Signatures:
         *,
         in_a_row: bool = True,
     ) -> int:
-        """Checks checkpoints, by what findings call them; how many witnesses cosign the last one.
-        ``in_a_row``: they are all that there are, so that each new key must be vouched for by the
-        one before it.
+        """Check checkpoints, given with their names in findings. Return how many witnesses cosign
+        the last one. ``in_a_row``: they are all that there are, so that each new key must be
+        vouched for by the one before it.
         """
         before, cosigned = 0, 0
         for member, data in checkpoints:
@@ -88,11 +88,11 @@ class Signatures:
         return cosigned
 
     def _signed(self, note: notes.Note, head: Checkpoint, before: int) -> None:
-        """Raises BadNote unless everybody has signed who had to."""
+        """Raise BadNote unless every key has signed that had to."""
         if self._whole:
             needed = [Verifier.from_text(k.text) for k in self._custody.signing(head.size, before)]
             origin = self._custody.log_of(head.size)
-        else:  # who was in force when, earlier events say: any key of this log will do
+        else:  # which key was in force is in earlier events: accept any key of this log
             keys = [Verifier.from_text(text) for text in self._bundled]
             needed = note.verified([key for key in keys if key.name == head.origin])[:1]
             origin = head.origin
@@ -106,8 +106,8 @@ class Signatures:
                 raise BadNote(f"it lacks the signature of {key}")
 
     def anchor(self, checkpoint: bytes, pin: str) -> None:
-        """Reports a checkpoint that the key ``pin`` does not vouch for: by having signed it, or,
-        where all events are known, by the chain of keys of one log. A recovery breaks that chain.
+        """Report a checkpoint that the key ``pin`` does not vouch for: by having signed it or,
+        where all events are known, by the chain of keys of one log, which a recovery breaks.
         """
         try:
             note = notes.parse(checkpoint)

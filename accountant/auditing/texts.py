@@ -19,26 +19,25 @@ _SEALED: Final = re.compile(rb'":\{"sealed":"([0-9a-f]{64})"\}')
 _ERASED: Final = b'"type":"text.erased.v1"}'
 _REFUSED: Final = f'"type":"{REFUSED}"}}'.encode()
 
+_Place = tuple[int, str]
+"""A sequence, and a field of its event."""
+
 
 def _sealed_in(body: bytes) -> Iterator[tuple[str, str]]:
-    """The fields of an entry that hold a digest, with it."""
+    """Return the fields of an entry that hold a digest, with it; of a refused batch, of each item.
+    A malformed entry is reported by the replay.
+    """
     if body.endswith(_REFUSED):
-        yield from _sealed_in_items(body)
-        return
-    for found in _SEALED.finditer(body):
+        try:
+            for place, command in enumerate(orjson.loads(body)["items"]):
+                for name, digest in _sealed_in(canonical(command)):
+                    yield field_of(place, name), digest
+        except (KeyError, TypeError, ValueError):
+            return
+    for found in () if body.endswith(_REFUSED) else _SEALED.finditer(body):
         name = body[body.rfind(b'"', 0, found.start()) + 1 : found.start()].decode()
         if name in FIELDS:
             yield name, found[1].decode()
-
-
-def _sealed_in_items(body: bytes) -> Iterator[tuple[str, str]]:
-    """The same of a refused batch: each item has its own."""
-    try:
-        for place, command in enumerate(orjson.loads(body)["items"]):
-            for name, digest in _sealed_in(canonical(command)):
-                yield field_of(place, name), digest
-    except (KeyError, TypeError, ValueError):
-        return  # malformed: the replay reports it
 
 
 class Part(NamedTuple):
@@ -50,43 +49,42 @@ class Part(NamedTuple):
 
 
 class TextCheck:
-    """Takes the entries in order, each bundle of them with its texts. It goes on over bundles that
-    continue each other, since a text may be erased by an event in a later one.
+    """Checks entries in order, each entry bundle with its texts, over bundles that continue each
+    other: an event in a later one may erase a text.
     """
 
     def __init__(self, findings: Findings) -> None:
         self._findings = findings
         self._parts: list[Part] = []
-        self._missing: dict[tuple[int, str], int] = {}
+        self._missing: dict[_Place, int] = {}
         """The sealed texts that are not there, with the size of the tree that they were left out
         of: the event that erased them is below it."""
 
     def begin(self, first: int, size: int, *, expected: bool) -> None:
-        """A bundle begins; ``expected``: with its texts."""
+        """Begin a bundle; ``expected``: with its texts."""
         self._parts.append(Part(first, size, expected))
 
     def take(self, member: str, first: int, bodies: list[bytes], data: bytes | None) -> None:
-        """Checks the texts of one entry bundle; ``data`` is None if it has none."""
+        """Check the texts of one entry bundle; ``data`` is None if it has none."""
         part = self._parts[-1]
         texts = {} if data is None else self._read(member, data)
         if data is not None and not part.expected:
             self._findings.add("there are texts, though they were left out", member=member)
         for sequence, body in enumerate(bodies, start=first):
             for field, digest in _sealed_in(body):
-                place = (sequence, field)
-                opened = texts.pop(place, None)
+                opened = texts.pop((sequence, field), None)
                 if opened is None:
                     if part.expected:
-                        self._missing[place] = part.size
+                        self._missing[sequence, field] = part.size
                 elif opened.digest != digest:
-                    self._findings.add(f"its {place[1]} is not what was sealed", sequence=sequence)
+                    self._findings.add(f"its {field} is not what was sealed", sequence=sequence)
             if body.endswith(_ERASED):
                 self._erase(sequence, body)
         for sequence, field in texts:
             self._findings.add(f"there is a {field} that it does not hold", sequence=sequence)
 
     def finish(self, end: int) -> None:
-        """Reports texts that are missing though nobody erased them; all events below ``end`` were
+        """Report texts that are missing though no event erased them. All events below ``end`` were
         read.
         """
         for (sequence, field), size in self._missing.items():
@@ -107,13 +105,13 @@ class TextCheck:
                 self._findings.add(reason, sequence=sequence)
 
     def _shown(self, event: int, erasure: int) -> bool:
-        """True if a bundle that was written after the erasure shows the texts of ``event``."""
+        """Return whether a bundle written after the erasure shows the texts of ``event``."""
         parts = [part for part in self._parts if part.first <= event]
         return event < erasure and bool(parts) and parts[-1].expected and erasure < parts[-1].size
 
-    def _read(self, member: str, data: bytes) -> dict[tuple[int, str], Opened]:
-        texts: dict[tuple[int, str], Opened] = {}
-        last: tuple[int, str] = (-1, "")
+    def _read(self, member: str, data: bytes) -> dict[_Place, Opened]:
+        texts: dict[_Place, Opened] = {}
+        last: _Place = (-1, "")
         for line in data.split(b"\n")[:-1]:
             try:
                 document: dict[str, Any] = orjson.loads(line)

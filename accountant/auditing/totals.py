@@ -1,7 +1,7 @@
-"""What a ledger's events add up to: the totals that a bundle carries, for other verifiers to meet.
+"""The totals of a ledger's events, which a bundle carries for other verifiers to compare.
 
-For each account in force the most charged cell: the largest sum in each currency, and under a rule
-the epsilon that is spent. An account in which nothing was ever used is left out.
+Of each account in force the most charged cell: the largest sum in each currency and, under a rule,
+the epsilon that is spent. Accounts in which nothing was ever used are left out.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _INFINITE: Final = LARGEST + 1
 
 
 def totals_of(state: State) -> bytes:
-    """The content of ``totals.json``, canonical."""
+    """Return the content of ``totals.json``, canonical."""
     epochs = state.adopted.epochs if state.adopted else {}
     found: list[dict[str, Any]] = []
     for key, kept in sorted(state.accounts.items()):
@@ -37,19 +37,24 @@ def totals_of(state: State) -> bytes:
 
 
 def most_of(account: Account) -> Charge:
-    """The largest sum of any cell, in each currency for itself."""
+    """Return the largest sum of any cell, in each currency for itself."""
     used = account.used
     return Charge(account.axis, tuple(used.most()), tuple(used.most_infinite()))
 
 
 def _spent(epoch: Epoch, account: Account) -> str:
-    """Units of epsilon spent by the cell that has spent most, rounded up."""
+    """Return the epsilon spent by the cell that has spent most, in units rounded up."""
     second = epoch.capacity.second_currency
     epsilons = _row(account, 0)
     seconds = epsilons if second is None else _row(account, account.axis.index(second))
+    # What is spent grows with both sums: of pairs that another exceeds in both, none spends most.
+    order = np.lexsort((-seconds, -epsilons))
+    epsilons, seconds = epsilons[order], seconds[order]
+    before = np.concatenate([[-1], np.maximum.accumulate(seconds)[:-1]])
+    kept = seconds > before
     spent = [
         epoch.gate.spent(epoch.limit, _units(epsilon), None if second is None else _units(along))
-        for epsilon, along in _frontier(epsilons, seconds)
+        for epsilon, along in zip(epsilons[kept].tolist(), seconds[kept].tolist(), strict=True)
     ]
     return INFINITE if None in spent else str(max(units for units in spent if units is not None))
 
@@ -64,12 +69,3 @@ def _row(account: Account, row: int) -> Integers:
 
 def _units(sum_: int) -> int | None:
     return None if sum_ == _INFINITE else sum_
-
-
-def _frontier(epsilons: Integers, seconds: Integers) -> list[tuple[int, int]]:
-    """The pairs that no other exceeds in both: what is spent grows with both."""
-    order = np.lexsort((-seconds, -epsilons))
-    epsilons, seconds = epsilons[order], seconds[order]
-    before = np.concatenate([[-1], np.maximum.accumulate(seconds)[:-1]])
-    kept = seconds > before
-    return list(zip(epsilons[kept].tolist(), seconds[kept].tolist(), strict=True))

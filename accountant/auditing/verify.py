@@ -17,14 +17,14 @@ from accountant.auditing.signatures import Custodian
 from accountant.auditing.texts import TextCheck
 from accountant.auditing.totals import totals_of
 from accountant.budget.custody.revaluation import Corrections
-from accountant.budget.replay import replay
 from accountant.budget.state import State
 from accountant.ledger.bundle import MANIFEST, TOTALS
+from accountant.ledger.checkpoints import MAGIC, Receipt
 from accountant.ledger.events import Event
 from accountant.ledger.notes import BadNote
-from accountant.ledger.receipts import MAGIC, Receipt
 from accountant.privacy.engine import FORMER
 from accountant.privacy.units import Charge, total
+from accountant.workers.replaying import replay_on
 
 Told = Callable[[int, int], None]
 """Is told how many more entries were read, and of how many, as far as bundles were opened."""
@@ -55,15 +55,17 @@ def verify(
     *,
     key: str | None = None,
     earlier: Sequence[bytes] = (),
+    processes: int | None = None,
     told: Told = lambda _, __: None,
 ) -> Verdict:
     """Checks bundles of one ledger, each continuing the one before it.
 
     ``key`` is a verifier key that the auditor was given apart from the bundle; ``earlier`` are
-    checkpoints or receipts kept from before. Whatever is wrong is a finding, never an exception.
+    checkpoints or receipts kept from before; ``processes`` is how many decide (``replay_on``).
+    Whatever is wrong is a finding, never an exception.
     """
     findings, custodian = Findings(), Custodian()
-    audit = _Audit(findings, custodian, _checkpoints(findings, earlier), key, told)
+    audit = _Audit(findings, custodian, _checkpoints(findings, earlier), key, told, processes)
     state = None
     try:
         state = audit.run(bundles)
@@ -97,12 +99,14 @@ class _Audit:
         earlier: Sequence[tuple[str, bytes]],
         pin: str | None,
         told: Told,
+        processes: int | None,
     ) -> None:
         self._findings = findings
         self._custodian = custodian
         self._earlier = list(earlier)
         self._pin = pin
         self._told = told
+        self._processes = processes
         self._expected = 0
         self._texts = TextCheck(findings)
         self.entries = 0
@@ -124,7 +128,8 @@ class _Audit:
             self._light(ledger, first.first, bodies)
             return None
         state, corrections = State(ledger), Corrections()
-        for progress in replay(ledger, _watched(bodies, corrections) if FORMER else bodies):
+        watched = _watched(bodies, corrections) if FORMER else bodies
+        for progress in replay_on(ledger, watched, first.count, self._processes):
             state = progress.state
             for found in progress.findings:
                 self._findings.add(found.reason, sequence=found.sequence)

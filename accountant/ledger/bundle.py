@@ -27,12 +27,12 @@ MAX_MEMBER: Final = 2**25
 
 
 def pack_member(number: int) -> str:
-    """The name of the pack of checkpoints with that number."""
+    """Return the name of the pack of checkpoints with that number."""
     return f"checkpoints/{spelled(number)}"
 
 
 def checkpoints_of(pack: bytes) -> list[bytes]:
-    """The checkpoints in a pack. Raises ValueError unless there are 1 to 256."""
+    """Return the checkpoints in a pack. Raises ValueError unless there are 1 to 256."""
     found = list(islice(entries_of(pack), WIDTH + 1))
     if not 0 < len(found) <= WIDTH:
         raise ValueError(f"a pack has 1 to {WIDTH} checkpoints")
@@ -40,18 +40,18 @@ def checkpoints_of(pack: bytes) -> list[bytes]:
 
 
 def policy_member(digest: str) -> str:
-    """The name of the policy with that digest."""
+    """Return the name of the policy with that digest."""
     return f"policies/{digest}.json"
 
 
 def texts_member(entries: str) -> str:
-    """The name of the texts that go with the entry bundle at the path ``entries``."""
+    """Return the name of the texts of the entry bundle at the path ``entries``."""
     return entries.replace("tile/entries/", "texts/").partition(".p/")[0]
 
 
 def header(name: str, size: int) -> bytes:
-    """The header of a member. Raises ValueError for a name that is no plain ASCII path, or a size
-    that nobody would read back.
+    """Return the header of a member. Raises ValueError for a name that is no plain ASCII path, or a
+    size that readers refuse.
     """
     if not name.isascii() or not name.isprintable() or len(name) > 100:
         raise ValueError(f"{name!r} is no member's name")
@@ -63,21 +63,19 @@ def header(name: str, size: int) -> bytes:
 
 
 def padding(size: int) -> bytes:
-    """What follows a member's content up to the next block."""
+    """Return what follows a member's content up to the next block."""
     return bytes(-size % BLOCK)
 
 
 def write_member(out: IO[bytes], name: str, data: bytes) -> None:
-    """Writes one member."""
+    """Write one member."""
     out.write(header(name, len(data)))
     out.write(data)
     out.write(padding(len(data)))
 
 
 class Member(NamedTuple):
-    """A member, or (``data`` is None) what is wrong at a place of the archive. ``at`` is where its
-    content begins.
-    """
+    """A member, whose content begins ``at``; or, if ``data`` is None, what is wrong at a place."""
 
     name: str
     data: bytes | None
@@ -86,9 +84,8 @@ class Member(NamedTuple):
 
 
 def read_members(stream: IO[bytes]) -> Iterator[Member]:
-    """Every member in order, and every place where the archive is not as it is written.
-
-    After a damaged header reading goes on at the next block that is a sound one.
+    """Return every member in order, and every place where the archive is not as it is written.
+    After a damaged header, reading goes on at the next block that is a sound one.
     """
     at, lost = 0, False
     while block := stream.read(BLOCK):
@@ -111,13 +108,13 @@ def read_members(stream: IO[bytes]) -> Iterator[Member]:
             return
         yield Member(name, data, at=at)
         if pad != padding(size):
-            yield Member(name, None, f"after {name} stands what does not belong there")
+            yield Member(name, None, f"the padding after {name} is not zero")
         at += size + len(pad)
     yield Member("", None, "the archive is cut off: it has no end")
 
 
 def _parsed(block: bytes) -> tuple[str, int] | None:
-    """Name and size, if ``block`` is exactly the header that they make."""
+    """Return name and size, if ``block`` is exactly the header that they make."""
     try:
         name = block[:100].rstrip(b"\0").decode("ascii")
         size = int(block[124:135], 8)
@@ -134,21 +131,23 @@ def _ending(block: bytes, stream: IO[bytes], at: int) -> Iterator[Member]:
         yield Member("", None, f"something follows the archive's end at byte {at + len(END)}")
 
 
+_SHAPE: Final[dict[str, type]] = {
+    "engine": int,
+    "entries": dict,
+    "files": list,
+    "format": str,
+    "ledger": str,
+    "origin": str,
+    "texts": bool,
+    "tree": dict,
+}
+
+
 def manifest(document: dict[str, Any]) -> dict[str, Any]:
-    """``document`` if it has the shape of a manifest. Raises ValueError, saying what is wrong."""
-    shape: dict[str, type] = {
-        "engine": int,
-        "entries": dict,
-        "files": list,
-        "format": str,
-        "ledger": str,
-        "origin": str,
-        "texts": bool,
-        "tree": dict,
-    }
-    if not isinstance(document, dict) or set(document) != set(shape):
-        raise ValueError(f"it has not the members {', '.join(shape)}")
-    for name, kind in shape.items():
+    """Return ``document`` if it has the shape of a manifest. Raises ValueError with the reason."""
+    if not isinstance(document, dict) or set(document) != set(_SHAPE):
+        raise ValueError(f"its members are not {', '.join(_SHAPE)}")
+    for name, kind in _SHAPE.items():
         if type(document[name]) is not kind:
             raise ValueError(f"{name} is of another type")
     if document["format"] != FORMAT:
@@ -159,7 +158,7 @@ def manifest(document: dict[str, Any]) -> dict[str, Any]:
         raise ValueError("entries and tree have whole numbers, of at most 2**40")
     first, end, size = numbers[0], numbers[0] + numbers[1], numbers[2]
     if first % WIDTH or not first < end <= size or (end % WIDTH and end != size):
-        raise ValueError("its entries are no whole bundles")
+        raise ValueError("its entries are not whole bundles")
     if len(entries) != 2 or len(tree) != 2 or type(tree.get("root")) is not str:
         raise ValueError("entries and tree have two members each")
     _check_files(document["files"])

@@ -1,32 +1,38 @@
-"""Checkpoints (C2SP tlog-checkpoint v1.0.0): a log's name, size and root, in a signed note."""
+"""Checkpoints (C2SP tlog-checkpoint v1.0.0): a log's name, size and root, in a signed note; and
+receipts (C2SP tlog-proof): that an event stands in a ledger, for whoever keeps the event.
+"""
 
 from __future__ import annotations
 
-import base64
 import re
+from base64 import b64encode
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from accountant.ledger.notes import BadNote, canonical_base64
+from accountant.ledger import notes
+from accountant.ledger.merkle import includes, leaf_hash
+from accountant.ledger.notes import BadNote, Verifier, canonical_base64
 
+MAGIC: Final = "c2sp.org/tlog-proof@v1"
 _SIZE: Final = re.compile(rb"0|[1-9][0-9]{0,18}")
+_INDEX: Final = re.compile(r"index (0|[1-9][0-9]{0,18})")
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """What a log says that it is at one moment."""
+    """What a log is at one moment."""
 
     origin: str
     size: int
     root: bytes
 
     def to_text(self) -> str:
-        """The three lines that are signed."""
-        return f"{self.origin}\n{self.size}\n{base64.b64encode(self.root).decode()}\n"
+        """Return the three lines that are signed."""
+        return f"{self.origin}\n{self.size}\n{b64encode(self.root).decode()}\n"
 
     @classmethod
     def from_text(cls, text: bytes) -> Checkpoint:
-        """Reads three lines, and ignores extension lines, which we never write. Raises BadNote."""
+        """Read three lines, and ignore extension lines, which we never write. Raises BadNote."""
         lines = text.split(b"\n")
         if len(lines) < 4 or lines.pop() != b"" or not all(lines):
             raise BadNote("a checkpoint has an origin, a size and a root, a line each")
@@ -40,8 +46,52 @@ class Checkpoint:
 
 
 class Known(NamedTuple):
-    """A head that a ledger has to continue, and whose word it is."""
+    """A head that a ledger has to continue; ``whose``: where it is known from."""
 
     size: int
     root: bytes
     whose: str
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """An entry's number, its inclusion proof from the leaf up, and the checkpoint that it is of."""
+
+    index: int
+    proof: tuple[bytes, ...]
+    checkpoint: bytes
+
+    def to_bytes(self) -> bytes:
+        """Return the receipt as a file."""
+        hashes = "".join(b64encode(step).decode() + "\n" for step in self.proof)
+        return f"{MAGIC}\nindex {self.index}\n{hashes}\n".encode() + self.checkpoint
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Receipt:
+        """Read a receipt. Raises BadNote."""
+        head, blank, checkpoint = data.partition(b"\n\n")
+        try:
+            lines = head.decode("ascii").split("\n")
+        except UnicodeDecodeError:
+            raise BadNote("it is no receipt") from None
+        match = _INDEX.fullmatch(lines[1]) if len(lines) > 1 else None
+        if not blank or lines[0] != MAGIC or match is None:
+            raise BadNote("it is no receipt")
+        proof = tuple(canonical_base64(line) for line in lines[2:])
+        if len(proof) > 63 or any(len(step) != 32 for step in proof):
+            raise BadNote("its proof is no list of hashes")
+        return cls(int(match[1]), proof, checkpoint)
+
+    def check(self, entry: bytes, origin: str, trusted: list[Verifier]) -> Checkpoint:
+        """Return the checkpoint under which ``entry`` stands in the log. ``trusted`` are the log's
+        own keys: one of them must have signed. Raises BadNote if it does not stand there.
+        """
+        note = notes.parse(self.checkpoint)
+        if not note.verified(trusted):
+            raise BadNote("no trusted key has signed the checkpoint")
+        found = Checkpoint.from_text(note.text)
+        if found.origin != origin:
+            raise BadNote(f"the checkpoint is of {found.origin}, not of {origin}")
+        if not includes(found.root, found.size, self.index, leaf_hash(entry), self.proof):
+            raise BadNote(f"entry {self.index} is not what the checkpoint says")
+        return found

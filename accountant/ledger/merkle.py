@@ -27,8 +27,7 @@ class Node(NamedTuple):
 
 
 Read = Callable[[int, int, int], Sequence[bytes]]
-"""``read(level, first, count)``: so many kept hashes of a level, or fewer where they are missing.
-"""
+"""``read(level, first, count)``: kept hashes of a level; fewer if some are missing."""
 
 
 class MissingHash(LookupError):
@@ -36,8 +35,8 @@ class MissingHash(LookupError):
 
 
 def leaf_hash(entry: bytes) -> bytes:
-    """The hash of an entry. In pieces, for at 2 KiB and more hashlib lets other threads run, and
-    waiting for one's turn again takes a thousand times longer than hashing.
+    """Return the hash of an entry. In pieces, for at 2 KiB and more hashlib lets other threads run,
+    and waiting for the next turn takes a thousand times longer than hashing.
     """
     hashed = sha256(b"\x00" + entry[:_PIECE])
     for first in range(_PIECE, len(entry), _PIECE):
@@ -46,7 +45,7 @@ def leaf_hash(entry: bytes) -> bytes:
 
 
 def node_hash(left: bytes, right: bytes) -> bytes:
-    """The hash of a subtree from those of its halves."""
+    """Return the hash of a subtree from those of its halves."""
     return sha256(b"\x01" + left + right).digest()
 
 
@@ -62,7 +61,7 @@ class Tree:
             raise ValueError(f"a tree of {self.size} has not {len(self.peaks)} peaks")
 
     def grown(self, leaves: Iterable[bytes]) -> tuple[Tree, list[Node]]:
-        """The tree with the leaf hashes ``leaves`` appended, and the nodes of levels above 0 that
+        """Append the leaf hashes ``leaves``. Return the tree, and the nodes of levels above 0 that
         became full and are kept.
         """
         size, peaks, kept = self.size, list(self.peaks), []
@@ -92,19 +91,13 @@ def _joined(peaks: Sequence[bytes]) -> bytes:
 
 
 def tree_of(read: Read, size: int) -> Tree:
-    """The tree of the first ``size`` entries. Raises MissingHash."""
-    peaks, start = [], 0
-    for height in range(size.bit_length() - 1, -1, -1):
-        if size >> height & 1:
-            peaks.append(_full(read, start, height))
-            start += 1 << height
-    return Tree(size, tuple(peaks))
+    """Return the tree of the first ``size`` entries. Raises MissingHash."""
+    return Tree(size, tuple(_peaks(read, 0, size)))
 
 
 def inclusion_proof(read: Read, index: int, size: int) -> list[bytes]:
-    """Hashes from the leaf up that tie entry ``index`` to the root at ``size`` (section 2.1.1).
-
-    Raises ValueError unless 0 <= index < size, MissingHash.
+    """Return hashes from the leaf up that tie entry ``index`` to the root at ``size`` (section
+    2.1.1). Raises ValueError unless 0 <= index < size, MissingHash.
     """
     if not 0 <= index < size:
         raise ValueError(f"a tree of {size} entries has no entry {index}")
@@ -121,9 +114,8 @@ def inclusion_proof(read: Read, index: int, size: int) -> list[bytes]:
 
 
 def consistency_proof(read: Read, old: int, new: int) -> list[bytes]:
-    """Hashes that tie the root at ``old`` to the root at ``new`` (section 2.1.2).
-
-    Raises ValueError unless 0 <= old <= new, MissingHash.
+    """Return hashes that tie the root at ``old`` to the root at ``new`` (section 2.1.2). Raises
+    ValueError unless 0 <= old <= new, MissingHash.
     """
     if not 0 <= old <= new:
         raise ValueError(f"a tree of {new} entries does not continue one of {old}")
@@ -144,7 +136,7 @@ def consistency_proof(read: Read, old: int, new: int) -> list[bytes]:
 
 
 def includes(root: bytes, size: int, index: int, leaf: bytes, proof: Sequence[bytes]) -> bool:
-    """True if ``proof`` ties the leaf hash ``leaf`` at ``index`` to ``root`` at ``size``
+    """Return whether ``proof`` ties the leaf hash ``leaf`` at ``index`` to ``root`` at ``size``
     (RFC 9162, section 2.1.3.2).
     """
     if not 0 <= index < size:
@@ -166,8 +158,8 @@ def includes(root: bytes, size: int, index: int, leaf: bytes, proof: Sequence[by
 def continues(
     old_size: int, old_root: bytes, new_size: int, new_root: bytes, proof: Sequence[bytes]
 ) -> bool:
-    """True if ``proof`` shows that the tree at ``new_size`` begins with the one at ``old_size``
-    (RFC 9162, section 2.1.4.2). Nothing has to be shown of an empty tree.
+    """Return whether ``proof`` shows that the tree at ``new_size`` begins with the one at
+    ``old_size`` (RFC 9162, section 2.1.4.2). Nothing has to be shown of an empty tree.
     """
     if not 0 <= old_size <= new_size:
         return False
@@ -196,22 +188,27 @@ def continues(
 
 
 def _split(count: int) -> int:
-    """The largest power of two strictly below ``count``."""
+    """Return the largest power of two strictly below ``count``."""
     return 1 << ((count - 1).bit_length() - 1)
 
 
 def _range(read: Read, low: int, high: int) -> bytes:
-    """The hash of entries ``low`` to ``high``, a range that the tree's recursion reaches."""
-    peaks, start = [], low
-    for height in range((high - low).bit_length() - 1, -1, -1):
-        if (high - low) >> height & 1:
+    """Return the hash of entries ``low`` to ``high``, a range that the tree's recursion reaches."""
+    return _joined(_peaks(read, low, high - low))
+
+
+def _peaks(read: Read, start: int, count: int) -> list[bytes]:
+    """Return the hashes of the full subtrees of ``count`` entries from ``start`` on."""
+    peaks = []
+    for height in range(count.bit_length() - 1, -1, -1):
+        if count >> height & 1:
             peaks.append(_full(read, start, height))
             start += 1 << height
-    return _joined(peaks)
+    return peaks
 
 
 def _full(read: Read, start: int, height: int) -> bytes:
-    """The hash of the full subtree of 2**height entries that begins at ``start``."""
+    """Return the hash of the full subtree of 2**height entries that begins at ``start``."""
     level, above = divmod(height, TILE_HEIGHT)
     count = 1 << above
     first = start >> (level * TILE_HEIGHT)

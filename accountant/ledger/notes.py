@@ -1,7 +1,7 @@
 """Signed notes (C2SP signed-note v1.0.0) with Ed25519 keys and cosignatures (tlog-cosignature v1).
 
-A note is a text, a blank line, and lines that each hold one signature. Whoever reads it names the
-keys that are trusted: lines of other signers are ignored, a trusted key's bad signature is not.
+A note is a text, a blank line, and lines that each hold one signature. Its reader names trusted
+keys: lines of other signers are ignored, a trusted key's bad signature is an error.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class BadNote(ValueError):
 
 
 def key_id(name: str, kind: int, public: bytes) -> bytes:
-    """The four bytes that say which key a signature claims."""
+    """Return the four bytes that say which key a signature claims."""
     return sha256(name.encode() + b"\n" + bytes([kind]) + public).digest()[:4]
 
 
@@ -52,7 +52,7 @@ class Verifier:
 
     @classmethod
     def from_text(cls, text: str) -> Verifier:
-        """Reads ``name+id+key``. Raises ValueError."""
+        """Read ``name+id+key``. Raises ValueError."""
         parts = text.split("+", 2)
         if len(parts) != 3:
             raise ValueError(f"{text!r} is no verifier key: name+hash+key")
@@ -72,7 +72,7 @@ class Verifier:
         return f"{self.name}+{self.id.hex()}+{material}"
 
     def holds(self, text: bytes, signature: bytes) -> bool:
-        """True if ``signature``, without the key id, is this key's over the note's text."""
+        """Return whether ``signature``, without the key id, is this key's over the note's text."""
         if self.kind == COSIGNATURE:
             if len(signature) != 72:
                 return False
@@ -98,14 +98,14 @@ class Signer:
 
     @classmethod
     def new(cls, name: str, kind: int = ED25519) -> Signer:
-        """A fresh key."""
+        """Make a key."""
         signer = cls(name, kind, Ed25519PrivateKey.generate())
         _ = signer.verifier  # refuses a bad name now
         return signer
 
     @classmethod
     def from_text(cls, text: str) -> Signer:
-        """Reads what ``to_text`` wrote. Raises ValueError, which never quotes the text."""
+        """Read what ``to_text`` wrote. Raises ValueError, which never quotes the text."""
         parts = text.strip().split("+", 4)
         if len(parts) != 5 or not text.startswith(_PRIVATE):
             raise ValueError("this is no private note key")
@@ -118,7 +118,7 @@ class Signer:
         return signer
 
     def to_text(self) -> str:
-        """``PRIVATE+KEY+name+id+key``, as other note tools write it. A secret."""
+        """Return ``PRIVATE+KEY+name+id+key``, as other note tools write it. A secret."""
         material = base64.b64encode(bytes([self.kind]) + self.private.private_bytes_raw()).decode()
         return f"{_PRIVATE}{self.name}+{self.verifier.id.hex()}+{material}"
 
@@ -128,7 +128,7 @@ class Signer:
         return Verifier(self.name, self.kind, self.private.public_key().public_bytes_raw())
 
     def line(self, text: bytes, time: int = 0) -> str:
-        """The signature line over ``text``; a cosignature says ``time``, seconds since 1970."""
+        """Return the signature line over ``text``; a cosignature has ``time``, in Unix seconds."""
         stamp = b""
         if self.kind == COSIGNATURE:
             stamp, text = time.to_bytes(8, "big"), _cosigned(time, text)
@@ -137,7 +137,7 @@ class Signer:
 
 
 class Signature(NamedTuple):
-    """A signature line: whose it claims to be, and the line as it stands."""
+    """A signature line: the key that it claims, and the line as it stands."""
 
     name: str
     id: bytes
@@ -153,7 +153,7 @@ class Note:
     signatures: tuple[Signature, ...]
 
     def verified(self, trusted: Sequence[Verifier]) -> list[Verifier]:
-        """The trusted keys that signed it. Raises BadNote for a bad signature of a trusted key."""
+        """Return the trusted keys that signed it. Raises BadNote for a bad signature of one."""
         signed = []
         for signature in self.signatures:
             for key in trusted:
@@ -165,14 +165,14 @@ class Note:
 
 
 def sign(text: str, signers: Iterable[Signer]) -> bytes:
-    """The note of ``text`` with a line for each signer. Raises ValueError if it is no note text."""
+    """Return the note of ``text`` with a line for each signer. Raises ValueError for a bad text."""
     data = text.encode()
     _check_text(data)
     return data + b"\n" + "".join(signer.line(data) for signer in signers).encode()
 
 
 def parse(data: bytes) -> Note:
-    """Takes a note apart. Raises BadNote."""
+    """Take a note apart. Raises BadNote."""
     if len(data) > MAX_BYTES:
         raise BadNote(f"a note of {len(data)} bytes is too long")
     end = data.rfind(b"\n\n")
@@ -189,7 +189,7 @@ def parse(data: bytes) -> Note:
 
 
 def signature(line: str) -> Signature:
-    """One signature line, without its end. Raises BadNote."""
+    """Read one signature line, without its end. Raises BadNote."""
     match = _LINE.fullmatch(line)
     if match is None:
         raise BadNote(f"this is no signature line: {line[:100]!r}")
@@ -220,7 +220,7 @@ def _plain(data: bytes) -> str:
 
 
 def canonical_base64(text: str) -> bytes:
-    """Canonical base64 only, so that no two texts mean the same. Raises BadNote."""
+    """Decode canonical base64 only, so that no two texts mean the same. Raises BadNote."""
     try:
         data = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):

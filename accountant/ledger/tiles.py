@@ -21,7 +21,7 @@ _PATH: Final = re.compile(
 
 
 def spelled(number: int) -> str:
-    """How the layout spells a number: groups of three digits, with an x before all but the last."""
+    """Spell a number: groups of three digits, with an x before all but the last."""
     digits = f"{number:03d}"
     digits = digits.zfill(-(-len(digits) // 3) * 3)
     groups = [digits[i : i + 3] for i in range(0, len(digits), 3)]
@@ -45,7 +45,7 @@ class Tile:
 
     @classmethod
     def from_path(cls, path: str) -> Tile:
-        """The place that ``path`` names. Raises ValueError for any other spelling."""
+        """Return the place that ``path`` names. Raises ValueError for any other spelling."""
         match = _PATH.fullmatch(path)
         if match is None:
             raise ValueError(f"{path!r} is no place in the tile layout")
@@ -63,7 +63,7 @@ class Tile:
 
 
 def tiles_of(size: int, entries: bool = False) -> Iterator[Tile]:
-    """All hash tiles (or entry bundles) of a tree, lowest level first."""
+    """Return all hash tiles (or entry bundles) of a tree, lowest level first."""
     level = 0
     while size:
         full, rest = divmod(size, WIDTH)
@@ -77,12 +77,12 @@ def tiles_of(size: int, entries: bool = False) -> Iterator[Tile]:
 
 
 def pack_entries(entries: Iterable[bytes]) -> bytes:
-    """An entry bundle: each entry after its length, 16 bits, big-endian."""
+    """Return an entry bundle: each entry after its length, 16 bits, big-endian."""
     return b"".join(len(entry).to_bytes(2, "big") + entry for entry in entries)
 
 
 def entries_of(data: bytes) -> Iterator[bytes]:
-    """The entries of a bundle, one after the other. Raises ValueError where it ends within one."""
+    """Return the entries of a bundle, one by one. Raises ValueError where it ends within one."""
     at = 0
     while at < len(data):
         end = at + 2 + int.from_bytes(data[at : at + 2], "big")
@@ -93,5 +93,5 @@ def entries_of(data: bytes) -> Iterator[bytes]:
 
 
 def unpack_entries(data: bytes) -> list[bytes]:
-    """The entries of a bundle. Raises ValueError if it ends within one."""
+    """Return the entries of a bundle. Raises ValueError if it ends within one."""
     return list(entries_of(data))

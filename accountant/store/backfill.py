@@ -1,16 +1,16 @@
-"""Copying SQLite's write-ahead log into the database file while others go on writing.
+"""Copies SQLite's write-ahead log into the database file while others go on writing.
 
-SQLite calls it a checkpoint (a word that means a signed head here), and leaves it by default to
-whoever commits: a third of the time that writing takes, and everybody waits for it. Here a thread
-does it, and who commits only where the log gets long nevertheless.
+SQLite calls this a checkpoint (here: a signed head), and by default the committing thread does it:
+a third of the time that writing takes, while all others wait. Here a thread of its own does it, and
+a commit only where the log gets long nevertheless.
 
 Before SQLite 3.51.3 a checkpoint may lose a commit that starts the log anew while it begins
 (sqlite.org, "Write-Ahead Logging", section "The WAL-Reset Bug"). So from before the thread copies
-until after it has copied there is a snapshot of the same database, which holds one of SQLite's
-read locks. If that is one of the log (locks 1 to 4), no commit can start the log anew, for that
-takes all of these (``walRestartLog`` in wal.c). If all of the log had been copied, it is one of
-the database file (lock 0), and nothing is copied, for that takes lock 0 (``walCheckpoint``). Who
-commits copies under the lock beside the file, which keeps all other commits away.
+until after, a snapshot of the same database holds one of SQLite's read locks. If that is one of the
+log (locks 1 to 4), no commit can start the log anew, for that takes all of these
+(``walRestartLog`` in wal.c). If all of the log had been copied, it is the one of the database file
+(lock 0), and nothing is copied, for that takes lock 0 (``walCheckpoint``). A commit copies under
+the lock beside the file, which keeps all other commits away.
 """
 
 from __future__ import annotations
@@ -25,32 +25,34 @@ import structlog
 
 _PAGE: Final = 4_096
 _EVERY: Final = 1_000 * _PAGE
-"""Bytes written to the log before it is copied, as far as we can tell: SQLite's own measure."""
+"""Bytes written to the log, as far as is known, before it is copied: SQLite's own measure."""
 _COMMIT: Final = 6 * _PAGE
 """What a commit writes beside the rows: the last pages of tables and of their indexes."""
 _LONG: Final = 4_000
-"""Pages in the log from which on it is copied by who commits: then it can be started anew."""
+"""Pages in the log from which on a commit copies it: then it can be started anew."""
 _log = structlog.get_logger()
 
 
 class Backfill:
-    """Of one database file, for the one connection of this process that writes to it."""
+    """Copies one database file's log, for the one connection of this process that writes to it."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._thread: threading.Thread | None = None
-        self._bytes = self._left_by_others()
-        """Written since it was copied last, as far as we know."""
+        self._bytes = 0
+        with suppress(OSError):  # what processes that have ended may have left in the log
+            self._bytes = Path(f"{path}-wal").stat().st_size
+        """Written since it was copied last, as far as is known."""
         self._pages = 0
         """In the log when it was copied last."""
 
     def wrote(self, size: int) -> None:
-        """Rows of so many bytes are about to be committed."""
+        """Note that ``size`` bytes of rows are about to be committed."""
         self._bytes += size
 
     def committed(self, writer: sqlite3.Connection) -> None:
-        """To be called after each commit by who still keeps everybody else from writing. It never
-        fails, for that would be taken for a commit that failed: it is tried again another time.
+        """Copy if it is time; to be called after each commit, still under the lock. Never raises,
+        for that would be taken for a commit that failed: it is tried again another time.
         """
         self.wrote(_COMMIT)
         if self._thread is not None and self._thread.is_alive():
@@ -67,15 +69,9 @@ class Backfill:
             self._failed(error)
 
     def wait(self) -> None:
-        """Until the thread has ended. No new one begins before the next commit."""
+        """Wait until the thread has ended. No new one begins before the next commit."""
         if self._thread is not None:
             self._thread.join()
-
-    def _left_by_others(self) -> int:
-        """What processes that have ended may have left in the log."""
-        with suppress(OSError):
-            return Path(f"{self._path}-wal").stat().st_size
-        return 0
 
     def _copy_beside(self) -> None:
         try:
@@ -96,7 +92,7 @@ class Backfill:
         return connection
 
     def _copy(self, connection: sqlite3.Connection) -> None:
-        """Copies what no snapshot forbids; nothing if somebody else is at it."""
+        """Copy what no snapshot forbids; nothing if another process is copying."""
         busy, pages, _ = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         if not busy:
             self._pages = pages

@@ -1,4 +1,4 @@
-"""What the migrations have to say in each database's own words.
+"""What migrations say differently to each database.
 
 Triggers are a second fence. The first is that the service only ever appends; on PostgreSQL its role
 has no right to do anything else either (``roles.py``).
@@ -32,24 +32,24 @@ as all the rest of inserting it.
 
 
 def word(length: int) -> sa.types.TypeEngine[str]:
-    """A text that orders by its bytes, whatever the language of the server."""
+    """Return a text type that orders by bytes, whatever the language of the server."""
     return sa.String(length).with_variant(sa.String(length, collation="C"), "postgresql")
 
 
 def words() -> sa.types.TypeEngine[str]:
-    """The same, of any length."""
+    """Return the same, of any length."""
     return sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 
 
 def sized(dialect: str, name: str, column: str, condition: str) -> sa.CheckConstraint:
-    """That ``column`` holds bytes, in a number that meets ``condition``."""
+    """Return the constraint that ``column`` holds bytes whose number meets ``condition``."""
     if dialect == "postgresql":
         return sa.CheckConstraint(f"octet_length({column}) {condition}", name=name)
     return sa.CheckConstraint(f"typeof({column}) = 'blob' AND length({column}) {condition}", name)
 
 
 def guards(dialect: str, table: str, places: Sequence[str], *, erasable: bool) -> list[str]:
-    """Statements that make a table append-only; rows of an erasable one may go, but not change."""
+    """Return statements that make a table append-only; an erasable one may lose rows."""
     verbs = ("UPDATE",) if erasable else ("UPDATE", "DELETE")
     if dialect == "postgresql":
         return [
@@ -64,7 +64,7 @@ def guards(dialect: str, table: str, places: Sequence[str], *, erasable: bool) -
 
 
 def head_guards(dialect: str) -> list[str]:
-    """Statements that let a head only go forward."""
+    """Return statements that let a head only go forward."""
     table, rewinds = "ledger_head", "NEW.sequence <= OLD.sequence"
     if dialect == "postgresql":
         return [
@@ -80,7 +80,7 @@ def head_guards(dialect: str) -> list[str]:
 
 
 def preparations(dialect: str) -> list[str]:
-    """What comes before the guards."""
+    """Return the statements that come before the guards."""
     return [_FUNCTION, _VACUUM] if dialect == "postgresql" else []
 
 
@@ -89,8 +89,8 @@ def _sqlite(name: str, when: str) -> str:
 
 
 def _no_replace(name: str, table: str, places: Sequence[str]) -> str:
-    """INSERT OR REPLACE fires no DELETE trigger on a connection without recursive_triggers, so an
-    INSERT over an existing row is refused by itself. Only SQLite has such a statement.
+    """Refuse an INSERT over an existing row: on a connection without recursive_triggers SQLite's
+    INSERT OR REPLACE fires no DELETE trigger.
     """
     same = " AND ".join(f"{place} = NEW.{place}" for place in ("ledger", *places))
     there = f"SELECT 1 FROM {table} WHERE {same}"  # noqa: S608 (names of our own)
@@ -98,7 +98,7 @@ def _no_replace(name: str, table: str, places: Sequence[str]) -> str:
 
 
 def _postgres(name: str, verb: str, table: str, when: str = "") -> list[str]:
-    """A trigger that fires ALWAYS: not even a session that says it is a replica's passes it."""
+    """Return a trigger that fires ALWAYS: even in a session that says it is a replica's."""
     each = "STATEMENT" if verb == "TRUNCATE" else "ROW"
     condition = f"WHEN ({when}) " if when else ""
     return [
@@ -109,7 +109,7 @@ def _postgres(name: str, verb: str, table: str, when: str = "") -> list[str]:
 
 
 def dialect_of(bind: Any) -> str:
-    """The name of the database that a migration runs on. Raises ValueError."""
+    """Return the name of the database that a migration runs on. Raises ValueError."""
     name = str(bind.dialect.name)
     if name not in ("sqlite", "postgresql"):
         raise ValueError(f"{name} is not supported")

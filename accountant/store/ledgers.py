@@ -1,33 +1,56 @@
-"""All ledgers of one database. Nothing above this room knows which kind of database that is."""
+"""All ledgers of one database. No room above this one knows which kind of database that is."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from sqlalchemy import Connection
+from sqlalchemy import URL, make_url
+from sqlalchemy.exc import ArgumentError
 
 from accountant.ledger.merkle import Tree
 from accountant.store import reading
-from accountant.store.engine import database_of
-from accountant.store.errors import Moved, StoreError, Unknown, translated
+from accountant.store.database import Database, Moved, StoreError, Unknown, translated
 from accountant.store.reading import Signed, Stored, Text
+from accountant.store.sqlite import Sqlite, sqlite_path
 from accountant.store.writing import Writing
 
-__all__ = [
-    "Ledgers",
-    "Moved",
-    "Signed",
-    "StoreError",
-    "Stored",
-    "Text",
-    "Unknown",
-    "Writing",
-]
+__all__ = ["Ledgers", "Moved", "Signed", "StoreError", "Stored", "Text", "Unknown", "Writing"]
 
 T = TypeVar("T")
+
+
+def parsed(url: str) -> URL:
+    """Return the URL of a database that is supported. Raises ValueError, without the password."""
+    try:
+        found = make_url(url)
+    except (ArgumentError, ValueError):  # either may hold a piece of the password
+        raise ValueError(
+            "the database URL cannot be read: give sqlite:///var/accountant.db or "
+            "postgresql://user:password@host/database (in a password, / @ : and % are written "
+            "%2F %40 %3A and %25)"
+        ) from None
+    if found.drivername in ("postgres", "postgresql", "postgresql+psycopg"):
+        return found.set(drivername="postgresql+psycopg")
+    sqlite_path(url)
+    return found
+
+
+def shown(url: str) -> str:
+    """Return the URL without its password."""
+    return parsed(url).render_as_string(hide_password=True)
+
+
+def database_of(url: str) -> Database:
+    """Return the database at ``url``; nothing is opened yet. Raises ValueError."""
+    found = parsed(url)
+    if found.get_backend_name() == "sqlite":
+        return Sqlite(url)
+    from accountant.store.postgres import Postgres  # noqa: PLC0415 its driver takes long to load
+
+    return Postgres(found)
 
 
 class Ledgers:
@@ -39,15 +62,15 @@ class Ledgers:
 
     @contextmanager
     def writing(self, ledger: str, beside: str = "", *, light: bool = False) -> Iterator[Writing]:
-        """A write transaction on one ledger, whose head is locked from the beginning; what is not
-        committed when it ends is rolled back. On the way it is looked where the ledger ``beside``
-        ends. A ``light`` one begins when it has to, perhaps never (``Writing.believe``).
+        """Open a write transaction on one ledger, whose head is locked from the beginning; roll
+        back what is not committed when it ends. It also reads where the ledger ``beside`` ends. A
+        ``light`` one begins when it has to, perhaps never (``Writing.believe``).
 
         Raises StoreError if others keep the ledger busy for too long.
         """
         database = self._database
         with translated(), database.turn(ledger), ExitStack() as opened:
-            if light:  # whatever has to be waited for is, before anything is decided
+            if light:  # wait for what has to be waited for before anything is decided
                 ready = opened.enter_context(database.ready())
                 begin = partial(database.begin, ready, ledger, beside)
                 writing = Writing(
@@ -61,54 +84,52 @@ class Ledgers:
             self._erased |= writing.erased
 
     def head(self, ledger: str) -> Tree:
-        """Where the ledger ends; size 0 if it has no event."""
-        return self._read(lambda connection: reading.head(connection, ledger))
+        """Return where the ledger ends; size 0 if it has no event."""
+        return self._read(reading.head, ledger)
 
     def read(self, ledger: str, first: int = 0, limit: int = 1000) -> list[Stored]:
-        """At most ``limit`` events from sequence ``first`` on, in order."""
-        return self._read(lambda connection: reading.events(connection, ledger, first, limit))
+        """Return at most ``limit`` events from sequence ``first`` on, in order."""
+        return self._read(reading.events, ledger, first, limit)
 
     def stream(self, ledger: str, first: int = 0) -> Iterator[Stored]:
-        """All events from ``first`` on, a page at a time."""
+        """Return all events from ``first`` on, read a page at a time."""
         while page := self.read(ledger, first):
             yield from page
             first = page[-1].sequence + 1
 
     def terms(self, ledger: str, last: int) -> list[Stored]:
-        """The events up to ``last`` that say who the people are and which bounds decide."""
-        return self._read(lambda connection: reading.terms(connection, ledger, last))
+        """Return the events up to ``last`` that say who the people are and which bounds decide."""
+        return self._read(reading.terms, ledger, last)
 
     def hashes(self, ledger: str, level: int, first: int, count: int) -> list[bytes]:
-        """So many kept hashes of a level of the tree, or fewer where it ends."""
-        return self._read(
-            lambda connection: reading.hashes(connection, ledger, level, first, count)
-        )
+        """Return ``count`` kept hashes of a level of the tree, or fewer where it ends."""
+        return self._read(reading.hashes, ledger, level, first, count)
 
     def signed(self, ledger: str, first: int = 0, end: int | None = None) -> list[Signed]:
-        """The checkpoints from number ``first`` to before ``end``, all that there are if that is
-        None, each with the cosignatures that it has.
+        """Return the checkpoints from number ``first`` to before ``end`` (None: to the last), each
+        with the cosignatures that it has.
         """
-        return self._read(lambda connection: reading.signed(connection, ledger, first, end))
+        return self._read(reading.signed, ledger, first, end)
 
     def last_signed(self, ledger: str) -> Signed | None:
-        """The last checkpoint, without cosignatures."""
-        return self._read(lambda connection: reading.last_signed(connection, ledger))
+        """Return the last checkpoint, without cosignatures."""
+        return self._read(reading.last_signed, ledger)
 
     def texts(self, ledger: str, first: int, last: int) -> list[Text]:
-        """The texts of the events from ``first`` to ``last``, as far as they are not erased."""
-        return self._read(lambda connection: reading.texts(connection, ledger, first, last))
+        """Return the texts of the events from ``first`` to ``last`` that are not erased."""
+        return self._read(reading.texts, ledger, first, last)
 
     def names(self) -> list[str]:
-        """All ledgers, in order."""
+        """Return the names of all ledgers, in order."""
         return self._read(reading.names)
 
-    def _read(self, work: Callable[[Connection], T]) -> T:
+    def _read(self, work: Callable[..., T], *asked: Any) -> T:
         with translated():
-            return self._database.reading(work)
+            return self._database.reading(lambda connection: work(connection, *asked))
 
     def finish_erasing(self) -> bool:
-        """Removes what the database keeps of erased rows, as far as we can. False if somebody still
-        reads what was: then it is to be called again.
+        """Remove what the database keeps of erased rows, as far as possible. False if a reader
+        still sees the rows: then call it again.
         """
         if self._erased:
             with translated():
@@ -116,16 +137,16 @@ class Ledgers:
         return not self._erased
 
     def check(self) -> None:
-        """Looks whether the database can be read, and as far as that can be seen written to."""
+        """Check that the database can be read and, as far as can be seen, written to."""
         self.names()
         with translated():
             self._database.check()
 
     def excess(self) -> list[str]:
-        """Rights on the database that this service has and should not have, in words."""
+        """Return the rights on the database that this service should not have, in words."""
         with translated():
             return self._database.excess()
 
     def close(self) -> None:
-        """Lets go of the database. Raises TimeoutError if another process keeps its file."""
+        """Close the database. Raises TimeoutError if another process keeps its file."""
         self._database.close()

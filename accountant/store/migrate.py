@@ -1,23 +1,23 @@
-"""Creating and upgrading the database."""
+"""Create and upgrade the database."""
 
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 from alembic import command
 from alembic.config import Config
 from sqlalchemy import Connection, inspect
 
-from accountant.config.resources import shipped
+from accountant.config import shipped
 from accountant.store import postgres, roles
-from accountant.store.engine import file_lock, parsed, shown, sqlite_path, writer
-from accountant.store.errors import translated
+from accountant.store.database import translated
+from accountant.store.ledgers import parsed, shown
+from accountant.store.sqlite import file_lock, sqlite_path, writer
 from accountant.store.whole import made_folder
 
 
 def migrate(url: str, owner_url: str = "") -> bool:
-    """Brings the database at ``url`` to the newest schema; True if there was none before.
+    """Bring the database at ``url`` to the newest schema. Return True if there was none before.
 
     On PostgreSQL the tables belong to the role of ``owner_url``, if that is given, and the role of
     ``url`` gets the rights that the service needs, and no others. Raises ValueError for a URL that
@@ -30,7 +30,11 @@ def migrate(url: str, owner_url: str = "") -> bool:
 
 def _migrate_file(url: str) -> bool:
     path = sqlite_path(url)
-    _make(path)
+    if not path.parent.parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {path.parent.parent}")
+    made_folder(path.parent)
+    if not path.exists():  # from the first moment on only the owner may read it
+        os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
     engine = writer(url)
     try:
         with translated(), file_lock(path), engine.begin() as connection:
@@ -39,17 +43,8 @@ def _migrate_file(url: str) -> bool:
         engine.dispose()
 
 
-def _make(path: Path) -> None:
-    """Makes the file, in its folder, so that from the first moment on nobody else may read it."""
-    if not path.parent.parent.is_dir():
-        raise FileNotFoundError(f"there is no folder {path.parent.parent}")
-    made_folder(path.parent)
-    if not path.exists():
-        os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
-
-
 def _migrate_server(url: str, owner_url: str) -> bool:
-    """One transaction: a migration that fails leaves nothing. Of two at once, one waits."""
+    """Migrate in one transaction: one that fails leaves nothing. Of two at once, one waits."""
     engine = postgres.engine(parsed(owner_url), pool=1)
     try:
         with translated(), engine.begin() as connection:

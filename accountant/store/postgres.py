@@ -1,10 +1,10 @@
 """PostgreSQL 15 and later, through psycopg 3.
 
-Who appends holds the lock of the ledger's head row (SELECT ... FOR UPDATE) from before it reads
-what others have appended until its commit, under READ COMMITTED: each statement after the lock sees
-all that was committed before it. Who knows where the ledger ends appends without that, by a single
-statement that does nothing if the ledger ends elsewhere. Nothing else is relied upon. Every read is
-one statement, which is a snapshot by itself, so that it needs no transaction and no second round
+A writer holds the lock of the ledger's head row (SELECT ... FOR UPDATE) from before it reads what
+others have appended until its commit, under READ COMMITTED: each statement after the lock sees all
+that was committed before it. A writer that knows where the ledger ends appends without that, by a
+single statement that does nothing if the ledger ends elsewhere. Nothing else is relied upon. Every
+read is one statement, which is a snapshot by itself: it needs no transaction, and no second round
 trip.
 """
 
@@ -27,8 +27,7 @@ from sqlalchemy.exc import DBAPIError
 from accountant.ledger.merkle import Tree
 from accountant.store import roles
 from accountant.store.arrays import blobs, integers, learn, texts
-from accountant.store.entries import Ends, Grown
-from accountant.store.errors import Moved, StoreError, Unknown
+from accountant.store.database import Ends, Grown, Moved, StoreError, Unknown
 from accountant.store.reading import HEAD_OF, Begun, Text, tree_of
 
 T = TypeVar("T")
@@ -38,22 +37,16 @@ _EVENT: Final[_Kinds] = (integers, texts, integers, blobs, blobs)
 _NODE: Final[_Kinds] = (integers, integers, blobs)
 _TEXT: Final[_Kinds] = (integers, texts, blobs, texts)
 
-# -- all settings -------------------------------------------------------------------------------
-
 LOCK_MS: Final = 10_000
 """How long a writer waits for the ledger's head."""
-
 STATEMENT_MS: Final = 30_000
 IDLE_MS: Final = 30_000
 """A session that holds a transaction open for so long is ended, so that others go on."""
-
 READERS: Final = 8
 WRITERS: Final = 4
 """Connections of each kind; a ledger needs at most one writing connection in a process."""
-
 POOL_SECONDS: Final = 10.0
 """How long a request waits for a free connection."""
-
 _NETWORK: Final[dict[str, Any]] = {  # a host that is gone is noticed within half a minute
     "connect_timeout": 5,
     "keepalives_idle": 10,
@@ -69,8 +62,8 @@ _SESSION: Final = {
 }
 _STANDBY: Final = text("SELECT pg_is_in_recovery()")
 # One statement, hence one message and one answer. Nothing is inserted unless the head is moved.
-# COPY would take half the time; but no timeout ends a COPY whose client is frozen, and until that
-# goes on nobody could write to the ledger.
+# COPY would take half the time; but no timeout ends a COPY whose client is frozen, and meanwhile
+# no other could write to the ledger.
 _ROWS: Final = (
     " RETURNING ledger),"
     " nodes AS (INSERT INTO node (ledger, level, number, hash)"
@@ -90,8 +83,8 @@ _MOVED: Final = (
     "WITH moved AS (UPDATE ledger_head SET sequence = %b, peaks = %b"  # noqa: S608
     " WHERE ledger = %b AND sequence = %b AND peaks = %b" + _ROWS
 )
-# The one that is a transaction of its own waits for nobody who has the head, minds where the other
-# ledger ends, and is durable whatever the session is set to.
+# A transaction of its own: it does not wait for the head, compares where the other ledger ends, and
+# is durable whatever the session is set to.
 _AT_ONCE: Final = (
     "WITH moved AS (UPDATE ledger_head SET sequence = %b, peaks = %b"  # noqa: S608
     " WHERE ledger = %b AND sequence = %b AND peaks = %b"
@@ -110,16 +103,15 @@ _BEGIN: Final = sql.SQL(
     f" {HEAD_OF}{{ledger}} FOR UPDATE{{wait}};"
     f" {HEAD_OF}{{beside}}"
 )
-"""How a transaction that writes begins. The settings are said again in each, for a pooler may hand
-out a session that somebody else has changed. synchronous_commit is what durability hangs on: a
-server whose default is off answers before anything is on disk. A server with fsync=off is not
-refused: that is its operator's word that something below keeps the writes, or that this is a test,
-and no session can change it.
+"""How a transaction that writes begins. Each repeats the settings, for a pooler may hand out a
+session that another client has changed. Durability depends on synchronous_commit: a server whose
+default is off answers before anything is on disk. A server with fsync=off is not refused: its
+operator says so that something below keeps the writes, or that this is a test.
 """
 
 
 def engine(url: URL, *, pool: int) -> Engine:
-    """An engine of sessions that have our settings, and begin a transaction only when told to."""
+    """Return an engine of sessions with our settings, which begin transactions only when told."""
     options = " ".join(f"-c {name}={value}" for name, value in _SESSION.items())
     mine: dict[str, Any] = {"application_name": "accountant"} | _NETWORK
     arguments = {name: value for name, value in mine.items() if name not in url.query}
@@ -150,8 +142,8 @@ class Postgres:
         self._turns: dict[str, threading.Lock] = {}
 
     def reading(self, work: Callable[[Connection], T]) -> T:
-        """The result of ``work``, done again on a fresh connection if the pooled one was dead: so
-        that no read pays for a ping.
+        """Return the result of ``work``, done again on a fresh connection if the pooled one was
+        dead, so that no read pays for a ping.
         """
         with self._reader.connect() as connection:
             try:
@@ -164,8 +156,8 @@ class Postgres:
 
     @contextmanager
     def turn(self, ledger: str) -> Iterator[None]:
-        """In this process one writes to a ledger, so that those who wait for a head do not take the
-        connections that other ledgers need.
+        """Let one thread of this process write to a ledger, so that those that wait for its head
+        do not take the connections that other ledgers need.
         """
         turn = self._turns.setdefault(ledger, threading.Lock())
         if not turn.acquire(timeout=LOCK_MS / 1000):
@@ -177,7 +169,7 @@ class Postgres:
 
     @contextmanager
     def begun(self, ledger: str, beside: str) -> Iterator[Begun]:
-        """A transaction that holds the head's lock."""
+        """Begin a transaction that holds the head's lock."""
         begin = _begin(ledger, beside, "")
         connection, heads = self._connected(lambda raw: _heads(raw, begin))
         with _given_back(connection):
@@ -185,14 +177,14 @@ class Postgres:
 
     @contextmanager
     def ready(self) -> Iterator[Connection]:
-        """A connection that the server has not hung up on."""
+        """Return a connection that the server has not closed."""
         connection, _ = self._connected(_listened)
         with _given_back(connection):
             yield connection
 
     @contextmanager
     def begin(self, connection: Connection, ledger: str, beside: str) -> Iterator[Begun]:
-        """``begun``, if nobody else holds the head. Whatever else is wrong is told to who waits."""
+        """``begun``, if no other holds the head; other errors come up when one waits for it."""
         try:
             heads = _heads(_raw(connection), _begin(ledger, beside, " NOWAIT"))
         except psycopg.Error as error:
@@ -200,8 +192,8 @@ class Postgres:
         yield Begun(connection, *heads)
 
     def _connected(self, first: Callable[[psycopg.Connection[Any]], T]) -> tuple[Connection, T]:
-        """A connection that writes, and the result of the ``first`` that is done with it, which has
-        to do nothing: for a connection that proves dead is replaced, and all that are kept may be.
+        """Return a connection that writes, and the result of ``first``, which must change nothing:
+        a connection that proves dead is replaced, and all that are kept may be dead.
         """
         for last in (*repeat(False, WRITERS), True):
             connection = self._writer.connect()
@@ -210,9 +202,7 @@ class Postgres:
                 return connection, first(raw)
             except BaseException:
                 broken = raw.closed
-                if broken:
-                    connection.invalidate()  # broken in the driver's hands: tell the pool
-                connection.close()
+                _release(connection)
                 if last or not broken:
                     raise
         raise AssertionError("the last attempt returns or raises")
@@ -220,9 +210,9 @@ class Postgres:
     def at_once(
         self, connection: Connection, ledger: str, grown: Grown, texts: Sequence[Text], beside: Ends
     ) -> bool:
-        """One statement, which is a transaction of its own, hence one message and one answer. An
-        error over a living connection is the server's word that nothing was done: who then begins a
-        transaction is told the reason.
+        """Append by one statement, a transaction of its own: one message and one answer. An error
+        over a living connection is the server's word that nothing was done; a transaction that is
+        begun then meets the reason.
         """
         held: list[str | bytes] = [ledger, beside.ledger, beside.peaks]
         try:
@@ -238,7 +228,7 @@ class Postgres:
     def append(
         self, connection: Connection, ledger: str, grown: Grown, texts: Sequence[Text]
     ) -> bool:
-        """Appends in one round trip, whatever the number of rows."""
+        """Append in one round trip, whatever the number of rows."""
         done = self._append(connection, _MOVED, [], ledger, grown, texts)
         return done == len(grown.events[0])
 
@@ -251,7 +241,7 @@ class Postgres:
         grown: Grown,
         texts: Sequence[Text],
     ) -> int:
-        """How many events were inserted."""
+        """Return how many events were inserted."""
         before, events, nodes, after = grown
         rows = [*_columns(ledger, nodes, _NODE), *_columns(ledger, texts, _TEXT)]
         rows += [ledger, *[column(each) for column, each in zip(_EVENT, events, strict=True)]]
@@ -261,8 +251,8 @@ class Postgres:
         return _raw(connection).execute(statement, head + rows).rowcount
 
     def commit(self, connection: Connection) -> None:
-        """Makes the transaction durable. An error over a living connection is the server's word
-        that it is not; a connection that broke meanwhile says nothing.
+        """Make the transaction durable. An error over a living connection is the server's word that
+        it is not; a connection that broke meanwhile says nothing.
         """
         # COMMIT of a failed transaction is answered with ROLLBACK, and no error.
         raw = _raw(connection)
@@ -276,22 +266,22 @@ class Postgres:
             raise
 
     def finish_erasing(self) -> bool:
-        """Nothing is left to a role that may not vacuum: the table is set so that the server does
-        within minutes. What stays beside the table, docs/how-to/scaling.md tells.
+        """Return True: a role that may not vacuum can do no more. The server vacuums the table
+        within minutes; docs/how-to/scaling.md says what stays elsewhere.
         """
         return True
 
     def check(self) -> None:
-        """Looks whether the server takes writes: a standby does not."""
+        """Check that the server takes writes: a standby does not."""
         if self.reading(lambda c: c.execute(_STANDBY).scalar_one()):
             raise StoreError("the server is a standby, which cannot be written to")
 
     def excess(self) -> list[str]:
-        """Rights of an owner or a superuser."""
+        """Return rights of an owner or a superuser."""
         return self.reading(roles.excess)
 
     def close(self) -> None:
-        """Closes every connection."""
+        """Close every connection."""
         self._reader.dispose()
         self._writer.dispose()
 
@@ -303,38 +293,41 @@ def _begin(ledger: str, beside: str, wait: LiteralString) -> bytes:
 
 
 def _heads(raw: psycopg.Connection[Any], begin: bytes) -> list[Tree]:
-    """Begins, and looks where both ledgers end, once the first one's head is locked: in one message
-    and one answer. Statements without parameters may come together, each sees what was committed
-    before it.
+    """Begin, and read where both ledgers end once the first one's head is locked: in one message
+    and one answer. Each of the statements sees what was committed before it.
     """
     cursor = raw.execute(begin, prepare=False)  # several statements cannot be
     return [tree_of(cursor.set_result(last).fetchone()) for last in (-2, -1)]
 
 
 def _listened(raw: psycopg.Connection[Any]) -> None:
-    """Raises psycopg.OperationalError if the server has hung up. Whatever else has come that nobody
-    asked for, such as that it will, is reason enough to hang up as well.
+    """Raise psycopg.OperationalError if the server has closed the connection, or has sent anything
+    unsolicited, such as that it will.
     """
     poll = select.poll()
     poll.register(raw.fileno(), select.POLLIN)
     if poll.poll(0):
         raw.close()
-        raise psycopg.OperationalError("the server has said something that nobody asked for")
+        raise psycopg.OperationalError("the server has sent something unsolicited")
 
 
 @contextmanager
 def _given_back(connection: Connection) -> Iterator[None]:
-    """The connection is the pool's again in the end."""
-    with connection:
-        try:
-            yield
-        finally:
-            if not connection.invalidated and _raw(connection).closed:
-                connection.invalidate()  # broken in the driver's hands: tell the pool
+    """Give the connection back to the pool in the end."""
+    try:
+        yield
+    finally:
+        _release(connection)
+
+
+def _release(connection: Connection) -> None:
+    if not connection.invalidated and _raw(connection).closed:
+        connection.invalidate()  # broken in the driver's hands: tell the pool
+    connection.close()
 
 
 def _columns(ledger: str, rows: Sequence[tuple[Any, ...]], kinds: _Kinds) -> list[Any]:
-    """Rows of a ledger, as the columns that a statement takes."""
+    """Return rows of a ledger as the columns that a statement takes."""
     columns = zip(*rows, strict=True) if rows else repeat((), len(kinds))
     return [ledger, *[kind(column) for kind, column in zip(kinds, columns, strict=True)]]
 

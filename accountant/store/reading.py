@@ -1,4 +1,4 @@
-"""What is read of a ledger within one transaction, whether it also writes or not."""
+"""What is read of a ledger: one statement each, within a transaction or without."""
 
 from __future__ import annotations
 
@@ -10,25 +10,11 @@ from sqlalchemy import Connection, Integer, bindparam, select, text
 
 from accountant.ledger.merkle import Tree
 from accountant.ledger.tiles import HASH
-from accountant.store.tables import (
-    TERMS,
-    CheckpointRow,
-    CosignatureRow,
-    EventRow,
-    HeadRow,
-    NodeRow,
-    TextRow,
-)
+from accountant.store.tables import CHECKPOINT, COSIGNATURE, EVENT, HEAD, NODE, TERMS, TEXT
 
-EVENT: Final[Any] = EventRow.__table__  # type: ignore[attr-defined]
-HEAD: Final[Any] = HeadRow.__table__  # type: ignore[attr-defined]
-NODE: Final[Any] = NodeRow.__table__  # type: ignore[attr-defined]
-CHECKPOINT: Final[Any] = CheckpointRow.__table__  # type: ignore[attr-defined]
-COSIGNATURE: Final[Any] = CosignatureRow.__table__  # type: ignore[attr-defined]
-TEXT: Final[Any] = TextRow.__table__  # type: ignore[attr-defined]
-# Every batch and every look at a key reads heads: in the driver's own words that takes a tenth.
 HEAD_OF: Final = "SELECT sequence, peaks FROM ledger_head WHERE ledger = "
-# Every retry reads its event, or some: to put the statements together takes longer than they do.
+"""Every batch and every look at a key reads heads: in the driver's own words that takes a tenth."""
+# Every retry reads events. To put a statement together takes longer than to execute it.
 _EVENTS: Final = (
     select(EVENT.c.sequence, EVENT.c.body, EVENT.c.leaf)
     .where(EVENT.c.ledger == bindparam("ledger"), EVENT.c.sequence >= bindparam("first"))
@@ -47,7 +33,8 @@ _TEXTS: Final = (
     .where(TEXT.c.sequence.between(bindparam("first"), bindparam("last")))
     .order_by(TEXT.c.sequence, TEXT.c.field)
 )
-MAX_NUMBER: Final = 2**63 - 1
+_SIGNED: Final = select(CHECKPOINT.c.number, CHECKPOINT.c.size, CHECKPOINT.c.note)
+_MAX_NUMBER: Final = 2**63 - 1
 """The largest number that the database holds."""
 
 
@@ -60,8 +47,8 @@ class Stored(NamedTuple):
 
 
 class Begun(NamedTuple):
-    """A transaction on a ledger: where that ends, which nobody else can move, and where the one
-    beside it ended when it began.
+    """A transaction on a ledger: where that ends, which no other can move meanwhile, and where the
+    ledger beside it ended when it began.
     """
 
     connection: Connection
@@ -93,13 +80,13 @@ class Text(NamedTuple):
 
 
 def head(connection: Connection, ledger: str) -> Tree:
-    """The tree at the ledger's end."""
+    """Return the tree at the ledger's end."""
     mark = "?" if connection.dialect.name == "sqlite" else "%s"
     return tree_of(connection.exec_driver_sql(HEAD_OF + mark, (ledger,)).first())
 
 
 def tree_of(row: Sequence[Any] | None) -> Tree:
-    """The tree that a row of HEAD_OF says."""
+    """Return the tree of a row of HEAD_OF."""
     if row is None:
         return Tree()
     size, kept = row
@@ -107,52 +94,39 @@ def tree_of(row: Sequence[Any] | None) -> Tree:
 
 
 def events(connection: Connection, ledger: str, first: int, limit: int) -> list[Stored]:
-    """Events from ``first`` on, in order."""
+    """Return at most ``limit`` events from ``first`` on, in order."""
     asked = {"ledger": ledger, "first": first, "most": limit}
     return [Stored(*row) for row in connection.execute(_EVENTS, asked)]
 
 
 def terms(connection: Connection, ledger: str, last: int) -> list[Stored]:
-    """The events up to ``last`` that say on what terms the ledger counts, in order."""
+    """Return the events up to ``last`` that say on what terms the ledger counts, in order."""
     return [Stored(*row) for row in connection.execute(_TERMS, {"ledger": ledger, "last": last})]
 
 
 def hashes(connection: Connection, ledger: str, level: int, first: int, count: int) -> list[bytes]:
-    """Kept hashes of a level, from ``first`` on without a gap."""
+    """Return the kept hashes of a level, from ``first`` on without a gap."""
     if level == 0:
-        table, place, wanted = EVENT, EVENT.c.sequence, EVENT.c.leaf
-        of = EVENT.c.ledger == ledger
+        place, wanted, which = EVENT.c.sequence, EVENT.c.leaf, EVENT.c.ledger == ledger
     else:
-        table, place, wanted = NODE, NODE.c.number, NODE.c.hash
-        of = (NODE.c.ledger == ledger) & (NODE.c.level == level)
-    rows = connection.execute(
-        select(place, wanted)
-        .select_from(table)
-        .where(of, place >= first, place < first + count)
-        .order_by(place)
-    ).all()
+        place, wanted = NODE.c.number, NODE.c.hash
+        which = (NODE.c.ledger == ledger) & (NODE.c.level == level)
+    statement = select(place, wanted).where(which, place >= first, place < first + count)
+    rows = connection.execute(statement.order_by(place)).all()
     return [row[1] for expected, row in enumerate(rows, start=first) if row[0] == expected]
 
 
 def signed(connection: Connection, ledger: str, first: int, end: int | None) -> list[Signed]:
-    """Checkpoints from number ``first`` to before ``end``, with their cosignatures: one statement,
-    so that both are of one moment.
+    """Return the checkpoints from number ``first`` to before ``end``, with their cosignatures: by
+    one statement, so that both are of one moment.
     """
-    last = MAX_NUMBER if end is None else end - 1
+    last = _MAX_NUMBER if end is None else end - 1
+    same = (COSIGNATURE.c.ledger == CHECKPOINT.c.ledger) & (
+        COSIGNATURE.c.number == CHECKPOINT.c.number
+    )
     rows = connection.execute(
-        select(
-            CHECKPOINT.c.number,
-            CHECKPOINT.c.size,
-            CHECKPOINT.c.note,
-            COSIGNATURE.c.witness,
-            COSIGNATURE.c.line,
-        )
-        .outerjoin_from(
-            CHECKPOINT,
-            COSIGNATURE,
-            (COSIGNATURE.c.ledger == CHECKPOINT.c.ledger)
-            & (COSIGNATURE.c.number == CHECKPOINT.c.number),
-        )
+        _SIGNED.add_columns(COSIGNATURE.c.witness, COSIGNATURE.c.line)
+        .outerjoin_from(CHECKPOINT, COSIGNATURE, same)
         .where(CHECKPOINT.c.ledger == ledger, CHECKPOINT.c.number.between(first, last))
         .order_by(CHECKPOINT.c.number, COSIGNATURE.c.witness)
     ).all()
@@ -163,22 +137,18 @@ def signed(connection: Connection, ledger: str, first: int, end: int | None) -> 
 
 
 def last_signed(connection: Connection, ledger: str) -> Signed | None:
-    """The checkpoint with the largest number, without cosignatures."""
-    row = connection.execute(
-        select(CHECKPOINT.c.number, CHECKPOINT.c.size, CHECKPOINT.c.note)
-        .where(CHECKPOINT.c.ledger == ledger)
-        .order_by(CHECKPOINT.c.number.desc())
-        .limit(1)
-    ).one_or_none()
+    """Return the checkpoint with the largest number, without cosignatures."""
+    own = _SIGNED.where(CHECKPOINT.c.ledger == ledger)
+    row = connection.execute(own.order_by(CHECKPOINT.c.number.desc()).limit(1)).one_or_none()
     return None if row is None else Signed(*row)
 
 
 def texts(connection: Connection, ledger: str, first: int, last: int) -> list[Text]:
-    """Texts of the events from ``first`` to ``last``, by sequence, then field."""
+    """Return the texts of the events from ``first`` to ``last``, by sequence, then field."""
     asked = {"ledger": ledger, "first": first, "last": last}
     return [Text(*row) for row in connection.execute(_TEXTS, asked)]
 
 
 def names(connection: Connection) -> list[str]:
-    """All ledgers, in order."""
+    """Return the names of all ledgers, in order."""
     return list(connection.execute(select(HEAD.c.ledger).order_by(HEAD.c.ledger)).scalars())

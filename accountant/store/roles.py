@@ -1,4 +1,4 @@
-"""What the service's role may do on PostgreSQL: append, move a head forward, and erase a text."""
+"""The rights of the service's role on PostgreSQL: to append, move a head forward, erase a text."""
 
 from __future__ import annotations
 
@@ -19,23 +19,21 @@ _REWRITING: Final = {"UPDATE", "DELETE", "TRUNCATE", "TRIGGER"}
 
 
 def grant(connection: Connection, role: str) -> None:
-    """Gives ``role`` its rights on our tables and takes any others; for the owner to call."""
-    name = connection.dialect.identifier_preparer.quote_identifier(role)
-    schema = connection.dialect.identifier_preparer.quote_identifier(
-        connection.execute(text("SELECT current_schema()")).scalar_one()
-    )
-    statements = [
+    """Give ``role`` its rights on our tables and revoke all others; for the owner to call."""
+    quoted = connection.dialect.identifier_preparer.quote_identifier
+    name, here = quoted(role), connection.execute(text("SELECT current_schema()")).scalar_one()
+    schema = quoted(here)
+    for statement in (
         f"REVOKE ALL ON SCHEMA {schema} FROM {name}",
         f"GRANT USAGE ON SCHEMA {schema} TO {name}",
         f"REVOKE ALL ON ALL TABLES IN SCHEMA {schema} FROM {name}, PUBLIC",
         *(f"GRANT {rights} ON {schema}.{table} TO {name}" for table, rights in RIGHTS.items()),
-    ]
-    for statement in statements:
+    ):
         connection.exec_driver_sql(statement)
 
 
 def excess(connection: Connection) -> list[str]:
-    """Rights of the present role by which it could rewrite a ledger, in words."""
+    """Return the rights of the present role by which it could rewrite a ledger, in words."""
     rows = connection.execute(
         text(
             "SELECT name, verb FROM unnest(CAST(:names AS text[])) AS name,"

@@ -1,13 +1,10 @@
 """Snapshots on disk, so that a start does not have to fold every event again.
 
-A snapshot is believed only if this very service made it: it ends with a MAC over all before it
-(HMAC-SHA-256), whose key is in the vault. Who can write the folder, but cannot read the vault,
-changes nothing but how long a start takes; who can read the vault has the signing keys as well.
-Both are in the service's home (mode 0700). An older snapshot that is put back is a sound one of
-fewer events: the tree that it was made at has to be one that the database continues.
-
-It is stale as soon as any code that folds was changed. Nothing is lost with a snapshot, nor with
-all of them, nor with the key.
+A snapshot ends with a MAC over all before it (HMAC-SHA-256), whose key is in the vault. Whoever can
+write the folder but not read the vault changes only how long a start takes; whoever can read the
+vault has the signing keys as well. An older snapshot that is put back is a sound one of fewer
+events: the database has to continue its tree. Any change of the code that folds makes a snapshot
+stale. Nothing is lost with snapshots, or with the key.
 """
 
 from __future__ import annotations
@@ -32,7 +29,6 @@ from accountant.store.whole import whole
 _FORMAT: Final = b"accountant snapshot 1\n"
 _LENGTH: Final = 8
 _MAC: Final = sha256().digest_size
-_OWNER: Final = 0o600
 _PACKAGE: Final = Path(__file__).resolve().parent.parent
 _FOLDING: Final = ("budget", "privacy", "ledger/events.py")
 """Where the code is that a folded state depends on."""
@@ -42,15 +38,11 @@ _log = structlog.get_logger()
 
 @cache
 def code_digest(package: Path = _PACKAGE) -> str:
-    """The digest of the code that folds. Raises OSError if there are no sources to read."""
+    """Return the digest of the code that folds. Raises OSError if there are no sources to read."""
     found = [package / name for name in _FOLDING]
     sources = [file for path in found for file in (path.rglob("*.py") if path.is_dir() else [path])]
-    return digest(
-        [
-            [file.relative_to(package).as_posix(), sha256(file.read_bytes()).hexdigest()]
-            for file in sorted(sources)
-        ]
-    )
+    names = [(file.relative_to(package).as_posix(), file) for file in sorted(sources)]
+    return digest([[name, sha256(file.read_bytes()).hexdigest()] for name, file in names])
 
 
 class _NotBelievedError(ValueError):
@@ -59,9 +51,9 @@ class _NotBelievedError(ValueError):
 
 @dataclass(frozen=True)
 class Snapshots:
-    """The snapshots in ``folder``, one a ledger, by a key in ``vault``. No method raises: what does
-    not work is logged, and costs time. ``code`` is read when this is made, which has to be before
-    anybody can change the files that the process was started from.
+    """The snapshots in ``folder``, one a ledger, by a key in ``vault``. No method raises: a failure
+    is logged, and costs time. ``code`` is read when this is made, which has to be before the files
+    that the process was started from can change.
     """
 
     folder: Path
@@ -69,8 +61,8 @@ class Snapshots:
     code: str = field(default_factory=code_digest)
 
     def keep(self, ledger: str, tree: Tree, parts: Sequence[bytes]) -> bool:
-        """Keeps the state after the events of ``tree``, which have to be committed; says whether
-        it could.
+        """Keep the state after the events of ``tree``, which have to be committed. Return whether
+        that worked.
         """
         head = canonical(
             self._terms(ledger) | {"size": tree.size, "peaks": [peak.hex() for peak in tree.peaks]}
@@ -78,7 +70,7 @@ class Snapshots:
         try:
             mac = hmac.new(self.vault.snapshot_key() or self.vault.new_snapshot_key(), None, sha256)
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with whole(self._path(ledger), _OWNER, durable=False) as file:
+            with whole(self._path(ledger), 0o600, durable=False) as file:
                 for part in (_FORMAT, len(head).to_bytes(_LENGTH, "little"), head, *parts):
                     mac.update(part)
                     file.write(part)
@@ -89,7 +81,7 @@ class Snapshots:
         return True
 
     def read(self, ledger: str) -> tuple[Tree, memoryview] | None:
-        """The tree and the state that were kept, if they are whole, ours and not stale."""
+        """Return the tree and the state that were kept, if they are whole, ours and not stale."""
         try:
             return self._read(ledger)
         except FileNotFoundError:
@@ -100,7 +92,7 @@ class Snapshots:
         return None
 
     def drop(self, ledger: str) -> None:
-        """Forgets the snapshot of a ledger."""
+        """Remove the snapshot of a ledger."""
         try:
             self._path(ledger).unlink(missing_ok=True)
         except OSError as error:
@@ -110,7 +102,7 @@ class Snapshots:
         return self.folder / f"{ledger}.snapshot"
 
     def _terms(self, ledger: str) -> dict[str, Any]:
-        """What has to be as it was when the snapshot was made."""
+        """Return what has to be as it was when the snapshot was made."""
         return {"ledger": ledger, "code": self.code, "engine": engine.CURRENT}
 
     def _read(self, ledger: str) -> tuple[Tree, memoryview]:
@@ -133,5 +125,5 @@ class Snapshots:
 
 
 def snapshots_of(home: Path) -> Snapshots:
-    """The snapshots of a service whose files are in ``home``."""
+    """Return the snapshots of a service whose files are in ``home``."""
     return Snapshots(home / "snapshots", vault_of(home))

@@ -2,8 +2,7 @@
 
 SQLite before 3.51.3 can corrupt a WAL when two connections write or checkpoint at the same moment.
 Every write of ours therefore holds an advisory lock on a file beside the database, over all
-processes; readers are query-only and never checkpoint. What does is ``backfill``, and says why it
-may.
+processes. Readers are query-only and never checkpoint; ``backfill`` does, and says why it may.
 """
 
 from __future__ import annotations
@@ -26,8 +25,7 @@ from sqlalchemy.pool import QueuePool, StaticPool
 
 from accountant.ledger.merkle import Tree
 from accountant.store.backfill import Backfill
-from accountant.store.entries import Ends, Grown
-from accountant.store.errors import Moved, StoreError, Unknown
+from accountant.store.database import Ends, Grown, Moved, StoreError, Unknown
 from accountant.store.reading import HEAD_OF, Begun, Text, tree_of
 
 T = TypeVar("T")
@@ -35,8 +33,14 @@ BUSY_MS: Final = 10_000
 _POLL: Final = 0.002
 """Seconds between two looks at a lock that another process holds."""
 _PATIENCE_MS: Final = 100
-"""How long cleaning up waits for a reader, while others wait to write; and then they do not."""
+"""How long cleaning up waits for a reader, which keeps writers waiting."""
 _FOR_NOBODY: Final = "PRAGMA busy_timeout=0"
+_DURABLE: Final = (
+    "secure_delete=ON",  # erased texts are overwritten
+    "journal_mode=WAL",
+    "synchronous=FULL",
+    "recursive_triggers=ON",  # REPLACE then fires DELETE triggers
+)
 _PRIMARY: Final = 0xFF
 """The part of an error's code that says what it is; the rest says where it came from."""
 _ATTEMPTS: Final = 5
@@ -51,28 +55,25 @@ _HEAD: Final = (
 
 
 def sqlite_path(url: str) -> Path:
-    """The database file. Raises ValueError for anything that is not a SQLite file."""
+    """Return the database file. Raises ValueError for a URL of anything but a SQLite file."""
+    give = "give a SQLite file, e.g. sqlite:///var/accountant.db"
     try:
         parsed = make_url(url)
     except ArgumentError:
-        raise ValueError(
-            "the database URL cannot be read: give a SQLite file, e.g. sqlite:///var/accountant.db"
-        ) from None
+        raise ValueError(f"the database URL cannot be read: {give}") from None
     if parsed.get_backend_name() != "sqlite" or parsed.database in (None, "", ":memory:"):
-        raise ValueError(
-            f"cannot use the database {parsed.render_as_string(hide_password=True)!r}: "
-            "give a SQLite file, e.g. sqlite:///var/accountant.db"
-        )
+        name = parsed.render_as_string(hide_password=True)
+        raise ValueError(f"cannot use the database {name!r}: {give}")
     return Path(str(parsed.database))
 
 
 def writer(url: str) -> Engine:
-    """The engine with the one connection that writes; each transaction is BEGIN IMMEDIATE."""
+    """Return the engine with the one connection that writes, by BEGIN IMMEDIATE."""
     return _engine(url, "BEGIN IMMEDIATE", poolclass=StaticPool)
 
 
 def reader(url: str) -> Engine:
-    """An engine of query-only connections; each transaction sees one snapshot."""
+    """Return an engine of query-only connections; each transaction sees one snapshot."""
     return _engine(url, "BEGIN", query_only=True, poolclass=QueuePool, pool_size=8)
 
 
@@ -85,16 +86,9 @@ def _engine(url: str, begin: str, *, query_only: bool = False, **pool: Any) -> E
     @event.listens_for(engine, "connect")
     def _connect(connection: Any, _: Any) -> None:
         connection.isolation_level = None  # the driver's own BEGIN is deferred and comes too late
-        cursor = connection.cursor()
-        cursor.execute(f"PRAGMA busy_timeout={BUSY_MS}")
-        if query_only:
-            cursor.execute("PRAGMA query_only=ON")
-        else:
-            cursor.execute("PRAGMA secure_delete=ON")  # erased texts are overwritten
-            cursor.execute("PRAGMA journal_mode=WAL")
-            cursor.execute("PRAGMA synchronous=FULL")
-            cursor.execute("PRAGMA recursive_triggers=ON")  # REPLACE then fires DELETE triggers
-        cursor.close()
+        connection.execute(f"PRAGMA busy_timeout={BUSY_MS}")
+        for pragma in ("query_only=ON",) if query_only else _DURABLE:
+            connection.execute(f"PRAGMA {pragma}").close()
 
     @event.listens_for(engine, "begin")
     def _begin(connection: Any) -> None:
@@ -105,9 +99,8 @@ def _engine(url: str, begin: str, *, query_only: bool = False, **pool: Any) -> E
 
 @contextmanager
 def file_lock(path: Path, seconds: float = BUSY_MS / 1000) -> Iterator[None]:
-    """An exclusive advisory lock on ``path``.lock, held by one process at a time.
-
-    Raises TimeoutError (an OSError) if another process keeps it for ``seconds``.
+    """Hold an exclusive advisory lock on ``path``.lock, which one process has at a time. Raises
+    TimeoutError (an OSError) if another process keeps it for ``seconds``.
     """
     deadline = time.monotonic() + seconds
     handle = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -141,18 +134,18 @@ class Sqlite:
         event.listen(self._writer, "connect", _of_ours)
         self._one_at_a_time = threading.Lock()
         self._kept = False
-        """Another process has kept the file for as long as anybody waits: until it lets go, nobody
-        waits again."""
+        """Another process has kept the file past the time limit: until it lets go, no writer waits
+        again."""
         self._writing: Connection | None = None
 
     def reading(self, work: Callable[[Connection], T]) -> T:
-        """The result of ``work`` on one snapshot."""
+        """Return the result of ``work`` on one snapshot."""
         with self._reader.begin() as connection:
             return work(connection)
 
     @contextmanager
     def turn(self, _: str) -> Iterator[None]:
-        """Nobody else in this process writes meanwhile, to whatever ledger."""
+        """Keep all other threads of this process from writing, to whatever ledger."""
         if not self._one_at_a_time.acquire(timeout=BUSY_MS / 1000):
             raise StoreError("too many requests wait to write")
         try:
@@ -162,8 +155,8 @@ class Sqlite:
 
     @contextmanager
     def begun(self, ledger: str, beside: str) -> Iterator[Begun]:
-        """A transaction that keeps everybody else from writing, to whatever ledger. Waits for
-        another process once; if that was in vain, nobody waits until it has let go.
+        """Begin a transaction that keeps all others from writing, to whatever ledger. It waits for
+        another process once; if that was in vain, no writer waits until that has let go.
         """
         milliseconds = 0 if self._kept else BUSY_MS
         with ExitStack() as opened:
@@ -181,9 +174,8 @@ class Sqlite:
 
     @contextmanager
     def ready(self) -> Iterator[Connection]:
-        """The connection that writes. It stays with us: to take it out of the pool each time, and
-        to put it back, would take a twentieth of a small batch. One that somebody could not end
-        a transaction on goes back.
+        """Return the connection that writes. It stays out of the pool, which would take a twentieth
+        of a small batch each time; one on which a transaction could not be ended goes back.
         """
         connection = self._writing = self._writing or self._writer.connect()
         try:
@@ -199,13 +191,13 @@ class Sqlite:
 
     @contextmanager
     def begin(self, connection: Connection, ledger: str, beside: str) -> Iterator[Begun]:
-        """``begun``, if nobody else has the file's lock, or another program the file."""
+        """``begun``, if no other process has the file's lock, and no other program the file."""
         with self._now(connection.begin), _undone(connection.rollback):
             yield _begun(connection, ledger, beside)
 
     @contextmanager
     def _now(self, begin: Callable[[], object]) -> Iterator[None]:
-        """A transaction under the file's lock. Raises Moved instead of waiting for it."""
+        """Begin a transaction under the file's lock. Raises Moved instead of waiting for it."""
         with ExitStack() as opened:
             try:
                 opened.enter_context(file_lock(self._path, 0))
@@ -220,7 +212,7 @@ class Sqlite:
     def at_once(
         self, connection: Connection, ledger: str, grown: Grown, texts: Sequence[Text], beside: Ends
     ) -> bool:
-        """A transaction in the driver's own words."""
+        """Append and commit by a transaction of the driver."""
         raw = _raw(connection)
         with self._now(lambda: raw.execute("BEGIN IMMEDIATE")):
             with _undone(raw.rollback):
@@ -234,7 +226,7 @@ class Sqlite:
     def append(
         self, connection: Connection, ledger: str, grown: Grown, texts: Sequence[Text]
     ) -> bool:
-        """Appends through the driver, which binds and steps in C."""
+        """Append through the driver, which binds and steps in C."""
         raw, (before, events, nodes, after) = _raw(connection), grown
         end = after.size, grown.peaks
         if before.size == 0:
@@ -250,8 +242,8 @@ class Sqlite:
         return True
 
     def commit(self, connection: Connection) -> None:
-        """Makes the transaction durable. A failed write may have reached the disk: then whoever
-        opens the file next decides, by what the log holds.
+        """Make the transaction durable. A failed write may have reached the disk: then what the log
+        holds decides, when the file is opened next.
         """
         self._commit(_raw(connection))
 
@@ -265,7 +257,7 @@ class Sqlite:
         self._backfill.committed(raw)
 
     def finish_erasing(self) -> bool:
-        """Empties the write-ahead log. False if somebody still reads what was."""
+        """Empty the write-ahead log. False if a reader still needs it."""
         for _ in range(_ATTEMPTS):
             if self._emptied():
                 return True
@@ -282,13 +274,15 @@ class Sqlite:
         return not busy
 
     def check(self) -> None:
-        """Looks whether the file may be written to, by its permissions."""
+        """Check that the file may be written to, by its permissions, its lock and the disk."""
         for place in (self._path, self._path.parent):
             if not os.access(place, os.W_OK):
                 raise StoreError("the database cannot be written to")
         if self._kept and self._still_kept():
             raise StoreError("another process keeps the database")
-        self._try_to_write()
+        with tempfile.TemporaryFile(dir=self._path.parent, prefix=".accountant-") as probe:
+            probe.write(bytes(_PROBE))  # on a full disk that fails as a commit would
+            probe.flush()
 
     def _still_kept(self) -> bool:
         try:
@@ -297,18 +291,12 @@ class Sqlite:
         except TimeoutError:
             return True
 
-    def _try_to_write(self) -> None:
-        """Writes a little beside the file: on a full disk that fails as a commit would."""
-        with tempfile.TemporaryFile(dir=self._path.parent, prefix=".accountant-") as probe:
-            probe.write(bytes(_PROBE))
-            probe.flush()
-
     def excess(self) -> list[str]:
-        """Whoever may write a file may do anything to it: there is nothing to warn of."""
+        """Return nothing: whoever may write a file may do anything to it."""
         return []
 
     def close(self) -> None:
-        """Lets go of the file. Raises TimeoutError if another process keeps it."""
+        """Close the file. Raises TimeoutError if another process keeps it."""
         with file_lock(self._path):  # closing may checkpoint
             self._backfill.wait()
             self._reader.dispose()
@@ -318,8 +306,8 @@ class Sqlite:
 
 @contextmanager
 def _undone(rollback: Callable[[], object]) -> Iterator[None]:
-    """What was not committed is rolled back before the lock goes. If that fails it is told what had
-    come before, such as that a commit is Unknown; the pool tries again (``ready``).
+    """Roll back what was not committed, before the lock goes. If that fails, the error before it is
+    raised, such as Unknown of a commit, and the pool tries again (``ready``).
     """
     try:
         yield
@@ -330,12 +318,12 @@ def _undone(rollback: Callable[[], object]) -> Iterator[None]:
 
 @contextmanager
 def _waiting(raw: sqlite3.Connection, milliseconds: int) -> Iterator[None]:
-    """Another program that has the file is waited for."""
+    """Let statements wait for another program that has the file."""
     raw.execute(f"PRAGMA busy_timeout={milliseconds}")
     try:
         yield
     finally:
-        with suppress(sqlite3.Error):  # it is told what had come before
+        with suppress(sqlite3.Error):  # the error before it is raised
             raw.execute(_FOR_NOBODY)
 
 
@@ -345,7 +333,7 @@ def _busy(error: OperationalError) -> bool:
 
 
 def _of_ours(connection: Any, _: Any) -> None:
-    """Who commits does not copy the write-ahead log by itself, and waits for nobody."""
+    """Let commits neither copy the write-ahead log nor wait."""
     connection.execute("PRAGMA wal_autocheckpoint=0")
     connection.execute(_FOR_NOBODY)
 
@@ -360,7 +348,7 @@ def _head(raw: sqlite3.Connection, ledger: str) -> Tree:
 
 
 def _insert(raw: sqlite3.Connection, table: str, rows: Sequence[tuple[Any, ...]]) -> None:
-    """Inserts many rows by few statements: at each one the driver lets other threads run, and then
+    """Insert many rows by few statements: at each one the driver lets other threads run, and then
     waits for its turn again.
     """
     for first in range(0, len(rows), _MOST_ROWS):

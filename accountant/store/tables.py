@@ -1,18 +1,23 @@
 """The tables. Every key starts with the ledger, so the schema can be sharded by it.
 
-``event.body`` is the truth; what stands beside it is an index on it or follows from it, but for two
-things: signatures, which are kept as they were made, and free texts, which can be erased.
+``event.body`` is the truth. All else is an index on it or follows from it, but for signatures,
+which are kept as they were made, and free texts, which can be erased.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, Text, text
 from sqlmodel import Field, SQLModel
 
 TERMS: Final = "type IN ('population.registered.v1', 'population.extended.v1', 'engine.adopted.v1')"
 """The few events that say on what terms a ledger counts. They have an index of their own."""
+
+
+def _column(kind: Any, *, key: bool = False) -> Any:
+    """Return a column that is not null and, if ``key``, a part of the primary key."""
+    return Field(sa_column=Column(kind, primary_key=key, nullable=False, autoincrement=False))
 
 
 class EventRow(SQLModel, table=True):
@@ -30,11 +35,11 @@ class EventRow(SQLModel, table=True):
     )
 
     ledger: str = Field(primary_key=True, max_length=64)
-    sequence: int = Field(sa_column=Column(BigInteger, primary_key=True, autoincrement=False))
+    sequence: int = _column(BigInteger, key=True)
     type: str = Field(max_length=64)
-    time: int = Field(sa_column=Column(BigInteger, nullable=False))
-    body: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
-    leaf: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+    time: int = _column(BigInteger)
+    body: bytes = _column(LargeBinary)
+    leaf: bytes = _column(LargeBinary)
 
 
 class NodeRow(SQLModel, table=True):
@@ -43,9 +48,9 @@ class NodeRow(SQLModel, table=True):
     __tablename__ = "node"
 
     ledger: str = Field(primary_key=True, max_length=64)
-    level: int = Field(sa_column=Column(Integer, primary_key=True, autoincrement=False))
-    number: int = Field(sa_column=Column(BigInteger, primary_key=True, autoincrement=False))
-    hash: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+    level: int = _column(Integer, key=True)
+    number: int = _column(BigInteger, key=True)
+    hash: bytes = _column(LargeBinary)
 
 
 class HeadRow(SQLModel, table=True):
@@ -56,8 +61,8 @@ class HeadRow(SQLModel, table=True):
     __tablename__ = "ledger_head"
 
     ledger: str = Field(primary_key=True, max_length=64)
-    sequence: int = Field(sa_column=Column(BigInteger, nullable=False))
-    peaks: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+    sequence: int = _column(BigInteger)
+    peaks: bytes = _column(LargeBinary)
 
 
 class CheckpointRow(SQLModel, table=True):
@@ -66,9 +71,9 @@ class CheckpointRow(SQLModel, table=True):
     __tablename__ = "checkpoint"
 
     ledger: str = Field(primary_key=True, max_length=64)
-    number: int = Field(sa_column=Column(BigInteger, primary_key=True, autoincrement=False))
-    size: int = Field(sa_column=Column(BigInteger, nullable=False))
-    note: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+    number: int = _column(BigInteger, key=True)
+    size: int = _column(BigInteger)
+    note: bytes = _column(LargeBinary)
 
 
 class CosignatureRow(SQLModel, table=True):
@@ -77,9 +82,9 @@ class CosignatureRow(SQLModel, table=True):
     __tablename__ = "cosignature"
 
     ledger: str = Field(primary_key=True, max_length=64)
-    number: int = Field(sa_column=Column(BigInteger, primary_key=True, autoincrement=False))
-    witness: str = Field(sa_column=Column(Text, primary_key=True))
-    line: str = Field(sa_column=Column(Text, nullable=False))
+    number: int = _column(BigInteger, key=True)
+    witness: str = _column(Text, key=True)
+    line: str = _column(Text)
 
 
 class TextRow(SQLModel, table=True):
@@ -88,7 +93,13 @@ class TextRow(SQLModel, table=True):
     __tablename__ = "text"
 
     ledger: str = Field(primary_key=True, max_length=64)
-    sequence: int = Field(sa_column=Column(BigInteger, primary_key=True, autoincrement=False))
+    sequence: int = _column(BigInteger, key=True)
     field: str = Field(primary_key=True, max_length=64)
-    salt: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
-    text: str = Field(sa_column=Column(Text, nullable=False))
+    salt: bytes = _column(LargeBinary)
+    text: str = _column(Text)
+
+
+EVENT, NODE, HEAD, CHECKPOINT, COSIGNATURE, TEXT = (
+    SQLModel.metadata.tables[name]
+    for name in ("event", "node", "ledger_head", "checkpoint", "cosignature", "text")
+)

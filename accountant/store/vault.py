@@ -1,13 +1,15 @@
-"""What is kept outside the database: signing keys, and the heads last signed and published; also
-the key that authenticates snapshots.
+"""What is kept outside the database: signing keys, the heads last signed and published, and the key
+that authenticates snapshots.
 
 A database that is put back from a backup does not take these with it, so that it is noticed. Only
-the owner may read the folder: who has a key can sign another history.
+the owner may read the folder: whoever has a key can sign another history.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from secrets import token_bytes
 from typing import Final, Literal
@@ -15,7 +17,7 @@ from typing import Final, Literal
 from accountant.ledger import notes
 from accountant.ledger.checkpoints import Checkpoint, Known
 from accountant.ledger.notes import BadNote, Signer, Verifier
-from accountant.store.ledgers import StoreError
+from accountant.store.database import StoreError
 from accountant.store.whole import made_folder, sync, whole
 
 Kind = Literal["signed", "published", "totals"]
@@ -24,14 +26,22 @@ KINDS: Final[dict[Kind, str]] = {
     "published": "the head last published",
 }
 _OWNER: Final = 0o600
-
 _SNAPSHOT_KEY: Final = "_snapshots.key"
 """Beside the ledgers' folders; no ledger's name begins with it."""
 _SNAPSHOT_KEY_BYTES: Final = 32
 
 
 class VaultError(StoreError):
-    """Something in the vault is not as it has to be; the message says what to do."""
+    """Something in the vault is wrong; the message says what to do."""
+
+
+@contextmanager
+def _explained(path: Path, what: str) -> Iterator[None]:
+    """Turn an OSError into a VaultError: the path cannot be read, or written."""
+    try:
+        yield
+    except OSError as error:
+        raise VaultError(f"{path} cannot be {what}: {error}") from error
 
 
 class Vault:
@@ -41,7 +51,7 @@ class Vault:
         self._folder = folder
 
     def signer(self, ledger: str, key: Verifier) -> Signer:
-        """The private half of ``key``. Raises VaultError, saying what to do, if it is not there."""
+        """Return the private half of ``key``. Raises VaultError, saying what to do, without it."""
         path = self._key(ledger, key)
         try:
             _private_to_owner(path, "signing key")
@@ -58,60 +68,47 @@ class Vault:
         return signer
 
     def new_signer(self, ledger: str, name: str) -> Signer:
-        """Makes a key and keeps it, before anything is signed with it."""
+        """Make a key and keep it, before anything is signed with it."""
         signer = Signer.new(name)
         self._write_new(self._key(ledger, signer.verifier), (signer.to_text() + "\n").encode())
         return signer
 
     def snapshot_key(self) -> bytes | None:
-        """What authenticates snapshots (snapshots.py); None before there is one."""
+        """Return the key that authenticates snapshots (snapshots.py); None before there is one."""
         path = self._folder / _SNAPSHOT_KEY
-        try:
-            _private_to_owner(path, "key of the snapshots")
-            key = path.read_bytes()
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise VaultError(f"{path} cannot be read: {error}") from error
+        with _explained(path, "read"):
+            try:
+                _private_to_owner(path, "key of the snapshots")
+                key = path.read_bytes()
+            except FileNotFoundError:
+                return None
         if len(key) != _SNAPSHOT_KEY_BYTES:
             raise VaultError(f"{path} is damaged: remove it, and snapshots are made anew")
         return key
 
     def new_snapshot_key(self) -> bytes:
-        """Makes that key. If another process does so too, one of them made its snapshots in vain,
-        which is all that is ever lost with the key.
+        """Make that key. If another process does so too, the snapshots of one of them are useless;
+        no more is ever lost with the key.
         """
         path, key = self._folder / _SNAPSHOT_KEY, token_bytes(_SNAPSHOT_KEY_BYTES)
-        try:
-            self._make(self._folder)
-            with whole(path, _OWNER) as file:
-                file.write(key)
-        except OSError as error:
-            raise VaultError(f"{path} cannot be written: {error}") from error
+        self._write(path, key)
         return key
 
     def keep(self, ledger: str, kind: Kind, data: bytes) -> None:
-        """Keeps a head, or the totals that go with it, whole or not at all."""
-        path = self._folder / ledger / kind
-        try:
-            self._make(path.parent)
-            with whole(path, _OWNER) as file:
-                file.write(data)
-        except OSError as error:
-            raise VaultError(f"{path} cannot be written: {error}") from error
+        """Keep a head, or the totals that go with it, whole or not at all."""
+        self._write(self._folder / ledger / kind, data)
 
     def read(self, ledger: str, kind: Kind) -> bytes | None:
-        """What was kept last, if anything was."""
+        """Return what was kept last; None if nothing was."""
         path = self._folder / ledger / kind
-        try:
-            return path.read_bytes()
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise VaultError(f"{path} cannot be read: {error}") from error
+        with _explained(path, "read"):
+            try:
+                return path.read_bytes()
+            except FileNotFoundError:
+                return None
 
     def known(self, ledger: str) -> tuple[Known, ...]:
-        """The heads that the ledger has to continue."""
+        """Return the heads that the ledger has to continue."""
         found = []
         for kind, whose in KINDS.items():
             if (data := self.read(ledger, kind)) is None:
@@ -124,7 +121,7 @@ class Vault:
         return tuple(found)
 
     def holds(self, ledger: str) -> None:
-        """Raises VaultError if there is nothing of a ledger that was signed before."""
+        """Raise VaultError if there is nothing of a ledger that was signed before."""
         folder = self._folder / ledger
         if self.read(ledger, "signed") is None and not any(folder.glob("*.key")):
             raise VaultError(
@@ -134,19 +131,14 @@ class Vault:
             )
 
     def retire(self, ledger: str) -> None:
-        """Puts the heads aside, when the ledger goes on in a new epoch that they do not bind."""
+        """Put the heads aside, when the ledger goes on in a new epoch that they do not bind."""
         for kind in (*KINDS, "totals"):
             path = self._folder / ledger / kind
-            try:
-                for number in range(1, 1_000):
-                    aside = path.with_name(f"{kind}.before-recovery-{number}")
-                    if not aside.exists():
-                        path.rename(aside)
-                        break
-            except FileNotFoundError:
-                continue
-            except OSError as error:
-                raise VaultError(f"{path} cannot be put aside: {error}") from error
+            asides = (path.with_name(f"{kind}.before-recovery-{n}") for n in range(1, 1_000))
+            with _explained(path, "put aside"):
+                aside = next((each for each in asides if not each.exists()), None)
+                if aside is not None and path.exists():
+                    path.rename(aside)
 
     def _key(self, ledger: str, key: Verifier) -> Path:
         return self._folder / ledger / f"{key.id.hex()}.key"
@@ -156,11 +148,18 @@ class Vault:
         for each in (self._folder, folder):
             made_folder(each, 0o700)
 
-    def _write_new(self, path: Path, data: bytes) -> None:
-        """Writes a file that is not there yet: a key never takes another one's place."""
-        try:
+    def _write(self, path: Path, data: bytes) -> None:
+        """Write a file, in place of one that is there."""
+        with _explained(path, "written"):
             self._make(path.parent)
-            with open(path, "xb", opener=_private) as file:
+            with whole(path, _OWNER) as file:
+                file.write(data)
+
+    def _write_new(self, path: Path, data: bytes) -> None:
+        """Write a file that is not there yet: a key never takes another one's place."""
+        with _explained(path, "written"):
+            self._make(path.parent)
+            with open(path, "xb", opener=lambda name, flags: os.open(name, flags, _OWNER)) as file:
                 try:
                     file.write(data)
                     file.flush()
@@ -170,20 +169,14 @@ class Vault:
                     raise
             for folder in (path.parent, self._folder, self._folder.parent):
                 sync(folder)  # another process may have made them a moment ago
-        except OSError as error:
-            raise VaultError(f"{path} cannot be written: {error}") from error
 
 
 def _private_to_owner(path: Path, what: str) -> None:
-    """Raises VaultError if others may read ``path``, OSError if it is not there."""
+    """Raise VaultError if others may read ``path``, OSError if it is not there."""
     if path.stat().st_mode & 0o077:
         raise VaultError(f"others may read the {what} {path}: chmod 600 it")
 
 
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, _OWNER)
-
-
 def vault_of(home: Path) -> Vault:
-    """The vault of a service whose files are in ``home``."""
+    """Return the vault of a service whose files are in ``home``."""
     return Vault(home / "vault")

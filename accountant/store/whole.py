@@ -11,9 +11,8 @@ from typing import IO
 
 @contextmanager
 def whole(path: Path, mode: int = 0o666, *, durable: bool = True) -> Iterator[IO[bytes]]:
-    """A file to write to, that takes the place of ``path`` at the end. Raises OSError.
-
-    Not ``durable``: after a loss of power it may be torn, and its reader finds that out.
+    """Open a file to write to, which takes the place of ``path`` at the end. Raises OSError. If it
+    is not ``durable``, it may be torn after a loss of power, and its reader finds that out.
     """
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder; name a file in it")
@@ -34,7 +33,7 @@ def whole(path: Path, mode: int = 0o666, *, durable: bool = True) -> Iterator[IO
 
 
 def sync(folder: Path) -> None:
-    """Makes the names in ``folder`` durable."""
+    """Make the names in ``folder`` durable."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -43,7 +42,7 @@ def sync(folder: Path) -> None:
 
 
 def made_folder(path: Path, mode: int = 0o777) -> None:
-    """Makes the folder, if it is not there, and its name durable."""
+    """Make the folder, if it is not there, and its name durable."""
     try:
         path.mkdir(mode=mode)
     except FileExistsError:

@@ -11,10 +11,9 @@ from sqlalchemy import Connection, delete, insert
 from accountant.ledger.events import Entry
 from accountant.ledger.merkle import Tree
 from accountant.store import reading
-from accountant.store.engine import Database
-from accountant.store.entries import Ends, Grown, grown
-from accountant.store.errors import Moved, StoreError, translated
-from accountant.store.reading import CHECKPOINT, COSIGNATURE, TEXT, Begun, Signed, Stored, Text
+from accountant.store.database import Database, Ends, Grown, Moved, StoreError, grown, translated
+from accountant.store.reading import Begun, Signed, Stored, Text
+from accountant.store.tables import CHECKPOINT, COSIGNATURE, TEXT
 
 
 @dataclass(slots=True)

@@ -19,7 +19,7 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from hypothesis import strategies as st
-from support import SECOND, Book, declared, gaussian, laplace
+from support import SECOND, Book, declared, gaussian, laplace, make
 
 from accountant.budget.decide import SYSTEM
 
@@ -317,6 +317,7 @@ STEPS = st.one_of(
     st.tuples(st.just("extend"), st.sampled_from(["sex", "age"]), st.booleans()),
     st.tuples(st.just("recover"), st.integers(1, 9), st.integers(1, 9)),
     st.tuples(st.just("adopt"), st.sampled_from(POLICIES), st.integers(0, 1)),
+    st.tuples(st.just("batch"), st.sampled_from(SUBJECTS[:5]), st.integers(0, 99)),
     st.tuples(st.just("wait"), st.integers(1, 3), st.integers(0, 1)),
 )
 
@@ -352,6 +353,13 @@ def take(  # noqa: C901 (a case each)
             book.do("recover", "operator:o", reason="lost", lost=[])
     elif what == "adopt":
         book.policy(first, approved_by="officer")
+    elif what == "batch":
+        ask = {"dataset": "d", "subjects": first}
+        items = [make("commit_grant", grant=held[0], mechanisms=[laplace("0.1")])] if held else []
+        items += [make("release_grant", grant=one, reason="never run") for one in held[1:2]]
+        items += [make("ask_grant", mechanisms=[laplace("0.1", second % 7 + 1)], **ask)]
+        items += [make("ask_grant", mechanisms=[gaussian(f"0.{second + 1}")], **ask)]
+        book.batch(*items[second % len(items) :])
     elif what == "wait":
         book.now += first * 1_500 * SECOND
         for grant in [g for g in held if book.state.open[g].due(book.now)]:

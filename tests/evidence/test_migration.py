@@ -16,9 +16,9 @@ from support import MIGRATIONS, Book, Clock, hospital, laplace
 
 from accountant.budget.facts import grant_in
 from accountant.ledger.events import Event
-from accountant.store.engine import writer
 from accountant.store.ledgers import StoreError
 from accountant.store.migrate import migrate
+from accountant.store.sqlite import writer
 
 EVENTS = 2_600
 

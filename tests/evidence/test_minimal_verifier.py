@@ -10,6 +10,8 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from decimal import Decimal, localcontext
+from fractions import Fraction
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -31,6 +33,7 @@ from accountant.auditing.totals import totals_of
 from accountant.budget.errors import Problem
 from accountant.budget.facts import grant_in
 from accountant.budget.population.packing import packed as packed_names
+from accountant.privacy.gaussian_curve import most_mu_squared
 from accountant.verify_minimal import MOST_FINDINGS, ORDER, grow, point, signed, verifies
 from accountant.verify_minimal import root_of as grown
 
@@ -71,9 +74,9 @@ def reasons(bundle: bytes, key: str | None = None) -> list[tuple[Any, str]]:
 
 
 def test_an_auditor_can_read_it() -> None:
-    """It is one file, of fewer than a thousand lines, and needs only the standard library."""
+    """It is one file, of fewer than 950 lines, and needs only the standard library."""
     source = SOURCE.read_text()
-    assert source.count("\n") < 1_000
+    assert source.count("\n") < 950
     imported = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
@@ -555,6 +558,207 @@ def test_batches_wide_groups_and_long_dimensions_are_added_up() -> None:
     assert audit.findings == []
     audit.add_up()
     assert canonical({"accounts": audit.totals}) == totals_of(book.state)
+
+
+def findings_of(book: Book, change: Callable[[dict[str, Any]], Any] | None = None) -> list[str]:
+    """What the verifier finds where the last event of a ledger is changed."""
+    last = json.loads(book.stored[-1])
+    if change:
+        change(last)
+    book.stored = [*book.stored[:-1], canonical(last)]
+    return [each["reason"] for each in audited(book).findings]
+
+
+def adopted(*policies: str) -> Book:
+    """A ledger of a limit rule a that was adopted with these limits, one after the other."""
+    book = Book()
+    book.register({"sex": ["f", "m"]})
+    book.dataset("d")
+    for policy in policies:
+        book.policy(f"  - {{id: a, {policy}}}\n", approved_by="officer")
+    return book
+
+
+DECIMALS = st.integers(1, 999)
+LIMITS = st.builds(
+    "limit: {{epsilon: {}e{}, delta: {}e-{}{}}}, gate: {}".format,
+    DECIMALS,
+    st.integers(-9, 3),
+    DECIMALS,
+    st.integers(3, 20),
+    st.sampled_from(["", ", own_delta: 0", ", own_delta: 1e-20"]),
+    st.sampled_from(["advanced", "zcdp", "renyi", "gdp"]),
+)
+
+
+@settings(max_examples=80)
+@given(st.lists(LIMITS, min_size=1, max_size=3))
+def test_orders_and_capacities_of_the_service_are_right(policies: list[str]) -> None:
+    """Whatever a limit is, and however it is changed, its order leaves the most room, and under
+    gdp its capacity is where the curve of Gaussian noise meets it.
+    """
+    with suppress(Problem):  # a policy that was in force already leaves no event
+        book = adopted(*policies)
+        assert findings_of(book) == []
+
+
+TOLD = "limit: {epsilon: 1, delta: 1e-6}, gate: "
+CURRENCIES = {"zcdp": "rho", "gdp": "mu_squared", "advanced": "epsilon_squared"}
+
+
+@pytest.mark.parametrize("share", ["0.9", "0.9999", "1.0001", "1.1"])
+@pytest.mark.parametrize("gate", CURRENCIES)
+def test_another_order_is_found(gate: str, share: str) -> None:
+    """A line that is drawn at an order that leaves less room is a finding."""
+
+    def change(event: dict[str, Any]) -> None:
+        orders = event["epochs"]["a"]["orders"]
+        orders[CURRENCIES[gate]] = str(Fraction(orders[CURRENCIES[gate]]) * Fraction(share))
+
+    found = findings_of(adopted(TOLD + gate), change)
+    assert [f"leaves more room in {CURRENCIES[gate]}" in reason for reason in found] == [True]
+
+
+@pytest.mark.parametrize("order", ["2", "21", "23", "43/2", "1"])
+def test_another_renyi_order_is_found(order: str) -> None:
+    """A Renyi order is the candidate that leaves the most room, whatever gate its rule has."""
+
+    def change(event: dict[str, Any]) -> None:
+        event["epochs"]["a"] = json.loads(
+            json.dumps(event["epochs"]["a"]).replace("tau_22", f"tau_{order}")
+        )
+
+    for gate in ("renyi", "zcdp"):
+        [reason] = findings_of(adopted(TOLD + gate), change)
+        assert "leaves more room in tau_" in reason or reason == "an order is more than 1"
+
+
+@pytest.mark.parametrize("more", [-(10**9), -1, 1, 10**9, 10**40])
+def test_another_gdp_capacity_is_found(more: int) -> None:
+    """To the unit: the delta of Gaussian noise at the capacity is within delta', and no further."""
+
+    def change(event: dict[str, Any]) -> None:
+        capacity = event["epochs"]["a"]["capacity"]
+        capacity["mu_squared"] = str(int(capacity["mu_squared"]) + more)
+
+    [reason] = findings_of(adopted(TOLD + "gdp"), change)
+    assert "units has the delta" in reason
+
+
+@pytest.mark.parametrize(
+    ("limit", "delta"), [("1", "0.000001"), ("0.001", "0.5"), ("300", "1e-18"), ("9", "0.899")]
+)
+def test_gaussian_deltas_are_those_of_the_engine(limit: str, delta: str) -> None:
+    """Two evaluations of one curve, at its largest mu^2 and one unit beyond."""
+    epsilon, most = Fraction(limit), Fraction(delta)
+    units = int(most_mu_squared(epsilon, most) * 10**15)
+    with localcontext(verify_minimal.EXACT):
+        within = verify_minimal.gaussian_delta(units, epsilon)
+        assert within <= Decimal(delta) < verify_minimal.gaussian_delta(units + 1, epsilon)
+
+
+@pytest.mark.parametrize("gate", ["zcdp", "gdp", "renyi", "advanced"])
+@pytest.mark.parametrize("raised", ["limit: {epsilon: 2, delta: 1e-6}", 'datasets: "*"'])
+def test_an_epoch_that_goes_on_keeps_its_order(gate: str, raised: str) -> None:
+    """Whether it is kept or carried, it says the order, and the limit that was chosen first, as
+    they were.
+    """
+    raised = raised if "limit" in raised else "action: flag, limit: {epsilon: 1, delta: 1e-6}"
+    currency = CURRENCIES.get(gate, "tau_22")
+
+    def other_order(event: dict[str, Any]) -> None:
+        epoch = event["epochs"]["a"]
+        if gate == "renyi":
+            epoch |= json.loads(json.dumps(epoch).replace("tau_22", "tau_30"))
+        else:
+            epoch["orders"][currency] = str(Fraction(epoch["orders"][currency]) + 1)
+
+    def other_choice(event: dict[str, Any]) -> None:
+        event["epochs"]["a"]["chosen"] = ["3", "9/10000000"]
+
+    def book() -> Book:
+        return adopted(TOLD + gate, f"{raised}, gate: {gate}")
+
+    assert findings_of(book()) == []
+    for change, reason in ((other_order, "another order"), (other_choice, "chosen first")):
+        found = findings_of(book(), change)
+        assert [reason in each for each in found] == [True], found
+
+
+def refused(*before: str) -> Book:
+    """A ledger with two open grants of epsilon 1, g3 and g4, and a batch that was refused under a
+    limit of 3, behind items that settle some of these or ask for more.
+    """
+    book = adopted("limit: {epsilon: 3}}\n  - {id: half, of: a, at: 50%")
+    grants = [book.grant(laplace("0.5", 2), subjects={"sex": ["f"]}) for _ in range(2)]
+    assert [grant_in(one) for one in grants] == ["g3", "g4"]
+    items = {
+        "release": make("release_grant", grant="g3", reason="x"),
+        "part": make("commit_grant", grant="g4", mechanisms=[laplace("0.5")]),
+        "all": make("commit_grant", grant="g4"),
+        "ask": make("ask_grant", dataset="d", mechanisms=[laplace("0.25")]),
+    }
+    last = make("ask_grant", dataset="d", mechanisms=[laplace("9")])
+    behind = make("ask_grant", dataset="d", mechanisms=[laplace("0.125")])
+    [event] = book.batch(*(items[name] for name in before), last, behind)
+    assert event.type == "batch.refused.v1"
+    return book
+
+
+BEFORE = [(), ("release",), ("all",), ("release", "part"), ("ask",), ("ask", "release", "ask")]
+
+
+def at_a(**changed: Any) -> Callable[[dict[str, Any]], None]:
+    """A change of what an event says of rule a."""
+    return lambda event: event["rules"]["a"].update(changed)
+
+
+REFUSED: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
+    "other items": (lambda e: e["items"].reverse(), "not the items of the batch"),
+    "an item less": (lambda e: e["items"].pop(), "not the items of the batch"),
+    "another place": (lambda e: e.update(item=len(e["items"])), "not the items of the batch"),
+    "before the first": (lambda e: e.update(item=-1), "not the items of the batch"),
+    "another kind": (lambda e: e["command"].update(kind="invocations"), "not the items"),
+    "nothing fired": (lambda e: e.pop("fired"), "rule a: "),
+    "half of it fired": (lambda e: e["fired"].pop(), "rule half: "),
+    "it is only flagged": (lambda e: e["fired"].pop(0), "rule a: "),
+    "it fits": (lambda e: e["total"].update(epsilon="1"), "rule a: "),
+    "less room": (at_a(capacity=["1000000000", "0"]), "rule a: the capacity is"),
+    "another policy": (lambda e: e.update(policy=1), "another policy is in force"),
+    "a sum below all": (at_a(used=["-1", "0"]), "rule a: the cell had"),
+    "a cell of nobody": (at_a(cell=[7]), "no such cell"),
+}
+
+
+@pytest.mark.parametrize(("change", "reason"), REFUSED.values(), ids=REFUSED)
+def test_what_a_refused_batch_says_wrongly(
+    change: Callable[[dict[str, Any]], Any], reason: str
+) -> None:
+    """Its items are what was asked for, and the integers refuse the one that it names."""
+    for before in BEFORE:
+        assert findings_of(refused(*before)) == []
+        found = findings_of(refused(*before), change)
+        assert [reason in each for each in found] == [True], (before, found)
+
+
+@pytest.mark.parametrize(
+    ("before", "least", "most"),
+    [((), 2, 2), (("release",), 1, 2), (("all",), 1, 2), (("release", "part"), 0, 2)],
+)
+def test_sums_before_a_refused_item(before: tuple[str, ...], least: int, most: int) -> None:
+    """What it is compared with lies between what stands without the grants that items before it
+    settle, and with them; where nothing is before it, it is what was added up.
+    """
+    for epsilon, sound in ((least, True), (most, True), (least - 1, False), (most + 1, False)):
+        for step in (0, 1 if epsilon == most + 1 else -1):
+            units = epsilon * 10**9 + (0 if sound else step)
+            seen = {"used": [str(units), "0"], "cell": [0]}
+
+            def change(event: dict[str, Any], seen: dict[str, Any] = seen) -> None:
+                for rule in ("a", "half"):
+                    event["rules"][rule].update(seen)
+
+            assert (findings_of(refused(*before), change) == []) == sound, (epsilon, step)
 
 
 @pytest.fixture(scope="module")

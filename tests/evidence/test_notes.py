@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from accountant.ledger.checkpoints import Checkpoint
+from accountant.ledger.checkpoints import Checkpoint, Receipt
 from accountant.ledger.merkle import leaf_hash
 from accountant.ledger.notes import (
     COSIGNATURE,
@@ -26,7 +26,6 @@ from accountant.ledger.notes import (
     sign,
     signature,
 )
-from accountant.ledger.receipts import Receipt
 
 GOLDEN = Path(__file__).parent.parent / "golden/ledger"
 NOTES = json.loads((GOLDEN / "signed_note_sumdb.json").read_text())

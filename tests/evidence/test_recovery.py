@@ -20,7 +20,7 @@ from accountant.budget.facts import grant_in
 from accountant.budget.state import State
 from accountant.ledger.events import canonical
 from accountant.ledger.notes import COSIGNATURE, Signer, parse
-from accountant.publishing.totals import carried
+from accountant.publishing.recovery import carried
 from accountant.store.ledgers import StoreError
 
 HERE = Path(__file__).parent

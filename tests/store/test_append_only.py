@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import text
 from support import World, ask, laplace, migrate
 
-from accountant.store.engine import reader, sqlite_path, writer
+from accountant.store.sqlite import reader, sqlite_path, writer
 
 
 @pytest.fixture

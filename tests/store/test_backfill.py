@@ -21,8 +21,8 @@ from accountant.ledger.events import Entry, Event
 from accountant.ledger.merkle import Tree, leaf_hash
 from accountant.store import backfill
 from accountant.store.backfill import Backfill
-from accountant.store.engine import sqlite_path
 from accountant.store.ledgers import Ledgers
+from accountant.store.sqlite import sqlite_path
 
 PAGE = 4_096
 HEADER, FRAME = 32, 24 + PAGE

@@ -12,7 +12,7 @@ from places import Hosted
 
 from accountant.cli import common, main
 from accountant.config.settings import Settings
-from accountant.store.engine import parsed, shown
+from accountant.store.ledgers import parsed, shown
 
 
 def accountant(hosted: Hosted, home: Path, *words: str, owner: bool = True) -> str:

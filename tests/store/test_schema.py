@@ -16,7 +16,7 @@ from support import World, ask, laplace
 
 import accountant.store.tables  # noqa: F401 (registers them)
 from accountant.store import postgres
-from accountant.store.engine import parsed
+from accountant.store.ledgers import parsed
 from accountant.store.roles import RIGHTS
 
 PORTABLE = (BigInteger, Integer, LargeBinary, String, Text)

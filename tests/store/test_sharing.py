@@ -20,8 +20,8 @@ from accountant.budget.errors import Unavailable
 from accountant.ledger.events import Entry
 from accountant.ledger.merkle import Tree
 from accountant.store import sqlite
-from accountant.store.engine import sqlite_path
 from accountant.store.ledgers import Ledgers, Unknown
+from accountant.store.sqlite import sqlite_path
 
 
 def test_a_disk_that_is_full_changes_nothing(world: Callable[..., World]) -> None:

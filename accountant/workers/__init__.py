@@ -1,0 +1,1 @@
+"""Helper processes: what does not depend on the order of events uses every core."""

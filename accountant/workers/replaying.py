@@ -1,0 +1,212 @@
+"""Replay on every core: each process folds all events, and decides its share of them again.
+
+Events are handed round in runs. One process decides a run again and compares bytes
+(``Replay.decide``); the others fold it in as it says (``Replay.believe``), which takes a third of
+the time. A run is decided from a state that other processes may have checked: if every event is
+what the state before it decides, all are, by induction, and the findings are those of one process.
+In the end all processes must have come to the same state, to the byte.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from hashlib import sha256
+from importlib import import_module
+from typing import Any, Final, NamedTuple, Protocol
+
+from accountant.budget.replay import Finding, Replay, replay, runs
+from accountant.budget.snapshot import dump
+from accountant.budget.state import State
+from accountant.workers.helpers import Helpers, cores, parent
+
+WORTH: Final = 20_000
+"""Events that take longer to decide again than a process takes to start."""
+_AHEAD: Final = 4
+"""Runs that were handed out and are not taken up here yet."""
+_BELIEVING: Final = 0.3
+"""What it takes to fold an event in as it says, beside deciding it again."""
+_BACKLOG: Final = 16 << 20
+"""Bytes that may wait for a helper that cannot keep up."""
+
+Run = list[bytes]
+
+
+class Done(NamedTuple):
+    """A helper took up a run: what it found, if it was the one to decide it."""
+
+    findings: list[Finding]
+
+
+class End(NamedTuple):
+    """What a process has come to."""
+
+    events: int
+    broken: bool
+    digest: bytes
+
+    @classmethod
+    def of(cls, ended: Replay) -> End:
+        """Return the end of a replay."""
+        state, digest = ended.state, b""
+        if not ended.broken and state.batch is None:
+            made = sha256()
+            for part in dump(state):
+                made.update(part)
+            digest = made.digest()
+        return cls(state.sequence, ended.broken, digest)
+
+
+def replay_on(
+    ledger: str, bodies: Iterable[bytes], expected: int, processes: int | None = None
+) -> Iterator[Replay]:
+    """Replay as ``budget.replay.replay`` does, on so many processes: by default one a core, if
+    there are about ``expected`` events and those are worth it. Raises HelperError.
+    """
+    if processes is None:
+        processes = cores() if expected >= WORTH else 1
+    if processes < 2:
+        yield from replay(ledger, bodies)
+        return
+    with Helpers("accountant.workers.replaying", processes - 1) as helpers:
+        yield from Shared(ledger, helpers).run(bodies)
+
+
+class Posting(Protocol):
+    """One helper. ``backlog`` is how many bytes it was not sent yet."""
+
+    backlog: int
+
+
+class Beside(Protocol):
+    """Helpers, as ``Helpers`` are."""
+
+    @property
+    def each(self) -> Sequence[Posting]: ...  # noqa: D102
+
+    def post(self, message: Any, to: int | None = None) -> None: ...  # noqa: D102
+
+    def exchange(self, *, wait: bool = False) -> Sequence[tuple[int, Any]]: ...  # noqa: D102
+
+
+class Shared:
+    """A replay that is shared with helpers. Process 0 is this one."""
+
+    def __init__(self, ledger: str, helpers: Beside) -> None:
+        self._helpers = helpers
+        self._replay = Replay(State(ledger))
+        self._owners: deque[int] = deque()
+        """Who decides each run that is not reported yet."""
+        self._found: list[deque[list[Finding]]] = [deque() for _ in range(len(helpers.each) + 1)]
+        """What each process found in the runs that it decided, as far as not reported."""
+        self._posted: list[deque[int]] = [deque() for _ in helpers.each]
+        """Who decides each run that a helper has not taken up yet."""
+        self._ends: dict[int, End] = {}
+        for number in range(len(helpers.each)):
+            helpers.post((ledger, number + 1), number)
+
+    def run(self, bodies: Iterable[bytes]) -> Iterator[Replay]:
+        """Replay, yielding the same Replay after every run that was taken up here."""
+        ahead: deque[tuple[int, Run]] = deque()
+        for run in runs(bodies):
+            owner = self._choose([one for one, _ in ahead])
+            self._hand_out(owner, run)
+            ahead.append((owner, run))
+            self._exchange()
+            if len(ahead) > _AHEAD:
+                self._take(*ahead.popleft())
+                yield self._report()
+        self._helpers.post(None)
+        while ahead:
+            self._take(*ahead.popleft())
+            self._exchange()
+            yield self._report()
+        while len(self._ends) < len(self._helpers.each):
+            self._exchange(wait=True)
+        self._report()
+        self._replay.end()
+        self._compare()
+        yield self._replay
+
+    def _choose(self, mine: list[int]) -> int:
+        """Return the process that has the least to do; of several the last."""
+        loads = [_load(0, mine), *(_load(n, posted) for n, posted in enumerate(self._posted, 1))]
+        return min(range(len(loads)), key=lambda process: (loads[process], -process))
+
+    def _hand_out(self, owner: int, run: Run) -> None:
+        self._owners.append(owner)
+        for posted in self._posted:
+            posted.append(owner)
+        self._helpers.post((owner, run))
+
+    def _exchange(self, *, wait: bool = False) -> None:
+        """Take what helpers have found; wait for those that have too much to do."""
+        while True:
+            for number, message in self._helpers.exchange(wait=wait):
+                if isinstance(message, End):
+                    self._ends[number] = message
+                elif self._posted[number].popleft() == number + 1:
+                    self._found[number + 1].append(message.findings)
+            if all(helper.backlog < _BACKLOG for helper in self._helpers.each):
+                return
+            wait = True
+
+    def _take(self, owner: int, run: Run) -> None:
+        found = _taken(self._replay, 0, owner, run)
+        if owner == 0:
+            self._found[0].append(found)
+
+    def _report(self) -> Replay:
+        """Report what was found, in order, as far as it is known."""
+        while self._owners and (found := self._found[self._owners[0]]):
+            self._replay.findings += found.popleft()
+            self._owners.popleft()
+        return self._replay
+
+    def _compare(self) -> None:
+        ends = {End.of(self._replay), *self._ends.values()}
+        if len(ends) > 1:
+            reason = "processes that folded the same events have come to different states"
+            self._replay.findings.append(Finding(self._replay.events - 1, reason))
+
+
+def _taken(mine: Replay, process: int, owner: int, run: Run) -> list[Finding]:
+    """Take up a run, as process ``process``; return what was found in it."""
+    before, mine.findings = mine.findings, []
+    take = mine.decide if owner == process else mine.believe
+    take(run)
+    found, mine.findings = mine.findings, before
+    return found
+
+
+def _load(process: int, owners: Iterable[int]) -> float:
+    return sum(1.0 if owner == process else _BELIEVING for owner in owners)
+
+
+class Helping:
+    """A helper's part of the replay of ``ledger``: process ``number``."""
+
+    def __init__(self, ledger: str, number: int) -> None:
+        self._replay, self._number = Replay(State(ledger)), number
+
+    def answer(self, message: tuple[int, Run] | None) -> Done | End:
+        """Take up a run that was handed out; None stands for the end."""
+        if message is None:
+            return End.of(self._replay)
+        return Done(_taken(self._replay, self._number, *message))
+
+
+def help_parent() -> None:
+    """Be a helper, until the parent needs none any more."""
+    beside = parent()
+    messages = iter(beside)
+    helping = Helping(*next(messages))
+    with suppress(BrokenPipeError):
+        for message in messages:
+            beside.post(helping.answer(message))
+
+
+if __name__ == "__main__":
+    # Messages name their classes by the module, which must not be called __main__ here.
+    import_module("accountant.workers.replaying").help_parent()
