@@ -37,9 +37,9 @@ from accountant.privacy.units import Currency
 from accountant.publishing.publisher import Publisher
 from accountant.runtime.clock import ticks, wall_clock
 from accountant.runtime.service import Service
-from accountant.store.engine import sqlite_path, writer
 from accountant.store.ledgers import Ledgers
 from accountant.store.snapshots import snapshots_of
+from accountant.store.sqlite import sqlite_path, writer
 from accountant.store.vault import vault_of
 
 MIGRATIONS = Path(__file__).resolve().parent.parent / "migrations"

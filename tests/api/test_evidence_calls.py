@@ -9,9 +9,8 @@ import pytest
 from support import World, ask, laplace, make
 
 from accountant.budget.commands import Envelope
-from accountant.ledger.checkpoints import Checkpoint
+from accountant.ledger.checkpoints import Checkpoint, Receipt
 from accountant.ledger.notes import Verifier, parse
-from accountant.ledger.receipts import Receipt
 
 FULL = 256
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from support import _loop
 
-from accountant.auth.credentials import Credentials
+from accountant.auth.keys import Credentials
 from accountant.door.access_log import AccessLog
 from accountant.door.asgi import Requests
 from accountant.door.limits import Limits

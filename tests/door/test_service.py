@@ -27,7 +27,7 @@ GRANT = json.dumps(ask(laplace("0.0001"))).encode()
 HOLDING = """
 import sys, time
 from pathlib import Path
-from accountant.store.engine import file_lock
+from accountant.store.sqlite import file_lock
 with file_lock(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(1000)

@@ -12,7 +12,7 @@ from support import World, declared, laplace
 
 from accountant.budget.policy import Policy
 from accountant.budget.policy_file import parse_policy
-from accountant.config.resources import shipped
+from accountant.config import shipped
 from accountant.privacy.odds import most_likely
 
 FILES = sorted(shipped("policies").glob("*.yaml"))
