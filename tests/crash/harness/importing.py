@@ -47,7 +47,7 @@ class Importing:
         """Lets it run to its end, and once more, which records nothing."""
         self.deployment.command(*self._words())
         again = self.deployment.command(*self._words())
-        assert f"0 recorded (0 of them over budget), {self.lines} were there already" in again
+        assert f"0 recorded (0 of them over budget), {self.lines} already recorded before" in again
 
     def compare(self, by_key: dict[tuple[str, str], dict[str, Any]]) -> None:
         """Every line has one event, in the order of the lines; takes these from ``by_key``."""
