@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from dp_accounting.pld import privacy_loss_distribution as pld
 
-from accountant.privacy.composition.optimal import optimal_epsilon
+from accountant.privacy.composition.closed_forms import optimal_epsilon
 from accountant.privacy.composition.pairs import Gaussian, Laplace, Pair
 from accountant.privacy.composition.pld import total
 

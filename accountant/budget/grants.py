@@ -315,9 +315,9 @@ class Grants:
         names = self._people.listed(), self._datasets.listed()
         return Legend(len(self._about), *names, tuple(self._odd.values()))
 
-    def dump(self) -> list[bytes]:
-        """The columns of settled grants, for ``load``."""
-        return [raw(column) for column in (self._about, self._expires, self._settled)]
+    def dump(self) -> Iterator[bytes]:
+        """Yield the columns of settled grants, for ``load``."""
+        return map(raw, (self._about, self._expires, self._settled))
 
     @classmethod
     def load(cls, take: Take, legend: Legend, opened: Iterable[Grant]) -> Grants:

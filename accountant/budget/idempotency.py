@@ -6,6 +6,7 @@ A ledger of a million answers fits into some 60 MB of memory; a dictionary would
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterator
 from hashlib import sha256
 from typing import Final
 
@@ -113,12 +114,14 @@ class IdempotencyIndex:
         _place(places, _wanted(self._names, len(places)), 1)
         self._places = array("I", places.tobytes())
 
-    def dump(self) -> list[bytes]:
-        """All columns, for ``load``. The places are among them: finding them again takes longer
-        than to read all the others.
+    def dump(self) -> Iterator[bytes]:
+        """Yield all columns, for ``load``. The places are among them: finding them again takes
+        longer than to read all the others.
         """
-        columns = raw(self._sequences), raw(self._places)
-        return [bytes(self._names), bytes(self._prints), *columns]
+        yield bytes(self._names)
+        yield bytes(self._prints)
+        yield raw(self._sequences)
+        yield raw(self._places)
 
     @classmethod
     def load(cls, take: Take, count: int) -> IdempotencyIndex:

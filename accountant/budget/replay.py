@@ -6,7 +6,7 @@ finding has every total and every decision as this code would take them from the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
@@ -14,16 +14,13 @@ from typing import Final
 import orjson
 
 from accountant.budget.apply import apply, read
-from accountant.budget.commands import Envelope
 from accountant.budget.decide import Repeated, decide
 from accountant.budget.outcome import Outcome
-from accountant.budget.request import work_out
 from accountant.budget.state import State, envelope_of
 from accountant.ledger.events import Event
 
-RUN: Final = 256
-RUN_BYTES: Final = 1 << 18
-"""A run, which is read at once, ends with the event that reaches either."""
+RUN: Final = 1_000
+"""Events between two reports of progress."""
 _MOST_TOLD: Final = 600
 
 
@@ -50,33 +47,30 @@ class Replay:
     expected: int = 0
     """The sequence of the next event."""
 
-    def decide(self, run: Sequence[bytes]) -> None:
-        """Decide the commands of the next events again, compare, and fold the events in.
+    def decide(self, data: bytes) -> None:
+        """Decide the next event's command again, compare, and fold the event in."""
+        place, ledger = self.events, self.state.ledger
+        event, reasons = _read(ledger, data, self.expected)
+        self._pass(event)
+        if not self.broken:
+            self.broken = not _take(self.state, event, data, reasons)
+        self.findings += [Finding(place, reason) for reason in reasons]
 
-        All are read before the first is decided: one step for all, then the next, keeps what the
-        processor needs for it at hand (``work_out``).
+    def believe(self, data: bytes) -> None:
+        """Fold the next event in as it says; another process decides it again. It ends in the same
+        state as ``decide``, and breaks at the same event.
         """
-        read_as = [self._next(data) for data in run]
-        asked = [] if self.broken else [_asked(event) for event, _ in read_as]
-        if self.state.population is not None:
-            with suppress(Exception):  # it is met again when that event is decided
-                work_out(self.state, [one.command for one in asked if isinstance(one, Envelope)])
-        for place, (event, reasons) in enumerate(read_as, self.events - len(run)):
-            if not self.broken:
-                at = place - self.events  # from the end
-                self.broken = not _take(self.state, event, asked[at], run[at], reasons)
-            self.findings += [Finding(place, reason) for reason in reasons]
-
-    def believe(self, run: Sequence[bytes]) -> None:
-        """Fold the next events in as they say; another process decides them again. It ends in the
-        same state as ``decide``, and breaks at the same event.
-        """
-        events = [self._next(data, compared=False)[0] for data in run]
-        for event, data in zip(events, run, strict=True):
-            if self.broken:
-                return
+        event, readable = None, True
+        try:
+            event = Event.from_bytes(data)
+        except (ValueError, TypeError):
+            readable = False
+            with suppress(ValueError, TypeError):
+                event = Event.from_bytes(data, compared=True)
+        self._pass(event)
+        if not self.broken:
             try:
-                if event is None:
+                if event is None or not readable:
                     raise ValueError("it cannot be read")
                 apply(self.state, read(self.state, event, data))
             except Exception:  # noqa: BLE001 it is a finding of the process that decides it again
@@ -88,69 +82,36 @@ class Replay:
             reason = f"the ledger ends inside the batch at {batch.header}"
             self.findings.append(Finding(self.events - 1, reason))
 
-    def _next(self, data: bytes, *, compared: bool = True) -> tuple[Event | None, list[str]]:
-        """Read the next event; return it, and what is wrong with its bytes and its place. Unless
-        it is going to be ``compared``, it is None if its bytes are not canonical.
-        """
+    def _pass(self, event: Event | None) -> None:
         self.events += 1
-        expected = self.expected
-        self.expected += 1
-        event, sound = None, compared
-        with suppress(ValueError, TypeError):
-            if not compared:
-                event, sound = Event.from_bytes(data), True
-        try:
-            event = event or Event.from_bytes(data, compared=True)
-        except (ValueError, TypeError) as error:  # a database may hand out text or nothing at all
-            return None, [f"not a canonical event: {error}"]
-        self.expected = event.sequence + 1
-        reasons = []
-        if (event.ledger, event.sequence) != (self.state.ledger, expected):
-            reasons.append(f"{event.ledger}/{event.sequence} stands where {expected} belongs")
-        return event if sound else None, reasons
+        self.expected = event.sequence + 1 if event else self.expected + 1
 
 
 def replay(ledger: str, bodies: Iterable[bytes]) -> Iterator[Replay]:
-    """Replay events in order, yielding the same Replay after every run and in the end."""
+    """Replay events in order, yielding the same Replay after every ``RUN`` and in the end."""
     progress = Replay(State(ledger))
-    for run in runs(bodies):
-        progress.decide(run)
-        yield progress
+    for data in bodies:
+        progress.decide(data)
+        if progress.events % RUN == 0:
+            yield progress
     progress.end()
     yield progress
 
 
-def runs(bodies: Iterable[bytes]) -> Iterator[list[bytes]]:
-    """Cut events into runs of at most ``RUN`` events, and not much more than ``RUN_BYTES``."""
-    run: list[bytes] = []
-    size = 0
-    for body in bodies:
-        run.append(body)
-        size += len(body) if isinstance(body, bytes) else 0  # a database may hand out anything
-        if len(run) >= RUN or size >= RUN_BYTES:
-            yield run
-            run, size = [], 0
-    if run:
-        yield run
-
-
-def _asked(event: Event | None) -> Envelope | Exception | None:
-    """Return the command that an event answers, or why it cannot be read."""
+def _read(ledger: str, data: bytes, expected: int) -> tuple[Event | None, list[str]]:
+    """The event, and what is wrong with its bytes and its place."""
     try:
-        return None if event is None else envelope_of(event)
-    except Exception as error:  # noqa: BLE001 a forged event may ask for anything: a finding
-        return error
+        event = Event.from_bytes(data, compared=True)
+    except (ValueError, TypeError) as error:  # a database may hand out text or nothing at all
+        return None, [f"not a canonical event: {error}"]
+    if (event.ledger, event.sequence) != (ledger, expected):
+        return event, [f"{event.ledger}/{event.sequence} stands where {expected} belongs"]
+    return event, []
 
 
-def _take(
-    state: State,
-    event: Event | None,
-    asked: Envelope | Exception | None,
-    data: bytes,
-    reasons: list[str],
-) -> bool:
-    """Decide again and fold the event in; False if nothing can be folded after it."""
-    decided = None if event is None or asked is None else _again(state, event, asked, data, reasons)
+def _take(state: State, event: Event | None, data: bytes, reasons: list[str]) -> bool:
+    """Takes the decision again and folds the event in; False if nothing can be folded after it."""
+    decided = None if event is None else _again(state, event, data, reasons)
     try:
         if event is None:
             raise ValueError("it cannot be read")
@@ -164,14 +125,12 @@ def _take(
     return True
 
 
-def _again(
-    state: State, event: Event, asked: Envelope | Exception, data: bytes, reasons: list[str]
-) -> Outcome | None:
-    """Decide again; return the outcome if it is ``event`` to the byte, else add the reason."""
+def _again(state: State, event: Event, data: bytes, reasons: list[str]) -> Outcome | None:
+    """Takes the decision again; at most one reason why it differs. What it comes to, if that is
+    ``event`` to the byte.
+    """
     try:
-        if isinstance(asked, Exception):
-            raise asked
-        outcomes = decide(state, asked, event.time)
+        outcomes = decide(state, envelope_of(event), event.time)
     except Exception as error:  # noqa: BLE001 a forged event may ask for anything: a finding
         reasons.append(f"the command would have been refused: {error}")
         return None

@@ -18,11 +18,11 @@ from accountant.budget.errors import Invalid
 from accountant.budget.population.selection import EVERYONE
 from accountant.budget.rules.limit import LimitRule
 from accountant.cli import common, totals
-from accountant.privacy.composition.searching import largest_count, smallest_factor
 from accountant.privacy.filters import FILTERS, axis_under
+from accountant.privacy.inverse import largest_count, smallest_factor
 from accountant.privacy.mechanisms import Amount, Mechanism, Relation, plain, price
 from accountant.privacy.mechanisms.base import LARGEST_GROUP, MOST_INVOCATIONS
-from accountant.privacy.mechanisms.dp_event_writer import dp_event_of
+from accountant.privacy.mechanisms.dp_event import dp_event_of
 from accountant.privacy.units import total
 
 MechanismsArgument = Annotated[

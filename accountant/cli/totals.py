@@ -8,10 +8,10 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
 
-from accountant.privacy.composition.searching import smallest_factor
-from accountant.privacy.filters import FILTERS, Filter, Limit, Total, least_epsilon
+from accountant.privacy.filters import FILTERS, Filter, Limit
+from accountant.privacy.inverse import Total, least_epsilon, smallest_factor
 from accountant.privacy.mechanisms import Mechanism, Relation, plain, price
-from accountant.privacy.mechanisms.steps import steps_of
+from accountant.privacy.mechanisms.plan import steps_of
 from accountant.privacy.units import Charge, Currency, exact, show, total, units_up
 
 if TYPE_CHECKING:

@@ -119,8 +119,8 @@ class Helper:
     def _ended(self) -> HelperError:
         status = self._process.wait()
         return HelperError(
-            f"a helper process ended too early (exit status {status}): nothing was decided; start "
-            "again, with one process if it happens again"
+            f"a helper process ended too early (exit status {status}), so the check is incomplete: "
+            "run it again, with --processes 1 if that happens again"
         )
 
     def end(self) -> None:

@@ -12,17 +12,24 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 from hashlib import sha256
 from importlib import import_module
 from typing import Any, Final, NamedTuple, Protocol
 
-from accountant.budget.replay import Finding, Replay, replay, runs
+from accountant.budget.grants import Grants
+from accountant.budget.idempotency import IdempotencyIndex
+from accountant.budget.replay import Finding, Replay, replay
 from accountant.budget.snapshot import dump
 from accountant.budget.state import State
 from accountant.workers.helpers import Helpers, cores, parent
 
 WORTH: Final = 20_000
 """Events that take longer to decide again than a process takes to start."""
+_RUN: Final = 256
+_RUN_BYTES: Final = 1 << 18
+"""A run ends with the event that reaches either."""
 _AHEAD: Final = 4
 """Runs that were handed out and are not taken up here yet."""
 _BELIEVING: Final = 0.3
@@ -40,22 +47,23 @@ class Done(NamedTuple):
 
 
 class End(NamedTuple):
-    """What a process has come to."""
+    """The digest of the state that a process has come to without a finding."""
 
-    events: int
-    broken: bool
     digest: bytes
 
-    @classmethod
-    def of(cls, ended: Replay) -> End:
-        """Return the end of a replay."""
-        state, digest = ended.state, b""
-        if not ended.broken and state.batch is None:
-            made = sha256()
-            for part in dump(state):
-                made.update(part)
-            digest = made.digest()
-        return cls(state.sequence, ended.broken, digest)
+
+def _digest(state: State) -> bytes:
+    """Return the digest of a state: of all that a snapshot holds, the long columns one after the
+    other, so that no copy of the whole is made.
+    """
+    made = sha256(repr((state.batch, state.grants.legend())).encode())
+    hollow = Grants()
+    hollow.open = state.grants.open
+    rest = replace(state, grants=hollow, idempotency=IdempotencyIndex(), batch=None)
+    for parts in (state.grants.dump, state.idempotency.dump, partial(dump, rest)):
+        for part in parts():
+            made.update(part)
+    return made.digest()
 
 
 def replay_on(
@@ -103,13 +111,14 @@ class Shared:
         self._posted: list[deque[int]] = [deque() for _ in helpers.each]
         """Who decides each run that a helper has not taken up yet."""
         self._ends: dict[int, End] = {}
+        self._sound = True
         for number in range(len(helpers.each)):
             helpers.post((ledger, number + 1), number)
 
     def run(self, bodies: Iterable[bytes]) -> Iterator[Replay]:
         """Replay, yielding the same Replay after every run that was taken up here."""
         ahead: deque[tuple[int, Run]] = deque()
-        for run in runs(bodies):
+        for run in _runs(bodies):
             owner = self._choose([one for one, _ in ahead])
             self._hand_out(owner, run)
             ahead.append((owner, run))
@@ -117,16 +126,15 @@ class Shared:
             if len(ahead) > _AHEAD:
                 self._take(*ahead.popleft())
                 yield self._report()
-        self._helpers.post(None)
         while ahead:
             self._take(*ahead.popleft())
             self._exchange()
             yield self._report()
-        while len(self._ends) < len(self._helpers.each):
+        while any(self._posted):
             self._exchange(wait=True)
-        self._report()
-        self._replay.end()
-        self._compare()
+        self._report().end()
+        if self._sound:  # what was forged may lead to a state that has no bytes
+            self._compare()
         yield self._replay
 
     def _choose(self, mine: list[int]) -> int:
@@ -160,12 +168,18 @@ class Shared:
     def _report(self) -> Replay:
         """Report what was found, in order, as far as it is known."""
         while self._owners and (found := self._found[self._owners[0]]):
-            self._replay.findings += found.popleft()
+            reported = found.popleft()
+            self._replay.findings += reported
+            self._sound &= not reported
             self._owners.popleft()
         return self._replay
 
     def _compare(self) -> None:
-        ends = {End.of(self._replay), *self._ends.values()}
+        """Compare the states that all processes have come to."""
+        self._helpers.post(None)
+        while len(self._ends) < len(self._helpers.each):
+            self._exchange(wait=True)
+        ends = {End(_digest(self._replay.state)), *self._ends.values()}
         if len(ends) > 1:
             reason = "processes that folded the same events have come to different states"
             self._replay.findings.append(Finding(self._replay.events - 1, reason))
@@ -175,13 +189,27 @@ def _taken(mine: Replay, process: int, owner: int, run: Run) -> list[Finding]:
     """Take up a run, as process ``process``; return what was found in it."""
     before, mine.findings = mine.findings, []
     take = mine.decide if owner == process else mine.believe
-    take(run)
+    for body in run:
+        take(body)
     found, mine.findings = mine.findings, before
     return found
 
 
 def _load(process: int, owners: Iterable[int]) -> float:
     return sum(1.0 if owner == process else _BELIEVING for owner in owners)
+
+
+def _runs(bodies: Iterable[bytes]) -> Iterator[Run]:
+    run: Run = []
+    size = 0
+    for body in bodies:
+        run.append(body)
+        size += len(body) if isinstance(body, bytes) else 0  # a database may hand out anything
+        if len(run) >= _RUN or size >= _RUN_BYTES:
+            yield run
+            run, size = [], 0
+    if run:
+        yield run
 
 
 class Helping:
@@ -193,7 +221,7 @@ class Helping:
     def answer(self, message: tuple[int, Run] | None) -> Done | End:
         """Take up a run that was handed out; None stands for the end."""
         if message is None:
-            return End.of(self._replay)
+            return End(_digest(self._replay.state))
         return Done(_taken(self._replay, self._number, *message))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from io import BytesIO
 from itertools import count
 from typing import Any
@@ -427,7 +428,7 @@ def test_every_answer_has_one_place(number: int) -> None:
         IdempotencyIndex.load(taking([*columns, changed]), 3)
 
 
-def taking(parts: list[bytes]) -> Take:
+def taking(parts: Iterable[bytes]) -> Take:
     """Reads the parts one after the other."""
     stream = BytesIO(b"".join(parts))
     return lambda size: memoryview(stream.read(size))

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
+import orjson
 import pytest
 import rfc8785
 from hypothesis import given
@@ -108,6 +109,46 @@ def test_an_event_survives_its_bytes(event: Event) -> None:
     """What is read back from an event's bytes is the event."""
     assert Event.from_bytes(event.to_bytes()) == event
     assert Event.from_bytes(event.to_bytes()).to_bytes() == event.to_bytes()
+
+
+UNSOUND = {
+    "a float": 1.5,
+    "a whole float": 1.0,
+    "a large float": 1e300,
+    "2**53": 2**53,
+    "-2**53": -(2**53),
+    "2**64": 2**64 - 1,
+    "a key that is not ASCII": {"é": 1},
+    "a deep list": json.loads("[" * 65 + "]" * 65),
+}
+
+
+@pytest.mark.parametrize("value", UNSOUND.values(), ids=UNSOUND.keys())
+def test_no_forbidden_value_is_read(value: Any) -> None:
+    """What may not be written is not read either, though orjson writes and reads it."""
+    event = Event("x", 0, "t", EARLIEST, "x", {"a": "b"})
+    sound = orjson.dumps(event.to_json(), option=orjson.OPT_SORT_KEYS)
+    assert Event.from_bytes(sound) == event
+    unsound = orjson.dumps(event.to_json() | {"a": value}, option=orjson.OPT_SORT_KEYS)
+    with pytest.raises(ValueError, match=r".+"):
+        Event.from_bytes(unsound)
+
+
+@pytest.mark.parametrize(
+    "time",
+    [
+        "0999-01-01T00:00:00.000000Z",
+        "2026-02-29T00:00:00.000000Z",
+        "2026-01-01T24:00:00.000000Z",
+        "2026-01-01T00:60:00.000000Z",
+        "2026-01-01T00:00:60.000000Z",
+        "2026-W01-1T00:00:00.000000Z",
+    ],
+)
+def test_no_other_moment_is_read(time: str) -> None:
+    """A stamp is a moment that exists, in the one form that is written."""
+    with pytest.raises(ValueError, match=r".+"):
+        microseconds(time)
 
 
 @given(events, st.data())

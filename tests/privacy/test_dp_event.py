@@ -19,8 +19,7 @@ from pydantic_core import PydanticCustomError
 from accountant.api.strict_json import parse as strictly
 from accountant.budget.commands import Mechanisms
 from accountant.privacy.mechanisms import BaseMechanism, Mechanism, Relation, price
-from accountant.privacy.mechanisms.dp_event import mechanisms_of
-from accountant.privacy.mechanisms.dp_event_writer import dp_event_of
+from accountant.privacy.mechanisms.dp_event import dp_event_of, mechanisms_of
 from accountant.privacy.units import Charge, Currency, total
 
 ADAPTER: TypeAdapter[BaseMechanism] = TypeAdapter(Mechanism)

@@ -14,7 +14,7 @@ from accountant.budget.errors import Invalid
 from accountant.privacy.composition.plan import tight
 from accountant.privacy.losses import pure
 from accountant.privacy.mechanisms import BaseMechanism, Mechanism, Relation, price
-from accountant.privacy.mechanisms.steps import steps_of
+from accountant.privacy.mechanisms.plan import steps_of
 from accountant.privacy.units import Currency, charge_of
 
 ADAPTER: TypeAdapter[BaseMechanism] = TypeAdapter(Mechanism)

@@ -20,15 +20,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from accountant.privacy.composition.closed_form import closed_form
-from accountant.privacy.composition.optimal import MOST, optimal_epsilon
+from accountant.privacy.composition.closed_forms import MOST, closed_form, optimal_epsilon
 from accountant.privacy.composition.pairs import Gaussian, Laplace, Pair, Response
 from accountant.privacy.composition.plan import tight
 from accountant.privacy.composition.pld import total
 from accountant.privacy.composition.renyi import divergence, renyi_epsilon
-from accountant.privacy.composition.searching import largest_count, smallest_factor
+from accountant.privacy.inverse import largest_count, smallest_factor
 from accountant.privacy.mechanisms import BaseMechanism, Mechanism, Relation
-from accountant.privacy.mechanisms.steps import steps_of
+from accountant.privacy.mechanisms.plan import steps_of
 
 GOLDEN = json.loads((Path(__file__).parent.parent / "golden" / "schedules.json").read_text())
 

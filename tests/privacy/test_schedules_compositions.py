@@ -15,11 +15,18 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.special import ndtr
 
-from accountant.privacy.composition.discrete import DiscreteGaussian, DiscreteLaplace
-from accountant.privacy.composition.pairs import Floats, Gaussian, Laplace, Pair, Response
+from accountant.privacy.composition.pairs import (
+    DiscreteGaussian,
+    DiscreteLaplace,
+    Floats,
+    Gaussian,
+    Laplace,
+    Pair,
+    Response,
+    SampledGaussian,
+)
 from accountant.privacy.composition.pld import Interval, total
 from accountant.privacy.composition.renyi import renyi_epsilon
-from accountant.privacy.composition.sampled import SampledGaussian
 
 
 @pytest.fixture(scope="module")

@@ -11,12 +11,19 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from accountant.privacy.composition.discrete import DiscreteGaussian, DiscreteLaplace
 from accountant.privacy.composition.lattice import on_grid
-from accountant.privacy.composition.pairs import Choice, Gaussian, Laplace, Pair, Response
+from accountant.privacy.composition.pairs import (
+    Choice,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    Gaussian,
+    Laplace,
+    Pair,
+    Response,
+    SampledGaussian,
+)
 from accountant.privacy.composition.pld import total
 from accountant.privacy.composition.renyi import divergence, renyi_epsilon
-from accountant.privacy.composition.sampled import SampledGaussian
 
 Curve = Callable[[mpmath.mpf], mpmath.mpf]
 

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from support import last_replay, snapshot
 
 from accountant.auditing.verify import verify
-from accountant.budget import replay
 from accountant.budget.replay import Replay
 from accountant.budget.state import State
 from accountant.ledger.events import Event, canonical
+from accountant.workers import replaying
 from accountant.workers.helpers import HelperError, Helpers
 from accountant.workers.replaying import Helping, Shared, replay_on
 
@@ -67,7 +67,7 @@ class _Slow:
 def _short_runs() -> Iterator[None]:
     """Small ledgers are handed round in many runs."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(replay, "RUN", 2)
+        patch.setattr(replaying, "_RUN", 2)
         yield
 
 
@@ -106,8 +106,8 @@ def test_believing_an_event_does_what_deciding_it_does(at: int) -> None:
     """A sound event changes the state alike, whether it is decided again or believed."""
     deciding, believing = Replay(State("fair")), Replay(State("fair"))
     for place, body in enumerate(STORED):
-        deciding.decide([body])
-        (believing.decide if place == at else believing.believe)([body])
+        deciding.decide(body)
+        (believing.decide if place == at else believing.believe)(body)
     same(believing, deciding)
 
 

@@ -1,6 +1,6 @@
-"""Tight totals of schedules that were fixed in advance. They may inform, never admit or block.
+"""Tight totals of lists of mechanisms that were fixed in advance. They inform and never block.
 
-Their theorems assume that no mechanism was chosen after seeing an earlier answer; a pipeline that
-chooses as it goes is bounded by gates only (privacy/filters). Everything here is computed in
+Their theorems assume that no mechanism was chosen after an earlier answer was seen; privacy filters
+alone bound a pipeline that chooses as it goes (privacy/filters). Everything here is computed in
 floats, whose errors are bounded and added to delta.
 """

@@ -1,22 +1,31 @@
 """Dominating pairs: for each mechanism two distributions P and Q that are hardest to tell apart.
 
-The privacy loss is ln P/Q under P. A pair is described by how much of P and of Q lies above each
-loss; whatever composes the pairs then bounds the composition of the mechanisms (Zhu, Dong, Wang,
-*Optimal accounting of differential privacy via characteristic function*, AISTATS 2022). Two
-neighbours can be told apart either way round, so each pair names its reverse: Q and P. The pairs in
-this module are symmetric, their reverse has the same curve; sampled.py has one that is not.
+The privacy loss is ln P/Q under P. A pair states how much of P and of Q lies above each loss;
+whatever composes the pairs bounds the composition of the mechanisms (Zhu, Dong, Wang, *Optimal
+accounting of differential privacy via characteristic function*, AISTATS 2022). Two neighbours can
+be told apart either way round, so each pair names its reverse, Q and P. All but
+``SampledGaussian`` are symmetric: their reverse has the same curve.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol, Self
+import math
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Final, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, ndtr
 
 Floats = NDArray[np.float64]
+
+MOST_TERMS: Final = 2**17
+"""Masses of a discrete Gaussian that are added up."""
+_WHOLE: Final = 2**52
+"""Integers up to here, and half of each, are floats."""
+_LEAST: Final = 1e-12
+"""Smallest mu and smallest rate of a sampled Gaussian."""
 
 
 class Pair(Protocol):
@@ -29,36 +38,36 @@ class Pair(Protocol):
 
     @property
     def span(self) -> tuple[float, float]:
-        """The finite losses of P lie in here, but for a mass below 1e-30 at either end."""
+        """The range of the finite losses of P, but for a mass below 1e-30 at either end."""
         ...
 
     @property
     def reverse(self) -> Pair:
-        """The pair with P and Q exchanged: its losses are these with the opposite sign."""
+        """The pair with P and Q exchanged: its losses have the opposite sign."""
         ...
 
     def above(self, loss: Floats) -> tuple[Floats, Floats]:
-        """The mass of P and of Q with a finite loss above each ``loss``.
+        """Return the mass of P and of Q with a finite loss above each ``loss``.
 
-        Each is right to a relative error of 2^-48 + 2^-50 ln(1 / mass) and down to 1e-300, at a
-        loss that may be wrong by 2^-46 (1 + the largest in the span), the same for P and Q.
+        Each has a relative error of at most 2^-48 + 2^-50 ln(1 / mass), down to 1e-300, at a loss
+        that is wrong by at most 2^-46 (1 + the largest in the span), the same for P and Q.
         """
         ...
 
 
 class Symmetric:
-    """What looks the same either way round."""
+    """A pair that looks the same either way round."""
 
     __slots__ = ()
 
     @property
     def reverse(self) -> Self:
-        """Itself."""
+        """The pair itself."""
         return self
 
 
 class Within(Symmetric):
-    """What has no loss beyond its epsilon, either way: a pure mechanism's."""
+    """The pair of a pure mechanism: no loss is beyond epsilon, either way."""
 
     __slots__ = ()
     epsilon: float
@@ -80,7 +89,7 @@ class Response(Within):
 
     @property
     def infinite(self) -> float:
-        """What reveals all."""
+        """The probability that all is revealed."""
         return self.delta
 
     def above(self, loss: Floats) -> tuple[Floats, Floats]:
@@ -97,9 +106,9 @@ class Choice(Within):
 
     Dong, Durfee, Rogers, *Optimal differential privacy composition for exponential mechanisms*,
     2020: the hardest has only the losses t and t - epsilon, for some t, and a delta at l of
-    (e^epsilon - e^t) (1 - e^(l - t)) / (e^epsilon - 1). The worst t is (epsilon + l) / 2, so that
-    delta(l) = (e^(epsilon/2) - e^(l/2))^2 / (e^epsilon - 1), and P and Q are what has that curve
-    (Zhu, Dong, Wang 2022, Proposition 8).
+    (e^epsilon - e^t) (1 - e^(l - t)) / (e^epsilon - 1). The worst t is (epsilon + l) / 2, so
+    delta(l) = (e^(epsilon/2) - e^(l/2))^2 / (e^epsilon - 1), and P and Q have that curve (Zhu,
+    Dong, Wang 2022, Proposition 8).
     """
 
     epsilon: float
@@ -131,8 +140,8 @@ class Laplace(Within):
 
 @dataclass(frozen=True, slots=True)
 class Gaussian(Symmetric):
-    """Normal noise: the loss is normal with mean ``mu``^2 / 2 and deviation ``mu``. Any number of
-    Gaussian mechanisms is one, with the root of the sum of squares as its mu.
+    """Normal noise (Balle and Wang 2018): the loss is normal with mean ``mu``^2 / 2 and deviation
+    ``mu``. Any number of Gaussian mechanisms is one, with the root of the sum of squares as its mu.
     """
 
     mu: float
@@ -144,5 +153,178 @@ class Gaussian(Symmetric):
         return self.mu * (self.mu / 2 - 12), self.mu * (self.mu / 2 + 12)
 
     def above(self, loss: Floats) -> tuple[Floats, Floats]:
-        """Balle and Wang 2018."""
+        """Two normal tails."""
         return ndtr(self.mu / 2 - loss / self.mu), ndtr(-self.mu / 2 - loss / self.mu)
+
+
+@dataclass(frozen=True, slots=True)
+class DiscreteGaussian(Symmetric):
+    """Integer noise with masses proportional to e^(-k^2 / (2 scale^2)) on one integer that moves by
+    at most ``sensitivity``.
+
+    The masses are log-concave, so moving by the whole sensitivity is hardest: the best test asks
+    whether the answer is at most K, and a larger move only takes mass of Q away from it. Canonne,
+    Kamath, Steinke, *The discrete Gaussian for differential privacy*, NeurIPS 2020, Theorem 7,
+    gives the curve as the same sum. At small scales the continuous noise has other masses.
+
+    Raises ValueError for parameters that are not positive, and for a scale with more than
+    ``MOST_TERMS`` masses (above 3,300).
+    """
+
+    sensitivity: int
+    scale: float
+    infinite: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not (0 < self.sensitivity < _WHOLE and 1e-6 < self.scale < math.inf):
+            raise ValueError(f"no discrete Gaussian of {self.sensitivity} and {self.scale}")
+        if self._terms > MOST_TERMS:
+            raise ValueError(f"a discrete Gaussian of scale {self.scale} has too many masses")
+
+    @property
+    def _terms(self) -> int:
+        """The number of masses that are more than 1e-323 of the largest."""
+        return math.ceil(39 * self.scale) + 2
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """12 scales: the noise is at most as spread as the normal one (the paper, section 2)."""
+        mu = self.sensitivity / self.scale
+        return mu * (mu / 2 - 12), mu * (mu / 2 + 12)
+
+    def above(self, loss: Floats) -> tuple[Floats, Floats]:
+        """The loss of an outcome k is (D^2 - 2 k D) / (2 scale^2)."""
+        most = _last_below(self.sensitivity / 2 - loss * (self.scale**2 / self.sensitivity))
+        tails = _tails(self.scale, self._terms)
+        return _at_most(tails, most), _at_most(tails, most - self.sensitivity)
+
+
+@dataclass(frozen=True, slots=True)
+class DiscreteLaplace(Symmetric):
+    """Integer noise with masses proportional to e^(-|k| epsilon_per_step) on one integer that moves
+    by at most ``sensitivity``; for the move see ``DiscreteGaussian``. A sensitivity of 1 makes it
+    randomised response.
+
+    Raises ValueError for parameters that are not positive.
+    """
+
+    epsilon_per_step: float
+    sensitivity: int
+    infinite: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not (0 < self.sensitivity < _WHOLE and 0 < self.epsilon_per_step < math.inf):
+            raise ValueError(
+                f"no discrete Laplace of {self.epsilon_per_step} and {self.sensitivity}"
+            )
+
+    @property
+    def epsilon(self) -> float:
+        """The largest loss."""
+        return self.epsilon_per_step * self.sensitivity
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """The loss is largest below 1, smallest from the sensitivity on."""
+        return -self.epsilon, self.epsilon
+
+    def above(self, loss: Floats) -> tuple[Floats, Floats]:
+        """The loss of an outcome k between is (D - 2 k) epsilon_per_step."""
+        d = float(self.sensitivity)
+        most = _last_below((d - loss / self.epsilon_per_step) / 2)
+        most = np.where(loss < self.epsilon, np.maximum(most, 0.0), -np.inf)
+        most = np.where(loss < -self.epsilon, np.inf, np.minimum(most, d - 1))
+        return self._at_most(most), self._at_most(most - d)
+
+    def _at_most(self, k: Floats) -> Floats:
+        """Return the probability of noise up to k: a geometric series from either end."""
+        step = self.epsilon_per_step
+        tail = np.exp(-step * np.where(k < 0, -k, k + 1)) / (1 + math.exp(-step))
+        return np.where(k < 0, tail, 1 - tail)
+
+
+@dataclass(frozen=True, slots=True)
+class SampledGaussian:
+    """Normal noise of deviation 1 on a Poisson sample, as in DP-SGD: the answer moves by ``mu`` if
+    the record is sampled, with probability ``rate`` q.
+
+    Zhu, Dong, Wang 2022, Theorem 11. With a record more, P = (1 - q) N(0, 1) + q N(mu, 1) against
+    Q = N(0, 1); with one fewer (``adding``) the same exchanged. Neither curve lies above the other
+    everywhere, so both are composed. Preconditions: neighbours differ by one record more or fewer;
+    each invocation draws a fresh, secret sample, with each record in it independently.
+
+    Raises ValueError for a mu outside [1e-12, 1e6] or a rate outside [1e-12, 1). A rate of 1 is no
+    sampling; smaller parameters cost no more than 1e-12 does.
+    """
+
+    mu: float
+    rate: float
+    adding: bool = False
+    infinite: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not (_LEAST <= self.mu <= 1e6 and _LEAST <= self.rate < 1):
+            raise ValueError(f"no sampled Gaussian of mu {self.mu} and rate {self.rate}")
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """The loss is nowhere below ln(1 - q); 12 deviations to the other side."""
+        stay, rate = np.log1p(-self.rate), np.log(self.rate)
+        furthest = 12.0 if self.adding else 12.0 + self.mu
+        exponent = self.mu * (furthest - self.mu / 2)
+        most = float(np.logaddexp(stay, rate + exponent))
+        return (-most, -float(stay)) if self.adding else (float(stay), most)
+
+    @property
+    def reverse(self) -> SampledGaussian:
+        """The other direction."""
+        return replace(self, adding=not self.adding)
+
+    def above(self, loss: Floats) -> tuple[Floats, Floats]:
+        """Tails of normal distributions beyond the outcome that has this loss."""
+        if self.adding:
+            x = self._outcome(-loss)
+            return ndtr(x), (1 - self.rate) * ndtr(x) + self.rate * ndtr(x - self.mu)
+        x = self._outcome(loss)
+        return (1 - self.rate) * ndtr(-x) + self.rate * ndtr(self.mu - x), ndtr(-x)
+
+    def _outcome(self, loss: Floats) -> Floats:
+        """Solve ln(1 - q + q e^(mu x - mu^2 / 2)) = ``loss`` for x; minus infinity where no x is
+        a solution.
+        """
+        q = self.rate
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            # Near 0 the first is exact and the second cancels; far from it, the other way round.
+            near = np.log1p(np.expm1(loss) / q)
+            far = loss + np.log1p(-(1 - q) * np.exp(-loss)) - np.log(q)
+            exponent = np.where(np.abs(loss) <= 0.5, near, far)
+        return np.where(np.isnan(exponent), -np.inf, exponent) / self.mu + self.mu / 2
+
+
+def _last_below(x: Floats) -> Floats:
+    """Return the last integer below each x."""
+    below: Floats = np.ceil(x) - 1
+    return below
+
+
+@lru_cache(maxsize=32)
+def _tails(scale: float, terms: int) -> Floats:
+    """Return the probabilities of discrete Gaussian noise of at least 0, 1, … ``terms`` - 1.
+
+    They are added up in a tree, smallest first, so each is right to 20 roundings.
+    """
+    tails: Floats = np.exp(-((np.arange(terms) / scale) ** 2) / 2)
+    step = 1
+    while step < terms:
+        tails[:-step] += tails[step:].copy()
+        step *= 2
+    tails /= tails[0] + tails[1]
+    return tails
+
+
+def _at_most(tails: Floats, k: Floats) -> Floats:
+    """Return the probability of symmetric noise up to each k."""
+    last = float(tails.size - 1)
+    below = tails[np.clip(-k, 0, last).astype(np.int64)] * (k >= -last)
+    beyond = tails[np.clip(k + 1, 0, last).astype(np.int64)] * (k < last)
+    return np.where(k < 0, below, 1 - beyond)

@@ -1,4 +1,4 @@
-"""A fixed list of mechanisms, as the pairs that dominate them."""
+"""The tight totals of a fixed list of mechanisms, from the pairs that dominate them."""
 
 from __future__ import annotations
 
@@ -10,15 +10,12 @@ from fractions import Fraction
 from typing import Final, TypeVar
 
 from accountant.privacy.balls import Number, above
-from accountant.privacy.composition.closed_form import closed_form
-from accountant.privacy.composition.discrete import DiscreteGaussian, DiscreteLaplace
-from accountant.privacy.composition.exact import discrete_epsilon, normal_epsilon
-from accountant.privacy.composition.optimal import optimal_epsilon
-from accountant.privacy.composition.pairs import Choice, Gaussian, Laplace, Pair, Response
+from accountant.privacy.composition import closed_forms, pairs
+from accountant.privacy.composition.pairs import DiscreteGaussian, Gaussian, Pair, Response
 from accountant.privacy.composition.pld import Interval, total
 from accountant.privacy.composition.renyi import renyi_epsilon
-from accountant.privacy.composition.sampled import SampledGaussian
 from accountant.privacy.conversions import concentrated_epsilon
+from accountant.privacy.gaussian_curve import gaussian_epsilon
 from accountant.privacy.steps import NamedPair, Step
 
 T = TypeVar("T")
@@ -59,14 +56,14 @@ class _Schedule:
     rho: Fraction = Fraction(0)
 
     def add(self, step: Step) -> bool:
-        """Adds all invocations of ``step``; false if nothing bounds them."""
+        """Add all invocations of ``step``; return false if nothing bounds them."""
         loss, count = step.loss, step.count
         if loss is None or (loss.epsilon is None and loss.rho is None):
             return False
         normal = step.pair is not None and step.pair.name == "gaussian"
         pair = None if step.pair is None or normal else _pair(step.pair)
         if pair is None and not normal and loss.epsilon is None and loss.delta:
-            return False  # what fails with that delta is in no pair
+            return False  # no pair holds the failure with that delta
         bare = math.inf if loss.epsilon is None else _up(loss.epsilon)
         own = min(1.0, _up(loss.delta))
         self.losses[bare, own] += count
@@ -80,21 +77,33 @@ class _Schedule:
             self.rho += count * above(loss.rho)
         return True
 
+    def exact(self, delta: Fraction) -> float | None:
+        """Return the exact epsilon of a list of nothing but Gaussian noise, else None.
+
+        All normal noise is one (Dong, Roth, Su 2022, Cor. 3.3; Balle and Wang 2018, Thm 8).
+        """
+        match list(self.pairs.items()):
+            case [] if self.mu_squared and not self.rho:
+                return math.nextafter(float(gaussian_epsilon(self.mu_squared, delta)), math.inf)
+            case [(DiscreteGaussian() as pair, 1)] if not (self.mu_squared or self.rho):
+                return closed_forms.discrete_epsilon(pair, math.nextafter(float(delta), 0.0))
+        return None
+
 
 def tight(steps: Sequence[Step], delta: Fraction) -> Tight:
-    """The tight totals at ``delta``, which is positive.
+    """Return the tight totals at ``delta``, which is positive.
 
-    Precondition: nothing in the list was chosen after seeing an answer.
+    Precondition: nothing in the list was chosen after an answer was seen.
     """
     schedule = _Schedule()
     if not all(map(schedule.add, steps)):
         return Tight()
-    pairs, renyi_pairs = Counter(schedule.pairs), Counter(schedule.pairs)
+    listed, renyi_pairs = Counter(schedule.pairs), Counter(schedule.pairs)
     if schedule.mu_squared:
-        pairs[Gaussian(_root_up(schedule.mu_squared))] += 1
+        listed[Gaussian(_root_up(schedule.mu_squared))] += 1
     if schedule.rho:
         part = delta * _FOR_RHO
-        pairs[Response(_up(concentrated_epsilon(schedule.rho, part)), _up(part))] += 1
+        listed[Response(_up(concentrated_epsilon(schedule.rho, part)), _up(part))] += 1
     if gaussian := schedule.mu_squared + 2 * schedule.rho:  # the same divergence at every order
         renyi_pairs[Gaussian(_root_up(gaussian))] += 1
     at = math.nextafter(float(delta), 0.0)
@@ -103,28 +112,16 @@ def tight(steps: Sequence[Step], delta: Fraction) -> Tight:
     bounded = all(math.isfinite(epsilon) and own < 1 for epsilon, own in losses)
     alike = 0 < one[0] < math.inf and one[1] < 1
     return Tight(
-        pld=_if_any(lambda: total(pairs, at)),
-        optimal=_if_any(lambda: optimal_epsilon(*one, count, at)) if alike else None,
-        closed_form=_if_any(lambda: closed_form(losses, at)) if bounded else None,
+        pld=_if_any(lambda: total(listed, at)),
+        optimal=_if_any(lambda: closed_forms.optimal_epsilon(*one, count, at)) if alike else None,
+        closed_form=_if_any(lambda: closed_forms.closed_form(losses, at)) if bounded else None,
         renyi=_if_any(lambda: renyi_epsilon(renyi_pairs, at)),
-        gaussian=_if_any(lambda: _exact(schedule, delta)),
+        gaussian=_if_any(lambda: schedule.exact(delta)),
     )
 
 
-def _exact(schedule: _Schedule, delta: Fraction) -> float | None:
-    """Where Gaussian noise is all there is."""
-    if schedule.rho:
-        return None
-    if schedule.mu_squared:
-        return normal_epsilon(schedule.mu_squared, delta) if not schedule.pairs else None
-    match list(schedule.pairs.items()):
-        case [(DiscreteGaussian() as pair, 1)]:
-            return discrete_epsilon(pair, math.nextafter(float(delta), 0.0))
-    return None
-
-
 def _if_any(theorem: Callable[[], T]) -> T | None:
-    """What a theorem says; nothing where its numbers are beyond binary floats."""
+    """Return a theorem's bound; None where its numbers are beyond binary floats."""
     try:
         return theorem()
     except (ArithmeticError, ValueError):
@@ -132,7 +129,7 @@ def _if_any(theorem: Callable[[], T]) -> T | None:
 
 
 def _pair(named: NamedPair) -> Pair | None:
-    """The pair, unless its parameters are such that it cannot be computed."""
+    """Return the pair, or None if it cannot be computed at its parameters."""
     try:
         return _PAIRS[named.name](*named.parameters)
     except ValueError:
@@ -140,7 +137,7 @@ def _pair(named: NamedPair) -> Pair | None:
 
 
 def _up(value: Number) -> float:
-    """The smallest float that is surely not below ``value``."""
+    """Return the smallest float that is surely not below ``value``."""
     return math.nextafter(float(above(value)), math.inf) if value else 0.0
 
 
@@ -148,15 +145,15 @@ def _root_up(value: Fraction) -> float:
     return math.nextafter(math.sqrt(_up(value)), math.inf)
 
 
-def _down(value: Fraction) -> float:
-    return math.nextafter(float(value), 0.0)
+def _discrete_gaussian(width: Fraction, scale: Fraction) -> Pair:
+    return DiscreteGaussian(int(width), math.nextafter(float(scale), 0.0))
 
 
 _PAIRS: Final[dict[str, Callable[..., Pair]]] = {
-    "laplace": lambda epsilon: Laplace(_up(epsilon)),
-    "choice": lambda epsilon: Choice(_up(epsilon)),
-    "discrete_laplace": lambda rate, width: DiscreteLaplace(_up(rate), int(width)),
-    "discrete_gaussian": lambda width, scale: DiscreteGaussian(int(width), _down(scale)),
-    "sampled_gaussian": lambda mu_squared, q: SampledGaussian(_root_up(mu_squared), _up(q)),
+    "laplace": lambda epsilon: pairs.Laplace(_up(epsilon)),
+    "choice": lambda epsilon: pairs.Choice(_up(epsilon)),
+    "discrete_laplace": lambda rate, width: pairs.DiscreteLaplace(_up(rate), int(width)),
+    "discrete_gaussian": _discrete_gaussian,
+    "sampled_gaussian": lambda mu_squared, q: pairs.SampledGaussian(_root_up(mu_squared), _up(q)),
 }
 """Pairs by their names, each at parameters that make it no easier to tell apart."""

@@ -1,28 +1,31 @@
 """Privacy loss distributions: the total of any fixed schedule, as an interval.
 
-The pairs are put on a grid (lattice.py), tilted (stacked.py), multiplied (transform.py) and read
-off (composition.py); once for each direction if some pair is not symmetric. The order of the
-mechanisms does not matter.
+The pairs are put on a grid (lattice.py), tilted and multiplied (tilted.py), and read off here; once
+for each direction if some pair is not symmetric. The order of the mechanisms does not matter.
+
+The upper end: every mass is raised by the bound on its error, and delta is reduced by the mass
+above the window. The mass below the window wraps around, and matters only for a smaller epsilon.
+
+The lower end: see lattice.py for the pairs that the mechanisms dominate. Their total loss is the
+lattices' minus the sum of the drops, which is more than a ``fall`` only with a probability bounded
+by Chernoff, jointly with the total loss being above epsilon. That probability, the mass that wraps
+around, and the doubtful masses are taken off the curve.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple, Self
 
-from accountant.privacy.composition.composition import (
-    OUTSIDE,
-    Composition,
-    lower_end,
-    simple_bound,
-    upper_end,
-)
-from accountant.privacy.composition.lattice import narrowed
-from accountant.privacy.composition.pairs import Pair
-from accountant.privacy.composition.stacked import Stack, best_tilt, window
+import numpy as np
+from scipy.signal import lfilter
+
+from accountant.privacy.composition.lattice import UNIT, narrowed
+from accountant.privacy.composition.pairs import Floats, Pair
+from accountant.privacy.composition.tilted import Part, Stack, best_tilt, composed, window
 
 GRID: Final = 1e-4
 MOST_POINTS: Final = 2**22
@@ -32,18 +35,22 @@ _FINEST: Final = 1e-12
 _COARSEST: Final = 100.0
 _LARGEST: Final = 1e8
 """Larger losses are only added up: there is no noise to speak of."""
-_EACH: Final = (32, 4096)
+_FEWEST_EACH: Final = 32
+_MOST_EACH: Final = 4096
 """Points of the grid in a deviation of the average mechanism: with fewer the grid would show, more
 are not worth the work.
 """
-_ALL: Final = 1024
-"""The fewest in a deviation of the total."""
+_FEWEST_IN_ALL: Final = 1024
+"""Points of the grid in a deviation of the total."""
 _SPARE: Final = 1e-9
-"""How much of delta may lie above all losses that are looked at."""
+"""Share of delta that may lie above all losses of the grid."""
+_OUTSIDE: Final = 1e-13
+"""Mass of the tilted total that may lie beyond either end of the window."""
+_CAP: Final = 600.0
+"""Exponents are cut here: such a mass is more than any delta."""
 
 
-@dataclass(frozen=True, slots=True)
-class Interval:
+class Interval(NamedTuple):
     """The epsilon of a schedule at a delta lies in here."""
 
     lower: float
@@ -51,8 +58,8 @@ class Interval:
 
 
 def total(schedule: Mapping[Pair, int], delta: float, grid: float = GRID) -> Interval:
-    """The epsilon at ``delta`` of a schedule of pairs, each with its count, whichever of the two
-    neighbours was used. The grid is about ``grid``, finer or coarser if the pairs need it.
+    """Return the epsilon at ``delta`` of a schedule of pairs, each with its count, whichever of the
+    two neighbours was used. The grid is about ``grid``, finer or coarser if the pairs need it.
 
     Raises ValueError for an empty schedule, a count below 1 or a delta outside (0, 1).
     """
@@ -68,14 +75,15 @@ def total(schedule: Mapping[Pair, int], delta: float, grid: float = GRID) -> Int
 
 
 def _one_way(schedule: dict[Pair, int], delta: float, grid: float) -> Interval:
-    """With the P of every pair used, and Q being the neighbour."""
+    """Return the interval with the P of every pair used, and Q being the neighbour."""
     counts = list(schedule.values())
     surely = _at_least_once((pair.infinite, count) for pair, count in schedule.items())
     if surely > delta * (1 + 1e-12):
         return Interval(math.inf, math.inf)
     if max(max(-low, high) for low, high in (pair.span for pair in schedule)) > _LARGEST:
-        certain = surely + 1e-30 * sum(counts) < delta
-        return Interval(0.0, _largest(schedule) if certain else math.inf)
+        # All the largest losses, but for a mass of 1e-30 of each.
+        largest = sum(count * pair.span[1] for pair, count in schedule.items()) * (1 + 1e-12)
+        return Interval(0.0, largest if surely + 1e-30 * sum(counts) < delta else math.inf)
     spans = [narrowed(pair, delta * _SPARE / sum(counts)) for pair in schedule]
     most = min(MOST_POINTS, max(_MOST_WORK // len(schedule), 2**14))
     stack = _fine(schedule, spans, grid, most)
@@ -85,37 +93,33 @@ def _one_way(schedule: dict[Pair, int], delta: float, grid: float) -> Interval:
         return Interval(0.0, math.inf)
     while True:
         tilt = best_tilt(stack, spare)
-        ends = window(stack, tilt, OUTSIDE)
+        ends = window(stack, tilt, _OUTSIDE)
         points = (ends[1] - ends[0]) / stack.grid + 2
         if points <= most:
             break
         coarser = stack.grid * max(1.5, 1.01 * points / most)
         if coarser > _COARSEST:
-            return Interval(0.0, simple_bound(stack, tilt, spare))
+            return Interval(0.0, _simple_bound(stack, tilt, spare))
         stack = Stack.of(schedule, spans, coarser)
-    composed = Composition.of(stack, counts, tilt, ends)
-    return Interval(lower_end(composed, delta, surely), upper_end(composed, spare, ends))
-
-
-def _largest(schedule: dict[Pair, int]) -> float:
-    """All the largest losses, but for a mass of 1e-30 of each."""
-    return sum(count * pair.span[1] for pair, count in schedule.items()) * (1 + 1e-12)
+    whole = _Composition.of(stack, counts, tilt, ends)
+    return Interval(_lower_end(whole, delta, surely), _upper_end(whole, spare, ends))
 
 
 def _fine(
     schedule: dict[Pair, int], spans: list[tuple[float, float]], grid: float, points: int
 ) -> Stack:
-    """On a grid that is as fine as the average mechanism needs, and ``points`` allow."""
-    fewest, most = max(_EACH[0], _ALL / math.sqrt(sum(schedule.values()))), _EACH[1]
+    """Stack a schedule on a grid as fine as the average mechanism needs, and ``points`` allow."""
+    steps = sum(schedule.values())
+    fewest = max(_FEWEST_EACH, _FEWEST_IN_ALL / math.sqrt(steps))
     widest = max(high - low for low, high in spans)
     furthest = max(max(-low, high) for low, high in spans)
     least = max(_FINEST, widest * 4 / points, furthest * 2.0**-40)
     cells = sum(high - low for low, high in spans) / grid
-    coarse = max(grid, widest / most, least if cells > MOST_POINTS else 0.0)
+    coarse = max(grid, widest / _MOST_EACH, least if cells > MOST_POINTS else 0.0)
     stack = Stack.of(schedule, spans, coarse if cells > MOST_POINTS / 4 else grid)
     for _ in range(30):
-        deviation = math.sqrt(stack.moments(0.0)[2] / stack.steps)
-        needed = max(min(grid, deviation / fewest), deviation / most, least)
+        deviation = math.sqrt(stack.moments(0.0)[2] / steps)
+        needed = max(min(grid, deviation / fewest), deviation / _MOST_EACH, least)
         if needed > 0.7 * stack.grid:
             break
         stack = Stack.of(schedule, spans, needed)
@@ -123,5 +127,123 @@ def _fine(
 
 
 def _at_least_once(chances: Iterable[tuple[float, int]]) -> float:
-    """The probability that one of some independent things happens, each tried so many times."""
+    """Return the probability that one of some independent events happens, each tried so often."""
     return -math.expm1(sum(n * math.log1p(-p) if p < 1 else -math.inf for p, n in chances))
+
+
+@dataclass(frozen=True, slots=True)
+class _Composition:
+    """Masses at ``losses``, multiplied by e^(tilt * loss - exponent). Each is wrong by at most
+    ``error``, beside a relative ``rounding``.
+    """
+
+    stack: Stack
+    tilt: float
+    exponent: float
+    rounding: float
+    losses: Floats
+    mass: Floats
+    error: float
+
+    @classmethod
+    def of(
+        cls, stack: Stack, counts: Sequence[int], tilt: float, window: tuple[float, float]
+    ) -> Self:
+        """Compose the lattices, each so many times. All but ``_OUTSIDE`` of the tilted total lies
+        above the window's lower end, and all but that below its upper end.
+        """
+        low, high = window
+        first = math.floor(low / stack.grid)
+        size = 1 << math.ceil(math.log2(high / stack.grid - first + 2))
+        weights, logs = stack.tilted(tilt)
+        each = zip(stack.lattices, np.split(weights, stack.starts[1:]), counts, strict=True)
+        deviation = math.sqrt(stack.moments(tilt)[2])
+        allowed = 1e-7 * min(1.0, stack.grid / max(deviation, stack.grid))
+        parts = [Part(lattice.first, mass, count) for lattice, mass, count in each]
+        mass, error = composed(parts, size, first, allowed)
+        losses = np.asarray((first + np.arange(size)) * stack.grid, dtype=np.float64)
+        exponent = float(stack.counts @ logs)
+        reach = abs(exponent) + tilt * float(np.abs(losses[[0, -1]]).max())
+        rounding = stack.rounding(tilt) + UNIT * (8 * reach + 8 * size)
+        return cls(stack, tilt, exponent, rounding, losses, mass, error)
+
+    def curve(self, sign: int) -> tuple[Floats, Floats, Floats]:
+        """Return the positive losses; the curve at each, from above or below by the sign; its slope
+        to the left: at x between l - grid and l it is that of l plus slope * (1 - e^(x - l)).
+
+        The curve is added up from its slopes, so nothing is a difference of larger numbers.
+        """
+        losses = self.losses[self.losses > 0]
+        raised = np.maximum(self.mass[self.losses > 0] + sign * self.error, 0.0)
+        exponents = self.exponent + sign * self.rounding - self.tilt * losses
+        mass = raised * np.exp(np.minimum(exponents, _CAP))
+        fade = math.exp(-self.stack.grid)
+        slope = lfilter([1.0], [1.0, -fade], mass[::-1])[::-1]  # of Q beyond, times e^loss
+        steps = -math.expm1(-self.stack.grid) * slope
+        return losses, np.append(np.cumsum(steps[:0:-1])[::-1], 0.0), slope
+
+
+def _upper_end(total: _Composition, delta: float, window: tuple[float, float]) -> float:
+    """Return the smallest epsilon >= 0 in the window at which the curve is at most ``delta``. An
+    epsilon below the window is 0 if that is enough, or raised to the window's lower end.
+    """
+    stack, (low, high) = total.stack, window
+    chernoff = total.exponent + total.rounding
+    if high < stack.extremes[1]:
+        delta -= _OUTSIDE * math.exp(min(chernoff - total.tilt * high, _CAP))
+    losses, curve, slope = total.curve(+1)
+    if delta <= 0 or losses.size == 0:
+        return _simple_bound(stack, total.tilt, delta)
+    wrong = stack.wrong
+    # No curve falls faster than 1; the mass below the window adds at most its value at 0.
+    at_zero = float(curve[0] - slope[0] * math.expm1(-losses[0])) + wrong
+    if at_zero + (_OUTSIDE * math.exp(min(chernoff, _CAP)) if low > 0 else 0.0) <= delta:
+        return 0.0
+    passed = np.flatnonzero(np.append(math.inf, curve[:-1]) > delta)
+    j = int(passed[-1])
+    share = max(0.0, delta - float(curve[j])) / float(slope[j])
+    found = float(losses[j]) + (math.log1p(-share) if share < 1 else -math.inf)
+    found = max(found, low, 0.0) + wrong + 4 * UNIT * (1 + float(losses[j]))
+    return min(found, _simple_bound(stack, total.tilt, delta))
+
+
+def _simple_bound(stack: Stack, tilt: float, delta: float) -> float:
+    """Return Chernoff's bound on the epsilon at ``delta``, or the largest loss there is."""
+    most = stack.extremes[1]
+    if delta > 0:
+        exponent = stack.exponent(tilt) + stack.rounding(tilt)
+        least = tilt * math.log(tilt) - (1 + tilt) * math.log1p(tilt)
+        most = min(most, (exponent + least - math.log(delta)) / tilt)
+    return max(0.0, most * (1 + 8 * UNIT) + stack.wrong)
+
+
+def _lower_end(total: _Composition, delta: float, surely: float) -> float:
+    """Return a loss of the grid at which the curve is surely more than ``delta``, minus a fall.
+    ``surely`` is the mass at infinity.
+    """
+    stack, tilt = total.stack, total.tilt
+    weights, _ = stack.tilted(tilt)
+    doubts = np.concatenate([part.doubt for part in stack.lattices])
+    taken = 2 * _OUTSIDE + float(stack.counts @ stack.each(weights * doubts))
+    rest = delta - surely * (1 - 1e-12)
+    chance = delta * min(max(tilt * stack.grid, 1e-9), 1e-3)  # costs about one step of the grid
+    losses, curve, _ = total.curve(-1)
+    chernoff = total.exponent + total.rounding - tilt * losses
+    sure = np.flatnonzero(curve - taken * np.exp(np.minimum(chernoff, _CAP)) >= rest + chance)
+    if sure.size == 0:
+        return 0.0
+    j = int(sure[-1])
+    goal = max(float(chernoff[j]) - math.log(chance), 0.0) + total.rounding
+    return max(0.0, float(losses[j]) * (1 - 8 * UNIT) - _fall(stack, weights, goal))
+
+
+def _fall(stack: Stack, weights: Floats, goal: float) -> float:
+    """Return what the sum of the drops exceeds with a chance of at most e^(-goal), by weight."""
+    drops = np.concatenate([part.drop for part in stack.lattices])
+    squares = float(stack.counts @ stack.each(weights * drops**2))
+    guess = min(math.sqrt(2 * goal / max(squares, 1e-300)), 32 / stack.grid)
+    fall = math.inf
+    for t in (guess / 2, guess, 2 * guess):
+        moments = np.log(stack.each(weights * np.exp(t * drops)))
+        fall = min(fall, (goal + float(stack.counts @ moments)) / t)
+    return fall

@@ -1,7 +1,7 @@
-"""What a gate is: a limit with its delta split, a capacity in whole units, a line to spend along.
+"""Privacy filters: a limit with its delta split, a capacity in whole units, a line to spend along.
 
-Most gates are lines. A line at one fixed order a says: except with probability delta', at every
-time at once, the loss is at most slope x (sum in the gate's own currency) + intercept. It holds
+Most filters are lines. A line at one fixed order a says: except with probability delta', at every
+time at once, the loss is at most slope x (sum in the filter's own currency) + intercept. It holds
 wherever a limit is put on it, and however often that limit moves.
 """
 
@@ -9,18 +9,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cached_property
 from math import lcm
-from typing import Protocol
+from typing import ClassVar
 
 from accountant.privacy.units import Currency, units_down, units_up
 
 
 @dataclass(frozen=True)
 class Limit:
-    """What a rule promises: (epsilon, delta), of which ``own_delta`` is kept for own deltas.
+    """The promise of a rule: (epsilon, delta), of which ``own_delta`` is kept for own deltas.
 
     ``chosen``, if given, is the (epsilon, delta') of the limit whose spending this one carries on:
     orders are fixed before the first charge that counts, so this limit keeps that one's.
@@ -31,9 +30,21 @@ class Limit:
     own_delta: Fraction = Fraction(0)
     chosen: tuple[Fraction, Fraction] | None = None
 
+    # What filters have computed under this limit, by the filter's name.
+    lines: dict[str, Line] = field(default_factory=dict, init=False, compare=False, repr=False)
+    currencies: dict[str, Currency] = field(
+        default_factory=dict, init=False, compare=False, repr=False
+    )
+    firsts: dict[str, int] = field(default_factory=dict, init=False, compare=False, repr=False)
+    """Capacities under the limit that was chosen first, of filters that need them."""
+    shares: dict[tuple[str, str], Capacity] = field(
+        default_factory=dict, init=False, compare=False, repr=False
+    )
+    """Capacities at a share of this limit."""
+
     @property
     def filter_delta(self) -> Fraction:
-        """delta', the failure probability that the gate itself may use."""
+        """delta', the failure probability that the filter itself may use."""
         return self.delta - self.own_delta
 
     @property
@@ -41,30 +52,10 @@ class Limit:
         """The (epsilon, delta') that all orders are chosen for."""
         return self.chosen or (self.epsilon, self.filter_delta)
 
-    @cached_property
-    def lines(self) -> dict[str, Line]:
-        """The lines of this limit that have been drawn, by gate."""
-        return {}
-
-    @cached_property
-    def currencies(self) -> dict[str, Currency]:
-        """The currencies of gates under this limit that have been worked out."""
-        return {}
-
-    @cached_property
-    def firsts(self) -> dict[str, int]:
-        """What gates allowed under the limit that was chosen first, where they need it."""
-        return {}
-
-    @cached_property
-    def shares(self) -> dict[tuple[str, str], Capacity]:
-        """The capacities at a share of this limit that have been worked out, by gate."""
-        return {}
-
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """The most that a cell may hold, in units. ``second`` is in the gate's own currency."""
+    """The most that a cell may hold, in units. ``second`` is in the filter's own currency."""
 
     epsilon: int
     own_delta: int
@@ -72,40 +63,49 @@ class Capacity:
     second_currency: Currency | None = None
 
 
-class Filter(Protocol):
-    """One filter. ``share`` scales the limit: 4/5 gives the capacity at which 80 % is spent."""
+class Filter(ABC):
+    """A composition that stays valid when every next mechanism, and when to stop, is chosen after
+    earlier answers were seen.
 
-    name: str
+    As it stands here it has no currency of its own and spends the sum of epsilons.
+    """
+
+    name: ClassVar[str]
 
     def capacity(self, limit: Limit, share: Fraction = Fraction(1)) -> Capacity:
-        """The capacity that keeps the spent epsilon within ``share`` of the limit's."""
-        ...
+        """Return the capacity that keeps the spent epsilon within ``share`` of the limit's: at 4/5
+        of it 80 % of the limit is spent.
+        """
+        return Capacity(
+            units_down(limit.epsilon * share, Currency.EPSILON),
+            units_down(limit.own_delta * share, Currency.DELTA),
+        )
 
     def currency(self, limit: Limit) -> Currency | None:
-        """The gate's own currency under ``limit``; None if it has none."""
-        ...
+        """Return the filter's own currency under ``limit``; None if it has none."""
+        return None
 
     def spent(self, limit: Limit, epsilon: int | None, second: int | None) -> int | None:
-        """Epsilon spent, in units and rounded up: valid at every stopping time.
+        """Return the epsilon spent, in units and rounded up: valid at every stopping time.
 
-        ``epsilon`` and ``second`` are the sums of epsilons and in the gate's own currency, None if
-        there is an infinite charge in them; so is what is returned.
+        ``epsilon`` and ``second`` are the sums of epsilons and in the filter's own currency. None,
+        also as the result, stands for a sum with an infinite charge in it.
         """
-        ...
+        return epsilon
 
     def spent_each(
         self, limit: Limit, epsilons: Sequence[int], seconds: Sequence[int]
     ) -> list[int]:
-        """``spent`` at many sums, all finite, in a fifth of the time. A gate without a currency of
-        its own looks at no ``seconds``.
+        """Return ``spent`` at many sums, all finite, in a fifth of the time. A filter without a
+        currency of its own ignores ``seconds``.
         """
-        ...
+        return list(epsilons)
 
     def per_epsilon(self, limit: Limit) -> Fraction | None:
-        """Units of the gate's own currency that stand for one unit of epsilon already spent, when
-        a gate starts on data that were used before it counted; None if nothing can.
+        """Return the units of the filter's own currency that stand for one unit of epsilon already
+        spent, when the filter starts on data that were used before; None if nothing can.
         """
-        ...
+        return Fraction(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,56 +121,59 @@ class Line:
     def through(
         cls, order: Fraction, slope: Fraction, intercept: Fraction, currency: Currency
     ) -> Line:
-        """``slope`` epsilon for each 1 of ``currency``, and ``intercept`` epsilon at none."""
+        """Draw a line of ``slope`` epsilon for each 1 of ``currency``, and ``intercept`` epsilon at
+        none.
+        """
         one = units_up(Fraction(1), Currency.EPSILON)
         slope, intercept = slope * one / currency.per_one, intercept * one
         d = lcm(slope.denominator, intercept.denominator)
         return cls(order=order, a=int(slope * d), b=int(intercept * d), d=d)
 
     def spent(self, second: int) -> int:
-        """Units of epsilon at a sum of ``second``, rounded up."""
+        """Return the units of epsilon at a sum of ``second``, rounded up."""
         units = -(-(self.a * second + self.b) // self.d)
         return units if units > 0 else 0
 
     def spent_each(self, seconds: Iterable[int]) -> list[int]:
-        """``spent`` at each of many sums."""
+        """Return ``spent`` at each of many sums."""
         a, b, d = self.a, self.b, self.d
         return [u if (u := -(-(a * second + b) // d)) > 0 else 0 for second in seconds]
 
     def most(self, epsilon: Fraction) -> int:
-        """The largest sum at which no more than ``epsilon`` is spent; below zero if even nothing
-        is more.
+        """Return the largest sum at which no more than ``epsilon`` is spent; below zero if a sum of
+        zero spends more.
         """
         return (units_down(epsilon, Currency.EPSILON) * self.d - self.b) // self.a
 
 
-class LineFilter(ABC):
-    """A gate that admits up to where its line meets epsilon."""
+class LineFilter(Filter):
+    """A filter that admits up to where its line meets epsilon."""
 
-    name: str
+    own: ClassVar[Currency]
+    """The currency that the line runs along, if it is the same under every limit."""
 
-    @abstractmethod
     def currency(self, limit: Limit) -> Currency:
-        """What the line runs along."""
+        """Return the currency that the line runs along."""
+        return self.own
 
     @abstractmethod
     def draw(self, limit: Limit) -> Line:
-        """The line of ``limit``, at the order chosen for ``limit.chosen_for``."""
+        """Draw the line of ``limit``, at the order chosen for ``limit.chosen_for``."""
 
     def line(self, limit: Limit) -> Line:
-        """``draw``, once."""
+        """Return the line of ``limit``, drawn once."""
         if (line := limit.lines.get(self.name)) is None:
             line = limit.lines[self.name] = self.draw(limit)
         return line
 
     def capacity(self, limit: Limit, share: Fraction = Fraction(1)) -> Capacity:
-        """Basic's, and the sum at which the line meets ``share`` of epsilon."""
-        sure = sure_capacity(limit, share)
+        """Return basic's capacity, and the sum at which the line meets ``share`` of epsilon."""
+        sure = super().capacity(limit, share)
         second = self.line(limit).most(limit.epsilon * share)
         return Capacity(sure.epsilon, sure.own_delta, second, self.currency(limit))
 
     def spent(self, limit: Limit, epsilon: int | None, second: int | None) -> int | None:
-        """The smaller of the path-wise sum and the line."""
+        """Return the smaller of the path-wise sum and the line."""
         if second is None:
             return epsilon
         along = self.line(limit).spent(second)
@@ -179,21 +182,13 @@ class LineFilter(ABC):
     def spent_each(
         self, limit: Limit, epsilons: Sequence[int], seconds: Sequence[int]
     ) -> list[int]:
-        """``spent`` at each of many sums."""
+        """Return ``spent`` at each of many sums."""
         each = zip(epsilons, self.line(limit).spent_each(seconds), strict=True)
         return [along if along < epsilon else epsilon for epsilon, along in each]
 
     def per_epsilon(self, limit: Limit) -> Fraction | None:
-        """As many as make the line rise by one unit of epsilon: what was a sure sum before then
-        shifts the line by itself, and Ville's inequality starts from there.
+        """Return as many units as make the line rise by one unit of epsilon: a sum that was sure
+        before shifts the line by itself, and Ville's inequality starts from there.
         """
         line = self.line(limit)
         return Fraction(line.d, line.a)
-
-
-def sure_capacity(limit: Limit, share: Fraction = Fraction(1)) -> Capacity:
-    """The sums of epsilons and of own deltas that ``share`` of a limit allows."""
-    return Capacity(
-        units_down(limit.epsilon * share, Currency.EPSILON),
-        units_down(limit.own_delta * share, Currency.DELTA),
-    )

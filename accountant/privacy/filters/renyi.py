@@ -14,11 +14,11 @@ ORDERS: Final = (
     *range(2, 65),
     *(step << power for power in range(3, 11) for step in (9, 10, 11, 12, 13, 14, 15, 16)),
 )
-"""The candidates: every whole number to 64, then eight to each doubling, to 16,384."""
+"""The candidates: every integer to 64, then eight to each doubling, to 16,384."""
 
 
 class Renyi(LineFilter):
-    """The sum of the Renyi divergences tau_i at one whole order a.
+    """The sum of the Renyi divergences tau_i at one integer order a.
 
     Source: Feldman and Zrnic, "Individual privacy accounting via a Renyi filter", NeurIPS 2021,
     Thm 4.3; Haney et al. 2023 (concurrent, at a fixed order); Canonne, Kamath, Steinke 2020,
@@ -28,20 +28,20 @@ class Renyi(LineFilter):
     at each request is *not* a filter (golden/counterexample: twice the delta).
 
     The order is the candidate with the largest admissible tau per order, tau / a, chosen from
-    (epsilon, delta') alone: what Gaussian noise of any size could use best.
+    (epsilon, delta') alone: the best one for Gaussian noise of any size.
     """
 
     name = "renyi"
 
     def currency(self, limit: Limit) -> Currency:
-        """tau at the order."""
+        """Return tau at the order."""
         if (found := limit.currencies.get(self.name)) is None:
             found = Currency.tau(fixed_order(*limit.chosen_for))
             limit.currencies[self.name] = found
         return found
 
     def draw(self, limit: Limit) -> Line:
-        """Slope 1, intercept ln(1 - 1/a) - ln(a delta')/(a-1)."""
+        """Draw slope 1 and intercept ln(1 - 1/a) - ln(a delta')/(a-1)."""
         order = Fraction(fixed_order(*limit.chosen_for))
         at_none = intercept(order, limit.filter_delta)
         return Line.through(order, Fraction(1), at_none, self.currency(limit))
@@ -49,11 +49,6 @@ class Renyi(LineFilter):
 
 @lru_cache(maxsize=4096)
 def fixed_order(epsilon: Fraction, filter_delta: Fraction) -> int:
-    """The candidate a with the largest (epsilon - c(a, delta')) / a; the first of equals."""
-
-    def room(order: int) -> Fraction:
-        at_none: Fraction = intercept(Fraction(order), filter_delta)
-        return (epsilon - at_none) / order
-
-    order: int = max(ORDERS, key=room)
+    """Return the candidate a with the largest (epsilon - c(a, delta')) / a; the first of equals."""
+    order: int = max(ORDERS, key=lambda a: (epsilon - intercept(Fraction(a), filter_delta)) / a)
     return order

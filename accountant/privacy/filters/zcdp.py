@@ -20,14 +20,10 @@ class ZCDP(LineFilter):
     """
 
     name = "zcdp"
-
-    def currency(self, limit: Limit) -> Currency:
-        """rho."""
-        return Currency.RHO
+    own = Currency.RHO
 
     def draw(self, limit: Limit) -> Line:
-        """Slope a, intercept ln(1 - 1/a) - ln(a delta')/(a-1)."""
+        """Draw slope a and intercept ln(1 - 1/a) - ln(a delta')/(a-1)."""
         order = best_order_within(*limit.chosen_for)
-        return Line.through(
-            order, order, intercept(order, limit.filter_delta), self.currency(limit)
-        )
+        at_none = intercept(order, limit.filter_delta)
+        return Line.through(order, order, at_none, self.own)

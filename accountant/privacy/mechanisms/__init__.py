@@ -1,11 +1,28 @@
-"""What each kind of randomised answer costs, derived from its parameters: one file a family,
-``registry.py`` lists the kinds, ``price`` asks them.
+"""The mechanism catalogue: the cost of each kind of randomised answer, derived from its parameters.
+
+There is one file a family. A new kind is a model in the file of its family, and a line in
+``Mechanism``; ``price`` asks it.
 """
 
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, get_args
+
+from pydantic import Field
+
+from accountant.privacy.mechanisms import (
+    additive,
+    compound,
+    gaussian,
+    local,
+    plan,
+    selection,
+    sparse_vector,
+    stated,
+)
 from accountant.privacy.mechanisms.amounts import Amount, plain, plain_amount
 from accountant.privacy.mechanisms.base import MOST_INVOCATIONS, BaseMechanism
 from accountant.privacy.mechanisms.pricing import Priced, Verdict, price
-from accountant.privacy.mechanisms.registry import KINDS, PLAIN, Mechanism
 from accountant.privacy.mechanisms.relations import Relation
 from accountant.privacy.mechanisms.sparse_vector import SparseVector
 
@@ -24,3 +41,41 @@ __all__ = [
     "plain_amount",
     "price",
 ]
+
+Mechanism = Annotated[
+    additive.Laplace
+    | additive.DiscreteLaplace
+    | gaussian.Gaussian
+    | gaussian.DiscreteGaussian
+    | selection.Exponential
+    | selection.PermuteAndFlip
+    | local.RandomizedResponse
+    | local.UnaryEncoding
+    | local.ForcedResponse
+    | sparse_vector.SparseVector
+    | compound.Composed
+    | compound.SubsampleAndAggregate
+    | compound.ProposeTestRelease
+    | compound.MultiplicativeWeights
+    | compound.Boosting
+    | compound.ReusableHoldout
+    | plan.Plan
+    | stated.Declared
+    | stated.NonPrivate,
+    Field(discriminator="kind"),
+]
+
+_CLASSES: Final = get_args(get_args(Mechanism)[0])
+
+KINDS: Final[tuple[str, ...]] = tuple(
+    get_args(kind.model_fields["kind"].annotation)[0] for kind in _CLASSES
+)
+
+PLAIN: Final[dict[str, Any]] = {
+    name: kind for name, kind in zip(KINDS, _CLASSES, strict=True) if kind.plain
+}
+"""Kinds that need nothing but positive amounts."""
+
+for _kind in _CLASSES:
+    if issubclass(_kind, compound.Compound):  # its parts are of any kind, these included
+        _kind.model_rebuild(_types_namespace={"Mechanism": Mechanism})

@@ -1,4 +1,4 @@
-"""What all mechanisms have in common: the fields, and the questions that pricing asks them."""
+"""The base of all mechanisms: their common fields, and the methods that pricing calls."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import Annotated, Any, ClassVar, Final
+from typing import Annotated, Any, ClassVar, Final, LiteralString
 
-from pydantic import Discriminator, Field, StringConstraints, Tag
+from pydantic import ConfigDict, Discriminator, Field, StringConstraints, Tag, field_validator
+from pydantic_core import PydanticCustomError
 
 from accountant.privacy import balls
 from accountant.privacy.balls import Number
@@ -46,6 +47,22 @@ LOCAL_SAMPLE: Final = Objection(
 )
 
 
+def examples(*bodies: dict[str, Any]) -> ConfigDict:
+    """Return the configuration of a model with these examples in its schema."""
+    return ConfigDict(json_schema_extra={"examples": list(bodies)})
+
+
+def forbidden(field: str, code: LiteralString, why: LiteralString) -> Any:
+    """Return a validator that refuses any value of ``field``."""
+
+    def check(value: Any) -> Any:
+        if value is not None:
+            raise PydanticCustomError(code, why)
+        return value
+
+    return field_validator(field)(check)
+
+
 class Norms(Record):
     """The most by which one privacy unit can change the answer, by norm."""
 
@@ -69,12 +86,12 @@ class Claim(Record):
     delta: Probability = Field(default=Decimal(0), description="Delta of one invocation.")
 
     def loss(self) -> Loss:
-        """The claim as exact numbers."""
+        """Return the claim as exact numbers."""
         return Loss(Fraction(self.epsilon), Fraction(self.delta))
 
 
 class Sampler(Record):
-    """The software that drew the noise. Information only; nothing is derived from it."""
+    """The software that drew the noise: information from which nothing is derived."""
 
     library: ShortText = Field(description="Name of the library.")
     version: ShortText = Field(description="Its version.")
@@ -128,15 +145,13 @@ class BaseMechanism(Record, ABC):
 
     @abstractmethod
     def loss(self, stated: Relation) -> Loss | None:
-        """What one invocation costs under the relation ``stated``, never below the truth, on the
-        whole data and for one record.
-
-        None means that nothing can be derived from the parameters.
+        """Return the cost of one invocation under the relation ``stated``, never below the truth,
+        on the whole data and for one record; None if nothing can be derived from the parameters.
         """
 
     def cost(self, stated: Relation, beside: Loss | None = None) -> Loss | None:
-        """What one invocation costs one privacy unit, sampling and group size included; at the
-        point of its privacy curve that compares with the claim ``beside``, if there is one.
+        """Return the cost of one invocation to one privacy unit, sampling and group size included;
+        at the point of its privacy curve that compares with the claim ``beside``, if given.
         """
         corrected = former(self.kind)
         if corrected is not None:
@@ -151,29 +166,29 @@ class BaseMechanism(Record, ABC):
         return None if loss is None else loss.group(self.group_size)
 
     def loss_at(self, delta: Number, stated: Relation) -> Loss | None:
-        """``loss``, at the point ``delta`` of its curve if it has one."""
+        """Return ``loss``, at the point ``delta`` of its curve if it has one."""
         return self.loss(stated)
 
     def worth(self, claim: Loss, derived: Loss) -> Loss:
-        """What the client's own, larger figure stands for in every currency."""
+        """Return the loss in every currency that the client's larger ``claim`` stands for."""
         return derived if claim.epsilon is None else pure(claim.epsilon, claim.delta)
 
     def pair(self, size: int, stated: Relation) -> NamedPair | None:
-        """The pair that is exactly this mechanism's on data sets ``size`` of its own steps apart,
-        where one is proved.
+        """Return the dominating pair that is exactly this mechanism's on data sets ``size`` of its
+        own steps apart, where one is proved.
         """
         return None
 
     def apart(self) -> Iterator[BaseMechanism]:
-        """What it is only composed of, each part with a pair of its own; else itself."""
+        """Yield the parts of a plain composition, each with a pair of its own; else itself."""
         yield self
 
     def objections(self, stated: Relation) -> tuple[Objection, ...]:
-        """What is wrong with the parameters themselves, whatever the claim."""
+        """Return the objections to the parameters themselves, whatever the claim."""
         return ()
 
     def all_objections(self, stated: Relation) -> tuple[Objection, ...]:
-        """Those, and what is wrong with the sampling."""
+        """Return those, and the objections to the sampling."""
         found = self.objections(stated)
         if self.sampling is None:
             return found
@@ -183,11 +198,11 @@ class BaseMechanism(Record, ABC):
         return (*found, Objection("sampling-relation", text)) if text else found
 
     def claim(self) -> Loss | None:
-        """The client's own figure for one invocation, under the relation it is stated in."""
+        """Return the client's own figure for one invocation, under its stated relation."""
         return self.claimed.loss() if self.claimed else None
 
     def understated(self, claim: Loss, derived: Loss) -> Objection:
-        """The objection to a ``claim`` that lies below what was ``derived``."""
+        """Return the objection to a ``claim`` below the ``derived`` loss."""
         return Objection(
             "claim-understated",
             f"The claim ({in_words(claim)}) is below what the stated parameters cost "
@@ -197,7 +212,7 @@ class BaseMechanism(Record, ABC):
 
 
 def in_words(loss: Loss) -> str:
-    """A loss for people, rounded up in its last digit as it would be booked."""
+    """Return a loss in words, rounded up in its last digit as it would be booked."""
     delta = show(units_up(loss.delta, Currency.DELTA), Currency.DELTA)
     if loss.epsilon is None:
         return f"epsilon unbounded, delta {delta}"
@@ -206,6 +221,6 @@ def in_words(loss: Loss) -> str:
 
 
 def norm(sensitivity: Decimal | Norms, wanted: str) -> Fraction | None:
-    """The sensitivity in the norm ``wanted``, if it was given; a bare amount is every norm."""
+    """Return the sensitivity in the norm ``wanted``, if given; a bare amount is every norm."""
     value = getattr(sensitivity, wanted) if isinstance(sensitivity, Norms) else sensitivity
     return None if value is None else Fraction(value)

@@ -1,4 +1,4 @@
-"""Mechanisms that are made of others: their charge is that of their parts, never declared.
+"""Mechanisms that are made of others. Their charge follows from their parts and is never declared.
 
 The parts are fixed when the whole begins. They are stated under the relation of the whole, and
 carry no claim of their own.
@@ -7,41 +7,41 @@ carry no claim of their own.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from fractions import Fraction
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
-from pydantic import AfterValidator, ConfigDict, Field
+from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from accountant.privacy.balls import Real, ball
 from accountant.privacy.losses import UNBOUNDED, Loss, composed, pure
 from accountant.privacy.mechanisms.amounts import NonNegative, Positive
-from accountant.privacy.mechanisms.base import KIND, BaseMechanism, Objection
+from accountant.privacy.mechanisms.base import KIND, BaseMechanism, Objection, examples
 from accountant.privacy.mechanisms.relations import Relation
+from accountant.privacy.mechanisms.selection import Exponential
+from accountant.privacy.mechanisms.sparse_vector import Releases, SparseVector
 
 if TYPE_CHECKING:
     Mechanism = BaseMechanism
 else:
-    Mechanism = "Mechanism"  # the union of all kinds, which registry.py fills in
+    Mechanism = "Mechanism"  # the union of all kinds, which __init__.py fills in
 
 MOST_PARTS: Final = 1000
 _MOST_LEVELS: Final = 8
 
 
 def part_of(value: Any) -> Any:
-    """A part has no claim, relation or group of its own, is no plan and no bare declaration."""
+    """Check that a part has no claim, relation or group, is no plan and no bare declaration."""
     if value.kind in ("declared", "non_private", "plan"):
         raise PydanticCustomError(
             "part_kind", "{kind} stands for itself: it cannot be a part", {"kind": value.kind}
         )
-    for name in ("claimed", "neighbouring"):
-        if getattr(value, name) is not None:
+    for name in ("claimed", "neighbouring", "group_size"):
+        if getattr(value, name) not in (None, 1):
             raise PydanticCustomError(
                 "part_field", "{name} belongs to the whole, not to a part", {"name": name}
             )
-    if value.group_size != 1:
-        raise PydanticCustomError("part_field", "group_size belongs to the whole, not to a part")
     if _levels(value) > _MOST_LEVELS:
         raise PydanticCustomError("part_levels", "mechanisms are nested too deeply")
     return value
@@ -57,14 +57,14 @@ Parts = Annotated[tuple[Part, ...], Field(min_length=1, max_length=MOST_PARTS)]
 
 
 class Compound(BaseMechanism):
-    """What all kinds that are made of others share."""
+    """The base of all kinds that are made of others."""
 
     @abstractmethod
     def parts(self) -> tuple[BaseMechanism, ...]:
-        """The mechanisms that it is made of."""
+        """Return the mechanisms that it is made of."""
 
     def within(self, stated: Relation) -> Relation:
-        """The relation that the parts are stated under."""
+        """Return the relation that the parts are stated under."""
         return stated
 
     @property
@@ -72,41 +72,34 @@ class Compound(BaseMechanism):
         """True if some part is."""
         return any(part.local for part in self.parts())
 
+    def loss(self, stated: Relation) -> Loss:
+        """Return the sum of the parts."""
+        return composed([cost_of(part, stated) for part in self.parts()])
+
     def objections(self, stated: Relation) -> tuple[Objection, ...]:
-        """Those of the parts."""
+        """Return those of the parts."""
         inner = self.within(stated)
         return tuple(o for part in self.parts() for o in part.all_objections(inner))
 
 
 def cost_of(part: BaseMechanism, stated: Relation) -> Loss:
-    """All invocations of a part."""
+    """Return the cost of all invocations of a part."""
     return (part.cost(stated) or UNBOUNDED).times(part.count)
 
 
-def all_of(parts: Iterable[BaseMechanism], stated: Relation) -> Loss:
-    """All invocations of all ``parts``."""
-    return composed([cost_of(part, stated) for part in parts])
-
-
 class Composed(Compound):
-    """Several mechanisms as one, for instance all that is asked of one secret sample.
+    """Several mechanisms as one, for instance all questions to one secret sample.
 
     Basic composition of epsilons, sums in the other currencies. With ``sampling`` the whole is
-    amplified once (five questions on one sample of a hundredth cost five times as much inside, then
+    amplified once (five questions to one sample of a hundredth cost five times as much inside, then
     one amplification).
     """
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "kind": "composed",
-                    "mechanisms": [
-                        {"kind": "laplace", "sensitivity": "1", "scale": "1", "count": 5}
-                    ],
-                    "sampling": {"poisson": "0.01"},
-                }
-            ]
+    model_config = examples(
+        {
+            "kind": "composed",
+            "mechanisms": [{"kind": "laplace", "sensitivity": "1", "scale": "1", "count": 5}],
+            "sampling": {"poisson": "0.01"},
         }
     )
 
@@ -114,15 +107,11 @@ class Composed(Compound):
     mechanisms: Parts = Field(description="The parts, in any order; each with its own count.")
 
     def parts(self) -> tuple[BaseMechanism, ...]:
-        """The list."""
+        """Return the list."""
         return self.mechanisms
 
-    def loss(self, stated: Relation) -> Loss:
-        """The sum."""
-        return all_of(self.mechanisms, stated)
-
     def apart(self) -> Iterator[BaseMechanism]:
-        """The parts, unless something is said of the whole."""
+        """Yield the parts, unless the whole has a group size, a sampling or a claim."""
         if self.group_size != 1 or self.sampling is not None or self.claimed is not None:
             yield self
             return
@@ -137,18 +126,14 @@ class SubsampleAndAggregate(Compound):
 
     Nissim, Raskhodnikova, Smith 2007; Dwork and Roth 2014, Sec. 7.3. A privacy unit lies in one
     block (or ``blocks_per_unit``), chosen without looking at the others, and the number of blocks
-    is fixed: whatever happens to the unit replaces the results of those blocks, so the cost is the
+    is fixed: a change of the unit replaces the results of those blocks only, so the cost is the
     aggregator's, stated for replacing one block's result; twice that under replace-one.
     """
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "kind": "subsample_and_aggregate",
-                    "aggregator": {"kind": "laplace", "sensitivity": "0.01", "scale": "0.1"},
-                }
-            ]
+    model_config = examples(
+        {
+            "kind": "subsample_and_aggregate",
+            "aggregator": {"kind": "laplace", "sensitivity": "0.01", "scale": "0.1"},
         }
     )
 
@@ -162,20 +147,20 @@ class SubsampleAndAggregate(Compound):
     )
 
     def parts(self) -> tuple[BaseMechanism, ...]:
-        """The aggregator."""
+        """Return the aggregator."""
         return (self.aggregator,)
 
     def within(self, stated: Relation) -> Relation:
-        """One block's result is replaced, under either relation."""
+        """Return replace-one: one block's result is replaced, under either relation."""
         return Relation.REPLACE_ONE
 
     @property
     def local(self) -> bool:
-        """The blocks' results are collected first, so it is not."""
+        """False: the blocks' results are collected first."""
         return False
 
     def loss(self, stated: Relation) -> Loss:
-        """The aggregator's, for as many blocks; who replaces another may lie in other ones."""
+        """Return the aggregator's, for as many blocks; a replacement may lie in other blocks."""
         touched = self.blocks_per_unit * (2 if stated is Relation.REPLACE_ONE else 1)
         return cost_of(self.aggregator, Relation.REPLACE_ONE).group(touched)
 
@@ -190,16 +175,12 @@ class ProposeTestRelease(Compound):
     does, both distances are 0 and it happens with probability e^(-T/s) / 2 at most: a delta.
     """
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "kind": "propose_test_release",
-                    "distance_scale": "10",
-                    "threshold": "200",
-                    "release": {"kind": "laplace", "sensitivity": "0.5", "scale": "5"},
-                }
-            ]
+    model_config = examples(
+        {
+            "kind": "propose_test_release",
+            "distance_scale": "10",
+            "threshold": "200",
+            "release": {"kind": "laplace", "sensitivity": "0.5", "scale": "5"},
         }
     )
 
@@ -217,12 +198,159 @@ class ProposeTestRelease(Compound):
     )
 
     def parts(self) -> tuple[BaseMechanism, ...]:
-        """The release."""
+        """Return the release."""
         return (self.release,)
 
     def loss(self, stated: Relation) -> Loss:
-        """1 / s and the release's, with a delta of e^(-T/s) / 2."""
+        """Return 1 / s and the release's, with a delta of e^(-T/s) / 2."""
         scale = Fraction(self.distance_scale)
         exponent = Fraction(self.threshold) / scale
         delta = Real(lambda: (-ball(exponent)).exp() / 2)
         return pure(1 / scale, delta) + cost_of(self.release, stated)
+
+
+class MultiplicativeWeights(Compound):
+    """Private multiplicative weights: either rounds of selection and measurement, or online, behind
+    a sparse vector.
+
+    Offline (MWEM; Hardt, Ligett, McSherry 2012): each of ``rounds`` selects the worst question and
+    measures it. Online (Hardt and Rothblum 2010; Dwork and Roth 2014, Sec. 4.2): ``updates`` is the
+    session that finds the questions on which the synthetic data err and answers them; all other
+    questions cost nothing.
+    """
+
+    model_config = examples(
+        {
+            "kind": "multiplicative_weights",
+            "rounds": 10,
+            "selection": {"kind": "exponential", "sensitivity": "1", "scale": "40"},
+            "measurement": {"kind": "laplace", "sensitivity": "1", "scale": "20"},
+        }
+    )
+
+    kind: Literal["multiplicative_weights"] = Field(description=KIND)
+    rounds: int | None = Field(
+        default=None, strict=True, ge=1, le=10**6, description="Rounds, offline."
+    )
+    selection: Part | None = Field(
+        default=None, description="How each round picks a question, offline."
+    )
+    measurement: Part | None = Field(
+        default=None, description="How each round answers it, offline."
+    )
+    updates: Annotated[SparseVector, AfterValidator(part_of)] | None = Field(
+        default=None, description="The sparse vector session with numeric answers, online."
+    )
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        offline = [self.rounds, self.selection, self.measurement]
+        given = sum(value is not None for value in offline)
+        if given not in (0, 3) or (given == 3) == (self.updates is not None):
+            raise PydanticCustomError(
+                "weights_kind", "give either rounds, selection and measurement, or updates"
+            )
+        if self.updates is not None and self.updates.releases is Releases.ABOVE_BELOW:
+            raise PydanticCustomError(
+                "weights_answers", "updates must release fresh_noisy_answer: each update uses one"
+            )
+        return self
+
+    def parts(self) -> tuple[BaseMechanism, ...]:
+        """Return selection and measurement, or the session."""
+        found = (self.selection, self.measurement, self.updates)
+        return tuple(part for part in found if part is not None)
+
+    def loss(self, stated: Relation) -> Loss:
+        """Return all rounds, or the whole session."""
+        return super().loss(stated).times(self.rounds or 1)
+
+
+class Boosting(Compound):
+    """Boosting for queries: each round draws questions by their weight and runs a base synopsis.
+
+    Dwork, Rothblum, Vadhan 2010; Dwork and Roth 2014, Sec. 6. The questions of a round are drawn
+    with probabilities that depend on the data through the weights: each draw is an exponential
+    mechanism, whose score is the exponent of the weight.
+    """
+
+    model_config = examples(
+        {
+            "kind": "boosting",
+            "rounds": 20,
+            "draws": 30,
+            "draw": {"kind": "exponential", "sensitivity": "0.01", "scale": "20"},
+            "base": {"kind": "laplace", "sensitivity": "1", "scale": "200"},
+        }
+    )
+
+    kind: Literal["boosting"] = Field(description=KIND)
+    rounds: int = Field(strict=True, ge=1, le=10**6, description="Rounds.")
+    draws: int = Field(strict=True, ge=1, le=10**6, description="Questions drawn in each round.")
+    draw: Annotated[Exponential, AfterValidator(part_of)] = Field(
+        description="One draw: sensitivity of the weight's exponent, scale as for exponential."
+    )
+    base: Part = Field(description="The base synopsis generator of a round.")
+
+    def parts(self) -> tuple[BaseMechanism, ...]:
+        """Return draw and base."""
+        return (self.draw, self.base)
+
+    def loss(self, stated: Relation) -> Loss:
+        """Return rounds x (draws x draw + base)."""
+        drawn = cost_of(self.draw, stated).times(self.draws)
+        return (drawn + cost_of(self.base, stated)).times(self.rounds)
+
+
+class ReusableHoldout(Compound):
+    """Thresholdout: a holdout set that is asked many times, and answers with noise of its own only
+    where training and holdout disagree, ``budget`` times at most.
+
+    Dwork, Feldman, Hardt, Pitassi, Reingold, Roth 2015: sparse vector with numeric answers whose
+    threshold noise is drawn again after each such answer, so ``budget`` sessions of one positive.
+    """
+
+    model_config = examples(
+        {
+            "kind": "reusable_holdout",
+            "sensitivity": "0.0001",
+            "threshold_scale": "0.02",
+            "comparison_scale": "0.04",
+            "answer_scale": "0.01",
+            "budget": 50,
+        }
+    )
+
+    kind: Literal["reusable_holdout"] = Field(description=KIND)
+    sensitivity: Positive = Field(
+        description="The most by which one unit can change a holdout average: 1 / its size for "
+        "functions from 0 to 1."
+    )
+    threshold_scale: Positive = Field(description="Scale of the Laplace noise on the threshold.")
+    comparison_scale: Positive = Field(
+        description="Scale of the Laplace noise on each disagreement that is compared."
+    )
+    answer_scale: Positive = Field(
+        description="Scale of the fresh Laplace noise on a holdout average that is given out."
+    )
+    budget: int = Field(
+        strict=True, ge=1, le=10**9, description="Disagreements after which no more is answered."
+    )
+
+    def parts(self) -> tuple[BaseMechanism, ...]:
+        """Return one session of one positive."""
+        session = SparseVector(
+            kind="sparse_vector",
+            sensitivity=self.sensitivity,
+            threshold_scale=self.threshold_scale,
+            comparison_scale=self.comparison_scale,
+            answer_scale=self.answer_scale,
+            max_positives=1,
+            releases=Releases.FRESH_NOISY_ANSWER,
+        )
+        return (session,)
+
+    def loss(self, stated: Relation) -> Loss:
+        """Return as many sessions as the budget."""
+        [session] = self.parts()
+        return cost_of(session, stated).times(self.budget)

@@ -1,7 +1,7 @@
-"""Randomisation on the person's own side, before anything is collected.
+"""Local randomisation: each person randomises an answer before anything is collected.
 
-These are replace-one quantities: under add-or-remove the very existence of a report shows that its
-sender took part, which no amount of noise in the report can hide.
+Only replace-one bounds it: under add-or-remove-one the very existence of a report shows that its
+sender took part, which no noise in the report can hide.
 """
 
 from __future__ import annotations
@@ -10,16 +10,15 @@ from abc import abstractmethod
 from fractions import Fraction
 from typing import Final, Literal, Self
 
-from pydantic import ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from accountant.privacy import balls
 from accountant.privacy.balls import Number
 from accountant.privacy.losses import UNBOUNDED, Loss, pure
 from accountant.privacy.mechanisms.amounts import OpenProbability, ProbabilityBelowOne
-from accountant.privacy.mechanisms.base import KIND, BaseMechanism, Objection
+from accountant.privacy.mechanisms.base import KIND, BaseMechanism, Objection, examples, forbidden
 from accountant.privacy.mechanisms.relations import Relation
-from accountant.privacy.mechanisms.sampling import Sampling
 
 FORCED: Final = Objection(
     "forced-response",
@@ -29,27 +28,23 @@ FORCED: Final = Objection(
 
 
 class _Local(BaseMechanism):
+    _no_sampling = forbidden(
+        "sampling",
+        "sampling_misplaced",
+        "is not allowed here: whoever collects the reports sees who is in the sample",
+    )
+
     @property
     def local(self) -> bool:
-        """Always."""
+        """Always true."""
         return True
-
-    @field_validator("sampling")
-    @classmethod
-    def _no_sampling(cls, value: Sampling | None) -> Sampling | None:
-        if value is not None:
-            raise PydanticCustomError(
-                "sampling_misplaced",
-                "is not allowed here: whoever collects the reports sees who is in the sample",
-            )
-        return value
 
     @abstractmethod
     def epsilon(self) -> Number | None:
-        """Under replace-one; None if it has no bound."""
+        """Return epsilon under replace-one; None if it has no bound."""
 
     def loss(self, stated: Relation) -> Loss:
-        """Pure under replace-one, unbounded otherwise."""
+        """Return a pure loss under replace-one, an unbounded one otherwise."""
         epsilon = self.epsilon() if stated is Relation.REPLACE_ONE else None
         return UNBOUNDED if epsilon is None else pure(epsilon)
 
@@ -64,13 +59,9 @@ class RandomizedResponse(_Local):
     Oh, Viswanath 2016). Where one answer is given only if it is true, see ``forced_response``.
     """
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {"kind": "randomized_response", "truth_probability": "0.5"},
-                {"kind": "randomized_response", "theta": "0.75", "categories": 4},
-            ]
-        }
+    model_config = examples(
+        {"kind": "randomized_response", "truth_probability": "0.5"},
+        {"kind": "randomized_response", "theta": "0.75", "categories": 4},
     )
 
     kind: Literal["randomized_response"] = Field(description=KIND)
@@ -99,7 +90,7 @@ class RandomizedResponse(_Local):
         return self
 
     def epsilon(self) -> Number:
-        """The logarithm of the larger probability over the smaller."""
+        """Return the logarithm of the larger probability over the smaller."""
         if self.theta is not None:
             ratio = Fraction(self.theta) * (self.categories - 1) / (1 - Fraction(self.theta))
             return balls.log(max(ratio, 1 / ratio))
@@ -112,12 +103,10 @@ class ForcedResponse(_Local):
 
     The one-sided forced response of surveys (Boruch 1971; Fox and Tracy 1986). It is not private: a
     NO is never forced, so it proves the truth. P(NO) is t where the truth is NO and 0 where it is
-    YES; their ratio has no bound, and no coin helps. Recognised in order to be refused.
+    YES; their ratio has no bound, whatever the coin. It is recognised in order to be refused.
     """
 
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"kind": "forced_response", "truth_probability": "0.5"}]}
-    )
+    model_config = examples({"kind": "forced_response", "truth_probability": "0.5"})
 
     kind: Literal["forced_response"] = Field(description=KIND)
     truth_probability: OpenProbability = Field(
@@ -126,11 +115,11 @@ class ForcedResponse(_Local):
     )
 
     def epsilon(self) -> None:
-        """None: a NO proves the truth."""
+        """Return None: a NO proves the truth."""
         return
 
     def objections(self, stated: Relation) -> tuple[Objection, ...]:
-        """Always: no parameter makes it private."""
+        """Object always: no parameter makes it private."""
         return (FORCED,)
 
 
@@ -139,25 +128,21 @@ class UnaryEncoding(_Local):
 
     epsilon = h ln(p (1 - q) / ((1 - p) q)) (Wang, Blocki, Li, Jha 2017). With ``memoised`` f it is
     RAPPOR (Erlingsson, Pihur, Korolova 2014): the bits are randomised once and for all (each is
-    replaced by a fair coin with probability f), and ``reports`` reports are made from that. However
-    many there are, they lose at most 2 h ln((1 - f/2) / (f/2)); n of them at most n times what one
-    loses (their Thms 1 and 2; between them, the smaller).
+    replaced by a fair coin with probability f), and ``reports`` reports are made from them. Any
+    number of reports loses at most 2 h ln((1 - f/2) / (f/2)), and n reports at most n times what
+    one loses (their Thms 1 and 2; the smaller is taken).
     """
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {"kind": "unary_encoding", "p": "0.5", "q": "0.25"},
-                {
-                    "kind": "unary_encoding",
-                    "p": "0.75",
-                    "q": "0.5",
-                    "hashes": 2,
-                    "memoised": "0.5",
-                    "reports": 365,
-                },
-            ]
-        }
+    model_config = examples(
+        {"kind": "unary_encoding", "p": "0.5", "q": "0.25"},
+        {
+            "kind": "unary_encoding",
+            "p": "0.75",
+            "q": "0.5",
+            "hashes": 2,
+            "memoised": "0.5",
+            "reports": 365,
+        },
     )
 
     kind: Literal["unary_encoding"] = Field(description=KIND)
@@ -195,14 +180,13 @@ class UnaryEncoding(_Local):
         return self
 
     def epsilon(self) -> Number:
-        """The two bits (for each hash) in which two values differ, together."""
+        """Return the loss of the two bits (for each hash) in which two values differ."""
         p, q = Fraction(self.p), Fraction(self.q)
         if self.memoised is None:
             return self.hashes * _of_two_bits(p, q)
         f = Fraction(self.memoised)
-        again = self.reports * _of_two_bits(
-            f / 2 * (p + q) + (1 - f) * p, f / 2 * (p + q) + (1 - f) * q
-        )
+        coin = f / 2 * (p + q)
+        again = self.reports * _of_two_bits(coin + (1 - f) * p, coin + (1 - f) * q)
         return balls.least(again, balls.log((2 - f) / f) * 2) * self.hashes
 
 

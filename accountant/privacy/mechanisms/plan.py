@@ -1,24 +1,26 @@
-"""A declared plan: a list that is fixed as a whole, composed tightly and charged as one step."""
+"""Declared plans: a list that is fixed as a whole, composed tightly and charged as one step."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from fractions import Fraction
 from functools import lru_cache
 from typing import Final, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from accountant.privacy.losses import UNBOUNDED, Loss, pure
 from accountant.privacy.mechanisms.amounts import OpenProbability, Positive, plain
-from accountant.privacy.mechanisms.base import KIND, BaseMechanism, Objection
+from accountant.privacy.mechanisms.base import KIND, BaseMechanism, Objection, examples
 from accountant.privacy.mechanisms.compound import Compound, Parts
+from accountant.privacy.mechanisms.pricing import Verdict, derive
 from accountant.privacy.mechanisms.relations import Relation
-from accountant.privacy.mechanisms.steps import steps_of
+from accountant.privacy.steps import NamedPair, Step
 
 _ROOM: Final = 1 + 1e-7
 """The tight total is computed in binary floats, whose last digits differ between machines; it must
-be this much below what is stated, so that they all come to the same decision."""
+be this much below the stated epsilon, so that all machines come to the same decision."""
 
 _REMEMBERED: Final = 64
 
@@ -32,18 +34,12 @@ class Plan(Compound):
     early and paying for the part that ran would not be sound.
     """
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "kind": "plan",
-                    "mechanisms": [
-                        {"kind": "laplace", "sensitivity": "1", "scale": "100", "count": 500}
-                    ],
-                    "epsilon": "0.95",
-                    "delta": "1e-6",
-                }
-            ]
+    model_config = examples(
+        {
+            "kind": "plan",
+            "mechanisms": [{"kind": "laplace", "sensitivity": "1", "scale": "100", "count": 500}],
+            "epsilon": "0.95",
+            "delta": "1e-6",
         }
     )
 
@@ -53,17 +49,17 @@ class Plan(Compound):
     delta: OpenProbability = Field(description="Delta of the whole plan.")
 
     def parts(self) -> tuple[BaseMechanism, ...]:
-        """The list."""
+        """Return the list."""
         return self.mechanisms
 
     def loss(self, stated: Relation) -> Loss:
-        """What is stated, where the plan costs no more."""
+        """Return the stated loss, if the plan costs no more."""
         if _tight(self, stated) * _ROOM > self.epsilon:
             return UNBOUNDED
         return pure(Fraction(self.epsilon), Fraction(self.delta))
 
     def objections(self, stated: Relation) -> tuple[Objection, ...]:
-        """Objects to an epsilon that the plan does not keep, with the one that it needs."""
+        """Object to an epsilon that the plan does not keep, with the one that it needs."""
         found = super().objections(stated)
         needed = _tight(self, stated) * _ROOM
         if found or needed <= self.epsilon:
@@ -79,11 +75,40 @@ class Plan(Compound):
 
 @lru_cache(maxsize=_REMEMBERED)
 def _tight(plan: Plan, stated: Relation) -> float:
-    """The smallest epsilon that is proved for the whole list.
+    """Return the smallest epsilon that is proved for the whole list.
 
-    What is composed here may only inform, but for a list that is charged as one step; so this is
-    the one place where a price asks for it. It loads scipy, a quarter of a second, when needed.
+    Tight composition may only inform, except for a list that is charged as one step; no other price
+    imports it. It loads scipy, a quarter of a second, when needed.
     """
     from accountant.privacy.composition.plan import tight  # noqa: PLC0415
 
     return tight(steps_of(plan.mechanisms, stated), Fraction(plan.delta)).upper
+
+
+def steps_of(mechanisms: Iterable[BaseMechanism], population: Relation) -> list[Step]:
+    """Return all invocations of ``mechanisms`` as steps, in the population's relation."""
+    flat = [part for mechanism in mechanisms for part in mechanism.apart()]
+    return [_step(mechanism, population) for mechanism in flat]
+
+
+def _step(mechanism: BaseMechanism, population: Relation) -> Step:
+    """Return a step of the larger of claim and derivation; it has a pair if that is derived."""
+    found = derive(mechanism, population)
+    if found.verdict is Verdict.CONSERVATIVE:
+        return Step(mechanism.count, found.claimed, None)
+    loss = found.claimed if found.derived is None else found.derived
+    return Step(mechanism.count, loss, _pair(mechanism, population))
+
+
+def _pair(mechanism: BaseMechanism, population: Relation) -> NamedPair | None:
+    """Return the pair for as many of the mechanism's own steps as lie between neighbours of the
+    population; None where its parameters prove none.
+    """
+    stated = mechanism.neighbouring or population
+    if mechanism.all_objections(stated) or mechanism.local:
+        return None
+    if stated is population:
+        return mechanism.pair(mechanism.group_size, stated)
+    if stated is Relation.ADD_OR_REMOVE_ONE:
+        return mechanism.pair(2 * mechanism.group_size, stated)
+    return None

@@ -20,7 +20,6 @@ CLAIM_SLACK: Final = Fraction(1, 10_000)
 as 1.0986, a relative 1e-5 below. The larger of the two is booked either way."""
 
 
-
 class Verdict(StrEnum):
     """How a claim compares with what follows from the stated parameters.
 

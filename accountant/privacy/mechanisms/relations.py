@@ -1,4 +1,4 @@
-"""Neighbouring relations: which two data sets a mechanism makes hard to tell apart."""
+"""Neighbouring relations: which two data sets are hard to tell apart."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from accountant.privacy.losses import Loss
 
 
 class Relation(StrEnum):
-    """Losses stated under different relations are different currencies and never add up."""
+    """A neighbouring relation. Losses stated under different ones never add up."""
 
     ADD_OR_REMOVE_ONE = "add_or_remove_one"
     REPLACE_ONE = "replace_one"
 
 
 def convert(loss: Loss, stated: Relation, wanted: Relation) -> Loss | None:
-    """``loss`` under the relation ``wanted``, or None where that cannot be derived.
+    """Return ``loss`` under the relation ``wanted``, or None where it cannot be derived.
 
     To replace one unit is to remove one and to add one, a group of two: 2 epsilon, (1 + e^epsilon)
     delta, 4 rho, 2 mu (``Loss.group``). The other way is not derivable: two data sets that differ

@@ -28,7 +28,7 @@ class Drawn(Record):
 
 class Sampling(Record):
     """How the sample is drawn. Preconditions: privacy units are sampled, not their records; the
-    sample is drawn anew for each invocation, and nobody learns who is in it.
+    sample is drawn anew for each invocation, and its members stay secret.
     """
 
     poisson: SamplingRate | None = Field(
@@ -58,21 +58,23 @@ class Sampling(Record):
         return Fraction(self.poisson or 1)
 
     def applied(self, loss: Loss, stated: Relation) -> Loss:
-        """The amplified loss; unbounded where no theorem covers the relation."""
+        """Return the amplified loss; unbounded where no theorem covers the relation."""
         if self.misplaced(stated):
             return UNBOUNDED
         return loss.sampled(self.rate, poisson=self.poisson is not None)
 
     def misplaced(self, stated: Relation) -> str | None:
-        """Why nothing is known under the relation ``stated``, if so."""
-        if self.poisson is not None and stated is not Relation.ADD_OR_REMOVE_ONE:
-            return (
+        """Return why nothing is known under the relation ``stated``; None if something is."""
+        if self.poisson is not None:
+            wanted = Relation.ADD_OR_REMOVE_ONE
+            text = (
                 "Poisson sampling amplifies what is stated under add_or_remove_one: state the "
                 "mechanism and its sensitivity under that relation."
             )
-        if self.without_replacement is not None and stated is not Relation.REPLACE_ONE:
-            return (
+        else:
+            wanted = Relation.REPLACE_ONE
+            text = (
                 "Sampling without replacement out of a public number amplifies what is stated "
                 "under replace_one: state the mechanism under it, in a replace_one population."
             )
-        return None
+        return None if stated is wanted else text

@@ -1,15 +1,15 @@
-"""Choosing one of several candidates by noisy scores."""
+"""Selection of one of several candidates by noisy scores."""
 
 from __future__ import annotations
 
 from fractions import Fraction
 from typing import Final, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from accountant.privacy.losses import Loss, bounded_range, pure
 from accountant.privacy.mechanisms.amounts import Positive
-from accountant.privacy.mechanisms.base import KIND, BaseMechanism, Objection
+from accountant.privacy.mechanisms.base import KIND, BaseMechanism, Objection, examples
 from accountant.privacy.mechanisms.relations import Relation
 from accountant.privacy.steps import NamedPair
 
@@ -41,7 +41,7 @@ class _Selection(BaseMechanism):
         return (1 if halved else 2) * Fraction(self.sensitivity) / Fraction(self.scale)
 
     def objections(self, stated: Relation) -> tuple[Objection, ...]:
-        """Objects to ``monotonic`` under replace-one."""
+        """Object to ``monotonic`` under replace-one."""
         misplaced = self.monotonic and stated is not Relation.ADD_OR_REMOVE_ONE
         return (MONOTONIC_OBJECTION,) if misplaced else ()
 
@@ -50,28 +50,26 @@ class Exponential(_Selection):
     """Picks a candidate with probability proportional to exp(score / scale).
 
     McSherry and Talwar 2007: epsilon = 2 x sensitivity / scale. If adding a unit can only raise all
-    the scores, or only lower them (``monotonic``), epsilon = sensitivity / scale, but only under
-    add-or-remove-one; elsewhere the mark is objected to and the full price is booked. Its log
-    probabilities move within a range of epsilon, so rho = eps^2 / 8 (``bounded_range``).
+    scores, or only lower them (``monotonic``), epsilon = sensitivity / scale under
+    add-or-remove-one; under replace-one the mark is objected to and the full price is booked. Its
+    log probabilities move within a range of epsilon, so rho = eps^2 / 8 (``bounded_range``).
     """
 
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"kind": "exponential", "sensitivity": "1", "scale": "20"}]}
-    )
+    model_config = examples({"kind": "exponential", "sensitivity": "1", "scale": "20"})
 
     kind: Literal["exponential"] = Field(description=KIND)
 
     def loss(self, stated: Relation) -> Loss:
-        """A bounded range of epsilon."""
+        """Return a bounded range of epsilon."""
         return bounded_range(self.epsilon(stated))
 
     def pair(self, size: int, stated: Relation) -> NamedPair | None:
-        """The hardest choice of that range."""
+        """Return the hardest choice of that range."""
         return None if self.sampling else NamedPair("choice", (size * self.epsilon(stated),))
 
 
 class PermuteAndFlip(_Selection):
-    """Looks at the candidates in random order and takes one with probability
+    """Visits the candidates in random order and takes one with probability
     exp((score - best) / scale); the same as the best score with exponential noise of ``scale``.
 
     McKenna and Sheldon 2020; Ding et al. 2021. Purely epsilon-private, as the exponential mechanism
@@ -80,14 +78,10 @@ class PermuteAndFlip(_Selection):
     and raising all the others divides it by no more.
     """
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [{"kind": "permute_and_flip", "sensitivity": "1", "scale": "20"}]
-        }
-    )
+    model_config = examples({"kind": "permute_and_flip", "sensitivity": "1", "scale": "20"})
 
     kind: Literal["permute_and_flip"] = Field(description=KIND)
 
     def loss(self, stated: Relation) -> Loss:
-        """Pure epsilon."""
+        """Return a pure epsilon."""
         return pure(self.epsilon(stated))

@@ -1,23 +1,22 @@
 """The sparse vector technique: many threshold questions, of which only positive answers cost.
 
-Source for all of it: Lyu, Su, Li, *Understanding the sparse vector technique for differential
-privacy*, PVLDB 10(6), 2017. Their Algorithm 7 is the sound one; Algorithms 3 to 6 are published
-variants that are not private as claimed. Those are recognised from the declared noise and refused.
+Source: Lyu, Su, Li, *Understanding the sparse vector technique for differential privacy*, PVLDB
+10(6), 2017. Their Algorithm 7 is the sound one; Algorithms 3 to 6 are published variants that are
+not private as claimed. These are recognised from the declared noise and refused.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
 from typing import Final, Literal, Self
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from accountant.privacy.losses import UNBOUNDED, Loss, pure
 from accountant.privacy.mechanisms.amounts import NonNegative, Positive
-from accountant.privacy.mechanisms.base import KIND, BaseMechanism, Objection, in_words
+from accountant.privacy.mechanisms.base import KIND, BaseMechanism, Objection, examples, in_words
 from accountant.privacy.mechanisms.relations import Relation, convert
 from accountant.privacy.mechanisms.selection import MONOTONIC_OBJECTION
 
@@ -26,43 +25,13 @@ BROKEN: Final = "sparse-vector-broken"
 _ROUNDING: Final = Fraction(9999, 10000)
 """A claim that was rounded in its fifth digit still counts as the price of one positive."""
 
-_NO_COMPARISON_NOISE: Final = (
-    "The comparisons have no noise (comparison_scale 0): the threshold noise is drawn only once, "
-    "and enough answers reveal the data (Lyu, Su, Li 2017, Alg. 5)."
-)
-_NO_THRESHOLD_NOISE: Final = (
-    "The threshold has no noise (threshold_scale 0): every negative answer then costs as much as a "
-    "positive one, and their number is not bounded."
-)
-_SAME_NOISE: Final = (
-    "The noisy number that was compared is itself released (noisy_comparison). It bounds the noisy "
-    "threshold, which the free negatives rely on staying hidden; release a number with fresh "
-    "noise instead (Lyu, Su, Li 2017, Alg. 3)."
-)
-_NO_CUT_OFF: Final = (
-    "There is no cut-off (max_positives null): every positive costs, and their number is not "
-    "bounded (Lyu, Su, Li 2017, Algs. 5 and 6)."
-)
-_NO_ANSWER_NOISE: Final = "The numbers released with positives have no noise (answer_scale 0)."
-
 
 class Releases(StrEnum):
-    """What is published for a positive answer."""
+    """The data that are published with a positive answer."""
 
     ABOVE_BELOW = "above_below"
     FRESH_NOISY_ANSWER = "fresh_noisy_answer"
     NOISY_COMPARISON = "noisy_comparison"
-
-
-@dataclass(frozen=True, slots=True)
-class _Parts:
-    threshold: Fraction
-    positive: Fraction
-    """What each positive costs: its comparison, and its numeric answer if there is one."""
-    positives: int
-
-    def after(self, positives: int) -> Loss:
-        return pure(self.threshold + positives * self.positive)
 
 
 class SparseVector(BaseMechanism):
@@ -75,17 +44,13 @@ class SparseVector(BaseMechanism):
     positive, and numeric answers have noise of their own. ``count`` counts sessions.
     """
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "kind": "sparse_vector",
-                    "sensitivity": "1",
-                    "threshold_scale": "20",
-                    "comparison_scale": "400",
-                    "max_positives": 10,
-                }
-            ]
+    model_config = examples(
+        {
+            "kind": "sparse_vector",
+            "sensitivity": "1",
+            "threshold_scale": "20",
+            "comparison_scale": "400",
+            "max_positives": 10,
         }
     )
 
@@ -140,37 +105,47 @@ class SparseVector(BaseMechanism):
         return self
 
     def loss(self, stated: Relation) -> Loss:
-        """eps1 + eps2 + eps3, all c positives included."""
-        parts = self._parts(stated)
-        return parts.after(parts.positives) if parts else UNBOUNDED
+        """Return eps1 + eps2 + eps3, all c positives included."""
+        return self._after(self.max_positives or 0, stated)
 
     def loss_after(self, positives: int, population: Relation) -> Loss:
-        """The realised loss of one session after ``positives``, in the population's relation.
+        """Return the realised loss of one session after ``positives``, in the population's
+        relation; unbounded where the loss of the whole session is.
 
         eps1 + positives / c x (eps2 + eps3): an ex-post bound, true along the path taken, hence
         good for adding up epsilons and for nothing else. Negatives are free; eps1 is spent as soon
-        as the session opens. Unbounded where the whole session is.
+        as the session opens. The loss of a sampled session is known only at its end.
         """
         if positives < 0 or positives > (self.max_positives or positives):
             raise ValueError(f"positives must be from 0 to {self.max_positives}, not {positives}")
-        stated = self.neighbouring or population
-        parts = self._parts(stated)
-        if parts is None:
+        if self._defects():
             return UNBOUNDED
-        # Of a sampled session nothing is known before its end.
-        loss = parts.after(parts.positives if self.sampling else positives)
-        if self.sampling is not None:
-            loss = self.sampling.applied(loss, stated)
+        stated = self.neighbouring or population
+        if self.sampling is None:
+            loss = self._after(positives, stated)
+        else:
+            loss = self.sampling.applied(self.loss(stated), stated)
         return convert(loss.group(self.group_size), stated, population) or UNBOUNDED
 
+    def _after(self, positives: int, stated: Relation) -> Loss:
+        """Return the loss of ``positives``, each with its comparison and numeric answer."""
+        if self._defects():
+            return UNBOUNDED
+        width = Fraction(self.sensitivity)
+        halved = self.monotonic and stated is Relation.ADD_OR_REMOVE_ONE
+        comparison = (1 if halved else 2) * width / Fraction(self.comparison_scale)
+        answer = width / Fraction(self.answer_scale) if self.answer_scale else Fraction(0)
+        threshold = width / Fraction(self.threshold_scale)
+        return pure(threshold + positives * (comparison + answer))
+
     def objections(self, stated: Relation) -> tuple[Objection, ...]:
-        """Objects to parameters without a bound, and to ``monotonic`` under replace-one."""
+        """Object to parameters without a bound, and to ``monotonic`` under replace-one."""
         broken = tuple(Objection(BROKEN, text) for text in self._defects())
         misplaced = self.monotonic and stated is not Relation.ADD_OR_REMOVE_ONE
         return (*broken, MONOTONIC_OBJECTION) if misplaced else broken
 
     def understated(self, claim: Loss, derived: Loss) -> Objection:
-        """A claim that pays for at least one positive, but not for c, has its own explanation."""
+        """Explain a claim that pays for at least one positive, but not for c, on its own."""
         c = self.max_positives
         low = claim.epsilon is None or claim.epsilon < self._one() * _ROUNDING
         if c is None or c == 1 or low:
@@ -184,30 +159,37 @@ class SparseVector(BaseMechanism):
         )
 
     def _one(self) -> Fraction:
-        """The least that anyone takes one positive to cost, so also without the factor 2."""
+        """Return the least price of one positive in any reading, so also without the factor 2."""
         scales = (self.threshold_scale, self.comparison_scale, self.answer_scale)
-        return sum(
-            (Fraction(self.sensitivity) / Fraction(s) for s in scales if s), start=Fraction(0)
-        )
-
-    def _parts(self, stated: Relation) -> _Parts | None:
-        """The parts of the loss, or None where they have no bound."""
-        if self._defects() or self.max_positives is None:
-            return None
-        width = Fraction(self.sensitivity)
-        halved = self.monotonic and stated is Relation.ADD_OR_REMOVE_ONE
-        comparison = (1 if halved else 2) * width / Fraction(self.comparison_scale)
-        answer = width / Fraction(self.answer_scale) if self.answer_scale else Fraction(0)
-        threshold = width / Fraction(self.threshold_scale)
-        return _Parts(threshold, comparison + answer, self.max_positives)
+        return sum((Fraction(self.sensitivity) / Fraction(s) for s in scales if s), Fraction(0))
 
     def _defects(self) -> list[str]:
-        """What makes the loss unbounded, one explanation each."""
+        """Return one explanation for each parameter that makes the loss unbounded."""
         found = (
-            (_NO_COMPARISON_NOISE, self.comparison_scale == 0),
-            (_NO_THRESHOLD_NOISE, self.threshold_scale == 0),
-            (_SAME_NOISE, self.releases is Releases.NOISY_COMPARISON),
-            (_NO_CUT_OFF, self.max_positives is None),
-            (_NO_ANSWER_NOISE, self.answer_scale == 0),
+            (
+                self.comparison_scale == 0,
+                "The comparisons have no noise (comparison_scale 0): the threshold noise is drawn "
+                "only once, and enough answers reveal the data (Lyu, Su, Li 2017, Alg. 5).",
+            ),
+            (
+                self.threshold_scale == 0,
+                "The threshold has no noise (threshold_scale 0): every negative answer then costs "
+                "as much as a positive one, and their number is not bounded.",
+            ),
+            (
+                self.releases is Releases.NOISY_COMPARISON,
+                "The noisy number that was compared is itself released (noisy_comparison). It "
+                "bounds the noisy threshold, which the free negatives rely on staying hidden; "
+                "release a number with fresh noise instead (Lyu, Su, Li 2017, Alg. 3).",
+            ),
+            (
+                self.max_positives is None,
+                "There is no cut-off (max_positives null): every positive costs, and their number "
+                "is not bounded (Lyu, Su, Li 2017, Algs. 5 and 6).",
+            ),
+            (
+                self.answer_scale == 0,
+                "The numbers released with positives have no noise (answer_scale 0).",
+            ),
         )
-        return [text for text, holds in found if holds]
+        return [text for holds, text in found if holds]

@@ -1,4 +1,4 @@
-"""Mechanisms of which nothing can be derived: on the client's word, or not private at all."""
+"""Mechanisms without a derivation: declared by the client, or not private at all."""
 
 from __future__ import annotations
 
@@ -7,14 +7,12 @@ from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
-    ConfigDict,
     Field,
     PlainSerializer,
     PlainValidator,
     StringConstraints,
     TypeAdapter,
     WithJsonSchema,
-    field_validator,
     model_validator,
 )
 from pydantic_core import PydanticCustomError
@@ -22,9 +20,8 @@ from pydantic_core import PydanticCustomError
 from accountant.privacy import curves
 from accountant.privacy.losses import UNBOUNDED, Loss, concentrated, pure
 from accountant.privacy.mechanisms.amounts import NonNegative, Probability, plain
-from accountant.privacy.mechanisms.base import KIND, BaseMechanism, Claim
+from accountant.privacy.mechanisms.base import KIND, BaseMechanism, examples, forbidden
 from accountant.privacy.mechanisms.relations import Relation
-from accountant.privacy.mechanisms.sampling import Sampling
 
 _Order = Annotated[str, StringConstraints(pattern=r"^([2-9]|[1-9][0-9]{1,5})$")]
 _Table = Annotated[dict[_Order, NonNegative], Field(min_length=1, max_length=100)]
@@ -33,7 +30,7 @@ _TABLE: TypeAdapter[dict[str, Decimal]] = TypeAdapter(_Table)
 
 def _read(value: Any) -> tuple[tuple[int, Decimal], ...]:
     table = {str(order): tau for order, tau in value} if isinstance(value, tuple) else value
-    found = _TABLE.validate_python(table)  # documents have objects; tuples are our own
+    found = _TABLE.validate_python(table)  # documents have objects, our own models tuples
     return tuple(sorted((int(order), tau) for order, tau in found.items()))
 
 
@@ -51,41 +48,30 @@ Divergences = Annotated[
 
 
 class _Stated(BaseMechanism):
-    @field_validator("claimed")
-    @classmethod
-    def _no_claim(cls, value: Claim | None) -> Claim | None:
-        if value is not None:
-            raise PydanticCustomError(
-                "claim_misplaced", "is not allowed here: there is no derivation to compare it with"
-            )
-        return value
-
-    @field_validator("sampling")
-    @classmethod
-    def _no_sampling(cls, value: Sampling | None) -> Sampling | None:
-        if value is not None:
-            raise PydanticCustomError(
-                "sampling_misplaced", "is not allowed here: state what the sampled mechanism costs"
-            )
-        return value
+    _no_claim = forbidden(
+        "claimed",
+        "claim_misplaced",
+        "is not allowed here: there is no derivation to compare it with",
+    )
+    _no_sampling = forbidden(
+        "sampling",
+        "sampling_misplaced",
+        "is not allowed here: state what the sampled mechanism costs",
+    )
 
 
 class Declared(_Stated):
-    """A loss on the client's word alone: (epsilon, delta), or rho-zCDP, or Renyi divergences. It is
+    """A loss that the client declares: (epsilon, delta), or rho-zCDP, or Renyi divergences. It is
     booked as stated, never checked.
 
-    rho alone, or divergences alone, enter no sum of epsilons: only the gates zcdp and renyi admit
+    rho alone, or divergences alone, enter no sum of epsilons: only the filters zcdp and renyi admit
     them (Bun and Steinke 2016; Mironov 2017).
     """
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {"kind": "declared", "epsilon": "0.5", "delta": "1e-9"},
-                {"kind": "declared", "rho": "0.01"},
-                {"kind": "declared", "renyi": {"8": "0.05", "32": "0.3"}},
-            ]
-        }
+    model_config = examples(
+        {"kind": "declared", "epsilon": "0.5", "delta": "1e-9"},
+        {"kind": "declared", "rho": "0.01"},
+        {"kind": "declared", "renyi": {"8": "0.05", "32": "0.3"}},
     )
 
     kind: Literal["declared"] = Field(description=KIND)
@@ -114,11 +100,11 @@ class Declared(_Stated):
         return self
 
     def loss(self, stated: Relation) -> None:
-        """Nothing can be derived."""
+        """Return None: nothing can be derived."""
         return
 
     def claim(self) -> Loss:
-        """The declaration itself is the claim."""
+        """Return the declaration itself."""
         if self.epsilon is not None:
             loss = pure(Fraction(self.epsilon), Fraction(self.delta))
         elif self.rho is not None:
@@ -130,9 +116,9 @@ class Declared(_Stated):
 
 
 class NonPrivate(_Stated):
-    """A release without noise: its loss is infinite, under every rule and in every currency."""
+    """A release without noise. Its loss is infinite, under every rule and in every currency."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"kind": "non_private"}]})
+    model_config = examples({"kind": "non_private"})
     reason: ClassVar[str] = (
         "Released without noise: whoever sees it may learn everything that the data say about a "
         "person, so no finite epsilon describes it."
@@ -141,5 +127,5 @@ class NonPrivate(_Stated):
     kind: Literal["non_private"] = Field(description=KIND)
 
     def loss(self, stated: Relation) -> Loss:
-        """Unbounded, whatever the relation."""
+        """Return an unbounded loss, whatever the relation."""
         return UNBOUNDED

@@ -1,4 +1,4 @@
-"""Capacities and spent amounts of the gates, held against mpmath and golden counts."""
+"""Capacities and spent amounts of the filters, held against mpmath and golden counts."""
 
 from __future__ import annotations
 
@@ -14,26 +14,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accountant.privacy.conversions import best_order_within, intercept
-from accountant.privacy.filters import (
-    ADVANCED,
-    BASIC,
-    FILTERS,
-    GDP_FILTER,
-    ORDERS,
-    RENYI,
-    ZCDP_FILTER,
-    Filter,
-    Limit,
-    axis_under,
-    filter_for,
-    least_epsilon,
-)
+from accountant.privacy.filters import FILTERS, Filter, Limit, axis_under, filter_for
+from accountant.privacy.filters.renyi import ORDERS
+from accountant.privacy.inverse import least_epsilon
 from accountant.privacy.losses import Loss, gaussian, pure
 from accountant.privacy.mechanisms import Relation, price
 from accountant.privacy.mechanisms.additive import Laplace
 from accountant.privacy.units import Charge, Currency, charge_of, units_down, units_up
 
 GOLDEN = json.loads((Path(__file__).parent.parent / "golden" / "gates.json").read_text())
+BASIC, *SECOND = FILTERS.values()
+ADVANCED, ZCDP, RENYI, GDP = SECOND
 EPSILON_UNIT = 10**9
 SQUARE_UNIT = 10**15
 
@@ -62,7 +53,7 @@ def real(value: Fraction) -> mpmath.mpf:
 
 
 def truth(limit: Limit) -> tuple[mpmath.mpf, mpmath.mpf, mpmath.mpf]:
-    """(V, slope, intercept) of the filter, from the formulas in gates.py, at 100 digits."""
+    """(V, slope, intercept) of the filter, from its docstring, at 100 digits."""
     log = mpmath.log(1 / real(limit.filter_delta))
     epsilon = real(limit.epsilon)
     v = (mpmath.sqrt(2 * log + 2 * epsilon) - mpmath.sqrt(2 * log)) ** 2
@@ -70,14 +61,14 @@ def truth(limit: Limit) -> tuple[mpmath.mpf, mpmath.mpf, mpmath.mpf]:
     return v, (1 + order_less_1) / 2, log / order_less_1
 
 
-def admitted(limit: Limit, each: Fraction, gate: Any) -> int:
-    """How many pure charges of ``each`` the gate's own currency (or basic) takes, one by one."""
-    return taken(limit, lambda orders: charge_of(pure(each), 1, orders), gate)
+def admitted(limit: Limit, each: Fraction, filter_: Any) -> int:
+    """How many pure charges of ``each`` the filter's own currency (or basic) takes, one by one."""
+    return taken(limit, lambda orders: charge_of(pure(each), 1, orders), filter_)
 
 
-def taken(limit: Limit, charge_at: Any, gate: Any) -> int:
-    """How many charges the gate's own currency (or basic) takes."""
-    capacity, currency = gate.capacity(limit), gate.currency(limit)
+def taken(limit: Limit, charge_at: Any, filter_: Any) -> int:
+    """How many charges the filter's own currency (or basic) takes."""
+    capacity, currency = filter_.capacity(limit), filter_.currency(limit)
     if currency is None:
         return int(capacity.epsilon // charge_at(())[Currency.EPSILON])
     orders = (currency.order,) if currency.order else ()
@@ -92,7 +83,7 @@ def laplace(each: str) -> Any:
 
 @pytest.mark.parametrize("row", GOLDEN["whitehouse_filter_counts"], ids=str)
 def test_golden_filter_counts(row: dict[str, Any]) -> None:
-    """The gates admit exactly as many queries as the published filter formulas do."""
+    """The filters admit exactly as many queries as the published filter formulas do."""
     limit = Limit(Fraction(row["eps_budget"]), Fraction(row["delta_prime"]))
     each = Fraction(row["eps_each"])
     assert admitted(limit, each, ADVANCED) == row["n_allowed_filter"]
@@ -102,14 +93,14 @@ def test_golden_filter_counts(row: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("row", GOLDEN["how_many_queries"], ids=str)
 def test_golden_query_counts(row: dict[str, Any]) -> None:
-    """How many Laplace queries fit under each gate agrees with the golden table."""
+    """How many Laplace queries fit under each filter agrees with the golden table."""
     limit = Limit(Fraction(row["eps"]), Fraction(row["delta"]))
     each = Fraction(row["laplace_eps_each"])
     assert admitted(limit, each, ADVANCED) == row["advanced"]
     assert admitted(limit, each, BASIC) == row["basic"]
     assert taken(limit, laplace(row["laplace_eps_each"]), RENYI) == row["renyi"]
     # The golden count charges eps^2 / 2, which is a little more than what is true of pure privacy.
-    assert row["zcdp"] <= admitted(limit, each, ZCDP_FILTER) <= row["zcdp"] + 1
+    assert row["zcdp"] <= admitted(limit, each, ZCDP) <= row["zcdp"] + 1
 
 
 def test_the_order_of_the_golden_table() -> None:
@@ -137,7 +128,7 @@ def test_capacity_is_the_truth_rounded_down(limit: Limit) -> None:
 
 @given(limits, st.fractions(Fraction(1, 100), Fraction(99, 100), max_denominator=100))
 def test_capacity_at_a_share_lies_on_the_line(limit: Limit, share: Fraction) -> None:
-    """The capacity at a share of the limit is where the gate's fixed line reaches that share."""
+    """The capacity at a share of the limit is where the filter's fixed line reaches that share."""
     with mpmath.workdps(100):
         _, slope, intercept = truth(limit)
         reached = units_down(limit.epsilon * share, Currency.EPSILON)  # whole units, rounded down
@@ -157,8 +148,8 @@ def test_spent_is_never_below_the_line(limit: Limit, epsilon: int, second: int) 
         assert spent is not None
         exact = min(mpmath.mpf(epsilon), line)
         assert exact <= spent <= mpmath.ceil(exact + mpmath.mpf("1e-15"))
-        for gate in FILTERS.values():
-            assert gate.spent(limit, epsilon, None) == epsilon
+        for filter_ in FILTERS.values():
+            assert filter_.spent(limit, epsilon, None) == epsilon
         assert BASIC.spent(limit, epsilon, second) == epsilon
 
 
@@ -171,54 +162,53 @@ def test_spent_is_never_below_the_line(limit: Limit, epsilon: int, second: int) 
 def test_many_sums_spend_what_each_does(
     limit: Limit, raised: Limit | None, sums: list[tuple[int, int]]
 ) -> None:
-    """What is said of many sums at once is what is said of each, under every gate."""
+    """What is said of many sums at once is what is said of each, under every filter."""
     if raised is not None:
         limit = replace(limit, chosen=(raised.epsilon, raised.filter_delta))
     epsilons, seconds = [epsilon for epsilon, _ in sums], [second for _, second in sums]
-    for gate in FILTERS.values():
-        each = [gate.spent(limit, *one) for one in sums]
-        assert gate.spent_each(limit, epsilons, seconds) == each
+    for filter_ in FILTERS.values():
+        each = [filter_.spent(limit, *one) for one in sums]
+        assert filter_.spent_each(limit, epsilons, seconds) == each
 
 
-SECOND = (ADVANCED, ZCDP_FILTER, RENYI, GDP_FILTER)
-each_gate = pytest.mark.parametrize("gate", SECOND, ids=lambda gate: gate.name)
+each_filter = pytest.mark.parametrize("filter_", SECOND, ids=lambda filter_: filter_.name)
 
 
-@each_gate
+@each_filter
 @settings(max_examples=50, deadline=None)
 @given(limit=limits, share=st.fractions(Fraction(1, 100), Fraction(99, 100), max_denominator=100))
 def test_spent_and_capacity_tell_the_same_story(
-    gate: Filter, limit: Limit, share: Fraction
+    filter_: Filter, limit: Limit, share: Fraction
 ) -> None:
     """What fits within the capacity at a share shows at most that share as spent, one unit more
     shows more: a threshold fires exactly when the number that people see passes it.
     """
-    capacity = gate.capacity(limit, share)
+    capacity = filter_.capacity(limit, share)
     assert capacity.second is not None
     if capacity.second >= 0:
-        at = gate.spent(limit, None, capacity.second)
+        at = filter_.spent(limit, None, capacity.second)
         assert at is not None
         assert at <= capacity.epsilon
-    over = gate.spent(limit, None, max(0, capacity.second + 1))
+    over = filter_.spent(limit, None, max(0, capacity.second + 1))
     assert over is not None
-    whole = gate.capacity(limit)
+    whole = filter_.capacity(limit)
     assert whole.second is not None
-    assert over > capacity.epsilon or (over == whole.epsilon and gate is GDP_FILTER)
+    assert over > capacity.epsilon or (over == whole.epsilon and filter_ is GDP)
 
 
-@each_gate
+@each_filter
 @settings(max_examples=50, deadline=None)
 @given(limit=limits)
-def test_a_full_account_shows_the_limit_as_spent(gate: Filter, limit: Limit) -> None:
+def test_a_full_account_shows_the_limit_as_spent(filter_: Filter, limit: Limit) -> None:
     """At full capacity the number that people see is the limit's epsilon and never more."""
-    second = gate.capacity(limit).second
+    second = filter_.capacity(limit).second
     assert second is not None
-    spent = gate.spent(limit, None, max(0, second))
+    spent = filter_.spent(limit, None, max(0, second))
     assert spent is not None
     assert second < 0 or spent <= units_up(limit.epsilon, Currency.EPSILON)
 
 
-@each_gate
+@each_filter
 @settings(max_examples=50, deadline=None)
 @given(
     limit=limits,
@@ -227,12 +217,12 @@ def test_a_full_account_shows_the_limit_as_spent(gate: Filter, limit: Limit) -> 
     more=st.integers(0, 2**60),
 )
 def test_spent_is_monotone(
-    gate: Filter, limit: Limit, epsilon: int, second: int, more: int
+    filter_: Filter, limit: Limit, epsilon: int, second: int, more: int
 ) -> None:
     """A further charge never lowers what is shown as spent; an infinite one raises it most."""
 
     def spent(e: int | None, s: int | None) -> int:
-        found = gate.spent(limit, e, s)
+        found = filter_.spent(limit, e, s)
         assert found is not None
         return found
 
@@ -241,20 +231,20 @@ def test_spent_is_monotone(
     assert spent(epsilon, second + more) >= before
     assert spent(epsilon, None) >= before
     assert spent(None, second) >= before
-    assert gate.spent(limit, None, None) is None
+    assert filter_.spent(limit, None, None) is None
 
 
-@each_gate
+@each_filter
 @settings(max_examples=50, deadline=None)
 @given(limit=limits, factor=st.fractions(1, 3, max_denominator=50))
-def test_capacity_is_monotone(gate: Filter, limit: Limit, factor: Fraction) -> None:
-    """A larger delta of the gate's own never makes less room, nor a larger epsilon at the order
+def test_capacity_is_monotone(filter_: Filter, limit: Limit, factor: Fraction) -> None:
+    """A larger delta of the filter's own never makes less room, nor a larger epsilon at the order
     that was chosen before.
     """
-    before = gate.capacity(limit)
+    before = filter_.capacity(limit)
     chosen = limit.chosen_for
-    wider = gate.capacity(Limit(limit.epsilon * factor, limit.delta, limit.own_delta, chosen))
-    safer = gate.capacity(Limit(limit.epsilon, limit.delta, limit.own_delta / factor, chosen))
+    wider = filter_.capacity(Limit(limit.epsilon * factor, limit.delta, limit.own_delta, chosen))
+    safer = filter_.capacity(Limit(limit.epsilon, limit.delta, limit.own_delta / factor, chosen))
     assert before.second is not None
     assert wider.second is not None
     assert safer.second is not None
@@ -267,22 +257,22 @@ def test_capacity_is_monotone(gate: Filter, limit: Limit, factor: Fraction) -> N
 @settings(max_examples=60, deadline=None)
 @given(limits)
 def test_the_lines_of_zcdp_and_renyi_are_the_printed_conversion(limit: Limit) -> None:
-    """At the gate's order a: spent = a rho (or tau) + ln(1 - 1/a) - ln(a delta')/(a - 1), upwards,
-    and the capacity is where that meets epsilon, downwards.
+    """At the filter's order a: spent = a rho (or tau) + ln(1 - 1/a) - ln(a delta')/(a - 1), rounded
+    up, and the capacity is where that meets epsilon, downwards.
     """
-    for gate in (ZCDP_FILTER, RENYI):
-        line = gate.line(limit)
+    for filter_ in (ZCDP, RENYI):
+        line = filter_.line(limit)
         with mpmath.workdps(80):
             a, d = real(line.order), real(limit.filter_delta)
             c = mpmath.log1p(-1 / a) - mpmath.log(a * d) / (a - 1)
-            slope = a if gate is ZCDP_FILTER else mpmath.mpf(1)
+            slope = a if filter_ is ZCDP else mpmath.mpf(1)
             for second in (0, 10**12, 10**17):
                 exact = (slope * second / 10**15 + c) * EPSILON_UNIT
                 got = line.spent(second)
                 assert max(0, exact) <= got <= max(mpmath.mpf(0), exact) + 1 + abs(exact) * 1e-40
             whole = units_down(limit.epsilon, Currency.EPSILON)
             most = (mpmath.mpf(whole) / EPSILON_UNIT - c) / slope * 10**15
-            capacity = gate.capacity(limit).second
+            capacity = filter_.capacity(limit).second
             assert capacity is not None
             assert most - 1 - abs(most) * 1e-40 <= capacity <= most + abs(most) * 1e-40
 
@@ -314,7 +304,7 @@ def test_the_capacity_of_gdp_is_the_exact_curve(epsilon: Fraction, delta: str) -
     down: a billionth more mu is too much (Balle and Wang 2018, at eighty digits).
     """
     limit = Limit(epsilon, Fraction(delta))
-    second = GDP_FILTER.capacity(limit).second
+    second = GDP.capacity(limit).second
     assert second is not None
 
     def at(mu: mpmath.mpf) -> mpmath.mpf:
@@ -328,7 +318,7 @@ def test_the_capacity_of_gdp_is_the_exact_curve(epsilon: Fraction, delta: str) -
         assert at(beyond) > most
 
 
-@each_gate
+@each_filter
 @settings(max_examples=25, deadline=None)
 @given(
     count=st.integers(1, 10**4),
@@ -336,7 +326,7 @@ def test_the_capacity_of_gdp_is_the_exact_curve(epsilon: Fraction, delta: str) -
     delta=st.sampled_from(["1e-9", "1e-5", "0.01"]),
 )
 def test_the_least_epsilon_admits_and_hardly_less_does(
-    gate: Filter, count: int, mu: Fraction, delta: str
+    filter_: Filter, count: int, mu: Fraction, delta: str
 ) -> None:
     """The question in advance: the limit that is named admits the total, a millionth less of its
     epsilon does not, at the order that it has.
@@ -345,16 +335,16 @@ def test_the_least_epsilon_admits_and_hardly_less_does(
     def total(orders: tuple[int, ...]) -> Charge:
         return charge_of(gaussian(mu**2, mu, Fraction(0)), count, orders)
 
-    epsilon = least_epsilon(gate, Fraction(delta), Fraction(0), total)
+    epsilon = least_epsilon(filter_, Fraction(delta), Fraction(0), total)
     if epsilon is None:
         assert count * mu**2 > 1000  # beyond what an account holds
         return
     limit = Limit(epsilon, Fraction(delta))
-    currency = gate.currency(limit)
+    currency = filter_.currency(limit)
     assert currency is not None
     used = total((currency.order,) if currency.order else ()).units(currency)
-    most = gate.capacity(limit).second
-    less = gate.capacity(
+    most = filter_.capacity(limit).second
+    less = filter_.capacity(
         Limit(epsilon * (1 - Fraction(1, 10**6)), limit.delta, chosen=limit.chosen_for)
     )
     assert used is not None
@@ -366,7 +356,7 @@ def test_the_least_epsilon_admits_and_hardly_less_does(
 
 @given(epsilons, amounts(-30, -1))
 def test_a_limit_without_delta_of_its_own_is_basic_only(epsilon: Fraction, delta: Fraction) -> None:
-    """Where own deltas take all of delta, no gate beside basic may admit anything."""
+    """Where own deltas take all of delta, no filter beside basic may admit anything."""
     for name in FILTERS:
         for limit in (Limit(epsilon), Limit(epsilon, delta, delta)):
             assert filter_for(name, limit) is BASIC

@@ -3,10 +3,10 @@
 It plays the game that a privacy filter has to win. Mechanisms are finite distributions with
 rational probabilities under the two neighbouring data sets (P and Q), each charged in every
 currency the least that is true of it, in our units. Before each step the attacker may stop or run
-any mechanism that the gate still admits after the path so far, from a menu, or the largest of a
+any mechanism that the filter still admits after the path so far, from a menu, or the largest of a
 family that just fits. The best tree is found by search, and its exact delta at the limit's epsilon,
-the sum over leaves of max(0, P - e^epsilon Q), is computed at sixty digits. A valid gate keeps that
-at or below the limit's delta.
+the sum over leaves of max(0, P - e^epsilon Q), is computed at sixty digits. A valid filter keeps
+that delta at or below the limit's.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ Admits = Callable[[Run, Finite], bool]
 
 
 def charged(mechanism: Finite, axis: Axis, orders: dict[Currency, Fraction]) -> Charge:
-    """The least true charge; rho is what counts at the one order that a gate reads it at."""
+    """The least true charge; rho is what counts at the one order that a filter reads it at."""
 
     def units(currency: Currency) -> int:
         if currency in mechanism.blind:
@@ -189,12 +189,12 @@ def fits(used: Charge, charge: Charge, capacity: Capacity) -> bool:
     return Reading(account, EVERYONE).fits(charge, capacity)
 
 
-def admission(gate: Filter, limit: Limit, capacity: Capacity | None = None) -> Admits:
+def admission(filter_: Filter, limit: Limit, capacity: Capacity | None = None) -> Admits:
     """The product's own admission, on one cell."""
-    axis, most = axis_under(limit), capacity or gate.capacity(limit)
+    axis, most = axis_under(limit), capacity or filter_.capacity(limit)
     orders = {c: Fraction(c.order) for c in axis if c.order is not None}
-    if gate.name == "zcdp":
-        orders[Currency.RHO] = gate.line(limit).order  # type: ignore[attr-defined]
+    if filter_.name == "zcdp":
+        orders[Currency.RHO] = filter_.line(limit).order  # type: ignore[attr-defined]
     else:
         axis = tuple(c for c in axis if c != Currency.RHO)
 

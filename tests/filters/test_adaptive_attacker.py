@@ -1,7 +1,7 @@
-"""Gates against an attacker who chooses each next mechanism after seeing the earlier answers.
+"""Filters against an attacker who chooses each next mechanism after seeing the earlier answers.
 
-``attacker`` explains the game and the search. Valid gates keep it at or below their delta; the same
-search beats gates that are known to be wrong, so it is strong enough to mean something.
+``attacker`` explains the game and the search. Valid filters keep it at or below their delta;
+the same search beats filters that are known to be wrong, so it is strong enough to mean something.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from fractions import Fraction
 from functools import cache
 from math import log1p
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import mpmath
 import pytest
@@ -38,23 +38,13 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from accountant.privacy.conversions import intercept
-from accountant.privacy.filters import (
-    ADVANCED,
-    BASIC,
-    FILTERS,
-    GDP_FILTER,
-    RENYI,
-    ZCDP_FILTER,
-    Capacity,
-    Filter,
-    Limit,
-    axis_under,
-)
+from accountant.privacy.filters import FILTERS, Capacity, Filter, Limit, axis_under
 from accountant.privacy.losses import UNBOUNDED, pure
 from accountant.privacy.units import NOTHING, Currency, charge_of
 
-SECOND: Final = (ADVANCED, ZCDP_FILTER, RENYI, GDP_FILTER)
-"""The gates that admit beside basic."""
+BASIC, *SECOND = FILTERS.values()
+ADVANCED, ZCDP, RENYI, GDP = SECOND
+"""The filters that admit beside basic."""
 
 
 @cache
@@ -101,7 +91,7 @@ LIMITS = [
     Limit(Fraction(2), Fraction("0.6"), Fraction("0.06")),
     Limit(Fraction("0.1"), Fraction("0.3"), Fraction("0.03")),
 ]
-"""Large deltas, so that the second gate admits what basic does not within four steps."""
+"""Large deltas, so that the second filter admits what basic does not within four steps."""
 
 SMALL = [
     Limit(Fraction(1), Fraction("1e-6"), Fraction("1e-7")),
@@ -118,28 +108,28 @@ def test_the_menus_are_what_they_say(limit: Limit) -> None:
     assert all(m.exact() for family in families_for(limit) for m in family)
 
 
-@pytest.mark.parametrize("gate", FILTERS.values(), ids=lambda gate: gate.name)
+@pytest.mark.parametrize("filter_", FILTERS.values(), ids=lambda filter_: filter_.name)
 @pytest.mark.parametrize("limit", LIMITS, ids=str)
-def test_no_adaptive_attack_gets_past_the_gate(limit: Limit, gate: Filter) -> None:
+def test_no_adaptive_attack_gets_past_the_filter(limit: Limit, filter_: Filter) -> None:
     """The best adaptive tree's exact delta stays within the limit's delta."""
-    split = limit if gate is not BASIC else Limit(limit.epsilon, limit.delta, limit.delta)
-    found = best_attack(limit, menu_for(limit), admission(gate, split), depth=4)
+    split = limit if filter_ is not BASIC else Limit(limit.epsilon, limit.delta, limit.delta)
+    found = best_attack(limit, menu_for(limit), admission(filter_, split), depth=4)
     assert within(found, limit.delta)
     assert found > 0  # the attacker does get somewhere
 
 
-@pytest.mark.parametrize("gate", SECOND, ids=lambda gate: gate.name)
+@pytest.mark.parametrize("filter_", SECOND, ids=lambda filter_: filter_.name)
 @pytest.mark.parametrize("limit", [*LIMITS, *SMALL], ids=str)
-def test_no_attack_that_fills_the_gate_gets_past_it(limit: Limit, gate: Filter) -> None:
-    """Filling each path to the brim with what suits it does not pass a gate either."""
+def test_no_attack_that_fills_the_filter_gets_past_it(limit: Limit, filter_: Filter) -> None:
+    """Filling each path to the brim with what suits it does not pass a filter either."""
     menu = [*openers(limit), revealing(limit.own_delta)]
-    found = best_attack(limit, menu, admission(gate, limit), 3, families_for(limit))
+    found = best_attack(limit, menu, admission(filter_, limit), 3, families_for(limit))
     assert within(found, limit.delta)
     assert not within(found, limit.own_delta * 99 / 100)  # the revealing event reaches that
 
 
 def min_over_orders(limit: Limit, orders: tuple[int, ...]) -> Admits:
-    """The wrong gate of several published schedulers: the best order is taken anew each time."""
+    """The wrong filter of several published schedulers: the best order is taken anew each time."""
 
     @cache
     def lines() -> list[tuple[Fraction, Fraction]]:
@@ -155,7 +145,7 @@ def min_over_orders(limit: Limit, orders: tuple[int, ...]) -> Admits:
 
 
 def natural(limit: Limit) -> Admits:
-    """The wrong gate that composes the privacy loss distribution of the path that was taken."""
+    """The wrong filter that composes the privacy loss distribution of the path that was taken."""
 
     def admits(path: Run, mechanism: Finite) -> bool:
         pairs = [(1.0, 1.0)]
@@ -192,37 +182,37 @@ def test_the_attacker_beats_a_privacy_loss_distribution(limit: Limit) -> None:
     assert found > 1.5 * real(limit.delta)
 
 
-@pytest.mark.parametrize("gate", SECOND, ids=lambda gate: gate.name)
+@pytest.mark.parametrize("filter_", SECOND, ids=lambda filter_: filter_.name)
 @pytest.mark.parametrize("limit", LIMITS[:3], ids=str)
-def test_the_attacker_beats_a_gate_without_the_delta_split(limit: Limit, gate: Filter) -> None:
-    """With the full delta for both, "basic or this gate" is no filter, and the search shows it."""
+def test_the_attacker_beats_a_filter_without_the_delta_split(limit: Limit, filter_: Filter) -> None:
+    """With the full delta for both, "basic or this filter" is no filter; the search shows it."""
     whole = Limit(limit.epsilon, limit.delta, Fraction(0))
-    capacity = gate.capacity(whole)
+    capacity = filter_.capacity(whole)
     unsplit = Capacity(
         capacity.epsilon,
         BASIC.capacity(Limit(limit.epsilon, limit.delta, limit.delta)).own_delta,
         capacity.second,
         capacity.second_currency,
     )
-    admits, told = admission(gate, whole, unsplit), revealing(limit.delta)
+    admits, told = admission(filter_, whole, unsplit), revealing(limit.delta)
     found = best_attack(whole, [*openers(limit), told], admits, 3, families_for(limit))
     if within(found, limit.delta):
         found = best_attack(whole, [*menu_for(limit), told], admits, 4)
     assert not within(found, limit.delta)
 
 
-@pytest.mark.parametrize("gate", SECOND, ids=lambda gate: gate.name)
+@pytest.mark.parametrize("filter_", SECOND, ids=lambda filter_: filter_.name)
 @pytest.mark.parametrize("delta", ["0.3", "1e-3", "1e-6"])
-def test_the_attacker_beats_a_gate_that_skips_what_it_cannot_value(
-    delta: str, gate: Filter
+def test_the_attacker_beats_a_filter_that_skips_what_it_cannot_value(
+    delta: str, filter_: Filter
 ) -> None:
-    """A gate that books nothing for a charge without a value in its currency can be overspent."""
+    """A filter that books nothing for a charge without a value in its currency can be overspent."""
     limit = Limit(Fraction(1), Fraction(delta), Fraction(delta) / 10)
-    currency = gate.currency(limit)
+    currency = filter_.currency(limit)
     assert currency is not None
     largest = max(menu_for(limit), key=lambda mechanism: mechanism.ratio)
     menu = [*menu_for(limit), unvalued(largest, currency)]
-    assert not within(best_attack(limit, menu, admission(gate, limit), depth=4), limit.delta)
+    assert not within(best_attack(limit, menu, admission(filter_, limit), depth=4), limit.delta)
 
 
 ratios = st.builds(lambda n, d: Fraction(n + d, d), st.integers(1, 30), st.integers(10, 40))
@@ -240,8 +230,8 @@ chances = st.fractions(Fraction(1, 100), Fraction(1, 2), max_denominator=100)
     st.fractions(Fraction(1, 10), Fraction(7, 10), max_denominator=20),
     st.fractions(Fraction(1, 10), Fraction(9, 10), max_denominator=10),
 )
-def test_no_random_menu_gets_past_the_gate(
-    gate: Filter,
+def test_no_random_menu_gets_past_the_filter(
+    filter_: Filter,
     pure: list[Finite],
     approximate: list[Finite],
     epsilon: Fraction,
@@ -253,23 +243,23 @@ def test_no_random_menu_gets_past_the_gate(
     assume(menu)
     assert all(mechanism.exact() for mechanism in menu)
     limit = Limit(epsilon, delta, delta * part)
-    assert within(best_attack(limit, menu, admission(gate, limit), depth=4), delta)
+    assert within(best_attack(limit, menu, admission(filter_, limit), depth=4), delta)
 
 
-@pytest.mark.parametrize("gate", SECOND, ids=lambda gate: gate.name)
+@pytest.mark.parametrize("filter_", SECOND, ids=lambda filter_: filter_.name)
 @pytest.mark.parametrize(
     ("epsilon", "delta", "each"),
     [("1", "1e-6", "0.05"), ("0.3", "0.2", "0.05"), ("2", "1e-2", "0.2")],
 )
 def test_a_long_adaptive_ladder_stays_within_delta(
-    epsilon: str, delta: str, each: str, gate: Filter
+    epsilon: str, delta: str, each: str, filter_: Filter
 ) -> None:
-    """Randomised response as often as the gate admits, stopped at the best moment on every path,
+    """Randomised response as often as the filter admits, stopped at the best moment on every path,
     with a revealing event of all the own delta on top, stays within delta.
     """
     whole = Fraction(delta)
     limit = Limit(Fraction(epsilon), whole, whole / 10)
-    capacity, currency = gate.capacity(limit), gate.currency(limit)
+    capacity, currency = filter_.capacity(limit), filter_.currency(limit)
     assert currency is not None
     assert capacity.second is not None
     charge = charge_of(pure(Fraction(each)), 1, (currency.order,) if currency.order else ())
@@ -306,8 +296,8 @@ def stored(pair: dict[str, list[float]]) -> Finite:
 
 
 @pytest.mark.parametrize("tree", GOLDEN["trees"], ids=lambda tree: tree["name"])
-def test_a_stored_counterexample_is_refused_by_every_gate(tree: dict[str, Any]) -> None:
-    """A two-step tree that has twice the delta passes the wrong gate on every path, and no gate
+def test_a_stored_counterexample_is_refused_by_every_filter(tree: dict[str, Any]) -> None:
+    """A two-step tree that has twice the delta passes the wrong filter on every path, no right one
     of ours admits all of its paths.
     """
     epsilon, delta = Fraction(GOLDEN["epsilon"]), Fraction(GOLDEN["delta"])
@@ -325,15 +315,15 @@ def test_a_stored_counterexample_is_refused_by_every_gate(tree: dict[str, Any]) 
         for x, y in zip(second.p, second.q, strict=True)
     )
     assert reached / float(delta) == pytest.approx(tree["ratio"], rel=1e-6)
-    for gate in SECOND:
-        admits = admission(gate, Limit(epsilon, delta))
+    for filter_ in SECOND:
+        admits = admission(filter_, Limit(epsilon, delta))
         assert not (admits((), first) and all(admits((first,), m) for m in seconds))
 
 
 def test_infinite_charges_never_fit() -> None:
-    """A mechanism without any bound is admitted by no gate, however large the limit."""
-    for gate in FILTERS.values():
+    """A mechanism without any bound is admitted by no filter, however large the limit."""
+    for filter_ in FILTERS.values():
         limit = Limit(Fraction(10**6), Fraction(9, 10), Fraction(1, 10))
-        currency = gate.currency(limit)
+        currency = filter_.currency(limit)
         charge = charge_of(UNBOUNDED, 1, (currency.order,) if currency and currency.order else ())
-        assert not fits(NOTHING.on(charge.axis), charge, gate.capacity(limit))
+        assert not fits(NOTHING.on(charge.axis), charge, filter_.capacity(limit))

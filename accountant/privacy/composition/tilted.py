@@ -1,4 +1,5 @@
-"""Lattices under an exponential tilt: which tilt suits a delta, and where the tilted total lies.
+"""Lattices under an exponential tilt: which tilt suits a delta, where the tilted total lies, and
+its masses.
 
 Masses times e^(tilt * loss) are composed instead of masses. The tilted total is centred where the
 curve reaches delta, so rounding is relative to the masses that matter, at any delta.
@@ -9,13 +10,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Self
+from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from accountant.privacy.composition.lattice import UNIT, Lattice, on_grid
 from accountant.privacy.composition.pairs import Floats, Pair
+
+_DIRECT: Final = 4_000_000
+"""Most entries of the table of exponentials with which few frequencies are summed directly."""
+
+Complex = NDArray[np.complex128]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +40,7 @@ class Stack:
     def of(
         cls, schedule: Mapping[Pair, int], spans: Iterable[tuple[float, float]], grid: float
     ) -> Self:
-        """A schedule's lattices, each in its span."""
+        """Stack a schedule's lattices, each in its span."""
         pairs = zip(schedule, spans, strict=True)
         lattices = [on_grid(pair, span, grid) for pair, span in pairs]
         sizes = np.array([part.mass.size for part in lattices])
@@ -51,23 +57,18 @@ class Stack:
         )
 
     @property
-    def steps(self) -> float:
-        """How many mechanisms there are."""
-        return float(self.counts.sum())
-
-    @property
     def wrong(self) -> float:
-        """How wrong a total loss may be."""
+        """The largest error of a total loss."""
         return float(self.counts @ [part.wrong for part in self.lattices])
 
     def each(self, values: Floats) -> Floats:
-        """Sums over each lattice."""
+        """Return the sums over each lattice."""
         sums: Floats = np.add.reduceat(values, self.starts)
         return sums
 
     def tilted(self, tilt: float) -> tuple[Floats, Floats]:
-        """Masses times e^(tilt * loss), which add up to 1 in each lattice; and the logarithms of
-        what they added up to.
+        """Return masses times e^(tilt * loss), normalised to 1 in each lattice, and the logarithms
+        of the sums before.
         """
         exponents = self.logs + tilt * self.losses
         peaks = np.maximum.reduceat(exponents, self.starts)
@@ -76,11 +77,13 @@ class Stack:
         return weights / np.repeat(sums, self.sizes), peaks + np.log(sums)
 
     def exponent(self, tilt: float) -> float:
-        """ln E e^(tilt * total loss), of all the mechanisms together."""
+        """Return ln E e^(tilt * total loss), of all mechanisms together."""
         return float(self.counts @ self.tilted(tilt)[1])
 
     def moments(self, tilt: float) -> tuple[float, float, float]:
-        """``exponent`` and its first two derivatives, mean and variance of the tilted total."""
+        """Return ``exponent`` and its first two derivatives, mean and variance of the tilted
+        total.
+        """
         weights, logs = self.tilted(tilt)
         means = self.each(weights * self.losses)
         variances = np.maximum(self.each(weights * self.losses**2) - means**2, 0.0)
@@ -94,15 +97,18 @@ class Stack:
         return float(self.counts @ self.losses[lowest]), float(self.counts @ self.losses[highest])
 
     def rounding(self, tilt: float) -> float:
-        """The relative error of the tilted masses of the total, of ``exponent``, and of sums."""
+        """Return the relative error of the tilted masses of the total, of ``exponent``, and of
+        sums.
+        """
         highest = np.abs(self.losses[self.starts + self.sizes - 1])
         reach = np.maximum(np.abs(self.losses[self.starts]), highest)
         return float(self.counts @ (UNIT * (1600 + self.sizes + 8 * abs(tilt) * reach)))
 
 
 def best_tilt(stack: Stack, delta: float) -> float:
-    """Nearly the t at which e^(K(t) - t epsilon) t^t / (1 + t)^(1 + t), a bound on the curve, shows
-    the smallest epsilon at ``delta``: t K'(t) - K(t) + ln(1 + t) = ln(1 / delta). Newton's steps.
+    """Return nearly the t at which e^(K(t) - t epsilon) t^t / (1 + t)^(1 + t), a bound on the
+    curve, gives the smallest epsilon at ``delta``: t K'(t) - K(t) + ln(1 + t) = ln(1 / delta), by
+    Newton's steps.
     """
     goal, least, most = -math.log(delta), 0.0, 1 / stack.grid
     _, _, variance = stack.moments(0.0)
@@ -123,7 +129,7 @@ def best_tilt(stack: Stack, delta: float) -> float:
 
 
 def window(stack: Stack, tilt: float, outside: float) -> tuple[float, float]:
-    """Losses between which lies all but ``outside`` of the tilted total at either end, by
+    """Return two losses beyond which lies at most ``outside`` of the tilted total at either end, by
     Chernoff's bound, whatever the exponent.
     """
     here, _, variance = stack.moments(tilt)
@@ -139,3 +145,75 @@ def window(stack: Stack, tilt: float, outside: float) -> tuple[float, float]:
             best, s = bound, s / 2
         found.append(sign * min(best, sign * extreme))
     return found[0], found[1]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Masses at first, first + 1, …, which add up to 1, and how often they occur."""
+
+    first: int
+    mass: Floats
+    count: int
+
+
+def composed(parts: list[Part], size: int, first: int, allowed: float) -> tuple[Floats, float]:
+    """Return the mass of the total at first, first + 1, …, modulo ``size``, and a bound on the
+    error of each.
+
+    The characteristic functions are multiplied (Koskela, Jalko, Honkela, *Computing tight
+    differential privacy guarantees using FFT*, AISTATS 2020). A frequency of a distribution is a
+    tree of sums, so wrong by at most 8 roundings for each of its log2(size) levels. High
+    frequencies of a product fade quickly: once those from ``live`` on add up to less than a
+    fraction of ``allowed`` they are left out, and the rest is summed directly.
+    """
+    if sum(part.count for part in parts) == 1:
+        [only] = parts
+        whole = _folded(only.mass, size)
+        return np.roll(whole, only.first - first), UNIT * only.mass.size / size
+    live, left_out = size // 2 + 1, 0.0
+    product = np.ones(live, dtype=np.complex128)
+    error, most = np.zeros(live), np.ones(live)
+    table: Complex = np.empty((0, 0), dtype=np.complex128)
+    widest = max(part.mass.size for part in parts)
+    for part in sorted(parts, key=lambda p: -p.count * p.mass.size):
+        each = UNIT * (8 * math.log2(size) + part.mass.size / size)
+        if live * widest <= _DIRECT:
+            if table.shape[0] < live:
+                table = _roots(size)[np.outer(np.arange(live), np.arange(widest)) % size]
+            values = table[:live, : part.mass.size] @ part.mass
+            each = UNIT * (32 + part.mass.size)
+        else:
+            values = np.fft.rfft(_folded(part.mass, size))[:live]
+        bounds = np.minimum(np.abs(values), 1 + UNIT * part.mass.size) + each
+        most = most * bounds**part.count
+        product = product * _power(values, part.count)
+        error = error + part.count * (each + 64 * UNIT) / bounds
+        rest = 2 / size * np.cumsum(most[::-1])[::-1]
+        cut = int(np.searchsorted(-rest, -allowed / 64))
+        if cut < 0.9 * live:
+            left_out += float(rest[cut]) if cut < live else 0.0
+            live = max(cut, 1)
+            product, error, most = product[:live], error[:live], most[:live]
+    shift = (sum(part.first * part.count for part in parts) - first) % size
+    values = np.zeros(size // 2 + 1, dtype=np.complex128)
+    values[:live] = product * _roots(size)[np.arange(live) * shift % size]
+    wrong = most * (np.expm1(np.minimum(error, 50.0)) + 8 * UNIT * (math.log2(size) + 4))
+    return np.fft.irfft(values, size), 2 / size * float(wrong.sum()) * (1 + 1e-9) + left_out
+
+
+def _roots(size: int) -> Complex:
+    """Return e^(-2 pi i k / size) for all k; a product of integers modulo size has no error."""
+    roots: Complex = np.exp(-2j * np.pi / size * np.arange(size))
+    return roots
+
+
+def _folded(mass: Floats, size: int) -> Floats:
+    folded: Floats = np.pad(mass, (0, -mass.size % size)).reshape(-1, size).sum(axis=0)
+    return folded
+
+
+def _power(values: Complex, count: int) -> Complex:
+    if count == 1:
+        return values
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(values == 0, 0.0, np.exp(count * np.log(values)))

@@ -1,0 +1,115 @@
+"""Totals that a theorem gives without a numerical composition.
+
+Precondition of all: the mechanisms and their parameters were fixed in advance.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+from scipy.special import gammaln
+
+from accountant.privacy.composition.pairs import DiscreteGaussian
+
+MOST: Final = 10**6
+"""Most equal mechanisms that ``optimal_epsilon`` adds up terms for."""
+_SLACK: Final = 1e-12
+"""Relative error of sums of many floats and a handful of functions."""
+_TAIL_SLACK: Final = 1e-9
+"""Far more than the relative errors of a tail, and of the loss that it is taken at (Pair.above)."""
+_HALVINGS: Final = 80
+
+
+def closed_form(losses: Mapping[tuple[float, float], int], delta: float) -> float:
+    """Return the epsilon at a total ``delta`` of (epsilon, delta) losses with their counts, rounded
+    up; infinity if the deltas alone are more.
+
+    Kairouz, Oh, Viswanath, ICML 2015, Theorem 3.5: for every d in [0, 1] the composition of
+    mechanisms (e_i, d_i) is (epsilon, 1 - (1 - d) prod(1 - d_i))-DP with epsilon the smallest of
+
+        sum e_i
+        sum e_i tanh(e_i / 2) + sqrt(2 S ln(1 / d))
+        sum e_i tanh(e_i / 2) + sqrt(2 S ln(e + sqrt(S) / d)),    S = sum e_i^2
+    """
+    hidden = math.fsum(n * math.log1p(-d) for (_, d), n in losses.items())
+    spare = -math.expm1(math.log1p(-delta) - hidden) * (1 - _SLACK)
+    basic = math.fsum(n * e for (e, _), n in losses.items())
+    if spare < 0:
+        return math.inf
+    drift = math.fsum(n * e * math.tanh(e / 2) for (e, _), n in losses.items())
+    squares = math.fsum(n * e * e for (e, _), n in losses.items())
+    bounds = [basic]
+    if spare > 0:
+        logs = math.log(1 / spare), math.log(math.e + math.sqrt(squares) / spare)
+        bounds.append(drift + math.sqrt(2 * squares * min(logs)))
+    return min(bounds) * (1 + _SLACK)
+
+
+def optimal_epsilon(epsilon: float, delta: float, count: int, total_delta: float) -> float | None:
+    """Return the smallest epsilon for ``count`` equal (epsilon, delta) mechanisms at
+    ``total_delta``, rounded up by the error of the sum; infinity if the deltas alone are more; None
+    beyond ``MOST`` terms.
+
+    Kairouz, Oh, Viswanath, *The composition theorem for differential privacy*, ICML 2015, Theorem
+    3.3: no k-fold composition of (epsilon, delta)-DP mechanisms loses more than k-fold randomised
+    response, whose curve is exact. The theorem states it at the multiples of epsilon; in between
+    the curve is linear in e^epsilon, so it is inverted there too.
+
+    Raises ValueError for an epsilon that is not positive and finite, a delta outside [0, 1), or a
+    count below 1.
+    """
+    if not (0 < epsilon < math.inf and 0 <= delta < 1 and 0 <= total_delta < 1 and count >= 1):
+        raise ValueError(f"no composition of {count} times ({epsilon}, {delta}) at {total_delta}")
+    if count > MOST:
+        return None
+    # 1 - (1 - delta)^k (1 - d) <= total: what randomised response itself may fail with.
+    spare = -math.expm1(math.log1p(-total_delta) - count * math.log1p(-delta))
+    if spare < 0:
+        return math.inf
+    # ln P of each loss (k - 2i) epsilon, i = 0 … k, and the losses, largest first.
+    i = np.arange(count + 1)
+    losses = (count - 2.0 * i) * epsilon
+    up = -np.logaddexp(0.0, -epsilon)
+    ways = gammaln(count + 1) - gammaln(i + 1) - gammaln(count - i + 1)
+    log_p = ways + (count - i) * up + i * (up - epsilon)
+    slack = 1e-15 * (10 + count * math.log(count + 1))  # relative error of a term and of the sums
+    above = np.logaddexp.accumulate(log_p) + slack
+    below = np.logaddexp.accumulate(log_p - losses) - slack
+    # On [losses[j + 1], losses[j]] the curve is e^above[j] - e^(x + below[j]).
+    with np.errstate(divide="ignore", over="ignore"):
+        at_next = np.exp(above[:-1]) * -np.expm1(losses[1:] + below[:-1] - above[:-1])
+    passed = np.flatnonzero(at_next > spare)
+    if passed.size == 0:
+        return 0.0
+    j = int(passed[0])
+    if spare == 0:
+        return float(losses[0]) * (1 + 1e-15)
+    room = math.log(spare) - above[j]
+    if room >= 0:
+        return max(0.0, float(losses[j + 1]))
+    found = float(above[j] + np.log(-np.expm1(room)) - below[j])
+    return max(0.0, min(found, float(losses[0])) * (1 + 1e-15))
+
+
+def discrete_epsilon(pair: DiscreteGaussian, delta: float) -> float:
+    """Return the exact epsilon of one discrete Gaussian (Canonne, Kamath, Steinke 2020, Thm 7),
+    rounded up: the least epsilon >= 0 with P(loss > epsilon) - e^epsilon Q(loss > epsilon) <=
+    ``delta``, by bisection.
+    """
+
+    def enough(epsilon: float) -> bool:
+        (p,), (q,) = pair.above(np.array([epsilon]))
+        return float(p * (1 + _TAIL_SLACK) - math.exp(epsilon) * q * (1 - _TAIL_SLACK)) <= delta
+
+    if enough(0.0):
+        return 0.0
+    low, high = 0.0, pair.span[1]
+    if high > 600 or not enough(high):
+        return math.inf
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high * (1 + _TAIL_SLACK)

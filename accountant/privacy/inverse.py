@@ -1,0 +1,116 @@
+"""Inverse questions: the smallest limit, the largest count and the least noise that still fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import ROUND_CEILING, Context, Decimal
+from fractions import Fraction
+from typing import Final
+
+from accountant.privacy import balls
+from accountant.privacy.balls import Number
+from accountant.privacy.conversions import concentrated_epsilon
+from accountant.privacy.filters import Filter, Limit
+from accountant.privacy.filters.gdp import FOR_CAPACITY
+from accountant.privacy.gaussian_curve import gaussian_epsilon
+from accountant.privacy.units import Charge
+
+LARGEST_EPSILON: Final = 10**6
+_NANO: Final = Fraction(1, 10**9)
+_FACTOR: Final = Context(prec=7, rounding=ROUND_CEILING)
+_EXTREME: Final = Decimal(2) ** 60
+
+Total = Callable[[tuple[int, ...]], Charge]
+"""The total of some mechanisms, with the Renyi divergences of these orders."""
+
+
+def largest_count(fits: Callable[[int], bool], most: int) -> int:
+    """Return the largest n from 0 to ``most`` with ``fits(n)``, which is true below it too."""
+    if not fits(1):
+        return 0
+    low, high = 1, 2
+    while high <= most and fits(high):
+        low, high = high, high * 2
+    high = min(high, most + 1)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
+def smallest_factor(fits: Callable[[Decimal], bool]) -> Decimal | None:
+    """Return the smallest factor with ``fits(factor)``, which holds above where it holds, to seven
+    digits and rounded up. None if no factor up to 2^60 fits.
+    """
+    low, high = 1 / _EXTREME, _EXTREME
+    if not fits(high):
+        return None
+    if fits(low):
+        return _FACTOR.plus(low)
+    while _FACTOR.plus(low) < _FACTOR.plus(high):
+        middle = (low * high).sqrt()
+        if not low < middle < high:
+            break
+        low, high = (low, middle) if fits(middle) else (middle, high)
+    return _FACTOR.plus(high)
+
+
+def least_epsilon(filter_: Filter, delta: Fraction, own: Fraction, total: Total) -> Fraction | None:
+    """Return the smallest epsilon (or hardly more) such that ``filter_`` under (epsilon, delta), of
+    which ``own`` is kept for own deltas, admits ``total``, not counting what basic would admit.
+    None if there is none up to ``LARGEST_EPSILON``. Precondition: own < delta.
+    """
+
+    def admits(epsilon: Fraction) -> bool:
+        limit = Limit(epsilon, delta, own)
+        currency = filter_.currency(limit)
+        if currency is None:
+            return False
+        used = total((currency.order,) if currency.order else ()).units(currency)
+        most = filter_.capacity(limit).second
+        return used is not None and most is not None and used <= most
+
+    guess = _GUESSES.get(filter_.name)
+    if guess is None:
+        return _bisected(admits)
+    currency = filter_.currency(Limit(Fraction(1), delta, own))
+    used = None if currency is None else total(()).units(currency)
+    if currency is None or used is None:
+        return None
+    epsilon = _nano_up(guess(Fraction(used, currency.per_one), delta - own))
+    while epsilon <= LARGEST_EPSILON:
+        if admits(max(epsilon, _NANO)):
+            return max(epsilon, _NANO)
+        epsilon = _nano_up(max(epsilon + _NANO, epsilon * (1 + _NANO)))
+    return None
+
+
+def _advanced(squares: Fraction, filter_delta: Fraction) -> Number:
+    log = balls.log(1 / filter_delta)
+    return balls.sqrt(log * (2 * squares)) + squares / 2
+
+
+_GUESSES: Final[dict[str, Callable[[Fraction, Fraction], Number]]] = {
+    "advanced": _advanced,
+    "zcdp": concentrated_epsilon,
+    "gdp": lambda mu_squared, delta: gaussian_epsilon(mu_squared, delta * FOR_CAPACITY),
+}
+
+
+def _bisected(admits: Callable[[Fraction], bool]) -> Fraction | None:
+    """Bisect to a billionth. The epsilon that is returned is admitted, though a filter that changes
+    its order with epsilon may admit a little less as well.
+    """
+    low, high = 0, 10**6
+    while not admits(high * _NANO):
+        low, high = high, high * 4
+        if high > LARGEST_EPSILON * 10**9:
+            return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if admits(middle * _NANO) else (middle, high)
+    return high * _NANO
+
+
+def _nano_up(value: Number) -> Fraction:
+    return balls.ceiling(value, 10**9) * _NANO
