@@ -17,8 +17,7 @@ from accountant.budget.errors import Problem
 from accountant.config.settings import Settings
 from accountant.publishing.publisher import Publisher
 from accountant.reporting.files import report_of, write_report
-from accountant.runtime.clock import wall_clock
-from accountant.runtime.clock_mark import ClockMark
+from accountant.runtime.clock import ClockMark, wall_clock
 from accountant.runtime.service import Service
 from accountant.store.ledgers import StoreError
 

@@ -344,10 +344,9 @@ class Served:
         from accountant.door.server import Door  # noqa: PLC0415
 
         class Told(AccessLog):
-            def note(self, *line: Any) -> bool:
+            def note(self, *line: Any) -> None:
                 names = "method", "path", "status", "request_id", "client", "milliseconds"
                 structlog.get_logger().info("request", **dict(zip(names, line, strict=True)))
-                return False
 
         app = create_app(service, settings, publisher)
         take = Hot(service).take if hot else lambda *_: False

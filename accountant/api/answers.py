@@ -24,7 +24,7 @@ from accountant.budget.outcome import (
     RESERVED,
 )
 from accountant.budget.outcome import REFUSED as REFUSED_GRANT
-from accountant.door.problem import problem
+from accountant.door.messages import problem
 from accountant.ledger.events import Entry, Event, rfc3339
 from accountant.privacy.units import FIXED, NOTHING, Charge
 from accountant.runtime.service import Answer, Preview, Service

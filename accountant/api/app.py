@@ -16,7 +16,7 @@ from accountant.api.evidence import router as evidence
 from accountant.api.quick import Quick
 from accountant.api.routes import router
 from accountant.config.settings import Settings
-from accountant.door.problem import problem
+from accountant.door.messages import problem
 from accountant.publishing.publisher import Publisher
 from accountant.runtime.service import Service
 from accountant.store.vault import vault_of

@@ -33,8 +33,7 @@ from accountant.budget.commands import (
 )
 from accountant.budget.errors import Problem
 from accountant.budget.outcome import REFUSED
-from accountant.door.messages import Reply, Replying, Request, replied
-from accountant.door.wire import failed
+from accountant.door.messages import Reply, Replying, Request, failed, replied
 from accountant.runtime.service import Answer, Service
 
 _PATH: Final = re.compile(

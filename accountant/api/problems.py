@@ -20,7 +20,7 @@ from accountant.budget.errors import (
     Unavailable,
 )
 from accountant.budget.malformed import in_one_line, reasons
-from accountant.door.problem import problem
+from accountant.door.messages import problem
 from accountant.store.ledgers import StoreError
 
 _STATUS: Final[dict[type[Problem], int]] = {

@@ -11,14 +11,7 @@ from typing import Final, NamedTuple
 
 from accountant.budget.commands import ITEMS, Batch, BatchKind, Envelope, digest_of
 from accountant.budget.errors import Conflict
-from accountant.budget.outcome import (
-    COMMITTED,
-    NOTED,
-    RECORDED,
-    RELEASED,
-    RESERVED,
-    Outcome,
-)
+from accountant.budget.outcome import COMMITTED, NOTED, RECORDED, RELEASED, RESERVED, Outcome
 from accountant.ledger.events import Event
 
 OPENED: Final = "batch.opened.v1"

@@ -15,9 +15,8 @@ from typing import Any, Final, Literal, NamedTuple
 import numpy as np
 import orjson
 
-from accountant.budget.calendar import Calendar
 from accountant.budget.columns import Take, growing, raw
-from accountant.budget.listing import Listing
+from accountant.budget.open_grants import Calendar, Listing
 from accountant.budget.population.selection import Selection
 from accountant.privacy.units import Charge
 
@@ -220,8 +219,21 @@ class Grants:
         beyond ``after``.
         """
         if self.listing is None:
-            self.listing = Listing(self.open.values())
-        return self.listing.page((client, dataset), after, most, self.open)
+            self.listing = Listing()
+            for grant in self.in_order():
+                self.listing.put(grant.sequence, grant.by, grant.dataset)
+
+        def is_open(sequence: int) -> bool:
+            # The name may be another grant's now: the first was not opened after all.
+            grant = self.open.get(f"g{sequence}")
+            return (
+                grant is not None
+                and client in (None, grant.by)
+                and dataset in (None, grant.dataset)
+            )
+
+        found = self.listing.page((client, dataset), after, most, is_open)
+        return [self.open[f"g{sequence}"] for sequence in found]
 
     def keep(self, grant: Grant) -> None:
         """Adds an open grant, or changes it; when it expires never changes."""
@@ -229,7 +241,7 @@ class Grants:
             if self.calendar is not None:
                 self.calendar.put(grant.expires, grant.id)
             if self.listing is not None:
-                self.listing.put(grant)
+                self.listing.put(grant.sequence, grant.by, grant.dataset)
                 if len(self.listing) > 2 * len(self.open) + _CHUNK:
                     self.listing = None  # most have ended: made anew when somebody asks again
         self.open[grant.id] = grant

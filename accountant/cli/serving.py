@@ -18,7 +18,7 @@ from accountant.config import logs
 from accountant.config.settings import Settings
 from accountant.door.limits import Limits
 from accountant.runtime import memory
-from accountant.runtime.clock_mark import ClockMark
+from accountant.runtime.clock import ClockMark
 from accountant.store.ledgers import shown
 
 _log = structlog.get_logger()
@@ -62,7 +62,7 @@ def _listen(host: str, port: int) -> socket.socket:
 
 def _serve(chosen: Settings, door: socket.socket) -> None:
     from accountant.api.hot import Hot  # noqa: PLC0415 (only this command serves HTTP)
-    from accountant.door.serve import run  # noqa: PLC0415
+    from accountant.door.server import run  # noqa: PLC0415
 
     logs.configure()
     memory.give_back()

@@ -6,8 +6,10 @@ no bodies, and nothing of a request that shows a key where none belongs.
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,13 +17,13 @@ import orjson
 
 
 def to_standard_error(data: bytes) -> None:
-    """Writes where all other lines go."""
+    """Write where all other lines go."""
     sys.stderr.buffer.write(data)
     sys.stderr.buffer.flush()
 
 
 class AccessLog:
-    """Lines that are written when the turn ends (``flush``)."""
+    """Lines that are written when the turn ends."""
 
     def __init__(self, write: Callable[[bytes], None] = to_standard_error) -> None:
         self._write = write
@@ -29,28 +31,17 @@ class AccessLog:
 
     def note(
         self, method: str, path: str, status: int, request_id: str, client: str | None, took: float
-    ) -> bool:
-        """Keeps a line; whether it is the first since they were written."""
-        self._lines.append(
-            {
-                "method": method,
-                "path": path,
-                "status": status,
-                "request_id": request_id,
-                "client": client,
-                "milliseconds": round(took * 1000, 2),
-                "event": "request",
-                "level": "info",
-            }
-        )
-        return len(self._lines) == 1
+    ) -> None:
+        """Add a line. ``took``: seconds."""
+        if not self._lines:
+            asyncio.get_running_loop().call_soon(self.flush)
+        line = {"method": method, "path": path, "status": status, "request_id": request_id}
+        line |= {"client": client, "milliseconds": round(took * 1000, 2)}
+        self._lines.append(line | {"event": "request", "level": "info"})
 
     def flush(self) -> None:
-        """Writes what was kept. A log that cannot be written stops no answer."""
+        """Write the lines. A log that cannot be written stops no answer."""
         lines, self._lines = self._lines, []
-        now = datetime.now(UTC).isoformat().replace("+00:00", "Z")
-        data = b"".join(orjson.dumps(line | {"timestamp": now}) + b"\n" for line in lines)
-        try:
-            self._write(data)
-        except (OSError, ValueError):
-            return
+        now = {"timestamp": datetime.now(UTC).isoformat().replace("+00:00", "Z")}
+        with suppress(OSError, ValueError):
+            self._write(b"".join(orjson.dumps(line | now) + b"\n" for line in lines))

@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import asyncio
 
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Scope
 from structlog.contextvars import bind_contextvars
 
-from accountant.door.messages import RawFields, Reply, Replying, Request, Taking
-from accountant.door.wire import failed
+from accountant.door.messages import RawFields, Reply, Replying, Request, Taking, failed
 
 
 class Requests:
-    """What comes is offered to ``take``, then to the application."""
+    """Offers requests to ``take``, then to the application."""
 
     def __init__(self, app: ASGIApp, take: Taking) -> None:
         self._app, self._take = app, take
         self._tasks: set[asyncio.Task[None]] = set()
 
     def handle(self, request: Request, reply: Replying) -> None:
-        """Sees to it that there is a reply."""
+        """Hand on a request that is whole; there will be one reply."""
         try:
             if self._take(request, reply):
                 return
-        except Exception as error:  # noqa: BLE001 nobody is left without a reply
+        except Exception as error:  # noqa: BLE001 no request is left without a reply
             reply(failed(error, request.path, request.id))
             return
         task = asyncio.get_running_loop().create_task(self._answer(request, reply))
@@ -31,28 +30,28 @@ class Requests:
         task.add_done_callback(self._tasks.discard)
 
     async def _answer(self, request: Request, reply: Replying) -> None:
-        bind_contextvars(request_id=request.id)  # whatever is logged in this task is of it
+        bind_contextvars(request_id=request.id)  # for whatever this task logs
         scope = _scope(request)
-        answer = _Answer()
+        received = iter([{"type": "http.request", "body": request.body, "more_body": False}])
+        status, headers, parts = 500, RawFields(), list[bytes]()
+
+        async def receive() -> Message:
+            return next(received, {"type": "http.disconnect"})
+
+        async def send(message: Message) -> None:
+            nonlocal status, headers
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = [(bytes(name), bytes(value)) for name, value in message["headers"]]
+            else:
+                parts.append(message.get("body", b""))
+
         try:
-            await self._app(scope, _Body(request.body), answer)
-        except Exception as error:  # noqa: BLE001 nobody is left without a reply
+            await self._app(scope, receive, send)
+        except Exception as error:  # noqa: BLE001 no request is left without a reply
             reply(failed(error, request.path, request.id))
             return
-        client = scope["state"].get("client")
-        reply(Reply(answer.status, client, answer.headers, b"".join(answer.parts)))
-
-
-class Coming:
-    """An application that is still being made: who needs it waits."""
-
-    def __init__(self, made: asyncio.Future[ASGIApp]) -> None:
-        self._made = made
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handles one request."""
-        app = await asyncio.shield(self._made)  # who goes away meanwhile ends nothing
-        await app(scope, receive, send)
+        reply(Reply(status, scope["state"].get("client"), headers, b"".join(parts)))
 
 
 def _scope(request: Request) -> Scope:
@@ -71,32 +70,3 @@ def _scope(request: Request) -> Scope:
         "headers": [(n.encode("latin-1"), v.encode("latin-1")) for n, v in request.headers],
         "state": {"request_id": request.id},
     }
-
-
-class _Body:
-    """Receives a body that is there."""
-
-    def __init__(self, body: bytes) -> None:
-        self._body: bytes | None = body
-
-    async def __call__(self) -> Message:
-        if self._body is None:
-            return {"type": "http.disconnect"}
-        body, self._body = self._body, None
-        return {"type": "http.request", "body": body, "more_body": False}
-
-
-class _Answer:
-    """Sends nothing yet: a reply goes out whole."""
-
-    def __init__(self) -> None:
-        self.status = 500
-        self.headers: RawFields = []
-        self.parts: list[bytes] = []
-
-    async def __call__(self, message: Message) -> None:
-        if message["type"] == "http.response.start":
-            self.status = message["status"]
-            self.headers = [(bytes(n), bytes(v)) for n, v in message["headers"]]
-        else:
-            self.parts.append(message.get("body", b""))

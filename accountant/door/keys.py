@@ -10,11 +10,14 @@ from ipaddress import IPv6Address, ip_address
 from math import ceil
 from typing import Final, Protocol
 
+import structlog
+
 from accountant.auth.keys import key_digest
 
 _MOST_ADDRESSES: Final = 10_000
 _SELDOM: Final = 1.0
-"""Seconds between two looks for new keys on behalf of addresses that have guessed too often."""
+"""Seconds between two lookups on behalf of addresses that have guessed too often."""
+_log = structlog.get_logger()
 
 
 class Keys(Protocol):
@@ -24,17 +27,17 @@ class Keys(Protocol):
         """Whose key that is, as far as this process has read."""
 
     def refresh(self) -> None:
-        """Reads what other processes have made and revoked."""
+        """Read what other processes have made and revoked."""
 
 
 def secret_of(authorization: str) -> str:
-    """The key in a header, empty if that holds none."""
+    """Return the key in a header, empty if that holds none."""
     scheme, _, secret = authorization.partition(" ")
     return secret.strip() if scheme.lower() == "bearer" else ""
 
 
 class KeyCheck:
-    """Looks at keys before anything else of a request is read."""
+    """Looks up keys before anything else of a request is read."""
 
     def __init__(self, keys: Keys) -> None:
         self._keys = keys
@@ -43,34 +46,37 @@ class KeyCheck:
         self._read = 0.0
 
     def known(self, authorization: str) -> bool:
-        """A key that this process has read of; nothing is read."""
+        """Whether this process has read of the key; nothing is read."""
         secret = secret_of(authorization)
         return bool(secret) and self._keys.remembered(key_digest(secret)) is not None
 
-    async def find(self, authorization: str) -> bool:
-        """Whether the key is valid, perhaps made lately by another process. Those who ask while
-        that is looked up share the next look. May raise what the database fails with.
+    async def valid(self, authorization: str, *, limited: bool) -> bool | None:
+        """Whether the key is valid, perhaps made lately by another process; None if the database
+        cannot be read. Requests that ask during a lookup share the next one. For ``limited``
+        addresses at most one lookup a second is begun.
         """
-        if self._reading is not None:
-            await asyncio.wait([self._reading])  # it may have begun too early for us
-        if self._reading is None:
-            loop = asyncio.get_running_loop()
-            self._reading = loop.run_in_executor(self._thread, self._keys.refresh)
-            self._reading.add_done_callback(self._done)
-        await asyncio.shield(self._reading)
+        if limited and (self._reading or time.monotonic() <= self._read + _SELDOM):
+            return self.known(authorization)
+        try:
+            if self._reading is not None:
+                await asyncio.wait([self._reading])  # it may have begun too early for this key
+            if self._reading is None:
+                loop = asyncio.get_running_loop()
+                self._reading = loop.run_in_executor(self._thread, self._keys.refresh)
+                self._reading.add_done_callback(self._done)
+            await asyncio.shield(self._reading)
+        except Exception as error:  # noqa: BLE001 the client is told to try again
+            _log.error("the keys cannot be read", reason=str(error))
+            return None
         return self.known(authorization)
 
     def _done(self, done: asyncio.Future[None]) -> None:
         self._reading, self._read = None, time.monotonic()
         if not done.cancelled():
-            done.exception()  # who waits has it
-
-    def worth_a_look(self) -> bool:
-        """It is long enough since somebody looked."""
-        return self._reading is None and time.monotonic() > self._read + _SELDOM
+            done.exception()  # those that wait have it
 
     def close(self) -> None:
-        """Ends the thread."""
+        """End the thread."""
         self._thread.shutdown(wait=False)
 
 
@@ -84,7 +90,7 @@ class Attempts:
         self._seen: dict[str, tuple[int, float]] = {}
 
     def wrong(self, address: str) -> None:
-        """Counts one."""
+        """Count one."""
         name, now = _network(address), self._clock()
         count, since = self._seen.pop(name, (0, now))
         if now > since + self._seconds:
@@ -94,7 +100,7 @@ class Attempts:
         self._seen[name] = count + 1, since
 
     def wait(self, address: str) -> int:
-        """Seconds for which no more are looked at; 0 if that is now."""
+        """Seconds during which wrong keys are refused without a lookup; 0 for none."""
         if not self._seen:
             return 0
         count, since = self._seen.get(_network(address), (0, 0.0))

@@ -1,15 +1,33 @@
-"""A request and a reply, whole."""
+"""Requests and replies, whole; problem documents; the bytes of a reply."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+import time
+from collections.abc import Callable, Mapping
+from email.utils import formatdate
+from functools import lru_cache
+from http import HTTPStatus
+from typing import Any, Final, NamedTuple
 
-from starlette.responses import Response
+import structlog
+from starlette.responses import JSONResponse, Response
 
 Fields = list[tuple[str, str]]
 """Names in small letters, and values; every byte a character (Latin-1)."""
 RawFields = list[tuple[bytes, bytes]]
+
+MEDIA: Final = "application/problem+json"
+CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+_LINES: Final = {
+    int(status): f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus
+}
+_BODILESS: Final = (204, 304)
+_FAILED: Final = (
+    "the service failed; nothing was promised: retry with the same Idempotency-Key, and give the "
+    "X-Request-ID to whoever runs it"
+)
+_WHO: Final = {"WWW-Authenticate": 'Bearer realm="accountant"'}
+_log = structlog.get_logger()
 
 
 class Request(NamedTuple):
@@ -39,6 +57,71 @@ Taking = Callable[[Request, Replying], bool]
 """Looks at a request, and says whether it takes it; then it replies, now or later."""
 
 
+class Refused(Exception):
+    """A request that the door answers itself. After ``closes`` it reads nothing more."""
+
+    def __init__(
+        self, code: str, status: int, detail: str, *, closes: bool = True, seconds: int = 1
+    ) -> None:
+        super().__init__(detail)
+        self.code, self.status, self.detail, self.closes = code, status, detail, closes
+        self.seconds = seconds
+        """After which the client may try again (429, 503)."""
+
+    def reply(self) -> Reply:
+        """Return the answer."""
+        headers = {"Retry-After": str(self.seconds)} if self.status in (429, 503) else None
+        headers = _WHO if self.status == 401 else headers
+        return replied(problem(self.code, self.status, self.detail, headers))
+
+
+def problem(
+    code: str, status: int, detail: str, headers: Mapping[str, str] | None = None, **facts: Any
+) -> JSONResponse:
+    """Return a problem document (RFC 9457). ``code`` ends its type and, in words, is its title."""
+    title = code.replace("-", " ").capitalize()
+    body = {
+        "type": f"urn:accountant:problem:{code}",
+        "title": title,
+        "status": status,
+        "detail": detail,
+    }
+    return JSONResponse(body | facts, status, dict(headers or {}), media_type=MEDIA)
+
+
 def replied(response: Response, client: str | None = None) -> Reply:
-    """A response as a reply."""
+    """Return a response as a reply."""
     return Reply(response.status_code, client, response.raw_headers, bytes(response.body))
+
+
+def failed(error: BaseException, path: str, request_id: str) -> Reply:
+    """Log an unforeseen error, and return the answer to it."""
+    _log.error("request failed", path=path, request_id=request_id, exc_info=error)
+    return replied(problem("internal-error", 500, _FAILED))
+
+
+def wire(reply: Reply, request_id: str, *, closes: bool, http11: bool, bodiless: bool) -> bytes:
+    """Return the bytes of a reply. ``bodiless``: to HEAD, which gets the fields alone."""
+    status, _, fields, body = reply
+    line = _LINES.get(status) or b"HTTP/1.1 %d Status\r\n" % status
+    parts = [line, _date(int(time.time()))]
+    sized = status in _BODILESS
+    for name, value in fields:
+        sized = sized or name == b"content-length"
+        parts.append(b"%b: %b\r\n" % (name, value))
+    if not sized:
+        parts.append(b"content-length: %d\r\n" % len(body))
+    parts.append(b"x-request-id: %b\r\n" % request_id.encode())
+    if closes:
+        parts.append(b"connection: close\r\n\r\n")
+    else:
+        parts.append(b"\r\n" if http11 else b"connection: keep-alive\r\n\r\n")
+    if not bodiless and status not in _BODILESS:
+        parts.append(body)
+    return b"".join(parts)
+
+
+@lru_cache(maxsize=1)
+def _date(second: int) -> bytes:
+    """The Date field, made anew each second."""
+    return f"date: {formatdate(second, usegmt=True)}\r\n".encode()

@@ -1,23 +1,37 @@
-"""What all connections hold together: places, bytes, time. Who waits for longest goes first."""
+"""What all connections hold together: places, bytes, time. The longest wait goes first."""
 
 from __future__ import annotations
 
 import select
 import time
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from typing import Final, Protocol
 
 from accountant.door.limits import Limits
+from accountant.door.messages import Refused
 
-if TYPE_CHECKING:
-    from accountant.door.connection import Connection
-
-Line = dict["Connection", float]
-"""Connections in the order in which they came, each with when that was."""
 SMALL: Final = 16_384
 """Bytes of a whole request that are not counted: it is answered in a moment."""
 _SLOW: Final = 1.0
 """Seconds after which a head that has begun is late in coming."""
+
+
+class Member(Protocol):
+    """A connection, as far as places know it (see ``Connection``)."""
+
+    fileno: int
+    held: int
+    line: Line | None
+
+    def refuse(self, refusal: Refused) -> None: ...  # noqa: D102
+    def unsent(self) -> int: ...  # noqa: D102
+    def reads_on(self) -> bool: ...  # noqa: D102
+    def close(self) -> None: ...  # noqa: D102
+    def abort(self) -> None: ...  # noqa: D102
+
+
+Line = dict[Member, float]
+"""Connections in the order in which they came, each with when that was."""
 
 
 class Places:
@@ -28,7 +42,7 @@ class Places:
         self.silent: Line = {}
         """Nothing was ever received."""
         self.idle: Line = {}
-        """All that was asked is answered."""
+        """All requests are answered."""
         self.heads: Line = {}
         self.bodies: Line = {}
         self.unread: Line = {}
@@ -36,91 +50,89 @@ class Places:
         self.lingering: Line = {}
         """The last answer is written; what still comes is thrown away."""
         self.held = 0
+        self._seconds: list[tuple[Line, float]] = [
+            (self.silent, limits.idle_seconds),
+            (self.idle, limits.idle_seconds),
+            (self.heads, limits.head_seconds),
+            (self.bodies, limits.body_seconds),
+            (self.unread, limits.write_seconds),
+            (self.lingering, limits.linger_seconds),
+        ]
 
-    def move(self, connection: Connection, line: Line | None) -> None:
-        """Puts a connection at the end of a line."""
-        if connection.line is not None:
-            connection.line.pop(connection, None)
-        connection.line = line
+    def move(self, member: Member, line: Line | None) -> None:
+        """Put a connection at the end of a line."""
+        if member.line is not None:
+            member.line.pop(member, None)
+        member.line = line
         if line is not None:
-            line[connection] = time.monotonic()
+            line[member] = time.monotonic()
 
-    def hold(self, connection: Connection, size: int) -> None:
-        """Says how much a connection holds now; if all hold too much, some are refused."""
-        more = size - connection.held
-        connection.held = size
+    def hold(self, member: Member, size: int) -> None:
+        """Note how many bytes a connection holds now; if all hold too many, refuse some."""
+        more = size - member.held
+        member.held = size
         self.held += more
         while more > 0 and self.held > self.limits.held_bytes:
             victim = next(iter(self.bodies), None) or next(iter(self.heads), None)
             if victim is None:
                 return
-            victim.give_up()
+            victim.refuse(busy())
 
     def room_for(self, size: int) -> bool:
-        """Whether a whole request of that size may be answered now."""
+        """Make room for a whole request of that size; return whether there is."""
         while self.held + size > self.limits.held_bytes and self.bodies:
-            next(iter(self.bodies)).give_up()
+            next(iter(self.bodies)).refuse(busy())
         return self.held + size <= self.limits.held_bytes
 
-    def victims(self) -> Iterator[Connection]:
-        """Connections that can be closed without anybody losing an answer, best first."""
+    def victims(self) -> Iterator[Member]:
+        """Yield connections that can be closed without losing an answer, best first."""
         late = time.monotonic() - _SLOW
         slow = [one for one, since in self.heads.items() if since < late]
         for line in (list(self.silent), slow, list(self.idle), list(self.heads)):
-            yield from (one for one in line if not received(one))
+            yield from (one for one in line if not _received(one))
 
     def sweep(self) -> None:
-        """Ends what has waited for too long."""
-        limits, now = self.limits, time.monotonic()
-        lines: list[tuple[Line, float, Callable[[Connection], None]]] = [
-            (self.silent, limits.idle_seconds, _close),
-            (self.idle, limits.idle_seconds, _close),
-            (self.heads, limits.head_seconds, _late),
-            (self.bodies, limits.body_seconds, _late),
-            (self.unread, limits.write_seconds, self._unread),
-            (self.lingering, limits.linger_seconds, self._lingering),
-        ]
-        for line, seconds, end in lines:
-            for connection, since in list(line.items()):
+        """End what has waited for too long."""
+        now = time.monotonic()
+        for line, seconds in self._seconds:
+            for member, since in list(line.items()):
                 if since + seconds > now:
                     break
-                if connection.line is line:
-                    end(connection)
+                if member.line is line:
+                    self._overdue(member, line, seconds)
+
+    def _overdue(self, member: Member, line: Line, seconds: float) -> None:
+        if line is self.heads or line is self.bodies:
+            text = f"the request did not come within {seconds:g} seconds"
+            member.refuse(Refused("request-timeout", 408, text))
+        elif line is self.unread and member.reads_on():
+            self.move(member, line)
+        elif line is self.lingering and member.unsent():
+            self.move(member, self.unread)
+        elif line is self.unread or line is self.lingering:
+            member.abort()
+        elif not _received(member):
+            member.close()
 
     def relieve_unread(self) -> None:
-        """Cuts off who has not read for longest, while more is unread than may be."""
+        """While more is unread than may be, cut the connection that has not read for longest."""
         unread = {one: one.unsent() for one in self.unread}
         total = sum(unread.values())
-        for connection, size in unread.items():
+        for member, size in unread.items():
             if total <= self.limits.unsent_bytes:
                 return
             total -= size
-            connection.abort()
-
-    def _unread(self, connection: Connection) -> None:
-        if connection.reads_on():
-            self.move(connection, self.unread)
-        else:
-            connection.abort()
-
-    def _lingering(self, connection: Connection) -> None:
-        if connection.unsent():
-            self.move(connection, self.unread)
-        else:
-            connection.abort()
+            member.abort()
 
 
-def received(connection: Connection) -> bool:
-    """Something has come that nobody has read yet, perhaps a request."""
+def busy() -> Refused:
+    """Return what a request is refused with whose memory others need."""
+    text = "too many half-sent requests wait; try again in a moment"
+    return Refused("too-many-waiting", 503, text)
+
+
+def _received(member: Member) -> bool:
+    """Something has come that was not read yet, perhaps a request."""
     poll = select.poll()
-    poll.register(connection.fileno, select.POLLIN)
+    poll.register(member.fileno, select.POLLIN)
     return any(events & select.POLLIN for _, events in poll.poll(0))
-
-
-def _close(connection: Connection) -> None:
-    if not received(connection):
-        connection.close()
-
-
-def _late(connection: Connection) -> None:
-    connection.too_late()

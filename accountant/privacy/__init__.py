@@ -1,1 +1,1 @@
-"""Mathematics: integer units, privacy losses, mechanisms, gates. Pure: no I/O, no clock."""
+"""Mathematics: integer units, privacy losses, mechanisms, filters. Pure: no I/O, no clock."""

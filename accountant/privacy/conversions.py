@@ -5,7 +5,7 @@ Asoodeh et al. 2021): a mechanism whose Renyi divergence at an order a > 1 is at
 (tau + c, delta)-private with c = ln(1 - 1/a) - ln(a delta) / (a - 1).
 
 The proof needs no more than E[e^((a-1)(loss - tau))] <= 1, which a privacy filter at a fixed order
-keeps at every stopping time; so the same c serves gates.
+keeps at every stopping time; so the same c serves filters.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MOST_EXCESS: Final = Decimal("1e40")
 
 @lru_cache(maxsize=4096)
 def intercept(order: Fraction, delta: Fraction) -> Fraction:
-    """c = ln(1 - 1/a) - ln(a delta) / (a - 1), rounded up; a > 1, 0 < delta < 1."""
+    """Return c = ln(1 - 1/a) - ln(a delta) / (a - 1), rounded up; a > 1, 0 < delta < 1."""
     return balls.above(_intercept(order, delta))
 
 
@@ -44,10 +44,10 @@ def _intercept(order: Fraction, delta: Number) -> Real:
 
 
 def concentrated_epsilon(rho: Fraction, delta: Number) -> Number:
-    """The least epsilon that the formula gives any rho-zCDP mechanism at 0 < ``delta`` < 1:
+    """Return the least epsilon that the formula gives any rho-zCDP mechanism at 0 < ``delta`` < 1:
     a rho + c at the best order, rho (a - 1)^2 = -ln(a delta).
     """
-    if rho > _LARGEST_RHO:  # at order 2 the rest does not matter any more
+    if rho > _LARGEST_RHO:  # at order 2 the other terms are negligible
         return balls.most(Fraction(0), _intercept(Fraction(2), delta)) + 2 * rho
 
     def epsilon() -> arb:
@@ -60,10 +60,10 @@ def concentrated_epsilon(rho: Fraction, delta: Number) -> Number:
 
 
 def _best_excess(rho: arb, delta: arb) -> arb:
-    """A ball around the root x = a - 1 > 0 of rho x^2 + ln(a delta), which rises with x.
+    """Return a ball around the root x = a - 1 > 0 of rho x^2 + ln(a delta), which rises with x.
 
-    As a function of ln x it is convex, so that Newton's steps from the right approach the root.
-    The ball is as wide as it takes for the signs at its ends to be decided.
+    As a function of ln x it is convex, so Newton's steps from the right approach the root. The ball
+    is widened until the signs at its ends are decided.
     """
     log = delta.log()
 
@@ -91,11 +91,11 @@ def _rough_excess(rho: float, log: float) -> float:
 
 
 def best_order_within(epsilon: Fraction, delta: Fraction) -> Fraction:
-    """The order a at which a rho + c <= ``epsilon`` leaves room for the largest rho, nearly.
+    """Return nearly the order a at which a rho + c <= ``epsilon`` allows the largest rho.
 
     There it is also the best order for that rho, so a ln(1/(a delta)) / (a - 1)^2 + c = epsilon,
     whose left side falls as a grows. Any order gives a valid bound, so this one needs no proof; but
-    it must be the same on every machine, which is what ``decimal`` is specified to be.
+    it must be the same on every machine, which the specification of ``decimal`` ensures.
     """
     e, d = _decimal(epsilon), _decimal(delta)
     low, high = _LEAST_EXCESS, _MOST_EXCESS

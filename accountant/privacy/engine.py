@@ -1,9 +1,8 @@
 """The version of the bounds, and the bounds that were corrected.
 
-What was booked stays as it was booked: a ledger says by which version each of its events was
-decided, and replay prices it by that version. So a bound that turns out wrong is not simply
-replaced. It moves to ``FORMER``, and stays there for ever; ``accountant revalue`` then books the
-difference.
+Booked charges never change: a ledger names the version that decided each of its events, and replay
+prices an event by that version. So a bound that turns out wrong is not replaced. It moves to
+``FORMER`` and stays there for ever; ``accountant revalue`` then books the difference.
 
 To correct a bound: raise ``CURRENT``, put the old function into ``FORMER`` under its kind and the
 last version that booked it, write the new one into the mechanism.
@@ -19,17 +18,17 @@ from typing import Any, Final
 CURRENT: Final = 1
 
 Former = Callable[[Any, Any], Any]
-"""(mechanism, relation it is stated in) -> the Loss that was booked for one invocation."""
+"""Maps (mechanism, its stated relation) to the Loss that was booked for one invocation."""
 
 FORMER: Final[dict[str, dict[int, Former]]] = {}
-"""kind -> the last version that booked it -> the bound that was booked. None was wrong so far."""
+"""kind -> the last version that booked it -> that bound. No bound was wrong so far."""
 
 _pricing: ContextVar[int] = ContextVar("engine", default=CURRENT)
 
 
 @contextmanager
 def pricing(version: int) -> Iterator[None]:
-    """Within it mechanisms, and those inside them, cost what they did under ``version``."""
+    """Price mechanisms, and those inside them, by ``version`` within the context."""
     token = _pricing.set(version)
     try:
         yield
@@ -38,17 +37,17 @@ def pricing(version: int) -> Iterator[None]:
 
 
 def in_force() -> int:
-    """The version that mechanisms are priced by now."""
+    """Return the version that mechanisms are priced by now."""
     return _pricing.get()
 
 
 def former(kind: str) -> Former | None:
-    """The bound of ``kind`` under the version that is priced by; None if it is today's."""
+    """Return the bound of ``kind`` under the version in force; None if it is today's."""
     return former_under(kind, _pricing.get())
 
 
 def former_under(kind: str, version: int) -> Former | None:
-    """The bound that ``version`` used for ``kind``, where it was corrected since."""
+    """Return the bound that ``version`` used for ``kind``; None if it was not corrected since."""
     if kind not in FORMER:
         return None
     later = [last for last in FORMER[kind] if last >= version]

@@ -1,7 +1,7 @@
-"""What an epsilon means, for people who read reports. Nothing here takes part in a decision.
+"""The meaning of an epsilon, for people who read reports. Nothing here takes part in a decision.
 
-From Bayes' rule: whoever sees the releases can move the odds of any statement about one unit by at
-most a factor e^epsilon either way (Kasiviswanathan and Smith 2014). Floats are good enough for
+From Bayes' rule: an observer of the releases can move the odds of any statement about one unit by
+at most a factor e^epsilon either way (Kasiviswanathan and Smith 2014). Floats are good enough for
 print; they are widened by a part in 1e12 and printed rounded outward.
 """
 
@@ -13,14 +13,13 @@ from typing import Final
 
 _WIDER: Final = 1e-12
 _COUNTABLE: Final = Decimal("13.8")
-"""Up to about ln(1,000,000) a factor is printed in full; beyond, that it exceeds a million."""
-
+"""Up to about ln(1,000,000) a factor is printed in full; a larger one "exceeds a million"."""
 _COARSE: Final = 100
 """From here on a factor is printed without decimals."""
 
 
 def most_likely(prior: float, epsilon: Decimal | None) -> float:
-    """The largest belief that can follow from ``prior``: p e^eps / (1 - p + p e^eps).
+    """Return the largest belief that can follow from ``prior``: p e^eps / (1 - p + p e^eps).
 
     ``epsilon`` None means unbounded: then 1, unless the prior rules it out.
     """
@@ -29,7 +28,7 @@ def most_likely(prior: float, epsilon: Decimal | None) -> float:
 
 
 def least_likely(prior: float, epsilon: Decimal | None) -> float:
-    """The smallest belief that can follow from ``prior``: p / (p + (1 - p) e^eps).
+    """Return the smallest belief that can follow from ``prior``: p / (p + (1 - p) e^eps).
 
     ``epsilon`` None means unbounded: then 0, unless the prior was certain.
     """
@@ -38,44 +37,35 @@ def least_likely(prior: float, epsilon: Decimal | None) -> float:
 
 
 def _shrink(prior: float, epsilon: Decimal | None) -> float:
-    """e^-eps, which fades to 0 where e^eps would overflow."""
+    """Return e^-eps, which fades to 0 where e^eps would overflow."""
     if not 0 <= prior <= 1:
         raise ValueError(f"a prior lies from 0 to 1, not {prior}")
     return 0.0 if epsilon is None else math.exp(-float(epsilon))
 
 
 def in_plain_words(epsilon: Decimal | None, delta: Decimal, unit: str = "one person") -> str:
-    """One or two sentences for a report. ``unit`` is what is protected, such as "one person"."""
+    """Return one or two sentences for a report. ``unit`` is protected, such as "one person"."""
     if epsilon is None:
         return (
             f"There is no bound: whoever sees these releases may have learned everything about "
             f"{unit}."
         )
-    return f"{_factor(epsilon, delta, unit)} {_example(epsilon)}"
-
-
-def _factor(epsilon: Decimal, delta: Decimal, unit: str) -> str:
-    value = float(epsilon)
     if epsilon > _COUNTABLE:
-        times = "more than a million times"
-        bound = f"may be {times} more or less likely because of the data of {unit}"
+        bound = "may be more than a million times"
+        belief = "may become all but certainty, either way"
     else:
-        factor = math.exp(value) * (1 + _WIDER)
-        times = (
-            f"{_ceil(factor, 3):.3f} times" if factor < _COARSE else f"{math.ceil(factor):,} times"
-        )
-        bound = f"is at most {times} more or less likely because of the data of {unit}"
+        factor = math.exp(float(epsilon)) * (1 + _WIDER)
+        times = f"{_ceil(factor, 3):.3f}" if factor < _COARSE else f"{math.ceil(factor):,}"
+        bound = f"is at most {times} times"
+        # As many digits as it takes for the bounds not to read 0 % and 100 %.
+        digits = max(1, math.ceil(float(epsilon) / math.log(10)) - 1)
+        high = _ceil(100 * most_likely(0.5, epsilon), digits)
+        belief = f"stays between {100 - high:.{digits}f} % and {high:.{digits}f} %"
     failure = f", except with probability about {delta:g}" if delta else ""
-    return f"Anything that happens {bound}{failure}."
-
-
-def _example(epsilon: Decimal) -> str:
-    if epsilon > _COUNTABLE:
-        return "A belief held at 50 % may become all but certainty, either way."
-    # As many digits as it takes for the bounds not to read 0 % and 100 %.
-    digits = max(1, math.ceil(float(epsilon) / math.log(10)) - 1)
-    high = _ceil(100 * most_likely(0.5, epsilon), digits)
-    return f"A belief held at 50 % stays between {100 - high:.{digits}f} % and {high:.{digits}f} %."
+    return (
+        f"Anything that happens {bound} more or less likely because of the data of {unit}"
+        f"{failure}. A belief held at 50 % {belief}."
+    )
 
 
 def _ceil(value: float, digits: int) -> float:

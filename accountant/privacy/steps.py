@@ -1,6 +1,4 @@
-"""The steps of a list that is fixed in advance, as mechanisms name them and ``composition`` takes
-them.
-"""
+"""The steps of a list that is fixed in advance, passed from mechanisms to ``composition``."""
 
 from __future__ import annotations
 
@@ -12,8 +10,8 @@ from accountant.privacy.losses import Loss
 
 
 class NamedPair(NamedTuple):
-    """The two output distributions that are hardest to tell apart, by the name that
-    ``composition.plan`` knows them by, and their exact parameters.
+    """The two output distributions that are hardest to tell apart, by the name that they have in
+    ``composition.plan``, and their exact parameters.
     """
 
     name: str
@@ -22,8 +20,8 @@ class NamedPair(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """``count`` invocations, each of ``loss`` (None: nothing is known) and of that very ``pair``,
-    where one is proved.
+    """``count`` invocations, each of ``loss`` (None: unknown) and of that very ``pair``, if one is
+    proved.
     """
 
     count: int

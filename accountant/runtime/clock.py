@@ -1,26 +1,30 @@
-"""Whether the clock is to be believed, before a ledger's time goes on by it.
+"""Check the wall clock before a ledger is stamped by it.
 
 Stamps never go back, so one wrong reading lasts for ever: a clock that shows next year for a second
-would have charged every open grant. Each ledger's time is held against what went before:
+would have charged every open grant. Each reading is checked:
 
-* at the first look since the start, against the ledger's last stamp: not a minute before it, and
-  not so long after it that every open grant would have expired; a service that starts (``begin``)
-  asks sooner, if nobody has believed the clock for a day;
-* later, against the clock that nobody sets: since the last look both went on alike, to a minute;
-* always, against the last stamp, which another service may have written: not a minute before it.
+* the first since the start against the ledger's last stamp: not a minute before it, and not so long
+  after it that every open grant would have expired; a service that starts (``begin``) doubts the
+  clock sooner, if it was not believed for a day;
+* later ones against a clock that cannot be set: since the last reading both went on alike, to a
+  minute;
+* all against the last stamp, which another service may have written: not a minute before it.
 
-While it is in doubt the ledger's time stands still, at its last stamp: nothing is due that was not
-due already, so nothing expires and nothing is late. What has happened is still taken; what asks for
-budget is not, for a grant's life would be counted from a stamp that nobody vouches for. It ends
-when the clock is right again, or when an operator's event accepts it (``AcceptTime``).
+While the clock is in doubt the ledger's time stands still, at its last stamp: nothing becomes due,
+so nothing expires and nothing is late. Commits, releases and invocations are still taken; requests
+for budget are not, for a grant's life would be counted from a wrong stamp. The doubt ends when the
+clock is right again, or when an operator's event accepts it (``AcceptTime``).
 """
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, NamedTuple
 
 import structlog
@@ -37,17 +41,17 @@ APART: Final = 60 * _SECOND
 LONGEST: Final = 30 * DAY * _SECOND
 """The longest life of a grant: after a pause of more, all would expire at the first look."""
 _TICKING: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-"""Counts the time that a machine sleeps, where there is such a clock; nobody can set it."""
+"""Counts the time that a machine sleeps too, where there is such a clock. It cannot be set."""
 _log = structlog.get_logger()
 
 
 def wall_clock() -> int:
-    """Microseconds since 1970 UTC."""
+    """Return microseconds since 1970 UTC."""
     return time.time_ns() // 1_000
 
 
 def ticks() -> int:
-    """Microseconds since some moment, whatever is done to the wall clock."""
+    """Return microseconds since some moment, whatever is done to the wall clock."""
     return time.clock_gettime_ns(_TICKING) // 1_000
 
 
@@ -60,7 +64,7 @@ class Doubt(NamedTuple):
     last: int
 
     def problem(self) -> Unavailable:
-        """What is told to who asks for budget."""
+        """Return what a request for budget is refused with."""
         numbers = {name: rfc3339(getattr(self, name)) for name in ("clock", "expected", "last")}
         return Unavailable(
             "clock-jumped",
@@ -73,13 +77,13 @@ class Doubt(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """The stamp of what is decided now."""
+    """The stamp of what is decided now, and whether the clock is in doubt."""
 
     stamp: int
     doubt: Doubt | None
 
     def admit(self, asked: Envelope) -> None:
-        """Raises Unavailable for what asks for budget while the clock is in doubt."""
+        """Raise Unavailable for a request for budget while the clock is in doubt."""
         commands = asked.items or (asked.command,)
         if self.doubt and any(isinstance(one, AskGrant | OpenSparseVector) for one in commands):
             raise self.doubt.problem()
@@ -97,7 +101,7 @@ class _Known:
 
 
 class TrustedClock:
-    """Looks at the clock, for each ledger. Thread-safe."""
+    """The checked clock of all ledgers. Thread-safe."""
 
     def __init__(self, clock: Callable[[], int], ticks: Callable[[], int]) -> None:
         self._clock, self._ticks = clock, ticks
@@ -108,16 +112,16 @@ class TrustedClock:
         self._ahead = LONGEST
 
     def begin(self, since: int, ahead: int) -> None:
-        """The service starts: at ``since`` something was last written, to whatever ledger, or the
-        clock was last believed. A clock that is further than ``ahead`` microseconds after that is
-        in doubt until somebody accepts it.
+        """Start the service: ``since`` is when any ledger was last written to, or the clock last
+        believed. A clock more than ``ahead`` microseconds after that is in doubt until an operator
+        accepts it.
         """
         with self._lock:
             self._since, self._ahead = since, ahead
 
     def look(self, state: State, *, believed: bool = False) -> Reading:
-        """The stamp of an event that comes next, and whether the clock is in doubt. Nothing is
-        remembered of a look at a state that is only ``believed`` to be the ledger's.
+        """Read the clock: the stamp of the next event, and whether the clock is in doubt. Remember
+        nothing if ``state`` is only ``believed`` to be the ledger's.
         """
         with self._lock:
             now, ticks = self._clock(), self._ticks()
@@ -135,11 +139,11 @@ class TrustedClock:
         return Reading(state.time if doubt else now, doubt)
 
     def doubt(self, state: State) -> Doubt | None:
-        """Whether the clock is in doubt for a ledger. Remembers nothing."""
+        """Return whether the clock is in doubt for a ledger. Remembers nothing."""
         return self.look(state, believed=True).doubt
 
     def _expected(self, state: State, known: _Known | None, ticks: int) -> tuple[int, int]:
-        """What the clock should show at least, but for a minute, and at most."""
+        """Between what the clock should show; a minute less will do."""
         accepted = state.custody.accepted
         if known is None:
             last = _last(state)
@@ -152,7 +156,7 @@ class TrustedClock:
         return accepted.clock, accepted.clock + ticks - known.ticks + APART
 
     def _tell(self, ledger: str, doubt: Doubt | None) -> None:
-        """A line in the log when it begins, and when it ends."""
+        """Log when a doubt begins, and when it ends."""
         if doubt and ledger not in self._doubted:
             self._doubted.add(ledger)
             _log.error("the clock is in doubt", ledger=ledger, reason=doubt.problem().detail)
@@ -169,3 +173,27 @@ def _last(state: State) -> int:
     """The ledger's last stamp; if that is ahead of a clock that was accepted, what it showed."""
     accepted = state.custody.accepted
     return accepted.clock if accepted and accepted.time == state.time else state.time
+
+
+class ClockMark:
+    """A file beside the database with the stamp, in microseconds, at which the clock was last
+    believed: so a start knows for how long the service was down, also where nothing was written for
+    days. A file that is lost or damaged says nothing.
+    """
+
+    def __init__(self, home: Path) -> None:
+        self._path = home / "clock-believed"
+
+    def read(self) -> int | None:
+        """Return the stamp, if there is one."""
+        try:
+            return int(self._path.read_text("ascii"))
+        except (OSError, ValueError):
+            return None
+
+    def write(self, stamp: int) -> None:
+        """Keep a stamp."""
+        new = self._path.with_suffix(".new")
+        with suppress(OSError):  # the next start then doubts the clock, where it need not have
+            new.write_text(f"{stamp}\n", "ascii")
+            os.replace(new, self._path)

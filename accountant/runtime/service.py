@@ -33,14 +33,13 @@ from accountant.budget.request import Request, prepare
 from accountant.budget.state import Grant, Settled, State
 from accountant.config.settings import MOST_WAITING
 from accountant.ledger.events import Entry, Event
-from accountant.ledger.merkle import Tree
 from accountant.runtime.clock import Doubt, TrustedClock, ticks, wall_clock
 from accountant.runtime.command_queue import CommandQueue, Waiting, settle
 from accountant.runtime.dispatcher import Dispatcher, opening
 from accountant.runtime.prices import Pricing, Terms, takes_long, terms_of
 from accountant.runtime.projections import Fold, Projections
 from accountant.runtime.unit_of_work import Answer, UnitOfWork
-from accountant.store.ledgers import Ledgers, Moved, Stored, StoreError, Text, Unknown, Writing
+from accountant.store.ledgers import Ledgers, Moved, StoreError, Unknown, Writing
 from accountant.store.projection import Diverged, Projection
 from accountant.store.snapshots import Snapshots
 from accountant.store.vault import Vault, VaultError
@@ -66,10 +65,10 @@ class Preview:
 
 
 class Service:
-    """Everything that the doors may do. Thread-safe.
+    """Everything that API, command line and jobs may do. Thread-safe.
 
     State in memory is only ever changed by folding events. After a failed commit it is rolled back,
-    or dropped and read back.
+    or dropped and read back. ``head``, ``events``, ``stream`` and ``texts`` read what is stored.
     """
 
     def __init__(
@@ -81,8 +80,9 @@ class Service:
         ticks: Callable[[], int] = ticks,
         most_waiting: int = MOST_WAITING,
     ) -> None:
-        self.ledgers = ledgers
-        self.vault = vault
+        self.ledgers, self.vault = ledgers, vault
+        self.head, self.events = ledgers.head, ledgers.read
+        self.stream, self.texts = ledgers.stream, ledgers.texts
         self.credentials = Credentials(ledgers, clock)
         self._clock = TrustedClock(clock, ticks)
         self._pricing = Pricing()
@@ -92,27 +92,23 @@ class Service:
         self._queue = CommandQueue(self.dispatcher.answer, most_waiting)
 
     def close(self) -> None:
-        """Answers what waits, takes nothing any more, and lets go of the database."""
+        """Answer what waits, take nothing any more, and close the database."""
         self._queue.close()
         self._projections.keep(now=True)
         self.ledgers.close()
 
     def keep_snapshots(self) -> None:
-        """Keeps what is in memory, so that the next start need not fold every event: of ledgers
-        that have grown, now and then.
-        """
+        """Write snapshots of ledgers that have grown: the next start need not fold every event."""
         self._projections.keep()
 
-    # -- writing ----------------------------------------------------------------------------
+    # Writing
 
     def execute(self, ledger: str, asked: Envelope) -> Answer:
-        """Answers one command durably, in a batch with others that wait. Raises Problem; then
+        """Answer one command durably, in a batch with others that wait. Raises Problem; then
         nothing was recorded.
         """
-        with _told():
-            self._projections.book(
-                ledger, opens=opening([asked])
-            )  # nobody waits for a name of nothing
+        with _told():  # an unknown population is told so at once
+            self._projections.book(ledger, opens=opening([asked]))
         self.price_ahead(ledger, asked)
         future: Future[Answer] = Future()
         self._queue.submit(ledger, Waiting(asked, settle(future)))
@@ -122,27 +118,28 @@ class Service:
             del future  # what it raises leads back here: let it not find itself again
 
     def submit(self, ledger: str, asked: Envelope, key: str, tell: Callable[[Any], None]) -> None:
-        """``execute`` for who does not wait but is told the answer, or the exception, under the API
-        key of the digest ``key``, of a ledger that has ``terms``. What is asked has been priced by
-        them (``price_ahead``). Raises Unavailable.
+        """``execute`` without waiting: ``tell`` is called with the answer, or the exception. The
+        command stands under the API key of the digest ``key``, is priced (``price_ahead``), and its
+        ledger has ``terms``. Raises Unavailable.
         """
         self._queue.submit(ledger, Waiting(asked, tell, key))
 
     def execute_all(self, ledger: str, commands: list[Envelope]) -> list[Answer]:
-        """Answers commands in order with one commit, all or nothing."""
+        """Answer commands in order with one commit, all or nothing."""
         self.price_ahead(ledger, *commands)
-        try:
-            return self._execute_all(ledger, commands, light=True)
-        except Moved:  # somebody else writes: from what that was
-            return self._execute_all(ledger, commands, light=False)
-
-    def _execute_all(self, ledger: str, commands: list[Envelope], *, light: bool) -> list[Answer]:
-        with self.writing(ledger, opens=opening(commands), light=light) as unit:
-            unit.upgrade(SYSTEM)
-            return unit.answer_all(commands)
+        light = True
+        while True:
+            try:
+                with self.writing(ledger, opens=opening(commands), light=light) as unit:
+                    unit.upgrade(SYSTEM)
+                    return unit.answer_all(commands)
+            except Moved:  # another process writes: decide again, from what it wrote
+                if not light:
+                    raise
+                light = False
 
     def adopt_engine(self, ledger: str, by: str) -> int:
-        """Goes over to this program's bounds, if that has not happened; the ledger's size."""
+        """Adopt this program's bounds, if that has not happened; return the ledger's size."""
         with self.writing(ledger) as unit:
             unit.upgrade(by)
             return unit.book.fold.sequence
@@ -151,13 +148,13 @@ class Service:
     def writing(
         self, ledger: str, *, opens: bool = False, light: bool = False
     ) -> Iterator[UnitOfWork]:
-        """A transaction on one ledger, caught up with and held still; it commits at the end.
+        """Open a transaction on one ledger, caught up with and held still; it commits at the end.
 
-        Who waits for the database does not hold the book's lock, so that readers wait only for
-        deciding and committing. A ``light`` round does not wait for the ledger's head if nobody
-        else has written lately: then it is decided from what is in memory, and goes to the database
-        once. It waits for nobody: if somebody has written all the same, or is about to, it raises
-        Moved, and nothing has happened.
+        Waiting for the database does not hold the book's lock, so readers wait only while commands
+        are decided and committed. A ``light`` unit of work does not wait for the ledger's head if
+        no other process has written lately: it is decided from memory, and goes to the database
+        once. If another process has written all the same, or is about to, it raises Moved, and
+        nothing has happened.
         """
         decided: Sequence[Entry] = ()
         with _told():
@@ -166,7 +163,7 @@ class Service:
                 light = light and book.alone
                 beginning = self.ledgers.writing(ledger, beside=KEYS, light=light)
                 with beginning as writing, book.lock:
-                    unit = self._light(book, writing) if light else self._round(book, writing)
+                    unit = self._unit(book, writing, light=light)
                     state = book.fold.state
                     begin(state)
                     try:
@@ -189,22 +186,21 @@ class Service:
                 book.moved()
                 raise
 
-    def _round(self, book: Projection[Fold], writing: Writing) -> UnitOfWork:
-        """A round from what the database holds now."""
+    def _unit(self, book: Projection[Fold], writing: Writing, *, light: bool) -> UnitOfWork:
+        """A unit of work from what the database holds now; a ``light`` one from memory, unless
+        nothing should be decided from that.
+        """
+        if light:
+            reading = self._clock.look(book.fold.state, believed=True)
+            if not reading.doubt and book.alone:
+                writing.believe(book.tree, self.credentials.seen)
+                return UnitOfWork(book, writing, reading)
         book.follow(writing.head(book.ledger), partial(writing.read, book.ledger, limit=PAGE))
         return UnitOfWork(book, writing, self._clock.look(book.fold.state))
 
-    def _light(self, book: Projection[Fold], writing: Writing) -> UnitOfWork:
-        """A round from what is in memory, unless nothing should be decided from that."""
-        reading = self._clock.look(book.fold.state, believed=True)
-        if reading.doubt or not book.alone:
-            return self._round(book, writing)
-        writing.believe(book.tree, self.credentials.seen)
-        return UnitOfWork(book, writing, reading)
-
     def _happened(self, ledger: str, decided: Sequence[Entry]) -> bool:
-        """Whether a commit of unknown outcome took place. Who holds the head's lock sees it: the
-        transaction that asked for it has ended.
+        """Whether a commit of unknown outcome took place. Under the head's lock that can be seen:
+        the transaction that asked for it has ended.
         """
         if not decided:
             return False
@@ -216,8 +212,8 @@ class Service:
     def erase(
         self, ledger: str, by: str, event: int, fields: Sequence[str] | None, reason: str
     ) -> Answer:
-        """Erases free texts of an event, all by default, and says so with an event. Raises NotFound
-        if they are not there.
+        """Erase free texts of an event, all by default, and record that. Raises NotFound if they
+        are not there.
         """
         with self.writing(ledger) as unit:
             kept = [text.field for text in unit.writing.texts(ledger, event, event)]
@@ -229,14 +225,13 @@ class Service:
             command = EraseText(event=event, fields=wanted, reason=reason)
             answer = unit.answer(Envelope(by, command))
             unit.writing.erase_texts(ledger, event, wanted)
-        with suppress(StoreError):  # it is recorded; what is left the next round of the job does
+        with suppress(StoreError):  # it is recorded; the job does what is left
             self.ledgers.finish_erasing()
         return answer
 
     def expire_due(self) -> int:
-        """Charges open grants whose time has passed, at most ``MAX_EXPIRIES`` a ledger.
-
-        Returns how many. Raises the first Problem met, after trying every ledger.
+        """Charge open grants whose time has passed, at most ``MAX_EXPIRIES`` a ledger; return how
+        many. Raises the first Problem met, after trying every ledger.
         """
         expired, problems = 0, []
         for ledger in self.populations():
@@ -258,19 +253,17 @@ class Service:
             self._queue.submit(ledger, Waiting(asked, settle(answers[-1])))
         expired = 0
         for answer in answers:
-            try:
+            with suppress(Conflict):  # its owner, or another process, settled it in the meantime
                 answer.result()
                 expired += 1
-            except Conflict:
-                pass  # settled by its owner, or by another process, in the meantime
         return expired
 
-    # -- reading ----------------------------------------------------------------------------
+    # Reading
 
     @contextmanager
     def state(self, ledger: str) -> Iterator[State]:
-        """The committed state, which stays as it is while others write. Raises NotFound for an
-        unknown population.
+        """The committed state, which does not change while commands are decided. Raises NotFound
+        for an unknown population.
         """
         with self._up_to_date(ledger) as fold:
             state = fold.state.frozen(self.now(fold.state))
@@ -296,15 +289,15 @@ class Service:
             pass
 
     def grant(self, ledger: str, name: str) -> tuple[Grant | Settled, int]:
-        """A grant, and the stamp at which it is looked at. Raises NotFound."""
+        """Return a grant, and the stamp at which it is looked at. Raises NotFound."""
         with self._up_to_date(ledger) as fold:
             return fold.state.grant(name), self.now(fold.state)
 
     def open_grants(
         self, ledger: str, client: str | None, dataset: str | None, after: int, most: int
     ) -> tuple[list[Grant], int]:
-        """At most so many open grants beyond the one that event ``after`` reserved, and the stamp
-        at which they are looked at. Raises NotFound.
+        """Return at most so many open grants beyond the one that event ``after`` reserved, and the
+        stamp at which they are looked at. Raises NotFound.
         """
         with self._up_to_date(ledger) as fold:
             if dataset is not None:
@@ -312,7 +305,7 @@ class Service:
             return fold.state.grants.page(client, dataset, after, most), self.now(fold.state)
 
     def preview(self, ledger: str, by: str, command: AskGrant) -> Preview:
-        """The decision that ``by`` would get for ``command`` now; records nothing."""
+        """Return the decision that ``by`` would get for ``command`` now; record nothing."""
         asked = Envelope(by, command)
         self.price_ahead(ledger, asked)
         with self._up_to_date(ledger) as fold:
@@ -324,15 +317,10 @@ class Service:
             return Preview(request, decision, fits, state.last)
 
     def explain(self, ledger: str, event: Event) -> Explained:
-        """The decision of a judged event, in words. Raises NotFound for any other event."""
-        _judged(event)
+        """Return the decision of a judged event, in words. Raises NotFound for any other event."""
         with self._up_to_date(ledger) as fold:
             people, custody, adopted = fold.state.people(), fold.state.custody, fold.state.adopted
-        policy = event.body.get("policy")
-        if policy is None:
-            adopted = None
-        elif adopted is None or adopted.sequence != policy:
-            adopted = self._adopted(ledger, policy)
+        adopted = self._judging(event, adopted)
         return explain(event, adopted, people, custody.engine_at(event.sequence))
 
     def explain_alone(self, ledger: str, sequence: int) -> tuple[Event, Explained]:
@@ -340,19 +328,34 @@ class Service:
         terms the ledger counts: nothing else is read. Raises NotFound.
         """
         event = self.event(ledger, sequence)
-        _judged(event)
+        adopted = self._judging(event, None)
         terms = State(ledger)
         for row in self.ledgers.terms(ledger, sequence):
             one = Event.from_bytes(row.body)
             HANDLERS[one.type](terms, one)
-        policy = event.body.get("policy")
-        adopted = None if policy is None else self._adopted(ledger, policy)
-        engine = terms.custody.engine_at(sequence)
-        return event, explain(event, adopted, terms.people(), engine)
+        return event, explain(event, adopted, terms.people(), terms.custody.engine_at(sequence))
+
+    def _judging(self, event: Event, current: Adopted | None) -> Adopted | None:
+        """The policy that an event was judged by. Raises NotFound if no rule has judged it."""
+        if event.type not in JUDGED:
+            raise NotFound(
+                "unknown-decision", f"event {event.sequence} ({event.type}) holds no decision"
+            )
+        sequence = event.body.get("policy")
+        if sequence is None:
+            return None
+        if current is not None and current.sequence == sequence:
+            return current
+        place = event.ledger, sequence
+        if (found := self._policies.get(place)) is None:
+            if len(self._policies) >= _POLICIES:
+                self._policies.clear()
+            found = self._policies[place] = adopted_by(self.event(event.ledger, sequence))
+        return found
 
     def would_fit(self, event: Event) -> Advice:
-        """What would be granted now in place of a request that was refused. Nothing is read: it is
-        of what is in memory.
+        """Return what would be granted now in place of a refused request, by the state in memory;
+        nothing is read.
         """
         book = self._projections.there(event.ledger)
         if book is None or event.type != REFUSED:
@@ -365,55 +368,31 @@ class Service:
             state = state.about(command.dataset, event.by, now)
         return would_fit(state, event.by, command, now)
 
-    def _adopted(self, ledger: str, sequence: int) -> Adopted:
-        """The policy that an event adopted. Adopted policies never change: the last are kept."""
-        place = ledger, sequence
-        if (found := self._policies.get(place)) is None:
-            if len(self._policies) >= _POLICIES:
-                self._policies.clear()
-            found = self._policies[place] = adopted_by(self.event(ledger, sequence))
-        return found
-
     def price_ahead(self, ledger: str, *commands: Envelope) -> None:
-        """Prices what is asked before any lock is taken. Raises NotFound for an unknown population,
+        """Price commands before any lock is taken. Raises NotFound for an unknown population,
         Unavailable.
         """
         if not any(map(takes_long, commands)):
             return
         with _told():
             terms = terms_of(self._projections.book(ledger).fold.state)
-        if terms is None:
-            return
-        for asked in self._pricing.left(terms, commands):
-            self._pricing.price(terms, asked)
+        if terms is not None:
+            for asked in self._pricing.left(terms, commands):
+                self._pricing.price(terms, asked)
 
     def terms(self, ledger: str) -> Terms | None:
-        """What prices depend on now; None if nobody has asked for the ledger yet, or it is new.
-        Nothing is read.
-        """
+        """What prices depend on now; None for a ledger that is new, or not in memory."""
         book = self._projections.there(ledger)
         return None if book is None else terms_of(book.fold.state)
 
     def priced(self, ledger: str, asked: Envelope) -> bool:
-        """Pricing what is asked costs nothing, as far as can be told without reading."""
+        """Whether a command's price is known, or quick to find, by what is in memory."""
         terms = self.terms(ledger)
         return terms is not None and not self._pricing.left(terms, [asked])
 
     def now(self, state: State) -> int:
         """The stamp that an event of ``state`` would get now."""
         return max(self._clock.look(state).stamp, state.time)
-
-    def head(self, ledger: str) -> Tree:
-        """Where the ledger says that it ends."""
-        return self.ledgers.head(ledger)
-
-    def events(self, ledger: str, first: int, limit: int) -> list[Stored]:
-        """Stored events from ``first`` on."""
-        return self.ledgers.read(ledger, first, limit)
-
-    def stream(self, ledger: str) -> Iterator[Stored]:
-        """All stored events."""
-        return self.ledgers.stream(ledger)
 
     def event(self, ledger: str, sequence: int) -> Event:
         """One event. Raises NotFound."""
@@ -422,18 +401,14 @@ class Service:
             raise NotFound("unknown-event", f"ledger {ledger} has no event {sequence}")
         return Event.from_bytes(found[0].body)
 
-    def texts(self, ledger: str, first: int, last: int) -> list[Text]:
-        """The free texts of events, as far as they are not erased."""
-        return self.ledgers.texts(ledger, first, last)
-
     def populations(self) -> list[str]:
         """All populations, in order."""
         return [name for name in self.ledgers.names() if name != KEYS]
 
     def begin(self, believed: int | None, ahead: int) -> None:
-        """Reads all ledgers, so that nobody waits for that later, and holds the clock against the
-        last that was written in any of them, or against when it was last ``believed``. A ledger
-        that cannot be read stops no other; those are logged. Microseconds.
+        """Read all ledgers, and hold the clock against the last stamp of any of them and when it
+        was last ``believed``: further than ``ahead`` after that it is in doubt. Microseconds. A
+        ledger that cannot be read is logged, and stops no other.
         """
         since = believed or 0
         for ledger in self.populations():
@@ -447,7 +422,7 @@ class Service:
             self._clock.begin(since, ahead)
 
     def clock_doubt(self) -> Doubt | None:
-        """What is wrong with the clock, by the ledgers in memory."""
+        """Return what is wrong with the clock, by the ledgers in memory."""
         for book in self._projections.books():
             with book.lock:
                 if book.tree.size and (doubt := self._clock.doubt(book.fold.state)):
@@ -455,7 +430,7 @@ class Service:
         return None
 
     def ready(self) -> None:
-        """Raises Unavailable, with the reason, unless grants can be given: the database can be read
+        """Raise Unavailable, with the reason, unless grants can be given: the database can be read
         and written to, and the clock is believed.
         """
         if (doubt := self.clock_doubt()) is not None:
@@ -468,14 +443,6 @@ class Service:
             raise Unavailable("not-ready", f"{error}{hint}") from error
 
 
-def _judged(event: Event) -> None:
-    """Raises NotFound if no rule has judged the event."""
-    if event.type not in JUDGED:
-        raise NotFound(
-            "unknown-decision", f"event {event.sequence} ({event.type}) holds no decision"
-        )
-
-
 def _known(error: BaseException) -> bool:
     """It came between two commands, not in the midst of one, and nothing was committed."""
     return isinstance(error, Problem | StoreError) and not isinstance(error, Unknown)
@@ -483,15 +450,14 @@ def _known(error: BaseException) -> bool:
 
 @contextmanager
 def _told() -> Iterator[None]:
-    """Transactions failures of the database into what the caller is told."""
+    """Translate failures of the database into what the caller is told."""
     try:
         yield
     except Moved:
         raise
-    except Diverged as error:
-        raise Unavailable("ledger-diverged", str(error)) from error
-    except VaultError as error:
-        raise Unavailable("vault-failed", str(error)) from error
+    except (Diverged, VaultError) as error:
+        code = "ledger-diverged" if isinstance(error, Diverged) else "vault-failed"
+        raise Unavailable(code, str(error)) from error
     except StoreError as error:
         raise Unavailable(
             "storage-failed",

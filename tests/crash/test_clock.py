@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import random
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,76 @@ from support import laplace
 HOUR = 3600
 YEAR = 365 * 24 * HOUR
 HOLD = effort(0.2, 5.0)
+
+
+DAY = 24 * HOUR
+
+
+def test_a_start_with_a_clock_far_ahead(deployment: Deployment, tmp_path: Path) -> None:
+    """A service that was last sure of its clock two days ago asks before anything is stamped, by
+    whatever call or job; after a pause of two days with a fresh mark it does not ask.
+    """
+    clock, mark = tmp_path / "clock", deployment.home / "clock-believed"
+    settings = {"CRASH_CLOCK": str(clock), "ACCOUNTANT_CHECKPOINT_SECONDS": "0.2"}
+    clients = pipelines(deployment, 2, random.Random(SEED))
+
+    def jump(days: int) -> int:
+        clock.write_text(str(days * DAY))
+        return (int(time.time()) + days * DAY) * 10**6
+
+    def events(port: int) -> list[Any]:
+        listed: list[Any] = deployment.call(port, "GET", "/events?limit=1000")[1]["events"]
+        return listed
+
+    def grants() -> int:
+        wish = clients[0].new("/grants", {"dataset": "wide", "mechanisms": [laplace("0.01", 2)]})
+        return clients[0].send(wish)[0]
+
+    mark.write_text(str(jump(0)))
+    with deployment.serving(**settings) as service:
+        deployment.register(service.port, POLICY, *DATASETS)
+        clients[0].connect(service.port)
+        assert grants() == 201
+        clients[0].close()
+        service.stop()
+    marked = mark.read_text()
+
+    jump(2)
+    with deployment.started(**settings) as service:
+        until(lambda: service.ready() == 503)
+        before = events(service.port)
+        clients[0].connect(service.port)
+        assert grants() == 503
+        clients[0].close()
+        time.sleep(1)  # for the jobs
+        assert events(service.port) == before
+        assert mark.read_text() == marked
+        reason = ("--reason", "looked at it")
+        deployment.command("accept-time", "-p", POPULATION, *reason, CRASH_CLOCK=str(clock))
+        assert service.ready() == 200
+        clients[0].connect(service.port)
+        assert grants() == 201
+        clients[0].close()
+        service.stop()
+
+    mark.write_text(str(jump(4) - HOUR * 10**6))
+    with deployment.serving(**settings) as service:
+        clients[0].connect(service.port)
+        assert grants() == 201
+        clients[0].settle()
+        clients[0].close()
+    check(deployment, clients)
+
+
+def until(true: Callable[[], bool]) -> None:
+    """Waits until it is true; until the service listens it is not."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        with suppress(OSError):
+            if true():
+                return
+        time.sleep(0.05)
+    raise AssertionError("it never was")
 
 
 def test_a_clock_that_jumps(deployment: Deployment, tmp_path: Path) -> None:

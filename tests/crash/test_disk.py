@@ -82,8 +82,9 @@ def begin(deployment: Deployment, service: Running) -> list[Pipeline]:
 
 
 def test_a_full_disk(on_disk: Deployment, disk: Path, tmp_path: Path) -> None:
-    """While the disk is full, writing is refused with a 503 that says when to try again, reading
-    goes on, and with space it all goes on, without a restart; heads are signed again too.
+    """While the disk is full, writing is refused with a 503 that says when to try again, the
+    service is not ready, and reading goes on. With space it all goes on, without a restart; heads
+    are signed again too.
     """
     dice = random.Random(SEED)
     with on_disk.serving(**OFTEN) as service:
@@ -93,6 +94,8 @@ def test_a_full_disk(on_disk: Deployment, disk: Path, tmp_path: Path) -> None:
                 with full(disk, leave=dice.randrange(0, 40_000)):
                     refused(clients, 0.3)
                     readers_go_on(on_disk, service)
+                    assert service.ready() == 503
+                assert service.ready() == 200
                 time.sleep(0.2)
             settled(clients, service.port)
         published_all(on_disk, service)

@@ -24,14 +24,24 @@ from accountant.auth.keys import new_secret
 
 DAY = 86_400
 GRANT = json.dumps(ask(laplace("0.0001"))).encode()
-HOLDING = """
+HOLDING = {
+    "the lock beside the file": """
 import sys, time
 from pathlib import Path
 from accountant.store.sqlite import file_lock
 with file_lock(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(1000)
-"""
+""",
+    "a transaction": """
+import sqlite3, sys, time
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("BEGIN IMMEDIATE")
+print("held", flush=True)
+time.sleep(1000)
+""",
+}
+"""Programs that keep everybody from writing to a SQLite file."""
 
 
 class Service:
@@ -195,14 +205,26 @@ def test_no_secret_is_logged(service: Service) -> None:
     assert other not in logged
 
 
-def test_a_stopped_neighbour_costs_one_wait(made: World, service: Service, tmp_path: Path) -> None:
-    """After one wait for the file everybody is told at once, and when it is free all goes on."""
-    path = tmp_path / "accountant.db"
-    command = [sys.executable, "-c", HOLDING, str(path)]
+@contextmanager
+def stopped(held: str, path: Path) -> Iterator[None]:
+    """A neighbour that is stopped while it holds the file."""
+    command = [sys.executable, "-c", HOLDING[held], str(path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as neighbour:
         assert neighbour.stdout is not None
         assert neighbour.stdout.readline() == b"held\n"
         neighbour.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            neighbour.kill()
+
+
+@pytest.mark.parametrize("held", HOLDING)
+def test_a_stopped_neighbour_costs_one_wait(
+    made: World, service: Service, tmp_path: Path, held: str
+) -> None:
+    """After one wait for the file everybody is told at once, and when it is free all goes on."""
+    with stopped(held, tmp_path / "accountant.db"):
         began = time.monotonic()
         assert status(service.asks(service.grant("n0"))) == 503
         assert 5 < time.monotonic() - began < 15
@@ -211,10 +233,32 @@ def test_a_stopped_neighbour_costs_one_wait(made: World, service: Service, tmp_p
             assert status(service.asks(service.grant(f"n{i}"))) == 503
         assert time.monotonic() - began < 3
         assert service.ready() == 503
-        neighbour.kill()
     assert status(service.asks(service.grant("n0"))) == 201
     assert service.ready() == 200
     assert "n0" in keys_in(made)
+
+
+@pytest.mark.parametrize("signals", [1, 2])
+def test_stopped_beside_a_stopped_neighbour(
+    made: World, service: Service, tmp_path: Path, signals: int
+) -> None:
+    """A request that waits for the file is answered before the service ends; or, if a second signal
+    comes, not any more. What was not answered did not happen.
+    """
+    said: list[bytes] = []
+    with stopped("the lock beside the file", tmp_path / "accountant.db"):
+        waiting = threading.Thread(target=lambda: said.append(service.asks(service.grant("w"))))
+        waiting.start()
+        time.sleep(0.5)
+        began = time.monotonic()
+        for _ in range(signals):
+            service.process.send_signal(signal.SIGTERM)
+            time.sleep(0.3)
+        assert service.process.wait(60) == (0 if signals == 1 else -signal.SIGTERM)
+        assert time.monotonic() - began < (30 if signals == 1 else 1)
+        waiting.join(30)
+    assert [status(one) for one in said] == [503 if signals == 1 else 0]
+    assert keys_in(made) == set()
 
 
 @pytest.mark.parametrize(

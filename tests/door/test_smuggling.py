@@ -11,8 +11,8 @@ from doors import Opened, opened, problem, status
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accountant.door.body import Chunks
-from accountant.door.head import Refused, read_head
+from accountant.door.messages import Refused
+from accountant.door.reading import Chunks, Head
 
 BEHIND = b"GET /behind HTTP/1.1\r\nHost: x\r\n\r\n"
 POST = b"POST / HTTP/1.1\r\nHost: x\r\n"
@@ -98,7 +98,7 @@ def test_what_is_not_spoken_is_said(door: Opened, code: int) -> None:
 def test_no_head_is_read_by_accident(data: bytes, ends: bool) -> None:
     """Whatever comes is a head or is refused: nothing else is raised."""
     with suppress(Refused):
-        head = read_head(b"GET / HTTP/1.1\r\nHost: x" + data + (b"\r\n\r\n" if ends else b""))
+        head = Head(b"GET / HTTP/1.1\r\nHost: x" + data + (b"\r\n\r\n" if ends else b""))
         assert head.path == "/"
 
 

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
@@ -14,11 +15,11 @@ import pytest
 
 SECONDS = 10
 SERVING = """
-import socket, sys
+import socket, sys, threading, time
 from starlette.responses import PlainTextResponse
 from accountant.door.limits import Limits
 from accountant.door.messages import replied
-from accountant.door.serve import run
+from accountant.door.server import run
 
 class Nobody:
     def remembered(self, digest):
@@ -33,6 +34,10 @@ def make():
     return PlainTextResponse("made")
 
 def take(request, reply):
+    if request.path == "/thread":  # not a daemon: the interpreter waits for it
+        threading.Thread(target=time.sleep, args=(1_000,)).start()
+    if request.path in ("/never", "/thread"):
+        return True
     if request.path != "/hot":
         return False
     reply(replied(PlainTextResponse("taken")))
@@ -40,7 +45,7 @@ def take(request, reply):
 
 door = socket.create_server(("127.0.0.1", 0))
 print(door.getsockname()[1], flush=True)
-run(door, make, take, Nobody(), Limits())
+run(door, make, take, Nobody(), Limits(stop_seconds=float(sys.argv[1])))
 """
 
 
@@ -56,6 +61,19 @@ class Served:
         """What is answered."""
         return httpx2.get(self.url + path, timeout=SECONDS).text
 
+    def ask(self, path: str) -> threading.Thread:
+        """Asks for what is never answered, and returns when the service has taken it."""
+
+        def ask() -> None:
+            with suppress(httpx2.TransportError):
+                self.get(path)
+
+        waiting = threading.Thread(target=ask)
+        waiting.start()
+        time.sleep(0.3)
+        assert self.get("/hot") == "taken"
+        return waiting
+
     def tell(self, word: str) -> None:
         """Tells it."""
         assert self.process.stdin is not None
@@ -69,9 +87,9 @@ class Served:
 
 
 @contextmanager
-def started() -> Iterator[Served]:
+def started(stop_seconds: float = 30.0) -> Iterator[Served]:
     """A service whose application is not made yet."""
-    command = [sys.executable, "-c", SERVING]
+    command = [sys.executable, "-c", SERVING, str(stop_seconds)]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
         try:
@@ -100,14 +118,7 @@ def test_without_an_application_it_ends() -> None:
     waiting.
     """
     with started() as served:
-
-        def ask() -> None:
-            with suppress(httpx2.TransportError):
-                served.get("/cold")
-
-        waiting = threading.Thread(target=ask)
-        waiting.start()
-        assert served.get("/hot") == "taken"
+        waiting = served.ask("/cold")
         served.tell("a module is missing")
         code, said = served.ended()
         assert code == 1
@@ -125,3 +136,32 @@ def test_it_can_be_ended_before_the_application_is_made() -> None:
         served.process.send_signal(signal.SIGTERM)
         served.tell("go on")
         assert served.ended()[0] == 0
+
+
+def test_a_second_signal_ends_it_at_once() -> None:
+    """The first lets those who wait have their answers, the second does not."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        with started() as served:
+            served.tell("go on")
+            waiting = served.ask("/never")
+            served.process.send_signal(number)
+            time.sleep(0.5)
+            assert served.process.poll() is None
+            began = time.monotonic()
+            served.process.send_signal(number)
+            assert served.ended()[0] == -number
+            assert time.monotonic() < began + 1
+            waiting.join(SECONDS)
+
+
+@pytest.mark.parametrize(("path", "code", "least"), [("/never", 0, 1), ("/thread", -14, 2)])
+def test_it_ends_within_its_time(path: str, code: int, least: int) -> None:
+    """What is not answered in time is cut; a thread that works on is killed with the process."""
+    with started(stop_seconds=1) as served:
+        served.tell("go on")
+        waiting = served.ask(path)
+        began = time.monotonic()
+        served.process.send_signal(signal.SIGTERM)
+        assert served.ended()[0] == code
+        assert least <= time.monotonic() - began < least + 1.5
+        waiting.join(SECONDS)

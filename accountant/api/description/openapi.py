@@ -34,7 +34,7 @@ from accountant.api.evidence import Erasure
 from accountant.budget import commands
 from accountant.budget.commands import Role
 from accountant.budget.policy import Policy
-from accountant.door.problem import MEDIA
+from accountant.door.messages import MEDIA
 
 Schema = dict[str, Any]
 

@@ -15,7 +15,7 @@ from markupsafe import Markup, escape
 from accountant.api.description.examples import STORY, Example
 from accountant.api.description.openapi import PURPOSE, document
 from accountant.api.description.problem_codes import PROBLEMS
-from accountant.config.resources import shipped
+from accountant.config import shipped
 
 Schema = dict[str, Any]
 

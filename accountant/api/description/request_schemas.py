@@ -8,7 +8,7 @@ from typing import Any, Final
 from pydantic import TypeAdapter
 
 from accountant.budget.population.selection import Subjects
-from accountant.budget.rules import RULE
+from accountant.budget.rules import KINDS, AnyRule
 from accountant.privacy.mechanisms import Amount, Mechanism
 
 Schema = dict[str, Any]
@@ -18,7 +18,7 @@ NAMED: Final[dict[str, Any]] = {
     "Amount": Amount,
     "Mechanism": Mechanism,
     "Subjects": Subjects,
-    "Rule": RULE,
+    "Rule": AnyRule,
 }
 """Types that pydantic writes out wherever they occur, and that deserve a name."""
 NAMED_MEANING: Final = {
@@ -27,7 +27,7 @@ NAMED_MEANING: Final = {
     "Mechanism": "One randomised answer; `kind` decides which fields there are.",
     "Subjects": "A group of units: a dimension's values, or an inclusive range of them; several "
     "dimensions narrow it; a list of groups is their union.",
-    "Rule": "One rule; which of limit, of, mechanisms, require and purposes it has says its kind.",
+    "Rule": "One rule; the field that only its kind has says which kind it is.",
 }
 
 
@@ -58,9 +58,13 @@ def _inside(schema: Schema) -> Schema:
     }
 
 
-@lru_cache
 def options_of(name: str) -> tuple[str, list[Schema]]:
     """The keyword and the alternatives of a named type, as pydantic writes them."""
+    return _options(name, tuple(KINDS))
+
+
+@lru_cache
+def _options(name: str, rule_kinds: tuple[str, ...]) -> tuple[str, list[Schema]]:
     schema = TypeAdapter(NAMED[name]).json_schema(ref_template=REFERENCE)
     word = "anyOf" if "anyOf" in schema else "oneOf"
     return word, schema[word]

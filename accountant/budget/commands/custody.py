@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Final
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    StrictBool,
-    StrictInt,
-)
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, StrictInt
 
 from accountant.budget.commands.base import (
     Command,

@@ -1,8 +1,8 @@
-"""Reads the commands that events hold: ``command_from_json``, many times as fast for those that
-ledgers are full of.
+"""Read the commands that events hold, as ``command_from_json`` does, but many times as fast for the
+commands that ledgers are full of.
 
-What is long in them, mechanisms and subject groups, is read once and remembered by its bytes.
-Whatever is not plainly in its canonical form is left to the models, which say what is wrong.
+Mechanisms and subject groups, the long parts, are read once and remembered by their bytes. What is
+not plainly in canonical form is left to the models, which say what is wrong.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ _MOST_TEXT: Final = 2_000
 
 
 class _Odd(Exception):
-    """It is not plainly in canonical form."""
+    """A part is not plainly in canonical form."""
 
 
 def _part(
     adapter: TypeAdapter[Any], plainly: Callable[[bytes], tuple[Any, bytes] | None]
 ) -> Callable[[bytes], tuple[Any, bytes]]:
-    """Reads a part of a command. Raises _Odd unless the bytes are its canonical form."""
+    """Return a reader of a part's bytes. It raises _Odd unless they are its canonical form."""
 
     def read(data: bytes) -> tuple[Any, bytes]:
         if (found := plainly(data)) is not None and found[1] == data:
@@ -67,69 +67,12 @@ _MECHANISMS: Final = Parts(_part(TypeAdapter(Mechanisms), plain.mechanisms))
 _SUBJECTS: Final = Parts(_part(TypeAdapter(SubjectsField), plain.subjects))
 
 
-def read_plain(document: Mapping[str, Any]) -> Command | None:
-    """The command that ``document`` holds in its canonical form; None if that is not plain."""
-    kind = document.get("type")
-    reader = _READERS.get(kind) if isinstance(kind, str) else None
-    if reader is None:
-        return None
-    try:
-        return reader({name: value for name, value in document.items() if name != "type"})
-    except (_Odd, TypeError):
-        return None
+def _mechanisms(value: Any) -> Any:
+    return _MECHANISMS.get(orjson.dumps(value))[0]
 
 
-def _judged(kind: type[AskGrant | RecordInvocations]) -> Callable[[dict[str, Any]], Command]:
-    def read(fields: dict[str, Any]) -> Command:
-        found: dict[str, Any] = {
-            "dataset": _name(fields.pop("dataset", None)),
-            "mechanisms": _MECHANISMS.get(orjson.dumps(fields.pop("mechanisms", None)))[0],
-        }
-        if "subjects" in fields:
-            found["subjects"] = _SUBJECTS.get(orjson.dumps(fields.pop("subjects")))[0]
-        for name in ("purpose", "justification"):
-            if name in fields:
-                found[name] = _text(fields.pop(name))
-        if kind is AskGrant and "ttl_seconds" in fields:
-            found["ttl_seconds"] = _seconds(fields.pop("ttl_seconds"))
-        _nothing_more(fields)
-        return construct(kind, found)
-
-    return read
-
-
-def _commit(fields: dict[str, Any]) -> Command:
-    found: dict[str, Any] = {"grant": _string(fields.pop("grant", None))}
-    if "mechanisms" in fields:
-        found["mechanisms"] = _MECHANISMS.get(orjson.dumps(fields.pop("mechanisms")))[0]
-    _nothing_more(fields)
-    return construct(CommitGrant, found)
-
-
-def _release(fields: dict[str, Any]) -> Command:
-    grant, reason = _string(fields.pop("grant", None)), _text(fields.pop("reason", None))
-    _nothing_more(fields)
-    return construct(ReleaseGrant, {"grant": grant, "reason": reason})
-
-
-def _expire(fields: dict[str, Any]) -> Command:
-    grant = _string(fields.pop("grant", None))
-    _nothing_more(fields)
-    return construct(ExpireGrant, {"grant": grant})
-
-
-_READERS: Final[dict[str, Callable[[dict[str, Any]], Command]]] = {
-    AskGrant.command: _judged(AskGrant),
-    RecordInvocations.command: _judged(RecordInvocations),
-    CommitGrant.command: _commit,
-    ReleaseGrant.command: _release,
-    ExpireGrant.command: _expire,
-}
-
-
-def _nothing_more(fields: dict[str, Any]) -> None:
-    if fields:
-        raise _Odd
+def _subjects(value: Any) -> Any:
+    return _SUBJECTS.get(orjson.dumps(value))[0]
 
 
 def _string(value: Any) -> str:
@@ -139,9 +82,9 @@ def _string(value: Any) -> str:
 
 
 def _name(value: Any) -> str:
-    if type(value) is not str or not _NAME.fullmatch(value):
+    if not _NAME.fullmatch(name := _string(value)):
         raise _Odd
-    return value
+    return name
 
 
 def _text(value: Any) -> str | Sealed:
@@ -157,3 +100,42 @@ def _seconds(value: Any) -> int:
     if type(value) is not int or not 0 < value <= 30 * DAY or value == DEFAULT_TTL:
         raise _Odd
     return value
+
+
+_JUDGED: Final[dict[str, Callable[[Any], Any]]] = {
+    "dataset": _name,
+    "mechanisms": _mechanisms,
+    "subjects": _subjects,
+    "purpose": _text,
+    "justification": _text,
+}
+_FIELDS: Final[dict[type[Command], dict[str, Callable[[Any], Any]]]] = {
+    AskGrant: _JUDGED | {"ttl_seconds": _seconds},
+    RecordInvocations: _JUDGED,
+    CommitGrant: {"grant": _string, "mechanisms": _mechanisms},
+    ReleaseGrant: {"grant": _string, "reason": _text},
+    ExpireGrant: {"grant": _string},
+}
+"""The fields that are read here, each with its reader."""
+_PLAIN: Final = {
+    kind.command: (
+        kind,
+        fields,
+        {name for name, field in kind.model_fields.items() if field.is_required()},
+    )
+    for kind, fields in _FIELDS.items()
+}
+
+
+def read_plain(document: Mapping[str, Any]) -> Command | None:
+    """Return the command that ``document`` holds; None if it is not plainly in canonical form."""
+    name = document.get("type")
+    known = _PLAIN.get(name) if isinstance(name, str) else None
+    if known is None:
+        return None
+    kind, readers, required = known
+    try:
+        found = {name: readers[name](part) for name, part in document.items() if name != "type"}
+    except (_Odd, KeyError, TypeError):
+        return None
+    return construct(kind, found) if found.keys() >= required else None

@@ -10,14 +10,7 @@ import orjson
 from accountant.budget.apply import OpenedBatch, apply, savepoint
 from accountant.budget.batches import OPENED, REFUSED, OpenBatch
 from accountant.budget.changes import NOTHING
-from accountant.budget.commands import (
-    Batch,
-    Command,
-    CommitGrant,
-    Envelope,
-    ExpireGrant,
-    digest_of,
-)
+from accountant.budget.commands import Batch, Command, CommitGrant, Envelope, ExpireGrant, digest_of
 from accountant.budget.decide.settling import SYSTEM
 from accountant.budget.errors import Invalid, Problem
 from accountant.budget.outcome import REFUSED as REFUSED_GRANT

@@ -41,7 +41,7 @@ def register_population(
     there = state.population
     if there is None:
         event = state.next_event(asked, "population.registered.v1", now, {})
-        return [event] if _fits(event) else _in_parts(event, command)
+        return [event] if _size(event) <= MAX_BYTES else _in_parts(event, command)
     fixed = (there.privacy_unit, there.relation, there.membership)
     if fixed != (command.privacy_unit, command.neighbouring, command.membership):
         raise Conflict(
@@ -53,7 +53,9 @@ def register_population(
     if not added:
         return []
     event = state.next_event(asked, "population.extended.v1", now, {"added": added})
-    return [event] if _fits(event) else _appended(event, added, attested_new=command.attested_new)
+    if _size(event) <= MAX_BYTES:
+        return [event]
+    return _appended(event, added, attested_new=command.attested_new)
 
 
 def extend_population(
@@ -68,8 +70,8 @@ def extend_population(
     return [state.next_event(asked, "population.extended.v1", now, body)]
 
 
-def _fits(event: Event) -> bool:
-    return len(canonical(event.to_json())) <= MAX_BYTES
+def _size(event: Event) -> int:
+    return len(canonical(event.to_json()))
 
 
 def _in_parts(event: Event, command: RegisterPopulation) -> list[Event]:
@@ -185,7 +187,15 @@ def adopt_policy(state: State, asked: Envelope, command: AdoptPolicy, now: int) 
         )
     epochs = {rule.id: _epoch(state, rule, now) for rule in policy.limits}
     body = {"epochs": epochs, "loosens": loosened}
-    return [state.next_event(asked, "policy.adopted.v1", now, body)]
+    event = state.next_event(asked, "policy.adopted.v1", now, body)
+    if (size := _size(event)) > MAX_BYTES:
+        raise Invalid(
+            "event-too-large",
+            f"the event that adopts this policy would have {size} bytes, the most is {MAX_BYTES}: "
+            f"it has {len(policy.rules)} rules, {len(policy.limits)} of them limits; leave out "
+            "rules, or shorten ids, patterns and lists",
+        )
+    return [event]
 
 
 def _epoch(state: State, rule: LimitRule, now: int) -> dict[str, Any]:

@@ -17,14 +17,7 @@ from accountant.budget.commands import (
     command_from_json,
 )
 from accountant.budget.errors import Conflict, Forbidden, Invalid
-from accountant.budget.outcome import (
-    COMMITTED,
-    EXPIRED,
-    NOTED,
-    RELEASED,
-    Outcome,
-    outcome,
-)
+from accountant.budget.outcome import COMMITTED, EXPIRED, NOTED, RELEASED, Outcome, outcome
 from accountant.budget.request import price_all
 from accountant.budget.state import Grant, Settled, State
 from accountant.ledger.events import rfc3339, written

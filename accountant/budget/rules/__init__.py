@@ -1,14 +1,11 @@
-"""Rule kinds, one file each. A new kind is a file here and a line in ``KINDS``.
-
-A rule of a policy is of the kind whose ``field`` it has.
-"""
+"""Rule kinds, one file each. To add a kind, add a file here and a line to ``KINDS``."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Final, Union
 
-from pydantic import PlainValidator, SerializeAsAny
-from pydantic_core import PydanticCustomError
+from pydantic import GetJsonSchemaHandler, PlainValidator, SerializeAsAny, TypeAdapter
+from pydantic_core import CoreSchema, PydanticCustomError
 
 from accountant.budget.rules.at_most import AtMostRule
 from accountant.budget.rules.base import Rule
@@ -18,8 +15,6 @@ from accountant.budget.rules.purpose import PurposeRule
 from accountant.budget.rules.require import RequireRule
 from accountant.budget.rules.threshold import ThresholdRule
 from accountant.budget.rules.window import WindowRule
-
-__all__ = ["KINDS", "RULE", "AnyRule", "read_rule"]
 
 KINDS: Final[dict[str, type[Rule]]] = {
     kind.field: kind
@@ -33,25 +28,32 @@ KINDS: Final[dict[str, type[Rule]]] = {
         PurposeRule,
     )
 }
-"""By their field; a rule is of the first kind whose field it has."""
+"""Rule kinds by their field. A rule is of the first kind whose field it has. Policies are read, and
+their JSON schema is written, by the kinds that are registered at that moment.
+"""
 
 
 def read_rule(value: Any) -> Rule:
-    """A rule of a policy, of whatever kind it is. Raises pydantic's errors."""
+    """Read a rule of a policy as its kind's model. Raises pydantic's errors."""
     if isinstance(value, Rule):
         return value
     named = [field for field in KINDS if isinstance(value, dict) and field in value]
     if not named:
-        raise PydanticCustomError("rule_kind", "a rule has one of: {kinds}", {"kinds": _listed()})
+        kinds = {"kinds": ", ".join(KINDS)}
+        raise PydanticCustomError("rule_kind", "a rule has one of: {kinds}", kinds)
     return KINDS[named[0]].model_validate(value)
 
 
-def _listed() -> str:
-    return ", ".join(KINDS)
+class _Described:
+    """Describes a rule, in a JSON schema, as one of the registered kinds."""
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        union: Any = Union[tuple(KINDS.values())]  # noqa: UP007 (of a tuple, at run time)
+        return handler(TypeAdapter(union).core_schema)
 
 
-RULE: Final[Any] = Union[tuple(KINDS.values())]  # noqa: UP007 (of a tuple, at run time)
-"""All kinds as one type, for the API's description."""
-
-AnyRule = SerializeAsAny[Annotated[Rule, PlainValidator(read_rule, json_schema_input_type=RULE)]]
+AnyRule = SerializeAsAny[Annotated[Rule, PlainValidator(read_rule), _Described]]
 """A rule of any kind, as a field of the policy."""

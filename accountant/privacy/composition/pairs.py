@@ -10,9 +10,10 @@ be told apart either way round, so each pair names its reverse, Q and P. All but
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Final, Protocol, Self
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,45 +29,36 @@ _LEAST: Final = 1e-12
 """Smallest mu and smallest rate of a sampled Gaussian."""
 
 
-class Pair(Protocol):
+class Pair(ABC):
     """One dominating pair."""
+
+    __slots__ = ()
 
     @property
     def infinite(self) -> float:
         """The mass of P where Q has none."""
-        ...
+        return 0.0
 
     @property
+    @abstractmethod
     def span(self) -> tuple[float, float]:
         """The range of the finite losses of P, but for a mass below 1e-30 at either end."""
-        ...
 
     @property
     def reverse(self) -> Pair:
         """The pair with P and Q exchanged: its losses have the opposite sign."""
-        ...
+        return self
 
+    @abstractmethod
     def above(self, loss: Floats) -> tuple[Floats, Floats]:
         """Return the mass of P and of Q with a finite loss above each ``loss``.
 
         Each has a relative error of at most 2^-48 + 2^-50 ln(1 / mass), down to 1e-300, at a loss
         that is wrong by at most 2^-46 (1 + the largest in the span), the same for P and Q.
         """
-        ...
 
 
-class Symmetric:
-    """A pair that looks the same either way round."""
-
-    __slots__ = ()
-
-    @property
-    def reverse(self) -> Self:
-        """The pair itself."""
-        return self
-
-
-class Within(Symmetric):
+class Within(Pair):
     """The pair of a pure mechanism: no loss is beyond epsilon, either way."""
 
     __slots__ = ()
@@ -112,7 +104,6 @@ class Choice(Within):
     """
 
     epsilon: float
-    infinite: float = 0.0
 
     def above(self, loss: Floats) -> tuple[Floats, Floats]:
         """(1 - e^((l - epsilon)/2)) / (1 - e^-epsilon) of P; of Q, e^(-(l + epsilon)/2) of that."""
@@ -128,7 +119,6 @@ class Laplace(Within):
     """
 
     epsilon: float
-    infinite: float = 0.0
 
     def above(self, loss: Floats) -> tuple[Floats, Floats]:
         """1 - e^(-(epsilon - l)/2)/2 of P, e^(-(epsilon + l)/2)/2 of Q, between the two ends."""
@@ -139,13 +129,12 @@ class Laplace(Within):
 
 
 @dataclass(frozen=True, slots=True)
-class Gaussian(Symmetric):
+class Gaussian(Pair):
     """Normal noise (Balle and Wang 2018): the loss is normal with mean ``mu``^2 / 2 and deviation
     ``mu``. Any number of Gaussian mechanisms is one, with the root of the sum of squares as its mu.
     """
 
     mu: float
-    infinite: float = 0.0
 
     @property
     def span(self) -> tuple[float, float]:
@@ -158,7 +147,7 @@ class Gaussian(Symmetric):
 
 
 @dataclass(frozen=True, slots=True)
-class DiscreteGaussian(Symmetric):
+class DiscreteGaussian(Pair):
     """Integer noise with masses proportional to e^(-k^2 / (2 scale^2)) on one integer that moves by
     at most ``sensitivity``.
 
@@ -173,7 +162,6 @@ class DiscreteGaussian(Symmetric):
 
     sensitivity: int
     scale: float
-    infinite: float = 0.0
 
     def __post_init__(self) -> None:
         if not (0 < self.sensitivity < _WHOLE and 1e-6 < self.scale < math.inf):
@@ -200,7 +188,7 @@ class DiscreteGaussian(Symmetric):
 
 
 @dataclass(frozen=True, slots=True)
-class DiscreteLaplace(Symmetric):
+class DiscreteLaplace(Pair):
     """Integer noise with masses proportional to e^(-|k| epsilon_per_step) on one integer that moves
     by at most ``sensitivity``; for the move see ``DiscreteGaussian``. A sensitivity of 1 makes it
     randomised response.
@@ -210,7 +198,6 @@ class DiscreteLaplace(Symmetric):
 
     epsilon_per_step: float
     sensitivity: int
-    infinite: float = 0.0
 
     def __post_init__(self) -> None:
         if not (0 < self.sensitivity < _WHOLE and 0 < self.epsilon_per_step < math.inf):
@@ -244,7 +231,7 @@ class DiscreteLaplace(Symmetric):
 
 
 @dataclass(frozen=True, slots=True)
-class SampledGaussian:
+class SampledGaussian(Pair):
     """Normal noise of deviation 1 on a Poisson sample, as in DP-SGD: the answer moves by ``mu`` if
     the record is sampled, with probability ``rate`` q.
 
@@ -260,7 +247,6 @@ class SampledGaussian:
     mu: float
     rate: float
     adding: bool = False
-    infinite: float = 0.0
 
     def __post_init__(self) -> None:
         if not (_LEAST <= self.mu <= 1e6 and _LEAST <= self.rate < 1):

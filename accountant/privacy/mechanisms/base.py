@@ -25,6 +25,9 @@ from accountant.privacy.units import Currency, show, units_up
 MOST_INVOCATIONS: Final = 10**9
 LARGEST_GROUP: Final = 10**6
 
+Count = Annotated[int, Field(strict=True, ge=1, le=MOST_INVOCATIONS)]
+SmallCount = Annotated[int, Field(strict=True, ge=1, le=LARGEST_GROUP)]
+
 KIND: Final = "What was done; decides which other fields there are."
 
 ShortText = Annotated[
@@ -34,17 +37,10 @@ ShortText = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Objection:
-    """Why a request must be refused: ``code`` is for programs, ``text`` for people."""
+    """A reason to refuse a request: ``code`` is for programs, ``text`` for people."""
 
     code: str
     text: str
-
-
-LOCAL_SAMPLE: Final = Objection(
-    "local-sample",
-    "Reports that people randomise themselves are not amplified by sampling: whoever collects them "
-    "sees who is in the sample.",
-)
 
 
 def examples(*bodies: dict[str, Any]) -> ConfigDict:
@@ -80,7 +76,7 @@ Sensitivity = Annotated[
 
 
 class Claim(Record):
-    """What the client believes one invocation to cost, under the mechanism's own relation."""
+    """The client's own figure for one invocation, under the mechanism's own relation."""
 
     epsilon: NonNegative = Field(description="Natural-log epsilon of one invocation.")
     delta: Probability = Field(default=Decimal(0), description="Delta of one invocation.")
@@ -104,23 +100,16 @@ class BaseMechanism(Record, ABC):
     """The required fields, if a positive amount in each makes a valid mechanism."""
 
     kind: str = Field(description=KIND)
-    count: int = Field(
-        default=1,
-        strict=True,
-        ge=1,
-        le=MOST_INVOCATIONS,
-        description="Invocations, each with fresh noise and each charged.",
+    count: Count = Field(
+        default=1, description="Invocations, each with fresh noise and each charged."
     )
     neighbouring: Relation | None = Field(
         default=None,
         description="The relation under which sensitivity and claim are stated. "
         "Absent: the population's.",
     )
-    group_size: int = Field(
+    group_size: SmallCount = Field(
         default=1,
-        strict=True,
-        ge=1,
-        le=LARGEST_GROUP,
         description="How many of the records that `neighbouring` adds, removes or replaces one of "
         "belong to one privacy unit at most: 1 if sensitivity is stated for the whole unit.",
     )
@@ -193,9 +182,13 @@ class BaseMechanism(Record, ABC):
         if self.sampling is None:
             return found
         if self.local:
-            return (*found, LOCAL_SAMPLE)
-        text = self.sampling.misplaced(stated)
-        return (*found, Objection("sampling-relation", text)) if text else found
+            text = (
+                "Reports that people randomise themselves are not amplified by sampling: whoever "
+                "collects them sees who is in the sample."
+            )
+            return (*found, Objection("local-sample", text))
+        misplaced = self.sampling.misplaced(stated)
+        return (*found, Objection("sampling-relation", misplaced)) if misplaced else found
 
     def claim(self) -> Loss | None:
         """Return the client's own figure for one invocation, under its stated relation."""

@@ -17,7 +17,14 @@ from pydantic_core import PydanticCustomError
 from accountant.privacy.balls import Real, ball
 from accountant.privacy.losses import UNBOUNDED, Loss, composed, pure
 from accountant.privacy.mechanisms.amounts import NonNegative, Positive
-from accountant.privacy.mechanisms.base import KIND, BaseMechanism, Objection, examples
+from accountant.privacy.mechanisms.base import (
+    KIND,
+    BaseMechanism,
+    Count,
+    Objection,
+    SmallCount,
+    examples,
+)
 from accountant.privacy.mechanisms.relations import Relation
 from accountant.privacy.mechanisms.selection import Exponential
 from accountant.privacy.mechanisms.sparse_vector import Releases, SparseVector
@@ -27,7 +34,6 @@ if TYPE_CHECKING:
 else:
     Mechanism = "Mechanism"  # the union of all kinds, which __init__.py fills in
 
-MOST_PARTS: Final = 1000
 _MOST_LEVELS: Final = 8
 
 
@@ -53,7 +59,7 @@ def _levels(mechanism: BaseMechanism) -> int:
 
 
 Part = Annotated[Mechanism, AfterValidator(part_of)]
-Parts = Annotated[tuple[Part, ...], Field(min_length=1, max_length=MOST_PARTS)]
+Parts = Annotated[tuple[Part, ...], Field(min_length=1, max_length=1000)]
 
 
 class Compound(BaseMechanism):
@@ -142,9 +148,7 @@ class SubsampleAndAggregate(Compound):
         description="The mechanism that aggregates the blocks' results; its sensitivity is for "
         "replacing the result of one block."
     )
-    blocks_per_unit: int = Field(
-        default=1, strict=True, ge=1, le=10**6, description="Blocks that one unit may lie in."
-    )
+    blocks_per_unit: SmallCount = Field(default=1, description="Blocks that one unit may lie in.")
 
     def parts(self) -> tuple[BaseMechanism, ...]:
         """Return the aggregator."""
@@ -229,9 +233,7 @@ class MultiplicativeWeights(Compound):
     )
 
     kind: Literal["multiplicative_weights"] = Field(description=KIND)
-    rounds: int | None = Field(
-        default=None, strict=True, ge=1, le=10**6, description="Rounds, offline."
-    )
+    rounds: SmallCount | None = Field(default=None, description="Rounds, offline.")
     selection: Part | None = Field(
         default=None, description="How each round picks a question, offline."
     )
@@ -285,8 +287,8 @@ class Boosting(Compound):
     )
 
     kind: Literal["boosting"] = Field(description=KIND)
-    rounds: int = Field(strict=True, ge=1, le=10**6, description="Rounds.")
-    draws: int = Field(strict=True, ge=1, le=10**6, description="Questions drawn in each round.")
+    rounds: SmallCount = Field(description="Rounds.")
+    draws: SmallCount = Field(description="Questions drawn in each round.")
     draw: Annotated[Exponential, AfterValidator(part_of)] = Field(
         description="One draw: sensitivity of the weight's exponent, scale as for exponential."
     )
@@ -333,9 +335,7 @@ class ReusableHoldout(Compound):
     answer_scale: Positive = Field(
         description="Scale of the fresh Laplace noise on a holdout average that is given out."
     )
-    budget: int = Field(
-        strict=True, ge=1, le=10**9, description="Disagreements after which no more is answered."
-    )
+    budget: Count = Field(description="Disagreements after which no more is answered.")
 
     def parts(self) -> tuple[BaseMechanism, ...]:
         """Return one session of one positive."""

@@ -28,7 +28,7 @@ from accountant.privacy.balls import Number, above
 from accountant.privacy.losses import UNBOUNDED
 from accountant.privacy.mechanisms.additive import DiscreteLaplace, Laplace
 from accountant.privacy.mechanisms.amounts import NonNegative, Positive, Probability, SamplingRate
-from accountant.privacy.mechanisms.base import MOST_INVOCATIONS, BaseMechanism, norm
+from accountant.privacy.mechanisms.base import BaseMechanism, Count, norm
 from accountant.privacy.mechanisms.compound import Composed
 from accountant.privacy.mechanisms.gaussian import DiscreteGaussian, Gaussian
 from accountant.privacy.mechanisms.local import RandomizedResponse
@@ -42,12 +42,12 @@ _DIVIDED: Final = Context(prec=30, rounding=ROUND_FLOOR)
 _EXACT: Final = Context(prec=100)
 _MOST_LEVELS: Final = 8
 _MOST_EVENTS: Final = 1000
-_Count = Annotated[int, Field(strict=True, ge=1, le=MOST_INVOCATIONS)]
-_COUNT: TypeAdapter[int] = TypeAdapter(_Count)
+_COUNT: TypeAdapter[int] = TypeAdapter(Count)
 _ADD: Final = Relation.ADD_OR_REMOVE_ONE
 _REPLACE: Final = Relation.REPLACE_ONE
 _DOWN: Final = -math.inf
 _UP: Final = math.inf
+_Noise = Laplace | Gaussian | DiscreteLaplace | DiscreteGaussian
 
 
 class DpEvent(BaseModel):
@@ -169,12 +169,12 @@ _LEAVES: Final[dict[str, tuple[dict[str, Any], Callable[..., list[Body]]]]] = {
     "ZCDpEvent": ({"rho": NonNegative, "xi": NonNegative}, _concentrated),
     "GaussianDpEvent": ({"noise_multiplier": Positive}, partial(_noise, "gaussian")),
     "DiscreteGaussianDpEvent": (
-        {"sigma": Positive, "sensitivity": Positive, "dimension": _Count | None},
+        {"sigma": Positive, "sensitivity": Positive, "dimension": Count | None},
         partial(_noise, "discrete_gaussian"),  # rho is the same in any number of dimensions
     ),
     "LaplaceDpEvent": ({"noise_multiplier": Positive}, partial(_noise, "laplace")),
     "DiscreteLaplaceDpEvent": (
-        {"noise_parameter": Positive, "sensitivity": _Count},
+        {"noise_parameter": Positive, "sensitivity": Count},
         _discrete_laplace,
     ),
     "RandomizedResponseDpEvent": (
@@ -197,7 +197,7 @@ _DEFAULTS: Final[dict[tuple[str, str], Any]] = {
 
 
 def _repeated(fields: _Fields, level: int) -> list[Body]:
-    count = fields.get("count", _Count)
+    count = fields.get("count", Count)
     bodies = fields.event(level)
     for body in bodies:
         body["count"] = _COUNT.validate_python(body.get("count", 1) * count)
@@ -216,8 +216,8 @@ def _poisson(fields: _Fields, level: int) -> list[Body]:
 
 
 def _without_replacement(fields: _Fields, level: int) -> list[Body]:
-    drawn = {"of": fields.get("source_dataset_size", _Count)}
-    drawn["sample"] = fields.get("sample_size", _Count)
+    drawn = {"of": fields.get("source_dataset_size", Count)}
+    drawn["sample"] = fields.get("sample_size", Count)
     return _sampled(fields, {"without_replacement": drawn}, _REPLACE, level)
 
 
@@ -261,7 +261,8 @@ def _counted(mechanism: BaseMechanism, population: Relation) -> Body:
     larger = derive(mechanism, population).verdict is Verdict.CONSERVATIVE
     tree = None if larger else _with_sampling(mechanism, stated)
     # Only noise is relative to what a record adds, whatever the population.
-    if tree is None or not (stated is population or tree["class"] in _NOISE):
+    noise = isinstance(mechanism, _Noise) and mechanism.sampling is None
+    if tree is None or not (stated is population or noise):
         tree = _by_cost(mechanism, population)
     if mechanism.count == 1:
         return tree
@@ -311,31 +312,20 @@ def _plain(mechanism: BaseMechanism, stated: Relation) -> Body | None:
     return None
 
 
-_NOISE: Final = {
-    "LaplaceDpEvent",
-    "GaussianDpEvent",
-    "DiscreteLaplaceDpEvent",
-    "DiscreteGaussianDpEvent",
-}
-
-
-def _noise_event(
-    mechanism: Laplace | Gaussian | DiscreteLaplace | DiscreteGaussian, factor: Fraction
-) -> Body | None:
+def _noise_event(mechanism: _Noise, factor: Fraction) -> Body | None:
     """Return noise on an answer whose records are bounded by ``factor`` times the sensitivity."""
     wanted = "l1" if isinstance(mechanism, Laplace | DiscreteLaplace) else "l2"
     bound = (norm(mechanism.sensitivity, wanted) or Fraction(0)) * factor
-    scale = Fraction(mechanism.scale)
-    if isinstance(mechanism, DiscreteGaussian):
-        sigma, width = _number(scale, _DOWN), _number(bound, _UP)
-        return _event("DiscreteGaussianDpEvent", sigma=sigma, sensitivity=width)
-    if not isinstance(mechanism, DiscreteLaplace):
-        name = "LaplaceDpEvent" if isinstance(mechanism, Laplace) else "GaussianDpEvent"
-        return _event(name, noise_multiplier=_number(scale / bound, _DOWN))
-    if bound.denominator != 1:
-        return None
-    parameter = _number(1 / scale, _UP)
-    return _event("DiscreteLaplaceDpEvent", noise_parameter=parameter, sensitivity=int(bound))
+    name, scale = f"{type(mechanism).__name__}DpEvent", Fraction(mechanism.scale)
+    match mechanism:
+        case Laplace() | Gaussian():
+            return _event(name, noise_multiplier=_number(scale / bound, _DOWN))
+        case DiscreteGaussian():
+            return _event(name, sigma=_number(scale, _DOWN), sensitivity=_number(bound, _UP))
+        case DiscreteLaplace() if bound.denominator == 1:
+            parameter = _number(1 / scale, _UP)
+            return _event(name, noise_parameter=parameter, sensitivity=int(bound))
+    return None
 
 
 def _by_cost(mechanism: BaseMechanism, population: Relation) -> Body:

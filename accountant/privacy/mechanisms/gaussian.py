@@ -1,4 +1,4 @@
-"""Gaussian noise added to a numeric answer, and its whole-number cousin."""
+"""Gaussian noise added to a numeric answer, and discrete Gaussian noise for integers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Literal
 
-from pydantic import ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
 from pydantic_core import PydanticCustomError
 
 from accountant.privacy import balls
@@ -29,6 +29,7 @@ from accountant.privacy.mechanisms.base import (
     Norms,
     Objection,
     Sensitivity,
+    examples,
     norm,
 )
 from accountant.privacy.mechanisms.relations import Relation
@@ -47,8 +48,8 @@ class _GaussianNoise(BaseMechanism):
     delta: OpenProbability | None = Field(
         default=None,
         description="The probability of failure at which epsilon is taken, per invocation. Absent: "
-        "the claim's delta; without one epsilon is unbounded, and only the gates zcdp, renyi and "
-        "gdp (for normal noise) admit it.",
+        "the claim's delta; without one epsilon is unbounded, and only the filters zcdp, renyi "
+        "and gdp (for normal noise) admit it.",
     )
 
     @field_validator("sensitivity")
@@ -58,11 +59,11 @@ class _GaussianNoise(BaseMechanism):
 
     @property
     def mu_squared(self) -> Fraction:
-        """(Sensitivity / sigma)^2."""
+        """(sensitivity / sigma)^2."""
         return ((norm(self.sensitivity, "l2") or Fraction(0)) / Fraction(self.scale)) ** 2
 
     def loss(self, stated: Relation) -> Loss:
-        """Its rho, and the point of its curve at the named delta."""
+        """Return rho, and the point of the curve at the named delta, else the claim's."""
         if self.delta is not None:
             return self.loss_at(Fraction(self.delta), stated)
         rate = self.sampling.rate if self.sampling else Fraction(1)
@@ -70,40 +71,38 @@ class _GaussianNoise(BaseMechanism):
         return self._at(min(Fraction(1), claimed / rate))
 
     def loss_at(self, delta: Number, stated: Relation) -> Loss:
-        """The point at ``delta``: two points of one curve are the same claim."""
+        """Return the point at ``delta``: two points of one curve are the same claim."""
         return self._at(delta)
 
     def _at(self, delta: Number) -> Loss:
-        if delta == 0:
-            return gaussian(self.mu_squared, None, delta)
-        mu_squared = self.mu_squared
-        epsilon = Fraction(0) if delta >= 1 else self.epsilon_at(mu_squared, delta)
+        mu_squared, epsilon = self.mu_squared, None
+        if delta:
+            epsilon = Fraction(0) if delta >= 1 else self.epsilon_at(mu_squared, delta)
         return gaussian(mu_squared, epsilon, delta)
 
     @abstractmethod
     def epsilon_at(self, mu_squared: Fraction, delta: Number) -> Number:
-        """The epsilon at 0 < ``delta`` < 1, rounded up."""
+        """Return the epsilon at 0 < ``delta`` < 1, rounded up."""
 
     def worth(self, claim: Loss, derived: Loss) -> Loss:
-        """Noise with a sensitivity that is larger in the proportion of the epsilons: at one delta
-        epsilon grows faster than mu (the a of Balle and Wang's curve never falls as mu grows).
+        """Return the loss of noise with a sensitivity that is larger in the proportion of the
+        epsilons: at one delta epsilon grows faster than mu (the a of Balle and Wang's curve never
+        falls as mu grows).
         """
-        plain = self.sampling is None and self.group_size == 1 and claim.delta
-        if not plain or not claim.epsilon:
-            return super().worth(claim, derived)
-        epsilon = self._at(claim.delta).epsilon
-        if not epsilon:
+        alone = self.sampling is None and self.group_size == 1 and claim.delta and claim.epsilon
+        epsilon = self._at(claim.delta).epsilon if alone else None
+        if not epsilon or not claim.epsilon:
             return super().worth(claim, derived)
         factor = balls.above(balls.most(Fraction(1), claim.epsilon / epsilon))
         larger = self.at_claim(self.mu_squared * factor**2, claim)
         return gaussian(larger, claim.epsilon, claim.delta)
 
     def at_claim(self, mu_squared: Fraction, claim: Loss) -> Fraction:
-        """``mu_squared``, or the larger one of noise that costs as much as is claimed."""
+        """Return ``mu_squared``, or the larger one of noise that costs the whole claim."""
         return mu_squared
 
     def understated(self, claim: Loss, derived: Loss) -> Objection:
-        """Adds what is missing where no delta was named at all."""
+        """Ask for a delta where none was named at all."""
         if derived.epsilon is not None:
             return super().understated(claim, derived)
         return Objection(
@@ -123,19 +122,15 @@ class Gaussian(_GaussianNoise):
     Poisson sample it is the step of DP-SGD (scale = noise multiplier times clipping norm).
     """
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {"kind": "gaussian", "sensitivity": {"l2": "1"}, "scale": "4", "delta": "1e-8"},
-                {
-                    "kind": "gaussian",
-                    "sensitivity": {"l2": "1"},
-                    "scale": "1.1",
-                    "sampling": {"poisson": "0.01"},
-                    "count": 1000,
-                },
-            ]
-        }
+    model_config = examples(
+        {"kind": "gaussian", "sensitivity": {"l2": "1"}, "scale": "4", "delta": "1e-8"},
+        {
+            "kind": "gaussian",
+            "sensitivity": {"l2": "1"},
+            "scale": "1.1",
+            "sampling": {"poisson": "0.01"},
+            "count": 1000,
+        },
     )
 
     plain = ("sensitivity", "scale")
@@ -143,14 +138,14 @@ class Gaussian(_GaussianNoise):
     kind: Literal["gaussian"] = Field(description=KIND)
 
     def at_claim(self, mu_squared: Fraction, claim: Loss) -> Fraction:
-        """The proportion is too small where an epsilon is no more than its rounding."""
+        """Return a larger one where the proportion is too small: at an epsilon of mere rounding."""
         epsilon = balls.above(claim.epsilon or Fraction(0))
         if not private(mu_squared, epsilon, claim.delta):
             return mu_squared
         return most_mu_squared(epsilon, claim.delta) + MU_SQUARED_UNIT
 
     def pair(self, size: int, stated: Relation) -> NamedPair | None:
-        """Normal noise, on a vector too; on a Poisson sample for a single step."""
+        """Return normal noise, on a vector too; on a Poisson sample for a single step."""
         if self.sampling is None:
             return NamedPair("gaussian", (self.mu_squared * size**2,))
         rate = self.sampling.poisson
@@ -159,24 +154,20 @@ class Gaussian(_GaussianNoise):
         return NamedPair("sampled_gaussian", (self.mu_squared, Fraction(rate)))
 
     def epsilon_at(self, mu_squared: Fraction, delta: Number) -> Number:
-        """Balle and Wang's exact curve."""
+        """Return the point of Balle and Wang's exact curve."""
         return gaussian_epsilon(mu_squared, delta)
 
 
 class DiscreteGaussian(_GaussianNoise):
-    """Whole-number noise of probability proportional to exp(-k^2 / (2 scale^2)).
+    """Integer noise of probability proportional to exp(-k^2 / (2 scale^2)).
 
     Canonne, Kamath, Steinke 2020: rho = mu^2 / 2 as for normal noise (Thm 4, and coordinate by
     coordinate for a vector), but it is not mu-GDP, and its exact delta may be twice the normal one.
-    The epsilon at a delta is that of its rho. The answers are whole numbers.
+    The epsilon at a delta is that of its rho. The answers are integers.
     """
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {"kind": "discrete_gaussian", "sensitivity": "1", "scale": "10", "delta": "1e-8"}
-            ]
-        }
+    model_config = examples(
+        {"kind": "discrete_gaussian", "sensitivity": "1", "scale": "10", "delta": "1e-8"}
     )
 
     kind: Literal["discrete_gaussian"] = Field(description=KIND)
@@ -196,12 +187,12 @@ class DiscreteGaussian(_GaussianNoise):
         return replace(super()._at(delta), mu_squared=None)
 
     def pair(self, size: int, stated: Relation) -> NamedPair | None:
-        """Of noise on a single count."""
+        """Return the pair of noise on a single count."""
         if self.sampling is not None or isinstance(self.sensitivity, Norms):
             return None
         parameters = (size * Fraction(self.sensitivity), Fraction(self.scale))
         return NamedPair("discrete_gaussian", parameters)
 
     def epsilon_at(self, mu_squared: Fraction, delta: Number) -> Number:
-        """That of its rho."""
+        """Return the epsilon of its rho."""
         return concentrated_epsilon(mu_squared / 2, delta)

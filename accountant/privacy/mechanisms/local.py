@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from fractions import Fraction
-from typing import Final, Literal, Self
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -17,14 +17,16 @@ from accountant.privacy import balls
 from accountant.privacy.balls import Number
 from accountant.privacy.losses import UNBOUNDED, Loss, pure
 from accountant.privacy.mechanisms.amounts import OpenProbability, ProbabilityBelowOne
-from accountant.privacy.mechanisms.base import KIND, BaseMechanism, Objection, examples, forbidden
-from accountant.privacy.mechanisms.relations import Relation
-
-FORCED: Final = Objection(
-    "forced-response",
-    "A NO is never forced, so it proves the truth: no finite epsilon describes it. Let tails pick "
-    "YES or NO by a second coin: that is randomized_response, at epsilon ln 3 with two fair coins.",
+from accountant.privacy.mechanisms.base import (
+    KIND,
+    BaseMechanism,
+    Count,
+    Objection,
+    SmallCount,
+    examples,
+    forbidden,
 )
+from accountant.privacy.mechanisms.relations import Relation
 
 
 class _Local(BaseMechanism):
@@ -68,14 +70,12 @@ class RandomizedResponse(_Local):
     truth_probability: ProbabilityBelowOne | None = Field(
         default=None,
         description="Probability t of giving the true category outright; otherwise one of all the "
-        "categories is picked uniformly, the true one included. "
-        "epsilon = ln(1 + categories x t / (1 - t)) (Warner 1965). Give this or theta.",
+        "categories is picked uniformly, the true one included. Give this or theta.",
     )
     theta: OpenProbability | None = Field(
         default=None,
         description="Probability of reporting the true category; otherwise one of the others is "
-        "picked uniformly. epsilon = |ln(theta (categories - 1) / (1 - theta))| (Warner 1965). "
-        "Give this or truth_probability.",
+        "picked uniformly. Give this or truth_probability.",
     )
     categories: int = Field(
         default=2, strict=True, ge=2, le=10**9, description="Number k of possible answers."
@@ -120,7 +120,12 @@ class ForcedResponse(_Local):
 
     def objections(self, stated: Relation) -> tuple[Objection, ...]:
         """Object always: no parameter makes it private."""
-        return (FORCED,)
+        text = (
+            "A NO is never forced, so it proves the truth: no finite epsilon describes it. Let "
+            "tails pick YES or NO by a second coin: that is randomized_response, at epsilon ln 3 "
+            "with two fair coins."
+        )
+        return (Objection("forced-response", text),)
 
 
 class UnaryEncoding(_Local):
@@ -146,27 +151,18 @@ class UnaryEncoding(_Local):
     )
 
     kind: Literal["unary_encoding"] = Field(description=KIND)
-    p: OpenProbability = Field(
-        description="Probability that a bit that is set is reported as set. "
-        "epsilon = ln(p (1 - q) / ((1 - p) q)) (Wang, Blocki, Li, Jha 2017)."
-    )
+    p: OpenProbability = Field(description="Probability that a set bit is reported as set.")
     q: OpenProbability = Field(
         description="Probability that a bit that is not set is reported as set; less than p."
     )
-    hashes: int = Field(
-        default=1, strict=True, ge=1, le=10**6, description="Bits that a value sets, at most."
-    )
+    hashes: SmallCount = Field(default=1, description="Bits that a value sets, at most.")
     memoised: OpenProbability | None = Field(
         default=None,
         description="RAPPOR's f: probability that a bit is replaced by a fair coin, once and for "
         "all, before any report is made.",
     )
-    reports: int = Field(
-        default=1,
-        strict=True,
-        ge=1,
-        le=10**9,
-        description="Reports made of one memoised value; more than 1 needs `memoised`.",
+    reports: Count = Field(
+        default=1, description="Reports made of one memoised value; more than 1 needs `memoised`."
     )
 
     @model_validator(mode="after")

@@ -22,8 +22,6 @@ _ROOM: Final = 1 + 1e-7
 """The tight total is computed in binary floats, whose last digits differ between machines; it must
 be this much below the stated epsilon, so that all machines come to the same decision."""
 
-_REMEMBERED: Final = 64
-
 
 class Plan(Compound):
     """Several mechanisms that are fixed in advance, at an (epsilon, delta) for all of them.
@@ -64,16 +62,17 @@ class Plan(Compound):
         needed = _tight(self, stated) * _ROOM
         if found or needed <= self.epsilon:
             return found
-        text = f"At delta {plain(self.delta)} this plan costs epsilon "
         if math.isinf(needed):
-            text = f"At delta {plain(self.delta)} nothing bounds what this plan costs"
+            text = "nothing bounds what this plan costs."
         else:
-            text += f"{math.ceil(needed * 10**6) / 10**6:f}, more than the {plain(self.epsilon)}"
-            text += " stated. State at least that, or a larger delta"
-        return (*found, Objection("plan-understated", text + "."))
+            text = (
+                f"this plan costs epsilon {math.ceil(needed * 10**6) / 10**6:f}, more than the "
+                f"{plain(self.epsilon)} stated. State at least that, or a larger delta."
+            )
+        return (*found, Objection("plan-understated", f"At delta {plain(self.delta)} {text}"))
 
 
-@lru_cache(maxsize=_REMEMBERED)
+@lru_cache(maxsize=64)
 def _tight(plan: Plan, stated: Relation) -> float:
     """Return the smallest epsilon that is proved for the whole list.
 
@@ -107,8 +106,6 @@ def _pair(mechanism: BaseMechanism, population: Relation) -> NamedPair | None:
     stated = mechanism.neighbouring or population
     if mechanism.all_objections(stated) or mechanism.local:
         return None
-    if stated is population:
-        return mechanism.pair(mechanism.group_size, stated)
-    if stated is Relation.ADD_OR_REMOVE_ONE:
-        return mechanism.pair(2 * mechanism.group_size, stated)
-    return None
+    if stated is Relation.REPLACE_ONE and stated is not population:
+        return None
+    return mechanism.pair(mechanism.group_size * (1 if stated is population else 2), stated)

@@ -16,7 +16,14 @@ from pydantic_core import PydanticCustomError
 
 from accountant.privacy.losses import UNBOUNDED, Loss, pure
 from accountant.privacy.mechanisms.amounts import NonNegative, Positive
-from accountant.privacy.mechanisms.base import KIND, BaseMechanism, Objection, examples, in_words
+from accountant.privacy.mechanisms.base import (
+    KIND,
+    BaseMechanism,
+    Count,
+    Objection,
+    examples,
+    in_words,
+)
 from accountant.privacy.mechanisms.relations import Relation, convert
 from accountant.privacy.mechanisms.selection import MONOTONIC_OBJECTION
 
@@ -71,10 +78,7 @@ class SparseVector(BaseMechanism):
         description="Scale of the fresh Laplace noise on the number released with each positive, "
         "in units of the answers; given exactly when `releases` is fresh_noisy_answer.",
     )
-    max_positives: int | None = Field(
-        strict=True,
-        ge=1,
-        le=10**9,
+    max_positives: Count | None = Field(
         description="Positives (c) after which the session stops. null = no cut-off, which is "
         "refused with the reason (Lyu, Su, Li 2017, Algs. 5 and 6).",
     )

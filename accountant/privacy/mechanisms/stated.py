@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 from fractions import Fraction
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     Field,
@@ -119,10 +119,6 @@ class NonPrivate(_Stated):
     """A release without noise. Its loss is infinite, under every rule and in every currency."""
 
     model_config = examples({"kind": "non_private"})
-    reason: ClassVar[str] = (
-        "Released without noise: whoever sees it may learn everything that the data say about a "
-        "person, so no finite epsilon describes it."
-    )
 
     kind: Literal["non_private"] = Field(description=KIND)
 

@@ -32,6 +32,13 @@ class Running:
     process: Process
     port: int
 
+    def ready(self) -> int:
+        """What /readyz says."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        with closing(connection):
+            connection.request("GET", "/readyz")
+            return connection.getresponse().status
+
     def kill(self) -> None:
         """Ends it without a chance to tidy up."""
         kill(self.process)
@@ -99,10 +106,16 @@ class Deployment:
     @contextmanager
     def serving(self, port: int = 0, **settings: str) -> Iterator[Running]:
         """The service, ready; killed in the end if it has not ended before."""
+        with self.started(port, **settings) as running:
+            _wait_for(running)
+            yield running
+
+    @contextmanager
+    def started(self, port: int = 0, **settings: str) -> Iterator[Running]:
+        """The service, which may not listen yet; killed in the end if it has not ended before."""
         port = port or free_port()
         process = self.begin("serve", "--port", str(port), **settings)
         try:
-            _wait_for(port, process)
             yield Running(process, port)
         finally:
             kill(process)
@@ -148,18 +161,14 @@ def copied(template: Deployment, made: Deployment) -> Deployment:
     return made
 
 
-def _wait_for(port: int, process: Process) -> None:
+def _wait_for(running: Running) -> None:
     deadline = time.monotonic() + READY_SECONDS
     while time.monotonic() < deadline:
         with suppress(OSError, http.client.HTTPException):
-            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
-            connection.request("GET", "/readyz")
-            status = connection.getresponse().status
-            connection.close()
-            if status == 200:
+            if running.ready() == 200:
                 return
         time.sleep(0.01)
-    raise AssertionError(f"the service (process {process.pid}) is not ready")
+    raise AssertionError(f"the service (process {running.process.pid}) is not ready")
 
 
 def free_port() -> int:

@@ -83,13 +83,9 @@ def move_clock(file: Path) -> None:
 def weaken(level: str) -> None:
     """SQLite commits at a lower level of safety than the service asks for."""
 
-    class Cursor(sqlite3.Cursor):
+    class Connection(sqlite3.Connection):
         def execute(self, sql: str, *more: Any) -> sqlite3.Cursor:
             return super().execute(sql.replace("synchronous=FULL", f"synchronous={level}"), *more)
-
-    class Connection(sqlite3.Connection):
-        def cursor(self, *_: Any) -> sqlite3.Cursor:
-            return super().cursor(Cursor)
 
     connect = sqlite3.dbapi2.connect
 
