@@ -297,8 +297,8 @@ def stored(pair: dict[str, list[float]]) -> Finite:
 
 @pytest.mark.parametrize("tree", GOLDEN["trees"], ids=lambda tree: tree["name"])
 def test_a_stored_counterexample_is_refused_by_every_filter(tree: dict[str, Any]) -> None:
-    """A two-step tree that has twice the delta passes the wrong filter on every path, no right one
-    of ours admits all of its paths.
+    """A two-step tree that has twice the delta passes the wrong filter on every path. No filter of
+    ours admits all of its paths.
     """
     epsilon, delta = Fraction(GOLDEN["epsilon"]), Fraction(GOLDEN["delta"])
     first, seconds = stored(tree["first"]), [stored(pair) for pair in tree["second"]]

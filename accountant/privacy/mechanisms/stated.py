@@ -116,7 +116,9 @@ class Declared(_Stated):
 
 
 class NonPrivate(_Stated):
-    """A release without noise. Its loss is infinite, under every rule and in every currency."""
+    """A release without noise. It may reveal everything that the data say about a person, so no
+    finite epsilon describes it: its loss is infinite, under every rule and in every currency.
+    """
 
     model_config = examples({"kind": "non_private"})
 
