@@ -138,10 +138,6 @@ class TrustedClock:
                 self._tell(state.ledger, doubt)
         return Reading(state.time if doubt else now, doubt)
 
-    def doubt(self, state: State) -> Doubt | None:
-        """Return whether the clock is in doubt for a ledger. Remembers nothing."""
-        return self.look(state, believed=True).doubt
-
     def _expected(self, state: State, known: _Known | None, ticks: int) -> tuple[int, int]:
         """Between what the clock should show; a minute less will do."""
         accepted = state.custody.accepted

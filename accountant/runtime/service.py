@@ -92,10 +92,13 @@ class Service:
         self._queue = CommandQueue(self.dispatcher.answer, most_waiting)
 
     def close(self) -> None:
-        """Answer what waits, take nothing any more, and close the database."""
+        """Answer what waits, take nothing any more, and close the database, unless another process
+        keeps it: then its file stays as it is, which loses nothing.
+        """
         self._queue.close()
         self._projections.keep(now=True)
-        self.ledgers.close()
+        with suppress(TimeoutError):
+            self.ledgers.close()
 
     def keep_snapshots(self) -> None:
         """Write snapshots of ledgers that have grown: the next start need not fold every event."""
@@ -425,7 +428,8 @@ class Service:
         """Return what is wrong with the clock, by the ledgers in memory."""
         for book in self._projections.books():
             with book.lock:
-                if book.tree.size and (doubt := self._clock.doubt(book.fold.state)):
+                doubt = self._clock.look(book.fold.state, believed=True).doubt
+                if book.tree.size and doubt:
                     return doubt
         return None
 

@@ -14,7 +14,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from itertools import chain, repeat
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -166,7 +166,7 @@ class Sqlite:
                 opened.enter_context(_waiting(_raw(connection), milliseconds))
                 opened.enter_context(_undone(connection.rollback))
                 connection.begin()
-            except (TimeoutError, OperationalError) as error:
+            except (TimeoutError, OperationalError, sqlite3.OperationalError) as error:
                 self._kept = isinstance(error, TimeoutError) or _busy(error)
                 raise
             self._kept = False
@@ -286,10 +286,13 @@ class Sqlite:
 
     def _still_kept(self) -> bool:
         try:
-            with file_lock(self._path, 0):
+            with file_lock(self._path, 0), closing(sqlite3.connect(self._path, timeout=0)) as probe:
+                probe.execute("BEGIN IMMEDIATE").close()
                 return False
         except TimeoutError:
             return True
+        except sqlite3.OperationalError as error:
+            return _busy(error)
 
     def excess(self) -> list[str]:
         """Return nothing: whoever may write a file may do anything to it."""
@@ -327,8 +330,8 @@ def _waiting(raw: sqlite3.Connection, milliseconds: int) -> Iterator[None]:
             raw.execute(_FOR_NOBODY)
 
 
-def _busy(error: OperationalError) -> bool:
-    code = getattr(error.orig, "sqlite_errorcode", 0)
+def _busy(error: Exception) -> bool:
+    code = getattr(getattr(error, "orig", error), "sqlite_errorcode", 0)
     return bool(code & _PRIMARY == sqlite3.SQLITE_BUSY)
 
 

@@ -270,6 +270,7 @@ def test_stopped_beside_a_stopped_neighbour(
         "UPDATE ledger_head SET sequence = 1 WHERE ledger = 'bad'",
         "UPDATE ledger_head SET sequence = 'x' WHERE ledger = 'bad'",
         "DELETE FROM node WHERE ledger = 'bad'",
+        "",  # of the vault instead
     ],
 )
 def test_a_damaged_ledger_stops_no_other(made: World, tmp_path: Path, damage: str) -> None:
@@ -287,6 +288,9 @@ def test_a_damaged_ledger_stops_no_other(made: World, tmp_path: Path, damage: st
             raw.execute(f"DROP TRIGGER {name}")
         raw.execute(damage)
         raw.commit()
+    if not damage:
+        (tmp_path / "vault" / "bad").mkdir(parents=True, mode=0o700)
+        (tmp_path / "vault" / "bad" / "signed").write_bytes(b"damaged")
     with serving(made.url, made.secrets["pipeline"], tmp_path) as service:
         assert status(service.asks(service.grant("a", "bad"))) in (403, 500, 503)
         assert status(service.asks(service.grant("a"))) == 201
