@@ -103,9 +103,10 @@ class Filter(ABC):
 
     def per_epsilon(self, limit: Limit) -> Fraction | None:
         """Return the units of the filter's own currency that stand for one unit of epsilon already
-        spent, when the filter starts on data that were used before; None if nothing can.
+        spent, when the filter starts on data that were used before; None if nothing can, and by
+        default, unless the filter has no currency of its own.
         """
-        return Fraction(0)
+        return Fraction(0) if self.currency(limit) is None else None
 
 
 @dataclass(frozen=True, slots=True)
