@@ -72,15 +72,19 @@ def main() -> None:
             measures += [partial(measure, Path(folder), fresh) for measure in on_postgres]
         for measure in measures:
             console.print(f"{measure.func.__doc__}", style="dim")
-            rows += measure()
-    table = Table("what", "value", "unit", "compared with")
-    for row in rows:
-        table.add_row(row["what"], f"{row['value']:,.3g}", row["unit"], row.get("beside", ""))
-    console.print(table)
+            rows += (measured := measure())
+            console.print(_table(measured))
     RESULTS.parent.mkdir(exist_ok=True)
     machine = {"python": sys.version.split()[0], "machine": platform.machine()}
     RESULTS.write_text(json.dumps({"machine": machine, "rows": rows}, indent=1) + "\n")
     console.print(f"written to {RESULTS}")
+
+
+def _table(rows: Rows) -> Table:
+    table = Table("what", "value", "unit", "compared with")
+    for row in rows:
+        table.add_row(row["what"], f"{row['value']:,.3g}", row["unit"], row.get("beside", ""))
+    return table
 
 
 def _wanted(measure: Any, names: list[str]) -> bool:

@@ -126,7 +126,7 @@ def _fill(service: Service, ledger: str, events: int) -> None:
     while (left := events - service.head(ledger).size) > 0:
         answers = service.execute_all(ledger, list(islice(asked, min(PAGE, left))))
         done = answers[: min(int(PAGE * COMMITTED), left - len(answers))]
-        commits = [CommitGrant(grant=answer.events[0].body["grant"]) for answer in done]
+        commits = [CommitGrant(grant=f"g{answer.entries[0].sequence}") for answer in done]
         service.execute_all(ledger, [Envelope("bench", commit) for commit in commits])
 
 
