@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import cycle
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import count, cycle
 from math import lcm
 from typing import Any, Final
 
+import orjson
+
+from accountant.api.quick import Quick
 from accountant.budget.commands import AdoptPolicy, AskGrant, Envelope, RegisterDataset
 from accountant.budget.policy_file import parse_policy
 from accountant.runtime.service import Service
@@ -15,6 +18,8 @@ from bench.core import POLICY
 from bench.load import drive, request
 from bench.mixed import opening, requests
 from bench.running import Served
+
+_PAGE: Final = 1_024
 
 HOT: Final = "data"
 """The dataset that everybody asks about."""
@@ -37,13 +42,13 @@ def bodies(datasets: list[str]) -> list[dict[str, Any]]:
     return found
 
 
-def unseen(count: int, start: int) -> list[dict[str, Any]]:
+def unseen(many: int, start: int) -> list[dict[str, Any]]:
     """Bodies none of which was ever seen: each has its own noise scale, group and purpose. Those
     of other starts differ too, if they are as far apart as they are many.
     """
     ages = [str(age) for age in range(0, 100, 10)]
     found = []
-    for i in range(start, start + count):
+    for i in range(start, start + many):
         chosen = [age for place, age in enumerate(ages) if (1 + i % 1_023) >> place & 1]
         sexes = (["f"], ["m"], ["f", "m"])[i // 1_023 % 3]
         scale = {"kind": "laplace", "sensitivity": "1", "scale": f"{100 + i / 1000:.3f}"}
@@ -55,7 +60,7 @@ def unseen(count: int, start: int) -> list[dict[str, Any]]:
 
 
 def grants(
-    path: str, headers: Mapping[str, str], asked: Sequence[Any], count: int, run: str
+    path: str, headers: Mapping[str, str], asked: Sequence[Any], many: int, run: str
 ) -> list[bytes]:
     """So many requests with these bodies, each with a key of its own in this run."""
     mark = b"{key}"
@@ -65,7 +70,7 @@ def grants(
     ]
     return [
         b"%b%b-%d%b" % (before, run.encode(), i, after)
-        for i, (before, after) in zip(range(count), cycle(made), strict=False)
+        for i, (before, after) in zip(range(many), cycle(made), strict=False)
     ]
 
 
@@ -108,9 +113,19 @@ def open_ledger(service: Service, ledger: str) -> None:
 
 
 def endless_grants(prefix: str) -> Iterator[Envelope]:
-    """Grants to ask for on the hot dataset, without end, with keys that begin with ``prefix``: as
-    the quick way hands them on, where the same bytes of a body are read once.
+    """Grants to ask for on the hot dataset, without end, with keys that begin with ``prefix``: read
+    from bytes that repeat, as the service reads them.
     """
-    bodies_read = [Envelope("bench", AskGrant.model_validate(body)) for body in bodies([HOT])]
-    for number, asked in enumerate(cycle(bodies_read)):
-        yield asked.again("bench", f"{prefix}{number}")
+    return _read(prefix, cycle([orjson.dumps(body) for body in bodies([HOT])]))
+
+
+def endless_unseen(prefix: str) -> Iterator[Envelope]:
+    """The same with bodies none of which was ever seen."""
+    pages = (unseen(_PAGE, start) for start in count(step=_PAGE))
+    return _read(prefix, (orjson.dumps(body) for page in pages for body in page))
+
+
+def _read(prefix: str, bodies: Iterable[bytes]) -> Iterator[Envelope]:
+    quick = Quick()
+    for number, body in enumerate(bodies):
+        yield quick.one(AskGrant, "bench", body, f"{prefix}{number}")

@@ -28,7 +28,7 @@ from accountant.runtime import memory
 from accountant.runtime.service import Service
 from accountant.store.ledgers import Ledgers
 from accountant.store.migrate import migrate
-from bench.asking import endless_grants, open_ledger
+from bench.asking import endless_grants, endless_unseen, open_ledger
 from bench.rowlock import DURABLE
 
 GROUPS: Final = (32, 128, 512)
@@ -132,16 +132,19 @@ def _compared(engine: str, url: str, inserts: dict[str, Insert]) -> list[Row]:
     migrate(url)
     with closing(Service(Ledgers(url))) as service:
         open_ledger(service, LEDGER)
-        asks = endless_grants("k")
+        asks, unseen = endless_grants("k"), endless_unseen("u")
         for _ in range(4):
             service.execute_all(LEDGER, list(islice(asks, 256)))
         grants = _copies(_grants(service))
         gc.collect()
         memory.seldom()  # as `accountant serve` does
         for group in GROUPS:
-            found: dict[str, list[float]] = {name: [] for name in ("service", *inserts)}
+            names = ("service", "service, unseen", *inserts)
+            found: dict[str, list[float]] = {name: [] for name in names}
+            take = partial(service.execute_all, LEDGER)
             for _ in range(ROUNDS):
-                found["service"].append(_rate(partial(service.execute_all, LEDGER), asks, group))
+                found["service"].append(_rate(take, asks, group))
+                found["service, unseen"].append(_rate(take, unseen, group))
                 for name, insert in inserts.items():
                     found[name].append(_rate(insert, grants, group))
             rate = {name: median(rates) for name, rates in found.items()}
@@ -151,11 +154,12 @@ def _compared(engine: str, url: str, inserts: dict[str, Insert]) -> list[Row]:
             ]
             rows += [
                 {
-                    "what": f"{engine}: grants in batches, {group} a commit",
-                    "value": median(map(truediv, found["service"], found[name])),
+                    "what": f"{engine}: {service}, {group} a commit",
+                    "value": median(map(truediv, found[service], found[name])),
                     "unit": "ratio",
                     "beside": f"the same rows by {name}",
                 }
+                for service in ("service", "service, unseen")
                 for name in inserts
             ]
         gc.unfreeze()

@@ -20,6 +20,7 @@ from alembic import command
 from alembic.config import Config
 from pydantic import TypeAdapter
 
+from accountant.api.decisions import decided
 from accountant.budget.accounts.epochs import adopted_by
 from accountant.budget.accounts.sums import Sums
 from accountant.budget.apply import apply
@@ -145,7 +146,7 @@ class Book:
 
     def decision(self, event: Event) -> dict[str, Any]:
         """The decision of an event, in words: as the API serves it."""
-        return self.explained(event).decision.to_json()
+        return dict(decided(self.explained(event).decision))
 
     def explained(self, event: Event) -> Explained:
         """The decision of an event, by the policy that was in force."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
-from fastapi import Depends, Header, Request
+from fastapi import APIRouter, Depends, Header, Path, Request
 
 from accountant.api.quick import Quick
 from accountant.api.requests import (
@@ -101,6 +101,20 @@ async def idempotency_key(request: Request) -> str | None:
     return values[0]
 
 
+def of_a_population(*tags: str) -> APIRouter:
+    """A router for the calls under /v1/populations/{population}."""
+    return APIRouter(
+        prefix="/v1/populations/{population}",
+        dependencies=[Depends(known_parameters)],
+        tags=list(tags),
+    )
+
+
+_ID: Final = r"^[a-z0-9][a-z0-9_.-]{0,63}$"
+Name = Annotated[str, Path(pattern=_ID, description="the population's name")]
+DatasetName = Annotated[str, Path(pattern=_ID)]
+GrantId = Annotated[str, Path(pattern=r"^g\d{1,18}$", description="a grant's id")]
+EventNumber = Annotated[str, Path(pattern=r"^\d{1,15}$", description="of the event")]
 Body = Annotated[dict[str, Any], Depends(json_body)]
 Raw = Annotated[bytes, Depends(raw_body)]
 Idempotency = Annotated[str | None, Depends(idempotency_key)]

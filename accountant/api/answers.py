@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 import orjson
 from starlette.responses import JSONResponse
 
+from accountant.api.decisions import amounts, decided
+from accountant.api.models import decisions as models
+from accountant.api.models.reading import Health
+from accountant.api.models.spending import (
+    BatchAnswer,
+    Counted,
+    Judged,
+    Record,
+    Reservation,
+    Settlement,
+    Stamped,
+)
 from accountant.budget.advice import in_words
 from accountant.budget.batches import OPENED, REFUSED
 from accountant.budget.commands import DEFAULT_TTL
-from accountant.budget.explain import Explained
 from accountant.budget.facts import SECOND
 from accountant.budget.outcome import (
     ANSWERED,
@@ -26,7 +37,6 @@ from accountant.budget.outcome import (
 from accountant.budget.outcome import REFUSED as REFUSED_GRANT
 from accountant.door.messages import problem
 from accountant.ledger.events import Entry, Event, rfc3339
-from accountant.privacy.units import FIXED, NOTHING, Charge
 from accountant.runtime.service import Answer, Preview, Service
 
 REPLAYED = {"Idempotent-Replay": "true"}
@@ -53,13 +63,6 @@ class _Kept(msgspec.Struct):
 
 
 _KEPT: Final = msgspec.json.Decoder(_Kept)
-
-
-def amounts(charge: Charge | dict[str, Any]) -> dict[str, str]:
-    """A charge in decimal strings, "infinite" where it is."""
-    if not isinstance(charge, Charge):
-        charge = Charge.from_json(charge)
-    return (charge if charge.axis else NOTHING.on(FIXED)).amounts()
 
 
 class Json(JSONResponse):
@@ -90,7 +93,11 @@ def respond_to_batch(service: Service, answer: Answer, order: Sequence[int]) -> 
     *_, header = (i for i, entry in enumerate(entries) if entry.type == OPENED)
     items = map(_document, entries[header + 1 :])
     listed = [item for _, item in sorted(zip(order, items, strict=True), key=lambda pair: pair[0])]
-    return Json({"sequence": entries[header].sequence, "items": listed}, 201, headers)
+    answered: BatchAnswer = {
+        "sequence": entries[header].sequence,
+        "items": cast(list[Reservation | Record | Settlement], listed),
+    }
+    return Json(answered, 201, headers)
 
 
 def _refused(
@@ -113,48 +120,64 @@ def _refused(
         detail,
         headers,
         **where,
-        decision={"id": f"d{event.sequence}"} | decision.to_json(),
+        decision={"id": f"d{event.sequence}", **decided(decision)},
         charge=amounts(event.body["total"]),
         sequence=event.sequence,
     )
 
 
-def _document(entry: Entry) -> dict[str, Any]:
+def _document(entry: Entry) -> Stamped:
     """What is answered to a command that led to ``entry``: short, for the whole decision can be
     read.
     """
-    kept = _KEPT.decode(entry.body)
-    common = {"sequence": entry.sequence, "time": kept.time}
-    told = _TOLD.get(entry.type)
-    return common if told is None else told(entry, kept) | common
+    return _TOLD[entry.type](entry, _KEPT.decode(entry.body))
 
 
-def _reserved(entry: Entry, kept: _Kept) -> dict[str, Any]:
-    expires = rfc3339(entry.time + kept.command.ttl_seconds * SECOND)
-    about = {"id": f"g{entry.sequence}", "state": "reserved", "expires": expires}
-    return about | _judged(entry, kept)
+def _reserved(entry: Entry, kept: _Kept) -> Reservation:
+    return {
+        "id": f"g{entry.sequence}",
+        "state": "reserved",
+        "expires": rfc3339(entry.time + kept.command.ttl_seconds * SECOND),
+        **_judged(entry, kept),
+    }
 
 
-def _recorded(entry: Entry, kept: _Kept) -> dict[str, Any]:
-    return {"overrun": kept.overrun} | _judged(entry, kept)
+def _recorded(entry: Entry, kept: _Kept) -> Record:
+    return {"overrun": kept.overrun, **_judged(entry, kept)}
 
 
-def _counted(entry: Entry, kept: _Kept) -> dict[str, Any]:
-    counts = {"positives": kept.positives, "negatives": kept.negatives}
-    return {"id": kept.command.grant, "state": "reserved"} | counts
+def _counted(entry: Entry, kept: _Kept) -> Counted:
+    return {
+        "id": kept.command.grant,
+        "state": "reserved",
+        "positives": kept.positives,
+        "negatives": kept.negatives,
+        "sequence": entry.sequence,
+        "time": kept.time,
+    }
 
 
-def _noted(entry: Entry, kept: _Kept) -> dict[str, Any]:
-    note = "the grant had expired and is charged in full; this is noted, nothing changed"
-    return {"id": kept.command.grant, "state": "expired", "note": note}
+def _noted(entry: Entry, kept: _Kept) -> Settlement:
+    return {
+        "id": kept.command.grant,
+        "state": "expired",
+        "note": "the grant had expired and is charged in full; this is noted, nothing changed",
+        "sequence": entry.sequence,
+        "time": kept.time,
+    }
 
 
-def _ended(entry: Entry, kept: _Kept) -> dict[str, Any]:
-    state = "released" if entry.type == RELEASED else "committed"
-    return {"id": kept.command.grant, "state": state, "charged": amounts(kept.charge)}
+def _ended(entry: Entry, kept: _Kept) -> Settlement:
+    return {
+        "id": kept.command.grant,
+        "state": "released" if entry.type == RELEASED else "committed",
+        "charged": amounts(kept.charge),
+        "sequence": entry.sequence,
+        "time": kept.time,
+    }
 
 
-_TOLD: Final[dict[str, Callable[[Entry, _Kept], dict[str, Any]]]] = {
+_TOLD: Final[dict[str, Callable[[Entry, _Kept], Stamped]]] = {
     RESERVED: _reserved,
     RECORDED: _recorded,
     ANSWERED: _counted,
@@ -165,31 +188,28 @@ _TOLD: Final[dict[str, Callable[[Entry, _Kept], dict[str, Any]]]] = {
 }
 
 
-def _judged(entry: Entry, kept: _Kept) -> dict[str, Any]:
+def _judged(entry: Entry, kept: _Kept) -> Judged:
     """What a request costs, what it was flagged for, and where its decision can be read."""
     return {
         "charge": amounts(kept.total),
         "flags": [{"rule": rule, "code": code} for rule, code in kept.fired],
         "decision": f"d{entry.sequence}",
+        "sequence": entry.sequence,
+        "time": kept.time,
     }
 
 
-def priced(explained: Explained) -> list[dict[str, Any]]:
-    """What each mechanism of a request costs."""
-    return [one | {"charge": amounts(one["charge"])} for one in explained.mechanisms]
-
-
-def preview_view(preview: Preview) -> dict[str, Any]:
+def preview_view(preview: Preview) -> models.Preview:
     """What a request would get, without an event."""
     return {
-        "decision": preview.decision.to_json(),
+        "decision": decided(preview.decision),
         "charge": amounts(preview.request.total),
         "fits": preview.fits,
         "sequence": preview.sequence,
     }
 
 
-def ready(service: Service) -> dict[str, str]:
+def ready(service: Service) -> Health:
     """That it can decide: the database can be read and written to. Raises Unavailable."""
     service.ready()
     return {"status": "ready"}

@@ -12,9 +12,10 @@ from accountant import __version__
 from accountant.api import description, problems
 from accountant.api.access import TheService
 from accountant.api.answers import ready
-from accountant.api.evidence import router as evidence
+from accountant.api.call import call
+from accountant.api.models.reading import Health
 from accountant.api.quick import Quick
-from accountant.api.routes import router
+from accountant.api.routes import evidence, reading, registering, spending
 from accountant.config.settings import Settings
 from accountant.door.messages import problem
 from accountant.publishing.publisher import Publisher
@@ -54,16 +55,18 @@ def create_app(service: Service, settings: Settings, publisher: Publisher | None
         return problem("invalid-request", 422, "; ".join(reasons))
 
     @app.get("/healthz", tags=["health"])
-    async def healthz() -> dict[str, str]:
+    @call(Health)
+    async def healthz() -> Health:
         """The process is alive."""
         return {"status": "ok", "version": __version__}
 
     @app.get("/readyz", tags=["health"])
-    def readyz(service: TheService) -> dict[str, str]:
+    @call(Health, topics="health")
+    def readyz(service: TheService) -> Health:
         """The service can decide: the database can be read and written to."""
         return ready(service)
 
-    app.include_router(router)
-    app.include_router(evidence)
+    for calls in (registering, spending, reading, evidence):
+        app.include_router(calls.router)
     description.install(app)
     return app

@@ -7,7 +7,8 @@ from typing import Any, Final
 
 import orjson
 
-from accountant.api.answers import amounts
+from accountant.api.decisions import amounts
+from accountant.api.models import spending as models
 from accountant.budget.facts import final_of
 from accountant.budget.population import packing
 from accountant.budget.state import Grant, Settled
@@ -19,7 +20,7 @@ from accountant.runtime.service import PAGE, Service
 RECOVERED: Final = "ledger.recovered.v1"
 
 
-def grant_view(service: Service, ledger: str, grant: Grant | Settled, now: int) -> dict[str, Any]:
+def grant_view(service: Service, ledger: str, grant: Grant | Settled, now: int) -> models.Grant:
     """The grant at stamp ``now``, with its texts."""
     event = service.event(ledger, grant.sequence)
     asked = Texts(partial(service.texts, ledger), page=1).opened(event)
@@ -33,7 +34,7 @@ def grant_view(service: Service, ledger: str, grant: Grant | Settled, now: int) 
             counted = _counted(service, grant, end)
     elif grant.session:
         counted = grant.positives, grant.negatives
-    view: dict[str, Any] = {
+    view: models.Grant = {
         "id": grant.id,
         "state": state,
         "client": grant.by,
@@ -50,9 +51,9 @@ def grant_view(service: Service, ledger: str, grant: Grant | Settled, now: int) 
     return view
 
 
-def listed(grant: Grant, now: int) -> dict[str, Any]:
+def listed(grant: Grant, now: int) -> models.OpenGrant:
     """An open grant at stamp ``now``, as much as is known without reading its event."""
-    view: dict[str, Any] = {
+    view: models.OpenGrant = {
         "id": grant.id,
         "state": "expired" if grant.due(now) else grant.status,
         "client": grant.by,
@@ -63,7 +64,7 @@ def listed(grant: Grant, now: int) -> dict[str, Any]:
         "sequence": grant.sequence,
     }
     if grant.session:
-        view |= {"positives": grant.positives, "negatives": grant.negatives}
+        view["positives"], view["negatives"] = grant.positives, grant.negatives
     return view
 
 

@@ -22,7 +22,7 @@ from accountant.budget.rules import built_in
 from accountant.budget.rules.base import STRICTNESS, Compared, Finding, Outcome, Rule, Told
 from accountant.budget.state import State
 from accountant.ledger.events import Event
-from accountant.privacy.units import FIXED, Charge
+from accountant.privacy.units import Charge
 
 JUDGED = frozenset({RESERVED, REFUSED, RECORDED, "batch.refused.v1"})
 """The types of events that rules have judged."""
@@ -36,10 +36,6 @@ class Decision(NamedTuple):
     outcome: Outcome
     findings: tuple[Finding, ...]
 
-    def to_json(self) -> dict[str, Any]:
-        """As it is served."""
-        return {"outcome": self.outcome, "rules": [one.to_json() for one in self.findings]}
-
     @property
     def reason(self) -> Finding:
         """The rule that a refusal is told by first."""
@@ -51,20 +47,6 @@ class Explained(NamedTuple):
 
     decision: Decision
     request: Request
-
-    @property
-    def mechanisms(self) -> list[dict[str, Any]]:
-        """Kind, count, verdict and charge of each mechanism."""
-        priced = zip(self.request.mechanisms, self.request.priced, strict=True)
-        return [
-            {
-                "kind": mechanism.kind,
-                "count": mechanism.count,
-                "verdict": price.verdict.value,
-                "charge": price.charge.on(FIXED).to_json(),
-            }
-            for mechanism, price in priced
-        ]
 
 
 def explain(event: Event, adopted: Adopted | None, people: Population, engine: int) -> Explained:

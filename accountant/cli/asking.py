@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final
 import typer
 from rich.table import Table
 
+from accountant.api.decisions import in_full
 from accountant.api.strict_json import parse
 from accountant.budget.batches import REFUSED as REFUSED_BATCH
 from accountant.budget.commands import AskGrant
@@ -17,7 +18,7 @@ from accountant.budget.explain import Explained
 from accountant.budget.outcome import REFUSED
 from accountant.cli import common
 from accountant.ledger.events import Event, rfc3339
-from accountant.privacy.units import INFINITE, Charge, Currency
+from accountant.privacy.units import INFINITE, Currency
 from accountant.reporting.files import FORMATS, rendered, report_of, write_whole
 from accountant.reporting.statement import accounts_json
 
@@ -108,22 +109,11 @@ def explain(
     number = event[1:] if event[:1] in ("d", "g") else event
     if not (number.isascii() and number.isdigit() and len(number) <= _MOST_DIGITS):
         raise Invalid("unknown-event", f"{event!r} is not an event: write 42, g42 or d42")
-    from accountant.api.answers import amounts, priced  # noqa: PLC0415 (loads Starlette)
-
     with common.local_service() as service:
         found, explained = service.explain_alone(population, int(number))
     if json:
-        document = {
-            "id": f"d{found.sequence}",
-            "type": found.type,
-            "sequence": found.sequence,
-            "time": rfc3339(found.time),
-            "client": found.by,
-            "policy": found.body.get("policy"),
-            "charge": amounts(found.body["total"]),
-            "mechanisms": priced(explained),
-        }
-        common.print_json(document | explained.decision.to_json())
+        document = in_full(found, explained, found.body["command"])
+        common.print_json({"policy": found.body.get("policy"), **document})
     else:
         _show_decision(found, explained)
     raise typer.Exit(int(found.type in (REFUSED, REFUSED_BATCH)))
@@ -136,11 +126,13 @@ def _show_decision(event: Event, explained: Explained) -> None:
     policy = event.body.get("policy")
     under = "without a policy" if policy is None else f"by the policy of event {policy}"
     common.show(f"decision: {decision.outcome}, {under}")
-    for one in explained.mechanisms:
-        charge = Charge.from_json(one["charge"])
-        epsilon, delta = charge.amount(Currency.EPSILON), charge.amount(Currency.DELTA)
-        count = f"{one['count']} x " if one["count"] > 1 else ""
-        common.show(f"  {count}{one['kind']}: epsilon {epsilon}, delta {delta} ({one['verdict']})")
+    for mechanism, price in zip(
+        explained.request.mechanisms, explained.request.priced, strict=True
+    ):
+        epsilon = price.charge.amount(Currency.EPSILON)
+        delta = price.charge.amount(Currency.DELTA)
+        what = f"{mechanism.count} x {mechanism.kind}" if mechanism.count > 1 else mechanism.kind
+        common.show(f"  {what}: epsilon {epsilon}, delta {delta} ({price.verdict})")
     for rule in decision.findings:
         _show_rule(rule.rule, rule.action if rule.fired else "ok", rule.text)
         for side in rule.numbers.get("comparisons", ()):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -69,15 +69,15 @@ class Booked:
 def used_up_by(
     state: State,
     rows: Iterable[Stored],
-    decision: dict[str, Any],
+    rules: Iterable[Mapping[str, Any]],
     before: int,
     texts: Texts,
 ) -> list[dict[str, Any]]:
-    """Return, for each limit that fired in ``decision``, the charges before event ``before`` in the
+    """Return, for each limit that fired among ``rules``, the charges before event ``before`` in the
     account and cell that it quotes, the largest first, as they stand now. Reads ``rows`` once.
     """
     people = state.people()
-    fired = [r for r in decision["rules"] if r["fired"] and "comparisons" in r]
+    fired = [r for r in rules if r["fired"] and "comparisons" in r]
     found: list[list[Booked]] = [[] for _ in fired]
     left_out = [0] * len(fired)
     for booked in _bookings(state.ledger, rows, before) if fired else ():

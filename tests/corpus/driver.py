@@ -163,7 +163,7 @@ def _fact(
     if "added" in body:
         fact["added"] = {name: len(values) for name, values in body["added"].items()}
     if explained is not None:
-        decision, mechanisms = explained.decision, explained.mechanisms
+        decision, priced = explained.decision, explained.request.priced
         if name == "invocation.recorded":
             fact["overrun"] = body.get("overrun", False)
         fact["cells"] = explained.request.selection.cells(state.people())
@@ -171,9 +171,9 @@ def _fact(
         fired = {(found.rule, found.code) for found in decision.findings if found.fired}
         assert fired == {(rule, code) for rule, code in body.get("fired", ())}
         fact["fired"] = [list(pair) for pair in sorted(fired)]
-        fact["verdicts"] = [one["verdict"] for one in mechanisms]
-        assert ("charges" in body) == (len(mechanisms) > 1)
-        if len(mechanisms) > 1:
+        fact["verdicts"] = [one.verdict.value for one in priced]
+        assert ("charges" in body) == (len(priced) > 1)
+        if len(priced) > 1:
             fact["charges"] = body["charges"]
     return fact
 

@@ -9,11 +9,13 @@ import pytest
 from pydantic import Field, ValidationError
 from support import Book, hospital, laplace
 
-from accountant.api.description.openapi import _schemas
+from accountant.api.app import create_app
+from accountant.api.description.openapi import schemas_of
 from accountant.budget.errors import Invalid
 from accountant.budget.policy import MAX_RULES, Policy
 from accountant.budget.rules import KINDS
 from accountant.budget.rules.base import Compared, Finding, Rule, Told, View
+from accountant.config.settings import Settings
 from accountant.ledger.events import MAX_BYTES, Event
 
 
@@ -130,12 +132,13 @@ def test_a_kind_that_is_registered_later_is_read_and_described(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Reading and schemas go by the kinds that are registered at that moment."""
+    app = create_app(None, Settings())  # type: ignore[arg-type]
     rules = [{"id": "wide", "limit": {"epsilon": 1}}, {"id": "quota", "grants": 3}]
     document = {"policy": "p", "rules": rules}
     with pytest.raises(ValidationError):
         Policy.model_validate(document)
     assert "Quota" not in Policy.model_json_schema()["$defs"]
-    assert "Quota" not in _schemas()
+    assert "Quota" not in schemas_of(app)
     with monkeypatch.context() as patch:
         patch.setitem(KINDS, Quota.field, Quota)
         policy = Policy.model_validate(document)
@@ -143,12 +146,12 @@ def test_a_kind_that_is_registered_later_is_read_and_described(
         schema = Policy.model_json_schema()
         assert schema["$defs"]["Quota"]["properties"]["grants"]["type"] == "integer"
         assert {"$ref": "#/$defs/Quota"} in schema["properties"]["rules"]["items"]["anyOf"]
-        described = _schemas()
+        described = schemas_of(app)
         assert {"$ref": "#/components/schemas/Quota"} in described["Rule"]["anyOf"]
         items = described["Policy"]["properties"]["rules"]["items"]
         assert items == {"$ref": "#/components/schemas/Rule"}
     assert "Quota" not in Policy.model_json_schema()["$defs"]
-    assert "Quota" not in _schemas()
+    assert "Quota" not in schemas_of(app)
 
 
 def test_a_rule_without_a_kind_is_told_the_kinds(kind: type[Quota]) -> None:

@@ -17,7 +17,7 @@ from typing import Any, Final
 from pydantic import TypeAdapter
 
 from accountant import __version__
-from accountant.api.answers import amounts
+from accountant.api.decisions import amounts
 from accountant.budget.commands import Role
 from accountant.ledger.events import canonical
 from accountant.ledger.merkle import leaf_hash
@@ -337,7 +337,7 @@ STORY: Final = (
         by="admin",
         body=_VISITS,
         status=200,
-        answer=_VISITS | {"id": "health-visits"},
+        answer=_VISITS | {"id": "health-visits", "parents": []},
     ),
     Example(
         call="adopt_policy",

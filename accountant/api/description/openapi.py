@@ -1,25 +1,24 @@
 """The OpenAPI document: what FastAPI knows of the routes, completed with what only we know.
 
 Bodies are read raw and strictly, so FastAPI sees no request schemas; they are the commands' own.
-Answers are made from events, so their shapes are written down here, and the tests hold every one
-against what the service really answers. Examples come from examples.py.
+Those of answers are made from accountant.api.models. Examples come from examples.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from inspect import cleandoc
-from typing import Any, Final
+from typing import Any, Final, NotRequired, get_origin, get_type_hints
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import RouteContext, iter_route_contexts
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter
 from pydantic.json_schema import models_json_schema
+from typing_extensions import is_typeddict
 
 from accountant.api.access import idempotency_key
-from accountant.api.description.answer_shapes import LOSS, PROBLEM, SHAPES, shape
+from accountant.api.call import Call
 from accountant.api.description.examples import STORY, Example
 from accountant.api.description.problem_codes import PROBLEMS
 from accountant.api.description.request_schemas import (
@@ -30,8 +29,7 @@ from accountant.api.description.request_schemas import (
     options_of,
     tidied,
 )
-from accountant.api.evidence import Erasure
-from accountant.budget import commands
+from accountant.api.models.decisions import Problem
 from accountant.budget.commands import Role
 from accountant.budget.policy import Policy
 from accountant.door.messages import MEDIA
@@ -43,72 +41,6 @@ PURPOSE: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
-    """What a call takes and gives. ``in_path`` names fields that its path already carries."""
-
-    answer: str | None
-    command: type[BaseModel] | None = None
-    in_path: tuple[str, ...] = ()
-    topics: tuple[str, ...] = ()
-    media: tuple[str, ...] = ("application/json",)
-
-
-OPERATIONS: Final[dict[str, Operation]] = {
-    "register_population": Operation(
-        "Population", commands.RegisterPopulation, topics=("population",)
-    ),
-    "show_population": Operation("PopulationInForce"),
-    "register_dataset": Operation(
-        "Dataset", commands.RegisterDataset, in_path=("id",), topics=("dataset",)
-    ),
-    "adopt_policy": Operation("AdoptedPolicy", Policy, topics=("policy",)),
-    "ask_grant": Operation("Reservation", commands.AskGrant, topics=("data", "asking", "refusal")),
-    "list_grants": Operation("OpenGrants", topics=("data", "own")),
-    "show_grant": Operation("Grant", topics=("grant", "own")),
-    "commit_grant": Operation(
-        "Settlement", commands.CommitGrant, in_path=("grant",), topics=("grant", "own", "settling")
-    ),
-    "release_grant": Operation(
-        "Settlement", commands.ReleaseGrant, in_path=("grant",), topics=("grant", "own", "settling")
-    ),
-    "record_invocations": Operation(
-        "Record", commands.RecordInvocations, topics=("data", "asking")
-    ),
-    "batch": Operation(
-        "BatchAnswer",
-        commands.BatchRequest,
-        topics=("data", "asking", "refusal", "grant", "own", "settling", "batch"),
-    ),
-    "preview": Operation("Preview", commands.AskGrant, topics=("data", "asking")),
-    "open_sparse_vector": Operation(
-        "Reservation", commands.OpenSparseVector, topics=("data", "asking", "refusal", "session")
-    ),
-    "count_answers": Operation(
-        "Counted",
-        commands.CountAnswers,
-        in_path=("grant",),
-        topics=("grant", "own", "settling", "session"),
-    ),
-    "close_sparse_vector": Operation(
-        "Settlement",
-        commands.CloseSparseVector,
-        in_path=("grant",),
-        topics=("grant", "own", "settling", "session"),
-    ),
-    "show_accounts": Operation("Accounts", topics=("data",)),
-    "show_report": Operation(None, media=("text/html", "application/json", "text/csv")),
-    "list_events": Operation("Events"),
-    "show_event": Operation("Event", topics=("event", "own")),
-    "show_decision": Operation("DecisionInFull", topics=("event", "judged", "own")),
-    "show_checkpoint": Operation(None, topics=("log",), media=("text/plain",)),
-    "show_tile": Operation(None, topics=("log", "tile"), media=("application/octet-stream",)),
-    "show_receipt": Operation(None, topics=("event", "own"), media=("text/plain",)),
-    "erase_texts": Operation("Erased", Erasure, topics=("event", "text")),
-    "healthz": Operation("Health"),
-    "readyz": Operation("Health", topics=("health",)),
-}
-"""By operation id, which is the name of the handler."""
 _STORED: Final = ("Positions", "Sealed")
 """What long lists and free texts become in an event: nobody sends them."""
 _MAKES_IT: Final = ("register_population",)
@@ -124,10 +56,9 @@ def document(app: FastAPI) -> Schema:
 
 def _document(app: FastAPI) -> Schema:
     spec = get_openapi(title=app.title, version=app.version, summary=PURPOSE, routes=app.routes)
-    schemas = _schemas()
+    schemas = schemas_of(app)
     for method, route in _routes(app):
-        call = spec["paths"][route.path_format][method]
-        _complete(call, route, schemas)
+        _complete(spec["paths"][route.path_format][method], route, schemas)
     spec["components"] = {
         "schemas": dict(sorted(schemas.items())),
         "securitySchemes": {
@@ -164,13 +95,20 @@ def _routes(app: FastAPI) -> Iterator[tuple[str, RouteContext]]:
                 yield method.lower(), route
 
 
+def calls_of(app: FastAPI) -> dict[str, Call]:
+    """What each handler says of itself, by its name, which is the operation's id. Raises
+    AttributeError for one that says nothing.
+    """
+    return {route.name or "": route.endpoint.call for _, route in _routes(app)}  # type: ignore[union-attr]
+
+
 def _complete(call: Schema, route: RouteContext, schemas: dict[str, Schema]) -> None:
     """Adds to FastAPI's account of a call what it cannot know."""
     name, path = route.name or "", route.path_format or ""
-    operation = OPERATIONS.get(name, Operation(None))
+    says: Call = route.endpoint.call  # type: ignore[union-attr]
     roles = _roles(route.dependant)
     takes_key = any(d.call is idempotency_key for d in route.dependant.dependencies)
-    needs_key = getattr(operation.command, "needs_key", False)
+    needs_key = getattr(says.takes, "needs_key", False)
     story = [example for example in STORY if example.call == name]
     call |= _words(name, route.endpoint, roles)
     if not roles:
@@ -180,15 +118,15 @@ def _complete(call: Schema, route: RouteContext, schemas: dict[str, Schema]) -> 
         *([_idempotency(needs_key)] if takes_key else []),
         _REQUEST_ID,
     ]
-    if operation.command is not None:
-        call["requestBody"] = _request_body(operation.command, operation.in_path, schemas, story)
-    topics = {"every", *operation.topics}
-    topics |= {"body"} if operation.command else set()
-    topics |= {"json"} if operation.command not in (None, Policy) else set()
+    if says.takes is not None:
+        call["requestBody"] = _request_body(says.takes, says.within, schemas, story)
+    topics = {"every", *says.topics}
+    topics |= {"body"} if says.takes else set()
+    topics |= {"json"} if says.takes not in (None, Policy) else set()
     topics |= {"key"} if takes_key else set()
     topics |= {"ledger"} if "{population}" in path and name not in _MAKES_IT else set()
     success = next((s for s in call["responses"] if s.startswith("2")), "200")
-    good = {success: _success(operation, int(success), takes_key, story)}
+    good = {success: _success(says, int(success), takes_key, story)}
     call["responses"] = good | _refusals(topics, bool(roles), story)
 
 
@@ -242,13 +180,13 @@ def _parameter(given: Schema) -> Schema:
 
 def _request_body(
     command: type[BaseModel],
-    in_path: tuple[str, ...],
+    within: tuple[str, ...],
     schemas: dict[str, Schema],
     story: list[Example],
 ) -> Schema:
     name = command.__name__
     schema = schemas[name]
-    for field in in_path:
+    for field in within:
         schema.get("properties", {}).pop(field, None)
         schema["required"] = [f for f in schema.get("required", ()) if f != field]
     yaml = command is Policy
@@ -264,17 +202,19 @@ def _request_body(
     }
 
 
-def _success(operation: Operation, status: int, takes_key: bool, story: list[Example]) -> Schema:
+def _success(says: Call, status: int, takes_key: bool, story: list[Example]) -> Schema:
     media: Schema = {}
-    if operation.answer:
-        media = {"schema": {"$ref": f"#/components/schemas/{operation.answer}"}}
+    if says.gives:
+        media = {"schema": {"$ref": REFERENCE.format(model=says.gives.__name__)}}
     examples = _answers(story, status)
     headers = ("X-Request-ID", "Idempotent-Replay") if takes_key else ("X-Request-ID",)
     return {
-        "description": SHAPES[operation.answer][0] if operation.answer else "As asked for.",
+        "description": " ".join(cleandoc(says.gives.__doc__).split())
+        if says.gives
+        else "As asked for.",
         "headers": {name: {"$ref": f"#/components/headers/{name}"} for name in headers},
         "content": {
-            kind: media | ({"examples": examples} if examples else {}) for kind in operation.media
+            kind: media | ({"examples": examples} if examples else {}) for kind in says.media
         },
     }
 
@@ -309,9 +249,15 @@ def _slug(title: str) -> str:
     return "-".join("".join(c if c.isalnum() else " " for c in title.lower()).split())
 
 
-def _schemas() -> dict[str, Schema]:
-    """All components: commands, the policy file, mechanisms, and the shapes of answers."""
-    models = sorted({o.command for o in OPERATIONS.values() if o.command}, key=lambda m: m.__name__)
+def schemas_of(app: FastAPI) -> dict[str, Schema]:
+    """All components, by name, as the kinds of rules and mechanisms are now."""
+    calls = list(calls_of(app).values())
+    return _answer_schemas(calls) | _request_schemas(calls)
+
+
+def _request_schemas(calls: list[Call]) -> dict[str, Schema]:
+    """Commands, the policy file, mechanisms."""
+    models = sorted({one.takes for one in calls if one.takes}, key=lambda model: model.__name__)
     _, top = models_json_schema([(model, "validation") for model in models], ref_template=REFERENCE)
     parts = {name: part for name, part in top["$defs"].items() if name not in _STORED}
     schemas = {name: tidied(schema) for name, schema in parts.items()}
@@ -323,6 +269,43 @@ def _schemas() -> dict[str, Schema]:
         word, alternatives = options_of(name)
         schemas[name] = {"description": NAMED_MEANING[name], word: tidied(alternatives)}
     schemas["Mechanism"]["discriminator"] = {"propertyName": "kind"}
-    shapes = {name: shape(*each) for name, each in SHAPES.items()}
-    shapes |= {"Loss": LOSS, "Problem": PROBLEM}
-    return schemas | shapes
+    return schemas
+
+
+def _answer_schemas(calls: list[Call]) -> dict[str, Schema]:
+    """The models of answers, and what they are made of."""
+    models = {one.gives.__name__: one.gives for one in calls if one.gives} | {"Problem": Problem}
+    _, top = TypeAdapter.json_schemas(
+        [(name, "serialization", TypeAdapter(model)) for name, model in models.items()],
+        ref_template=REFERENCE,
+    )
+    schemas: dict[str, Schema] = tidied(top["$defs"])
+    for name, model in _named_within(models.values()).items():
+        for field, meaning in _meanings(model).items():
+            schemas[name]["properties"][field]["description"] = meaning
+    return schemas
+
+
+def _named_within(types: Iterable[Any]) -> dict[str, Any]:
+    """The models among ``types``, and in their fields, by name."""
+    found: dict[str, Any] = {}
+    waiting = list(types)
+    while waiting:
+        kind = waiting.pop()
+        if not is_typeddict(kind):
+            waiting += getattr(kind, "__args__", ())
+        elif kind.__name__ not in found:
+            found[kind.__name__] = kind
+            waiting += get_type_hints(kind).values()
+    return found
+
+
+def _meanings(model: Any) -> dict[str, str]:
+    """The text beside the type of each field, if there is one."""
+    found = {}
+    for name, hint in get_type_hints(model, include_extras=True).items():
+        inner = hint.__args__[0] if get_origin(hint) is NotRequired else hint
+        said = [one for one in getattr(inner, "__metadata__", ()) if isinstance(one, str)]
+        if said:
+            found[name] = said[-1]
+    return found

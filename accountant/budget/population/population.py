@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from math import prod
-from typing import Any, Final
+from typing import Final
 
 from accountant.budget.errors import Invalid
 from accountant.privacy.mechanisms import Relation
@@ -105,17 +105,6 @@ class Population:
     def describe(self, cell: tuple[int, ...]) -> dict[str, str]:
         """The attribute values of a cell."""
         return {name: values[i] for (name, values), i in zip(self.dimensions, cell, strict=True)}
-
-    def to_json(self) -> dict[str, Any]:
-        """As it is served."""
-        return {
-            "population": self.name,
-            "privacy_unit": self.privacy_unit,
-            "neighbouring": self.relation.value,
-            "membership": self.membership.value,
-            "dimensions": {name: list(values) for name, values in self.dimensions},
-            "cells": self.cells,
-        }
 
 
 @dataclass(frozen=True, slots=True)

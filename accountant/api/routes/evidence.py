@@ -4,30 +4,29 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Depends, Header, Path, Request, Response
+from fastapi import Depends, Header, Path, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from accountant.api.access import (
     Body,
     Custodian,
+    EventNumber,
+    Name,
     Reader,
     ThePublisher,
     TheService,
-    known_parameters,
+    of_a_population,
     service_of,
 )
+from accountant.api.call import call
+from accountant.api.models.reading import Erased
 from accountant.api.requests import OVERSEE, key_from, needs_role, only_own
-from accountant.api.routes import Population
 from accountant.budget.commands import Text
 from accountant.budget.errors import NotFound
 from accountant.ledger.tiles import WIDTH, Tile
 
-router = APIRouter(
-    prefix="/v1/populations/{population}",
-    dependencies=[Depends(known_parameters)],
-    tags=["evidence"],
-)
+router = of_a_population("evidence")
 
 _FOR_EVER = "max-age=31536000, immutable"
 
@@ -47,7 +46,8 @@ LogReader = Depends(may_read_log)
 
 
 @router.get("/log/checkpoint", dependencies=[LogReader])
-def show_checkpoint(population: Population, publisher: ThePublisher) -> Response:
+@call(topics="log", media="text/plain")
+def show_checkpoint(population: Name, publisher: ThePublisher) -> Response:
     """The last published checkpoint.
 
     A signed note (tlog-checkpoint): the log's origin, size and root, the ledger's signature, and
@@ -59,8 +59,9 @@ def show_checkpoint(population: Population, publisher: ThePublisher) -> Response
 
 
 @router.get("/log/tile/{place:path}", dependencies=[LogReader])
+@call(topics="log tile", media="application/octet-stream")
 def show_tile(
-    population: Population,
+    population: Name,
     place: Annotated[str, Path(description="such as 0/000, 1/000.p/17, entries/x001/067")],
     request: Request,
     publisher: ThePublisher,
@@ -83,9 +84,10 @@ def show_tile(
 
 
 @router.get("/receipts/{sequence}")
+@call(topics="event own", media="text/plain")
 def show_receipt(
-    population: Population,
-    sequence: Annotated[str, Path(pattern=r"^\d{1,15}$", description="of the event")],
+    population: Name,
+    sequence: EventNumber,
     key: Reader,
     publisher: ThePublisher,
     service: TheService,
@@ -122,9 +124,10 @@ class Erasure(BaseModel):
 
 
 @router.post("/events/{sequence}/erase")
+@call(Erased, Erasure, topics="event text")
 def erase_texts(
-    population: Population,
-    sequence: Annotated[str, Path(pattern=r"^\d{1,15}$", description="of the event")],
+    population: Name,
+    sequence: EventNumber,
     key: Custodian,
     body: Body,
     service: TheService,

@@ -1,0 +1,191 @@
+"""What the rules said of a request, a refusal included."""
+
+from __future__ import annotations
+
+from typing import Annotated, NotRequired
+
+from pydantic import ConfigDict, Field, with_config
+from typing_extensions import TypedDict
+
+from accountant.api.models.spending import Stamped
+from accountant.api.models.values import (
+    Asked,
+    Charge,
+    Client,
+    Costs,
+    CountedIn,
+    Loss,
+    RuleCode,
+    RuleId,
+)
+
+
+class Limit(TypedDict):
+    """A promise (epsilon, delta)."""
+
+    epsilon: Annotated[Loss, "at most this epsilon"]
+    delta: Annotated[Loss, "except with about this probability"]
+    own_delta: NotRequired[Annotated[Loss, "the part of delta kept for the mechanisms' own deltas"]]
+
+
+class Comparison(TypedDict):
+    """One inequality: used + charge <= capacity."""
+
+    currency: Annotated[str, "what is compared"]
+    used: Annotated[Loss, "already spent or reserved, at the tightest cell"]
+    charge: Annotated[Loss, "what this request would add"]
+    capacity: Annotated[Loss, "the most that the rule admits"]
+    holds: Annotated[bool, "whether it fits"]
+
+
+class RuleFinding(TypedDict):
+    """One rule's word. Rules that the policy does not state are called built-in:…."""
+
+    rule: RuleId
+    action: Annotated[str, "what it does when it fires: block or flag"]
+    fired: Annotated[bool, "whether it objects"]
+    code: RuleCode
+    text: Annotated[str, "the comparison in words"]
+    scope: NotRequired[Annotated[str, "limit rules: which account, in words"]]
+    dataset: NotRequired[
+        Annotated[str, "limit rules: the account's dataset, or * for all together"]
+    ]
+    client: NotRequired[Annotated[str, "limit rules: whose sub-limit it is, or empty"]]
+    group: NotRequired[
+        Annotated[dict[str, str], "limit rules: the tightest cell; empty if all are alike"]
+    ]
+    limit: NotRequired[Annotated[Limit, "limit rules: the promise"]]
+    gate: NotRequired[Annotated[str, "limit rules: how losses are added up"]]
+    spent_before: NotRequired[Annotated[Loss, "limit rules: epsilon before this request"]]
+    spent_after: NotRequired[Annotated[Loss, "limit rules: epsilon if it were admitted"]]
+    comparisons: NotRequired[
+        Annotated[
+            list[Comparison],
+            "both sides; epsilon or the gate's own currency has to hold, and delta has to",
+        ]
+    ]
+
+
+class Decision(TypedDict):
+    """What the rules say of a request."""
+
+    outcome: Annotated[str, "allow, flag or block: the strictest action among the rules that fired"]
+    rules: Annotated[list[RuleFinding], "every rule that was evaluated, those that fired first"]
+
+
+class NamedDecision(Decision):
+    """A decision and its id."""
+
+    id: Annotated[str, "d and a sequence"]
+
+
+class WouldFit(TypedDict):
+    """What would be granted now in place of a request that a limit refuses; what is not there was
+    not found. Claims are left out of account.
+    """
+
+    count: NotRequired[Annotated[int, "the largest count of the one mechanism"]]
+    scale: NotRequired[Annotated[Loss, "its smallest scale, in three digits"]]
+    times: NotRequired[
+        Annotated[Loss, "several mechanisms or scales: the least factor for all their noise"]
+    ]
+    delta: NotRequired[
+        Annotated[
+            Loss,
+            "Gaussian noise without a delta, where limits count its epsilon only: a delta to "
+            "state, with the scale if that alone is not enough",
+        ]
+    ]
+
+
+class WrongField(TypedDict):
+    """A field that is not valid."""
+
+    field: Annotated[str, "where it stands"]
+    reason: Annotated[str, "what is wrong with it"]
+
+
+@with_config(ConfigDict(extra="allow"))
+class Problem(TypedDict):
+    """What is wrong and what to do (RFC 9457). Further fields carry the facts."""
+
+    type: Annotated[
+        str,
+        Field(
+            pattern="^urn:accountant:problem:[a-z-]+$",
+            description="its code is what follows the last colon; programs compare this",
+        ),
+    ]
+    title: Annotated[str, "the code in words"]
+    status: Annotated[int, "the HTTP status"]
+    detail: Annotated[str, "what is wrong here, and what to do"]
+    errors: NotRequired[Annotated[list[WrongField], "invalid-request: each field with its reason"]]
+    decision: NotRequired[Annotated[NamedDecision, "refusals: every rule that was evaluated"]]
+    charge: NotRequired[Annotated[Charge, "refusals: what it would have cost"]]
+    would_fit: NotRequired[
+        Annotated[
+            WouldFit,
+            "refusals by a limit: what would fit now; it is of the moment, and may differ when "
+            "the same request is answered again",
+        ]
+    ]
+    sequence: NotRequired[Annotated[int, "the event that this is about"]]
+    item: NotRequired[Annotated[int, "batches: the place of the item, from 0 on"]]
+
+
+class Preview(TypedDict):
+    """The decision that the request would get now."""
+
+    decision: Annotated[Decision, "the rules that were evaluated"]
+    charge: Costs
+    fits: Annotated[int, "how many requests like this the limits admit"]
+    sequence: CountedIn
+
+
+class PricedMechanism(TypedDict):
+    """One mechanism's price."""
+
+    kind: Annotated[str, "the mechanism's kind"]
+    count: Annotated[int, "invocations"]
+    verdict: Annotated[
+        str,
+        "how the claim compares with what follows from the stated parameters: consistent, "
+        "conservative, understated, unverifiable or unclaimed",
+    ]
+    charge: Annotated[Charge, "what is booked for all invocations"]
+
+
+class Contribution(TypedDict):
+    """One charge."""
+
+    sequence: Annotated[int, "the event that booked it"]
+    client: Annotated[str, "who asked"]
+    dataset: Annotated[str, "on which dataset"]
+    purpose: Annotated[str | None, "what for; (erased) if it was erased"]
+    state: Annotated[str, "recorded or revalued, or what became of the grant"]
+    epsilon: Annotated[Loss, "what is charged for it"]
+    delta: Annotated[Loss, "its own delta"]
+
+
+class Contributors(TypedDict):
+    """What used a limit up before a decision."""
+
+    rule: Annotated[str, "the limit rule's id"]
+    events: Annotated[list[Contribution], "the largest charges, largest first, as they stand now"]
+    left_out: Annotated[int, "how many smaller ones are not listed"]
+
+
+class DecisionInFull(NamedDecision, Stamped):
+    """A decision with the request that led to it."""
+
+    type: Annotated[str, "the type of the event that holds it"]
+    client: Client
+    request: Asked
+    charge: Costs
+    mechanisms: Annotated[list[PricedMechanism], "what each mechanism costs, in the order asked"]
+    used_up_by: NotRequired[
+        Annotated[
+            list[Contributors],
+            "for each limit that fired, what is charged in its account; not for pipelines",
+        ]
+    ]

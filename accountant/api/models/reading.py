@@ -1,0 +1,144 @@
+"""What is spent and what is left, and the ledger itself."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, NotRequired
+
+from pydantic import ConfigDict, with_config
+from typing_extensions import TypedDict
+
+from accountant.api.models.decisions import Limit
+from accountant.api.models.values import (
+    Client,
+    CountedIn,
+    DatasetOrAll,
+    FilterName,
+    Loss,
+    RuleId,
+    SumOfDeltas,
+    SumOfEpsilons,
+    Time,
+)
+
+
+class Balance(TypedDict):
+    """One group's place under one limit."""
+
+    group: Annotated[str, "a value of the dimension, or everyone"]
+    spent: Annotated[Loss, "epsilon spent for good, rounded up"]
+    reserved: Annotated[Loss, "epsilon that open grants hold"]
+    remaining: Annotated[Loss, "epsilon left, rounded down"]
+    share: Annotated[
+        float | None, "spent and reserved over the limit, for pictures; null: infinite"
+    ]
+    spent_delta: Annotated[Loss, "the delta that belongs to spent"]
+    held_delta: Annotated[Loss, "the delta that belongs to spent and reserved together"]
+    own_delta: Annotated[Loss, "sum of the mechanisms' own deltas"]
+    over: Annotated[bool, "more is spent or reserved than the limit allows"]
+    void: Annotated[bool, "more is spent: the promise is void for this epoch"]
+    sum_of_epsilons: Annotated[Loss, "plain sum, true also where the promise is void"]
+
+
+class Sums(TypedDict):
+    """Plain sums, true whatever the gate."""
+
+    epsilon: SumOfEpsilons
+    delta: SumOfDeltas
+
+
+class Rung(TypedDict):
+    """What one gate would show of the same charges."""
+
+    gate: FilterName
+    used: Annotated[Loss, "epsilon that it would show as spent and reserved, rounded up"]
+
+
+class Account(TypedDict):
+    """One limit rule on one scope."""
+
+    rule: RuleId
+    scope: Annotated[str, "what it is about, in words"]
+    dataset: DatasetOrAll
+    client: Annotated[str, "the client of a sub-limit, or empty"]
+    action: Annotated[str, "block or flag"]
+    gate: FilterName
+    limit: Annotated[Limit, "the promise"]
+    window: Annotated[
+        str | None,
+        "30d, 12h or month, which it is counted over and bounds nothing longer than; null: "
+        "since `counted_from`",
+    ]
+    epoch: Annotated[int, "how often the limit was changed, from 1"]
+    counted_from: Annotated[Time, "when this epoch began"]
+    carried: Annotated[bool, "what was used before the epoch still counts in it"]
+    total: Annotated[Balance, "the most charged group, in each currency"]
+    worst_group: Annotated[
+        dict[str, str], "what the most charged cells share; empty if all are alike"
+    ]
+    lifetime: Annotated[Sums, "sums of everything ever booked, whatever the epoch"]
+    ladder: Annotated[list[Rung], "the same charges under every gate, for comparison"]
+    groups: Annotated[list[Balance], "one a value of the dimension in `by`"]
+
+
+class LifetimeGroup(Sums):
+    """Sums of everything ever booked for one group."""
+
+    group: Annotated[str, "a value of the dimension"]
+
+
+class Lifetime(Sums):
+    """Sums of everything ever booked."""
+
+    dataset: DatasetOrAll
+    groups: NotRequired[Annotated[list[LifetimeGroup], "one a value of the dimension in `by`"]]
+
+
+class Accounts(TypedDict):
+    """What is spent and what is left."""
+
+    population: Annotated[str, "its name"]
+    sequence: CountedIn
+    time: Annotated[Time, "the last event's stamp"]
+    accounts: Annotated[list[Account], "one a limit rule and scope"]
+    lifetime: Annotated[list[Lifetime], "one a dataset, and the total over all"]
+
+
+@with_config(ConfigDict(extra="allow"))
+class Event(TypedDict):
+    """An event. What else it has depends on its type; its `command` is the request it answers."""
+
+    ledger: Annotated[str, "the population's name"]
+    sequence: Annotated[int, "its place, from 0"]
+    type: Annotated[str, "what happened, in the past tense, with a version"]
+    time: Annotated[Time, "the service's stamp"]
+    by: Client
+    command: Annotated[dict[str, Any], "the request as it was understood, defaults left out"]
+
+
+class LoggedEvent(TypedDict):
+    """An event and its hash in the ledger's tree."""
+
+    event: Annotated[Event, "the canonical document"]
+    leaf: Annotated[str, "RFC 6962 leaf hash of the event's canonical bytes, in hex"]
+
+
+class Events(TypedDict):
+    """A page of the ledger."""
+
+    events: Annotated[list[LoggedEvent], "in order"]
+    last: Annotated[int, "send it as `after` for the next page"]
+
+
+class Erased(TypedDict):
+    """What is erased."""
+
+    event: Annotated[int, "the event whose texts are gone"]
+    erased: Annotated[list[str], "purpose, justification or reason; of an item: items.3.purpose"]
+    sequence: Annotated[int, "the event that says so"]
+
+
+class Health(TypedDict):
+    """Fit to serve."""
+
+    status: Annotated[str, "ok or ready"]
+    version: NotRequired[Annotated[str, "of the program"]]

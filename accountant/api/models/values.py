@@ -1,0 +1,66 @@
+"""Values that stand in many answers."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+from pydantic import Field, WithJsonSchema
+from typing_extensions import TypeAliasType
+
+from accountant.privacy.units import FIXED
+
+COMPONENTS: Final = "#/components/schemas/"
+
+
+Loss = TypeAliasType(
+    "Loss",
+    Annotated[
+        str,
+        Field(
+            pattern=r"^([0-9]+(\.[0-9]+)?|infinite)$",
+            description='A decimal string such as "0.25", or "infinite".',
+        ),
+    ],
+)
+_LOSS: Final = {"$ref": f"{COMPONENTS}Loss"}
+Charge = TypeAliasType(
+    "Charge",
+    Annotated[
+        dict[str, str],
+        WithJsonSchema(
+            {
+                "type": "object",
+                "description": "A privacy loss in every currency that is kept, and, as "
+                "`tau_<order>`, the Renyi divergence at each order that a rule in force counts at.",
+                "properties": {
+                    str(currency): _LOSS | {"description": f"sum of {currency.replace('_', ' ')}"}
+                    for currency in FIXED
+                },
+                "required": [str(currency) for currency in FIXED],
+                "patternProperties": {
+                    "^tau_[0-9]+$": _LOSS
+                    | {"description": "sum of Renyi divergences at that order"}
+                },
+            }
+        ),
+    ],
+)
+Time = Annotated[str, WithJsonSchema({"type": "string", "format": "date-time"})]
+Rules = Annotated[
+    list[Any], WithJsonSchema({"type": "array", "items": {"$ref": f"{COMPONENTS}Rule"}})
+]
+
+Id = Annotated[str, "its id"]
+Client = Annotated[str, "the name of the key that asked"]
+DatasetId = Annotated[str, "the dataset's id"]
+DatasetOrAll = Annotated[str, "the dataset's id, or * for the total over all"]
+Costs = Annotated[Charge, "what all mechanisms cost together, per cell"]
+FilterName = Annotated[str, "how losses are added up"]
+RuleId = Annotated[str, "the rule's id"]
+RuleCode = Annotated[str, "the problem code that it stands for"]
+SumOfEpsilons = Annotated[Loss, "sum of epsilons"]
+SumOfDeltas = Annotated[Loss, "sum of deltas"]
+CountedIn = Annotated[int, "the last event that is counted in"]
+Asked = Annotated[
+    dict[str, Any], "the request, defaults left out; a text that was erased is (erased)"
+]

@@ -1,0 +1,153 @@
+"""The calls that register populations and datasets, and adopt policies."""
+
+from __future__ import annotations
+
+from typing import Annotated, cast
+
+from fastapi import Header, Request
+from fastapi.responses import JSONResponse
+
+from accountant.api.access import (
+    Administrator,
+    Body,
+    DatasetName,
+    Name,
+    Raw,
+    Reader,
+    TheService,
+    of_a_population,
+    service_of,
+)
+from accountant.api.call import call
+from accountant.api.models.registered import (
+    AdoptedPolicy,
+    Dataset,
+    PolicyInForce,
+    Population,
+    PopulationInForce,
+)
+from accountant.api.requests import ask, key_from
+from accountant.budget.commands import (
+    AdoptPolicy,
+    Envelope,
+    RegisterDataset,
+    RegisterPopulation,
+)
+from accountant.budget.errors import Forbidden, Invalid
+from accountant.budget.facts import opened_by
+from accountant.budget.policy import Policy
+from accountant.budget.population import population as datasets
+from accountant.budget.state import State
+
+router = of_a_population()
+
+
+@router.put("", tags=["registering"])
+@call(Population, RegisterPopulation, topics="population")
+def register_population(
+    population: Name, key: Administrator, body: Body, service: TheService
+) -> JSONResponse:
+    """Register a population, or append values to its dimensions.
+
+    A population is a set of people: one privacy unit, one neighbouring relation, and unchanging
+    public attributes that put each unit in exactly one cell for life.
+    """
+    service.execute(population, ask(RegisterPopulation, key, body, None))
+    with service.state(population) as state:
+        return JSONResponse(_population(state))
+
+
+@router.get("", tags=["registering"])
+@call(PopulationInForce)
+def show_population(population: Name, key: Reader, service: TheService) -> JSONResponse:
+    """A population with its datasets and the policy in force."""
+    with service.state(population) as state:
+        adopted = state.adopted
+        in_force: PopulationInForce = {
+            **_population(state),
+            "datasets": [_dataset(one) for one in state.datasets.values()],
+            "policy": _policy(adopted.policy, adopted.digest) if adopted else None,
+        }
+        return JSONResponse(in_force)
+
+
+def _population(state: State) -> Population:
+    people = state.people()
+    return {
+        "population": people.name,
+        "privacy_unit": people.privacy_unit,
+        "neighbouring": people.relation.value,
+        "membership": people.membership.value,
+        "dimensions": {name: list(values) for name, values in people.dimensions},
+        "cells": people.cells,
+        "sequence": state.last,
+    }
+
+
+def _dataset(dataset: datasets.Dataset) -> Dataset:
+    return {
+        "id": dataset.id,
+        "namespace": dataset.namespace,
+        "name": dataset.name,
+        "owner": dataset.owner,
+        "parents": list(dataset.parents),
+    }
+
+
+def _policy(policy: Policy, digest: str) -> PolicyInForce:
+    return cast(PolicyInForce, {"digest": digest, **policy.to_json()})
+
+
+@router.put("/datasets/{dataset}", tags=["registering"])
+@call(Dataset, RegisterDataset, within="id", topics="dataset")
+def register_dataset(
+    population: Name,
+    dataset: DatasetName,
+    key: Administrator,
+    body: Body,
+    service: TheService,
+) -> JSONResponse:
+    """Register a dataset about the population under a short id."""
+    service.execute(population, ask(RegisterDataset, key, body, None, id=dataset))
+    with service.state(population) as state:
+        return JSONResponse(_dataset(state.datasets[dataset]))
+
+
+@router.put("/policy", tags=["registering"])
+@call(AdoptedPolicy, Policy, topics="policy")
+def adopt_policy(
+    population: Name,
+    key: Administrator,
+    body: Raw,
+    service: TheService,
+    request: Request,
+    approver: Annotated[
+        str | None,
+        Header(
+            alias="Accountant-Approver",
+            description="`Bearer <key>` of another admin or officer; needed to loosen a policy",
+        ),
+    ] = None,
+) -> JSONResponse:
+    """Adopt a policy file (YAML or JSON). Loosening the one in force takes a second name."""
+    try:
+        from accountant.budget.policy_file import parse_policy  # noqa: PLC0415 YAML, seldom read
+
+        policy, digest = parse_policy(body.decode("utf-8"))
+    except UnicodeDecodeError:
+        raise Invalid("malformed-policy", "the policy is not UTF-8 text") from None
+    second = None
+    if approver is not None:
+        other = key_from(service_of(request), approver, "Accountant-Approver")
+        if other.role not in ("admin", "officer"):
+            raise Forbidden("role-not-allowed", f"{other.name} is no admin or officer")
+        second = other.name
+    command = AdoptPolicy(policy=policy.to_json(), source_digest=digest, approved_by=second)
+    answer = service.execute(population, Envelope(key.name, command))
+    changed = answer.events[0].body if answer.events else {}
+    adopted: AdoptedPolicy = {
+        **_policy(policy, digest),
+        "adopted": bool(answer.events),
+        "opens_epoch": opened_by(changed),
+    }
+    return JSONResponse(adopted)

@@ -1,0 +1,219 @@
+"""The calls of pipelines: grants, settlements, invocations, batches and sparse vector sessions."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from fastapi import Query
+from fastapi.responses import JSONResponse
+
+from accountant.api.access import (
+    Asker,
+    Body,
+    GrantId,
+    Idempotency,
+    Name,
+    Raw,
+    Reader,
+    Spender,
+    TheQuick,
+    TheService,
+    of_a_population,
+)
+from accountant.api.answers import preview_view, respond, respond_to_batch
+from accountant.api.call import call
+from accountant.api.grants import grant_view, listed
+from accountant.api.models.decisions import Preview
+from accountant.api.models.spending import (
+    BatchAnswer,
+    Counted,
+    Grant,
+    OpenGrants,
+    Record,
+    Reservation,
+    Settlement,
+)
+from accountant.api.requests import ask, only_own, read_batch
+from accountant.budget.commands import (
+    AskGrant,
+    BatchRequest,
+    CloseSparseVector,
+    CommitGrant,
+    CountAnswers,
+    Envelope,
+    OpenSparseVector,
+    RecordInvocations,
+    ReleaseGrant,
+)
+from accountant.budget.errors import Problem
+
+router = of_a_population()
+
+
+@router.post("/grants", status_code=201, tags=["spending"])
+@call(Reservation, AskGrant, topics="data asking refusal")
+def ask_grant(
+    population: Name, key: Spender, body: Body, idempotency: Idempotency, service: TheService
+) -> JSONResponse:
+    """Ask for budget before anything runs: 201 reserved, or 403 with the decision and what fits."""
+    return respond(service, service.execute(population, ask(AskGrant, key, body, idempotency)))
+
+
+@router.get("/grants", tags=["spending"])
+@call(OpenGrants, topics="data own")
+def list_grants(
+    population: Name,
+    key: Reader,
+    service: TheService,
+    state: Annotated[Literal["open"], Query(description="those that are not settled yet")] = "open",
+    client: Annotated[
+        str | None, Query(max_length=64, description="only those of this client; me: your own")
+    ] = None,
+    dataset: Annotated[str | None, Query(description="only those on this dataset")] = None,
+    after: Annotated[
+        int, Query(ge=-1, le=2**53, description="only grants reserved after this sequence")
+    ] = -1,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+) -> JSONResponse:
+    """Grants that are open, in the order in which they were reserved. A pipeline sees its own.
+
+    A page holds at most `limit`; the last page has fewer. `expired` are those whose time has passed
+    and that are about to be charged.
+    """
+    wanted = key.name if client == "me" or (client is None and key.role == "pipeline") else client
+    if wanted is not None:
+        only_own(key, wanted, f"a grant of {wanted!r}")
+    found, now = service.open_grants(population, wanted, dataset, after, limit)
+    page: OpenGrants = {
+        "grants": [listed(grant, now) for grant in found],
+        "last": found[-1].sequence if found else after,
+    }
+    return JSONResponse(page)
+
+
+@router.get("/grants/{grant}", tags=["spending"])
+@call(Grant, topics="grant own")
+def show_grant(population: Name, grant: GrantId, key: Reader, service: TheService) -> JSONResponse:
+    """A grant's present state. A pipeline sees its own."""
+    found, now = service.grant(population, grant)
+    only_own(key, found.by, grant)  # what is read of it below never changes: no lock is held
+    return JSONResponse(grant_view(service, population, found, now))
+
+
+@router.post("/grants/{grant}/commit", tags=["spending"])
+@call(Settlement, CommitGrant, within="grant", topics="grant own settling")
+def commit_grant(
+    population: Name,
+    grant: GrantId,
+    key: Spender,
+    body: Body,
+    idempotency: Idempotency,
+    service: TheService,
+) -> JSONResponse:
+    """Say what was really run: all (empty body), or a listed part; the rest comes back."""
+    return respond(
+        service, service.execute(population, ask(CommitGrant, key, body, idempotency, grant=grant))
+    )
+
+
+@router.post("/grants/{grant}/release", tags=["spending"])
+@call(Settlement, ReleaseGrant, within="grant", topics="grant own settling")
+def release_grant(
+    population: Name,
+    grant: GrantId,
+    key: Spender,
+    body: Body,
+    idempotency: Idempotency,
+    service: TheService,
+) -> JSONResponse:
+    """Attest, with a reason, that none of it was executed on the data."""
+    command = ask(ReleaseGrant, key, body, idempotency, grant=grant)
+    return respond(service, service.execute(population, command))
+
+
+@router.post("/invocations", status_code=201, tags=["spending"])
+@call(Record, RecordInvocations, topics="data asking")
+def record_invocations(
+    population: Name, key: Spender, body: Body, idempotency: Idempotency, service: TheService
+) -> JSONResponse:
+    """Record what has already run: always recorded, flagged where it is over budget."""
+    return respond(
+        service, service.execute(population, ask(RecordInvocations, key, body, idempotency))
+    )
+
+
+@router.post("/batch", status_code=201, tags=["spending"])
+@call(BatchAnswer, BatchRequest, topics="data asking refusal grant own settling batch")
+def batch(
+    population: Name,
+    key: Spender,
+    body: Raw,
+    idempotency: Idempotency,
+    service: TheService,
+    quick: TheQuick,
+) -> JSONResponse:
+    """Many commands with one answer: commits, releases and grants, all or nothing; or invocations.
+
+    If a rule blocks one item nothing of the batch happens: 403 with that item's decision, for good.
+    If one item cannot be answered nothing happens either, and the key is not used up. `item` is its
+    place. What gives budget back counts before what asks for it, however the items are listed.
+    """
+    parts, order = read_batch(quick, key, body)
+    try:
+        asked = Envelope.together(key.name, parts, idempotency)
+        answer = service.execute(population, asked)
+    except Problem as problem:
+        if (item := problem.numbers.get("item")) is not None:
+            problem.numbers["item"] = order[item]
+            problem.detail = f"item {order[item]}: {problem.detail}"
+        raise
+    return respond_to_batch(service, answer, order)
+
+
+@router.post("/preview", tags=["spending"])
+@call(Preview, AskGrant, topics="data asking")
+def preview(population: Name, key: Asker, body: Body, service: TheService) -> JSONResponse:
+    """The decision and its numbers without recording anything, and how many more would fit."""
+    command = AskGrant.model_validate(body)
+    return JSONResponse(preview_view(service.preview(population, key.name, command)))
+
+
+@router.post("/sparse-vector", status_code=201, tags=["sparse vector"])
+@call(Reservation, OpenSparseVector, topics="data asking refusal session")
+def open_sparse_vector(
+    population: Name, key: Spender, body: Body, idempotency: Idempotency, service: TheService
+) -> JSONResponse:
+    """Open a sparse vector session: its whole cost is reserved."""
+    return respond(
+        service, service.execute(population, ask(OpenSparseVector, key, body, idempotency))
+    )
+
+
+@router.post("/sparse-vector/{grant}/answers", tags=["sparse vector"])
+@call(Counted, CountAnswers, within="grant", topics="grant own settling session")
+def count_answers(
+    population: Name,
+    grant: GrantId,
+    key: Spender,
+    body: Body,
+    idempotency: Idempotency,
+    service: TheService,
+) -> JSONResponse:
+    """Count answers given since the last count. Negatives are free."""
+    command = ask(CountAnswers, key, body, idempotency, grant=grant)
+    return respond(service, service.execute(population, command))
+
+
+@router.post("/sparse-vector/{grant}/close", tags=["sparse vector"])
+@call(Settlement, CloseSparseVector, within="grant", topics="grant own settling session")
+def close_sparse_vector(
+    population: Name,
+    grant: GrantId,
+    key: Spender,
+    body: Body,
+    idempotency: Idempotency,
+    service: TheService,
+) -> JSONResponse:
+    """Close a session: epsilon for positives that were not used comes back."""
+    command = ask(CloseSparseVector, key, body, idempotency, grant=grant)
+    return respond(service, service.execute(population, command))
