@@ -12,7 +12,6 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import orjson
-from pydantic import TypeAdapter
 
 from accountant.budget import batches
 from accountant.budget.accounts.account import Account
@@ -20,13 +19,8 @@ from accountant.budget.accounts.epochs import Adopted, Epoch, Start, next_epoch,
 from accountant.budget.accounts.window import WindowAccount
 from accountant.budget.batches import OpenBatch
 from accountant.budget.changes import NOTHING, Count, End, Note, Record, Reserve
-from accountant.budget.commands import (
-    DEFAULT_TTL,
-    STORED,
-    Batch,
-    SubjectsField,
-    command_from_json,
-)
+from accountant.budget.commands import DEFAULT_TTL, Batch, command_from_json
+from accountant.budget.commands.stored import read_subjects
 from accountant.budget.custody import handlers as custody
 from accountant.budget.grants import Ending, Grant
 from accountant.budget.outcome import (
@@ -45,6 +39,7 @@ from accountant.budget.outcome import (
 from accountant.budget.policy import Policy
 from accountant.budget.population.population import Dataset, Membership, Population
 from accountant.budget.population.selection import EVERYONE, Selection, reaching, select
+from accountant.budget.request import selected
 from accountant.budget.rules.base import matches
 from accountant.budget.rules.limit import LimitRule
 from accountant.budget.state import AccountKey, State, account_key, envelope_of, lifetime
@@ -55,9 +50,7 @@ from accountant.privacy.units import SURE, Charge
 
 _SECOND: Final = 1_000_000
 _REMEMBERED: Final = 1_024
-"""Charges, and subject groups, that are kept as they were read."""
-_LONGEST: Final = 2_048
-"""Bytes of a subject group that is kept."""
+"""Charges that are kept as they were read."""
 
 
 def fold(ledger: str, events: Iterable[Event]) -> State:
@@ -441,21 +434,7 @@ def _selection(state: State, event: Event) -> Selection:
     subjects = event.body["command"].get("subjects")
     if subjects is None:
         return EVERYONE  # nothing else of the command bears on it
-    people, spelled = state.people(), orjson.dumps(subjects)
-    known = _selections.get(spelled)
-    if known is None or known[0] is not people:
-        group = _SUBJECTS.validate_python(subjects, context=STORED)
-        known = people, select(people, group)
-        if len(_selections) >= _REMEMBERED:
-            _selections.clear()
-        if len(spelled) <= _LONGEST:
-            _selections[to_keep(spelled)] = known
-    return known[1]
-
-
-_SUBJECTS: Final[TypeAdapter[Any]] = TypeAdapter(SubjectsField)
-_selections: dict[bytes, tuple[Population, Selection]] = {}
-"""Groups as they were compiled the last time."""
+    return selected(state.people(), read_subjects(subjects))
 
 
 def _charge(document: Any) -> Charge:

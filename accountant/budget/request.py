@@ -107,7 +107,7 @@ def prepare(state: State, by: str, command: Judged, now: int) -> Request:
     """
     people = state.people()
     state.dataset(command.dataset)
-    selection = _selected(people, command.subjects)
+    selection = selected(people, command.subjects)
     mechanisms: Sequence[Mechanism] = (
         [command.mechanism] if isinstance(command, OpenSparseVector) else command.mechanisms
     )
@@ -132,12 +132,12 @@ def work_out(state: State, commands: Iterable[Command]) -> None:
     for one in judged:
         if isinstance(one.subjects, Term | Listed):
             with suppress(Invalid):
-                selection = _selected(people, one.subjects)
+                selection = selected(people, one.subjects)
                 if people.cells <= FEW and not selection.everyone:
                     selection.outside(people.shape)
 
 
-def _selected(people: Population, subjects: Subjects | None) -> Selection:
+def selected(people: Population, subjects: Subjects | None) -> Selection:
     """Return the compiled ``subjects``, from their memo if they have one."""
     if not isinstance(subjects, Term | Listed):
         return select(people, subjects)

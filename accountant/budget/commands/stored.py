@@ -64,7 +64,16 @@ def _part(
 
 
 _MECHANISMS: Final = Parts(_part(TypeAdapter(Mechanisms), plain.mechanisms))
-_SUBJECTS: Final = Parts(_part(TypeAdapter(SubjectsField), plain.subjects))
+_GROUPS: Final[TypeAdapter[Any]] = TypeAdapter(SubjectsField)
+_SUBJECTS: Final = Parts(_part(_GROUPS, plain.subjects))
+
+
+def read_subjects(document: Any) -> Any:
+    """Return the subject group of an event's command. Raises ValueError if it is malformed."""
+    try:
+        return _SUBJECTS.get(orjson.dumps(document))[0]
+    except _Odd:
+        return _GROUPS.validate_python(document, context=STORED)
 
 
 def _mechanisms(value: Any) -> Any:
