@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: install demo test test-fast test-crash test-foreign check serve bench lock clean
+.PHONY: install demo test test-fast test-crash test-foreign check serve bench soak lock clean
 .DEFAULT_GOAL := install
 
 install: $(STAMP)
@@ -69,6 +69,10 @@ serve: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python -m bench
+
+# Two hours of a mixed load; prints the memory of the service by minute. SOAK="--minutes 10" is shorter.
+soak: $(STAMP)
+	$(BIN)/python -m bench.soak $(SOAK)
 
 # Re-resolves the lock file; needs uv.
 lock:
