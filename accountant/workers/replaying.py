@@ -21,6 +21,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from accountant.budget.grants import Grants
 from accountant.budget.idempotency import IdempotencyIndex
 from accountant.budget.replay import Finding, Replay, replay
+from accountant.budget.rules import KINDS
 from accountant.budget.snapshot import dump
 from accountant.budget.state import State
 from accountant.workers.helpers import Helpers, cores, parent
@@ -36,6 +37,8 @@ _BELIEVING: Final = 0.3
 """What it takes to fold an event in as it says, beside deciding it again."""
 _BACKLOG: Final = 16 << 20
 """Bytes that may wait for a helper that cannot keep up."""
+
+_OURS: Final = "accountant."
 
 Run = list[bytes]
 
@@ -70,11 +73,12 @@ def replay_on(
     ledger: str, bodies: Iterable[bytes], expected: int, processes: int | None = None
 ) -> Iterator[Replay]:
     """Replay as ``budget.replay.replay`` does, on so many processes: by default one a core, if
-    there are about ``expected`` events and those are worth it. Raises HelperError.
+    there are about ``expected`` events and those are worth it. A rule kind that only this process
+    has registered keeps the replay in this process. Raises HelperError.
     """
     if processes is None:
         processes = cores() if expected >= WORTH else 1
-    if processes < 2:
+    if processes < 2 or any(not one.__module__.startswith(_OURS) for one in KINDS.values()):
         yield from replay(ledger, bodies)
         return
     with Helpers("accountant.workers.replaying", processes - 1) as helpers:

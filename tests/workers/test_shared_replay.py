@@ -19,6 +19,8 @@ from support import last_replay, snapshot
 
 from accountant.auditing.verify import verify
 from accountant.budget.replay import Replay
+from accountant.budget.rules import KINDS
+from accountant.budget.rules.require import RequireRule
 from accountant.budget.state import State
 from accountant.ledger.events import Event, canonical
 from accountant.workers import replaying
@@ -121,6 +123,22 @@ def test_processes_agree_with_one(processes: int) -> None:
     forged[-2] = b"{}"
     for bodies in (forged, forged[: event.sequence + 1], STORED[:-2]):
         same(last(replay_on("fair", bodies, 0, processes)), last_replay("fair", bodies))
+
+
+def test_a_kind_that_only_this_process_knows_is_decided_here(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Helpers import the shipped kinds only; with another one registered there are none."""
+
+    class Own(RequireRule):
+        """A kind of this test."""
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("a helper was started")
+
+    monkeypatch.setitem(KINDS, "own", Own)
+    monkeypatch.setattr(replaying, "Helpers", refuse)
+    same(last(replay_on("fair", STORED, 0, 2)), last_replay("fair", STORED))
 
 
 def test_states_that_differ_are_a_finding() -> None:
