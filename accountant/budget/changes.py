@@ -23,7 +23,8 @@ class Booked(NamedTuple):
 
     keys: Keys
     """The keys that hold the account."""
-    mark: Mark
+    mark: Mark | None
+    """None outside of a transaction: nothing will be taken back."""
     added: Charge
     """What was added to the selection's cells."""
 
@@ -85,13 +86,14 @@ class End(NamedTuple):
 
     def fold(self, state: State, entry: Entry) -> tuple[Grant, list[Booked]]:
         """Turn the reservation into a spending."""
-        grant = state.open[self.grant]
+        grant, undoable = state.open[self.grant], state.journal is not None
         before = []
         for account, keys, booked in state.accounts.holding(grant.bookings):
-            mark = account.mark(entry.time)
+            mark = account.mark(entry.time) if undoable else None
             spent = account.settle(grant.selection, booked, self.final, entry.time)
-            added = _NOTHING if spent is booked else spent - booked
-            before.append(Booked(keys, mark, added))
+            if undoable:
+                added = _NOTHING if spent is booked else spent - booked
+                before.append(Booked(keys, mark, added))
         state.grants.settle(grant, self.ending, entry.sequence)
         return grant, before
 
@@ -160,10 +162,10 @@ def _book(
     now: int,
 ) -> Before:
     keys, accounts = state.route(dataset, by).keys, state.accounts
-    opened = accounts.open(keys, state.account)
+    opened, undoable = accounts.open(keys, state.account), state.journal is not None
     booked = []
     for account, holders in accounts.together(keys):
-        mark = account.mark(now)
+        mark = account.mark(now) if undoable else None
         added = account.book(selection, charge, reserve=reserve, now=now)
         booked.append(Booked(holders, mark, added))
     return Before(opened, booked)
@@ -171,7 +173,7 @@ def _book(
 
 def _take_back(state: State, selection: Selection, before: Before) -> None:
     for keys, mark, added in reversed(before.booked):
-        if not before.opened or keys[0] not in before.opened:
+        if mark is not None and not before.opened or keys[0] not in before.opened:
             for account, _ in state.accounts.together(keys):  # some may have parted since
                 account.go_back(mark, selection, added)
     state.accounts.close(before.opened)
