@@ -315,9 +315,9 @@ def _inherit(state: State, dimension: str, values: list[str], now: int) -> None:
 def _widen(
     state: State, grant: Grant, dimension: str, values: list[str], inherited: bool, now: int
 ) -> None:
-    """An open grant on a group that does not name ``dimension`` covers the new values too: what it
-    runs from now on reaches their members. A rule that does not hold the reservation counts it
-    there as spent.
+    """Extend an open grant whose group does not name ``dimension`` to the new values: what it runs
+    from now on reaches their members. A rule that does not hold the reservation counts it there as
+    spent.
     """
     asked = command_from_json(grant.document)
     new = reaching(state.people(), getattr(asked, "subjects", None), dimension, values)
@@ -382,8 +382,8 @@ def _own(state: State, rule: LimitRule, epoch: int) -> list[AccountKey]:
 
 
 def _used(state: State, rule: LimitRule) -> list[AccountKey]:
-    """The lifetimes of the rule's datasets; none for a client's sub-limit, which starts at zero:
-    it is no promise about the data.
+    """Return the lifetimes of the rule's datasets; none for a client's sub-limit, which starts at
+    zero: it is no promise about the data.
     """
     datasets = [d for d in sorted(state.datasets) if matches(rule.datasets, d) and not rule.per]
     return [lifetime(dataset) for dataset in datasets if lifetime(dataset) in state.accounts]

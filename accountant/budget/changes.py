@@ -141,10 +141,10 @@ class Nothing(NamedTuple):
     """A refusal: no account and no grant changes."""
 
     def fold(self, state: State, entry: Entry) -> None:
-        """Changes nothing."""
+        """Change nothing."""
 
     def undo(self, state: State, before: None) -> None:
-        """Changes nothing."""
+        """Change nothing."""
 
 
 _NOTHING = Charge()
@@ -173,7 +173,7 @@ def _book(
 
 def _take_back(state: State, selection: Selection, before: Before) -> None:
     for keys, mark, added in reversed(before.booked):
-        if mark is not None and not before.opened or keys[0] not in before.opened:
+        if mark is not None and (not before.opened or keys[0] not in before.opened):
             for account, _ in state.accounts.together(keys):  # some may have parted since
                 account.go_back(mark, selection, added)
     state.accounts.close(before.opened)

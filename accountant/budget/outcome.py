@@ -32,11 +32,11 @@ class Change(Protocol):
     """What an event changes in a state."""
 
     def fold(self, state: State, entry: Entry) -> Any:
-        """Changes the state, as the event of ``entry``. Returns what ``undo`` needs."""
+        """Change the state as the event of ``entry`` says. Return what ``undo`` needs."""
         ...
 
     def undo(self, state: State, before: Any) -> None:
-        """Takes the change back, as the last one that was made."""
+        """Undo the change, which must be the last one made."""
         ...
 
 
@@ -58,7 +58,7 @@ class Outcome(NamedTuple):
         return sha256(self.command).digest()
 
     def event(self) -> Event:
-        """The event, read."""
+        """Parse the event."""
         return Event.from_bytes(self.entry.body)
 
 

@@ -174,8 +174,8 @@ def _remembered(
 def unplaced(
     people: Population, selection: Selection, mechanisms: Iterable[Mechanism]
 ) -> tuple[str, ...]:
-    """The kinds that may not charge ``selection``. Under replace-one with private membership a
-    person may move between cells, so only mechanisms proved under add-or-remove may charge a part
+    """Return the kinds that may not charge ``selection``. Under replace-one with private membership
+    a person may move between cells, so only mechanisms proved under add-or-remove may charge a part
     of the population (population.py says why the largest cell is then still the bound).
     """
     private = people.membership is Membership.PRIVATE and people.relation is Relation.REPLACE_ONE
@@ -187,7 +187,7 @@ def unplaced(
 def price_all(
     mechanisms: Sequence[Mechanism], relation: Relation, orders: tuple[int, ...], engine: int
 ) -> tuple[Priced, ...]:
-    """The price of each mechanism in a population with ``relation``, also at Renyi ``orders``, by
-    the bounds of version ``engine``.
+    """Return the price of each mechanism in a population with ``relation``, also at Renyi
+    ``orders``, by the bounds of version ``engine``.
     """
     return tuple(price(mechanism, relation, orders, engine) for mechanism in mechanisms)

@@ -40,7 +40,7 @@ _MOST_ROUTES: Final = 4_096
 
 
 def lifetime(dataset: str) -> AccountKey:
-    """The accumulator of everything ever booked on a dataset, or on all of them."""
+    """Return the accumulator of everything ever booked on a dataset, or on all of them."""
     return AccountKey("", 0, dataset)
 
 
@@ -122,7 +122,7 @@ class State:
         )
 
     def people(self) -> Population:
-        """The population. Raises NotFound while none is registered."""
+        """Return the population. Raises NotFound while none is registered."""
         if self.population is None:
             raise NotFound(
                 "unknown-population",
@@ -132,7 +132,7 @@ class State:
         return self.population
 
     def dataset(self, name: str) -> Dataset:
-        """A registered dataset. Raises Invalid otherwise."""
+        """Return a registered dataset. Raises Invalid otherwise."""
         if name not in self.datasets:
             raise Invalid(
                 "unknown-dataset",
@@ -142,7 +142,7 @@ class State:
         return self.datasets[name]
 
     def grant(self, name: str) -> Grant | Settled:
-        """A grant, whatever became of it. Raises NotFound."""
+        """Return a grant, whatever became of it. Raises NotFound."""
         if (grant := self.grants.get(name)) is None:
             raise NotFound("unknown-grant", f"no grant is called {name!r} in {self.ledger}")
         return grant
@@ -192,11 +192,13 @@ class State:
         return self.adopted.orders if self.adopted else ()
 
     def limits_on(self, dataset: str, client: str) -> tuple[Counted, ...]:
-        """The limit rules that a charge by ``client`` on ``dataset`` counts in."""
+        """Return the limit rules that a charge by ``client`` on ``dataset`` counts in."""
         return self.route(dataset, client).limits
 
     def counted(self, rule: str, dataset: str, client: str) -> Counted | None:
-        """The limit rule of that name, if a charge by ``client`` on ``dataset`` counts in it."""
+        """Return the limit rule of that name, if a charge by ``client`` on ``dataset`` counts in
+        it.
+        """
         return self.route(dataset, client).by_rule.get(rule)
 
     def route(self, dataset: str, client: str) -> Route:
@@ -217,7 +219,7 @@ class State:
         return found
 
     def next_event(self, asked: Envelope, kind: str, now: int, body: dict[str, Any]) -> Event:
-        """The event of ``kind`` that would answer ``asked`` at stamp ``now``."""
+        """Return the event of ``kind`` that would answer ``asked`` at stamp ``now``."""
         body = {"command": asked.document} | body
         if asked.key is not None:
             body["key"] = asked.key
@@ -235,19 +237,19 @@ class Route(NamedTuple):
 
     @classmethod
     def of(cls, limits: tuple[Counted, ...], dataset: str) -> Route:
-        """The route of a charge on ``dataset`` that counts in ``limits``."""
+        """Return the route of a charge on ``dataset`` that counts in ``limits``."""
         keys = [counted.key for counted in limits]
         by_rule = {counted.rule.id: counted for counted in limits}
         return cls(limits, by_rule, (*keys, lifetime(dataset), lifetime(ALL)))
 
 
 def account_key(rule: LimitRule, epoch: int, dataset: str, client: str) -> AccountKey:
-    """The accumulator of ``rule`` that a charge on ``dataset`` by ``client`` goes to."""
+    """Return the accumulator of ``rule`` that a charge on ``dataset`` by ``client`` goes to."""
     return AccountKey(rule.id, epoch, *rule.scope(dataset, client))
 
 
 def envelope_of(event: Event) -> Envelope:
-    """The command that ``event`` answers."""
+    """Return the command that ``event`` answers."""
     body = event.body
     document = body["command"]
     if event.type != REFUSED and (command := read_plain(document)) is not None:

@@ -46,13 +46,13 @@ class Account:
 
     @classmethod
     def empty(cls, shape: tuple[int, ...], axis: Axis = SURE) -> Account:
-        """An account with nothing in it."""
+        """Return an account with nothing in it."""
         n = len(axis)
         return cls(axis, Sums(n, shape), [0] * n, [0] * n)
 
     def book(self, selection: Selection, charge: Charge, *, reserve: bool, now: int) -> Charge:
-        """Adds ``charge`` to the selection's cells at stamp ``now``; returns what was booked: the
-        charge in the account's currencies, infinite where it could take a sum past 2**62.
+        """Add ``charge`` to the selected cells at stamp ``now``. Return what was booked: the charge
+        in the currencies of this account, infinite where a sum could pass 2**62.
         """
         booked = charge.on(self.axis)
         bound = _plus(self.bound, booked.finite)
@@ -74,7 +74,7 @@ class Account:
         )
 
     def settle(self, selection: Selection, booked: Charge, final: Charge, now: int) -> Charge:
-        """Turns a reservation of ``booked`` into a spending of ``final`` at stamp ``now``, giving
+        """Turn a reservation of ``booked`` into a spending of ``final`` at stamp ``now``, giving
         back the rest. Returns what is spent.
 
         Where a finite sum takes the place of an infinite charge it must fit like any new one;
@@ -98,11 +98,11 @@ class Account:
         return final
 
     def mark(self, now: int) -> Mark:
-        """How the account is at stamp ``now``, for ``go_back``."""
+        """Return what ``go_back`` needs to restore the account as it is at stamp ``now``."""
         return Mark(self.used.flat, self.bound, self.held)
 
     def go_back(self, mark: Mark, selection: Selection, added: Charge) -> None:
-        """Takes back the last booking or settling, which has ``added`` this to the cells."""
+        """Undo the last booking or settlement, which added ``added`` to the selected cells."""
         self.bound, self.held = mark.bound, mark.held
         if added.axis:
             self.used.add(selection, added.finite, added.infinite, -1)
@@ -110,36 +110,36 @@ class Account:
             self.used.flatten()
 
     def at(self, now: int) -> Account:
-        """The account as it counts at stamp ``now``; whoever reads it may not change it."""
+        """Return the account as it counts at stamp ``now``. Readers must not change it."""
         return self
 
     def widen(self, selection: Selection, booked: Charge) -> None:
-        """A reservation of ``booked`` covers the cells of ``selection`` too, which did not inherit
+        """Extend a reservation of ``booked`` to the cells of ``selection``, which did not inherit
         it.
         """
         self.used.add(selection, booked.finite, booked.infinite)
 
     def extend(self, axis: int, by: int, inherit: bool) -> None:
-        """Makes room for new cells. What they inherit counts as spent, unless the grant that holds
-        it covers them too; so what is given back elsewhere stays in ``bound``.
+        """Append cells on an axis. What they inherit counts as spent, unless the grant that holds
+        it covers them too; so ``bound`` keeps what is given back elsewhere.
         """
         self.used.extend(axis, by, inherit)
         if inherit:
             self.bound = _plus(self.bound, self.held)
 
     def lift(self, least: Charge, now: int) -> None:
-        """No cell has used less than ``least``, which is on this account's axis. Nothing may be
-        held here: a floor would sink with what open grants give back.
+        """Raise the sums of every cell to at least ``least``, which is on the axis of this account.
+        No grant may hold anything here: a floor would sink with what it gives back.
         """
         self.used.lift(least.finite, least.infinite)
         self.bound = [max(a, b) for a, b in zip(self.bound, least.finite, strict=True)]
 
     def release(self, selection: Selection, booked: Charge, now: int) -> None:
-        """What a grant holds here will not be given back any more: it is spent from ``now`` on."""
+        """Count what a grant holds here as spent from ``now`` on: it will not be given back."""
         self.held = _minus(self.held, booked.finite)
 
     def copy(self) -> Account:
-        """An independent account with the same sums."""
+        """Return an independent account with the same sums."""
         return Account(self.axis, self.used.copy(), self.bound, self.held)
 
     def frozen(self, *, whole: bool = False) -> Account:
@@ -147,7 +147,7 @@ class Account:
         return Account(self.axis, self.used.frozen(), self.bound, self.held)
 
     def absorb(self, other: Account) -> None:
-        """Adds what is used in ``other`` as spent, in the currencies that every account keeps; what
+        """Add what ``other`` has used as spent, in the currencies that every account keeps. What
         could pass 2**62 becomes infinite.
         """
         total = _plus(self.bound[: len(SURE)], other.bound[: len(SURE)])
@@ -157,7 +157,7 @@ class Account:
         self.used.absorb(other.used, over)
 
     def restate(self, currency: Currency, per_epsilon: Fraction | None) -> None:
-        """Replaces the sums in ``currency`` by ``per_epsilon`` units, rounded up, for each unit of
+        """Replace the sums in ``currency`` by ``per_epsilon`` units, rounded up, for each unit of
         epsilon (without it, by infinity wherever there is any); what could pass 2**62 becomes
         infinite.
         """

@@ -55,14 +55,14 @@ class Epoch:
     """It counts all that its data have ever been used for: no reset is behind it."""
 
     def opens(self, shape: tuple[int, ...]) -> Account:
-        """An account of this epoch with nothing in it."""
+        """Return an account of this epoch with nothing in it."""
         if self.window is not None:
             return WindowAccount.opened(shape, self.axis, self.window)
         return Account.empty(shape, self.axis)
 
     def of_sure(self, used: Charge) -> Charge:
-        """A sum of epsilons and deltas that holds on every path, in all currencies of this epoch's
-        accounts, as a new epoch would start from it.
+        """Convert sums of epsilons and deltas that hold on every path into all currencies of this
+        epoch: what a new epoch would start from.
         """
         units: dict[Currency, int | None] = {c: used.units(c) for c in SURE}
         epsilon = units[Currency.EPSILON]
@@ -106,7 +106,7 @@ class Adopted:
         return {}
 
     def guards(self, dataset: str) -> bool:
-        """True if a limit covers ``dataset``, blocks, and counts all clients."""
+        """Return True if a limit covers ``dataset``, blocks, and counts all clients."""
         if (found := self._guarded.get(dataset)) is None:
             found = self._guarded[dataset] = any(
                 rule.action == "block" and rule.per is None and matches(rule.datasets, dataset)
@@ -115,13 +115,13 @@ class Adopted:
         return found
 
     def rule(self, name: str) -> LimitRule | None:
-        """The limit rule of that name, if there is one."""
+        """Return the limit rule of that name, if there is one."""
         return next((rule for rule in self.policy.limits if rule.id == name), None)
 
 
 def adopted_by(event: Event) -> Adopted:
-    """The policy that ``event`` adopted, with the epochs that it tells of: what decisions under it
-    are explained by. Whether something was carried is known only by who folds.
+    """Return the policy that ``event`` adopted, with the epochs that it states, to explain
+    decisions under it. Only a fold knows whether something was carried.
     """
     command, told = event.body["command"], event.body["epochs"]
     policy = Policy.model_validate(command["policy"])
@@ -139,7 +139,7 @@ def adopted_by(event: Event) -> Adopted:
 
 
 def start_of(before: Adopted | None, rule: LimitRule) -> Start:
-    """How ``rule`` begins when it is adopted after ``before``."""
+    """Return how ``rule`` begins when it is adopted after ``before``."""
     old = before.rule(rule.id) if before else None
     if old and not opens_epoch(old, rule):
         return Start.KEPT
@@ -155,7 +155,7 @@ def start_of(before: Adopted | None, rule: LimitRule) -> Start:
 
 
 def next_epoch(before: Adopted | None, rule: LimitRule, number: int, now: int) -> Epoch:
-    """The epoch that ``rule`` is in once adopted; ``number`` is for a new one."""
+    """Return the epoch that ``rule`` is in once adopted; ``number`` is for a new one."""
     start = start_of(before, rule)
     chosen, whole = None, start is not Start.EMPTY
     if before and start in (Start.KEPT, Start.CARRIED, Start.CONVERTED):
@@ -177,8 +177,8 @@ def epoch_of(
     carried: bool = False,
     whole: bool = True,
 ) -> Epoch:
-    """The epoch of ``rule`` with orders chosen for ``chosen`` (None: for its own limit). Capacity
-    and currencies follow from these.
+    """Return the epoch of ``rule`` with orders chosen for ``chosen`` (None: for its own limit).
+    Capacity and currencies follow from these.
     """
     limit = replace(rule.promise, chosen=chosen) if chosen else rule.promise
     capacity, axis = rule.filter.capacity(limit), axis_under(limit)
@@ -189,20 +189,22 @@ def epoch_of(
 
 
 def same_scope(old: LimitRule, new: LimitRule) -> bool:
-    """True if both rules count the same charges in the same accounts."""
+    """Return True if both rules count the same charges in the same accounts."""
     mine = (old.datasets, old.across, old.per, old.span)
     return mine == (new.datasets, new.across, new.per, new.span)
 
 
 def _same_gate(old: LimitRule, new: LimitRule) -> bool:
-    """True if one gate is behind both, with a delta' under both or neither: their accounts keep the
-    same currencies.
+    """Return True if both rules have one gate, and both or neither a delta': their accounts keep
+    the same currencies.
     """
     kept = old.promise.filter_delta > 0, new.promise.filter_delta > 0
     return old.filter is new.filter and kept[0] == kept[1]
 
 
 def opens_epoch(old: LimitRule, new: LimitRule) -> bool:
-    """True if ``new`` is another filter: limit, split, gate or scope differ, or it is a reset."""
+    """Return True if ``new`` is another filter: its limit, split, gate or scope differs, or it is a
+    reset.
+    """
     reset = new.carry == "none" and old.carry != "none"
     return reset or not same_scope(old, new) or (old.limit, old.gate) != (new.limit, new.gate)

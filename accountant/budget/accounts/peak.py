@@ -60,7 +60,7 @@ class Reading:
         return self._parts
 
     def most(self, row: int) -> int | None:
-        """The largest sum of a selected cell; None if one is infinite."""
+        """Return the largest sum of a selected cell; None if one is infinite."""
         if row not in self._most:
             self._most[row] = self._find_most(row)
         return self._most[row]
@@ -72,11 +72,13 @@ class Reading:
         return max(part.most(row) for part in self.parts)
 
     def fits(self, charge: Charge, capacity: Capacity) -> bool:
-        """Every selected cell can take ``charge``, which is on the account's axis."""
+        """Return True if every selected cell can take ``charge``, which is on the axis of the
+        account.
+        """
         return self._surely(charge, capacity) or self._everywhere(charge, capacity)
 
     def _surely(self, charge: Charge, capacity: Capacity) -> bool:
-        """It fits on a cell that holds all that was ever booked: no cell holds more."""
+        """Return True if a cell with all that was ever booked could take it: no cell holds more."""
         if charge.any_infinite or not self.account.used.plain:
             return False
         bound, finite = self.account.bound, charge.finite
@@ -100,7 +102,7 @@ class Reading:
         return most is not None and most + charge.finite[row] <= capacity
 
     def _masks(self, charge: Charge, capacity: Capacity) -> list[Mask]:
-        """Which cells can take ``charge``, by part."""
+        """Return a mask of the cells that can take ``charge``, for each part."""
         second = row_of(charge, capacity.second_currency)
         found = []
         for part in self.parts:
@@ -113,8 +115,8 @@ class Reading:
     def peak(
         self, gate: Filter, limit: Limit, charge: Charge, capacity: Capacity
     ) -> tuple[bool, Peak]:
-        """Whether ``charge`` fits everywhere, and the cell that has spent most under ``gate``;
-        where it does not fit everywhere, of the cells that it does not fit on.
+        """Return whether ``charge`` fits everywhere, and the peak: the cell that has spent most
+        under ``gate``, among the cells that the charge does not fit on if there are any.
         """
         second = row_of(charge, capacity.second_currency)
         if not self.fits(charge, capacity):
@@ -122,7 +124,7 @@ class Reading:
         return True, self._highest(gate, limit, second)
 
     def _highest(self, gate: Filter, limit: Limit, second: int | None) -> Peak:
-        """The cell that has spent most."""
+        """Return the cell that has spent most."""
         if second not in self._dominants:
             self._dominants[second] = self._dominant(second)
         peak = self._dominants[second]
@@ -131,8 +133,8 @@ class Reading:
         return peak
 
     def _dominant(self, second: int | None) -> Peak | None:
-        """The first cell with the largest sums in all that counts, if there is one: it has spent
-        most under every gate.
+        """Return the first cell with the largest sums in all currencies that count, if there is
+        one: it has spent most under every gate.
         """
         account, selection = self.account, self.selection
         sums = account.used
@@ -159,7 +161,7 @@ class Reading:
         return Peak(self._cell(0, at), used)
 
     def _dominant_of_few(self, epsilon: Integers, second: int | None) -> Peak | None:
-        """The same where there are few cells; ``epsilon`` are their sums."""
+        """Find the dominant cell where there are few cells; ``epsilon`` are their sums."""
         sums = self.account.used
         at = (epsilon == np.maximum.reduce(epsilon, axis=None)).tobytes().index(1)
         rows = [_EPSILON, _DELTA]
@@ -171,7 +173,7 @@ class Reading:
         return Peak(_position(at, sums.shape), tuple([sums.at(row, at) for row in rows]))
 
     def _at(self, part: Part, row: int, at: int) -> int:
-        """One sum; nothing is looked at in a row that nothing was ever booked in."""
+        """Return one sum. A row without any booking is not read."""
         return part.view(row).item(at) + part.everyone[row] if self.account.bound[row] else 0
 
     def _peak(self, spent: Spent, second: int | None, fit: list[Mask] | None) -> Peak:
@@ -206,12 +208,12 @@ class Reading:
 
 
 def row_of(charge: Charge, currency: Currency | None) -> int | None:
-    """The row of a currency in an account that keeps what ``charge`` has."""
+    """Return the row of a currency in an account with the axis of ``charge``."""
     return None if currency is None else charge.axis.index(currency)
 
 
 def _position(at: int, shape: tuple[int, ...]) -> Cell:
-    """The place in an array of ``shape`` that is at ``at`` in row-major order."""
+    """Return the index in an array of ``shape`` of the cell at ``at`` in row-major order."""
     found = []
     for size in reversed(shape):
         at, place = divmod(at, size)
@@ -241,7 +243,9 @@ def _before(mine: Cell | None, other: Cell | None) -> bool:
 
 
 def _fits(part: Part, charge: Charge, row: int, capacity: int) -> Mask:
-    """Which cells stay within ``capacity`` in one currency; an infinite charge closes it."""
+    """Return a mask of the cells that stay within ``capacity`` in one currency. An infinite charge
+    fits nowhere.
+    """
     if charge.infinite[row]:
         return np.zeros(part.size, dtype=np.bool_)
     fit: Mask = (part.row(row) <= capacity - charge.finite[row]) & (part.infinite_row(row) == 0)
@@ -251,8 +255,8 @@ def _fits(part: Part, charge: Charge, row: int, capacity: int) -> Mask:
 def _top(
     part: Part, second: int | None, spent: Spent, among: NDArray[np.intp] | None
 ) -> tuple[int, int, int, int]:
-    """(spent, epsilon, second, place) of the cell that has spent most, of the cells ``among`` or
-    all; of equals the one with the larger sums, then the first.
+    """Return (spent, epsilon, second, place) of the cell that has spent most, of the cells
+    ``among`` or of all; of equals the one with the larger sums, then the first.
     """
     epsilon = _sums(part, _EPSILON, among)
     top = int(epsilon.argmax())
@@ -269,8 +273,9 @@ def _top(
 
 
 def _crossing(epsilon: Integers, second: Integers, spent: Spent) -> list[tuple[int, int, int]]:
-    """Two cells of a long frontier, one of which has spent most. Along it the sum of epsilons falls
-    while the gate's own sum, and what it comes to, grows: the smaller is largest where they cross.
+    """Return the two cells of a long frontier among which the peak is. Along the frontier the sum
+    of epsilons falls while the gate's own sum, and its epsilon, grow: the smaller of both is
+    largest where they cross.
     """
     order = np.lexsort((-second, -epsilon))
     along = second[order]
@@ -292,7 +297,7 @@ def _crossing(epsilon: Integers, second: Integers, spent: Spent) -> list[tuple[i
 
 
 def _sums(part: Part, row: int, among: NDArray[np.intp] | None) -> Integers:
-    """The sums of a row, an infinite one as ``LARGEST`` and one for each infinite charge."""
+    """Return the sums of a row, an infinite one as ``LARGEST`` and one for each infinite charge."""
     finite = part.row(row)
     if among is not None:
         finite = finite[among]
@@ -322,7 +327,9 @@ def frontier(epsilon: Integers, second: Integers) -> list[tuple[int, int, int]]:
 
 
 def times(reading: Reading, charge: Charge, capacity: Capacity) -> int:
-    """How many times ``charge``, which is on the account's axis, fits on every selected cell."""
+    """Return how many times ``charge``, which is on the account's axis, fits on every selected
+    cell.
+    """
     second = row_of(charge, capacity.second_currency)
     fewest = []
     for part in reading.parts:

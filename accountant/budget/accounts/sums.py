@@ -42,7 +42,7 @@ class Part(NamedTuple):
     """Where the box is; None stands for all cells."""
 
     def view(self, row: int) -> Integers:
-        """The finite sums of a row without what everyone has beside; there must be cells."""
+        """Return the finite sums of a row without the sums of everyone. There must be cells."""
         assert self.cells is not None  # noqa: S101 for the type checker
         cells: Integers = self.cells[row]
         return cells if self.box is None else cells[self.box]
@@ -53,7 +53,7 @@ class Part(NamedTuple):
         return 1 if self.cells is None else self.view(0).size
 
     def row(self, row: int) -> Integers:
-        """The finite sums of one currency, flat."""
+        """Return the finite sums of one currency, flat."""
         beside = self.everyone[row]
         if self.cells is None:
             return np.array([beside], dtype=np.int64)
@@ -61,14 +61,14 @@ class Part(NamedTuple):
         return flat + beside if beside else flat
 
     def most(self, row: int) -> int:
-        """The largest finite sum of one currency."""
+        """Return the largest finite sum of one currency."""
         if self.cells is None:
             return self.everyone[row]
         cells = self.view(row)
         return int(cells.item(cells.argmax())) + self.everyone[row]
 
     def infinite_row(self, row: int) -> Integers:
-        """The numbers of infinite charges in one currency, flat."""
+        """Return the numbers of infinite charges in one currency, flat."""
         beside = self.everyone_infinite[row]
         if self.infinite is None:
             return np.full(self.size, beside, dtype=np.int64)
@@ -98,7 +98,7 @@ class Sums:
     def add(
         self, selection: Selection, finite: Sequence[int], infinite: Sequence[int], sign: int = 1
     ) -> None:
-        """Adds a charge to every cell of ``selection``; takes it back if ``sign`` is -1."""
+        """Add a charge to every cell of ``selection``, or subtract it if ``sign`` is -1."""
         if selection.everyone:
             step = finite if sign > 0 else [-amount for amount in finite]
             self.everyone = list(map(add, self.everyone, step))
@@ -119,8 +119,8 @@ class Sums:
         return self._infinite is None and not any(self.everyone_infinite)
 
     def few(self, row: int, selection: Selection) -> Integers | None:
-        """The finite sums of one currency without what everyone has beside, far below zero where
-        the selection has no cell; None if there are too many cells.
+        """Return the finite sums of one currency without the sums of everyone, far below zero
+        outside of the selection; None if there are too many cells.
         """
         cells = self._cells
         if cells is None or cells[0].size > FEW:
@@ -129,27 +129,29 @@ class Sums:
         return found if selection.everyone else found + selection.outside(self.shape)
 
     def at(self, row: int, at: int) -> int:
-        """The finite sum of one currency in the cell at a place in row-major order."""
+        """Return the finite sum of one currency in the cell at ``at`` in row-major order."""
         beside = self.everyone[row]
         return beside if self._cells is None else self._cells[row].item(at) + beside
 
     def parts(self, selection: Selection) -> list[Part]:
-        """The sums of the selected cells, a part a box."""
+        """Return the sums of the selected cells, one part for each box."""
         of = self._cells, self._infinite, self.everyone, self.everyone_infinite
         if self._cells is None or selection.everyone:
             return [Part(*of)]
         return [Part(*of, layout.in_row) for layout in selection.layouts]
 
     def cells(self) -> Integers:
-        """All finite sums (rows, *shape)."""
+        """Return all finite sums (rows, *shape)."""
         return self._whole(self._cells, self.everyone)
 
     def infinities(self) -> Integers:
-        """All numbers of infinite charges (rows, *shape)."""
+        """Return all numbers of infinite charges (rows, *shape)."""
         return self._whole(self._infinite, self.everyone_infinite)
 
     def stacked(self) -> Integers:
-        """All finite sums, and below them the numbers of infinite charges (2 x rows, *shape)."""
+        """Return all finite sums, and below them the numbers of infinite charges (2 x rows,
+        *shape).
+        """
         return np.concatenate([self.cells(), self.infinities()])
 
     def _whole(self, cells: Integers | None, everyone: list[int]) -> Integers:
@@ -159,8 +161,8 @@ class Sums:
         return cells + beside
 
     def extend(self, axis: int, by: int, inherit: bool) -> None:
-        """Appends ``by`` values on ``axis``. A new cell inherits the largest sum of the cells that
-        its members may have come from (all along the axis), unless they are attested new.
+        """Append ``by`` values on ``axis``. A new cell inherits the largest sum along the axis, for
+        its members may have come from any of those cells, unless they are attested new.
         """
         shape = list(self.shape)
         shape[axis] += by
@@ -170,7 +172,7 @@ class Sums:
         self._shared = False
 
     def absorb(self, other: Sums, as_infinite: NDArray[np.bool_]) -> None:
-        """Adds the sums of ``other``, whose currencies are the first of these, over the same cells;
+        """Add the sums of ``other``, whose currencies are the first of these, over the same cells;
         in those marked ``as_infinite`` one infinite charge to everyone instead of finite sums.
         """
         n = len(as_infinite)
@@ -186,7 +188,7 @@ class Sums:
             self._own_infinite()[:n] += other._infinite[:n]
 
     def restate(self, row: int, source: int, factor: Fraction | None, infinite: bool) -> None:
-        """Makes row ``row`` the sums of row ``source`` times ``factor``, rounded up, with its
+        """Make row ``row`` the sums of row ``source`` times ``factor``, rounded up, with its
         infinities; ``infinite`` adds one more for everyone. Without a factor every sum but zero
         becomes infinite.
         """
@@ -210,21 +212,21 @@ class Sums:
             counts[row] = counts[source] + closed
 
     def most(self) -> list[int]:
-        """The largest finite sum of any cell, by row."""
+        """Return the largest finite sum of any cell, by row."""
         if self._cells is None:
             return list(self.everyone)
         most = self._cells.reshape(self.rows, -1).max(axis=1).tolist()
         return [a + b for a, b in zip(most, self.everyone, strict=True)]
 
     def most_infinite(self) -> list[int]:
-        """The largest number of infinite charges of any cell, by row."""
+        """Return the largest number of infinite charges of any cell, by row."""
         if self._infinite is None:
             return list(self.everyone_infinite)
         most = self._infinite.reshape(self.rows, -1).max(axis=1).tolist()
         return [a + b for a, b in zip(most, self.everyone_infinite, strict=True)]
 
     def lift(self, least: Sequence[int], least_infinite: Sequence[int]) -> None:
-        """Raises every cell's sums to at least these, and those of cells yet to come."""
+        """Raise every cell's sums to at least these, and those of cells yet to come."""
         self._cells, self.everyone = _lifted(self._cells, self.everyone, least)
         self._infinite, self.everyone_infinite = _lifted(
             self._infinite, self.everyone_infinite, least_infinite
@@ -232,7 +234,7 @@ class Sums:
         self._shared = False
 
     def copy(self) -> Sums:
-        """Independent sums that are the same."""
+        """Return an independent copy."""
         twin = self.over()
         if twin._cells is not None:
             twin._cells = twin._cells.copy()
@@ -242,7 +244,7 @@ class Sums:
         return twin
 
     def over(self) -> Sums:
-        """The same sums, which take a copy of the cells only when they change them; until then
+        """Return a view of these sums that copies the cells before it changes them; until then
         these may not change.
         """
         twin = Sums(self.rows, self.shape)
@@ -252,17 +254,19 @@ class Sums:
         return twin
 
     def frozen(self) -> Sums:
-        """Sums that stay as these are now: from now on these copy their cells before changing."""
+        """Return sums that stay as these are now: from now on these copy their cells before
+        changing.
+        """
         self._shared = self._cells is not None
         return self.over()
 
     def flatten(self) -> None:
-        """Drops cells that hold nothing: the first narrower charge was taken back."""
+        """Drop cells that hold nothing: the first narrower charge was taken back."""
         self._cells = self._infinite = None
         self._shared = False
 
     def _own(self) -> Integers:
-        """The cells, to be changed."""
+        """Return the cells, to be changed."""
         if self._cells is None:
             self._cells = np.zeros((self.rows, *self.shape), dtype=np.int64)
         elif self._shared:
@@ -273,14 +277,14 @@ class Sums:
         return self._cells
 
     def _own_infinite(self) -> Integers:
-        """The infinities by cell, to be changed."""
+        """Return the infinities by cell, to be changed."""
         cells = self._own()
         if self._infinite is None:
             self._infinite = np.zeros_like(cells)
         return self._infinite
 
     def dump(self) -> list[bytes]:
-        """What everyone has and, as far as there are any, the cells, for ``load``."""
+        """Yield the sums of everyone and the cells, as far as there are any, for ``load``."""
         everyone = np.array([self.everyone, self.everyone_infinite], dtype=np.int64)
         return [raw(sums) for sums in (everyone, self._cells, self._infinite) if sums is not None]
 
@@ -291,7 +295,7 @@ class Sums:
 
     @classmethod
     def load(cls, take: Take, rows: int, shape: tuple[int, ...], kept: int) -> Sums:
-        """What ``dump`` wrote with ``parts_kept``. Raises ValueError if it is not there."""
+        """Load what ``dump`` wrote with ``parts_kept``. Raise ValueError if it is not there."""
         sums = cls(rows, shape)
         sums.everyone, sums.everyone_infinite = integers(take, 2 * rows).reshape(2, rows).tolist()
         if kept > 0:
@@ -301,7 +305,7 @@ class Sums:
         return sums
 
     def __eq__(self, other: object) -> bool:
-        """Alike in every sum now and later: new cells begin with what everyone has."""
+        """Compare all sums, and those of cells to come: they begin with the sums of everyone."""
         if not isinstance(other, Sums):
             return NotImplemented
         return (
@@ -362,7 +366,7 @@ def _lifted(
 
 
 def _times_up(sums: Integers, factor: Fraction) -> Integers:
-    """Exactly, in whole numbers of any size: few distinct sums, however many cells."""
+    """Multiply exactly, in integers of any size; fast because distinct sums are few."""
     values, where = np.unique(sums, return_inverse=True)
     products = np.array([-(-int(value) * factor // 1) for value in values], dtype=np.int64)
     return products[where].reshape(sums.shape)

@@ -36,13 +36,13 @@ class Window(NamedTuple):
 
     @classmethod
     def read(cls, text: str) -> Window:
-        """The window that ``text`` says. Raises ValueError."""
+        """Parse a window. Raise ValueError if ``text`` is none."""
         if not _SPAN.fullmatch(text):
             raise ValueError(f"{text!r} is no window: say 30d, 12h, or month")
         return cls(text)
 
     def ends(self, at: int) -> int:
-        """The stamp from which on what is spent at stamp ``at`` does not count any more."""
+        """Return the stamp from which spending at stamp ``at`` no longer counts."""
         if self.text != "month":
             return at + int(self.text[:-1]) * _SECONDS[self.text[-1]] * 1_000_000
         moment = _EPOCH + at * _MICROSECOND
@@ -90,12 +90,12 @@ class WindowAccount(Account):
 
     @classmethod
     def opened(cls, shape: tuple[int, ...], axis: Axis, window: Window) -> WindowAccount:
-        """An account with nothing in it."""
+        """Return an account with nothing in it."""
         n = len(axis)
         return cls(axis, Sums(n, shape), [0] * n, [0] * n, window)
 
     def at(self, now: int) -> Account:
-        """The account, its sums as they count at stamp ``now``."""
+        """Advance the sums to stamp ``now``, or back to it, and return the account."""
         passing, passed = self.passing, self.passed
         gone, back = [], []
         while passing and passing[0].ends <= now:
@@ -111,7 +111,7 @@ class WindowAccount(Account):
         return self
 
     def _count(self, parts: Iterable[Passing], sign: int) -> None:
-        """Puts parts into the sums, or takes them off: what is on the same cells in one step."""
+        """Add parts to the sums, or subtract them; parts on the same cells in one step."""
         on: dict[Selection, list[Charge]] = {}
         for part in parts:
             for cells, charge in part.charges.items():
@@ -123,20 +123,20 @@ class WindowAccount(Account):
             self.bound = [a + sign * b for a, b in zip(self.bound, raised, strict=True)]
 
     def entries(self) -> Iterator[tuple[int, Selection, Charge]]:
-        """What is spent and counts: when it ends, on which cells, how much; in order."""
+        """Yield the spending that counts, in order: when it ends, its cells, the charge."""
         for part in self.passing:
             for cells, charge in part.charges.items():
                 yield part.ends, cells, charge
 
     def entered(self, entries: Iterable[tuple[int, Selection, Charge]]) -> None:
-        """Puts what ``entries`` gave into an account whose sums have it already."""
+        """Load what ``entries`` yielded into an account whose sums include it already."""
         for ends, cells, charge in entries:
             if not self.passing or self.passing[-1].ends != ends:
                 self.passing.append(Passing(ends, {}))
             self.passing[-1].charges[cells] = charge
 
     def book(self, selection: Selection, charge: Charge, *, reserve: bool, now: int) -> Charge:
-        """Books; what is not only reserved counts from ``now``."""
+        """Book a charge. Unless it is only reserved it counts from ``now``."""
         self._change(now)
         booked = Account.book(self, selection, charge, reserve=reserve, now=now)
         if not reserve:
@@ -144,7 +144,7 @@ class WindowAccount(Account):
         return booked
 
     def settle(self, selection: Selection, booked: Charge, final: Charge, now: int) -> Charge:
-        """Settles; what is spent counts from ``now``."""
+        """Settle a reservation. What is spent counts from ``now``."""
         self._change(now)
         spent = Account.settle(self, selection, booked, final, now)
         if any(spent.finite) or any(spent.infinite):
@@ -152,14 +152,14 @@ class WindowAccount(Account):
         return spent
 
     def release(self, selection: Selection, booked: Charge, now: int) -> None:
-        """What a grant holds here is spent from ``now`` on."""
+        """Count what a grant holds here as spent from ``now`` on."""
         self._change(now)
         Account.release(self, selection, booked, now)
         self._enter(selection, booked, now)
 
     def inherit(self, new: Selection, held: Sums | None, now: int) -> None:
-        """What the cells of ``new``, which were appended, have inherited counts as spent at
-        ``now``, but for what open grants hold there: these will spend it or give it back.
+        """Count what the appended cells of ``new`` have inherited as spent at ``now``, except what
+        open grants hold there: these will spend it or give it back.
         """
         mine = _narrower(self.used)
         beyond = mine if held is None else mine - _narrower(held)
@@ -173,7 +173,9 @@ class WindowAccount(Account):
             self._spend(selection, more, now)
 
     def lift(self, least: Charge, now: int) -> None:
-        """No cell has used less than ``least``; what that adds counts as spent at ``now``."""
+        """Raise the sums of every cell to at least ``least``; the difference counts as spent at
+        ``now``.
+        """
         self._change(now)
         before, bound = self.used.copy(), self.bound
         Account.lift(self, least, now)
@@ -182,14 +184,14 @@ class WindowAccount(Account):
             self._spend(selection, more, now)
 
     def mark(self, now: int) -> Mark:
-        """How the account is at stamp ``now``, for ``go_back``."""
+        """Return what ``go_back`` needs to restore the account as it is at stamp ``now``."""
         self.at(now)
         passed, self.passed, self._entered = self.passed, [], []
         undo = _Undo(now, passed, self._entered)
         return Mark(self.used.flat, self.bound, self.held, undo)
 
     def go_back(self, mark: Mark, selection: Selection, added: Charge) -> None:
-        """Takes back the last booking or settling, with what was entered by it."""
+        """Undo the last booking or settlement, with the entries that it made."""
         undo: _Undo = mark.window
         self.at(undo.now)
         for cells, before in reversed(undo.entered):
@@ -198,17 +200,17 @@ class WindowAccount(Account):
         self.passed = undo.passed
 
     def _change(self, now: int) -> None:
-        """Goes on to ``now`` for good: the account is about to be changed there."""
+        """Advance to ``now`` for good, before a change."""
         self.at(now)
         self.passed = []
 
     def _spend(self, selection: Selection, charge: Charge, now: int) -> None:
-        """What was added to the cells in another way than by a booking is spent at ``now``."""
+        """Count what was added to the cells without a booking as spent at ``now``."""
         self.bound = [a + b for a, b in zip(self.bound, charge.finite, strict=True)]
         self._enter(selection, charge, now)
 
     def _enter(self, selection: Selection, charge: Charge, now: int) -> None:
-        """Enters what was added to the cells, and to ``bound``, and is spent at ``now``."""
+        """Enter a charge, already in the sums and in ``bound``, as spent at ``now``."""
         ends = self.window.ends(now)
         if not self.passing or self.passing[-1].ends != ends:
             self.passing.append(Passing(ends, {}))
@@ -234,7 +236,7 @@ class WindowAccount(Account):
             self.passing.pop()
 
     def copy(self) -> Account:
-        """An independent account with the same sums."""
+        """Return an independent account with the same sums."""
         return self._twin(self.used.copy())
 
     def frozen(self, *, whole: bool = False) -> Account:
@@ -257,20 +259,22 @@ def _total(columns: Iterable[Sequence[int]]) -> list[int]:
 
 
 def _raised(amounts: Sequence[int]) -> Sequence[int]:
-    """The amounts, those below zero as zero: a charge that is below zero only ever takes off what
-    another one, which is to end at the same stamp, has put for everyone.
+    """Return the amounts, negative ones as zero. A negative charge only takes off what another one,
+    which ends at the same stamp, has added for everyone.
     """
     return amounts if min(amounts) >= 0 else [max(0, amount) for amount in amounts]
 
 
 def _narrower(sums: Sums) -> Integers:
-    """What cells hold beside what everyone has: finite sums, then numbers of infinite charges."""
+    """Return what each cell holds beside the sums of everyone: finite sums, then numbers of
+    infinite charges.
+    """
     everyone = np.array(sums.everyone + sums.everyone_infinite, dtype=np.int64)
     return sums.stacked() - everyone.reshape(-1, *(1,) * len(sums.shape))
 
 
 def _more(axis: Axis, before: Sums, after: Sums) -> Iterator[tuple[Selection, Charge]]:
-    """What ``after`` holds more than ``before``, over the same cells, as charges to groups."""
+    """Yield what ``after`` holds more than ``before``, over the same cells, by group."""
     everyone = [b - a for a, b in zip(before.everyone, after.everyone, strict=True)]
     infinite = [
         b - a for a, b in zip(before.everyone_infinite, after.everyone_infinite, strict=True)

@@ -27,12 +27,12 @@ class Cap(Strict):
         return self
 
     def exceeded(self, total: Charge) -> list[Currency]:
-        """The currencies in which ``total`` is more than this, or has no bound."""
+        """Return the currencies in which ``total`` is more than this, or has no bound."""
         most = {Currency.EPSILON: self.epsilon, Currency.DELTA: self.delta}
         return [c for c, cap in most.items() if cap is not None and not _within(total, c, cap)]
 
     def reachable(self, total: Charge) -> bool:
-        """True if what is capped has a bound in ``total``, so that less of it may fit."""
+        """Return True if what is capped has a bound in ``total``, so that less of it may fit."""
         most = {Currency.EPSILON: self.epsilon, Currency.DELTA: self.delta}
         return not any(total.is_infinite(c) for c, cap in most.items() if cap is not None)
 
@@ -48,13 +48,13 @@ class AtMostRule(Rule):
     datasets: str = Field("*", max_length=200, description="glob over dataset ids")
 
     def compare(self, view: View) -> Compared | None:
-        """The request's plain sums of epsilons and deltas stay within the cap."""
+        """Compare the plain sums of epsilons and deltas of the request with the cap."""
         if not matches(self.datasets, view.dataset):
             return None
         return self.compared(bool(self.at_most.exceeded(view.total)))
 
     def words(self, compared: Compared, told: Told) -> Finding:
-        """What the request costs, and what it may."""
+        """Render the cost of the request and its cap."""
         sides = [
             f"{currency} {told.total.amount(currency)} of at most {cap:f}"
             for currency, cap in (
@@ -72,7 +72,7 @@ class AtMostRule(Rule):
         return self.finding(compared, text)
 
     def sentence(self, unit: str) -> str:
-        """The rule in words for a report."""
+        """Return the rule in words for a report."""
         caps = [
             f"{name} {cap:f}"
             for name, cap in (("epsilon", self.at_most.epsilon), ("delta", self.at_most.delta))

@@ -31,7 +31,7 @@ STRICTNESS: Final[dict[str, int]] = {"allow": 0, "flag": 1, "block": 2}
 
 
 class Strict(BaseModel):
-    """A part of a policy: unknown fields are refused, nothing changes later."""
+    """A part of a policy: immutable, without unknown fields."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -49,7 +49,7 @@ class Compared(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """A comparison in words. ``numbers`` are the fields that only some kinds have."""
+    """A comparison as text. ``numbers`` are fields that only some kinds have."""
 
     rule: str
     action: Action
@@ -71,7 +71,7 @@ class Finding(NamedTuple):
 
 
 class View(Protocol):
-    """What a rule may read of a request and of the ledger as it is before the request."""
+    """The parts of a request, and of the ledger before it, that a rule may read."""
 
     dataset: str
     client: str
@@ -86,8 +86,8 @@ class View(Protocol):
     """What all mechanisms cost together."""
 
     def used(self, rule: str) -> tuple[Epoch, Reading] | None:
-        """What limit rule ``rule`` has used on the selected cells, and its epoch; None if it does
-        not cover the dataset.
+        """Return the epoch of limit rule ``rule`` and what it has used on the selected cells; None
+        if it does not cover the dataset.
         """
         ...
 
@@ -98,7 +98,7 @@ class View(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What the words of a decision are made from: the event, and what it was decided by."""
+    """The facts behind the texts of a decision: the event, and the terms it was decided on."""
 
     event: Event
     command: dict[str, Any]
@@ -127,57 +127,59 @@ class Rule(Strict):
     action: Action = "block"
 
     def compare(self, view: View) -> Compared | None:
-        """Compare the rule with a request; None if it does not apply to it."""
+        """Compare the rule with a request. Return None if it does not apply to it."""
         raise NotImplementedError(type(self).__name__)
 
     def applies(self, dataset: str) -> bool:
-        """Whether the rule says something of requests on ``dataset`` where it has seen nothing."""
+        """Return True if the rule has a finding on ``dataset`` even where the event kept nothing of
+        it.
+        """
         return matches(getattr(self, "datasets", "*"), dataset)
 
     def words(self, compared: Compared, told: Told) -> Finding:
-        """Render a comparison when somebody reads it."""
+        """Render a comparison as text."""
         raise NotImplementedError(type(self).__name__)
 
     def sentence(self, unit: str) -> str:
-        """What the rule acts on, in words for a report that protects ``unit``: the beginning of a
-        sentence that goes on "is blocked" or "is let through and flagged".
+        """Return the subject of a sentence that a report ends with "is blocked" or "is let through
+        and flagged"; ``unit`` is the privacy unit.
         """
         terms = self.model_dump(mode="json", exclude_none=True, exclude={"id", "action"})
         return "What breaks " + ", ".join(f"{name} = {value}" for name, value in terms.items())
 
     @property
     def data(self) -> str:
-        """The datasets that it applies to, in words."""
+        """The datasets that the rule applies to, as text."""
         pattern = getattr(self, "datasets", "*")
         return "all datasets" if pattern == "*" else f"the datasets that match “{pattern}”"
 
     def remember(self, memory: Any, event: Event) -> Any:
-        """What it remembers after ``event``: a JSON value, which nobody changes later."""
+        """Return the memory after ``event``: a JSON value, which is never changed in place."""
         return memory
 
     def begins(self, memory: Any, before: Rule) -> Any:
-        """The memory to start with when a policy adopts the rule in place of ``before``, which has
-        the same id and the memory ``memory``. It is kept if nothing but the action has changed;
-        otherwise the rule starts with none.
+        """Return the first memory of the rule when a policy adopts it in place of ``before``, which
+        has the same id and the memory ``memory``. The memory is kept if only the action has
+        changed; otherwise the rule starts with none.
         """
         return memory if before.model_copy(update={"action": self.action}) == self else None
 
     def compared(self, fired: bool, seen: Any = None) -> Compared:
-        """A ``Compared`` of this rule."""
+        """Build a ``Compared`` of this rule."""
         return Compared(self.id, self.action, fired, self.code, seen)
 
     def finding(self, compared: Compared, text: str, **numbers: Any) -> Finding:
-        """A ``Finding`` of this rule."""
+        """Build a ``Finding`` of this rule."""
         return Finding(*compared[:4], text, numbers)
 
 
 def either(names: Sequence[str]) -> str:
-    """Names as a choice: “a”, “b” or “c”."""
+    """Format names as a choice: “a”, “b” or “c”."""
     shown = [f"“{name}”" for name in names]
     return shown[0] if len(shown) == 1 else ", ".join(shown[:-1]) + " or " + shown[-1]
 
 
 @lru_cache(maxsize=4_096)
 def matches(pattern: str, dataset: str) -> bool:
-    """Shell-style glob over dataset ids."""
+    """Match a dataset id against a shell-style pattern."""
     return fnmatchcase(dataset, pattern)

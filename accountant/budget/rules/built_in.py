@@ -31,7 +31,7 @@ _UNVERIFIABLE: Final = (
 
 
 def findings(request: Request, adopted: Adopted | None, ledger: str) -> Iterator[Finding]:
-    """What stands against the request itself, in words."""
+    """Yield the objections to the request itself, as text."""
     for mechanism, priced in zip(request.mechanisms, request.priced, strict=True):
         for objection in priced.objections:
             yield _fired(objection.code, "block", objection.text)
@@ -47,7 +47,7 @@ def findings(request: Request, adopted: Adopted | None, ledger: str) -> Iterator
 
 
 def compare(request: Request, adopted: Adopted | None, ledger: str) -> list[Compared]:
-    """The same without words. Most requests have nothing against them."""
+    """Compare without text. Most requests have no objection."""
     if request.sound and adopted is not None and adopted.guards(request.dataset):
         return []
     return [Compared(*found[:4]) for found in findings(request, adopted, ledger)]

@@ -126,8 +126,8 @@ class LimitRule(Rule):
         return None
 
     def scope(self, dataset: str, client: str) -> tuple[str, str]:
-        """The dataset and the client of the account that a charge goes to; ``ALL`` and "" stand
-        for all of them.
+        """Return the dataset and the client of the account that a charge goes to; ``ALL`` and ""
+        stand for all of them.
         """
         return ALL if self.across else dataset, client if self.per else ""
 
@@ -140,8 +140,8 @@ class Seen(NamedTuple):
 
 
 def seen(peak: Peak, capacity: Capacity | None) -> dict[str, Any]:
-    """The integers of a comparison: sums of epsilons, own deltas and in the gate's own currency,
-    with the cell. ``capacity``, where the charge does not fit: the other side.
+    """Return the integers of a comparison: sums of epsilons, own deltas and in the gate's own
+    currency, with the cell. ``capacity``, where the charge does not fit: the other side.
     """
     kept: dict[str, Any] = {"used": [INFINITE if u is None else str(u) for u in peak.used]}
     if peak.cell is not None:
@@ -152,13 +152,13 @@ def seen(peak: Peak, capacity: Capacity | None) -> dict[str, Any]:
 
 
 def read_seen(kept: dict[str, Any]) -> Seen:
-    """The inverse of ``seen``."""
+    """Return the inverse of ``seen``."""
     used = tuple(None if text == INFINITE else int(text) for text in kept["used"])
     return Seen(tuple(kept["cell"]) if "cell" in kept else None, used)
 
 
 def sides(capacity: Capacity) -> list[tuple[Currency, int]]:
-    """The currencies that are compared, with the most that a cell may hold."""
+    """Return the currencies that are compared, with the most that a cell may hold."""
     found: list[tuple[Currency, int]] = [
         (Currency.EPSILON, capacity.epsilon),
         (Currency.DELTA, capacity.own_delta),
@@ -171,7 +171,7 @@ def sides(capacity: Capacity) -> list[tuple[Currency, int]]:
 def quoted(
     rule: LimitRule, epoch: Epoch, capacity: Capacity, compared: Compared, told: Told
 ) -> dict[str, Any]:
-    """The numbers of a finding on a limit."""
+    """Return the numbers of a finding on a limit."""
     cell, used = read_seen(compared.seen)
     charge = told.total.on(epoch.axis)
     dataset, client = rule.scope(told.command["dataset"], told.event.by)

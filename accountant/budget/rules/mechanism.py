@@ -31,13 +31,13 @@ class MechanismRule(Rule):
         return kinds
 
     def compare(self, view: View) -> Compared | None:
-        """One of the denied kinds is asked for."""
+        """Compare the kinds asked for with those denied."""
         if not matches(self.datasets, view.dataset):
             return None
         return self.compared(not view.kinds.isdisjoint(self.mechanisms))
 
     def words(self, compared: Compared, told: Told) -> Finding:
-        """Which kinds are denied, and which of them are asked for."""
+        """Render the kinds denied, and those asked for."""
         asked = [kind for kind in told.kinds if kind in self.mechanisms]
         denied = ", ".join(self.mechanisms)
         if not asked:
@@ -45,5 +45,5 @@ class MechanismRule(Rule):
         return self.finding(compared, f"denied kinds: {denied}; requested: {', '.join(asked)}")
 
     def sentence(self, unit: str) -> str:
-        """The rule in words for a report."""
+        """Return the rule in words for a report."""
         return f"On {self.data}, any request of the kind {either(self.mechanisms)}"

@@ -20,13 +20,13 @@ class PurposeRule(Rule):
     datasets: str = "*"
 
     def compare(self, view: View) -> Compared | None:
-        """The purpose is another one, or none."""
+        """Compare the stated purpose with those accepted."""
         if not matches(self.datasets, view.dataset):
             return None
         return self.compared(view.purpose not in self.purposes)
 
     def words(self, compared: Compared, told: Told) -> Finding:
-        """The purpose, unless it is free text, and those that are accepted."""
+        """Render the accepted purposes, and the stated one unless it is free text."""
         purpose, accepted = told.command.get("purpose"), ", ".join(self.purposes)
         if not compared.fired:
             return self.finding(compared, f"the purpose is {purpose}, which is accepted")
@@ -34,5 +34,5 @@ class PurposeRule(Rule):
         return self.finding(compared, f"{stated}; accepted purposes: {accepted}")
 
     def sentence(self, unit: str) -> str:
-        """The rule in words for a report."""
+        """Return the rule in words for a report."""
         return f"On {self.data}, any request for a purpose other than {either(self.purposes)}"

@@ -24,13 +24,13 @@ class RequireRule(Rule):
     datasets: str = "*"
 
     def compare(self, view: View) -> Compared | None:
-        """A named field is absent, or shows nothing."""
+        """Check that no named field is absent or blank."""
         if not matches(self.datasets, view.dataset):
             return None
         return self.compared(any(blank(getattr(view, name)) for name in self.require))
 
     def words(self, compared: Compared, told: Told) -> Finding:
-        """What is required, and what is missing."""
+        """Render the required fields, and those missing."""
         missing = [name for name in self.require if blank(told.command.get(name))]
         required = f"(required: {', '.join(self.require)})"
         if not missing:
@@ -40,13 +40,13 @@ class RequireRule(Rule):
         )
 
     def sentence(self, unit: str) -> str:
-        """The rule in words for a report."""
+        """Return the rule in words for a report."""
         return f"On {self.data}, any request without a {either(self.require)}"
 
 
 def blank(text: str | Sealed | dict[str, str] | None) -> bool:
-    """True if ``text`` shows nothing: it is absent, or only spaces and invisible characters. What
-    is blank is never sealed.
+    """Return True if ``text`` is absent, or only spaces and invisible characters. A blank text is
+    never sealed.
     """
     if text is not None and not isinstance(text, str):
         return False

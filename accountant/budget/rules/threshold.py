@@ -34,7 +34,7 @@ class ThresholdRule(Rule):
         return Fraction(Decimal(self.at[:-1])) / 100
 
     def capacity(self, epoch: Epoch) -> Capacity:
-        """The capacity at which the rule fires, worked out once: it takes long fractions."""
+        """Return the capacity at which the rule fires, worked out once: it takes long fractions."""
         gate, limit = epoch.gate, epoch.limit
         found = limit.shares.get((gate.name, self.at))
         if found is None:
@@ -55,7 +55,7 @@ class ThresholdRule(Rule):
         return False
 
     def words(self, compared: Compared, told: Told) -> Finding:
-        """The share, and both sides at the cell that is quoted."""
+        """Return the share, and both sides at the cell that is quoted."""
         [of] = [rule for rule in told.adopted.policy.limits if rule.id == self.of]
         epoch = told.adopted.epochs[self.of]
         numbers = quoted(of, epoch, self.capacity(epoch), compared, told)

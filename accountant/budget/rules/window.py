@@ -35,7 +35,7 @@ class WindowRule(LimitRule):
         return self.window
 
     def words(self, compared: Compared, told: Told) -> Finding:
-        """The comparison of a limit, with what it is counted over."""
+        """Return the comparison of a limit, with what it is counted over."""
         found = LimitRule.words(self, compared, told)
         words = Window.read(self.window).words
         return found._replace(text=f"{found.text}; counted over {words}, not over the lifetime")
