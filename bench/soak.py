@@ -30,12 +30,14 @@ from bench.running import Served, processor_seconds, served
 THREADS: Final = 6
 RATE: Final = 140
 """Requests a second of all threads together."""
+_PATIENCE: Final = 900.0
+"""Seconds that a report of a long ledger may take."""
 POPULATIONS: Final = ("lifetime", "monthly")
 MONTHLY: Final = POLICY.replace("limit:", "window: month, limit:")
 KINDS: Final = ("laplace", "discrete_laplace", "gaussian", "exponential")
 SHARES: Final[dict[str, float]] = {
     "grant": 60, "retry": 4, "batch": 4, "record": 8, "session": 2, "preview": 4, "wrong": 4,
-    "forgotten": 4, "refused": 2, "accounts": 1, "report": 0.05,
+    "forgotten": 4, "refused": 2, "accounts": 1, "report": 0.001,
 }  # fmt: skip
 """How often each kind of call is chosen."""
 
@@ -63,7 +65,7 @@ class Pipeline:
     def _send(self, what: str, path: str, body: Any = None, key: str | None = None) -> Body:
         headers = {"Idempotency-Key": key or f"soak-{self._numbers()}"}
         if body is None:
-            answer = self._client.get(path)
+            answer = self._client.get(path, timeout=_PATIENCE)
         else:
             answer = self._client.post(path, json=body, headers=headers)
         self.done[f"{what} {answer.status_code}"] += 1

@@ -72,7 +72,7 @@ class AtMostRule(Rule):
         return self.finding(compared, text)
 
     def sentence(self, unit: str) -> str:
-        """Return the rule in words for a report."""
+        """Describe the rule for a report."""
         caps = [
             f"{name} {cap:f}"
             for name, cap in (("epsilon", self.at_most.epsilon), ("delta", self.at_most.delta))

@@ -45,5 +45,5 @@ class MechanismRule(Rule):
         return self.finding(compared, f"denied kinds: {denied}; requested: {', '.join(asked)}")
 
     def sentence(self, unit: str) -> str:
-        """Return the rule in words for a report."""
+        """Describe the rule for a report."""
         return f"On {self.data}, any request of the kind {either(self.mechanisms)}"

@@ -34,5 +34,5 @@ class PurposeRule(Rule):
         return self.finding(compared, f"{stated}; accepted purposes: {accepted}")
 
     def sentence(self, unit: str) -> str:
-        """Return the rule in words for a report."""
+        """Describe the rule for a report."""
         return f"On {self.data}, any request for a purpose other than {either(self.purposes)}"

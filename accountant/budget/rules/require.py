@@ -40,7 +40,7 @@ class RequireRule(Rule):
         )
 
     def sentence(self, unit: str) -> str:
-        """Return the rule in words for a report."""
+        """Describe the rule for a report."""
         return f"On {self.data}, any request without a {either(self.require)}"
 
 

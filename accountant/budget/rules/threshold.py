@@ -55,7 +55,7 @@ class ThresholdRule(Rule):
         return False
 
     def words(self, compared: Compared, told: Told) -> Finding:
-        """Return the share, and both sides at the cell that is quoted."""
+        """Render the share, and both sides of the comparison at the peak."""
         [of] = [rule for rule in told.adopted.policy.limits if rule.id == self.of]
         epoch = told.adopted.epochs[self.of]
         numbers = quoted(of, epoch, self.capacity(epoch), compared, told)
