@@ -1,18 +1,15 @@
 """Renyi curves: the divergence of a mechanism at every whole order.
 
-``at(order)`` bounds the Renyi divergence D_order(P || Q) from above, for outputs P and Q on any two
-neighbouring data sets, either way round (Mironov, *Renyi differential privacy*, CSF 2017). None
-stands for no finite bound. Orders are whole numbers from 2 on. ``group(size)`` is the curve for
-data sets that are ``size`` steps apart, or None where nothing follows.
+A curve bounds the Renyi divergence D_order(P || Q) from above, for outputs P and Q on any two
+neighbouring data sets, either way round (Mironov, *Renyi differential privacy*, CSF 2017). Orders
+are whole numbers from 2 on. None stands for no finite bound, here and in every currency.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
-from itertools import chain
-from typing import Final, Protocol
+from typing import Final, NamedTuple
 
 from flint import arb
 
@@ -23,109 +20,124 @@ _MOST_SUMMED: Final = 1024
 _HOPELESS: Final = 10**6
 """A divergence that no account can hold."""
 
-
-class Curve(Protocol):
-    """A bound for every order."""
-
-    def at(self, order: int) -> Number | None:
-        """The divergence at ``order`` >= 2."""
-        ...
-
-    def group(self, size: int) -> Curve | None:
-        """The curve of a group of ``size`` units."""
-        ...
+Combine = Callable[[Sequence[Number | None]], Number | None]
 
 
-@dataclass(frozen=True, slots=True)
-class Pure:
-    """Any epsilon-private mechanism: that of randomised response, the hardest of them.
+def times(value: Number | None, count: int) -> Number | None:
+    """Return ``count`` times a bound."""
+    return None if value is None else value * count
 
-    Kairouz, Oh, Viswanath 2015, Thm 2.5, for the reduction. The divergence of the pair
-    (e^eps, 1) / (1 + e^eps) is ln(cosh((a - 1/2) eps) / cosh(eps / 2)) / (a - 1).
+
+def total(values: Sequence[Number | None]) -> Number | None:
+    """Return the sum of some bounds."""
+    known = _known(values)
+    return balls.total(known) if len(known) == len(values) else None
+
+
+def least(values: Sequence[Number | None]) -> Number | None:
+    """Return the least of some bounds of one quantity."""
+    known = _known(values)
+    return balls.least(*known) if known else None
+
+
+def most(values: Sequence[Number | None]) -> Number | None:
+    """Return the largest of some bounds, of which any may be the right one."""
+    known = _known(values)
+    return balls.most(*known) if len(known) == len(values) else None
+
+
+def _known(values: Iterable[Number | None]) -> list[Number]:
+    return [value for value in values if value is not None]
+
+
+class Curve(NamedTuple):
+    """The divergence ``at`` each order, and the curve for data sets that are ``group`` (size) steps
+    apart.
     """
 
-    epsilon: Number
+    at: Callable[[int], Number | None]
+    group: Callable[[int], Curve]
 
-    def at(self, order: int) -> Number:
-        """eps + (ln(1 + e^-(2a-1)eps) - ln(1 + e^-eps)) / (a - 1)."""
 
+def combined(combine: Combine, curves: Sequence[Curve]) -> Curve:
+    """Return the curve that is ``combine`` of some curves at each order; the sum for mechanisms in
+    a row (Mironov 2017, Prop. 1).
+    """
+    return Curve(
+        lambda order: combine([curve.at(order) for curve in curves]),
+        lambda size: combined(combine, [curve.group(size) for curve in curves]),
+    )
+
+
+NO_CURVE: Final[Curve] = Curve(lambda order: None, lambda size: NO_CURVE)
+"""No bound at any order."""
+
+
+def pure(epsilon: Number) -> Curve:
+    """Return the curve of any epsilon-private mechanism: that of randomised response, the hardest.
+
+    Kairouz, Oh, Viswanath 2015, Thm 2.5, for the reduction. The divergence of the pair
+    (e^eps, 1) / (1 + e^eps) is ln(cosh((a - 1/2) eps) / cosh(eps / 2)) / (a - 1), that is
+    eps + (ln(1 + e^-(2a-1)eps) - ln(1 + e^-eps)) / (a - 1).
+    """
+
+    def at(order: int) -> Number:
         def divergence() -> arb:
-            e = ball(self.epsilon)
+            e = ball(epsilon)
             more, less = (-(2 * order - 1) * e).exp().log1p(), (-e).exp().log1p()
             return e + (more - less) / (order - 1)
 
         return Real(divergence)
 
-    def group(self, size: int) -> Pure:
-        """Pure privacy adds up."""
-        return Pure(self.epsilon * size)
+    return Curve(at, lambda size: pure(epsilon * size))
 
 
-@dataclass(frozen=True, slots=True)
-class Laplace:
-    """Laplace noise of scale sensitivity / ``epsilon`` (Mironov 2017, Prop. 6).
+def laplace(epsilon: Fraction) -> Curve:
+    """Return the curve of Laplace noise of scale sensitivity / ``epsilon``:
+    eps + ln((a + (a-1) e^-(2a-1)eps) / (2a-1)) / (a - 1) (Mironov 2017, Prop. 6).
 
     For a vector of answers with independent noise too: the parts' divergences add up to no more
     than this one, for as a function of epsilon it is convex (a logarithm of a sum of exponentials)
     and zero at zero.
     """
 
-    epsilon: Fraction
-
-    def at(self, order: int) -> Number:
-        """eps + ln((a + (a-1) e^-(2a-1)eps) / (2a-1)) / (a - 1)."""
-
+    def at(order: int) -> Number:
         def divergence() -> arb:
-            e, twice = ball(self.epsilon), 2 * order - 1
+            e, twice = ball(epsilon), 2 * order - 1
             share = (order + (order - 1) * (-twice * e).exp()) / twice
             return e + share.log() / (order - 1)
 
         return Real(divergence)
 
-    def group(self, size: int) -> Laplace:
-        """The same noise at ``size`` times the sensitivity."""
-        return Laplace(self.epsilon * size)
+    return Curve(at, lambda size: laplace(epsilon * size))
 
 
-@dataclass(frozen=True, slots=True)
-class Concentrated:
-    """rho-zCDP: rho times the order (Bun and Steinke 2016, Def. 1.1)."""
-
-    rho: Number
-
-    def at(self, order: int) -> Number:
-        """rho a."""
-        return self.rho * order
-
-    def group(self, size: int) -> Concentrated:
-        """k^2 rho (Bun and Steinke 2016, Prop. 1.9)."""
-        return Concentrated(self.rho * size * size)
+def concentrated(rho: Number) -> Curve:
+    """Return the curve of rho-zCDP: rho times the order, k^2 rho for a group of k (Bun and Steinke
+    2016, Def. 1.1 and Prop. 1.9).
+    """
+    return Curve(lambda order: rho * order, lambda size: concentrated(rho * size * size))
 
 
-@dataclass(frozen=True, slots=True)
-class SampledGaussian:
-    """Gaussian noise on a Poisson sample, under add-or-remove-one (DP-SGD).
+def sampled_gaussian(rho: Number, rate: Fraction) -> Curve:
+    """Return the curve of Gaussian noise on a Poisson sample, under add-or-remove-one (DP-SGD).
 
     Mironov, Talwar, Zhang, *Renyi differential privacy of the sampled Gaussian mechanism*, 2019,
     Thm 4, Cor. 7 and Sec. 3.3: at a whole order a the divergence, the larger of both directions,
     is ln(sum over k of C(a, k) (1 - q)^(a-k) q^k e^((k^2 - k) rho)) / (a - 1), rho = 1 / (2 s^2).
     Each unit is in the sample with probability ``rate`` q, independently and secretly. Never more
     than without sampling, by the joint quasi-convexity of the divergence; beyond
-    ``_MOST_SUMMED`` that bound is taken instead of the sum.
+    ``_MOST_SUMMED`` that bound is taken instead of the sum, and for groups too.
     """
 
-    rho: Number
-    rate: Fraction
-
-    def at(self, order: int) -> Number:
-        """The sum, or a rho where that is less."""
-        whole = order * self.rho
-        if order > _MOST_SUMMED or whole > _HOPELESS or self.rate == 1:
+    def at(order: int) -> Number:
+        whole = order * rho
+        if order > _MOST_SUMMED or whole > _HOPELESS or rate == 1:
             return whole
 
         def divergence() -> arb:
-            rest = ball(1 - self.rate)
-            factor, grow = ball(self.rate) / rest, (2 * ball(self.rho)).exp()
+            rest = ball(1 - rate)
+            factor, grow = ball(rate) / rest, (2 * ball(rho)).exp()
             # Each term is the one before times (a - k + 1) / k q / (1 - q) e^(2 (k - 1) rho).
             term = total = rest**order
             for k in range(1, order + 1):
@@ -136,104 +148,15 @@ class SampledGaussian:
 
         return balls.least(whole, balls.kept(divergence))
 
-    def group(self, size: int) -> Curve | None:
-        """Nothing better follows than without sampling."""
-        return Concentrated(self.rho).group(size)
+    return Curve(at, concentrated(rho).group)
 
 
-@dataclass(frozen=True, slots=True)
-class Stated:
-    """Divergences stated at some orders. They never fall with the order (van Erven and Harremoes
-    2014, Thm 3), so that each order takes the next stated one.
+def stated(points: Sequence[tuple[int, Fraction]]) -> Curve:
+    """Return the curve of divergences stated at some orders. They never fall with the order (van
+    Erven and Harremoes 2014, Thm 3), so each order takes the least that is stated there or higher.
+    Nothing follows for groups.
     """
-
-    points: tuple[tuple[int, Fraction], ...]
-
-    def at(self, order: int) -> Number | None:
-        """The least that is stated at this order or a higher one."""
-        return min((tau for known, tau in self.points if known >= order), default=None)
-
-    def group(self, size: int) -> None:
-        """Nothing follows at a fixed order."""
-        return
-
-
-@dataclass(frozen=True, slots=True)
-class Total:
-    """Several mechanisms in a row, each so many times (Mironov 2017, Prop. 1)."""
-
-    parts: tuple[tuple[Curve, int], ...]
-
-    def at(self, order: int) -> Number | None:
-        """The sum."""
-        found = [(curve.at(order), count) for curve, count in self.parts]
-        known = [tau * count for tau, count in found if tau is not None]
-        return balls.total(known) if len(known) == len(found) else None
-
-    def group(self, size: int) -> Total | None:
-        """Part by part."""
-        parts = [(curve.group(size), count) for curve, count in self.parts]
-        known = tuple((curve, count) for curve, count in parts if curve is not None)
-        return Total(known) if len(known) == len(parts) else None
-
-
-@dataclass(frozen=True, slots=True)
-class Least:
-    """Several bounds of the same mechanism: the least at each order."""
-
-    bounds: tuple[Curve, ...]
-
-    def at(self, order: int) -> Number | None:
-        """The least finite one."""
-        values = [tau for curve in self.bounds if (tau := curve.at(order)) is not None]
-        return balls.least(*values) if values else None
-
-    def group(self, size: int) -> Curve | None:
-        """The least of what follows from each."""
-        found = [curve.group(size) for curve in self.bounds]
-        return least(*found)
-
-
-@dataclass(frozen=True, slots=True)
-class Most:
-    """The larger of two bounds, where either may be what is right."""
-
-    bounds: tuple[Curve, Curve]
-
-    def at(self, order: int) -> Number | None:
-        """The larger; None if either has no bound."""
-        one, other = (curve.at(order) for curve in self.bounds)
-        return None if one is None or other is None else balls.most(one, other)
-
-    def group(self, size: int) -> Curve | None:
-        """The larger of what follows from each."""
-        return most(*(curve.group(size) for curve in self.bounds))
-
-
-def least(*bounds: Curve | None) -> Curve | None:
-    """The least of some bounds of one mechanism, of which None is no bound."""
-    known = tuple(curve for curve in bounds if curve is not None)
-    return known[0] if len(known) == 1 else Least(known) if known else None
-
-
-def most(one: Curve | None, other: Curve | None) -> Curve | None:
-    """The larger of two, of which None is no bound."""
-    return None if one is None or other is None else Most((one, other))
-
-
-def repeated(curve: Curve | None, count: int) -> Curve | None:
-    """``count`` times the same."""
-    if isinstance(curve, Concentrated):
-        return Concentrated(curve.rho * count)
-    return None if curve is None else Total(((curve, count),))
-
-
-def together(curves: Sequence[Curve | None]) -> Curve | None:
-    """One after the other."""
-    known = [curve for curve in curves if curve is not None]
-    if len(known) < len(curves):
-        return None
-    if all(isinstance(curve, Concentrated) for curve in known):
-        return Concentrated(balls.total(c.rho for c in known if isinstance(c, Concentrated)))
-    parts = (c.parts if isinstance(c, Total) else ((c, 1),) for c in known)
-    return Total(tuple(chain.from_iterable(parts)))
+    return Curve(
+        lambda order: min((tau for known, tau in points if known >= order), default=None),
+        NO_CURVE.group,
+    )

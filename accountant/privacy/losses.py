@@ -1,11 +1,10 @@
 """What one invocation costs in every currency, and how losses combine.
 
 All numbers are exact: fractions, or reals as precise as a question needs (``balls``); None stands
-for no finite bound. Except with
-probability ``delta``, which is the mechanism's own, it is epsilon-private, rho-zCDP, mu-GDP and
-within its Renyi ``curve``. An (epsilon, delta)-private mechanism is its pure part and a delta
-(Kairouz, Oh, Viswanath 2015, Thm 2.5: randomised response that tells all with probability delta
-can imitate it).
+for no finite bound. Except with probability ``delta``, which is the mechanism's own, it is
+epsilon-private, rho-zCDP, mu-GDP and within its Renyi ``curve``. An (epsilon, delta)-private
+mechanism is its pure part and a delta (Kairouz, Oh, Viswanath 2015, Thm 2.5: randomised response
+that tells all with probability delta can imitate it).
 """
 
 from __future__ import annotations
@@ -18,18 +17,9 @@ from typing import Final
 
 from flint import arb
 
-from accountant.privacy import balls
+from accountant.privacy import balls, curves
 from accountant.privacy.balls import Number, Real, ball
-from accountant.privacy.curves import (
-    Concentrated,
-    Curve,
-    Pure,
-    SampledGaussian,
-    least,
-    most,
-    repeated,
-    together,
-)
+from accountant.privacy.curves import NO_CURVE, Combine, Curve, combined, least, most, times
 from accountant.privacy.gaussian_curve import mu_squared_of_pure
 
 _NONE: Final = Fraction(0)
@@ -50,33 +40,22 @@ class Loss:
     """The squares of the epsilons that epsilon is the sum of, added up; half of that is a rho."""
     rho: Number | None = None
     mu_squared: Number | None = None
-    curve: Curve | None = None
+    curve: Curve = NO_CURVE
     exact: bool = False
-
-    def tau(self, order: int) -> Number | None:
-        """The Renyi divergence at a whole ``order`` from 2 on."""
-        return None if self.curve is None else self.curve.at(order)
 
     def __add__(self, other: Loss) -> Loss:
         """Both mechanisms, one after the other, with parameters that were fixed in advance."""
         return composed((self, other))
 
     def times(self, count: int) -> Loss:
-        """``count`` invocations as one."""
+        """Return the loss of ``count`` invocations as one."""
         if count == 1:
             return self
-        return Loss(
-            _of(self.epsilon, count),
-            balls.least(_CERTAIN, self.delta * count),
-            _of(self.squares, count),
-            _of(self.rho, count),
-            _of(self.mu_squared, count),
-            repeated(self.curve, count),
-            exact=self.exact,
-        )
+        delta = balls.least(_CERTAIN, self.delta * count)
+        return _each(lambda one: times(one[0], count), [self], delta, exact=self.exact)
 
     def group(self, size: int) -> Loss:
-        """The loss of ``size`` units together, that is, for data sets ``size`` steps apart.
+        """Return the loss of ``size`` units together: for data sets ``size`` steps apart.
 
         Dwork-Roth 2014, Thm 2.2, and Vadhan 2017, Lemma 2.2 (k epsilon, and delta times
         1 + e^eps + ... + e^(k-1)eps); Bun-Steinke 2016, Prop. 1.9 (k^2 rho); Dong, Roth, Su 2022,
@@ -85,22 +64,22 @@ class Loss:
         """
         if size == 1:
             return self
-        epsilon, delta = _of(self.epsilon, size), self._delta_of(size)
+        epsilon, delta, square = times(self.epsilon, size), self._delta_of(size), size * size
         if not self._sure:
             return Loss(None, delta) if epsilon is None else pure(epsilon, delta)
-        beside = UNBOUNDED if epsilon is None or delta else pure(epsilon)
-        return Loss(
+        found = Loss(
             epsilon,
             delta,
-            _of(self.squares, size * size),
-            _least(_of(self.rho, size * size), beside.rho),
-            _least(_of(self.mu_squared, size * size), beside.mu_squared),
-            least(self.curve.group(size) if self.curve else None, beside.curve),
+            times(self.squares, square),
+            times(self.rho, square),
+            times(self.mu_squared, square),
+            self.curve.group(size),
             exact=self.exact,
         )
+        return found if epsilon is None or delta else found._beside(pure(epsilon))
 
     def sampled(self, rate: Fraction, *, poisson: bool) -> Loss:
-        """The loss when it runs on a fresh, secret sample that holds each unit at ``rate``.
+        """Return the loss on a fresh, secret sample that holds each unit at ``rate``.
 
         Balle, Barthe, Gaboardi 2018, Thms 8 and 9: (ln(1 + q (e^eps - 1)), q delta), for a Poisson
         sample under add-or-remove-one, or m = q n of a public n without replacement under
@@ -109,43 +88,38 @@ class Loss:
         """
         if rate == 1:
             return self
-        curve = self.curve
-        if poisson and isinstance(curve, Concentrated) and self.mu_squared == 2 * curve.rho:
-            curve = SampledGaussian(curve.rho, rate)  # only Gaussian noise has both
-        delta = self.delta * rate
+        found = replace(self, delta=self.delta * rate)
+        if poisson and self.rho is not None and self.mu_squared == 2 * self.rho:
+            # Only Gaussian noise has both.
+            found = replace(found, curve=curves.sampled_gaussian(self.rho, rate))
         if not self.epsilon:  # there is none, or none to amplify
-            return replace(self, delta=delta, curve=curve)
-        less = pure(balls.kept(partial(_amplified, self.epsilon, rate)), delta)
-        if self.exact and delta:  # what needs no delta stays apart from what does
-            square = _least(self.squares, less.squares)
-            return replace(self, epsilon=less.epsilon, delta=delta, squares=square, curve=curve)
-        return Loss(
-            less.epsilon,
-            delta,
-            _least(self.squares, less.squares),
-            _least(self.rho, less.rho),
-            _least(self.mu_squared, less.mu_squared),
-            least(curve, less.curve),
-        )
+            return found
+        less = pure(balls.kept(partial(_amplified, self.epsilon, rate)))
+        squares = least([self.squares, less.squares])
+        found = replace(found, epsilon=less.epsilon, squares=squares)
+        # What needs no delta stays apart from what does.
+        return found if self.exact and self.delta else replace(found._beside(less), exact=False)
 
     def at_least(self, other: Loss) -> Loss:
-        """The larger of both in every currency."""
-        return Loss(
-            _most(self.epsilon, other.epsilon),
-            balls.most(self.delta, other.delta),
-            _most(self.squares, other.squares),
-            _most(self.rho, other.rho),
-            _most(self.mu_squared, other.mu_squared),
-            most(self.curve, other.curve),
-            exact=self._sure and other._sure,
-        )
+        """Return the larger of both in every currency."""
+        delta = balls.most(self.delta, other.delta)
+        return _each(most, [self, other], delta, exact=self._sure and other._sure)
 
     @property
     def _sure(self) -> bool:
         return self.exact or not self.delta
 
+    def _beside(self, other: Loss) -> Loss:
+        """Return the loss with the smaller rho, mu and curve of two that hold of one mechanism."""
+        return replace(
+            self,
+            rho=least([self.rho, other.rho]),
+            mu_squared=least([self.mu_squared, other.mu_squared]),
+            curve=combined(least, [self.curve, other.curve]),
+        )
+
     def _delta_of(self, size: int) -> Number:
-        """delta (1 + e^eps + ... + e^(k-1)eps)."""
+        """Return delta (1 + e^eps + ... + e^(k-1)eps)."""
         epsilon = self.epsilon
         if not self.delta:
             return self.delta
@@ -158,30 +132,30 @@ class Loss:
 
 
 UNBOUNDED: Final = Loss(None)
-"""What has no finite bound in any currency."""
+"""The loss without a finite bound in any currency."""
+
+
+def _each(combine: Combine, losses: Sequence[Loss], delta: Number, *, exact: bool) -> Loss:
+    """Return the loss that is ``combine`` of ``losses`` in every currency but delta."""
+    return Loss(
+        combine([loss.epsilon for loss in losses]),
+        delta,
+        combine([loss.squares for loss in losses]),
+        combine([loss.rho for loss in losses]),
+        combine([loss.mu_squared for loss in losses]),
+        combined(combine, [loss.curve for loss in losses]),
+        exact=exact,
+    )
 
 
 def composed(losses: Sequence[Loss]) -> Loss:
-    """All of ``losses``, one after the other, with parameters that were fixed in advance."""
-    every = Loss(
-        _total([loss.epsilon for loss in losses]),
-        balls.least(_CERTAIN, balls.total(loss.delta for loss in losses)),
-        _total([loss.squares for loss in losses]),
-        _total([loss.rho for loss in losses]),
-        _total([loss.mu_squared for loss in losses]),
-        together([loss.curve for loss in losses]),
-        exact=all(loss._sure for loss in losses),
-    )
+    """Return all of ``losses`` in a row, with parameters that were fixed in advance."""
+    delta = balls.least(_CERTAIN, balls.total(loss.delta for loss in losses))
+    every = _each(curves.total, losses, delta, exact=all(loss._sure for loss in losses))
     if every._sure or every.epsilon is None:
         return every
     # Its (epsilon, delta) bounds everything else as well, beside that delta.
-    beside = pure(every.epsilon)
-    return replace(
-        every,
-        rho=_least(every.rho, beside.rho),
-        mu_squared=_least(every.mu_squared, beside.mu_squared),
-        curve=least(every.curve, beside.curve),
-    )
+    return every._beside(pure(every.epsilon))
 
 
 def pure(
@@ -191,8 +165,8 @@ def pure(
     rho: Number | None = None,
     curve: Curve | None = None,
 ) -> Loss:
-    """All that is known of an (epsilon, delta)-private mechanism, whose ``rho`` and Renyi ``curve``
-    may be known better than by this.
+    """Return all that is known of an (epsilon, delta)-private mechanism, whose ``rho`` and Renyi
+    ``curve`` may be known better than by this.
 
     rho = eps tanh(eps / 2): the divergence of randomised response at order a is
     (h((a - 1/2)^2) - h(1/4)) / (a - 1) with h(y) = ln cosh(eps sqrt(y)), which is concave, so that
@@ -204,34 +178,36 @@ def pure(
         balls.square(epsilon),
         rho or Real(partial(_rho_of_pure, epsilon)),
         mu_squared_of_pure(epsilon),
-        curve or Pure(epsilon),
+        curve or curves.pure(epsilon),
     )
 
 
 def bounded_range(epsilon: Number) -> Loss:
-    """All that is known of a mechanism whose log probabilities move by amounts that are at most
-    ``epsilon`` apart, as those of the exponential mechanism do: eps^2 / 8 -zCDP.
+    """Return all that is known of a mechanism whose log probabilities move by amounts that are at
+    most ``epsilon`` apart, as those of the exponential mechanism do: eps^2 / 8 -zCDP.
 
     Cesar and Rogers, *Bounding, concentrating, and truncating*, 2021, Lemma 3.2; Dong, Durfee,
     Rogers 2020.
     """
-    whole, rho = pure(epsilon), balls.square(epsilon) * Fraction(1, 8)
-    return replace(whole, rho=_least(rho, whole.rho), curve=least(Concentrated(rho), whole.curve))
+    rho = balls.square(epsilon) * Fraction(1, 8)
+    curve = combined(least, [curves.concentrated(rho), curves.pure(epsilon)])
+    return pure(epsilon, rho=least([rho, Real(partial(_rho_of_pure, epsilon))]), curve=curve)
 
 
 def concentrated(rho: Number) -> Loss:
-    """All that is known of a rho-zCDP mechanism."""
-    return Loss(None, rho=rho, curve=Concentrated(rho))
+    """Return all that is known of a rho-zCDP mechanism."""
+    return Loss(None, rho=rho, curve=curves.concentrated(rho))
 
 
 def gaussian(mu_squared: Fraction, epsilon: Number | None, delta: Number) -> Loss:
-    """Gaussian noise of mu = sensitivity / sigma, which is (epsilon, delta)-private as well.
+    """Return the loss of Gaussian noise of mu = sensitivity / sigma, which is (epsilon,
+    delta)-private as well.
 
     Bun and Steinke 2016, Prop. 1.6 (rho = mu^2 / 2, with equality at every Renyi order); Dong, Roth
     and Su 2022, Thm 2.7.
     """
     rho, square = mu_squared / 2, None if epsilon is None else balls.square(epsilon)
-    return Loss(epsilon, delta, square, rho, mu_squared, Concentrated(rho), exact=True)
+    return Loss(epsilon, delta, square, rho, mu_squared, curves.concentrated(rho), exact=True)
 
 
 def _rho_of_pure(epsilon: Number) -> arb:
@@ -240,23 +216,6 @@ def _rho_of_pure(epsilon: Number) -> arb:
 
 
 def _amplified(epsilon: Number, rate: Fraction) -> arb:
-    """ln(q e^eps + 1 - q), with e^eps taken out."""
+    """Return ln(q e^eps + 1 - q), with e^eps taken out."""
     e, q = ball(epsilon), ball(rate)
     return e + (q + (1 - q) * (-e).exp()).log()
-
-
-def _total(values: list[Number | None]) -> Number | None:
-    known = [value for value in values if value is not None]
-    return balls.total(known) if len(known) == len(values) else None
-
-
-def _of(one: Number | None, times: int) -> Number | None:
-    return None if one is None else one * times
-
-
-def _least(one: Number | None, other: Number | None) -> Number | None:
-    return other if one is None else one if other is None else balls.least(one, other)
-
-
-def _most(one: Number | None, other: Number | None) -> Number | None:
-    return None if one is None or other is None else balls.most(one, other)

@@ -301,7 +301,7 @@ def charge_of(loss: Loss, count: int, orders: tuple[int, ...] = ()) -> Charge:
     delta. Amounts past ``LARGEST`` units are booked as infinite.
     """
     losses = loss.epsilon, loss.delta, loss.squares, loss.rho, loss.mu_squared
-    values = (*losses, *map(loss.tau, orders)) if orders else losses
+    values = (*losses, *map(loss.curve.at, orders)) if orders else losses
     units = balls.ceilings(values, chain((_BILLION,), repeat(_MOST_PER_ONE)))
     booked = [n if n is None else (n or 1) * count for n in units]
     booked[1] = (units[1] or 0) * count

@@ -65,7 +65,7 @@ def bounds(loss: Loss, p: list[Any], q: list[Any], orders: tuple[int, ...] = (2,
         if kl(one, other) > real(loss.rho) + mpmath.mpf("1e-15"):
             return False
         for order in orders:
-            tau, found = loss.tau(order), divergence(one, other, order)
+            tau, found = loss.curve.at(order), divergence(one, other, order)
             assert tau is not None
             slack = mpmath.mpf("1e-15")
             if found > real(tau) + slack or found > order * real(loss.rho) + slack:
@@ -81,10 +81,10 @@ def test_golden_renyi_divergences(row: dict[str, str]) -> None:
         return  # only whole orders are charged
     noise = cost("laplace", sensitivity=row["eps"], scale="1")
     for loss, name in ((noise, "laplace"), (pure(Fraction(row["eps"])), "pure_dp_tight_RR")):
-        tau = loss.tau(int(order))
+        tau = loss.curve.at(int(order))
         assert tau is not None
         assert -HAIR < tau - Fraction(row[name]) < HAIR
-    chosen = bounded_range(Fraction(row["eps"])).tau(int(order))
+    chosen = bounded_range(Fraction(row["eps"])).curve.at(int(order))
     assert chosen is not None
     assert chosen <= Fraction(row["exponential_BR_zcdp"]) + HAIR
 
@@ -128,7 +128,7 @@ def test_pure_privacy_is_randomised_response(epsilon: Fraction, order: int) -> N
     the order is never less than tau.
     """
     loss = pure(epsilon)
-    tau = loss.tau(order)
+    tau = loss.curve.at(order)
     assert tau is not None
     assert loss.rho is not None
     with mpmath.workdps(80):
@@ -260,7 +260,7 @@ def test_dp_sgd_is_that_of_the_oracle(rate: str, noise: str) -> None:
         float(rate), float(noise), orders
     )
     for order, oracle in zip(orders, theirs, strict=True):
-        tau = loss.tau(order)
+        tau = loss.curve.at(order)
         assert tau is not None
         assert float(tau) >= oracle * (1 - 1e-6) - 1e-13
         assert float(tau) <= max(oracle * (1 + 1e-6), oracle + 1e-12)
@@ -279,7 +279,7 @@ def test_dp_sgd_by_integration() -> None:
             return (1 - q) * mpmath.npdf(x) + q * mpmath.npdf(x, mu)
 
         for order in (2, 5):
-            tau = loss.tau(order)
+            tau = loss.curve.at(order)
             assert tau is not None
             both = []
             for p, r in ((mixed, base), (base, mixed)):
@@ -318,7 +318,7 @@ def test_gaussians_on_one_sample_are_one_sampled_gaussian() -> None:
     parts = [{"kind": "gaussian", "sensitivity": "1", "scale": "5", "count": 4}]
     several = cost("composed", mechanisms=parts, sampling={"poisson": "0.05"})
     single = cost("gaussian", sensitivity="2", scale="5", sampling={"poisson": "0.05"})
-    assert real(several.tau(9) or ZERO) == real(single.tau(9) or ZERO)
+    assert real(several.curve.at(9) or ZERO) == real(single.curve.at(9) or ZERO)
 
 
 @pytest.mark.parametrize("row", GOLDEN["group_privacy_approx"], ids=str)
@@ -338,9 +338,9 @@ def test_groups_in_the_other_currencies() -> None:
     noise = cost("gaussian", sensitivity="1", scale="10")
     assert noise.group(4).mu_squared == Fraction(16, 100)
     sampled = cost("gaussian", sensitivity="1", scale="10", sampling={"poisson": "0.01"})
-    assert sampled.group(2).tau(8) == 8 * Fraction(4, 200)
+    assert sampled.group(2).curve.at(8) == 8 * Fraction(4, 200)
     stated = cost_of_declared(renyi={"8": "0.1"}).group(2)
-    assert stated.tau(8) is None
+    assert stated.curve.at(8) is None
 
 
 def cost_of_declared(**fields: Any) -> Loss:
@@ -353,7 +353,7 @@ def cost_of_declared(**fields: Any) -> Loss:
 def test_declared_curves_take_the_next_higher_order() -> None:
     """A declared divergence holds at lower orders; above the highest there is none."""
     loss = cost_of_declared(renyi={"4": "0.1", "32": "0.5"})
-    assert [loss.tau(a) for a in (2, 4, 5, 32, 33)] == [
+    assert [loss.curve.at(a) for a in (2, 4, 5, 32, 33)] == [
         Fraction("0.1"),
         Fraction("0.1"),
         Fraction("0.5"),
@@ -362,7 +362,7 @@ def test_declared_curves_take_the_next_higher_order() -> None:
     ]
     assert loss.epsilon is loss.rho is loss.mu_squared is None
     rho = cost_of_declared(rho="0.01")
-    assert (rho.rho, rho.tau(7), rho.epsilon) == (Fraction("0.01"), Fraction("0.07"), None)
+    assert (rho.rho, rho.curve.at(7), rho.epsilon) == (Fraction("0.01"), Fraction("0.07"), None)
 
 
 @pytest.mark.parametrize(("scale", "threshold"), [("2", "6"), ("1", "0"), ("5", "40")])
@@ -434,8 +434,8 @@ def test_compounds_cost_their_parts() -> None:
     assert weights.epsilon == 10 * (part.epsilon + pick.epsilon)  # type: ignore[operator]
     assert real(weights.rho or ZERO) == real(10 * (part.rho + pick.rho))  # type: ignore[operator]
     assert boosted.epsilon == 3 * (part.epsilon + 7 * pick.epsilon)  # type: ignore[operator]
-    parts = 3 * (part.tau(5) + 7 * pick.tau(5))  # type: ignore[operator]
-    assert real(boosted.tau(5) or ZERO) == real(parts)
+    parts = 3 * (part.curve.at(5) + 7 * pick.curve.at(5))  # type: ignore[operator]
+    assert real(boosted.curve.at(5) or ZERO) == real(parts)
     scales = {"threshold_scale": "2", "comparison_scale": "4", "answer_scale": "1"}
     held = cost("reusable_holdout", sensitivity="0.01", budget=5, **scales)
     # per disagreement 0.01 / 2 + 2 x 0.01 / 4 + 0.01 / 1
@@ -465,7 +465,8 @@ def test_a_vector_of_laplace_answers_costs_no_more_than_one(parts: list[int]) ->
     whole = cost("laplace", sensitivity={"l1": str(Decimal(sum(parts)) / 10)}, scale="1")
     assert sum(loss.rho or 0 for loss in each) <= (whole.rho or 0) + HAIR
     for order in (2, 9, 300):
-        assert sum(loss.tau(order) or 0 for loss in each) <= (whole.tau(order) or 0) + HAIR
+        parts = sum(loss.curve.at(order) or 0 for loss in each)
+        assert parts <= (whole.curve.at(order) or 0) + HAIR
 
 
 def test_scales_and_counts_of_any_size_stay_finite() -> None:
@@ -475,10 +476,11 @@ def test_scales_and_counts_of_any_size_stay_finite() -> None:
     for exponent in np.arange(-9, 10):
         for kind in ("laplace", "discrete_laplace", "exponential", "permute_and_flip"):
             loss = cost(kind, sensitivity="1", scale=f"1e{exponent}")
-            numbers = (loss.epsilon, loss.rho, loss.mu_squared, loss.tau(2), loss.tau(16384))
+            numbers = [loss.epsilon, loss.rho, loss.mu_squared, *map(loss.curve.at, (2, 16384))]
             assert all(n is not None and n > 0 for n in numbers)
         loss = cost("gaussian", sensitivity="1", scale=f"1e{exponent}", sampling={"poisson": "0.1"})
-        assert all(n is not None and n > 0 for n in (loss.rho, loss.tau(2), loss.tau(16384)))
+        numbers = [loss.rho, *map(loss.curve.at, (2, 16384))]
+        assert all(n is not None and n > 0 for n in numbers)
 
 
 positive = st.builds(lambda n, e: n * Fraction(10) ** e, st.integers(1, 999), st.integers(-12, 3))
@@ -513,4 +515,4 @@ def test_more_epsilon_is_more_of_everything(epsilon: Fraction, order: int) -> No
     assert less.rho <= min(epsilon, epsilon**2 / 2)
     assert less.rho <= (more.rho or 0)
     assert less.mu_squared <= (more.mu_squared or 0)
-    assert (less.tau(order) or 0) <= min(epsilon, more.tau(order) or 0)
+    assert (less.curve.at(order) or 0) <= min(epsilon, more.curve.at(order) or 0)

@@ -11,8 +11,8 @@ from flint import arb
 from pydantic import ConfigDict, Field, field_validator
 from pydantic_core import PydanticCustomError
 
+from accountant.privacy import curves
 from accountant.privacy.balls import Real, ball
-from accountant.privacy.curves import Laplace as LaplaceCurve
 from accountant.privacy.losses import Loss, pure
 from accountant.privacy.mechanisms.amounts import Positive
 from accountant.privacy.mechanisms.base import (
@@ -74,9 +74,8 @@ class Laplace(BaseMechanism):
     def loss(self, stated: Relation) -> Loss:
         """Sensitivity / scale, exactly."""
         epsilon = (norm(self.sensitivity, "l1") or Fraction(0)) / Fraction(self.scale)
-        return pure(
-            epsilon, rho=Real(partial(_rho_of_laplace, epsilon)), curve=LaplaceCurve(epsilon)
-        )
+        rho = Real(partial(_rho_of_laplace, epsilon))
+        return pure(epsilon, rho=rho, curve=curves.laplace(epsilon))
 
     def pair(self, size: int, stated: Relation) -> NamedPair | None:
         """Of noise on a single number; a vector has none but the hardest of its epsilon."""

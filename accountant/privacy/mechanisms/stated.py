@@ -111,7 +111,7 @@ class Declared(_Stated):
             loss = concentrated(Fraction(self.rho))
         else:
             points = tuple((order, Fraction(tau)) for order, tau in self.renyi or ())
-            loss = Loss(None, curve=curves.Stated(points))
+            loss = Loss(None, curve=curves.stated(points))
         return loss.group(self.group_size)
 
 
