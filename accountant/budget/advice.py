@@ -18,7 +18,7 @@ from accountant.budget.request import Costs, Request, costs_of, prepare
 from accountant.budget.rules.limit import LimitRule
 from accountant.budget.state import State
 from accountant.privacy.mechanisms import Mechanism
-from accountant.privacy.mechanisms.gaussian import DiscreteGaussian, Gaussian
+from accountant.privacy.mechanisms.additive import DiscreteGaussian, Gaussian
 from accountant.privacy.mechanisms.plan import Plan
 from accountant.privacy.units import Charge, Currency
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 from accountant.privacy.filters import FILTERS, Filter, Limit
 from accountant.privacy.inverse import Total, least_epsilon, smallest_factor
 from accountant.privacy.mechanisms import Mechanism, Relation, plain, price
-from accountant.privacy.mechanisms.plan import steps_of
 from accountant.privacy.units import Charge, Currency, exact, show, total, units_up
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ def tight(mechanisms: Sequence[Mechanism], relation: Relation, delta: Decimal) -
     """Return the tight totals at ``delta``; all None at 0."""
     from accountant.privacy.composition import plan  # noqa: PLC0415 (takes a second to load)
 
-    return plan.tight(steps_of(mechanisms, relation), Fraction(delta)) if delta else plan.Tight()
+    return plan.tight(mechanisms, relation, Fraction(delta)) if delta else plan.Tight()
 
 
 def charges(mechanisms: Sequence[Mechanism], relation: Relation) -> Total:

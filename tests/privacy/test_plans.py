@@ -14,7 +14,6 @@ from accountant.budget.errors import Invalid
 from accountant.privacy.composition.plan import tight
 from accountant.privacy.losses import pure
 from accountant.privacy.mechanisms import BaseMechanism, Mechanism, Relation, price
-from accountant.privacy.mechanisms.plan import steps_of
 from accountant.privacy.units import Currency, charge_of
 
 ADAPTER: TypeAdapter[BaseMechanism] = TypeAdapter(Mechanism)
@@ -110,8 +109,7 @@ def test_order_of_the_parts_does_not_matter() -> None:
         [{"kind": "composed", "mechanisms": [one, other]}, last],
     ]
     totals = {
-        tight(steps_of([parse(body) for body in bodies], ADD), Fraction(1, 10**6)).upper
-        for bodies in lists
+        tight([parse(body) for body in bodies], ADD, Fraction(1, 10**6)).upper for bodies in lists
     }
     assert max(totals) == pytest.approx(min(totals), rel=1e-12)
 
@@ -190,7 +188,7 @@ def test_what_is_stated_for_replacing_one_bounds_nothing_elsewhere() -> None:
     bounds a list that holds it.
     """
     stated = {"kind": "gaussian", "sensitivity": "1", "scale": "1", "neighbouring": "replace_one"}
-    found = tight(steps_of([parse(stated), parse(LAPLACE)], ADD), Fraction(1, 10**6))
+    found = tight([parse(stated), parse(LAPLACE)], ADD, Fraction(1, 10**6))
     assert found.pld is found.renyi is None
     assert found.upper == float("inf")
 

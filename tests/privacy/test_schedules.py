@@ -27,7 +27,6 @@ from accountant.privacy.composition.pld import total
 from accountant.privacy.composition.renyi import divergence, renyi_epsilon
 from accountant.privacy.inverse import largest_count, smallest_factor
 from accountant.privacy.mechanisms import BaseMechanism, Mechanism, Relation
-from accountant.privacy.mechanisms.plan import steps_of
 
 GOLDEN = json.loads((Path(__file__).parent.parent / "golden" / "schedules.json").read_text())
 
@@ -315,10 +314,10 @@ def test_only_normal_noise_has_its_exact_curve(row: dict[str, str]) -> None:
     part = {"kind": "gaussian", "sensitivity": row["mu"], "scale": "2", "count": 4}
     noise, other = parse(part), parse({"kind": "laplace", "sensitivity": "1", "scale": "9"})
     delta, golden = Fraction(row["delta"]), Fraction(row["eps"])
-    found = tight(steps_of([noise], Relation.ADD_OR_REMOVE_ONE), delta).gaussian
+    found = tight([noise], Relation.ADD_OR_REMOVE_ONE, delta).gaussian
     assert found is not None
     assert 0 <= Fraction(found) - golden <= Fraction(2, 10**9)
-    assert tight(steps_of([noise, other], Relation.ADD_OR_REMOVE_ONE), delta).gaussian is None
+    assert tight([noise, other], Relation.ADD_OR_REMOVE_ONE, delta).gaussian is None
 
 
 @pytest.mark.parametrize(("width", "scale"), [(1, "1"), (1, "1.0625"), (2, "0.7"), (5, "40")])
@@ -328,7 +327,7 @@ def test_a_discrete_gaussian_has_its_exact_curve(width: int, scale: str, delta: 
     a millionth less of it is not; two of them have no closed number.
     """
     body = {"kind": "discrete_gaussian", "sensitivity": str(width), "scale": scale}
-    found = tight(steps_of([parse(body)], Relation.ADD_OR_REMOVE_ONE), Fraction(delta)).gaussian
+    found = tight([parse(body)], Relation.ADD_OR_REMOVE_ONE, Fraction(delta)).gaussian
     assert found is not None
     with mpmath.workdps(40):
         s = mpmath.mpf(scale)
@@ -343,9 +342,7 @@ def test_a_discrete_gaussian_has_its_exact_curve(width: int, scale: str, delta: 
 
         assert curve(mpmath.mpf(found)) <= mpmath.mpf(delta)
         assert curve(mpmath.mpf(found) * (1 - mpmath.mpf("1e-6"))) > mpmath.mpf(delta)
-    twice = tight(
-        steps_of([parse(body | {"count": 2})], Relation.ADD_OR_REMOVE_ONE), Fraction(delta)
-    )
+    twice = tight([parse(body | {"count": 2})], Relation.ADD_OR_REMOVE_ONE, Fraction(delta))
     assert twice.gaussian is None
 
 

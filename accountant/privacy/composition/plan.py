@@ -4,19 +4,30 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from decimal import Decimal
 from fractions import Fraction
 from typing import Final, TypeVar
 
 from accountant.privacy.balls import Number, above
 from accountant.privacy.composition import closed_forms, pairs
-from accountant.privacy.composition.pairs import DiscreteGaussian, Gaussian, Pair, Response
+from accountant.privacy.composition.pairs import Pair, Response
 from accountant.privacy.composition.pld import Interval, total
 from accountant.privacy.composition.renyi import renyi_epsilon
 from accountant.privacy.conversions import concentrated_epsilon
 from accountant.privacy.gaussian_curve import gaussian_epsilon
-from accountant.privacy.steps import NamedPair, Step
+from accountant.privacy.mechanisms.additive import (
+    DiscreteGaussian,
+    DiscreteLaplace,
+    Gaussian,
+    Laplace,
+)
+from accountant.privacy.mechanisms.base import BaseMechanism
+from accountant.privacy.mechanisms.compound import Composed
+from accountant.privacy.mechanisms.pricing import Verdict, derive
+from accountant.privacy.mechanisms.relations import Relation, Sampling
+from accountant.privacy.mechanisms.selection import Exponential
 
 T = TypeVar("T")
 
@@ -48,31 +59,32 @@ class Tight:
 
 @dataclass(slots=True)
 class _Schedule:
-    """Pairs with their counts; Gaussian noise and bare rhos are summed up."""
+    """Pairs with their counts; normal noise and bare rhos are summed up."""
 
     pairs: Counter[Pair] = field(default_factory=Counter)
     losses: Counter[tuple[float, float]] = field(default_factory=Counter)
     mu_squared: Fraction = Fraction(0)
     rho: Fraction = Fraction(0)
 
-    def add(self, step: Step) -> bool:
-        """Add all invocations of ``step``; return false if nothing bounds them."""
-        loss, count = step.loss, step.count
+    def add(self, mechanism: BaseMechanism, population: Relation) -> bool:
+        """Add all invocations of ``mechanism`` at the larger of claim and derivation; return false
+        if nothing bounds them. Only a derivation has a pair of its own.
+        """
+        found, count = derive(mechanism, population), mechanism.count
+        claimed = found.derived is None or found.verdict is Verdict.CONSERVATIVE
+        loss = found.claimed if claimed else found.derived
         if loss is None or (loss.epsilon is None and loss.rho is None):
             return False
-        normal = step.pair is not None and step.pair.name == "gaussian"
-        pair = None if step.pair is None or normal else _pair(step.pair)
-        if pair is None and not normal and loss.epsilon is None and loss.delta:
+        pair = None if claimed else _pair(mechanism, population)
+        if pair is None and loss.epsilon is None and loss.delta:
             return False  # no pair holds the failure with that delta
         bare = math.inf if loss.epsilon is None else _up(loss.epsilon)
         own = min(1.0, _up(loss.delta))
         self.losses[bare, own] += count
-        if step.pair is not None and normal:
-            self.mu_squared += count * step.pair.parameters[0]
-        elif pair is not None:
-            self.pairs[pair] += count
-        elif loss.epsilon is not None:
-            self.pairs[Response(bare, own)] += count
+        if isinstance(pair, Fraction):
+            self.mu_squared += count * pair
+        elif pair is not None or loss.epsilon is not None:
+            self.pairs[pair or Response(bare, own)] += count
         elif loss.rho is not None:
             self.rho += count * above(loss.rho)
         return True
@@ -85,27 +97,27 @@ class _Schedule:
         match list(self.pairs.items()):
             case [] if self.mu_squared and not self.rho:
                 return math.nextafter(float(gaussian_epsilon(self.mu_squared, delta)), math.inf)
-            case [(DiscreteGaussian() as pair, 1)] if not (self.mu_squared or self.rho):
+            case [(pairs.DiscreteGaussian() as pair, 1)] if not (self.mu_squared or self.rho):
                 return closed_forms.discrete_epsilon(pair, math.nextafter(float(delta), 0.0))
         return None
 
 
-def tight(steps: Sequence[Step], delta: Fraction) -> Tight:
-    """Return the tight totals at ``delta``, which is positive.
+def tight(mechanisms: Iterable[BaseMechanism], population: Relation, delta: Fraction) -> Tight:
+    """Return the tight totals of all invocations of ``mechanisms`` at ``delta``, which is positive.
 
     Precondition: nothing in the list was chosen after an answer was seen.
     """
     schedule = _Schedule()
-    if not all(map(schedule.add, steps)):
+    if not all(schedule.add(one, population) for each in mechanisms for one in _apart(each)):
         return Tight()
     listed, renyi_pairs = Counter(schedule.pairs), Counter(schedule.pairs)
     if schedule.mu_squared:
-        listed[Gaussian(_root_up(schedule.mu_squared))] += 1
+        listed[pairs.Gaussian(_root_up(schedule.mu_squared))] += 1
     if schedule.rho:
         part = delta * _FOR_RHO
         listed[Response(_up(concentrated_epsilon(schedule.rho, part)), _up(part))] += 1
     if gaussian := schedule.mu_squared + 2 * schedule.rho:  # the same divergence at every order
-        renyi_pairs[Gaussian(_root_up(gaussian))] += 1
+        renyi_pairs[pairs.Gaussian(_root_up(gaussian))] += 1
     at = math.nextafter(float(delta), 0.0)
     losses = schedule.losses
     [(one, count)] = losses.items() if len(losses) == 1 else [((math.inf, 0.0), 0)]
@@ -120,6 +132,16 @@ def tight(steps: Sequence[Step], delta: Fraction) -> Tight:
     )
 
 
+def _apart(mechanism: BaseMechanism) -> Iterator[BaseMechanism]:
+    """Yield the parts of a plain composition, each with a pair of its own; else the mechanism."""
+    if isinstance(mechanism, Composed) and mechanism.is_plain:
+        for part in mechanism.mechanisms:
+            stated = {"count": part.count * mechanism.count, "neighbouring": mechanism.neighbouring}
+            yield from _apart(part.model_copy(update=stated))
+    else:
+        yield mechanism
+
+
 def _if_any(theorem: Callable[[], T]) -> T | None:
     """Return a theorem's bound; None where its numbers are beyond binary floats."""
     try:
@@ -128,12 +150,43 @@ def _if_any(theorem: Callable[[], T]) -> T | None:
         return None
 
 
-def _pair(named: NamedPair) -> Pair | None:
-    """Return the pair, or None if it cannot be computed at its parameters."""
-    try:
-        return _PAIRS[named.name](*named.parameters)
-    except ValueError:
+def _pair(mechanism: BaseMechanism, population: Relation) -> Pair | Fraction | None:
+    """Return the dominating pair that is exactly a mechanism's between neighbours of the
+    population, as many of its own steps as lie between them; of normal noise, the mu squared.
+
+    Its parameters are rounded so that it is no easier to tell apart. None where no pair is proved,
+    or floats do not hold its parameters.
+    """
+    stated = mechanism.neighbouring or population
+    if mechanism.all_objections(stated) or mechanism.local:
         return None
+    if stated is Relation.REPLACE_ONE and stated is not population:
+        return None
+    steps = mechanism.group_size * (1 if stated is population else 2)
+    return _if_any(lambda: _between(mechanism, steps, stated))
+
+
+def _between(mechanism: BaseMechanism, steps: int, stated: Relation) -> Pair | Fraction | None:
+    """Return the pair on data sets ``steps`` of the mechanism's own steps apart. Of noise, only on
+    a single number: a vector has none but the hardest of its epsilon, unless the noise is normal.
+    """
+    found: Pair | Fraction | None = None
+    match mechanism:
+        case Gaussian(sampling=None):
+            found = mechanism.ratio**2 * steps**2
+        case Gaussian(sampling=Sampling(poisson=Decimal() as q)) if steps == 1 and q != 1:
+            found = pairs.SampledGaussian(_root_up(mechanism.ratio**2), _up(Fraction(q)))
+        case Exponential(sampling=None):
+            found = pairs.Choice(_up(steps * mechanism.epsilon(stated)))
+        case Laplace(sampling=None, sensitivity=Decimal()):
+            found = pairs.Laplace(_up(steps * mechanism.ratio))
+        case DiscreteLaplace(sampling=None, sensitivity=Decimal()):
+            rate = _up(1 / Fraction(mechanism.scale))
+            found = pairs.DiscreteLaplace(rate, int(steps * mechanism.width))
+        case DiscreteGaussian(sampling=None, sensitivity=Decimal()):
+            scale = math.nextafter(float(Fraction(mechanism.scale)), 0.0)
+            found = pairs.DiscreteGaussian(int(steps * mechanism.width), scale)
+    return found
 
 
 def _up(value: Number) -> float:
@@ -143,17 +196,3 @@ def _up(value: Number) -> float:
 
 def _root_up(value: Fraction) -> float:
     return math.nextafter(math.sqrt(_up(value)), math.inf)
-
-
-def _discrete_gaussian(width: Fraction, scale: Fraction) -> Pair:
-    return DiscreteGaussian(int(width), math.nextafter(float(scale), 0.0))
-
-
-_PAIRS: Final[dict[str, Callable[..., Pair]]] = {
-    "laplace": lambda epsilon: pairs.Laplace(_up(epsilon)),
-    "choice": lambda epsilon: pairs.Choice(_up(epsilon)),
-    "discrete_laplace": lambda rate, width: pairs.DiscreteLaplace(_up(rate), int(width)),
-    "discrete_gaussian": _discrete_gaussian,
-    "sampled_gaussian": lambda mu_squared, q: pairs.SampledGaussian(_root_up(mu_squared), _up(q)),
-}
-"""Pairs by their names, each at parameters that make it no easier to tell apart."""

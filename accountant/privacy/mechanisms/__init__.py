@@ -13,7 +13,6 @@ from pydantic import Field
 from accountant.privacy.mechanisms import (
     additive,
     compound,
-    gaussian,
     local,
     plan,
     selection,
@@ -45,8 +44,8 @@ __all__ = [
 Mechanism = Annotated[
     additive.Laplace
     | additive.DiscreteLaplace
-    | gaussian.Gaussian
-    | gaussian.DiscreteGaussian
+    | additive.Gaussian
+    | additive.DiscreteGaussian
     | selection.Exponential
     | selection.PermuteAndFlip
     | local.RandomizedResponse

@@ -1,44 +1,74 @@
-"""Laplace noise added to a numeric answer, and its whole-number cousin."""
+"""Noise added to a numeric answer: Laplace and Gaussian noise, and their whole-number forms."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from functools import partial
-from typing import Literal
+from typing import ClassVar, Literal
 
 from flint import arb
-from pydantic import ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
 from pydantic_core import PydanticCustomError
 
-from accountant.privacy import curves
-from accountant.privacy.balls import Real, ball
-from accountant.privacy.losses import Loss, pure
-from accountant.privacy.mechanisms.amounts import Positive
+from accountant.privacy import balls, curves
+from accountant.privacy.balls import Number, Real, ball
+from accountant.privacy.conversions import concentrated_epsilon
+from accountant.privacy.gaussian_curve import (
+    MU_SQUARED_UNIT,
+    gaussian_epsilon,
+    most_mu_squared,
+    private,
+)
+from accountant.privacy.losses import Loss, gaussian, pure
+from accountant.privacy.mechanisms.amounts import OpenProbability, Positive
 from accountant.privacy.mechanisms.base import (
     KIND,
     BaseMechanism,
     Norms,
+    Objection,
     Sensitivity,
+    examples,
     norm,
 )
 from accountant.privacy.mechanisms.relations import Relation
-from accountant.privacy.steps import NamedPair
 
 
-def require(sensitivity: Decimal | Norms, wanted: str, noise: str) -> Decimal | Norms:
-    """``sensitivity``, which must be known in the norm ``wanted``. Raises if it is not."""
-    if norm(sensitivity, wanted) is None:
-        raise PydanticCustomError(
-            "sensitivity_norm",
-            "{noise} noise needs the {norm} sensitivity: a bare amount for a single number, or an "
-            'object with "{norm}" for a vector',
-            {"noise": noise, "norm": wanted},
-        )
-    return sensitivity
+class Noise(BaseMechanism):
+    """The base of all noise, whose sensitivity must be known in its norm."""
+
+    norm: ClassVar[str]
+    noise: ClassVar[str]
+
+    sensitivity: Sensitivity
+    scale: Positive
+
+    @field_validator("sensitivity")
+    @classmethod
+    def _known(cls, value: Decimal | Norms) -> Decimal | Norms:
+        if norm(value, cls.norm) is None:
+            raise PydanticCustomError(
+                "sensitivity_norm",
+                "{noise} noise needs the {norm} sensitivity: a bare amount for a single number, or "
+                'an object with "{norm}" for a vector',
+                {"noise": cls.noise, "norm": cls.norm},
+            )
+        return value
+
+    @property
+    def width(self) -> Fraction:
+        """The sensitivity in the norm of the noise."""
+        return norm(self.sensitivity, self.norm) or Fraction(0)
+
+    @property
+    def ratio(self) -> Fraction:
+        """Sensitivity / scale."""
+        return self.width / Fraction(self.scale)
 
 
-class Laplace(BaseMechanism):
+class Laplace(Noise):
     """Noise of density proportional to exp(-|x| / scale): epsilon = l1 sensitivity / scale.
 
     Dwork, McSherry, Nissim, Smith 2006. rho = eps + e^-eps - 1 (Harrison and Manurangsi, FORC 2026,
@@ -47,13 +77,11 @@ class Laplace(BaseMechanism):
     add up to no more.
     """
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [{"kind": "laplace", "sensitivity": {"l1": "1"}, "scale": "10", "count": 5}]
-        }
+    model_config = examples(
+        {"kind": "laplace", "sensitivity": {"l1": "1"}, "scale": "10", "count": 5}
     )
-
     plain = ("sensitivity", "scale")
+    norm, noise = "l1", "Laplace"
 
     kind: Literal["laplace"] = Field(description=KIND)
     sensitivity: Sensitivity = Field(
@@ -66,22 +94,11 @@ class Laplace(BaseMechanism):
         "Nissim, Smith 2006)."
     )
 
-    @field_validator("sensitivity")
-    @classmethod
-    def _l1(cls, value: Decimal | Norms) -> Decimal | Norms:
-        return require(value, "l1", "Laplace")
-
     def loss(self, stated: Relation) -> Loss:
-        """Sensitivity / scale, exactly."""
-        epsilon = (norm(self.sensitivity, "l1") or Fraction(0)) / Fraction(self.scale)
+        """Return a pure loss of sensitivity / scale, exactly."""
+        epsilon = self.ratio
         rho = Real(partial(_rho_of_laplace, epsilon))
         return pure(epsilon, rho=rho, curve=curves.laplace(epsilon))
-
-    def pair(self, size: int, stated: Relation) -> NamedPair | None:
-        """Of noise on a single number; a vector has none but the hardest of its epsilon."""
-        if self.sampling is not None or isinstance(self.sensitivity, Norms):
-            return None
-        return NamedPair("laplace", (size * Fraction(self.sensitivity) / Fraction(self.scale),))
 
 
 def _rho_of_laplace(epsilon: Fraction) -> arb:
@@ -89,7 +106,7 @@ def _rho_of_laplace(epsilon: Fraction) -> arb:
     return e + (-e).expm1()
 
 
-class DiscreteLaplace(BaseMechanism):
+class DiscreteLaplace(Noise):
     """Whole-number noise of probability proportional to exp(-|k| / scale), also called geometric.
 
     epsilon = l1 sensitivity / scale (Ghosh, Roughgarden, Sundararajan 2009), for answers that are
@@ -97,11 +114,8 @@ class DiscreteLaplace(BaseMechanism):
     nothing, so all its currencies are those of a pure mechanism, not of Laplace noise.
     """
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [{"kind": "discrete_laplace", "sensitivity": "1", "scale": "10"}]
-        }
-    )
+    model_config = examples({"kind": "discrete_laplace", "sensitivity": "1", "scale": "10"})
+    norm, noise = "l1", "discrete Laplace"
 
     kind: Literal["discrete_laplace"] = Field(description=KIND)
     sensitivity: Sensitivity = Field(
@@ -116,8 +130,7 @@ class DiscreteLaplace(BaseMechanism):
     @field_validator("sensitivity")
     @classmethod
     def _whole(cls, value: Decimal | Norms) -> Decimal | Norms:
-        found = norm(require(value, "l1", "discrete Laplace"), "l1")
-        if found is None or found.denominator != 1:
+        if (norm(value, cls.norm) or Fraction(0)).denominator != 1:
             raise PydanticCustomError(
                 "sensitivity_whole",
                 "must be a whole number: discrete Laplace noise protects whole-number answers only",
@@ -125,12 +138,142 @@ class DiscreteLaplace(BaseMechanism):
         return value
 
     def loss(self, stated: Relation) -> Loss:
-        """Sensitivity / scale, exactly."""
-        return pure((norm(self.sensitivity, "l1") or Fraction(0)) / Fraction(self.scale))
+        """Return a pure loss of sensitivity / scale, exactly."""
+        return pure(self.ratio)
 
-    def pair(self, size: int, stated: Relation) -> NamedPair | None:
-        """Of noise on a single count."""
-        if self.sampling is not None or isinstance(self.sensitivity, Norms):
-            return None
-        parameters = (1 / Fraction(self.scale), size * Fraction(self.sensitivity))
-        return NamedPair("discrete_laplace", parameters)
+
+class _GaussianNoise(Noise):
+    norm, noise = "l2", "Gaussian"
+
+    sensitivity: Sensitivity = Field(
+        description="L2 sensitivity for one privacy unit, in the units of the answer: a bare "
+        'amount for a single number, {"l2": amount} for a vector.'
+    )
+    scale: Positive = Field(
+        description="The parameter sigma of the noise, in the units of the answer: the standard "
+        "deviation of normal noise. sensitivity / sigma = mu, mu^2 / 2 = rho."
+    )
+    delta: OpenProbability | None = Field(
+        default=None,
+        description="The probability of failure at which epsilon is taken, per invocation. Absent: "
+        "the claim's delta; without one epsilon is unbounded, and only the filters zcdp, renyi "
+        "and gdp (for normal noise) admit it.",
+    )
+
+    def loss(self, stated: Relation) -> Loss:
+        """Return rho, and the point of the curve at the named delta, else the claim's."""
+        if self.delta is not None:
+            return self._at(Fraction(self.delta))
+        rate = self.sampling.rate if self.sampling else Fraction(1)
+        claimed = Fraction(self.claimed.delta) if self.claimed else Fraction(0)
+        return self._at(min(Fraction(1), claimed / rate))
+
+    def loss_at(self, delta: Number, stated: Relation) -> Loss:
+        """Return the point at ``delta``: two points of one curve are the same claim."""
+        return self._at(delta)
+
+    def _at(self, delta: Number) -> Loss:
+        mu_squared, epsilon = self.ratio**2, None
+        if delta:
+            epsilon = Fraction(0) if delta >= 1 else self.epsilon_at(mu_squared, delta)
+        return gaussian(mu_squared, epsilon, delta)
+
+    @abstractmethod
+    def epsilon_at(self, mu_squared: Fraction, delta: Number) -> Number:
+        """Return the epsilon at 0 < ``delta`` < 1, rounded up."""
+
+    def worth(self, claim: Loss, derived: Loss) -> Loss:
+        """Return the loss of noise with a sensitivity that is larger in the proportion of the
+        epsilons: at one delta epsilon grows faster than mu (the a of Balle and Wang's curve never
+        falls as mu grows).
+        """
+        alone = self.sampling is None and self.group_size == 1 and claim.delta and claim.epsilon
+        epsilon = self._at(claim.delta).epsilon if alone else None
+        if not epsilon or not claim.epsilon:
+            return super().worth(claim, derived)
+        factor = balls.above(balls.most(Fraction(1), claim.epsilon / epsilon))
+        larger = self.at_claim((self.ratio * factor) ** 2, claim)
+        return gaussian(larger, claim.epsilon, claim.delta)
+
+    def at_claim(self, mu_squared: Fraction, claim: Loss) -> Fraction:
+        """Return ``mu_squared``, or the larger one of noise that costs the whole claim."""
+        return mu_squared
+
+    def understated(self, claim: Loss, derived: Loss) -> Objection:
+        """Ask for a delta where none was named at all."""
+        if derived.epsilon is not None:
+            return super().understated(claim, derived)
+        return Objection(
+            "claim-understated",
+            "Gaussian noise has no finite epsilon without a delta: name the delta at which the "
+            "claimed epsilon is meant.",
+        )
+
+
+class Gaussian(_GaussianNoise):
+    """Normal noise of standard deviation ``scale``: mu-GDP with mu = l2 sensitivity / scale, and
+    (epsilon, delta) on the exact curve.
+
+    Bun and Steinke 2016, Prop. 1.6, for rho = mu^2 / 2; Dong, Roth, Su 2022, Thm 2.7; Balle and
+    Wang 2018, Theorem 8, at the ``delta`` that is named here, or else at the claim's. For no finite
+    epsilon is it purely epsilon-private: with no delta named it enters no sum of epsilons. On a
+    Poisson sample it is the step of DP-SGD (scale = noise multiplier times clipping norm).
+    """
+
+    model_config = examples(
+        {"kind": "gaussian", "sensitivity": {"l2": "1"}, "scale": "4", "delta": "1e-8"},
+        {
+            "kind": "gaussian",
+            "sensitivity": {"l2": "1"},
+            "scale": "1.1",
+            "sampling": {"poisson": "0.01"},
+            "count": 1000,
+        },
+    )
+    plain = ("sensitivity", "scale")
+
+    kind: Literal["gaussian"] = Field(description=KIND)
+
+    def epsilon_at(self, mu_squared: Fraction, delta: Number) -> Number:
+        """Return the point of Balle and Wang's exact curve."""
+        return gaussian_epsilon(mu_squared, delta)
+
+    def at_claim(self, mu_squared: Fraction, claim: Loss) -> Fraction:
+        """Return a larger one where the proportion is too small: at an epsilon of mere rounding."""
+        epsilon = balls.above(claim.epsilon or Fraction(0))
+        if not private(mu_squared, epsilon, claim.delta):
+            return mu_squared
+        return most_mu_squared(epsilon, claim.delta) + MU_SQUARED_UNIT
+
+
+class DiscreteGaussian(_GaussianNoise):
+    """Integer noise of probability proportional to exp(-k^2 / (2 scale^2)).
+
+    Canonne, Kamath, Steinke 2020: rho = mu^2 / 2 as for normal noise (Thm 4, and coordinate by
+    coordinate for a vector), but it is not mu-GDP, and its exact delta may be twice the normal one.
+    The epsilon at a delta is that of its rho. The answers are integers.
+    """
+
+    model_config = examples(
+        {"kind": "discrete_gaussian", "sensitivity": "1", "scale": "10", "delta": "1e-8"}
+    )
+
+    kind: Literal["discrete_gaussian"] = Field(description=KIND)
+
+    @field_validator("sensitivity")
+    @classmethod
+    def _whole(cls, value: Decimal | Norms) -> Decimal | Norms:
+        if not isinstance(value, Norms) and Fraction(value).denominator != 1:
+            raise PydanticCustomError(
+                "sensitivity_whole",
+                "must be a whole number for a single answer: discrete Gaussian noise protects "
+                "whole-number answers only",
+            )
+        return value
+
+    def _at(self, delta: Number) -> Loss:
+        return replace(super()._at(delta), mu_squared=None)
+
+    def epsilon_at(self, mu_squared: Fraction, delta: Number) -> Number:
+        """Return the epsilon of its rho."""
+        return concentrated_epsilon(mu_squared / 2, delta)

@@ -14,6 +14,7 @@ from pydantic import (
     ConfigDict,
     PlainSerializer,
     WithJsonSchema,
+    model_validator,
 )
 from pydantic_core import PydanticCustomError
 
@@ -42,6 +43,18 @@ class Record(BaseModel):
     """A value of several fields: immutable, and without unknown fields."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+def exactly_one(code: LiteralString, *fields: LiteralString) -> Any:
+    """Return a validator of models that asks for exactly one of ``fields``."""
+    text = "give exactly one of " + (" and " if len(fields) == 2 else ", ").join(fields)
+
+    def check(model: Any) -> Any:
+        if sum(getattr(model, field) is not None for field in fields) != 1:
+            raise PydanticCustomError(code, text)
+        return model
+
+    return model_validator(mode="after")(check)
 
 
 def _read(value: Any) -> Decimal:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -17,9 +16,7 @@ from accountant.privacy.balls import Number
 from accountant.privacy.engine import former
 from accountant.privacy.losses import UNBOUNDED, Loss, pure
 from accountant.privacy.mechanisms.amounts import NonNegative, Positive, Probability, Record
-from accountant.privacy.mechanisms.relations import Relation
-from accountant.privacy.mechanisms.sampling import Sampling
-from accountant.privacy.steps import NamedPair
+from accountant.privacy.mechanisms.relations import Relation, Sampling
 from accountant.privacy.units import Currency, show, units_up
 
 MOST_INVOCATIONS: Final = 10**9
@@ -161,16 +158,6 @@ class BaseMechanism(Record, ABC):
     def worth(self, claim: Loss, derived: Loss) -> Loss:
         """Return the loss in every currency that the client's larger ``claim`` stands for."""
         return derived if claim.epsilon is None else pure(claim.epsilon, claim.delta)
-
-    def pair(self, size: int, stated: Relation) -> NamedPair | None:
-        """Return the dominating pair that is exactly this mechanism's on data sets ``size`` of its
-        own steps apart, where one is proved.
-        """
-        return None
-
-    def apart(self) -> Iterator[BaseMechanism]:
-        """Yield the parts of a plain composition, each with a pair of its own; else itself."""
-        yield self
 
     def objections(self, stated: Relation) -> tuple[Objection, ...]:
         """Return the objections to the parameters themselves, whatever the claim."""

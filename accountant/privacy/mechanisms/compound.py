@@ -6,8 +6,6 @@ carry no claim of their own.
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Iterator
 from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
@@ -65,9 +63,10 @@ Parts = Annotated[tuple[Part, ...], Field(min_length=1, max_length=1000)]
 class Compound(BaseMechanism):
     """The base of all kinds that are made of others."""
 
-    @abstractmethod
     def parts(self) -> tuple[BaseMechanism, ...]:
-        """Return the mechanisms that it is made of."""
+        """Return the mechanisms that it is made of: those among its fields."""
+        values = (value if isinstance(value, tuple) else (value,) for value in vars(self).values())
+        return tuple(part for each in values for part in each if isinstance(part, BaseMechanism))
 
     def within(self, stated: Relation) -> Relation:
         """Return the relation that the parts are stated under."""
@@ -112,18 +111,10 @@ class Composed(Compound):
     kind: Literal["composed"] = Field(description=KIND)
     mechanisms: Parts = Field(description="The parts, in any order; each with its own count.")
 
-    def parts(self) -> tuple[BaseMechanism, ...]:
-        """Return the list."""
-        return self.mechanisms
-
-    def apart(self) -> Iterator[BaseMechanism]:
-        """Yield the parts, unless the whole has a group size, a sampling or a claim."""
-        if self.group_size != 1 or self.sampling is not None or self.claimed is not None:
-            yield self
-            return
-        for part in self.mechanisms:
-            stated = {"count": part.count * self.count, "neighbouring": self.neighbouring}
-            yield from part.model_copy(update=stated).apart()
+    @property
+    def is_plain(self) -> bool:
+        """True if it is no more than its parts: no sample, group or claim of its own."""
+        return self.group_size == 1 and self.sampling is None and self.claimed is None
 
 
 class SubsampleAndAggregate(Compound):
@@ -149,10 +140,6 @@ class SubsampleAndAggregate(Compound):
         "replacing the result of one block."
     )
     blocks_per_unit: SmallCount = Field(default=1, description="Blocks that one unit may lie in.")
-
-    def parts(self) -> tuple[BaseMechanism, ...]:
-        """Return the aggregator."""
-        return (self.aggregator,)
 
     def within(self, stated: Relation) -> Relation:
         """Return replace-one: one block's result is replaced, under either relation."""
@@ -200,10 +187,6 @@ class ProposeTestRelease(Compound):
     release: Part = Field(
         description="The mechanism of the release; its sensitivity is the proposed bound."
     )
-
-    def parts(self) -> tuple[BaseMechanism, ...]:
-        """Return the release."""
-        return (self.release,)
 
     def loss(self, stated: Relation) -> Loss:
         """Return 1 / s and the release's, with a delta of e^(-T/s) / 2."""
@@ -258,11 +241,6 @@ class MultiplicativeWeights(Compound):
             )
         return self
 
-    def parts(self) -> tuple[BaseMechanism, ...]:
-        """Return selection and measurement, or the session."""
-        found = (self.selection, self.measurement, self.updates)
-        return tuple(part for part in found if part is not None)
-
     def loss(self, stated: Relation) -> Loss:
         """Return all rounds, or the whole session."""
         return super().loss(stated).times(self.rounds or 1)
@@ -293,10 +271,6 @@ class Boosting(Compound):
         description="One draw: sensitivity of the weight's exponent, scale as for exponential."
     )
     base: Part = Field(description="The base synopsis generator of a round.")
-
-    def parts(self) -> tuple[BaseMechanism, ...]:
-        """Return draw and base."""
-        return (self.draw, self.base)
 
     def loss(self, stated: Relation) -> Loss:
         """Return rounds x (draws x draw + base)."""

@@ -26,11 +26,15 @@ from pydantic_core import PydanticCustomError
 
 from accountant.privacy.balls import Number, above
 from accountant.privacy.losses import UNBOUNDED
-from accountant.privacy.mechanisms.additive import DiscreteLaplace, Laplace
+from accountant.privacy.mechanisms.additive import (
+    DiscreteGaussian,
+    DiscreteLaplace,
+    Gaussian,
+    Laplace,
+)
 from accountant.privacy.mechanisms.amounts import NonNegative, Positive, Probability, SamplingRate
 from accountant.privacy.mechanisms.base import BaseMechanism, Count, norm
 from accountant.privacy.mechanisms.compound import Composed
-from accountant.privacy.mechanisms.gaussian import DiscreteGaussian, Gaussian
 from accountant.privacy.mechanisms.local import RandomizedResponse
 from accountant.privacy.mechanisms.pricing import Verdict, derive
 from accountant.privacy.mechanisms.relations import Relation

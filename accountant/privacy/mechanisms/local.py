@@ -16,7 +16,7 @@ from pydantic_core import PydanticCustomError
 from accountant.privacy import balls
 from accountant.privacy.balls import Number
 from accountant.privacy.losses import UNBOUNDED, Loss, pure
-from accountant.privacy.mechanisms.amounts import OpenProbability, ProbabilityBelowOne
+from accountant.privacy.mechanisms.amounts import OpenProbability, ProbabilityBelowOne, exactly_one
 from accountant.privacy.mechanisms.base import (
     KIND,
     BaseMechanism,
@@ -81,13 +81,7 @@ class RandomizedResponse(_Local):
         default=2, strict=True, ge=2, le=10**9, description="Number k of possible answers."
     )
 
-    @model_validator(mode="after")
-    def _one(self) -> Self:
-        if (self.truth_probability is None) == (self.theta is None):
-            raise PydanticCustomError(
-                "response_kind", "give exactly one of truth_probability and theta"
-            )
-        return self
+    _one = exactly_one("response_kind", "truth_probability", "theta")
 
     def epsilon(self) -> Number:
         """Return the logarithm of the larger probability over the smaller."""

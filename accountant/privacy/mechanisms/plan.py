@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from fractions import Fraction
 from functools import lru_cache
 from typing import Final, Literal
@@ -12,11 +11,9 @@ from pydantic import Field
 
 from accountant.privacy.losses import UNBOUNDED, Loss, pure
 from accountant.privacy.mechanisms.amounts import OpenProbability, Positive, plain
-from accountant.privacy.mechanisms.base import KIND, BaseMechanism, Objection, examples
+from accountant.privacy.mechanisms.base import KIND, Objection, examples
 from accountant.privacy.mechanisms.compound import Compound, Parts
-from accountant.privacy.mechanisms.pricing import Verdict, derive
 from accountant.privacy.mechanisms.relations import Relation
-from accountant.privacy.steps import NamedPair, Step
 
 _ROOM: Final = 1 + 1e-7
 """The tight total is computed in binary floats, whose last digits differ between machines; it must
@@ -45,10 +42,6 @@ class Plan(Compound):
     mechanisms: Parts = Field(description="Everything that will run, each with its own count.")
     epsilon: Positive = Field(description="Epsilon of the whole plan, at delta.")
     delta: OpenProbability = Field(description="Delta of the whole plan.")
-
-    def parts(self) -> tuple[BaseMechanism, ...]:
-        """Return the list."""
-        return self.mechanisms
 
     def loss(self, stated: Relation) -> Loss:
         """Return the stated loss, if the plan costs no more."""
@@ -81,31 +74,4 @@ def _tight(plan: Plan, stated: Relation) -> float:
     """
     from accountant.privacy.composition.plan import tight  # noqa: PLC0415
 
-    return tight(steps_of(plan.mechanisms, stated), Fraction(plan.delta)).upper
-
-
-def steps_of(mechanisms: Iterable[BaseMechanism], population: Relation) -> list[Step]:
-    """Return all invocations of ``mechanisms`` as steps, in the population's relation."""
-    flat = [part for mechanism in mechanisms for part in mechanism.apart()]
-    return [_step(mechanism, population) for mechanism in flat]
-
-
-def _step(mechanism: BaseMechanism, population: Relation) -> Step:
-    """Return a step of the larger of claim and derivation; it has a pair if that is derived."""
-    found = derive(mechanism, population)
-    if found.verdict is Verdict.CONSERVATIVE:
-        return Step(mechanism.count, found.claimed, None)
-    loss = found.claimed if found.derived is None else found.derived
-    return Step(mechanism.count, loss, _pair(mechanism, population))
-
-
-def _pair(mechanism: BaseMechanism, population: Relation) -> NamedPair | None:
-    """Return the pair for as many of the mechanism's own steps as lie between neighbours of the
-    population; None where its parameters prove none.
-    """
-    stated = mechanism.neighbouring or population
-    if mechanism.all_objections(stated) or mechanism.local:
-        return None
-    if stated is Relation.REPLACE_ONE and stated is not population:
-        return None
-    return mechanism.pair(mechanism.group_size * (1 if stated is population else 2), stated)
+    return tight(plan.mechanisms, stated, Fraction(plan.delta)).upper

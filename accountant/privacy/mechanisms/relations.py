@@ -1,10 +1,16 @@
-"""Neighbouring relations: which two data sets are hard to tell apart."""
+"""Neighbouring relations, and the amplification by sampling that each of them admits."""
 
 from __future__ import annotations
 
 from enum import StrEnum
+from fractions import Fraction
+from typing import Self
 
-from accountant.privacy.losses import Loss
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from accountant.privacy.losses import UNBOUNDED, Loss
+from accountant.privacy.mechanisms.amounts import Record, SamplingRate, exactly_one
 
 
 class Relation(StrEnum):
@@ -24,3 +30,64 @@ def convert(loss: Loss, stated: Relation, wanted: Relation) -> Loss | None:
     if stated is wanted:
         return loss
     return None if stated is Relation.REPLACE_ONE else loss.group(2)
+
+
+class Drawn(Record):
+    """``sample`` units drawn without replacement out of ``of``, whose number is public."""
+
+    sample: int = Field(strict=True, ge=1, le=10**12, description="Units in the sample.")
+    of: int = Field(strict=True, ge=1, le=10**12, description="Units that there are, publicly.")
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.sample > self.of:
+            raise PydanticCustomError("sample_size", "sample must not be larger than of")
+        return self
+
+
+class Sampling(Record):
+    """How the sample is drawn. Preconditions: privacy units are sampled, not their records; the
+    sample is drawn anew for each invocation, and its members stay secret.
+    """
+
+    poisson: SamplingRate | None = Field(
+        default=None,
+        description="Each unit is in the sample with this probability, independently; under "
+        "add_or_remove_one (Balle, Barthe, Gaboardi 2018, Thm 8).",
+    )
+    without_replacement: Drawn | None = Field(
+        default=None,
+        description="A sample of fixed size out of a public number of units; under replace_one "
+        "(Balle, Barthe, Gaboardi 2018, Thm 9).",
+    )
+
+    _one = exactly_one("sampling_kind", "poisson", "without_replacement")
+
+    @property
+    def rate(self) -> Fraction:
+        """The probability that a unit is in the sample."""
+        if self.without_replacement is not None:
+            return Fraction(self.without_replacement.sample, self.without_replacement.of)
+        return Fraction(self.poisson or 1)
+
+    def applied(self, loss: Loss, stated: Relation) -> Loss:
+        """Return the amplified loss; unbounded where no theorem covers the relation."""
+        if self.misplaced(stated):
+            return UNBOUNDED
+        return loss.sampled(self.rate, poisson=self.poisson is not None)
+
+    def misplaced(self, stated: Relation) -> str | None:
+        """Return why nothing is known under the relation ``stated``; None if something is."""
+        if self.poisson is not None:
+            wanted = Relation.ADD_OR_REMOVE_ONE
+            text = (
+                "Poisson sampling amplifies what is stated under add_or_remove_one: state the "
+                "mechanism and its sensitivity under that relation."
+            )
+        else:
+            wanted = Relation.REPLACE_ONE
+            text = (
+                "Sampling without replacement out of a public number amplifies what is stated "
+                "under replace_one: state the mechanism under it, in a replace_one population."
+            )
+        return None if stated is wanted else text

@@ -11,7 +11,6 @@ from accountant.privacy.losses import Loss, bounded_range, pure
 from accountant.privacy.mechanisms.amounts import Positive
 from accountant.privacy.mechanisms.base import KIND, BaseMechanism, Objection, examples
 from accountant.privacy.mechanisms.relations import Relation
-from accountant.privacy.steps import NamedPair
 
 MONOTONIC_OBJECTION: Final = Objection(
     "monotonic-needs-add-or-remove",
@@ -62,10 +61,6 @@ class Exponential(_Selection):
     def loss(self, stated: Relation) -> Loss:
         """Return a bounded range of epsilon."""
         return bounded_range(self.epsilon(stated))
-
-    def pair(self, size: int, stated: Relation) -> NamedPair | None:
-        """Return the hardest choice of that range."""
-        return None if self.sampling else NamedPair("choice", (size * self.epsilon(stated),))
 
 
 class PermuteAndFlip(_Selection):

@@ -19,7 +19,7 @@ from pydantic_core import PydanticCustomError
 
 from accountant.privacy import curves
 from accountant.privacy.losses import UNBOUNDED, Loss, concentrated, pure
-from accountant.privacy.mechanisms.amounts import NonNegative, Probability, plain
+from accountant.privacy.mechanisms.amounts import NonNegative, Probability, exactly_one, plain
 from accountant.privacy.mechanisms.base import KIND, BaseMechanism, examples, forbidden
 from accountant.privacy.mechanisms.relations import Relation
 
@@ -90,11 +90,10 @@ class Declared(_Stated):
         "between takes the next higher one; above the highest there is no bound.",
     )
 
+    _one = exactly_one("declared_kind", "epsilon", "rho", "renyi")
+
     @model_validator(mode="after")
-    def _one(self) -> Self:
-        given = [self.epsilon, self.rho, self.renyi]
-        if sum(value is not None for value in given) != 1:
-            raise PydanticCustomError("declared_kind", "give exactly one of epsilon, rho, renyi")
+    def _delta(self) -> Self:
         if self.delta and self.epsilon is None:
             raise PydanticCustomError("declared_delta", "delta goes with epsilon only")
         return self
