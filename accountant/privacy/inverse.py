@@ -11,7 +11,7 @@ from accountant.privacy import balls
 from accountant.privacy.balls import Number
 from accountant.privacy.conversions import concentrated_epsilon
 from accountant.privacy.filters import Filter, Limit
-from accountant.privacy.filters.gdp import FOR_CAPACITY
+from accountant.privacy.filters.lines import FOR_CAPACITY
 from accountant.privacy.gaussian_curve import gaussian_epsilon
 from accountant.privacy.units import Charge
 

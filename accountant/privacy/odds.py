@@ -23,24 +23,10 @@ def most_likely(prior: float, epsilon: Decimal | None) -> float:
 
     ``epsilon`` None means unbounded: then 1, unless the prior rules it out.
     """
-    shrink = _shrink(prior, epsilon)
-    return min(1.0, prior / (prior + (1 - prior) * shrink) * (1 + _WIDER)) if prior else 0.0
-
-
-def least_likely(prior: float, epsilon: Decimal | None) -> float:
-    """Return the smallest belief that can follow from ``prior``: p / (p + (1 - p) e^eps).
-
-    ``epsilon`` None means unbounded: then 0, unless the prior was certain.
-    """
-    shrink = _shrink(prior, epsilon)
-    return prior * shrink / (prior * shrink + (1 - prior)) * (1 - _WIDER) if prior < 1 else 1.0
-
-
-def _shrink(prior: float, epsilon: Decimal | None) -> float:
-    """Return e^-eps, which fades to 0 where e^eps would overflow."""
     if not 0 <= prior <= 1:
         raise ValueError(f"a prior lies from 0 to 1, not {prior}")
-    return 0.0 if epsilon is None else math.exp(-float(epsilon))
+    shrink = 0.0 if epsilon is None else math.exp(-float(epsilon))
+    return min(1.0, prior / (prior + (1 - prior) * shrink) * (1 + _WIDER)) if prior else 0.0
 
 
 def in_plain_words(epsilon: Decimal | None, delta: Decimal, unit: str = "one person") -> str:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accountant.privacy.odds import in_plain_words, least_likely, most_likely
+from accountant.privacy.odds import in_plain_words, most_likely
 
 epsilons = st.decimals(0, 60, places=9)
 
@@ -20,9 +20,8 @@ def test_posterior_bounds_hold(prior: float, epsilon: Decimal) -> None:
     """The bounds never lie inside Bayes' rule, and within a part in 1e11 of it."""
     with mpmath.workdps(50):
         p, grow = mpmath.mpf(prior), mpmath.exp(mpmath.mpf(str(epsilon)))
-        high, low = p * grow / (1 - p + p * grow), p / (p + (1 - p) * grow)
+        high = p * grow / (1 - p + p * grow)
         assert high <= most_likely(prior, epsilon) <= high * (1 + mpmath.mpf("1e-11"))
-        assert low * (1 - mpmath.mpf("1e-11")) <= least_likely(prior, epsilon) <= low
 
 
 @pytest.mark.parametrize(
@@ -36,9 +35,7 @@ def test_known_examples(prior: float, epsilon: str, percent: float) -> None:
 @pytest.mark.parametrize("epsilon", [Decimal(10) ** 6, Decimal(10) ** 30, None])
 def test_enormous_and_unbounded_epsilons(epsilon: Decimal | None) -> None:
     """Nothing overflows: beliefs may become anything, except what was certain before."""
-    assert (least_likely(0.5, epsilon), most_likely(0.5, epsilon)) == (0, 1)
-    assert most_likely(0, epsilon) == 0
-    assert least_likely(1, epsilon) == 1
+    assert (most_likely(0, epsilon), most_likely(0.5, epsilon)) == (0, 1)
     assert in_plain_words(epsilon, Decimal(0))
 
 

@@ -19,7 +19,6 @@ from accountant.privacy.units import (
     charge_of,
     exact,
     show,
-    show_each,
     total,
     units_down,
     units_up,
@@ -95,9 +94,3 @@ def test_currencies_are_their_names(name: str, order: int | None) -> None:
     assert Currency(name).order == order
     assert Currency(name) == name
     assert Currency.tau(22) == "tau_22"
-
-
-@given(st.lists(st.integers(0, LARGEST)), st.sampled_from([*axis_of((2,)), Currency.tau(22)]))
-def test_many_sums_are_written_as_each_is(sums: list[int], currency: Currency) -> None:
-    """What writes many at once writes what one at a time would be."""
-    assert show_each(sums, currency) == [show(units, currency).encode() for units in sums]

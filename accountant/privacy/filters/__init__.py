@@ -17,15 +17,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from accountant.privacy.filters.advanced import Advanced
 from accountant.privacy.filters.base import Capacity, Filter, Limit, LineFilter
-from accountant.privacy.filters.basic import Basic
-from accountant.privacy.filters.gdp import GDP
-from accountant.privacy.filters.renyi import Renyi
-from accountant.privacy.filters.zcdp import ZCDP
+from accountant.privacy.filters.lines import GDP, ZCDP, Advanced, Renyi
 from accountant.privacy.units import SURE, Axis
 
-BASIC: Final = Basic()
+BASIC: Final = Filter()
 RENYI: Final = Renyi()
 FILTERS: Final[dict[str, Filter]] = {
     each.name: each for each in (BASIC, Advanced(), ZCDP(), RENYI, GDP())

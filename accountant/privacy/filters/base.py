@@ -8,13 +8,13 @@ wherever a limit is put on it, and however often that limit moves.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import lcm
 from typing import ClassVar
 
-from accountant.privacy.units import Currency, units_down, units_up
+from accountant.privacy.units import Currency, units_down
 
 
 @dataclass(frozen=True)
@@ -30,13 +30,8 @@ class Limit:
     own_delta: Fraction = Fraction(0)
     chosen: tuple[Fraction, Fraction] | None = None
 
-    # What filters have computed under this limit, by the filter's name.
     lines: dict[str, Line] = field(default_factory=dict, init=False, compare=False, repr=False)
-    currencies: dict[str, Currency] = field(
-        default_factory=dict, init=False, compare=False, repr=False
-    )
-    firsts: dict[str, int] = field(default_factory=dict, init=False, compare=False, repr=False)
-    """Capacities under the limit that was chosen first, of filters that need them."""
+    """The line of each filter that has drawn one, by its name."""
     shares: dict[tuple[str, str], Capacity] = field(
         default_factory=dict, init=False, compare=False, repr=False
     )
@@ -63,14 +58,17 @@ class Capacity:
     second_currency: Currency | None = None
 
 
-class Filter(ABC):
+class Filter:
     """A composition that stays valid when every next mechanism, and when to stop, is chosen after
     earlier answers were seen.
 
-    As it stands here it has no currency of its own and spends the sum of epsilons.
+    As it stands here it is basic composition: the sum of epsilons and the sum of deltas. Source:
+    Rogers, Roth, Ullman, Vadhan, "Privacy odometers and filters", NeurIPS 2016 (fully adaptive);
+    Vadhan and Wang 2021, Vadhan and Zhang 2023 (concurrent interactive mechanisms). Precondition:
+    none beyond (epsilon_i, delta_i)-DP of each mechanism given its past.
     """
 
-    name: ClassVar[str]
+    name = "basic"
 
     def capacity(self, limit: Limit, share: Fraction = Fraction(1)) -> Capacity:
         """Return the capacity that keeps the spent epsilon within ``share`` of the limit's: at 4/5
@@ -103,20 +101,24 @@ class Filter(ABC):
 
     def per_epsilon(self, limit: Limit) -> Fraction | None:
         """Return the units of the filter's own currency that stand for one unit of epsilon already
-        spent, when the filter starts on data that were used before; None if nothing can, and by
-        default, unless the filter has no currency of its own.
+        spent, when the filter starts on data that were used before; None if nothing can.
         """
-        return Fraction(0) if self.currency(limit) is None else None
+        return Fraction(0)
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """epsilon <= (a S + b) / d in units, with whole a, b and d; ``order`` is where it is drawn."""
+    """epsilon <= (a S + b) / d in units of ``currency``, with whole a, b and d; ``order`` is where
+    it is drawn. Up to a sum of ``first`` epsilon is at most ``most`` as well.
+    """
 
     order: Fraction
+    currency: Currency
     a: int
     b: int
     d: int
+    first: int = -1
+    most: int = 0
 
     @classmethod
     def through(
@@ -125,29 +127,26 @@ class Line:
         """Draw a line of ``slope`` epsilon for each 1 of ``currency``, and ``intercept`` epsilon at
         none.
         """
-        one = units_up(Fraction(1), Currency.EPSILON)
+        one = Currency.EPSILON.per_one
         slope, intercept = slope * one / currency.per_one, intercept * one
         d = lcm(slope.denominator, intercept.denominator)
-        return cls(order=order, a=int(slope * d), b=int(intercept * d), d=d)
+        return cls(order, currency, a=int(slope * d), b=int(intercept * d), d=d)
 
     def spent(self, second: int) -> int:
         """Return the units of epsilon at a sum of ``second``, rounded up."""
         units = -(-(self.a * second + self.b) // self.d)
+        if second <= self.first and units > self.most:
+            return self.most
         return units if units > 0 else 0
 
-    def spent_each(self, seconds: Iterable[int]) -> list[int]:
-        """Return ``spent`` at each of many sums."""
-        a, b, d = self.a, self.b, self.d
-        return [u if (u := -(-(a * second + b) // d)) > 0 else 0 for second in seconds]
-
-    def most(self, epsilon: Fraction) -> int:
-        """Return the largest sum at which no more than ``epsilon`` is spent; below zero if a sum of
-        zero spends more.
+    def reaches(self, epsilon: Fraction) -> int:
+        """Return the largest sum at which the line is at most ``epsilon``; below zero if it is
+        above at a sum of zero.
         """
         return (units_down(epsilon, Currency.EPSILON) * self.d - self.b) // self.a
 
 
-class LineFilter(Filter):
+class LineFilter(Filter, ABC):
     """A filter that admits up to where its line meets epsilon."""
 
     own: ClassVar[Currency]
@@ -169,9 +168,9 @@ class LineFilter(Filter):
 
     def capacity(self, limit: Limit, share: Fraction = Fraction(1)) -> Capacity:
         """Return basic's capacity, and the sum at which the line meets ``share`` of epsilon."""
-        sure = super().capacity(limit, share)
-        second = self.line(limit).most(limit.epsilon * share)
-        return Capacity(sure.epsilon, sure.own_delta, second, self.currency(limit))
+        sure, line = super().capacity(limit, share), self.line(limit)
+        second = line.reaches(limit.epsilon * share)
+        return Capacity(sure.epsilon, sure.own_delta, second, line.currency)
 
     def spent(self, limit: Limit, epsilon: int | None, second: int | None) -> int | None:
         """Return the smaller of the path-wise sum and the line."""
@@ -184,8 +183,14 @@ class LineFilter(Filter):
         self, limit: Limit, epsilons: Sequence[int], seconds: Sequence[int]
     ) -> list[int]:
         """Return ``spent`` at each of many sums."""
-        each = zip(epsilons, self.line(limit).spent_each(seconds), strict=True)
-        return [along if along < epsilon else epsilon for epsilon, along in each]
+        line = self.line(limit)
+        a, b, d, first, most = line.a, line.b, line.d, line.first, line.most
+        along = [u if (u := -(-(a * second + b) // d)) > 0 else 0 for second in seconds]
+        if first >= 0:
+            each = zip(seconds, along, strict=True)
+            along = [most if second <= first and u > most else u for second, u in each]
+        each = zip(epsilons, along, strict=True)
+        return [u if u < epsilon else epsilon for epsilon, u in each]
 
     def per_epsilon(self, limit: Limit) -> Fraction | None:
         """Return as many units as make the line rise by one unit of epsilon: a sum that was sure

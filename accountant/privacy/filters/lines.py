@@ -1,0 +1,178 @@
+"""The filters that spend along a line, each with its theorem and preconditions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from functools import lru_cache
+from typing import Final
+
+from flint import arb
+
+from accountant.privacy import balls
+from accountant.privacy.balls import Real, ball
+from accountant.privacy.conversions import best_order_within, intercept
+from accountant.privacy.filters.base import Capacity, Limit, Line, LineFilter
+from accountant.privacy.gaussian_curve import most_mu_squared
+from accountant.privacy.units import Currency, units_down
+
+ORDERS: Final = (
+    *range(2, 65),
+    *(step << power for power in range(3, 11) for step in (9, 10, 11, 12, 13, 14, 15, 16)),
+)
+"""The candidates: every integer to 64, then eight to each doubling, to 16,384."""
+
+_FOR_SPENT: Final = Fraction(1, 10)
+"""The part of delta' for the line, which gives what is spent."""
+
+FOR_CAPACITY: Final = 1 - _FOR_SPENT
+"""The part of delta' for the capacity."""
+
+_most_mu_squared = lru_cache(maxsize=1024)(most_mu_squared)
+
+
+class Advanced(LineFilter):
+    """a S/2 + ln(1/delta')/(a-1) <= epsilon, where S is the sum of the squares of all epsilons,
+    the new request's included. At the best order a it is sqrt(2 ln(1/delta') S) + S/2 <= epsilon.
+
+    Source: Whitehouse, Ramdas, Rogers, Wu, "Fully adaptive composition in differential privacy",
+    ICML 2023, Theorem 1. Preconditions: delta' > 0; each mechanism is (eps_i, delta_i)-DP given its
+    past, its delta_i paid from ``own_delta``.
+
+    The filter is the line that Ville's inequality gives at one order a: except with probability
+    delta', at every time at once, loss <= a S/2 + ln(1/delta')/(a-1). The order is the one that is
+    best when S reaches its capacity V = (sqrt(2L + 2 epsilon) - sqrt(2L))^2, L = ln(1/delta'):
+    a - 1 = sqrt(2L/V), so that the line meets epsilon exactly there.
+
+    The order has to be fixed before the first charge that S counts. Converting S afresh at a moment
+    chosen after seeing answers is *not* valid, be it at each step or when a limit is changed
+    (five well-timed raises reach 2.2 delta'). So ``spent`` stays on the line; a changed limit that
+    carries on S keeps its order; and a limit adopted on used data counts earlier use as a sure sum
+    of epsilons (E counts as S = 2 E / a) and draws its line from there.
+    """
+
+    name = "advanced"
+    own = Currency.EPSILON_SQUARED
+
+    def draw(self, limit: Limit) -> Line:
+        """Draw slope a/2 and intercept ln(1/delta')/(a-1), rounded up."""
+        order = _best_order(*limit.chosen_for)
+        intercept = balls.above(balls.log(1 / limit.filter_delta)) / (order - 1)
+        return Line.through(order, order / 2, intercept, self.own)
+
+
+def _best_order(epsilon: Fraction, filter_delta: Fraction) -> Fraction:
+    """Return 1 + sqrt(2L/V), V = (2 epsilon / (sqrt(2L + 2 epsilon) + sqrt(2L)))^2, in the form
+    that does not cancel. Any order a > 1 gives a valid line.
+    """
+    log, twice = balls.log(1 / filter_delta), 2 * epsilon
+
+    def excess() -> arb:
+        two_l, two_e = 2 * ball(log), ball(twice)
+        return two_l.sqrt() * ((two_l + two_e).sqrt() + two_l.sqrt()) / two_e
+
+    return 1 + balls.above(Real(excess))
+
+
+class ZCDP(LineFilter):
+    """The sum of rho_i, converted at the order that is best when the sum reaches its capacity.
+
+    Source: Feldman and Zrnic, "Individual privacy accounting via a Renyi filter", NeurIPS 2021,
+    and Whitehouse, Ramdas, Rogers, Wu 2023, Theorem 1 (the filter); Canonne, Kamath, Steinke 2020,
+    Prop. 12 (the conversion); Lyu 2022 (concurrent). Preconditions: delta' > 0; each mechanism is
+    rho_i-zCDP given its past, except with a probability delta_i that ``own_delta`` pays.
+
+    rho_i-zCDP is Renyi privacy of a rho_i at every order a, so this is the Renyi filter at one
+    order, which need not be a whole number.
+    """
+
+    name = "zcdp"
+    own = Currency.RHO
+
+    def draw(self, limit: Limit) -> Line:
+        """Draw slope a and intercept ln(1 - 1/a) - ln(a delta')/(a-1)."""
+        order = best_order_within(*limit.chosen_for)
+        at_none = intercept(order, limit.filter_delta)
+        return Line.through(order, order, at_none, self.own)
+
+
+class Renyi(LineFilter):
+    """The sum of the Renyi divergences tau_i at one integer order a.
+
+    Source: Feldman and Zrnic, "Individual privacy accounting via a Renyi filter", NeurIPS 2021,
+    Thm 4.3; Haney et al. 2023 (concurrent, at a fixed order); Canonne, Kamath, Steinke 2020,
+    Prop. 12 (the conversion). Preconditions: delta' > 0; each mechanism's divergence at order a is
+    at most tau_i given its past, except with a probability delta_i that ``own_delta`` pays; and the
+    order was fixed before the first charge. Taking the smallest epsilon over several orders anew
+    at each request is *not* a filter (golden/counterexample: twice the delta).
+
+    The order is the candidate with the largest admissible tau per order, tau / a, chosen from
+    (epsilon, delta') alone: the best one for Gaussian noise of any size.
+    """
+
+    name = "renyi"
+
+    def currency(self, limit: Limit) -> Currency:
+        """Return tau at the order."""
+        return self.line(limit).currency
+
+    def draw(self, limit: Limit) -> Line:
+        """Draw slope 1 and intercept ln(1 - 1/a) - ln(a delta')/(a-1)."""
+        order = fixed_order(*limit.chosen_for)
+        at_none = intercept(Fraction(order), limit.filter_delta)
+        return Line.through(Fraction(order), Fraction(1), at_none, Currency.tau(order))
+
+
+@lru_cache(maxsize=4096)
+def fixed_order(epsilon: Fraction, filter_delta: Fraction) -> int:
+    """Return the candidate a with the largest (epsilon - c(a, delta')) / a; the first of equals."""
+    order: int = max(ORDERS, key=lambda a: (epsilon - intercept(Fraction(a), filter_delta)) / a)
+    return order
+
+
+class GDP(LineFilter):
+    """The sum of mu_i^2, up to the largest mu^2 whose Gaussian curve is (epsilon, delta')-private.
+
+    Source: Smith and Thakurta, "Fully adaptive composition for Gaussian differential privacy",
+    2022; Koskela, Tobaben, Honkela, "Individual privacy accounting with Gaussian differential
+    privacy", ICLR 2023; Balle and Wang 2018, Thm 8 (the curve). Preconditions: delta' > 0; each
+    mechanism is mu_i-GDP given its past, except with a probability delta_i that ``own_delta`` pays.
+
+    Below the limit no number is true at every stopping time without a price: any boundary that is
+    lower than epsilon somewhere before the capacity has to be higher at it. A tenth of delta'
+    therefore pays for a line (mu^2 / 2 is a rho), the rest for the capacity, and the spent epsilon
+    is the smallest of the sum of epsilons, the line and the limit itself.
+
+    The capacity is paid for once, at the limit that was chosen first: a limit that is moved after
+    seeing answers would need it again (thirty well-timed raises reach 1.2 delta'). So a raised
+    limit goes along the line beyond the capacity of the first.
+    """
+
+    name = "gdp"
+    own = Currency.MU_SQUARED
+
+    def draw(self, limit: Limit) -> Line:
+        """Draw the line of zCDP, at rho = mu^2 / 2 and a tenth of delta', with the capacity of the
+        limit chosen first, unless there is less delta' by now.
+        """
+        epsilon, filter_delta = limit.chosen_for
+        order = best_order_within(epsilon, filter_delta * _FOR_SPENT)
+        at_none = intercept(order, limit.filter_delta * _FOR_SPENT)
+        line = Line.through(order, order / 2, at_none, self.own)
+        if limit.filter_delta < filter_delta:
+            return line
+        first = units_down(_most_mu_squared(epsilon, filter_delta * FOR_CAPACITY), self.own)
+        return replace(line, first=first, most=units_down(epsilon, Currency.EPSILON))
+
+    def capacity(self, limit: Limit, share: Fraction = Fraction(1)) -> Capacity:
+        """Return the capacity; at less than the whole, and at less than was chosen first, it is
+        where the line meets ``share`` of epsilon.
+        """
+        along = super().capacity(limit, share)
+        if share != 1 or along.second is None or limit.epsilon < limit.chosen_for[0]:
+            return along
+        return replace(along, second=max(along.second, self.line(limit).first))
+
+    def per_epsilon(self, limit: Limit) -> None:
+        """Return None: epsilon that was spent surely has no mu that adds up with later ones."""
+        return
