@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from functools import partial
+from itertools import chain
 from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
@@ -31,9 +32,10 @@ from accountant.privacy.mechanisms.additive import (
     DiscreteLaplace,
     Gaussian,
     Laplace,
+    Noise,
 )
 from accountant.privacy.mechanisms.amounts import NonNegative, Positive, Probability, SamplingRate
-from accountant.privacy.mechanisms.base import BaseMechanism, Count, norm
+from accountant.privacy.mechanisms.base import BaseMechanism, Count
 from accountant.privacy.mechanisms.compound import Composed
 from accountant.privacy.mechanisms.local import RandomizedResponse
 from accountant.privacy.mechanisms.pricing import Verdict, derive
@@ -51,7 +53,6 @@ _ADD: Final = Relation.ADD_OR_REMOVE_ONE
 _REPLACE: Final = Relation.REPLACE_ONE
 _DOWN: Final = -math.inf
 _UP: Final = math.inf
-_Noise = Laplace | Gaussian | DiscreteLaplace | DiscreteGaussian
 
 
 class DpEvent(BaseModel):
@@ -75,7 +76,7 @@ def mechanisms_of(tree: Any) -> list[Body]:
 
     Raises PydanticCustomError for unknown classes, and for events that no mechanism expresses.
     """
-    bodies = _read(tree, 1)
+    bodies = _read(tree)
     for body in bodies:
         if body.pop("_noise", False):
             body["neighbouring"] = _ADD.value
@@ -86,7 +87,7 @@ def _refuse(text: str) -> PydanticCustomError:
     return PydanticCustomError("dp_event", "{text}", {"text": text})
 
 
-def _read(tree: Any, level: int) -> list[Body]:
+def _read(tree: Any, level: int = 1) -> list[Body]:
     """Return the bodies of an event. Noise is marked ``_noise``: a sampling may restate it."""
     if level > _MOST_LEVELS:
         raise _refuse("the DpEvent is nested too deeply")
@@ -94,47 +95,37 @@ def _read(tree: Any, level: int) -> list[Body]:
         event = DpEvent.model_validate(tree)
     except ValidationError:
         raise _refuse('a DpEvent is {"class": name, "fields": {…}}') from None
-    fields = _Fields(event)
-    if event.name in _NESTED:
-        return _NESTED[event.name](fields, level)
-    if event.name not in _LEAVES:
-        known = ", ".join(sorted(_LEAVES.keys() | _NESTED.keys()))
+    if event.name not in _CLASSES:
+        known = ", ".join(sorted(_CLASSES))
         raise _refuse(f"DpEvent class {event.name!r} has no meaning here; known are: {known}")
-    kinds, body = _LEAVES[event.name]
-    bodies = body(*(fields.get(name, kind) for name, kind in kinds.items()))
-    fields.done()
-    return bodies
+    kinds, body = _CLASSES[event.name]
+    values = [_value(event, name, kind, level) for name, kind in kinds.items()]
+    if unknown := event.fields.keys() - kinds.keys():
+        raise _refuse(f"{event.name} has no field {', '.join(sorted(map(str, unknown)))}")
+    return body(*values)
 
 
-class _Fields:
-    """The fields of one event, each asked for by name and type."""
+def _value(event: DpEvent, name: str, kind: Any, level: int) -> Any:
+    """Return a field of ``event``; of events inside it, their bodies. Raises if it is wrong, or
+    missing without a default.
+    """
+    if name not in event.fields and (event.name, name) in _DEFAULTS:
+        return _DEFAULTS[event.name, name]
+    value = event.fields.get(name)
+    if kind is _EVENT:
+        return _read(value, level + 1)
+    try:
+        found = TypeAdapter(kind).validate_python(value)
+    except ValidationError as error:
+        why = error.errors()[0]["msg"]
+        given = f", not {value!s:.60}" if isinstance(value, str | int | float | Decimal) else ""
+        raise _refuse(f"{name} of {event.name}: {why}{given}") from None
+    return [_read(each, level + 1) for each in found] if kind is _EVENTS else found
 
-    def __init__(self, event: DpEvent) -> None:
-        self.name, self.left = event.name, dict(event.fields)
 
-    def get(self, name: str, kind: Any) -> Any:
-        """Return the field, checked. Raises if it is missing without a default, or wrong."""
-        if name not in self.left and (self.name, name) in _DEFAULTS:
-            return _DEFAULTS[self.name, name]
-        value = self.left.pop(name, None)
-        try:
-            return TypeAdapter(kind).validate_python(value)
-        except ValidationError as error:
-            why = error.errors()[0]["msg"]
-            given = f", not {value!s:.60}" if isinstance(value, str | int | float | Decimal) else ""
-            raise _refuse(f"{name} of {self.name}: {why}{given}") from None
-
-    def event(self, level: int) -> list[Body]:
-        """Return the bodies of the event inside, which is the last field."""
-        bodies = _read(self.left.pop("event", None), level + 1)
-        self.done()
-        return bodies
-
-    def done(self) -> None:
-        """Raise if a field is left over."""
-        if self.left:
-            unknown = ", ".join(sorted(map(str, self.left)))
-            raise _refuse(f"{self.name} has no field {unknown}")
+def _one(kind: str, **fields: Any) -> list[Body]:
+    """Return one body of ``kind``, with numbers as strings."""
+    return [{"kind": kind} | {name: str(value) for name, value in fields.items()}]
 
 
 def _noise(kind: str, scale: Decimal, width: Decimal = Decimal(1), _: Any = None) -> list[Body]:
@@ -143,9 +134,8 @@ def _noise(kind: str, scale: Decimal, width: Decimal = Decimal(1), _: Any = None
     return [{"kind": kind, "sensitivity": bound, "scale": str(scale), "_noise": True}]
 
 
-def _discrete_laplace(parameter: Decimal, sensitivity: int) -> list[Body]:
-    scale = _DIVIDED.divide(Decimal(1), parameter)
-    return _noise("discrete_laplace", scale, Decimal(sensitivity))
+def _choice(kind: str, epsilon: Decimal) -> list[Body]:
+    return _one(kind, sensitivity=epsilon, scale=2)
 
 
 def _response(noise: Decimal, buckets: int) -> list[Body]:
@@ -153,22 +143,55 @@ def _response(noise: Decimal, buckets: int) -> list[Body]:
     return [{"kind": "randomized_response", "truth_probability": truth, "categories": buckets}]
 
 
-def _choice(kind: str, epsilon: Decimal) -> list[Body]:
-    return [{"kind": kind, "sensitivity": str(epsilon), "scale": "2"}]
-
-
 def _concentrated(rho: Decimal, xi: Decimal) -> list[Body]:
     if xi:
         raise _refuse("ZCDpEvent with xi above 0 has no rho; declare its renyi divergences")
-    return [{"kind": "declared", "rho": str(rho)}]
+    return _one("declared", rho=rho)
 
 
-_LEAVES: Final[dict[str, tuple[dict[str, Any], Callable[..., list[Body]]]]] = {
+def _repeated(count: int, event: list[Body]) -> list[Body]:
+    for body in event:
+        body["count"] = _COUNT.validate_python(body.get("count", 1) * count)
+    return event
+
+
+def _sampled(event: list[Body], sampling: Body, relation: Relation, name: str) -> list[Body]:
+    """Return one mechanism for all that runs on one sample: it is amplified once."""
+    for body in event:
+        if body.pop("_noise", False) and relation is _REPLACE:
+            [(measure, width)] = body["sensitivity"].items()
+            body["sensitivity"] = {measure: str(_EXACT.multiply(Decimal(width), Decimal(2)))}
+        inner = body.pop("neighbouring", relation.value)
+        if inner != relation.value or body["kind"] in ("declared", "non_private"):
+            raise _refuse(f"{name} of {body['kind']}: no amplification is proved here")
+    if not event:
+        return []
+    [body] = event if len(event) == 1 else [{"kind": "composed", "mechanisms": event}]
+    if "sampling" in body or body.get("count", 1) != 1:
+        body = {"kind": "composed", "mechanisms": [body]}
+    return [body | {"sampling": sampling, "neighbouring": relation.value}]
+
+
+def _poisson(rate: Decimal, event: list[Body]) -> list[Body]:
+    return _sampled(event, {"poisson": str(rate)}, _ADD, "PoissonSampledDpEvent")
+
+
+def _drawn(of: int, sample: int, event: list[Body]) -> list[Body]:
+    sampling = {"without_replacement": {"of": of, "sample": sample}}
+    return _sampled(event, sampling, _REPLACE, "SampledWithoutReplacementDpEvent")
+
+
+_EVENT: Final = object()
+"""The kind of a field with an event inside."""
+_EVENTS: Final = Annotated[list[Any], Field(max_length=_MOST_EVENTS)]
+_BUCKETS: Final = Annotated[int, Field(strict=True, ge=2, le=10**9)]
+
+_CLASSES: Final[dict[str, tuple[dict[str, Any], Callable[..., list[Body]]]]] = {
     "NoOpDpEvent": ({}, list),
-    "NonPrivateDpEvent": ({}, lambda: [{"kind": "non_private"}]),
+    "NonPrivateDpEvent": ({}, partial(_one, "non_private")),
     "EpsilonDeltaDpEvent": (
         {"epsilon": NonNegative, "delta": Probability},
-        lambda epsilon, delta: [{"kind": "declared", "epsilon": str(epsilon), "delta": str(delta)}],
+        lambda epsilon, delta: _one("declared", epsilon=epsilon, delta=delta),
     ),
     "ZCDpEvent": ({"rho": NonNegative, "xi": NonNegative}, _concentrated),
     "GaussianDpEvent": ({"noise_multiplier": Positive}, partial(_noise, "gaussian")),
@@ -179,75 +202,28 @@ _LEAVES: Final[dict[str, tuple[dict[str, Any], Callable[..., list[Body]]]]] = {
     "LaplaceDpEvent": ({"noise_multiplier": Positive}, partial(_noise, "laplace")),
     "DiscreteLaplaceDpEvent": (
         {"noise_parameter": Positive, "sensitivity": Count},
-        _discrete_laplace,
+        lambda rate, width: _noise("discrete_laplace", _DIVIDED.divide(Decimal(1), rate), width),
     ),
     "RandomizedResponseDpEvent": (
-        {
-            "noise_parameter": SamplingRate,
-            "num_buckets": Annotated[int, Field(strict=True, ge=2, le=10**9)],
-        },
+        {"noise_parameter": SamplingRate, "num_buckets": _BUCKETS},
         _response,
     ),
     "ExponentialMechanismDpEvent": ({"epsilon": Positive}, partial(_choice, "exponential")),
     "PermuteAndFlipDpEvent": ({"epsilon": Positive}, partial(_choice, "permute_and_flip")),
+    "ComposedDpEvent": ({"events": _EVENTS}, lambda events: list(chain.from_iterable(events))),
+    "SelfComposedDpEvent": ({"count": Count, "event": _EVENT}, _repeated),
+    "PoissonSampledDpEvent": ({"sampling_probability": SamplingRate, "event": _EVENT}, _poisson),
+    "SampledWithoutReplacementDpEvent": (
+        {"source_dataset_size": Count, "sample_size": Count, "event": _EVENT},
+        _drawn,
+    ),
 }
-"""Classes without events inside: their fields, and the bodies that they stand for."""
+"""The fields of each class, and the function that makes bodies of them."""
 
 _DEFAULTS: Final[dict[tuple[str, str], Any]] = {
     ("ZCDpEvent", "xi"): Decimal(0),
     ("DiscreteGaussianDpEvent", "sensitivity"): Decimal(1),
     ("DiscreteGaussianDpEvent", "dimension"): 1,
-}
-
-
-def _repeated(fields: _Fields, level: int) -> list[Body]:
-    count = fields.get("count", Count)
-    bodies = fields.event(level)
-    for body in bodies:
-        body["count"] = _COUNT.validate_python(body.get("count", 1) * count)
-    return bodies
-
-
-def _composed(fields: _Fields, level: int) -> list[Body]:
-    events = fields.get("events", Annotated[list[Any], Field(max_length=_MOST_EVENTS)])
-    fields.done()
-    return [body for event in events for body in _read(event, level + 1)]
-
-
-def _poisson(fields: _Fields, level: int) -> list[Body]:
-    rate = fields.get("sampling_probability", SamplingRate)
-    return _sampled(fields, {"poisson": str(rate)}, _ADD, level)
-
-
-def _without_replacement(fields: _Fields, level: int) -> list[Body]:
-    drawn = {"of": fields.get("source_dataset_size", Count)}
-    drawn["sample"] = fields.get("sample_size", Count)
-    return _sampled(fields, {"without_replacement": drawn}, _REPLACE, level)
-
-
-def _sampled(fields: _Fields, sampling: Body, relation: Relation, level: int) -> list[Body]:
-    """Return one mechanism for all that runs on one sample: it is amplified once."""
-    bodies = fields.event(level)
-    for body in bodies:
-        if body.pop("_noise", False) and relation is _REPLACE:
-            [(name, width)] = body["sensitivity"].items()
-            body["sensitivity"] = {name: str(_EXACT.multiply(Decimal(width), Decimal(2)))}
-        inner = body.pop("neighbouring", relation.value)
-        if inner != relation.value or body["kind"] in ("declared", "non_private"):
-            raise _refuse(f"{fields.name} of {body['kind']}: no amplification is proved here")
-    if not bodies:
-        return []
-    [body] = bodies if len(bodies) == 1 else [{"kind": "composed", "mechanisms": bodies}]
-    if "sampling" in body or body.get("count", 1) != 1:
-        body = {"kind": "composed", "mechanisms": [body]}
-    return [body | {"sampling": sampling, "neighbouring": relation.value}]
-
-
-_NESTED: Final[dict[str, Callable[[_Fields, int], list[Body]]]] = {
-    "ComposedDpEvent": _composed,
-    "SelfComposedDpEvent": _repeated,
-    "PoissonSampledDpEvent": _poisson,
-    "SampledWithoutReplacementDpEvent": _without_replacement,
 }
 
 
@@ -265,7 +241,7 @@ def _counted(mechanism: BaseMechanism, population: Relation) -> Body:
     larger = derive(mechanism, population).verdict is Verdict.CONSERVATIVE
     tree = None if larger else _with_sampling(mechanism, stated)
     # Only noise is relative to what a record adds, whatever the population.
-    noise = isinstance(mechanism, _Noise) and mechanism.sampling is None
+    noise = isinstance(mechanism, Noise) and mechanism.sampling is None
     if tree is None or not (stated is population or noise):
         tree = _by_cost(mechanism, population)
     if mechanism.count == 1:
@@ -277,59 +253,45 @@ def _with_sampling(mechanism: BaseMechanism, stated: Relation) -> Body | None:
     """Return the event of its own class; None where no class has the same meaning. A group of a
     sample is not the sample of a group.
     """
-    sampling = mechanism.sampling
-    if sampling is None:
-        return _plain(mechanism, stated)
-    tree = _plain(mechanism, stated) if mechanism.group_size == 1 else None
-    if tree is None or sampling.misplaced(stated):
+    sampling, tree = mechanism.sampling, _plain(mechanism, stated)
+    if tree is None or sampling is None:
+        return tree
+    if mechanism.group_size != 1 or sampling.misplaced(stated):
         return None
-    if sampling.without_replacement is None:
+    if (drawn := sampling.without_replacement) is None:
         rate = _number(sampling.rate, _UP)
         return _event("PoissonSampledDpEvent", sampling_probability=rate, event=tree)
-    drawn = sampling.without_replacement
-    return _event(
-        "SampledWithoutReplacementDpEvent",
-        source_dataset_size=drawn.of,
-        sample_size=drawn.sample,
-        event=tree,
-    )
+    sizes = {"source_dataset_size": drawn.of, "sample_size": drawn.sample}
+    return _event("SampledWithoutReplacementDpEvent", **sizes, event=tree)
 
 
 def _plain(mechanism: BaseMechanism, stated: Relation) -> Body | None:
-    """Return the event without its sampling; None where no class has the same meaning."""
-    match mechanism:
-        case Laplace() | Gaussian() | DiscreteLaplace() | DiscreteGaussian():
-            halves = 2 if stated is _REPLACE else 1
-            return _noise_event(mechanism, Fraction(mechanism.group_size, halves))
-        case Exponential() | PermuteAndFlip():
-            chosen = isinstance(mechanism, Exponential)
-            name = "ExponentialMechanismDpEvent" if chosen else "PermuteAndFlipDpEvent"
-            epsilon = mechanism.epsilon(stated) * mechanism.group_size
-            return _event(name, epsilon=_number(epsilon, _UP))
-        case RandomizedResponse(truth_probability=Decimal() as truth, group_size=1):
-            noise = _number(1 - Fraction(truth), _DOWN)
-            buckets = mechanism.categories
-            return _event("RandomizedResponseDpEvent", noise_parameter=noise, num_buckets=buckets)
-        case Composed(group_size=1):
-            events = [_counted(part, stated) for part in mechanism.mechanisms]
-            return _event("ComposedDpEvent", events=events)
-    return None
-
-
-def _noise_event(mechanism: _Noise, factor: Fraction) -> Body | None:
-    """Return noise on an answer whose records are bounded by ``factor`` times the sensitivity."""
-    wanted = "l1" if isinstance(mechanism, Laplace | DiscreteLaplace) else "l2"
-    bound = (norm(mechanism.sensitivity, wanted) or Fraction(0)) * factor
-    name, scale = f"{type(mechanism).__name__}DpEvent", Fraction(mechanism.scale)
+    """Return the event without its sampling; None where no class has the same meaning. Records of
+    noise are bounded by the sensitivity, or by half of it if that is for replacing one.
+    """
+    name, group, tree = f"{type(mechanism).__name__}DpEvent", mechanism.group_size, None
+    steps = Fraction(group, 2 if stated is _REPLACE else 1)
     match mechanism:
         case Laplace() | Gaussian():
-            return _event(name, noise_multiplier=_number(scale / bound, _DOWN))
+            tree = _event(name, noise_multiplier=_number(1 / (mechanism.ratio * steps), _DOWN))
         case DiscreteGaussian():
-            return _event(name, sigma=_number(scale, _DOWN), sensitivity=_number(bound, _UP))
-        case DiscreteLaplace() if bound.denominator == 1:
-            parameter = _number(1 / scale, _UP)
-            return _event(name, noise_parameter=parameter, sensitivity=int(bound))
-    return None
+            sigma = _number(Fraction(mechanism.scale), _DOWN)
+            tree = _event(name, sigma=sigma, sensitivity=_number(mechanism.width * steps, _UP))
+        case DiscreteLaplace() if (bound := mechanism.width * steps).denominator == 1:
+            parameter = _number(1 / Fraction(mechanism.scale), _UP)
+            tree = _event(name, noise_parameter=parameter, sensitivity=int(bound))
+        case Exponential():
+            epsilon = _number(mechanism.epsilon(stated) * group, _UP)
+            tree = _event("ExponentialMechanismDpEvent", epsilon=epsilon)
+        case PermuteAndFlip():
+            tree = _event(name, epsilon=_number(mechanism.epsilon(stated) * group, _UP))
+        case RandomizedResponse(truth_probability=Decimal() as truth, group_size=1):
+            noise = _number(1 - Fraction(truth), _DOWN)
+            tree = _event(name, noise_parameter=noise, num_buckets=mechanism.categories)
+        case Composed(group_size=1):
+            events = [_counted(part, stated) for part in mechanism.mechanisms]
+            tree = _event(name, events=events)
+    return tree
 
 
 def _by_cost(mechanism: BaseMechanism, population: Relation) -> Body:
