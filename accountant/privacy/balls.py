@@ -1,13 +1,12 @@
-"""Real numbers that are known as precisely as a question needs, in Arb's ball arithmetic (FLINT).
+"""Real numbers as precise as a question needs, in Arb's ball arithmetic (FLINT).
 
 A ball is an interval that is proved to contain the number (F. Johansson, *Arb: efficient
 arbitrary-precision midpoint-radius interval arithmetic*, IEEE Trans. Computers 2017). The rule for
 every integer that is booked: evaluate with ``FIRST_BITS``; if the ball lies between two integers,
 take the ceiling (a loss) or the floor (a capacity); a ball that straddles an integer is computed
 again with twice the bits. So the integer is the one next to the number itself, whatever machine or
-release of FLINT computes it. From ``MOST_BITS`` on the end of the ball is taken that is never too
-little loss or too much capacity: they do not tell an integer plus e^-1000000 from an integer.
-
+release of FLINT computes it. From ``MOST_BITS`` on, which do not tell an integer plus e^-1000000
+from an integer, the end of the ball is taken that is never too little loss or too much capacity.
 Fractions are exact and stay so.
 """
 
@@ -26,17 +25,16 @@ MOST_BITS: Final = 4096
 
 _FINE: Final = 10**60
 _lock: Final = RLock()
-"""``flint.ctx`` is one for the whole process, its precision too."""
+"""``flint.ctx``, and so the precision, is one for the whole process."""
 _last: tuple[Fraction | int | None, int, arb] = (None, 0, arb())
-"""The last exact number that a ball was made of, the bits, and the ball."""
+"""The last exact number that was enclosed, the bits, and its ball: a price asks for it often."""
 
 
 class Real:
     """A number given by ``ball``, which encloses it at the precision in force when it is called.
 
-    Arithmetic makes a new one. Comparisons compute until they are decided, and hold two numbers for
-    equal that ``MOST_BITS`` do not tell apart; ``==`` is identity. As a float it is near the
-    number, for reports.
+    Comparisons compute until they are decided. Numbers that ``MOST_BITS`` do not tell apart compare
+    as equal, but ``==`` is identity. As a float it is near the number, for reports.
     """
 
     __slots__ = ("ball",)
@@ -82,10 +80,10 @@ Number = Fraction | Real
 
 
 def ball(value: Number | int) -> arb:
-    """The ball of ``value`` at the precision in force."""
+    """Return the ball of ``value`` at the precision in force."""
     if isinstance(value, Real):
         return value.ball()
-    global _last  # noqa: PLW0603 a price asks for the ball of one epsilon over and over
+    global _last  # noqa: PLW0603
     last, bits, found = _last
     if last is not value or bits != ctx.prec:
         found = arb(fmpq(value.numerator, value.denominator))
@@ -94,7 +92,7 @@ def ball(value: Number | int) -> arb:
 
 
 def kept(compute: Callable[[], arb]) -> Real:
-    """A number whose balls are remembered: others are made of it."""
+    """Return a number that remembers its balls, for others that are made of it."""
     found: dict[int, arb] = {}
 
     def at_precision() -> arb:
@@ -106,32 +104,32 @@ def kept(compute: Callable[[], arb]) -> Real:
 
 
 def log(value: Fraction) -> Number:
-    """ln(value), ``value`` > 0."""
+    """Return ln(value), ``value`` > 0."""
     return Fraction(0) if value == 1 else kept(lambda: ball(value).log())
 
 
 def sqrt(value: Number) -> Real:
-    """The square root of ``value`` >= 0."""
+    """Return the square root of ``value`` >= 0."""
     return Real(lambda: ball(value).sqrt())
 
 
 def square(value: Number) -> Number:
-    """value^2."""
+    """Return value^2."""
     return value * value if isinstance(value, Fraction) else Real(lambda: ball(value) ** 2)
 
 
 def least(*values: Number) -> Number:
-    """The smallest."""
+    """Return the smallest."""
     return _chosen(min, arb.min, values)
 
 
 def most(*values: Number) -> Number:
-    """The largest."""
+    """Return the largest."""
     return _chosen(max, arb.max, values)
 
 
 def total(values: Iterable[Number]) -> Number:
-    """The sum, flat however many there are."""
+    """Return the sum."""
     parts = list(values)
     exact = sum((v for v in parts if isinstance(v, Fraction)), start=Fraction(0))
     reals = [v for v in parts if isinstance(v, Real)]
@@ -143,7 +141,7 @@ def _chosen(
     pick: Callable[[arb, arb], arb],
     values: tuple[Number, ...],
 ) -> Number:
-    """Where a fraction is the one that is wanted, that fraction, so that it stays exact."""
+    """Return the extreme value; where that is a fraction, the fraction, so that it stays exact."""
     reals = [value for value in values if isinstance(value, Real)]
     exact = [value for value in values if isinstance(value, Fraction)]
     if not reals:
@@ -156,35 +154,23 @@ def _chosen(
 
 
 def ceiling(value: Number, scale: int = 1) -> int:
-    """The least integer that is at least ``value * scale``."""
-    if isinstance(value, Fraction):
-        return -(-value.numerator * scale // value.denominator)
-    with _lock:
-        before = ctx.prec
-        try:
-            ctx.prec = bits = FIRST_BITS
-            while (found := (value.ball() * scale).ceil().unique_fmpz()) is None:
-                if bits >= MOST_BITS:
-                    return _whole((value.ball() * scale).upper())
-                ctx.prec = bits = min(2 * bits, MOST_BITS)
-            return int(found)
-        finally:
-            ctx.prec = before
+    """Return the least integer that is at least ``value * scale``."""
+    [found] = ceilings((value,), (scale,))
+    return found or 0
 
 
 def ceilings(values: Iterable[Number | None], scales: Iterable[int]) -> list[int | None]:
-    """``ceiling`` of each value at its scale, None for None; the precision is set once for all."""
+    """Return the ``ceiling`` of each value at its scale, None for None."""
     found: list[int | None] = []
     with _lock:
-        before = ctx.prec
-        ctx.prec = FIRST_BITS
+        before, ctx.prec = ctx.prec, FIRST_BITS
         try:
             for value, scale in zip(values, scales, strict=False):
-                if value is None:
-                    found.append(None)
-                elif isinstance(value, Real):
+                if isinstance(value, Real):
                     whole = (value.ball() * scale).ceil().unique_fmpz()
-                    found.append(ceiling(value, scale) if whole is None else int(whole))
+                    found.append(_with_more_bits(value, scale) if whole is None else int(whole))
+                elif value is None:
+                    found.append(None)
                 else:
                     found.append(-(-value.numerator * scale // value.denominator))
         finally:
@@ -192,20 +178,26 @@ def ceilings(values: Iterable[Number | None], scales: Iterable[int]) -> list[int
     return found
 
 
-def _whole(exact: arb) -> int:
-    found = exact.ceil().unique_fmpz()
+def _with_more_bits(value: Real, scale: int) -> int:
+    found, bits = None, FIRST_BITS
+    while found is None and bits < MOST_BITS:
+        ctx.prec = bits = min(2 * bits, MOST_BITS)
+        found = (value.ball() * scale).ceil().unique_fmpz()
+    if found is None:
+        found = (value.ball() * scale).upper().ceil().unique_fmpz()
+    ctx.prec = FIRST_BITS
     if found is None:
         raise ArithmeticError("the number cannot be enclosed")
     return int(found)
 
 
 def floor(value: Number, scale: int = 1) -> int:
-    """The largest integer that is at most ``value * scale``."""
+    """Return the largest integer that is at most ``value * scale``."""
     return -ceiling(value * -1, scale)
 
 
 def sign(value: Number, bits: int = FIRST_BITS) -> int:
-    """-1, 0 or 1; 0 also for what ``MOST_BITS`` do not tell from 0. ``bits`` to begin with."""
+    """Return -1, 0 or 1, beginning with ``bits``; 0 if ``MOST_BITS`` do not tell it from 0."""
     with _lock:
         before = ctx.prec
         try:
@@ -223,5 +215,5 @@ def sign(value: Number, bits: int = FIRST_BITS) -> int:
 
 
 def above(value: Number) -> Fraction:
-    """``value`` rounded up to a multiple of 1e-60; a fraction as it is."""
+    """Return ``value`` rounded up to a multiple of 1e-60; a fraction as it is."""
     return value if isinstance(value, Fraction) else Fraction(ceiling(value, _FINE), _FINE)
