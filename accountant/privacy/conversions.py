@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final
 
 from flint import arb, ctx
@@ -22,6 +22,7 @@ from accountant.privacy import balls
 from accountant.privacy.balls import Number, Real, ball
 
 _LARGEST_RHO: Final = 10**12
+"""From here on order 2 is taken: the other terms are negligible."""
 _ROUGH: Final = Context(prec=24, Emin=MIN_EMIN, Emax=MAX_EMAX)
 _FEW: Final = Context(prec=12)
 _CLOSE: Final = Decimal("1.0000000001")
@@ -32,23 +33,21 @@ _MOST_EXCESS: Final = Decimal("1e40")
 @lru_cache(maxsize=4096)
 def intercept(order: Fraction, delta: Fraction) -> Fraction:
     """Return c = ln(1 - 1/a) - ln(a delta) / (a - 1), rounded up; a > 1, 0 < delta < 1."""
-    return balls.above(_intercept(order, delta))
+    return balls.above(Real(partial(_intercept, order, delta)))
 
 
-def _intercept(order: Fraction, delta: Number) -> Real:
-    def value() -> arb:
-        a = ball(order)
-        return (1 - 1 / a).log() - (a * ball(delta)).log() / (a - 1)
-
-    return Real(value)
+def _intercept(order: Fraction, delta: Number) -> arb:
+    a = ball(order)
+    return (1 - 1 / a).log() - (a * ball(delta)).log() / (a - 1)
 
 
 def concentrated_epsilon(rho: Fraction, delta: Number) -> Number:
     """Return the least epsilon that the formula gives any rho-zCDP mechanism at 0 < ``delta`` < 1:
     a rho + c at the best order, rho (a - 1)^2 = -ln(a delta).
     """
-    if rho > _LARGEST_RHO:  # at order 2 the other terms are negligible
-        return balls.most(Fraction(0), _intercept(Fraction(2), delta)) + 2 * rho
+    if rho > _LARGEST_RHO:
+        at_two = Real(partial(_intercept, Fraction(2), delta))
+        return balls.most(Fraction(0), at_two) + 2 * rho
 
     def epsilon() -> arb:
         excess = _best_excess(ball(rho), ball(delta))
@@ -97,7 +96,7 @@ def best_order_within(epsilon: Fraction, delta: Fraction) -> Fraction:
     whose left side falls as a grows. Any order gives a valid bound, so this one needs no proof; but
     it must be the same on every machine, which the specification of ``decimal`` ensures.
     """
-    e, d = _decimal(epsilon), _decimal(delta)
+    e, d = (_ROUGH.divide(Decimal(x.numerator), Decimal(x.denominator)) for x in (epsilon, delta))
     low, high = _LEAST_EXCESS, _MOST_EXCESS
     while _ROUGH.divide(high, low) > _CLOSE:
         middle = _ROUGH.sqrt(_ROUGH.multiply(low, high))
@@ -115,7 +114,3 @@ def _too_large(excess: Decimal, epsilon: Decimal, delta: Decimal) -> bool:
     ratio = c.divide(a, excess)
     part = c.multiply(c.divide(log, excess), c.add(ratio, Decimal(1)))
     return c.add(part, c.add(epsilon, c.ln(ratio))) > 0
-
-
-def _decimal(value: Fraction) -> Decimal:
-    return _ROUGH.divide(Decimal(value.numerator), Decimal(value.denominator))

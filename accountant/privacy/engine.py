@@ -1,11 +1,9 @@
 """The version of the bounds, and the bounds that were corrected.
 
 Booked charges never change: a ledger names the version that decided each of its events, and replay
-prices an event by that version. So a bound that turns out wrong is not replaced. It moves to
-``FORMER`` and stays there for ever; ``accountant revalue`` then books the difference.
-
-To correct a bound: raise ``CURRENT``, put the old function into ``FORMER`` under its kind and the
-last version that booked it, write the new one into the mechanism.
+prices an event by that version. To correct a bound: raise ``CURRENT``, put the old function into
+``FORMER`` under its kind and the last version that booked it, where it stays for ever, and write
+the new one into the mechanism. ``accountant revalue`` then books the difference.
 """
 
 from __future__ import annotations

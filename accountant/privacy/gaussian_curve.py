@@ -1,4 +1,4 @@
-"""The exact privacy curve of Gaussian noise and its inverses, decided by balls.
+"""The exact privacy curve of Gaussian noise and its inverses.
 
 Balle and Wang, *Improving the Gaussian mechanism for differential privacy*, ICML 2018, Theorem 8:
 noise N(0, sigma^2) on an answer of L2 sensitivity Delta is (epsilon, delta)-DP if and only if
@@ -24,12 +24,10 @@ from accountant.privacy.balls import Number, Real, ball
 _PER_EPSILON: Final = 10**9
 _PER_MU_SQUARED: Final = 10**15
 """The units in which both are booked."""
-
 MU_SQUARED_UNIT: Final = Fraction(1, _PER_MU_SQUARED)
 
 _LARGEST_MU_SQUARED: Final = 10**10
-"""Beyond, epsilon exceeds 4.9e9, more than an account can hold: the closed form will do."""
-
+"""From here on epsilon exceeds 4.9e9, more than an account can hold."""
 _BITS: Final = 64
 """Enough to tell one unit of epsilon from the next."""
 
@@ -38,13 +36,14 @@ _NEAR: Final = 20
 
 
 def gaussian_epsilon(mu_squared: Fraction, delta: Number) -> Fraction:
-    """The least multiple of 1e-9 that is an epsilon of Gaussian noise at 0 < ``delta`` < 1.
+    """Return the least multiple of 1e-9 that is an epsilon of Gaussian noise at 0 < ``delta`` < 1.
 
-    ``mu_squared`` > 0 is (L2 sensitivity over standard deviation)^2. Beyond 1e10 the closed form
-    of Bun and Steinke 2016, Props. 1.3 and 1.6, serves, which is larger than necessary.
+    ``mu_squared`` > 0 is (L2 sensitivity over standard deviation)^2. Beyond 1e10 the larger closed
+    form of Bun and Steinke 2016, Props. 1.3 and 1.6, is taken: rho + 2 sqrt(rho ln(1/delta)).
     """
     if mu_squared > _LARGEST_MU_SQUARED:
-        return Fraction(balls.ceiling(_closed_form(mu_squared, delta), _PER_EPSILON), _PER_EPSILON)
+        root = balls.sqrt(Real(lambda: -2 * ball(delta).log() * ball(mu_squared)))
+        return Fraction(balls.ceiling(root + mu_squared / 2, _PER_EPSILON), _PER_EPSILON)
 
     def enough(units: int) -> bool:
         return private(mu_squared, Fraction(units, _PER_EPSILON), delta)
@@ -54,7 +53,7 @@ def gaussian_epsilon(mu_squared: Fraction, delta: Number) -> Fraction:
 
 
 def most_mu_squared(epsilon: Fraction, delta: Number) -> Fraction:
-    """The largest multiple of 1e-15 that is the mu^2 of Gaussian noise that is (epsilon,
+    """Return the largest multiple of 1e-15 that is the mu^2 of Gaussian noise that is (epsilon,
     delta)-private; ``epsilon`` > 0, 0 < ``delta`` < 1.
     """
 
@@ -69,7 +68,7 @@ def most_mu_squared(epsilon: Fraction, delta: Number) -> Fraction:
 
 
 def mu_squared_of_pure(epsilon: Number) -> Number:
-    """The square of the least mu such that epsilon-privacy is mu-GDP.
+    """Return the square of the least mu such that epsilon-privacy is mu-GDP.
 
     mu = 2 x with Phi(-x) = 1 / (1 + e^epsilon), that is Phi(x) - 1/2 = tanh(epsilon / 2) / 2. The
     trade-off curve of randomised response is made of two straight lines that meet where both errors
@@ -92,7 +91,7 @@ def mu_squared_of_pure(epsilon: Number) -> Number:
 
 
 def private(mu_squared: Fraction, epsilon: Fraction, delta: Number) -> bool:
-    """True if Gaussian noise is (epsilon, delta)-private; ``epsilon`` >= 0."""
+    """Return true if Gaussian noise is (epsilon, delta)-private; ``epsilon`` >= 0."""
 
     def excess() -> arb:
         mu, e, root = ball(mu_squared).sqrt(), ball(epsilon), arb(2).sqrt()
@@ -103,7 +102,7 @@ def private(mu_squared: Fraction, epsilon: Fraction, delta: Number) -> bool:
 
 
 def _first(holds: Callable[[int], bool], guess: int) -> int:
-    """The least n >= 0 at which ``holds``, which stays true; the nearer ``guess``, the sooner."""
+    """Return the least n >= 0 at which ``holds``, which stays true; fast if near ``guess``."""
     high, step = max(guess, 0), 1
     while not holds(high):
         high, step = high + step, 2 * step
@@ -117,15 +116,9 @@ def _first(holds: Callable[[int], bool], guess: int) -> int:
     return high
 
 
-def _closed_form(mu_squared: Fraction, delta: Number) -> Number:
-    """Rho + 2 sqrt(rho ln(1/delta)) with rho = mu^2 / 2."""
-    log = Real(lambda: -ball(delta).log())
-    return balls.sqrt(log * (2 * mu_squared)) + mu_squared / 2
-
-
 def _guess(mu: float, delta: float) -> float:
-    """Epsilon to some ten digits, by Newton's method on ln delta as a function of a, which is
-    concave. Nothing rests on it but the running time.
+    """Return epsilon to some ten digits, which only save time: by Newton's method on ln delta as a
+    function of a, which is concave.
     """
     try:
         log = math.log(delta)
@@ -147,7 +140,7 @@ def _guess(mu: float, delta: float) -> float:
 
 
 def _mills_ratio(x: float) -> float:
-    """Phi(-x) / phi(x)."""
+    """Return Phi(-x) / phi(x)."""
     if x < 8:
         return math.sqrt(math.pi / 2) * math.exp(x * x / 2) * math.erfc(x / math.sqrt(2))
     value = x

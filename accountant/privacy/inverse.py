@@ -39,8 +39,8 @@ def largest_count(fits: Callable[[int], bool], most: int) -> int:
 
 
 def smallest_factor(fits: Callable[[Decimal], bool]) -> Decimal | None:
-    """Return the smallest factor with ``fits(factor)``, which holds above where it holds, to seven
-    digits and rounded up. None if no factor up to 2^60 fits.
+    """Return the smallest factor with ``fits(factor)``, to seven digits and rounded up; None if
+    none up to 2^60 fits. Every factor above one that fits must fit.
     """
     low, high = 1 / _EXTREME, _EXTREME
     if not fits(high):
@@ -56,9 +56,9 @@ def smallest_factor(fits: Callable[[Decimal], bool]) -> Decimal | None:
 
 
 def least_epsilon(filter_: Filter, delta: Fraction, own: Fraction, total: Total) -> Fraction | None:
-    """Return the smallest epsilon (or hardly more) such that ``filter_`` under (epsilon, delta), of
-    which ``own`` is kept for own deltas, admits ``total``, not counting what basic would admit.
-    None if there is none up to ``LARGEST_EPSILON``. Precondition: own < delta.
+    """Return the smallest epsilon (or hardly more) at which ``filter_`` admits ``total`` by its own
+    currency, under (epsilon, delta) with ``own`` < delta kept for own deltas; None if there is none
+    up to ``LARGEST_EPSILON``.
     """
 
     def admits(epsilon: Fraction) -> bool:
@@ -85,13 +85,10 @@ def least_epsilon(filter_: Filter, delta: Fraction, own: Fraction, total: Total)
     return None
 
 
-def _advanced(squares: Fraction, filter_delta: Fraction) -> Number:
-    log = balls.log(1 / filter_delta)
-    return balls.sqrt(log * (2 * squares)) + squares / 2
-
-
 _GUESSES: Final[dict[str, Callable[[Fraction, Fraction], Number]]] = {
-    "advanced": _advanced,
+    "advanced": lambda squares, delta: (
+        balls.sqrt(balls.log(1 / delta) * (2 * squares)) + squares / 2
+    ),
     "zcdp": concentrated_epsilon,
     "gdp": lambda mu_squared, delta: gaussian_epsilon(mu_squared, delta * FOR_CAPACITY),
 }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -151,24 +150,6 @@ def test_spent_is_never_below_the_line(limit: Limit, epsilon: int, second: int) 
         for filter_ in FILTERS.values():
             assert filter_.spent(limit, epsilon, None) == epsilon
         assert BASIC.spent(limit, epsilon, second) == epsilon
-
-
-@settings(deadline=None)
-@given(
-    limit=limits,
-    raised=st.none() | limits,
-    sums=st.lists(st.tuples(st.integers(0, 2**62), st.integers(0, 2**62)), max_size=8),
-)
-def test_many_sums_spend_what_each_does(
-    limit: Limit, raised: Limit | None, sums: list[tuple[int, int]]
-) -> None:
-    """What is said of many sums at once is what is said of each, under every filter."""
-    if raised is not None:
-        limit = replace(limit, chosen=(raised.epsilon, raised.filter_delta))
-    epsilons, seconds = [epsilon for epsilon, _ in sums], [second for _, second in sums]
-    for filter_ in FILTERS.values():
-        each = [filter_.spent(limit, *one) for one in sums]
-        assert filter_.spent_each(limit, epsilons, seconds) == each
 
 
 each_filter = pytest.mark.parametrize("filter_", SECOND, ids=lambda filter_: filter_.name)

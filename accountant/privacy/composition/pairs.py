@@ -1,10 +1,9 @@
 """Dominating pairs: for each mechanism two distributions P and Q that are hardest to tell apart.
 
-The privacy loss is ln P/Q under P. A pair states how much of P and of Q lies above each loss;
-whatever composes the pairs bounds the composition of the mechanisms (Zhu, Dong, Wang, *Optimal
-accounting of differential privacy via characteristic function*, AISTATS 2022). Two neighbours can
-be told apart either way round, so each pair names its reverse, Q and P. All but
-``SampledGaussian`` are symmetric: their reverse has the same curve.
+The privacy loss is ln P/Q under P. A pair states the masses of P and of Q above each loss; a
+composition of pairs bounds the composition of the mechanisms (Zhu, Dong, Wang, *Optimal accounting
+of differential privacy via characteristic function*, AISTATS 2022). The reverse of a pair is Q and
+P, for the other neighbour; that of all but ``SampledGaussian`` has the same curve.
 """
 
 from __future__ import annotations
@@ -34,10 +33,8 @@ class Pair(ABC):
 
     __slots__ = ()
 
-    @property
-    def infinite(self) -> float:
-        """The mass of P where Q has none."""
-        return 0.0
+    infinite: float = 0.0
+    """The mass of P where Q has none."""
 
     @property
     @abstractmethod
@@ -72,24 +69,19 @@ class Within(Pair):
 
 @dataclass(frozen=True, slots=True)
 class Response(Within):
-    """Randomised response of ``epsilon`` that reveals all with probability ``delta``: the hardest
-    (epsilon, delta) mechanism (Kairouz, Oh, Viswanath 2015).
+    """Randomised response of ``epsilon`` that reveals all with probability delta (``infinite``):
+    the hardest (epsilon, delta) mechanism (Kairouz, Oh, Viswanath 2015).
     """
 
     epsilon: float
-    delta: float = 0.0
-
-    @property
-    def infinite(self) -> float:
-        """The probability that all is revealed."""
-        return self.delta
+    infinite: float = 0.0
 
     def above(self, loss: Floats) -> tuple[Floats, Floats]:
-        """Two steps."""
+        """Return two steps."""
         up, down = expit(self.epsilon), expit(-self.epsilon)
         p = up * (loss < self.epsilon) + down * (loss < -self.epsilon)
         q = down * (loss < self.epsilon) + up * (loss < -self.epsilon)
-        return p * (1 - self.delta), q * (1 - self.delta)
+        return p * (1 - self.infinite), q * (1 - self.infinite)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +98,7 @@ class Choice(Within):
     epsilon: float
 
     def above(self, loss: Floats) -> tuple[Floats, Floats]:
-        """(1 - e^((l - epsilon)/2)) / (1 - e^-epsilon) of P; of Q, e^(-(l + epsilon)/2) of that."""
+        """Return (1 - e^((l - epsilon)/2)) / (1 - e^-epsilon), and e^(-(l + epsilon)/2) of that."""
         inside = np.clip(loss, -self.epsilon, self.epsilon)
         rest = -np.expm1((inside - self.epsilon) / 2) / -np.expm1(-self.epsilon)
         return rest, np.exp(-(self.epsilon + inside) / 2) * rest
@@ -121,11 +113,16 @@ class Laplace(Within):
     epsilon: float
 
     def above(self, loss: Floats) -> tuple[Floats, Floats]:
-        """1 - e^(-(epsilon - l)/2)/2 of P, e^(-(epsilon + l)/2)/2 of Q, between the two ends."""
+        """Return 1 - e^(-(epsilon - l)/2)/2 and e^(-(epsilon + l)/2)/2 between the two ends."""
         inside = np.clip(loss, -self.epsilon, self.epsilon)
         p = np.where(loss < self.epsilon, 1 - np.exp((inside - self.epsilon) / 2) / 2, 0.0)
         q = np.where(loss < self.epsilon, np.exp(-(inside + self.epsilon) / 2) / 2, 0.0)
         return np.where(loss < -self.epsilon, 1.0, p), np.where(loss < -self.epsilon, 1.0, q)
+
+
+def _normal_span(mu: float) -> tuple[float, float]:
+    """Return 12 deviations to either side of a normal loss."""
+    return mu * (mu / 2 - 12), mu * (mu / 2 + 12)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,10 +136,10 @@ class Gaussian(Pair):
     @property
     def span(self) -> tuple[float, float]:
         """12 deviations to either side."""
-        return self.mu * (self.mu / 2 - 12), self.mu * (self.mu / 2 + 12)
+        return _normal_span(self.mu)
 
     def above(self, loss: Floats) -> tuple[Floats, Floats]:
-        """Two normal tails."""
+        """Return two normal tails."""
         return ndtr(self.mu / 2 - loss / self.mu), ndtr(-self.mu / 2 - loss / self.mu)
 
 
@@ -177,23 +174,20 @@ class DiscreteGaussian(Pair):
     @property
     def span(self) -> tuple[float, float]:
         """12 scales: the noise is at most as spread as the normal one (the paper, section 2)."""
-        mu = self.sensitivity / self.scale
-        return mu * (mu / 2 - 12), mu * (mu / 2 + 12)
+        return _normal_span(self.sensitivity / self.scale)
 
     def above(self, loss: Floats) -> tuple[Floats, Floats]:
-        """The loss of an outcome k is (D^2 - 2 k D) / (2 scale^2)."""
+        """Return masses up to an outcome: the loss of k is (D^2 - 2 k D) / (2 scale^2)."""
         most = _last_below(self.sensitivity / 2 - loss * (self.scale**2 / self.sensitivity))
         tails = _tails(self.scale, self._terms)
         return _at_most(tails, most), _at_most(tails, most - self.sensitivity)
 
 
 @dataclass(frozen=True, slots=True)
-class DiscreteLaplace(Pair):
+class DiscreteLaplace(Within):
     """Integer noise with masses proportional to e^(-|k| epsilon_per_step) on one integer that moves
     by at most ``sensitivity``; for the move see ``DiscreteGaussian``. A sensitivity of 1 makes it
-    randomised response.
-
-    Raises ValueError for parameters that are not positive.
+    randomised response. Raises ValueError for parameters that are not positive.
     """
 
     epsilon_per_step: float
@@ -206,17 +200,12 @@ class DiscreteLaplace(Pair):
             )
 
     @property
-    def epsilon(self) -> float:
-        """The largest loss."""
+    def epsilon(self) -> float:  # type: ignore[override]
+        """The largest loss, below 1; the smallest, from the sensitivity on, is its negative."""
         return self.epsilon_per_step * self.sensitivity
 
-    @property
-    def span(self) -> tuple[float, float]:
-        """The loss is largest below 1, smallest from the sensitivity on."""
-        return -self.epsilon, self.epsilon
-
     def above(self, loss: Floats) -> tuple[Floats, Floats]:
-        """The loss of an outcome k between is (D - 2 k) epsilon_per_step."""
+        """Return masses up to an outcome: the loss of k between is (D - 2 k) epsilon_per_step."""
         d = float(self.sensitivity)
         most = _last_below((d - loss / self.epsilon_per_step) / 2)
         most = np.where(loss < self.epsilon, np.maximum(most, 0.0), -np.inf)
@@ -254,7 +243,7 @@ class SampledGaussian(Pair):
 
     @property
     def span(self) -> tuple[float, float]:
-        """The loss is nowhere below ln(1 - q); 12 deviations to the other side."""
+        """From ln(1 - q), the smallest loss, to 12 deviations on the other side."""
         stay, rate = np.log1p(-self.rate), np.log(self.rate)
         furthest = 12.0 if self.adding else 12.0 + self.mu
         exponent = self.mu * (furthest - self.mu / 2)
@@ -267,17 +256,14 @@ class SampledGaussian(Pair):
         return replace(self, adding=not self.adding)
 
     def above(self, loss: Floats) -> tuple[Floats, Floats]:
-        """Tails of normal distributions beyond the outcome that has this loss."""
+        """Return tails of normal distributions beyond the outcome that has this loss."""
+        x = self._outcome(-loss if self.adding else loss)
         if self.adding:
-            x = self._outcome(-loss)
             return ndtr(x), (1 - self.rate) * ndtr(x) + self.rate * ndtr(x - self.mu)
-        x = self._outcome(loss)
         return (1 - self.rate) * ndtr(-x) + self.rate * ndtr(self.mu - x), ndtr(-x)
 
     def _outcome(self, loss: Floats) -> Floats:
-        """Solve ln(1 - q + q e^(mu x - mu^2 / 2)) = ``loss`` for x; minus infinity where no x is
-        a solution.
-        """
+        """Solve ln(1 - q + q e^(mu x - mu^2 / 2)) = ``loss`` for x; without a solution, -inf."""
         q = self.rate
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             # Near 0 the first is exact and the second cancels; far from it, the other way round.

@@ -8,7 +8,6 @@ wherever a limit is put on it, and however often that limit moves.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import lcm
@@ -91,14 +90,6 @@ class Filter:
         """
         return epsilon
 
-    def spent_each(
-        self, limit: Limit, epsilons: Sequence[int], seconds: Sequence[int]
-    ) -> list[int]:
-        """Return ``spent`` at many sums, all finite, in a fifth of the time. A filter without a
-        currency of its own ignores ``seconds``.
-        """
-        return list(epsilons)
-
     def per_epsilon(self, limit: Limit) -> Fraction | None:
         """Return the units of the filter's own currency that stand for one unit of epsilon already
         spent, when the filter starts on data that were used before; None if nothing can.
@@ -178,19 +169,6 @@ class LineFilter(Filter, ABC):
             return epsilon
         along = self.line(limit).spent(second)
         return along if epsilon is None or along < epsilon else epsilon
-
-    def spent_each(
-        self, limit: Limit, epsilons: Sequence[int], seconds: Sequence[int]
-    ) -> list[int]:
-        """Return ``spent`` at each of many sums."""
-        line = self.line(limit)
-        a, b, d, first, most = line.a, line.b, line.d, line.first, line.most
-        along = [u if (u := -(-(a * second + b) // d)) > 0 else 0 for second in seconds]
-        if first >= 0:
-            each = zip(seconds, along, strict=True)
-            along = [most if second <= first and u > most else u for second, u in each]
-        each = zip(epsilons, along, strict=True)
-        return [u if u < epsilon else epsilon for epsilon, u in each]
 
     def per_epsilon(self, limit: Limit) -> Fraction | None:
         """Return as many units as make the line rise by one unit of epsilon: a sum that was sure
