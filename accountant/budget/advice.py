@@ -19,7 +19,7 @@ from accountant.budget.rules.limit import LimitRule
 from accountant.budget.state import State
 from accountant.privacy.mechanisms import Mechanism
 from accountant.privacy.mechanisms.additive import DiscreteGaussian, Gaussian
-from accountant.privacy.mechanisms.plan import Plan
+from accountant.privacy.mechanisms.compound import Plan
 from accountant.privacy.units import Charge, Currency
 
 Advice = dict[str, Any]

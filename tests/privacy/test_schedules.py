@@ -20,11 +20,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from accountant.privacy.composition.closed_forms import MOST, closed_form, optimal_epsilon
+from accountant.privacy.composition.closed_forms import (
+    MOST,
+    closed_form,
+    divergence,
+    optimal_epsilon,
+    renyi_epsilon,
+)
 from accountant.privacy.composition.pairs import Gaussian, Laplace, Pair, Response
 from accountant.privacy.composition.plan import tight
 from accountant.privacy.composition.pld import total
-from accountant.privacy.composition.renyi import divergence, renyi_epsilon
 from accountant.privacy.inverse import largest_count, smallest_factor
 from accountant.privacy.mechanisms import BaseMechanism, Mechanism, Relation
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.special import ndtr
 
+from accountant.privacy.composition.closed_forms import renyi_epsilon
 from accountant.privacy.composition.pairs import (
     DiscreteGaussian,
     DiscreteLaplace,
@@ -26,7 +27,6 @@ from accountant.privacy.composition.pairs import (
     SampledGaussian,
 )
 from accountant.privacy.composition.pld import Interval, total
-from accountant.privacy.composition.renyi import renyi_epsilon
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
+from accountant.privacy.composition.closed_forms import divergence, renyi_epsilon
 from accountant.privacy.composition.lattice import on_grid
 from accountant.privacy.composition.pairs import (
     Choice,
@@ -23,7 +24,6 @@ from accountant.privacy.composition.pairs import (
     SampledGaussian,
 )
 from accountant.privacy.composition.pld import total
-from accountant.privacy.composition.renyi import divergence, renyi_epsilon
 
 Curve = Callable[[mpmath.mpf], mpmath.mpf]
 

@@ -72,7 +72,7 @@ def realised(state: State, grant: Grant) -> Charge:
     """What a session has cost after its positives.
 
     The ex-post bound is path-wise, so only the basic currency gives back; the others keep the
-    whole charge (theory: mechanisms/sparse_vector.py). What is given back is the difference of the
+    whole charge (theory: mechanisms/selection.py). What is given back is the difference of the
     derived values, also where a larger claim was booked.
     """
     mechanism, relation = _mechanism(grant), state.people().relation

@@ -14,7 +14,6 @@ from accountant.privacy.balls import Number, above
 from accountant.privacy.composition import closed_forms, pairs
 from accountant.privacy.composition.pairs import Pair, Response
 from accountant.privacy.composition.pld import Interval, total
-from accountant.privacy.composition.renyi import renyi_epsilon
 from accountant.privacy.conversions import concentrated_epsilon
 from accountant.privacy.gaussian_curve import gaussian_epsilon
 from accountant.privacy.mechanisms.additive import (
@@ -127,7 +126,7 @@ def tight(mechanisms: Iterable[BaseMechanism], population: Relation, delta: Frac
         pld=_if_any(lambda: total(listed, at)),
         optimal=_if_any(lambda: closed_forms.optimal_epsilon(*one, count, at)) if alike else None,
         closed_form=_if_any(lambda: closed_forms.closed_form(losses, at)) if bounded else None,
-        renyi=_if_any(lambda: renyi_epsilon(renyi_pairs, at)),
+        renyi=_if_any(lambda: closed_forms.renyi_epsilon(renyi_pairs, at)),
         gaussian=_if_any(lambda: schedule.exact(delta)),
     )
 

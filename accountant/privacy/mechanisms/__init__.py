@@ -14,16 +14,14 @@ from accountant.privacy.mechanisms import (
     additive,
     compound,
     local,
-    plan,
     selection,
-    sparse_vector,
     stated,
 )
 from accountant.privacy.mechanisms.amounts import Amount, plain, plain_amount
 from accountant.privacy.mechanisms.base import MOST_INVOCATIONS, BaseMechanism
 from accountant.privacy.mechanisms.pricing import Priced, Verdict, price
 from accountant.privacy.mechanisms.relations import Relation
-from accountant.privacy.mechanisms.sparse_vector import SparseVector
+from accountant.privacy.mechanisms.selection import SparseVector
 
 __all__ = [
     "KINDS",
@@ -51,14 +49,14 @@ Mechanism = Annotated[
     | local.RandomizedResponse
     | local.UnaryEncoding
     | local.ForcedResponse
-    | sparse_vector.SparseVector
+    | selection.SparseVector
     | compound.Composed
     | compound.SubsampleAndAggregate
     | compound.ProposeTestRelease
     | compound.MultiplicativeWeights
     | compound.Boosting
     | compound.ReusableHoldout
-    | plan.Plan
+    | compound.Plan
     | stated.Declared
     | stated.NonPrivate,
     Field(discriminator="kind"),
