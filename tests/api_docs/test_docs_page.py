@@ -12,9 +12,8 @@ import pytest
 from story_runner import Told
 
 from accountant.api.app import create_app
-from accountant.api.description import page
 from accountant.api.description.examples import STORY
-from accountant.api.description.page import pretty
+from accountant.api.description.page import curl, page, pretty
 from accountant.api.description.problem_codes import PROBLEMS
 from accountant.config.settings import Settings
 from accountant.privacy.mechanisms import KINDS
@@ -57,7 +56,7 @@ class Page(HTMLParser):
 @pytest.fixture(scope="module")
 def text() -> str:
     """The page as HTML."""
-    return page.page(create_app(None, Settings()))  # type: ignore[arg-type]
+    return page(create_app(None, Settings()))  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +95,7 @@ def test_the_curl_commands_work_as_they_are_printed(database: str, parsed: Page)
     told = Told(database)
     printed = set(parsed.samples)
     for example in STORY:
-        command = page._curl(example)
+        command = curl(example)
         assert command in printed, example.title
         assert run(told, command).status_code == example.status, command
 
