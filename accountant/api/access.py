@@ -1,12 +1,16 @@
-"""What the framework hands to the calls: the service, whose key a request has, what it asks for."""
+"""Dependencies of the handlers (service, key, body), and their description (``Call``)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any, Final
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, TypeVar
 
 from fastapi import APIRouter, Depends, Header, Path, Request
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel
 
+from accountant.api.answers import respond
 from accountant.api.quick import Quick
 from accountant.api.requests import (
     ADMIN,
@@ -15,48 +19,65 @@ from accountant.api.requests import (
     OVERSEE,
     READ,
     SPEND,
+    ask,
     body_of,
     key_from,
     needs_role,
     sound_idempotency_key,
 )
 from accountant.auth.keys import Key
-from accountant.budget.commands import Role
+from accountant.budget.commands import Command, Role
 from accountant.budget.errors import Invalid
 from accountant.publishing.publisher import Publisher
 from accountant.runtime.service import Service
 
-
-def service_of(request: Request) -> Service:
-    """The service behind this app."""
-    service: Service = request.app.state.service
-    return service
+Handler = TypeVar("Handler", bound=Callable[..., Any])
 
 
-async def _service(request: Request) -> Service:
-    """``service_of`` as a dependency: async, since what blocks nothing needs no thread."""
-    return service_of(request)
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Describe a handler for the documentation; used as its decorator.
+
+    ``gives`` is a class of ``accountant.api.models``, None where the answer is not JSON; ``takes``
+    is the model of the body. The others are lists of words: ``within`` names fields of the body
+    that stand in the path, ``topics`` the problems that the call may meet
+    (``description/problem_codes.yaml``), ``media`` the types of its answer.
+    """
+
+    gives: Any = None
+    takes: type[BaseModel] | None = None
+    within: str = ""
+    topics: str = ""
+    media: str = "application/json"
+
+    def __call__(self, handler: Handler) -> Handler:
+        """Attach the description to the handler."""
+        handler.call = self  # type: ignore[attr-defined]
+        return handler
 
 
-def publisher_of(request: Request) -> Publisher:
-    """Who signs for the service behind this app."""
-    publisher: Publisher = request.app.state.publisher
-    return publisher
+def _of_the_app(name: str) -> Any:
+    """A dependency: an attribute of the app's state. Async, since it needs no thread."""
+
+    async def found(request: Request) -> Any:
+        return getattr(request.app.state, name)
+
+    return Depends(found)
 
 
-async def _quick(request: Request) -> Quick:
-    quick: Quick = request.app.state.quick
-    return quick
+TheService = Annotated[Service, _of_the_app("service")]
+ThePublisher = Annotated[Publisher, _of_the_app("publisher")]
+TheQuick = Annotated[Quick, _of_the_app("quick")]
+Authorization = Annotated[str | None, Header(include_in_schema=False)]
 
 
 def caller(*roles: Role) -> Callable[..., Key]:
-    """A dependency: the caller's key, if it has one of ``roles``."""
+    """A dependency: the caller's key, which must have one of ``roles``."""
 
     def authenticate(
-        request: Request,
-        authorization: Annotated[str | None, Header(include_in_schema=False)] = None,
+        request: Request, service: TheService, authorization: Authorization = None
     ) -> Key:
-        key = key_from(service_of(request), authorization, "Authorization")
+        key = key_from(service, authorization, "Authorization")
         request.state.client = key.name
         needs_role(key, roles)
         return key
@@ -66,7 +87,7 @@ def caller(*roles: Role) -> Callable[..., Key]:
 
 
 async def known_parameters(request: Request) -> None:
-    """Raises Invalid for a query parameter that the call does not have: a misspelt filter would
+    """Raise Invalid for a query parameter that the call does not have: a misspelt filter would
     silently show everything.
     """
     known = {field.alias for field in request.scope["route"].dependant.query_params}
@@ -79,17 +100,19 @@ async def known_parameters(request: Request) -> None:
 
 
 async def raw_body(request: Request) -> bytes:
-    """The body; its size was limited on the way in."""
+    """Return the body; its size was limited on the way in."""
     return await request.body()
 
 
 def json_body(data: Annotated[bytes, Depends(raw_body)]) -> dict[str, Any]:
-    """``body_of`` as a dependency. Not async: parsing a large body would hold up everybody else."""
+    """Return the body as JSON. Not async: parsing a large body would block the event loop."""
     return body_of(data)
 
 
 async def idempotency_key(request: Request) -> str | None:
-    """The Idempotency-Key header: one, of 1 to 200 visible ASCII characters."""
+    """Return the Idempotency-Key. Raise Invalid unless it is one key of 1 to 200 visible ASCII
+    characters, or none.
+    """
     values = request.headers.getlist("Idempotency-Key")
     if not values:
         return None
@@ -118,13 +141,33 @@ EventNumber = Annotated[str, Path(pattern=r"^\d{1,15}$", description="of the eve
 Body = Annotated[dict[str, Any], Depends(json_body)]
 Raw = Annotated[bytes, Depends(raw_body)]
 Idempotency = Annotated[str | None, Depends(idempotency_key)]
-
-TheQuick = Annotated[Quick, Depends(_quick)]
-TheService = Annotated[Service, Depends(_service)]
-ThePublisher = Annotated[Publisher, Depends(publisher_of)]
 Spender = Annotated[Key, Depends(caller(*SPEND))]
 Reader = Annotated[Key, Depends(caller(*READ))]
 Asker = Annotated[Key, Depends(caller(*ASK))]
 Overseer = Annotated[Key, Depends(caller(*OVERSEE))]
 Custodian = Annotated[Key, Depends(caller(*CUSTODY))]
 Administrator = Annotated[Key, Depends(caller(*ADMIN))]
+
+
+@dataclass(frozen=True, slots=True)
+class _Posted:
+    population: str
+    key: Key
+    body: dict[str, Any]
+    idempotency: str | None
+    service: Service
+
+    def answer(self, kind: type[Command], **path: str) -> JSONResponse:
+        """Execute the command in the body, with its fields in the path; return the response."""
+        command = ask(kind, self.key, self.body, self.idempotency, **path)
+        return respond(self.service, self.service.execute(self.population, command))
+
+
+async def _posted(
+    population: Name, key: Spender, body: Body, idempotency: Idempotency, service: TheService
+) -> _Posted:
+    return _Posted(population, key, body, idempotency, service)
+
+
+Posted = Annotated[_Posted, Depends(_posted)]
+"""A command as a client has sent it."""

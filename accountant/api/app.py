@@ -10,9 +10,8 @@ from starlette.types import ASGIApp
 
 from accountant import __version__
 from accountant.api import description, problems
-from accountant.api.access import TheService
+from accountant.api.access import Call, TheService
 from accountant.api.answers import ready
-from accountant.api.call import call
 from accountant.api.models.reading import Health
 from accountant.api.quick import Quick
 from accountant.api.routes import evidence, reading, registering, spending
@@ -55,13 +54,13 @@ def create_app(service: Service, settings: Settings, publisher: Publisher | None
         return problem("invalid-request", 422, "; ".join(reasons))
 
     @app.get("/healthz", tags=["health"])
-    @call(Health)
+    @Call(Health)
     async def healthz() -> Health:
         """The process is alive."""
         return {"status": "ok", "version": __version__}
 
     @app.get("/readyz", tags=["health"])
-    @call(Health, topics="health")
+    @Call(Health, topics="health")
     def readyz(service: TheService) -> Health:
         """The service can decide: the database can be read and written to."""
         return ready(service)

@@ -80,7 +80,7 @@ def test_operation_ids_never_change(calls: dict[str, Any]) -> None:
 def test_every_call_says_what_it_gives(app: FastAPI) -> None:
     """An answer of JSON has a model: without one it would have no schema."""
     for name, call in calls_of(app).items():
-        assert call.gives is not None or call.media != ("application/json",), name
+        assert call.gives is not None or call.media != "application/json", name
 
 
 def test_calls_that_can_spend_require_a_key(app: FastAPI, calls: dict[str, Any]) -> None:

@@ -1,7 +1,7 @@
-"""The OpenAPI document: what FastAPI knows of the routes, completed with what only we know.
+"""The OpenAPI document: FastAPI's account of the routes, completed.
 
-Bodies are read raw and strictly, so FastAPI sees no request schemas; they are the commands' own.
-Those of answers are made from accountant.api.models. Examples come from examples.py.
+Handlers read bodies raw and strictly, so FastAPI sees no request schemas: they come from the
+commands, those of answers from accountant.api.models, examples from examples.py.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from pydantic import BaseModel, TypeAdapter
 from pydantic.json_schema import models_json_schema
 from typing_extensions import is_typeddict
 
-from accountant.api.access import idempotency_key
-from accountant.api.call import Call
+from accountant.api.access import Call, idempotency_key
 from accountant.api.description.examples import STORY, Example
 from accountant.api.description.problem_codes import PROBLEMS
 from accountant.api.description.request_schemas import (
@@ -39,16 +38,14 @@ Schema = dict[str, Any]
 PURPOSE: Final = (
     "Knows how much differential privacy an organisation has spent, and says no in time."
 )
-
-
 _STORED: Final = ("Positions", "Sealed")
-"""What long lists and free texts become in an event: nobody sends them."""
-_MAKES_IT: Final = ("register_population",)
-"""Calls that do not need the population to be there."""
+"""Components that stand for long lists and free texts in events, and never in requests."""
+_REGISTERS: Final = "register_population"
+"""The call that needs no population of its path's name."""
 
 
 def document(app: FastAPI) -> Schema:
-    """The OpenAPI 3.1 document of ``app``; made once, when it is first asked for."""
+    """Return the OpenAPI 3.1 document of ``app``; it is made once."""
     if app.openapi_schema is None:
         app.openapi_schema = _document(app)
     return app.openapi_schema
@@ -71,11 +68,11 @@ def _document(app: FastAPI) -> Schema:
         },
         "headers": {
             "X-Request-ID": {
-                "description": "the request's id, as sent or as made up; it stands in the logs",
+                "description": "the request's id, as sent or as generated; it stands in the logs",
                 "schema": {"type": "string"},
             },
             "Idempotent-Replay": {
-                "description": "`true` where this is the first answer, given again",
+                "description": "`true` where the first answer is given again",
                 "schema": {"type": "string", "const": "true"},
             },
         },
@@ -96,56 +93,52 @@ def _routes(app: FastAPI) -> Iterator[tuple[str, RouteContext]]:
 
 
 def calls_of(app: FastAPI) -> dict[str, Call]:
-    """What each handler says of itself, by its name, which is the operation's id. Raises
-    AttributeError for one that says nothing.
+    """Return the description of each handler by its name, which is the operation's id. Raise
+    AttributeError for a handler without one.
     """
     return {route.name or "": route.endpoint.call for _, route in _routes(app)}  # type: ignore[union-attr]
 
 
 def _complete(call: Schema, route: RouteContext, schemas: dict[str, Schema]) -> None:
-    """Adds to FastAPI's account of a call what it cannot know."""
+    """Add to FastAPI's account of a call what FastAPI cannot know."""
     name, path = route.name or "", route.path_format or ""
     says: Call = route.endpoint.call  # type: ignore[union-attr]
-    roles = _roles(route.dependant)
-    takes_key = any(d.call is idempotency_key for d in route.dependant.dependencies)
-    needs_key = getattr(says.takes, "needs_key", False)
+    inner = list(_dependencies(route.dependant))
+    roles: tuple[Role, ...] = next((one.roles for one in inner if hasattr(one, "roles")), ())
+    takes_key = idempotency_key in inner
     story = [example for example in STORY if example.call == name]
-    call |= _words(name, route.endpoint, roles)
+    summary, _, rest = cleandoc(route.endpoint.__doc__ or "").partition("\n\n")
+    about = f"Roles: {', '.join(roles)}." if roles else "No key is needed."
+    call |= {
+        "operationId": name,
+        "summary": " ".join(summary.split()),
+        "description": "\n\n".join(" ".join(text.split()) for text in (rest, about) if text),
+        "x-roles": list(roles),
+    }
     if not roles:
         call["security"] = []
-    call["parameters"] = [
-        *map(_parameter, call.get("parameters", [])),
-        *([_idempotency(needs_key)] if takes_key else []),
-        _REQUEST_ID,
-    ]
+    given = [_parameter(one) for one in call.get("parameters", [])]
+    given.sort(key=lambda one: path.find(one["name"]) if one["in"] == "path" else len(path))
+    if takes_key:
+        given.append(_IDEMPOTENCY | {"required": getattr(says.takes, "needs_key", False)})
+    call["parameters"] = [*given, _REQUEST_ID]
     if says.takes is not None:
         call["requestBody"] = _request_body(says.takes, says.within, schemas, story)
-    topics = {"every", *says.topics}
+    topics = {"every", *says.topics.split()}
     topics |= {"body"} if says.takes else set()
     topics |= {"json"} if says.takes not in (None, Policy) else set()
     topics |= {"key"} if takes_key else set()
-    topics |= {"ledger"} if "{population}" in path and name not in _MAKES_IT else set()
+    topics |= {"ledger"} if "{population}" in path and name != _REGISTERS else set()
     success = next((s for s in call["responses"] if s.startswith("2")), "200")
-    good = {success: _success(says, int(success), takes_key, story)}
+    good = {success: _success(says, success, takes_key, story)}
     call["responses"] = good | _refusals(topics, bool(roles), story)
 
 
-def _words(name: str, endpoint: Any, roles: tuple[Role, ...]) -> Schema:
-    """What the handler's docstring says, and who may call it."""
-    summary, _, rest = cleandoc(endpoint.__doc__ or "").partition("\n\n")
-    who = f"Roles: {', '.join(roles)}." if roles else "No key is needed."
-    paragraphs = [" ".join(text.split()) for text in (rest, who) if text]
-    return {
-        "operationId": name,
-        "summary": " ".join(summary.split()),
-        "description": "\n\n".join(paragraphs),
-        "x-roles": list(roles),
-    }
-
-
-def _roles(dependant: Any) -> tuple[Role, ...]:
-    """The roles that a `caller` dependency admits."""
-    return next((d.call.roles for d in dependant.dependencies if hasattr(d.call, "roles")), ())
+def _dependencies(dependant: Any) -> Iterator[Any]:
+    """Yield the functions that a handler depends on, directly or not."""
+    for one in dependant.dependencies:
+        yield one.call
+        yield from _dependencies(one)
 
 
 _REQUEST_ID: Final[Schema] = {
@@ -157,19 +150,17 @@ _REQUEST_ID: Final[Schema] = {
 }
 
 
-def _idempotency(required: bool) -> Schema:
-    return {
-        "name": "Idempotency-Key",
-        "in": "header",
-        "required": required,
-        "description": "1 to 200 visible ASCII characters, the same for every retry of a request "
-        "and new for every new one; kept for good, for each population and client",
-        "schema": {"type": "string", "pattern": "^[!-~]{1,200}$"},
-    }
+_IDEMPOTENCY: Final[Schema] = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "description": "1 to 200 visible ASCII characters, the same for every retry of a request "
+    "and new for every new one; kept for good, for each population and client",
+    "schema": {"type": "string", "pattern": "^[!-~]{1,200}$"},
+}
 
 
 def _parameter(given: Schema) -> Schema:
-    """FastAPI's parameter without titles, and without a null that no URL can spell."""
+    """Return FastAPI's parameter without titles, and without a null that no URL can spell."""
     schema = tidied(given["schema"])
     schema.pop("description", None)
     options = [s for s in schema.get("anyOf", ()) if s.get("type") != "null"]
@@ -179,70 +170,63 @@ def _parameter(given: Schema) -> Schema:
 
 
 def _request_body(
-    command: type[BaseModel],
-    within: tuple[str, ...],
-    schemas: dict[str, Schema],
-    story: list[Example],
+    model: type[BaseModel], within: str, schemas: dict[str, Schema], story: list[Example]
 ) -> Schema:
-    name = command.__name__
-    schema = schemas[name]
-    for field in within:
+    """Return the body of a call; its schema loses the fields that stand in the path."""
+    schema = schemas[model.__name__]
+    for field in within.split():
         schema.get("properties", {}).pop(field, None)
         schema["required"] = [f for f in schema.get("required", ()) if f != field]
-    yaml = command is Policy
-    media: Schema = {"schema": {"$ref": f"#/components/schemas/{name}"}}
-    examples = {
-        _slug(e.title): {"summary": e.title, "value": e.body} for e in story if e.body is not None
-    }
-    return {
-        "required": bool(schema.get("required")),
-        "content": {"application/yaml": media | {"examples": examples}, "application/json": media}
-        if yaml
-        else {"application/json": media | {"examples": examples}},
-    }
+    sent = [(e, e.body) for e in story]
+    if model is Policy:  # a file, in YAML as in the examples, or in JSON
+        content = _content(model, ["application/yaml"], sent)
+        content |= _content(model, ["application/json"], [])
+    else:
+        content = _content(model, ["application/json"], sent)
+    return {"required": bool(schema.get("required")), "content": content}
 
 
-def _success(says: Call, status: int, takes_key: bool, story: list[Example]) -> Schema:
-    media: Schema = {}
-    if says.gives:
-        media = {"schema": {"$ref": REFERENCE.format(model=says.gives.__name__)}}
-    examples = _answers(story, status)
+def _success(says: Call, status: str, takes_key: bool, story: list[Example]) -> Schema:
     headers = ("X-Request-ID", "Idempotent-Replay") if takes_key else ("X-Request-ID",)
+    about = cleandoc(says.gives.__doc__) if says.gives else "As asked for."
     return {
-        "description": " ".join(cleandoc(says.gives.__doc__).split())
-        if says.gives
-        else "As asked for.",
+        "description": " ".join(about.split()),
         "headers": {name: {"$ref": f"#/components/headers/{name}"} for name in headers},
-        "content": {
-            kind: media | ({"examples": examples} if examples else {}) for kind in says.media
-        },
+        "content": _content(says.gives, says.media.split(), _answers(story, status)),
     }
 
 
 def _refusals(topics: set[str], with_key: bool, story: list[Example]) -> dict[str, Schema]:
-    """A response for each status that a problem may have here."""
+    """Return a response for each status that a problem may have here."""
     codes: dict[int, list[str]] = {}
     for code, problem in PROBLEMS.items():
         keyless = with_key or code in ("internal-error", "not-ready")
         if problem.status is not None and problem.topic in topics and keyless:
             codes.setdefault(problem.status, []).append(code)
-    responses = {}
-    for status in sorted(codes):
-        examples = _answers(story, status)
-        content = {"schema": {"$ref": "#/components/schemas/Problem"}}
-        responses[str(status)] = {
-            "description": ", ".join(codes[status]),
-            "content": {MEDIA: content | ({"examples": examples} if examples else {})},
-        }
-    return responses
-
-
-def _answers(story: list[Example], status: int) -> Schema:
     return {
-        _slug(e.title): {"summary": e.title, "value": e.answer}
-        for e in story
-        if e.status == status and e.answer is not None
+        str(status): {
+            "description": ", ".join(codes[status]),
+            "content": _content(Problem, [MEDIA], _answers(story, str(status))),
+        }
+        for status in sorted(codes)
     }
+
+
+def _answers(story: list[Example], status: str) -> list[tuple[Example, Any]]:
+    return [(e, e.answer) for e in story if str(e.status) == status]
+
+
+def _content(model: Any, media: list[str], examples: list[tuple[Example, Any]]) -> Schema:
+    """Return the content of a body in each media type: its schema, if it has one, and examples."""
+    content: Schema = {"schema": {"$ref": REFERENCE.format(model=model.__name__)}} if model else {}
+    found = {
+        _slug(example.title): {"summary": example.title, "value": value}
+        for example, value in examples
+        if value is not None
+    }
+    if found:
+        content["examples"] = found
+    return dict.fromkeys(media, content)
 
 
 def _slug(title: str) -> str:
@@ -250,13 +234,13 @@ def _slug(title: str) -> str:
 
 
 def schemas_of(app: FastAPI) -> dict[str, Schema]:
-    """All components, by name, as the kinds of rules and mechanisms are now."""
+    """Return all components by name, for the registered kinds of rules and mechanisms."""
     calls = list(calls_of(app).values())
     return _answer_schemas(calls) | _request_schemas(calls)
 
 
 def _request_schemas(calls: list[Call]) -> dict[str, Schema]:
-    """Commands, the policy file, mechanisms."""
+    """Return the components of requests: commands, the policy file, rules, mechanisms."""
     models = sorted({one.takes for one in calls if one.takes}, key=lambda model: model.__name__)
     _, top = models_json_schema([(model, "validation") for model in models], ref_template=REFERENCE)
     parts = {name: part for name, part in top["$defs"].items() if name not in _STORED}
@@ -273,7 +257,7 @@ def _request_schemas(calls: list[Call]) -> dict[str, Schema]:
 
 
 def _answer_schemas(calls: list[Call]) -> dict[str, Schema]:
-    """The models of answers, and what they are made of."""
+    """Return the models of answers and their parts."""
     models = {one.gives.__name__: one.gives for one in calls if one.gives} | {"Problem": Problem}
     _, top = TypeAdapter.json_schemas(
         [(name, "serialization", TypeAdapter(model)) for name, model in models.items()],
@@ -287,7 +271,7 @@ def _answer_schemas(calls: list[Call]) -> dict[str, Schema]:
 
 
 def _named_within(types: Iterable[Any]) -> dict[str, Any]:
-    """The models among ``types``, and in their fields, by name."""
+    """Return the models among ``types`` and in their fields, by name."""
     found: dict[str, Any] = {}
     waiting = list(types)
     while waiting:
@@ -301,7 +285,7 @@ def _named_within(types: Iterable[Any]) -> dict[str, Any]:
 
 
 def _meanings(model: Any) -> dict[str, str]:
-    """The text beside the type of each field, if there is one."""
+    """Return the text beside the type of each field that has one."""
     found = {}
     for name, hint in get_type_hints(model, include_extras=True).items():
         inner = hint.__args__[0] if get_origin(hint) is NotRequired else hint

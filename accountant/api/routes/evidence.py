@@ -4,24 +4,25 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from fastapi import Depends, Header, Path, Request, Response
+from fastapi import Depends, Path, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from accountant.api.access import (
+    Authorization,
     Body,
+    Call,
     Custodian,
     EventNumber,
     Name,
     Reader,
     ThePublisher,
     TheService,
+    caller,
     of_a_population,
-    service_of,
 )
-from accountant.api.call import call
 from accountant.api.models.reading import Erased
-from accountant.api.requests import OVERSEE, key_from, needs_role, only_own
+from accountant.api.requests import OVERSEE, only_own
 from accountant.budget.commands import Text
 from accountant.budget.errors import NotFound
 from accountant.ledger.tiles import WIDTH, Tile
@@ -31,14 +32,15 @@ router = of_a_population("evidence")
 _FOR_EVER = "max-age=31536000, immutable"
 
 
+_overseer = caller(*OVERSEE)
+
+
 def may_read_log(
-    request: Request, authorization: Annotated[str | None, Header(include_in_schema=False)] = None
+    request: Request, service: TheService, authorization: Authorization = None
 ) -> None:
-    """Raises Problem unless the log is public or the caller's role may read it."""
+    """Raise Problem unless the log is public or the caller's role may read it."""
     if not request.app.state.public_log:
-        key = key_from(service_of(request), authorization, "Authorization")
-        request.state.client = key.name
-        needs_role(key, OVERSEE)
+        _overseer(request, service, authorization)
 
 
 may_read_log.roles = OVERSEE  # type: ignore[attr-defined]
@@ -46,7 +48,7 @@ LogReader = Depends(may_read_log)
 
 
 @router.get("/log/checkpoint", dependencies=[LogReader])
-@call(topics="log", media="text/plain")
+@Call(topics="log", media="text/plain")
 def show_checkpoint(population: Name, publisher: ThePublisher) -> Response:
     """The last published checkpoint.
 
@@ -59,7 +61,7 @@ def show_checkpoint(population: Name, publisher: ThePublisher) -> Response:
 
 
 @router.get("/log/tile/{place:path}", dependencies=[LogReader])
-@call(topics="log tile", media="application/octet-stream")
+@Call(topics="log tile", media="application/octet-stream")
 def show_tile(
     population: Name,
     place: Annotated[str, Path(description="such as 0/000, 1/000.p/17, entries/x001/067")],
@@ -84,7 +86,7 @@ def show_tile(
 
 
 @router.get("/receipts/{sequence}")
-@call(topics="event own", media="text/plain")
+@Call(topics="event own", media="text/plain")
 def show_receipt(
     population: Name,
     sequence: EventNumber,
@@ -124,7 +126,7 @@ class Erasure(BaseModel):
 
 
 @router.post("/events/{sequence}/erase")
-@call(Erased, Erasure, topics="event text")
+@Call(Erased, Erasure, topics="event text")
 def erase_texts(
     population: Name,
     sequence: EventNumber,

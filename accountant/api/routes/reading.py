@@ -10,6 +10,7 @@ from fastapi import Path, Query, Response
 from fastapi.responses import JSONResponse
 
 from accountant.api.access import (
+    Call,
     EventNumber,
     Name,
     Overseer,
@@ -18,7 +19,6 @@ from accountant.api.access import (
     TheService,
     of_a_population,
 )
-from accountant.api.call import call
 from accountant.api.decisions import in_full
 from accountant.api.grants import in_names
 from accountant.api.models.decisions import Contributors, DecisionInFull
@@ -42,7 +42,7 @@ _REPORT_HEADERS: Final = {
 
 
 @router.get("/accounts", tags=["reading"])
-@call(Accounts, topics="data")
+@Call(Accounts, topics="data")
 def show_accounts(
     population: Name,
     key: Reader,
@@ -56,7 +56,7 @@ def show_accounts(
 
 
 @router.get("/report", tags=["reading"])
-@call(media="text/html application/json text/csv")
+@Call(media="text/html application/json text/csv")
 def show_report(
     population: Name,
     key: Overseer,
@@ -71,7 +71,7 @@ def show_report(
 
 
 @router.get("/events", tags=["reading"])
-@call(Events)
+@Call(Events)
 def list_events(
     population: Name,
     key: Overseer,
@@ -95,7 +95,7 @@ def list_events(
 
 
 @router.get("/events/{sequence}", tags=["reading"])
-@call(Event, topics="event own")
+@Call(Event, topics="event own")
 def show_event(
     population: Name,
     sequence: EventNumber,
@@ -110,7 +110,7 @@ def show_event(
 
 
 @router.get("/decisions/{decision}", tags=["reading"])
-@call(DecisionInFull, topics="event judged own")
+@Call(DecisionInFull, topics="event judged own")
 def show_decision(
     population: Name,
     decision: Annotated[str, Path(pattern=r"^[dg]\d{1,18}$")],

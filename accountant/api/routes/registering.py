@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from typing import Annotated, cast
 
-from fastapi import Header, Request
+from fastapi import Header
 from fastapi.responses import JSONResponse
 
 from accountant.api.access import (
     Administrator,
     Body,
+    Call,
     DatasetName,
     Name,
     Raw,
     Reader,
     TheService,
     of_a_population,
-    service_of,
 )
-from accountant.api.call import call
 from accountant.api.models.registered import (
     AdoptedPolicy,
     Dataset,
@@ -43,7 +42,7 @@ router = of_a_population()
 
 
 @router.put("", tags=["registering"])
-@call(Population, RegisterPopulation, topics="population")
+@Call(Population, RegisterPopulation, topics="population")
 def register_population(
     population: Name, key: Administrator, body: Body, service: TheService
 ) -> JSONResponse:
@@ -58,7 +57,7 @@ def register_population(
 
 
 @router.get("", tags=["registering"])
-@call(PopulationInForce)
+@Call(PopulationInForce)
 def show_population(population: Name, key: Reader, service: TheService) -> JSONResponse:
     """A population with its datasets and the policy in force."""
     with service.state(population) as state:
@@ -99,7 +98,7 @@ def _policy(policy: Policy, digest: str) -> PolicyInForce:
 
 
 @router.put("/datasets/{dataset}", tags=["registering"])
-@call(Dataset, RegisterDataset, within="id", topics="dataset")
+@Call(Dataset, RegisterDataset, within="id", topics="dataset")
 def register_dataset(
     population: Name,
     dataset: DatasetName,
@@ -114,13 +113,12 @@ def register_dataset(
 
 
 @router.put("/policy", tags=["registering"])
-@call(AdoptedPolicy, Policy, topics="policy")
+@Call(AdoptedPolicy, Policy, topics="policy")
 def adopt_policy(
     population: Name,
     key: Administrator,
     body: Raw,
     service: TheService,
-    request: Request,
     approver: Annotated[
         str | None,
         Header(
@@ -138,7 +136,7 @@ def adopt_policy(
         raise Invalid("malformed-policy", "the policy is not UTF-8 text") from None
     second = None
     if approver is not None:
-        other = key_from(service_of(request), approver, "Accountant-Approver")
+        other = key_from(service, approver, "Accountant-Approver")
         if other.role not in ("admin", "officer"):
             raise Forbidden("role-not-allowed", f"{other.name} is no admin or officer")
         second = other.name

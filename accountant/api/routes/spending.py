@@ -10,9 +10,11 @@ from fastapi.responses import JSONResponse
 from accountant.api.access import (
     Asker,
     Body,
+    Call,
     GrantId,
     Idempotency,
     Name,
+    Posted,
     Raw,
     Reader,
     Spender,
@@ -20,8 +22,7 @@ from accountant.api.access import (
     TheService,
     of_a_population,
 )
-from accountant.api.answers import preview_view, respond, respond_to_batch
-from accountant.api.call import call
+from accountant.api.answers import preview_view, respond_to_batch
 from accountant.api.grants import grant_view, listed
 from accountant.api.models.decisions import Preview
 from accountant.api.models.spending import (
@@ -33,7 +34,7 @@ from accountant.api.models.spending import (
     Reservation,
     Settlement,
 )
-from accountant.api.requests import ask, only_own, read_batch
+from accountant.api.requests import only_own, read_batch
 from accountant.budget.commands import (
     AskGrant,
     BatchRequest,
@@ -51,16 +52,14 @@ router = of_a_population()
 
 
 @router.post("/grants", status_code=201, tags=["spending"])
-@call(Reservation, AskGrant, topics="data asking refusal")
-def ask_grant(
-    population: Name, key: Spender, body: Body, idempotency: Idempotency, service: TheService
-) -> JSONResponse:
+@Call(Reservation, AskGrant, topics="data asking refusal")
+def ask_grant(posted: Posted) -> JSONResponse:
     """Ask for budget before anything runs: 201 reserved, or 403 with the decision and what fits."""
-    return respond(service, service.execute(population, ask(AskGrant, key, body, idempotency)))
+    return posted.answer(AskGrant)
 
 
 @router.get("/grants", tags=["spending"])
-@call(OpenGrants, topics="data own")
+@Call(OpenGrants, topics="data own")
 def list_grants(
     population: Name,
     key: Reader,
@@ -92,7 +91,7 @@ def list_grants(
 
 
 @router.get("/grants/{grant}", tags=["spending"])
-@call(Grant, topics="grant own")
+@Call(Grant, topics="grant own")
 def show_grant(population: Name, grant: GrantId, key: Reader, service: TheService) -> JSONResponse:
     """A grant's present state. A pipeline sees its own."""
     found, now = service.grant(population, grant)
@@ -101,49 +100,28 @@ def show_grant(population: Name, grant: GrantId, key: Reader, service: TheServic
 
 
 @router.post("/grants/{grant}/commit", tags=["spending"])
-@call(Settlement, CommitGrant, within="grant", topics="grant own settling")
-def commit_grant(
-    population: Name,
-    grant: GrantId,
-    key: Spender,
-    body: Body,
-    idempotency: Idempotency,
-    service: TheService,
-) -> JSONResponse:
+@Call(Settlement, CommitGrant, within="grant", topics="grant own settling")
+def commit_grant(grant: GrantId, posted: Posted) -> JSONResponse:
     """Say what was really run: all (empty body), or a listed part; the rest comes back."""
-    return respond(
-        service, service.execute(population, ask(CommitGrant, key, body, idempotency, grant=grant))
-    )
+    return posted.answer(CommitGrant, grant=grant)
 
 
 @router.post("/grants/{grant}/release", tags=["spending"])
-@call(Settlement, ReleaseGrant, within="grant", topics="grant own settling")
-def release_grant(
-    population: Name,
-    grant: GrantId,
-    key: Spender,
-    body: Body,
-    idempotency: Idempotency,
-    service: TheService,
-) -> JSONResponse:
+@Call(Settlement, ReleaseGrant, within="grant", topics="grant own settling")
+def release_grant(grant: GrantId, posted: Posted) -> JSONResponse:
     """Attest, with a reason, that none of it was executed on the data."""
-    command = ask(ReleaseGrant, key, body, idempotency, grant=grant)
-    return respond(service, service.execute(population, command))
+    return posted.answer(ReleaseGrant, grant=grant)
 
 
 @router.post("/invocations", status_code=201, tags=["spending"])
-@call(Record, RecordInvocations, topics="data asking")
-def record_invocations(
-    population: Name, key: Spender, body: Body, idempotency: Idempotency, service: TheService
-) -> JSONResponse:
+@Call(Record, RecordInvocations, topics="data asking")
+def record_invocations(posted: Posted) -> JSONResponse:
     """Record what has already run: always recorded, flagged where it is over budget."""
-    return respond(
-        service, service.execute(population, ask(RecordInvocations, key, body, idempotency))
-    )
+    return posted.answer(RecordInvocations)
 
 
 @router.post("/batch", status_code=201, tags=["spending"])
-@call(BatchAnswer, BatchRequest, topics="data asking refusal grant own settling batch")
+@Call(BatchAnswer, BatchRequest, topics="data asking refusal grant own settling batch")
 def batch(
     population: Name,
     key: Spender,
@@ -171,7 +149,7 @@ def batch(
 
 
 @router.post("/preview", tags=["spending"])
-@call(Preview, AskGrant, topics="data asking")
+@Call(Preview, AskGrant, topics="data asking")
 def preview(population: Name, key: Asker, body: Body, service: TheService) -> JSONResponse:
     """The decision and its numbers without recording anything, and how many more would fit."""
     command = AskGrant.model_validate(body)
@@ -179,41 +157,21 @@ def preview(population: Name, key: Asker, body: Body, service: TheService) -> JS
 
 
 @router.post("/sparse-vector", status_code=201, tags=["sparse vector"])
-@call(Reservation, OpenSparseVector, topics="data asking refusal session")
-def open_sparse_vector(
-    population: Name, key: Spender, body: Body, idempotency: Idempotency, service: TheService
-) -> JSONResponse:
+@Call(Reservation, OpenSparseVector, topics="data asking refusal session")
+def open_sparse_vector(posted: Posted) -> JSONResponse:
     """Open a sparse vector session: its whole cost is reserved."""
-    return respond(
-        service, service.execute(population, ask(OpenSparseVector, key, body, idempotency))
-    )
+    return posted.answer(OpenSparseVector)
 
 
 @router.post("/sparse-vector/{grant}/answers", tags=["sparse vector"])
-@call(Counted, CountAnswers, within="grant", topics="grant own settling session")
-def count_answers(
-    population: Name,
-    grant: GrantId,
-    key: Spender,
-    body: Body,
-    idempotency: Idempotency,
-    service: TheService,
-) -> JSONResponse:
+@Call(Counted, CountAnswers, within="grant", topics="grant own settling session")
+def count_answers(grant: GrantId, posted: Posted) -> JSONResponse:
     """Count answers given since the last count. Negatives are free."""
-    command = ask(CountAnswers, key, body, idempotency, grant=grant)
-    return respond(service, service.execute(population, command))
+    return posted.answer(CountAnswers, grant=grant)
 
 
 @router.post("/sparse-vector/{grant}/close", tags=["sparse vector"])
-@call(Settlement, CloseSparseVector, within="grant", topics="grant own settling session")
-def close_sparse_vector(
-    population: Name,
-    grant: GrantId,
-    key: Spender,
-    body: Body,
-    idempotency: Idempotency,
-    service: TheService,
-) -> JSONResponse:
+@Call(Settlement, CloseSparseVector, within="grant", topics="grant own settling session")
+def close_sparse_vector(grant: GrantId, posted: Posted) -> JSONResponse:
     """Close a session: epsilon for positives that were not used comes back."""
-    command = ask(CloseSparseVector, key, body, idempotency, grant=grant)
-    return respond(service, service.execute(population, command))
+    return posted.answer(CloseSparseVector, grant=grant)
