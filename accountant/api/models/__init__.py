@@ -1,7 +1,6 @@
-"""The answers of the HTTP interface: what each is, and what its fields mean.
+"""The answers of the HTTP interface. The text beside a field's type is its description.
 
-Handlers build these, so mypy compares what they answer with what is promised here. The OpenAPI
-document is made from these classes, and the tests compare it with what a running service answers.
-Spent amounts are rounded up, remaining amounts down. An answer may gain fields in a later version.
-The text beside a field's type is its description.
+Handlers build these types, so mypy checks every answer. The OpenAPI document is made from them, and
+the tests compare it with the answers of a running service. Spent amounts are rounded up, remaining
+amounts down. An answer may gain fields in a later version.
 """

@@ -1,4 +1,4 @@
-"""What the rules said of a request, a refusal included."""
+"""Decisions, and the answers that carry one: refusals, previews."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from accountant.api.models.values import (
     Client,
     Costs,
     CountedIn,
+    DatasetId,
     Loss,
     RuleCode,
     RuleId,
@@ -21,55 +22,54 @@ from accountant.api.models.values import (
 
 
 class Limit(TypedDict):
-    """A promise (epsilon, delta)."""
+    """A limit (epsilon, delta)."""
 
     epsilon: Annotated[Loss, "at most this epsilon"]
     delta: Annotated[Loss, "except with about this probability"]
-    own_delta: NotRequired[Annotated[Loss, "the part of delta kept for the mechanisms' own deltas"]]
+    own_delta: NotRequired[Annotated[Loss, "the part of delta kept for mechanisms' own deltas"]]
 
 
 class Comparison(TypedDict):
     """One inequality: used + charge <= capacity."""
 
     currency: Annotated[str, "what is compared"]
-    used: Annotated[Loss, "already spent or reserved, at the tightest cell"]
+    used: Annotated[Loss, "already spent or reserved at the peak cell"]
     charge: Annotated[Loss, "what this request would add"]
     capacity: Annotated[Loss, "the most that the rule admits"]
     holds: Annotated[bool, "whether it fits"]
 
 
-class RuleFinding(TypedDict):
-    """One rule's word. Rules that the policy does not state are called built-in:…."""
+class LimitFinding(TypedDict, total=False):
+    """The part of a finding that only limit rules have."""
+
+    scope: Annotated[str, "limit rules: the account, in words"]
+    dataset: Annotated[str, "limit rules: the account's dataset, or * for all together"]
+    client: Annotated[str, "limit rules: the client of a sub-limit, or empty"]
+    group: Annotated[dict[str, str], "limit rules: the peak cell; empty if all cells are alike"]
+    limit: Annotated[Limit, "limit rules: the limit"]
+    gate: Annotated[str, "limit rules: how losses are added up"]
+    spent_before: Annotated[Loss, "limit rules: epsilon before this request"]
+    spent_after: Annotated[Loss, "limit rules: epsilon if it were admitted"]
+    comparisons: Annotated[
+        list[Comparison],
+        "both sides; epsilon or the gate's own currency has to hold, and delta has to",
+    ]
+
+
+class RuleFinding(LimitFinding):
+    """One rule's comparison. Rules that the policy does not state are called built-in:…."""
 
     rule: RuleId
     action: Annotated[str, "what it does when it fires: block or flag"]
-    fired: Annotated[bool, "whether it objects"]
+    fired: Annotated[bool, "whether it fired"]
     code: RuleCode
     text: Annotated[str, "the comparison in words"]
-    scope: NotRequired[Annotated[str, "limit rules: which account, in words"]]
-    dataset: NotRequired[
-        Annotated[str, "limit rules: the account's dataset, or * for all together"]
-    ]
-    client: NotRequired[Annotated[str, "limit rules: whose sub-limit it is, or empty"]]
-    group: NotRequired[
-        Annotated[dict[str, str], "limit rules: the tightest cell; empty if all are alike"]
-    ]
-    limit: NotRequired[Annotated[Limit, "limit rules: the promise"]]
-    gate: NotRequired[Annotated[str, "limit rules: how losses are added up"]]
-    spent_before: NotRequired[Annotated[Loss, "limit rules: epsilon before this request"]]
-    spent_after: NotRequired[Annotated[Loss, "limit rules: epsilon if it were admitted"]]
-    comparisons: NotRequired[
-        Annotated[
-            list[Comparison],
-            "both sides; epsilon or the gate's own currency has to hold, and delta has to",
-        ]
-    ]
 
 
 class Decision(TypedDict):
     """What the rules say of a request."""
 
-    outcome: Annotated[str, "allow, flag or block: the strictest action among the rules that fired"]
+    outcome: Annotated[str, "allow, flag or block: the strictest action of the rules that fired"]
     rules: Annotated[list[RuleFinding], "every rule that was evaluated, those that fired first"]
 
 
@@ -79,22 +79,18 @@ class NamedDecision(Decision):
     id: Annotated[str, "d and a sequence"]
 
 
-class WouldFit(TypedDict):
-    """What would be granted now in place of a request that a limit refuses; what is not there was
-    not found. Claims are left out of account.
+class WouldFit(TypedDict, total=False):
+    """A request that would be granted now in place of one that a limit refuses. Fields are absent
+    where nothing fits. Claims are not taken into account.
     """
 
-    count: NotRequired[Annotated[int, "the largest count of the one mechanism"]]
-    scale: NotRequired[Annotated[Loss, "its smallest scale, in three digits"]]
-    times: NotRequired[
-        Annotated[Loss, "several mechanisms or scales: the least factor for all their noise"]
-    ]
-    delta: NotRequired[
-        Annotated[
-            Loss,
-            "Gaussian noise without a delta, where limits count its epsilon only: a delta to "
-            "state, with the scale if that alone is not enough",
-        ]
+    count: Annotated[int, "the largest count of the one mechanism"]
+    scale: Annotated[Loss, "its smallest scale, in three digits"]
+    times: Annotated[Loss, "several mechanisms or scales: the least factor for all their noise"]
+    delta: Annotated[
+        Loss,
+        "Gaussian noise without a delta, where limits count its epsilon only: a delta to "
+        "state, with the scale if that alone is not enough",
     ]
 
 
@@ -107,7 +103,7 @@ class WrongField(TypedDict):
 
 @with_config(ConfigDict(extra="allow"))
 class Problem(TypedDict):
-    """What is wrong and what to do (RFC 9457). Further fields carry the facts."""
+    """An error and how to correct it (RFC 9457). Further fields carry the facts."""
 
     type: Annotated[
         str,
@@ -123,11 +119,7 @@ class Problem(TypedDict):
     decision: NotRequired[Annotated[NamedDecision, "refusals: every rule that was evaluated"]]
     charge: NotRequired[Annotated[Charge, "refusals: what it would have cost"]]
     would_fit: NotRequired[
-        Annotated[
-            WouldFit,
-            "refusals by a limit: what would fit now; it is of the moment, and may differ when "
-            "the same request is answered again",
-        ]
+        Annotated[WouldFit, "refusals by a limit: what would fit now; a retry may differ in it"]
     ]
     sequence: NotRequired[Annotated[int, "the event that this is about"]]
     item: NotRequired[Annotated[int, "batches: the place of the item, from 0 on"]]
@@ -148,9 +140,7 @@ class PricedMechanism(TypedDict):
     kind: Annotated[str, "the mechanism's kind"]
     count: Annotated[int, "invocations"]
     verdict: Annotated[
-        str,
-        "how the claim compares with what follows from the stated parameters: consistent, "
-        "conservative, understated, unverifiable or unclaimed",
+        str, "of the claim: consistent, conservative, understated, unverifiable or unclaimed"
     ]
     charge: Annotated[Charge, "what is booked for all invocations"]
 
@@ -159,19 +149,19 @@ class Contribution(TypedDict):
     """One charge."""
 
     sequence: Annotated[int, "the event that booked it"]
-    client: Annotated[str, "who asked"]
-    dataset: Annotated[str, "on which dataset"]
-    purpose: Annotated[str | None, "what for; (erased) if it was erased"]
-    state: Annotated[str, "recorded or revalued, or what became of the grant"]
+    client: Client
+    dataset: DatasetId
+    purpose: Annotated[str | None, "its purpose; (erased) if it was erased"]
+    state: Annotated[str, "recorded or revalued, or the state of the grant"]
     epsilon: Annotated[Loss, "what is charged for it"]
     delta: Annotated[Loss, "its own delta"]
 
 
 class Contributors(TypedDict):
-    """What used a limit up before a decision."""
+    """The charges that used a limit up before a decision."""
 
     rule: Annotated[str, "the limit rule's id"]
-    events: Annotated[list[Contribution], "the largest charges, largest first, as they stand now"]
+    events: Annotated[list[Contribution], "the largest charges, largest first, as they are now"]
     left_out: Annotated[int, "how many smaller ones are not listed"]
 
 
@@ -184,8 +174,5 @@ class DecisionInFull(NamedDecision, Stamped):
     charge: Costs
     mechanisms: Annotated[list[PricedMechanism], "what each mechanism costs, in the order asked"]
     used_up_by: NotRequired[
-        Annotated[
-            list[Contributors],
-            "for each limit that fired, what is charged in its account; not for pipelines",
-        ]
+        Annotated[list[Contributors], "the charges under each limit that fired; not for pipelines"]
     ]

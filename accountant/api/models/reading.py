@@ -1,4 +1,4 @@
-"""What is spent and what is left, and the ledger itself."""
+"""Answers about what is registered, spent and left, and about the ledger."""
 
 from __future__ import annotations
 
@@ -15,10 +15,57 @@ from accountant.api.models.values import (
     FilterName,
     Loss,
     RuleId,
+    Rules,
     SumOfDeltas,
     SumOfEpsilons,
     Time,
 )
+from accountant.budget.custody.publication import Publication
+
+
+class Population(TypedDict):
+    """A population."""
+
+    population: Annotated[str, "its name"]
+    privacy_unit: Annotated[str, "what is protected, such as a person"]
+    neighbouring: Annotated[str, "add_or_remove_one or replace_one"]
+    membership: Annotated[str, "public or private"]
+    dimensions: Annotated[dict[str, list[str]], "each dimension with its values in order"]
+    cells: Annotated[int, "how many cells the dimensions make"]
+    sequence: CountedIn
+
+
+class Dataset(TypedDict):
+    """A dataset."""
+
+    id: Annotated[str, "its short id; grants and rules use it"]
+    namespace: Annotated[str, "OpenLineage namespace"]
+    name: Annotated[str, "OpenLineage name"]
+    owner: NotRequired[Annotated[str | None, "its owner"]]
+    parents: NotRequired[Annotated[list[str], "the datasets that it was made from"]]
+
+
+class PolicyInForce(TypedDict):
+    """A policy as it was adopted."""
+
+    digest: Annotated[str, "SHA-256 of the policy file's text, in hex"]
+    policy: Annotated[str, "its name"]
+    rules: Annotated[Rules, "its rules with every default written out"]
+    publication: NotRequired[Annotated[Publication, "its witnesses, if it names any"]]
+
+
+class AdoptedPolicy(PolicyInForce):
+    """A policy that was adopted, and the epochs that it opens."""
+
+    adopted: Annotated[bool, "false if the same policy was in force already"]
+    opens_epoch: Annotated[list[str], "limit rules that begin a new epoch"]
+
+
+class PopulationInForce(Population):
+    """A population with its datasets and policy."""
+
+    datasets: Annotated[list[Dataset], "the datasets"]
+    policy: Annotated[PolicyInForce | None, "the policy in force, if one is adopted"]
 
 
 class Balance(TypedDict):
@@ -28,26 +75,24 @@ class Balance(TypedDict):
     spent: Annotated[Loss, "epsilon spent for good, rounded up"]
     reserved: Annotated[Loss, "epsilon that open grants hold"]
     remaining: Annotated[Loss, "epsilon left, rounded down"]
-    share: Annotated[
-        float | None, "spent and reserved over the limit, for pictures; null: infinite"
-    ]
+    share: Annotated[float | None, "spent and reserved over the limit; null: infinite"]
     spent_delta: Annotated[Loss, "the delta that belongs to spent"]
     held_delta: Annotated[Loss, "the delta that belongs to spent and reserved together"]
     own_delta: Annotated[Loss, "sum of the mechanisms' own deltas"]
     over: Annotated[bool, "more is spent or reserved than the limit allows"]
-    void: Annotated[bool, "more is spent: the promise is void for this epoch"]
-    sum_of_epsilons: Annotated[Loss, "plain sum, true also where the promise is void"]
+    void: Annotated[bool, "more is spent: the limit is void for this epoch"]
+    sum_of_epsilons: Annotated[Loss, "plain sum, valid also where the limit is void"]
 
 
 class Sums(TypedDict):
-    """Plain sums, true whatever the gate."""
+    """Plain sums, valid under every gate."""
 
     epsilon: SumOfEpsilons
     delta: SumOfDeltas
 
 
 class Rung(TypedDict):
-    """What one gate would show of the same charges."""
+    """The same charges under one gate."""
 
     gate: FilterName
     used: Annotated[Loss, "epsilon that it would show as spent and reserved, rounded up"]
@@ -57,24 +102,20 @@ class Account(TypedDict):
     """One limit rule on one scope."""
 
     rule: RuleId
-    scope: Annotated[str, "what it is about, in words"]
+    scope: Annotated[str, "its dataset or client, in words"]
     dataset: DatasetOrAll
     client: Annotated[str, "the client of a sub-limit, or empty"]
     action: Annotated[str, "block or flag"]
     gate: FilterName
-    limit: Annotated[Limit, "the promise"]
+    limit: Annotated[Limit, "the limit"]
     window: Annotated[
-        str | None,
-        "30d, 12h or month, which it is counted over and bounds nothing longer than; null: "
-        "since `counted_from`",
+        str | None, "30d, 12h or month, the span that is bounded; null: since `counted_from`"
     ]
     epoch: Annotated[int, "how often the limit was changed, from 1"]
     counted_from: Annotated[Time, "when this epoch began"]
     carried: Annotated[bool, "what was used before the epoch still counts in it"]
     total: Annotated[Balance, "the most charged group, in each currency"]
-    worst_group: Annotated[
-        dict[str, str], "what the most charged cells share; empty if all are alike"
-    ]
+    worst_group: Annotated[dict[str, str], "what the peak cells share; empty if all are alike"]
     lifetime: Annotated[Sums, "sums of everything ever booked, whatever the epoch"]
     ladder: Annotated[list[Rung], "the same charges under every gate, for comparison"]
     groups: Annotated[list[Balance], "one a value of the dimension in `by`"]
@@ -94,7 +135,7 @@ class Lifetime(Sums):
 
 
 class Accounts(TypedDict):
-    """What is spent and what is left."""
+    """The accounts of a population."""
 
     population: Annotated[str, "its name"]
     sequence: CountedIn
@@ -130,15 +171,15 @@ class Events(TypedDict):
 
 
 class Erased(TypedDict):
-    """What is erased."""
+    """Texts that are erased."""
 
     event: Annotated[int, "the event whose texts are gone"]
     erased: Annotated[list[str], "purpose, justification or reason; of an item: items.3.purpose"]
-    sequence: Annotated[int, "the event that says so"]
+    sequence: Annotated[int, "the event that records it"]
 
 
 class Health(TypedDict):
-    """Fit to serve."""
+    """The service is alive, or ready to decide."""
 
     status: Annotated[str, "ok or ready"]
     version: NotRequired[Annotated[str, "of the program"]]

@@ -1,4 +1,4 @@
-"""What a request for budget, a settlement and a batch are answered."""
+"""Answers to grants, settlements, invocations and batches."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from accountant.api.models.values import (
 
 
 class Stamped(TypedDict):
-    """What every answer to a command says."""
+    """The fields of every answer to a command."""
 
     sequence: Annotated[int, "the event that answers this request"]
     time: Annotated[Time, "when the service stamped that event"]
@@ -34,13 +34,11 @@ class Flag(TypedDict):
 
 
 class Judged(Stamped):
-    """What every answer to a request that rules have judged says."""
+    """The fields of every answer to a request that was judged."""
 
     charge: Costs
-    flags: Annotated[
-        list[Flag], "the rules that fired, the strictest first; empty for most requests"
-    ]
-    decision: Annotated[str, "the id of the decision, which can be read in full under /decisions/"]
+    flags: Annotated[list[Flag], "the rules that fired, the strictest first; mostly empty"]
+    decision: Annotated[str, "the id of the decision, which /decisions/ shows in full"]
 
 
 class Reservation(Judged):
@@ -52,9 +50,9 @@ class Reservation(Judged):
 
 
 class Record(Judged):
-    """What has already run, as booked."""
+    """Invocations that already ran, as booked."""
 
-    overrun: Annotated[bool, "a rule would have refused it; it is charged all the same"]
+    overrun: Annotated[bool, "a rule would have refused it; it is charged nevertheless"]
 
 
 class Settlement(Stamped):
@@ -80,8 +78,7 @@ class BatchAnswer(TypedDict):
 
     sequence: Annotated[int, "the event that opens the batch; the items' events follow it"]
     items: Annotated[
-        list[Reservation | Record | Settlement],
-        "what each item would have been answered alone, in the order listed",
+        list[Reservation | Record | Settlement], "the answer to each item, in the order listed"
     ]
 
 
@@ -89,7 +86,7 @@ class OpenGrant(TypedDict):
     """A grant that is not settled yet."""
 
     id: Id
-    state: Annotated[str, "reserved; expired: its time has passed, and it is about to be charged"]
+    state: Annotated[str, "reserved; expired: its time has passed, and it will be charged"]
     client: Client
     dataset: DatasetId
     opened: Annotated[Time, "when it was reserved"]

@@ -1,4 +1,4 @@
-"""Values that stand in many answers."""
+"""Types of fields that many answers have."""
 
 from __future__ import annotations
 

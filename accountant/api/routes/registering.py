@@ -18,7 +18,7 @@ from accountant.api.access import (
     TheService,
     of_a_population,
 )
-from accountant.api.models.registered import (
+from accountant.api.models.reading import (
     AdoptedPolicy,
     Dataset,
     PolicyInForce,
