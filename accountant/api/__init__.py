@@ -1,1 +1,1 @@
-"""The HTTP door: thin, no rules of its own."""
+"""The HTTP API: thin, without rules of its own."""

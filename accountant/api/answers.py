@@ -1,4 +1,4 @@
-"""Answers, made from events alone: the same event gives the same answer, however often asked."""
+"""Answers to commands, made from events alone: a retry gets the same bytes."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ REPLAYED = {"Idempotent-Replay": "true"}
 
 
 class _Asked(msgspec.Struct):
-    """What an answer says of the command that an event holds."""
+    """The fields of an event's command that answers need."""
 
     grant: str = ""
     ttl_seconds: int = DEFAULT_TTL
 
 
 class _Kept(msgspec.Struct):
-    """What an answer says of an event; the rest of its bytes is passed over."""
+    """The fields of an event that answers need; the rest is not parsed."""
 
     time: str
     command: _Asked
@@ -66,15 +66,15 @@ _KEPT: Final = msgspec.json.Decoder(_Kept)
 
 
 class Json(JSONResponse):
-    """JSON of what events hold, written by the library that wrote them."""
+    """JSON written by orjson, which writes the events too."""
 
     def render(self, content: Any) -> bytes:
-        """The bytes."""
+        """Return the bytes."""
         return content if isinstance(content, bytes) else orjson.dumps(content)
 
 
 def respond(service: Service, answer: Answer) -> JSONResponse:
-    """The response to a command; the last event is the one that answers it."""
+    """Return the response to a command; the last event answers it."""
     headers = REPLAYED if answer.repeated else {}
     entry = answer.entries[-1]
     if entry.type == REFUSED_GRANT:
@@ -84,7 +84,7 @@ def respond(service: Service, answer: Answer) -> JSONResponse:
 
 
 def respond_to_batch(service: Service, answer: Answer, order: Sequence[int]) -> JSONResponse:
-    """The answers to the items of a batch, as they were listed; they were decided in ``order``."""
+    """Return the answers to the items of a batch as listed; they were decided in ``order``."""
     headers = REPLAYED if answer.repeated else {}
     entries = answer.entries
     if entries[-1].type == REFUSED:
@@ -103,8 +103,8 @@ def respond_to_batch(service: Service, answer: Answer, order: Sequence[int]) -> 
 def _refused(
     service: Service, event: Event, headers: dict[str, str], item: int | None = None
 ) -> JSONResponse:
-    """Why, beginning with the comparison that failed; and what would fit now, which is all that may
-    differ when it is answered again.
+    """Return the decision, beginning with the comparison that failed, and what would fit now: the
+    only part that may differ in a retry.
     """
     decision = service.explain(event.ledger, event).decision
     where: dict[str, Any] = {} if item is None else {"item": item}
@@ -127,9 +127,7 @@ def _refused(
 
 
 def _document(entry: Entry) -> Stamped:
-    """What is answered to a command that led to ``entry``: short, for the whole decision can be
-    read.
-    """
+    """Return the answer to the command that led to ``entry``; /decisions/ has the rest."""
     return _TOLD[entry.type](entry, _KEPT.decode(entry.body))
 
 
@@ -189,7 +187,7 @@ _TOLD: Final[dict[str, Callable[[Entry, _Kept], Stamped]]] = {
 
 
 def _judged(entry: Entry, kept: _Kept) -> Judged:
-    """What a request costs, what it was flagged for, and where its decision can be read."""
+    """Return the charge of a request, its flags, and where its decision can be read."""
     return {
         "charge": amounts(kept.total),
         "flags": [{"rule": rule, "code": code} for rule, code in kept.fired],
@@ -200,7 +198,7 @@ def _judged(entry: Entry, kept: _Kept) -> Judged:
 
 
 def preview_view(preview: Preview) -> models.Preview:
-    """What a request would get, without an event."""
+    """Return a preview as the API serves it."""
     return {
         "decision": decided(preview.decision),
         "charge": amounts(preview.request.total),
@@ -210,6 +208,6 @@ def preview_view(preview: Preview) -> models.Preview:
 
 
 def ready(service: Service) -> Health:
-    """That it can decide: the database can be read and written to. Raises Unavailable."""
+    """Return that the service can decide. Raise Unavailable if it cannot."""
     service.ready()
     return {"status": "ready"}

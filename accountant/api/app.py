@@ -23,18 +23,16 @@ from accountant.store.vault import vault_of
 
 
 class App(FastAPI):
-    """The framework's application. What is plainly in order never reaches it (``hot.py``)."""
+    """The framework's application. Requests that ``hot.py`` takes do not reach it."""
 
     def build_middleware_stack(self) -> ASGIApp:
-        """Without the framework's answer to what nobody has foreseen: the door has a better one,
-        the same on every way.
-        """
+        """Leave out the framework's answer to unforeseen errors: the door answers them."""
         stack = super().build_middleware_stack()
         return stack.app if isinstance(stack, ServerErrorMiddleware) else stack
 
 
 def create_app(service: Service, settings: Settings, publisher: Publisher | None = None) -> App:
-    """The HTTP door of ``service``; ``publisher`` signs as the settings say, if none is given."""
+    """Return the HTTP API of ``service``. Without a ``publisher`` one is made from the settings."""
     app = App(
         title="accountant",
         version=__version__,

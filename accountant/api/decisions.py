@@ -1,4 +1,4 @@
-"""Decisions as they are served: what the rules said, and what each mechanism cost."""
+"""Decisions as the API serves them: findings of the rules, and the price of each mechanism."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from accountant.privacy.units import FIXED, NOTHING
 
 
 def amounts(charge: units.Charge | dict[str, Any]) -> Charge:
-    """A charge in decimal strings, "infinite" where it is."""
+    """Return a charge in decimal strings; an infinite amount is "infinite"."""
     if not isinstance(charge, units.Charge):
         charge = units.Charge.from_json(charge)
     return (charge if charge.axis else NOTHING.on(FIXED)).amounts()
 
 
 def decided(decision: explain.Decision) -> Decision:
-    """What the rules said."""
+    """Return the outcome and the finding of every rule."""
     findings = [cast(RuleFinding, finding.to_json()) for finding in decision.findings]
     return {"outcome": decision.outcome, "rules": findings}
 
 
 def in_full(event: Event, explained: explain.Explained, request: dict[str, Any]) -> DecisionInFull:
-    """The decision of a judged event; ``request`` is its command, opened and in names."""
+    """Return the decision of a judged event. ``request`` is its command, with texts and names."""
     decision = decided(explained.decision)
     return {
         "id": f"d{event.sequence}",

@@ -1,4 +1,4 @@
-"""A grant as it stands. What a settled one was is read from the events that began and ended it."""
+"""Grants as the API serves them. A settled one is read from the events that began and ended it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RECOVERED: Final = "ledger.recovered.v1"
 
 
 def grant_view(service: Service, ledger: str, grant: Grant | Settled, now: int) -> models.Grant:
-    """The grant at stamp ``now``, with its texts."""
+    """Return the grant at stamp ``now``, with its texts."""
     event = service.event(ledger, grant.sequence)
     asked = Texts(partial(service.texts, ledger), page=1).opened(event)
     reserved = Charge.from_json(event.body["total"])
@@ -52,7 +52,7 @@ def grant_view(service: Service, ledger: str, grant: Grant | Settled, now: int) 
 
 
 def listed(grant: Grant, now: int) -> models.OpenGrant:
-    """An open grant at stamp ``now``, as much as is known without reading its event."""
+    """Return an open grant at stamp ``now``, without reading its event."""
     view: models.OpenGrant = {
         "id": grant.id,
         "state": "expired" if grant.due(now) else grant.status,
@@ -69,7 +69,7 @@ def listed(grant: Grant, now: int) -> models.OpenGrant:
 
 
 def in_names(service: Service, ledger: str, command: dict[str, Any]) -> dict[str, Any]:
-    """A command with names where its event holds positions."""
+    """Return a command with names where its event holds positions."""
     if "subjects" not in command:
         return command
     with service.state(ledger) as state:
@@ -77,7 +77,7 @@ def in_names(service: Service, ledger: str, command: dict[str, Any]) -> dict[str
 
 
 def _counted(service: Service, grant: Settled, end: Event) -> tuple[int, int]:
-    """The answers of a session that has ended: what its last count says."""
+    """Return the positives and negatives of a session that has ended, by its last count."""
     found = end.body if "positives" in end.body else _last_count(service, end.ledger, grant)
     return found.get("positives", 0), found.get("negatives", 0)
 

@@ -1,20 +1,17 @@
-"""The calls that pipelines make many times a second, past the framework's routing; and whether they
-can be answered, so that nobody is sent here too early or kept away too long.
+"""The hot path: grants, settlements, invocations and readiness, answered without the web framework.
 
-Only what is plainly in order is answered here, by the same models and the same functions as
-everywhere. What is unusual in the least (an unknown key, a header or a body that is not sound, a
-query) goes on to the framework's routes, which say what is wrong with it: there is no second set of
-rules. It saves much of what a request costs, and what is asked while the framework is still being
-loaded need not wait for it.
+Requests that are plainly in order are answered here, by the models and functions that the routes
+use. Any other request (an unknown key, an unsound header or body, a query) goes on to the routes,
+which report what is wrong: there is no second set of rules. This saves most of the cost of a
+request, and the service answers pipelines while the framework is still being loaded.
 """
 
 from __future__ import annotations
 
 import re
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from structlog.contextvars import bound_contextvars
 
@@ -50,14 +47,13 @@ _COMMANDS: Final[dict[str, type[Command]]] = {
 _READY: Final = "GET", "/readyz", ""
 _BEARER: Final = "Bearer "
 _LONG: Final = 16_384
-"""Bytes of a body that takes so long to read that nobody should wait for it in the event loop."""
+"""Bytes of a body that takes too long to read in the event loop."""
 _PRICING: Final = 8
-"""Threads that price what was never priced, and explain what is refused."""
+"""Threads that price requests for the first time and explain refusals."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Call:
-    """A request that is in order as far as it can be told without reading its body."""
+class _Call(NamedTuple):
+    """A request that is in order but for its body, which is not read yet."""
 
     population: str
     kind: type[Command]
@@ -68,7 +64,7 @@ class _Call:
 
 
 class Hot:
-    """Takes requests that are in order."""
+    """Takes the requests that are in order."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -77,7 +73,7 @@ class Hot:
         self._readiness = ThreadPoolExecutor(1, "readiness")
 
     def take(self, request: Request, reply: Replying) -> bool:
-        """Whether the request is in order; then it will be answered, perhaps by another thread."""
+        """Return whether the request is in order; if so, it is answered, perhaps in a thread."""
         if (request.method, request.path, request.query) == _READY:
             self._readiness.submit(self._ready, request, reply)
             return True
@@ -86,14 +82,13 @@ class Hot:
             return False
         try:
             asked = self._asked(call, request.body)
-        except Exception:  # noqa: BLE001 whatever is wrong with it, the routes say so
+        except Exception:  # noqa: BLE001 the routes report every error
             return False
         tell = partial(self._tell, request, call, reply)
         if self._service.priced(call.population, asked):
             self._submit(call, asked, tell)
         else:  # may take a second
-            priced = self._pricing.submit(self._service.price_ahead, call.population, asked)
-            priced.add_done_callback(partial(self._go_on, call, asked, tell))
+            self._pricing.submit(self._price, call, asked, tell)
         return True
 
     def _call(self, request: Request) -> _Call | None:
@@ -119,7 +114,7 @@ class Hot:
     def _ready(self, request: Request, reply: Replying) -> None:
         try:
             answer = replied(Json(ready(self._service)))
-        except Exception as error:  # noqa: BLE001 nobody is left without a reply
+        except Exception as error:  # noqa: BLE001 every request gets a reply
             answer = _failure(request, None, error)
         reply(answer)
 
@@ -129,15 +124,15 @@ class Hot:
         return digest, key if key is not None and key.role in SPEND else None
 
     def _asked(self, call: _Call, body: bytes) -> Envelope:
-        """What is asked. Raises whatever reading it raises."""
+        """Read the command. Raise whatever the reader raises."""
         if call.kind in (AskGrant, RecordInvocations):
             return self._quick.one(call.kind, call.key.name, body, call.idempotency)
         return ask(call.kind, call.key, body_of(body), call.idempotency, **call.path)
 
-    def _go_on(
-        self, call: _Call, asked: Envelope, tell: partial[None], priced: Future[None]
-    ) -> None:
-        if (error := priced.exception()) is not None:
+    def _price(self, call: _Call, asked: Envelope, tell: partial[None]) -> None:
+        try:
+            self._service.price_ahead(call.population, asked)
+        except Exception as error:  # noqa: BLE001 every request gets a reply
             tell(error)
         else:
             self._submit(call, asked, tell)
@@ -145,19 +140,19 @@ class Hot:
     def _submit(self, call: _Call, asked: Envelope, tell: partial[None]) -> None:
         try:
             self._service.submit(call.population, asked, call.digest, tell)
-        except Exception as error:  # noqa: BLE001 nobody is left without a reply
+        except Exception as error:  # noqa: BLE001 every request gets a reply
             tell(error)
 
     def _tell(
         self, request: Request, call: _Call, reply: Replying, outcome: Answer | Exception
     ) -> None:
-        """Replies with what came of it."""
+        """Reply with the outcome."""
         client: str | None = call.key.name
         if isinstance(outcome, Problem) and outcome.code == "unauthenticated":
-            # The key was revoked meanwhile: nobody asked, as on the other way.
+            # The key was revoked meanwhile: the request has no client, as in the routes.
             client, outcome = None, not_valid("Authorization")
         if isinstance(outcome, Answer) and outcome.entries[-1].type == REFUSED:
-            # Explaining takes longer than deciding, and this thread decides for all.
+            # Explaining takes longer than deciding, which all commands wait for in this thread.
             self._pricing.submit(lambda: reply(self._reply(request, client, outcome)))
             return
         reply(self._reply(request, client, outcome))
@@ -166,13 +161,13 @@ class Hot:
         if isinstance(outcome, Answer):
             try:
                 return replied(respond(self._service, outcome), client)
-            except Exception as error:  # noqa: BLE001 nobody is left without a reply
+            except Exception as error:  # noqa: BLE001 every request gets a reply
                 return _failure(request, client, error)
         return _failure(request, client, outcome)
 
 
 def _failure(request: Request, client: str | None, error: Exception) -> Reply:
-    # It is not raised again: its traceback would hold this thread's whole round, and be held by it.
+    # Not raised again: its traceback would hold all objects of this unit of work in a cycle.
     with bound_contextvars(request_id=request.id):
         response = told(error, request.path)
     if response is None:

@@ -1,4 +1,4 @@
-"""Which errors are foreseen, and the problem document that tells of each."""
+"""Foreseen errors, and the problem document of each."""
 
 from __future__ import annotations
 
@@ -37,29 +37,21 @@ _STATUS_OF_CODE: Final = {
     "unauthenticated": 401,
     "body-too-large": 413,
 }
-_HEADERS: Final = {
-    401: {"WWW-Authenticate": 'Bearer realm="accountant"'},
-    503: {"Retry-After": "1"},
-}
+_UNREADABLE: Final = (
+    "the database cannot be read; try again, and look at the service's log if it stays so"
+)
 _log = structlog.get_logger()
 
 
 def told(error: Exception, path: str = "") -> JSONResponse | None:
-    """The answer to an error that is foreseen; None for any other."""
+    """Return the answer to a foreseen error; None for any other."""
     match error:
         case Problem():
             status = _STATUS_OF_CODE.get(error.code) or _STATUS[type(error)]
-            headers = _HEADERS.get(status)
-            return problem(error.code, status, error.detail, headers, **error.numbers)
+            return problem(error.code, status, error.detail, **error.numbers)
         case StoreError():
             _log.error("the database failed", path=path, reason=str(error))
-            return problem(
-                "storage-failed",
-                503,
-                "the database cannot be read; try again, and look at the service's log if it "
-                "stays so",
-                _HEADERS[503],
-            )
+            return problem("storage-failed", 503, _UNREADABLE)
         case ValidationError():
             fields = reasons(error)
             detail = in_one_line(fields, "body")
@@ -73,7 +65,7 @@ def told(error: Exception, path: str = "") -> JSONResponse | None:
 
 
 def install(app: Starlette) -> None:
-    """Answers what is foreseen with a problem; what is not is answered by the door."""
+    """Answer foreseen errors with a problem. The door answers all others."""
 
     async def foreseen(request: Request, error: Exception) -> JSONResponse:
         answer = told(error, request.url.path)

@@ -1,9 +1,8 @@
-"""Reads the bodies that pipelines send all day, at a fraction of what the strict reader takes.
+"""A fast reader of common request bodies.
 
-It accepts a part of what the strict reader (``requests.ask``) accepts, and reads that the same:
-anything unusual in the least raises, and the strict reader says what is wrong with it, if anything
-is. What is long in a body, the mechanisms and the subject group, is cut out as it stands; bytes
-that were read before are not read again.
+It accepts a part of what the strict reader (``requests.ask``) accepts, with the same result. For
+anything unusual it raises, and the strict reader decides. Mechanisms and subject groups, which are
+long, are cut out as bytes; bytes that were read before are not read again.
 """
 
 from __future__ import annotations
@@ -46,11 +45,11 @@ _NULL: Final = b"null"
 
 
 class NotQuickError(Exception):
-    """It is for the strict reader."""
+    """The body is left to the strict reader."""
 
 
 class _Outline(msgspec.Struct, forbid_unknown_fields=True):
-    """A request for budget, its long parts as they stand."""
+    """A request for budget, its long parts as bytes."""
 
     dataset: str
     mechanisms: msgspec.Raw
@@ -61,7 +60,7 @@ class _Outline(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _Request(_Outline, forbid_unknown_fields=True):
-    """The same as an item of a batch."""
+    """A request for budget as an item of a batch."""
 
     type: str = ""
 
@@ -75,13 +74,13 @@ class _Ending(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _Named(msgspec.Struct):
-    """What an item asks for."""
+    """The type of an item."""
 
     type: str
 
 
 class _Batch(msgspec.Struct, forbid_unknown_fields=True):
-    """A batch, its items as they stand."""
+    """A batch, its items as bytes."""
 
     items: list[msgspec.Raw]
 
@@ -101,21 +100,21 @@ _KINDS: Final[dict[str, type[Command]]] = {
 
 
 class Quick:
-    """Thread-safe: what two threads read at once is read twice."""
+    """The reader. Thread-safe: bytes that two threads read at once are read twice."""
 
     def __init__(self) -> None:
         self._mechanisms = Parts(_read_mechanisms)
         self._subjects = Parts(_read_subjects)
 
     def one(self, kind: type[Command], by: str, body: bytes, key: str | None) -> Envelope:
-        """What ``by`` asks for. Raises NotQuickError, or what msgspec or pydantic raise: then the
-        strict reader has to look at it.
+        """Return the command of ``by``. Any exception (NotQuickError, msgspec's, pydantic's) leaves
+        the body to the strict reader.
         """
         return self._asked(kind, by, body, _OUTLINE.decode(body), key)
 
     def batch(self, by: str, body: bytes) -> tuple[list[Envelope], list[int]]:
-        """What ``by`` asks for with the body of a batch, in the order in which it is decided; and
-        the places at which that is listed. Raises like ``one``.
+        """Return the items of a batch in the order in which they are decided, and their places in
+        the list. Raise like ``one``.
         """
         items = _BATCH.decode(body).items
         if b"\\" in body or body.count(b'"items"') > 1 or not 1 <= len(items) <= MOST_ITEMS:
@@ -146,7 +145,7 @@ class Quick:
         mechanisms, subjects = bytes(outline.mechanisms), bytes(outline.subjects)
         inside = mechanisms + subjects
         if b"\\" in body or any(body.count(name) - inside.count(name) > 1 for name in _QUOTED):
-            raise NotQuickError  # a key may be given twice, of which a parser takes the last
+            raise NotQuickError  # a key may be given twice; msgspec would take the last
         if not _NAME.fullmatch(outline.dataset):
             raise NotQuickError
         found, spelled = self._mechanisms.get(mechanisms)

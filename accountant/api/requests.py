@@ -1,7 +1,4 @@
-"""What a request says, whoever brings it: whose key it has, what its body is, what it asks for.
-
-It needs no framework, so that the calls of pipelines can be answered before that is loaded.
-"""
+"""Parse requests: authentication, body, command. Imports no web framework."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ _IDEMPOTENCY_KEY: Final = re.compile(r"[\x21-\x7e]{1,200}")
 
 
 def key_from(service: Service, header: str | None, name: str) -> Key:
-    """Whose key a header holds. Raises Problem ("unauthenticated")."""
+    """Return the key in the header ``name``. Raise Problem ("unauthenticated")."""
     scheme, _, secret = (header or "").partition(" ")
     if scheme.lower() != "bearer" or not secret:
         raise Problem(
@@ -40,12 +37,12 @@ def key_from(service: Service, header: str | None, name: str) -> Key:
 
 
 def not_valid(name: str) -> Problem:
-    """What is wrong with a key in the header ``name`` that nobody has."""
+    """Return the problem of an unknown key in the header ``name``."""
     return Problem("unauthenticated", f"the key in {name} is not valid, or was revoked")
 
 
 def needs_role(key: Key, roles: tuple[Role, ...]) -> None:
-    """Raises Forbidden unless the key has one of ``roles``."""
+    """Raise Forbidden unless the key has one of ``roles``."""
     if key.role not in roles:
         raise Forbidden(
             "role-not-allowed",
@@ -54,13 +51,13 @@ def needs_role(key: Key, roles: tuple[Role, ...]) -> None:
 
 
 def only_own(key: Key, owner: str, what: str) -> None:
-    """Raises Forbidden if a pipeline asks for what another client asked for, and why."""
+    """Raise Forbidden if a pipeline asks for what belongs to another client."""
     if key.role == "pipeline" and key.name != owner:
         raise Forbidden("not-your-grant", f"{what} belongs to another client")
 
 
 def body_of(data: bytes) -> dict[str, Any]:
-    """The body as a strict JSON object; an empty body is an empty object."""
+    """Return the body as a strict JSON object; an empty body is an empty object."""
     document = parse(data) if data.strip() else {}
     if not isinstance(document, dict):
         raise Invalid("malformed-json", "the body must be a JSON object")
@@ -68,17 +65,17 @@ def body_of(data: bytes) -> dict[str, Any]:
 
 
 def sound_idempotency_key(value: str | None) -> bool:
-    """True for none, and for one of 1 to 200 visible ASCII characters."""
+    """Return whether there is no key, or one of 1 to 200 visible ASCII characters."""
     return value is None or _IDEMPOTENCY_KEY.fullmatch(value) is not None
 
 
 def read_batch(quick: Quick, key: Key, body: bytes) -> tuple[list[Envelope], list[int]]:
-    """The items of the batch in ``body``, in the order in which they are decided, and the places
-    at which they are listed.
+    """Return the items of a batch in the order in which they are decided, and their places in the
+    list.
     """
     try:
         return quick.batch(key.name, body)
-    except Exception:  # noqa: BLE001 whatever is unusual about it, the models say what
+    except Exception:  # noqa: BLE001 the models report every error
         request = BatchRequest.model_validate(body_of(body))
         order = request.order
         return [Envelope(key.name, alone(request.items[place])) for place in order], order
@@ -87,7 +84,7 @@ def read_batch(quick: Quick, key: Key, body: bytes) -> tuple[list[Envelope], lis
 def ask(
     kind: type[Command], key: Key, body: dict[str, Any], idempotency: str | None, **path: Any
 ) -> Envelope:
-    """The command in ``body``; names in the path are not accepted in the body too."""
+    """Return the command in ``body``. Raise Invalid for a field that stands in the path."""
     for name in path:
         if name in body:
             raise Invalid("invalid-request", f"{name} stands in the path, not in the body")

@@ -1,4 +1,4 @@
-"""JSON as it is spelled: numbers become Decimal or int, and nothing is accepted by accident."""
+"""Strict JSON: numbers become Decimal or int, exactly as they are spelled."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MAX_DEPTH: Final = 32
 
 
 def parse(data: bytes) -> Any:
-    """Reads one JSON document. Raises Invalid ("malformed-json") for duplicate keys, NaN,
+    """Read one JSON document. Raise Invalid ("malformed-json") for duplicate keys, NaN,
     infinities, lone surrogates, absurd numbers or nesting, and anything that is not JSON.
     """
     try:

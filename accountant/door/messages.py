@@ -26,7 +26,10 @@ _FAILED: Final = (
     "the service failed; nothing was promised: retry with the same Idempotency-Key, and give the "
     "X-Request-ID to whoever runs it"
 )
-_WHO: Final = {"WWW-Authenticate": 'Bearer realm="accountant"'}
+_HEADERS: Final[dict[int, dict[str, str]]] = {
+    401: {"WWW-Authenticate": 'Bearer realm="accountant"'},
+    503: {"Retry-After": "1"},
+}
 _log = structlog.get_logger()
 
 
@@ -66,12 +69,11 @@ class Refused(Exception):
         super().__init__(detail)
         self.code, self.status, self.detail, self.closes = code, status, detail, closes
         self.seconds = seconds
-        """After which the client may try again (429, 503)."""
+        """After which the client may try again (429)."""
 
     def reply(self) -> Reply:
         """Return the answer."""
-        headers = {"Retry-After": str(self.seconds)} if self.status in (429, 503) else None
-        headers = _WHO if self.status == 401 else headers
+        headers = {"Retry-After": str(self.seconds)} if self.status == 429 else {}
         return replied(problem(self.code, self.status, self.detail, headers))
 
 
@@ -86,7 +88,8 @@ def problem(
         "status": status,
         "detail": detail,
     }
-    return JSONResponse(body | facts, status, dict(headers or {}), media_type=MEDIA)
+    headers = {**_HEADERS.get(status, {}), **(headers or {})}
+    return JSONResponse(body | facts, status, headers, media_type=MEDIA)
 
 
 def replied(response: Response, client: str | None = None) -> Reply:

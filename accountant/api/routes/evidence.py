@@ -1,4 +1,4 @@
-"""The log as any C2SP client reads it, and receipts."""
+"""The calls that serve the log (C2SP), receipts, and the erasure of texts."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ LogReader = Depends(may_read_log)
 @router.get("/log/checkpoint", dependencies=[LogReader])
 @Call(topics="log", media="text/plain")
 def show_checkpoint(population: Name, publisher: ThePublisher) -> Response:
-    """The last published checkpoint.
+    """Show the last published checkpoint.
 
     A signed note (tlog-checkpoint): the log's origin, size and root, the ledger's signature, and
-    those of the witnesses. Where the service runs with `ACCOUNTANT_PUBLIC_LOG=yes`, nobody needs
-    a key for the log.
+    those of the witnesses. Where the service runs with `ACCOUNTANT_PUBLIC_LOG=yes`, the
+    log needs no key.
     """
     signed = publisher.published(population)
     return _plain(signed.full, "no-cache")
@@ -69,7 +69,7 @@ def show_tile(
     publisher: ThePublisher,
     service: TheService,
 ) -> Response:
-    """A tile of hashes, or a bundle of entries, of the published log.
+    """Show a tile of hashes, or a bundle of entries, of the published log.
 
     As in tlog-tiles; entries are the events as they are stored. Full tiles never change.
     """
@@ -94,10 +94,10 @@ def show_receipt(
     publisher: ThePublisher,
     service: TheService,
 ) -> Response:
-    """A receipt: proof that an event stands in the ledger, to keep beside the event's bytes.
+    """Show a receipt: proof that an event is in the ledger, to keep beside the event's bytes.
 
-    Its inclusion proof and the checkpoint that it is of (tlog-proof). If no checkpoint covers the
-    event yet, one is signed now. A pipeline gets receipts of its own events.
+    It holds the inclusion proof and the checkpoint (tlog-proof). If no checkpoint covers the event
+    yet, one is signed now. A pipeline gets receipts of its own events.
     """
     service.known(population)
     event = service.event(population, int(sequence))
@@ -111,7 +111,7 @@ _TEXT: Final = r"^(items\.[0-9]{1,3}\.)?(justification|purpose|reason)$"
 
 
 class Erasure(BaseModel):
-    """Which free texts of the event go, all by default, and why."""
+    """The free texts of an event to erase, by default all, and the reason."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     fields: Annotated[
@@ -136,8 +136,8 @@ def erase_texts(
 ) -> JSONResponse:
     """Erase free texts of an event.
 
-    The event and the salted digests in it stay, and no spent budget changes. Who erased what, and
-    why, is an event of its own.
+    The event and its salted digests stay, and no spent budget changes. The erasure, with its client
+    and reason, is an event of its own.
     """
     asked = Erasure.model_validate(body)
     answer = service.erase(population, key.name, int(sequence), asked.fields, asked.reason)

@@ -1,4 +1,4 @@
-"""The calls that say what is spent, what happened, and why."""
+"""The calls that read accounts, reports, events and decisions."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _REPORT_HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
     "Cache-Control": "no-store",
 }
-"""The page has its style within, and neither scripts nor pictures from elsewhere."""
+"""The report page contains its style, and loads no scripts or images."""
 
 
 @router.get("/accounts", tags=["reading"])
@@ -50,7 +50,7 @@ def show_accounts(
     dataset: Annotated[str | None, Query(description="only this dataset")] = None,
     by: Annotated[str | None, Query(description="split by this dimension")] = None,
 ) -> JSONResponse:
-    """Per rule: limit, spent, reserved, remaining, most charged group, lifetime total."""
+    """Show for each limit: spent, reserved, remaining, most charged group, lifetime total."""
     with service.state(population) as state:
         return JSONResponse(accounts_json(state, dataset, by))
 
@@ -64,7 +64,7 @@ def show_report(
     publisher: ThePublisher,
     form: Annotated[Literal["html", "json", "csv"], Query(alias="format")] = "html",
 ) -> Response:
-    """The compliance report."""
+    """Show the compliance report."""
     media = {"html": "text/html", "json": "application/json", "csv": "text/csv"}[form]
     report = report_of(service, population, publisher.last_published(population))
     return Response(rendered(report, form), media_type=media, headers=_REPORT_HEADERS)
@@ -81,7 +81,7 @@ def list_events(
     ] = -1,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> Response:
-    """The ledger as it is. ``leaf`` is the hash of the event's canonical bytes in the tree."""
+    """List the events of the ledger. ``leaf`` is the hash of an event's canonical bytes."""
     service.known(population)
     rows = service.events(population, after + 1, limit)
     events = b",".join(
@@ -102,7 +102,7 @@ def show_event(
     key: Reader,
     service: TheService,
 ) -> Response:
-    """One event, as its canonical bytes: what a receipt is about. A pipeline sees its own."""
+    """Show one event as its canonical bytes, which a receipt proves. A pipeline sees its own."""
     service.known(population)
     event = service.event(population, int(sequence))
     only_own(key, event.by, f"event {event.sequence}")
@@ -117,18 +117,18 @@ def show_decision(
     key: Reader,
     service: TheService,
 ) -> JSONResponse:
-    """Every rule that was evaluated, with both sides of its comparison, and for each limit that
-    fired the charges that used it up. Pipelines see their own decisions, without other clients.
+    """Show every rule that was evaluated, with both sides of its comparison, and the charges that
+    used up each limit that fired. Pipelines see their own decisions, without other clients.
     """
     with service.state(population) as state:
-        pass  # what is read of it below are single values that never change: no lock is held
+        pass  # the values read below never change, so no lock is held
     event = service.event(population, int(decision[1:]))
     only_own(key, event.by, decision)
     texts = Texts(partial(service.texts, population), page=1)
     request = in_names(service, population, texts.opened(event).body["command"])
     document = in_full(event, service.explain(population, event), request)
     if key.role != "pipeline":
-        # Imported late, as what makes reports is.
+        # Imported late, like everything that makes reports.
         from accountant.reporting.contributors import used_up_by  # noqa: PLC0415
 
         rows = service.stream(population)

@@ -59,7 +59,7 @@ def register_population(
 @router.get("", tags=["registering"])
 @Call(PopulationInForce)
 def show_population(population: Name, key: Reader, service: TheService) -> JSONResponse:
-    """A population with its datasets and the policy in force."""
+    """Show a population with its datasets and the policy in force."""
     with service.state(population) as state:
         adopted = state.adopted
         in_force: PopulationInForce = {
@@ -127,7 +127,7 @@ def adopt_policy(
         ),
     ] = None,
 ) -> JSONResponse:
-    """Adopt a policy file (YAML or JSON). Loosening the one in force takes a second name."""
+    """Adopt a policy file (YAML or JSON). Loosening the one in force takes a second key."""
     try:
         from accountant.budget.policy_file import parse_policy  # noqa: PLC0415 YAML, seldom read
 

@@ -1,4 +1,4 @@
-"""The calls of pipelines: grants, settlements, invocations, batches and sparse vector sessions."""
+"""The calls of pipelines: grants, settlements, invocations, batches, sparse vector sessions."""
 
 from __future__ import annotations
 
@@ -74,10 +74,10 @@ def list_grants(
     ] = -1,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> JSONResponse:
-    """Grants that are open, in the order in which they were reserved. A pipeline sees its own.
+    """List open grants in the order in which they were reserved. A pipeline sees its own.
 
-    A page holds at most `limit`; the last page has fewer. `expired` are those whose time has passed
-    and that are about to be charged.
+    A page holds at most `limit`; the last page has fewer. An `expired` grant has passed its time
+    and will be charged.
     """
     wanted = key.name if client == "me" or (client is None and key.role == "pipeline") else client
     if wanted is not None:
@@ -93,30 +93,30 @@ def list_grants(
 @router.get("/grants/{grant}", tags=["spending"])
 @Call(Grant, topics="grant own")
 def show_grant(population: Name, grant: GrantId, key: Reader, service: TheService) -> JSONResponse:
-    """A grant's present state. A pipeline sees its own."""
+    """Show a grant as it is now. A pipeline sees its own."""
     found, now = service.grant(population, grant)
-    only_own(key, found.by, grant)  # what is read of it below never changes: no lock is held
+    only_own(key, found.by, grant)  # the fields read below never change, so no lock is held
     return JSONResponse(grant_view(service, population, found, now))
 
 
 @router.post("/grants/{grant}/commit", tags=["spending"])
 @Call(Settlement, CommitGrant, within="grant", topics="grant own settling")
 def commit_grant(grant: GrantId, posted: Posted) -> JSONResponse:
-    """Say what was really run: all (empty body), or a listed part; the rest comes back."""
+    """Commit what was run: all (empty body), or the listed part; the rest is given back."""
     return posted.answer(CommitGrant, grant=grant)
 
 
 @router.post("/grants/{grant}/release", tags=["spending"])
 @Call(Settlement, ReleaseGrant, within="grant", topics="grant own settling")
 def release_grant(grant: GrantId, posted: Posted) -> JSONResponse:
-    """Attest, with a reason, that none of it was executed on the data."""
+    """Release a grant: attest, with a reason, that nothing of it was executed on the data."""
     return posted.answer(ReleaseGrant, grant=grant)
 
 
 @router.post("/invocations", status_code=201, tags=["spending"])
 @Call(Record, RecordInvocations, topics="data asking")
 def record_invocations(posted: Posted) -> JSONResponse:
-    """Record what has already run: always recorded, flagged where it is over budget."""
+    """Record what has already run. It is always recorded, and flagged where it is over budget."""
     return posted.answer(RecordInvocations)
 
 
@@ -130,11 +130,12 @@ def batch(
     service: TheService,
     quick: TheQuick,
 ) -> JSONResponse:
-    """Many commands with one answer: commits, releases and grants, all or nothing; or invocations.
+    """Answer many commands at once: commits, releases and grants, all or nothing; or invocations.
 
-    If a rule blocks one item nothing of the batch happens: 403 with that item's decision, for good.
-    If one item cannot be answered nothing happens either, and the key is not used up. `item` is its
-    place. What gives budget back counts before what asks for it, however the items are listed.
+    If a rule blocks an item nothing of the batch happens: 403 with that item's decision, for good.
+    If an item cannot be answered nothing happens either, and the key is not used up. `item` is its
+    place. Items that give budget back count before those that ask for it, in whatever order they
+    are listed.
     """
     parts, order = read_batch(quick, key, body)
     try:
@@ -151,7 +152,7 @@ def batch(
 @router.post("/preview", tags=["spending"])
 @Call(Preview, AskGrant, topics="data asking")
 def preview(population: Name, key: Asker, body: Body, service: TheService) -> JSONResponse:
-    """The decision and its numbers without recording anything, and how many more would fit."""
+    """Show the decision that a request would get, and how many like it fit. Nothing is recorded."""
     command = AskGrant.model_validate(body)
     return JSONResponse(preview_view(service.preview(population, key.name, command)))
 
@@ -173,5 +174,5 @@ def count_answers(grant: GrantId, posted: Posted) -> JSONResponse:
 @router.post("/sparse-vector/{grant}/close", tags=["sparse vector"])
 @Call(Settlement, CloseSparseVector, within="grant", topics="grant own settling session")
 def close_sparse_vector(grant: GrantId, posted: Posted) -> JSONResponse:
-    """Close a session: epsilon for positives that were not used comes back."""
+    """Close a session: epsilon for positives that were not used is given back."""
     return posted.answer(CloseSparseVector, grant=grant)
