@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from enum import IntEnum
 from functools import partial
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import structlog
 
-from accountant.door.access_log import AccessLog
-from accountant.door.asgi import Requests
-from accountant.door.keys import Attempts, KeyCheck, secret_of
-from accountant.door.limits import HEAD_BYTES, Limits
+from accountant.door.keys import secret_of
+from accountant.door.limits import HEAD_BYTES
 from accountant.door.messages import CONTINUE, Refused, Reply, Request, wire
-from accountant.door.places import SMALL, Line, Places, busy
+from accountant.door.places import SMALL, Line, busy
 from accountant.door.reading import END, Chunks, Head, check_begun
+
+if TYPE_CHECKING:
+    from accountant.door.server import Door
 
 _AHEAD: Final = 65_536
 """Bytes that are read before the request before them is answered."""
@@ -43,27 +43,6 @@ class State(IntEnum):
     END = 4
 
 
-@dataclass(slots=True)
-class Shared:
-    """What the connections of one door share."""
-
-    limits: Limits
-    requests: Requests
-    keys: KeyCheck
-    attempts: Attempts
-    places: Places
-    log: AccessLog
-    ids: Iterator[str]
-    """Of requests. Counted: a random one each would take a system call."""
-    start: Callable[[Coroutine[Any, Any, None]], None]
-    """Starts a task."""
-    hand_over: Callable[[Callable[[], None]], None]
-    """Has the loop's thread call something. In any thread."""
-    lost: Callable[[Connection], None]
-    """Takes a connection that has ended."""
-    stopping: bool = False
-
-
 class Exchange:
     """A request that waits for its reply. Called with that, in any thread."""
 
@@ -72,12 +51,12 @@ class Exchange:
     def __init__(self, connection: Connection, head: Head | None) -> None:
         self.connection, self.head = connection, head
         self.started = time.perf_counter()
-        self.id = (head.request_id if head else "") or next(connection.shared.ids)
+        self.id = (head.request_id if head else "") or next(connection.door.ids)
 
     def __call__(self, reply: Reply) -> None:
         """Take the reply."""
         connection = self.connection
-        connection.shared.hand_over(partial(connection.guarded, connection.answer, self, reply))
+        connection.door.hand_over(partial(connection.guarded, connection.answer, self, reply))
 
 
 class Connection(asyncio.Protocol):
@@ -85,12 +64,11 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         "_blocked", "_body", "_buffer", "_chunks", "_eof", "_exchange", "_last_unsent",
-        "_paused", "_searched", "_state", "_transport", "address", "fileno", "held", "line",
-        "shared",
+        "_paused", "_searched", "_state", "_transport", "address", "door", "fileno", "held", "line",
     )  # fmt: skip
 
-    def __init__(self, shared: Shared, address: str, fileno: int) -> None:
-        self.shared, self.address, self.fileno = shared, address, fileno
+    def __init__(self, door: Door, address: str, fileno: int) -> None:
+        self.door, self.address, self.fileno = door, address, fileno
         self.line: Line | None = None
         self.held = 0
         self._state = State.HEAD
@@ -109,7 +87,7 @@ class Connection(asyncio.Protocol):
         """The connection is open."""
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=_AHEAD)
-        self._wait_in(self.shared.places.silent)
+        self._wait_in(self.door.places.silent)
 
     def data_received(self, data: bytes) -> None:
         """Bytes have come."""
@@ -133,14 +111,14 @@ class Connection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """The client does not read its answer."""
         self._blocked, self._last_unsent = True, self.unsent()
-        self._wait_in(self.shared.places.unread)
-        self.shared.places.relieve_unread()
+        self._wait_in(self.door.places.unread)
+        self.door.places.relieve_unread()
 
     def resume_writing(self) -> None:
         """It has read most of it."""
         self._blocked = False
         if self._state is State.END:
-            self._wait_in(self.shared.places.lingering)
+            self._wait_in(self.door.places.lingering)
         elif self._state is State.READER:
             self._next()
 
@@ -150,8 +128,8 @@ class Connection(asyncio.Protocol):
         self._buffer.clear()
         self._chunks, self._body = None, 0
         self._wait_in(None)
-        self.shared.places.hold(self, 0)
-        self.shared.lost(self)
+        self.door.places.hold(self, 0)
+        self.door.lost(self)
 
     # Reading
 
@@ -195,8 +173,8 @@ class Connection(asyncio.Protocol):
                 raise Refused("header-too-large", 431, detail)
             check_begun(buffer, max(0, self._searched - 1))
             self._searched = max(0, len(buffer) - 3)
-            if self.line is not self.shared.places.heads:
-                self._wait_in(self.shared.places.heads)
+            if self.line is not self.door.places.heads:
+                self._wait_in(self.door.places.heads)
             return
         self._searched = 0
         head = Head(self._cut(end + len(END)))
@@ -205,21 +183,21 @@ class Connection(asyncio.Protocol):
 
     def _check(self, head: Head) -> None:
         """Say what can be said of a request before its body is read. Raises Refused."""
-        shared, length = self.shared, head.length
-        head.check(shared.limits.body_bytes)
+        door, length = self.door, head.length
+        head.check(door.limits.body_bytes)
         whole = length is not None and len(self._buffer) >= length
-        limited = bool(head.authorization) and shared.attempts.wait(self.address) > 0
-        if (whole and not limited) or shared.keys.known(head.authorization):
+        limited = bool(head.authorization) and door.attempts.wait(self.address) > 0
+        if (whole and not limited) or door.keys.known(head.authorization):
             self._admit(head)
         elif not secret_of(head.authorization):
             raise Refused("unauthenticated", 401, _NO_KEY, closes=False)
         else:
             self._wait_for_reply()
-            shared.start(self._look_up(head, limited=limited))
+            door.start(self._look_up(head, limited=limited))
 
     async def _look_up(self, head: Head, *, limited: bool) -> None:
         """Admit the request if its key is valid, perhaps since a moment ago."""
-        valid = await self.shared.keys.valid(head.authorization, limited=limited)
+        valid = await self.door.keys.valid(head.authorization, limited=limited)
         if self._state is not State.REPLY:
             return
         try:
@@ -227,7 +205,7 @@ class Connection(asyncio.Protocol):
                 raise Refused("storage-failed", 503, _UNREADABLE, closes=False)
             if valid:
                 self._admit(head)
-            elif wait := self.shared.attempts.wait(self.address):
+            elif wait := self.door.attempts.wait(self.address):
                 text = _GUESSED.format(wait)
                 raise Refused("too-many-wrong-keys", 429, text, closes=False, seconds=wait)
             else:
@@ -240,10 +218,10 @@ class Connection(asyncio.Protocol):
     def _admit(self, head: Head) -> None:
         """Take the request, or wait for its body."""
         self._state = State.BODY
-        self._chunks = Chunks(self.shared.limits.body_bytes) if head.length is None else None
+        self._chunks = Chunks(self.door.limits.body_bytes) if head.length is None else None
         self._read_body()
         if self._state is State.BODY:
-            self._wait_in(self.shared.places.bodies)
+            self._wait_in(self.door.places.bodies)
             if head.continues and not self._buffer:
                 self._transport.write(CONTINUE)
 
@@ -265,7 +243,7 @@ class Connection(asyncio.Protocol):
 
     def _take(self, exchange: Exchange, head: Head, body: bytes) -> None:
         """Hand on a request that is whole."""
-        places = self.shared.places
+        places = self.door.places
         self._wait_for_reply()
         if len(body) > SMALL:
             places.hold(self, len(self._buffer))
@@ -276,14 +254,14 @@ class Connection(asyncio.Protocol):
         request = Request(
             exchange.id, method, head.path, head.raw_path, head.query, head.fields, body
         )
-        self.shared.requests.handle(request, exchange)
+        self.door.requests.handle(request, exchange)
 
     def _wait_for_reply(self) -> None:
         self._state = State.REPLY
         self._wait_in(None)
 
     def _wait_in(self, line: Line | None) -> None:
-        self.shared.places.move(self, line)
+        self.door.places.move(self, line)
 
     def _count(self) -> None:
         """Note the bytes held, unless they are few and about to be answered."""
@@ -291,7 +269,7 @@ class Connection(asyncio.Protocol):
         if self._chunks is not None:
             size += len(self._chunks.body)
         if size or self.held:
-            self.shared.places.hold(self, size)
+            self.door.places.hold(self, size)
 
     # Answering
 
@@ -316,13 +294,13 @@ class Connection(asyncio.Protocol):
         head = exchange.head
         method, path = (head.method, head.path) if head and not head.misplaced else ("", "")
         took = time.perf_counter() - exchange.started
-        self.shared.log.note(method, path, reply.status, exchange.id, reply.client, took)
+        self.door.log.note(method, path, reply.status, exchange.id, reply.client, took)
         if reply.status == 401 and head is not None and head.authorization:
-            self.shared.attempts.wrong(self.address)
+            self.door.attempts.wrong(self.address)
         if self._state is State.END:
             return
         self._state = State.READER
-        closes = closes or self.shared.stopping or head is None or not head.keep_alive
+        closes = closes or self.door.stopping or head is None or not head.keep_alive
         http11 = head is None or head.http11
         bodiless = head is not None and head.method == "HEAD"
         self._transport.write(
@@ -335,7 +313,7 @@ class Connection(asyncio.Protocol):
 
     def _next(self) -> None:
         self._state = State.HEAD
-        self._wait_in(self.shared.places.idle)
+        self._wait_in(self.door.places.idle)
         self._resume()
         if self._buffer or self._eof:
             self._go_on()
@@ -353,7 +331,7 @@ class Connection(asyncio.Protocol):
         self._transport.write_eof()
         self._resume()
         if not self._blocked:
-            self._wait_in(self.shared.places.lingering)
+            self._wait_in(self.door.places.lingering)
 
     # Ending
 

@@ -8,26 +8,16 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from ipaddress import IPv6Address, ip_address
 from math import ceil
-from typing import Final, Protocol
+from typing import Final
 
 import structlog
 
-from accountant.auth.keys import key_digest
+from accountant.auth.keys import Credentials, key_digest
 
 _MOST_ADDRESSES: Final = 10_000
 _SELDOM: Final = 1.0
 """Seconds between two lookups on behalf of addresses that have guessed too often."""
 _log = structlog.get_logger()
-
-
-class Keys(Protocol):
-    """The keys that are valid, as ``Credentials`` knows them."""
-
-    def remembered(self, digest: str) -> object | None:
-        """Whose key that is, as far as this process has read."""
-
-    def refresh(self) -> None:
-        """Read what other processes have made and revoked."""
 
 
 def secret_of(authorization: str) -> str:
@@ -39,7 +29,7 @@ def secret_of(authorization: str) -> str:
 class KeyCheck:
     """Looks up keys before anything else of a request is read."""
 
-    def __init__(self, keys: Keys) -> None:
+    def __init__(self, keys: Credentials) -> None:
         self._keys = keys
         self._thread = ThreadPoolExecutor(1, "door-keys")
         self._reading: asyncio.Future[None] | None = None

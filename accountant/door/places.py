@@ -5,10 +5,13 @@ from __future__ import annotations
 import select
 import time
 from collections.abc import Iterator
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from accountant.door.limits import Limits
 from accountant.door.messages import Refused
+
+if TYPE_CHECKING:
+    from accountant.door.connection import Connection
 
 SMALL: Final = 16_384
 """Bytes of a whole request that are not counted: it is answered in a moment."""
@@ -16,21 +19,7 @@ _SLOW: Final = 1.0
 """Seconds after which a head that has begun is late in coming."""
 
 
-class Member(Protocol):
-    """A connection, as far as places know it (see ``Connection``)."""
-
-    fileno: int
-    held: int
-    line: Line | None
-
-    def refuse(self, refusal: Refused) -> None: ...  # noqa: D102
-    def unsent(self) -> int: ...  # noqa: D102
-    def reads_on(self) -> bool: ...  # noqa: D102
-    def close(self) -> None: ...  # noqa: D102
-    def abort(self) -> None: ...  # noqa: D102
-
-
-Line = dict[Member, float]
+Line = dict["Connection", float]
 """Connections in the order in which they came, each with when that was."""
 
 
@@ -59,7 +48,7 @@ class Places:
             (self.lingering, limits.linger_seconds),
         ]
 
-    def move(self, member: Member, line: Line | None) -> None:
+    def move(self, member: Connection, line: Line | None) -> None:
         """Put a connection at the end of a line."""
         if member.line is not None:
             member.line.pop(member, None)
@@ -67,7 +56,7 @@ class Places:
         if line is not None:
             line[member] = time.monotonic()
 
-    def hold(self, member: Member, size: int) -> None:
+    def hold(self, member: Connection, size: int) -> None:
         """Note how many bytes a connection holds now; if all hold too many, refuse some."""
         more = size - member.held
         member.held = size
@@ -84,7 +73,7 @@ class Places:
             next(iter(self.bodies)).refuse(busy())
         return self.held + size <= self.limits.held_bytes
 
-    def victims(self) -> Iterator[Member]:
+    def victims(self) -> Iterator[Connection]:
         """Yield connections that can be closed without losing an answer, best first."""
         late = time.monotonic() - _SLOW
         slow = [one for one, since in self.heads.items() if since < late]
@@ -101,7 +90,7 @@ class Places:
                 if member.line is line:
                     self._overdue(member, line, seconds)
 
-    def _overdue(self, member: Member, line: Line, seconds: float) -> None:
+    def _overdue(self, member: Connection, line: Line, seconds: float) -> None:
         if line is self.heads or line is self.bodies:
             text = f"the request did not come within {seconds:g} seconds"
             member.refuse(Refused("request-timeout", 408, text))
@@ -131,7 +120,7 @@ def busy() -> Refused:
     return Refused("too-many-waiting", 503, text)
 
 
-def _received(member: Member) -> bool:
+def _received(member: Connection) -> bool:
     """Something has come that was not read yet, perhaps a request."""
     poll = select.poll()
     poll.register(member.fileno, select.POLLIN)

@@ -17,10 +17,11 @@ import structlog
 import uvloop
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from accountant.auth.keys import Credentials
 from accountant.door.access_log import AccessLog
 from accountant.door.asgi import Requests
-from accountant.door.connection import Connection, Shared
-from accountant.door.keys import Attempts, KeyCheck, Keys
+from accountant.door.connection import Connection
+from accountant.door.keys import Attempts, KeyCheck
 from accountant.door.limits import Limits
 from accountant.door.messages import Taking
 from accountant.door.places import Places
@@ -43,22 +44,16 @@ class Door:
     """Serves one listening socket on the running event loop."""
 
     def __init__(
-        self, requests: Requests, keys: Keys, limits: Limits, log: AccessLog | None = None
+        self, requests: Requests, keys: Credentials, limits: Limits, log: AccessLog | None = None
     ) -> None:
         self._loop = asyncio.get_running_loop()
+        self.requests, self.limits, self.log = requests, limits, log or AccessLog()
         self.places = Places(limits)
-        self._shared = Shared(
-            limits,
-            requests,
-            KeyCheck(keys),
-            Attempts(limits.wrong_keys, limits.wrong_seconds),
-            self.places,
-            log or AccessLog(),
-            map(f"{secrets.token_hex(4)}{{:08x}}".format, count()),
-            self._start,
-            self._hand_over,
-            self._lost,
-        )
+        self.keys = KeyCheck(keys)
+        self.attempts = Attempts(limits.wrong_keys, limits.wrong_seconds)
+        self.ids = map(f"{secrets.token_hex(4)}{{:08x}}".format, count())
+        """Of requests. Counted: a random id each would take a system call."""
+        self.stopping = False
         self._most = limits.most_connections()
         self._open: set[Connection] = set()
         self._opening = 0
@@ -70,13 +65,16 @@ class Door:
         self._listening: socket.socket | None = None
         self._accepting = False
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Start a task."""
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _hand_over(self, reply: Callable[[], None]) -> None:
-        """Write a reply, together with all others that come meanwhile. In any thread."""
+    def hand_over(self, reply: Callable[[], None]) -> None:
+        """Have the loop's thread write a reply, together with all that come meanwhile. May be
+        called in any thread.
+        """
         self._replies.append(reply)
         if not self._woken:
             self._woken = True
@@ -88,7 +86,8 @@ class Door:
         for _ in range(len(self._replies)):
             self._replies.popleft()()
 
-    def _lost(self, connection: Connection) -> None:
+    def lost(self, connection: Connection) -> None:
+        """Forget a connection that has ended."""
         self._open.discard(connection)
         self._leaving = max(0, self._leaving - 1)
         self._accept_again()
@@ -100,7 +99,7 @@ class Door:
         listening.setblocking(False)
         self._listening = listening
         self._accept_again()
-        self._start(self._sweep())
+        self.start(self._sweep())
 
     def _accept_again(self) -> None:
         if self._listening is not None and not self._accepting:
@@ -128,7 +127,7 @@ class Door:
                     self._make_room(1)
                 return error.errno == errno.ECONNABORTED
             self._opening += 1
-            self._start(self._opened(accepted, str(address[0])))
+            self.start(self._opened(accepted, str(address[0])))
         return True
 
     def _make_room(self, most: int) -> None:
@@ -144,7 +143,7 @@ class Door:
             accepted.setblocking(False)
             with suppress(OSError):
                 accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            connection = Connection(self._shared, address, accepted.fileno())
+            connection = Connection(self, address, accepted.fileno())
             self._open.add(connection)
             try:
                 await self._loop.connect_accepted_socket(lambda: connection, accepted)
@@ -171,7 +170,7 @@ class Door:
         """Take no connection any more, and return when all requests that were taken are answered,
         at the latest after ``stop_seconds``.
         """
-        end = self._loop.time() + self._shared.limits.stop_seconds
+        end = self._loop.time() + self.limits.stop_seconds
         while self._accept():  # what waits in the kernel's queue would be reset
             await asyncio.sleep(0)
         self._stop_listening()
@@ -191,11 +190,11 @@ class Door:
             connection.abort()
         for task in self._tasks:
             task.cancel()
-        self._shared.keys.close()
-        self._shared.log.flush()
+        self.keys.close()
+        self.log.flush()
 
     def _stop_listening(self) -> None:
-        self._shared.stopping = True
+        self.stopping = True
         if self._listening is not None:
             if self._accepting:
                 self._loop.remove_reader(self._listening)
@@ -207,7 +206,7 @@ def run(
     listening: socket.socket,
     make: Callable[[], ASGIApp],
     take: Taking,
-    keys: Keys,
+    keys: Credentials,
     limits: Limits,
 ) -> None:
     """Answer until SIGTERM or SIGINT comes, then what was taken. A second signal ends the process
