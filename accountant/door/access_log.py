@@ -1,7 +1,7 @@
-"""One line a request, as JSON; the lines of one turn of the event loop are written together.
+"""The access log: one JSON line a request, written together at the end of a turn of the event loop.
 
-A line holds the method, the path without its query, and the name of the key that asked: no headers,
-no bodies, and nothing of a request that shows a key where none belongs.
+A line holds the method, the path without its query, and the name of the key: no headers, no bodies,
+and nothing of a request with a misplaced key.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ import orjson
 
 
 def to_standard_error(data: bytes) -> None:
-    """Write where all other lines go."""
+    """Write to standard error, like all other logs."""
     sys.stderr.buffer.write(data)
     sys.stderr.buffer.flush()
 
 
 class AccessLog:
-    """Lines that are written when the turn ends."""
+    """The lines of one turn of the event loop."""
 
     def __init__(self, write: Callable[[bytes], None] = to_standard_error) -> None:
         self._write = write

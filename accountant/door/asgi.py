@@ -1,4 +1,4 @@
-"""Requests that go to an ASGI application, each in a task of its own; whole, and answered whole."""
+"""Hands complete requests to an ASGI application, each in a task of its own."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class Requests:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def handle(self, request: Request, reply: Replying) -> None:
-        """Hand on a request that is whole; there will be one reply."""
+        """Hand on a complete request; there will be one reply."""
         try:
             if self._take(request, reply):
                 return
-        except Exception as error:  # noqa: BLE001 no request is left without a reply
+        except Exception as error:  # noqa: BLE001 every request gets a reply
             reply(failed(error, request.path, request.id))
             return
         task = asyncio.get_running_loop().create_task(self._answer(request, reply))
@@ -30,7 +30,7 @@ class Requests:
         task.add_done_callback(self._tasks.discard)
 
     async def _answer(self, request: Request, reply: Replying) -> None:
-        bind_contextvars(request_id=request.id)  # for whatever this task logs
+        bind_contextvars(request_id=request.id)  # for the log lines of this task
         scope = _scope(request)
         received = iter([{"type": "http.request", "body": request.body, "more_body": False}])
         status, headers, parts = 500, RawFields(), list[bytes]()
@@ -48,7 +48,7 @@ class Requests:
 
         try:
             await self._app(scope, receive, send)
-        except Exception as error:  # noqa: BLE001 no request is left without a reply
+        except Exception as error:  # noqa: BLE001 every request gets a reply
             reply(failed(error, request.path, request.id))
             return
         reply(Reply(status, scope["state"].get("client"), headers, b"".join(parts)))

@@ -1,4 +1,4 @@
-"""One connection: requests are read, handed on and answered one after another."""
+"""One connection: reads requests, hands them on and answers them, one after another."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from accountant.door.server import Door
 
 _AHEAD: Final = 65_536
-"""Bytes that are read before the request before them is answered."""
+"""Bytes of later requests that are read before the present one is answered."""
 _PART: Final = 16_384
-"""Bytes of its answer that a client reads in time, or it does not read."""
+"""Bytes of its answer that a client must read in time; one that reads fewer is cut."""
 _NO_KEY: Final = "send an API key: Authorization: Bearer <key>; `accountant keys create` makes one"
 _WRONG_KEY: Final = "the key in Authorization is not valid, or was revoked"
 _GUESSED: Final = "too many wrong API keys came from this address; come again in {} seconds"
@@ -32,19 +32,19 @@ _log = structlog.get_logger()
 
 
 class State(IntEnum):
-    """What a connection waits for."""
+    """The event that a connection waits for."""
 
     HEAD = 0
     BODY = 1
     REPLY = 2
-    """Or for a lookup of its key."""
+    """Or a lookup of the key."""
     READER = 3
-    """The client has to read its answer first."""
+    """The client reads its answer."""
     END = 4
 
 
 class Exchange:
-    """A request that waits for its reply. Called with that, in any thread."""
+    """A request that waits for its reply. Called with the reply, in any thread."""
 
     __slots__ = ("connection", "head", "id", "started")
 
@@ -54,7 +54,7 @@ class Exchange:
         self.id = (head.request_id if head else "") or next(connection.door.ids)
 
     def __call__(self, reply: Reply) -> None:
-        """Take the reply."""
+        """Hand the reply to the loop's thread."""
         connection = self.connection
         connection.door.hand_over(partial(connection.guarded, connection.answer, self, reply))
 
@@ -90,7 +90,7 @@ class Connection(asyncio.Protocol):
         self._wait_in(self.door.places.silent)
 
     def data_received(self, data: bytes) -> None:
-        """Bytes have come."""
+        """Bytes have arrived."""
         if self._state is State.END:
             return
         self._buffer += data
@@ -115,7 +115,7 @@ class Connection(asyncio.Protocol):
         self.door.places.relieve_unread()
 
     def resume_writing(self) -> None:
-        """It has read most of it."""
+        """The client has read most of its answer."""
         self._blocked = False
         if self._state is State.END:
             self._wait_in(self.door.places.lingering)
@@ -134,8 +134,8 @@ class Connection(asyncio.Protocol):
     # Reading
 
     def _go_on(self) -> None:
-        """Read at the end of this turn of the loop: requests that come in it are handed on
-        together, so that they are decided together.
+        """Read at the end of this turn of the loop, so that requests that arrive in it are handed
+        on, and decided, together.
         """
         asyncio.get_running_loop().call_soon(self.guarded, self._read)
 
@@ -143,12 +143,12 @@ class Connection(asyncio.Protocol):
         """Do ``work``; if it fails, cut this connection only."""
         try:
             work(*arguments)
-        except Exception as error:  # noqa: BLE001 the others are not to blame
+        except Exception as error:  # noqa: BLE001 other connections go on
             _log.error("a connection failed", exc_info=error)
             self.abort()
 
     def _read(self) -> None:
-        """Go on as far as the received bytes reach."""
+        """Read as far as the received bytes reach."""
         try:
             if self._state is State.HEAD:
                 self._read_head()
@@ -157,7 +157,7 @@ class Connection(asyncio.Protocol):
         except Refused as refusal:
             self.refuse(refusal)
         if self._eof and self._state in (State.HEAD, State.BODY):
-            self.close()  # what is half there never becomes whole
+            self.close()  # the rest of the request will not come
         self._count()
 
     def _read_head(self) -> None:
@@ -182,7 +182,7 @@ class Connection(asyncio.Protocol):
         self._check(head)
 
     def _check(self, head: Head) -> None:
-        """Say what can be said of a request before its body is read. Raises Refused."""
+        """Check a request before its body is read. Raise Refused."""
         door, length = self.door, head.length
         head.check(door.limits.body_bytes)
         whole = length is not None and len(self._buffer) >= length
@@ -196,7 +196,7 @@ class Connection(asyncio.Protocol):
             door.start(self._look_up(head, limited=limited))
 
     async def _look_up(self, head: Head, *, limited: bool) -> None:
-        """Admit the request if its key is valid, perhaps since a moment ago."""
+        """Admit the request if its key is valid by now."""
         valid = await self.door.keys.valid(head.authorization, limited=limited)
         if self._state is not State.REPLY:
             return
@@ -216,7 +216,7 @@ class Connection(asyncio.Protocol):
         self.guarded(self._read)
 
     def _admit(self, head: Head) -> None:
-        """Take the request, or wait for its body."""
+        """Take the request once its body is there."""
         self._state = State.BODY
         self._chunks = Chunks(self.door.limits.body_bytes) if head.length is None else None
         self._read_body()
@@ -242,7 +242,7 @@ class Connection(asyncio.Protocol):
         return part
 
     def _take(self, exchange: Exchange, head: Head, body: bytes) -> None:
-        """Hand on a request that is whole."""
+        """Hand on a complete request."""
         places = self.door.places
         self._wait_for_reply()
         if len(body) > SMALL:
@@ -264,7 +264,7 @@ class Connection(asyncio.Protocol):
         self.door.places.move(self, line)
 
     def _count(self) -> None:
-        """Note the bytes held, unless they are few and about to be answered."""
+        """Note the number of bytes held."""
         size = len(self._buffer) + self._body
         if self._chunks is not None:
             size += len(self._chunks.body)
@@ -274,7 +274,7 @@ class Connection(asyncio.Protocol):
     # Answering
 
     def refuse(self, refusal: Refused) -> None:
-        """Answer without having read the body, which is skipped if it is there already."""
+        """Answer without reading the body, which is skipped if it is there already."""
         self._exchange = self._exchange or Exchange(self, None)
         head = self._exchange.head
         length, closes = head.length if head else None, refusal.closes
@@ -287,7 +287,7 @@ class Connection(asyncio.Protocol):
         self.answer(self._exchange, refusal.reply(), closes=closes)
 
     def answer(self, exchange: Exchange, reply: Reply, *, closes: bool = False) -> None:
-        """Write a reply, and go on with what has come meanwhile."""
+        """Write a reply, and go on with what has arrived meanwhile."""
         if exchange is not self._exchange:
             return
         self._exchange, self._body = None, 0
@@ -321,7 +321,7 @@ class Connection(asyncio.Protocol):
             self._count()
 
     def _finish(self) -> None:
-        """End after the written bytes; read on for a while, so that no reset overtakes them."""
+        """End after the written bytes. Read on for a while, so that no reset overtakes them."""
         self._state = State.END
         self._buffer.clear()
         self._count()
@@ -336,22 +336,22 @@ class Connection(asyncio.Protocol):
     # Ending
 
     def unsent(self) -> int:
-        """Bytes that are written and not sent."""
+        """Return the number of bytes that are written and not sent."""
         return self._transport.get_write_buffer_size()
 
     def reads_on(self) -> bool:
-        """Whether the client has read a part of its answer since the last call."""
+        """Return whether the client has read a part of its answer since the last call."""
         before, self._last_unsent = self._last_unsent, self.unsent()
         return self._last_unsent <= before - min(_PART, before)
 
     def close(self) -> None:
-        """Close a connection on which nothing is under way."""
+        """Close a connection on which no request is under way."""
         self._state = State.END
         self._wait_in(None)
         self._transport.close()
 
     def abort(self) -> None:
-        """Cut the connection, whatever is unsent."""
+        """Cut the connection; unsent bytes are lost."""
         self._state = State.END
         self._wait_in(None)
         self._transport.abort()

@@ -1,4 +1,4 @@
-"""Who may send a body, and who has guessed too often."""
+"""Keys are checked before a body is read, and wrong keys counted for each address."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def secret_of(authorization: str) -> str:
 
 
 class KeyCheck:
-    """Looks up keys before anything else of a request is read."""
+    """Looks up keys before the body of a request is read."""
 
     def __init__(self, keys: Credentials) -> None:
         self._keys = keys
@@ -36,14 +36,14 @@ class KeyCheck:
         self._read = 0.0
 
     def known(self, authorization: str) -> bool:
-        """Whether this process has read of the key; nothing is read."""
+        """Return whether this process knows the key, without reading the database."""
         secret = secret_of(authorization)
         return bool(secret) and self._keys.remembered(key_digest(secret)) is not None
 
     async def valid(self, authorization: str, *, limited: bool) -> bool | None:
-        """Whether the key is valid, perhaps made lately by another process; None if the database
-        cannot be read. Requests that ask during a lookup share the next one. For ``limited``
-        addresses at most one lookup a second is begun.
+        """Return whether the key is valid by what is stored; None if the database cannot be read.
+        Requests that ask during a lookup share the next one. For ``limited`` addresses at most one
+        lookup a second begins.
         """
         if limited and (self._reading or time.monotonic() <= self._read + _SELDOM):
             return self.known(authorization)
@@ -55,7 +55,7 @@ class KeyCheck:
                 self._reading = loop.run_in_executor(self._thread, self._keys.refresh)
                 self._reading.add_done_callback(self._done)
             await asyncio.shield(self._reading)
-        except Exception as error:  # noqa: BLE001 the client is told to try again
+        except Exception as error:  # noqa: BLE001 the client may try again
             _log.error("the keys cannot be read", reason=str(error))
             return None
         return self.known(authorization)
@@ -71,7 +71,7 @@ class KeyCheck:
 
 
 class Attempts:
-    """Wrong keys, counted for each address over a while. An IPv6 network of 64 bits is one."""
+    """Counts wrong keys of each address, or IPv6 network of 64 bits, within a span of time."""
 
     def __init__(
         self, most: int, seconds: float, clock: Callable[[], float] = time.monotonic
@@ -80,17 +80,17 @@ class Attempts:
         self._seen: dict[str, tuple[int, float]] = {}
 
     def wrong(self, address: str) -> None:
-        """Count one."""
+        """Count a wrong key."""
         name, now = _network(address), self._clock()
         count, since = self._seen.pop(name, (0, now))
         if now > since + self._seconds:
             count, since = 0, now
         if len(self._seen) >= _MOST_ADDRESSES:
-            del self._seen[next(iter(self._seen))]  # the one that was quiet for longest
+            del self._seen[next(iter(self._seen))]  # quiet for longest
         self._seen[name] = count + 1, since
 
     def wait(self, address: str) -> int:
-        """Seconds during which wrong keys are refused without a lookup; 0 for none."""
+        """Return for how many seconds wrong keys are refused without a lookup."""
         if not self._seen:
             return 0
         count, since = self._seen.get(_network(address), (0, 0.0))

@@ -1,4 +1,4 @@
-"""What a client may hold, and for how long."""
+"""Limits on what clients may hold, and for how long."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from dataclasses import dataclass
 from typing import Final
 
 HEAD_BYTES: Final = 65_536
-"""Before the blank line that ends a head."""
+"""Bytes of a head before the blank line that ends it."""
 FIELDS: Final = 128
 """Header fields of a request."""
 _RESERVED: Final = 96
-"""File descriptors that are left to the database, its lock, snapshots, reports and the log."""
+"""File descriptors left for the database, its lock, snapshots, reports and the log."""
 _FEWEST: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds of a door. Seconds are seconds."""
+    """Limits of a door."""
 
     body_bytes: int = 1_000_000
     connections: int = 4_096
     held_bytes: int = 64 << 20
-    """Of all requests together that are not answered yet, but for small ones."""
+    """Of all requests together that are not answered yet, small ones excepted."""
     unsent_bytes: int = 64 << 20
     """Of all answers together that clients do not read."""
     head_seconds: float = 10.0
@@ -32,15 +32,15 @@ class Limits:
     write_seconds: float = 20.0
     """Within which a client reads a part of its answer."""
     linger_seconds: float = 2.0
-    """For a client to read the last answer, while what it still sends is thrown away."""
+    """For a client to read the last answer, while bytes that it still sends are dropped."""
     stop_seconds: float = 30.0
-    """For all that was taken to be answered when the door closes."""
+    """For requests that were taken to be answered when the door closes."""
     wrong_keys: int = 10
     """Of an address within ``wrong_seconds``."""
     wrong_seconds: float = 60.0
 
     def most_connections(self) -> int:
-        """The cap on connections, as far as the process may open files."""
+        """Return the cap on connections, lowered to the files that the process may open."""
         files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         if files == resource.RLIM_INFINITY:
             return self.connections

@@ -1,4 +1,4 @@
-"""Requests and replies, whole; problem documents; the bytes of a reply."""
+"""Requests and replies, problem documents, and the bytes of a reply."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import structlog
 from starlette.responses import JSONResponse, Response
 
 Fields = list[tuple[str, str]]
-"""Names in small letters, and values; every byte a character (Latin-1)."""
+"""Names in lower case, and values; every byte is a character (Latin-1)."""
 RawFields = list[tuple[bytes, bytes]]
 
 MEDIA: Final = "application/problem+json"
@@ -24,7 +24,7 @@ _LINES: Final = {
 _BODILESS: Final = (204, 304)
 _FAILED: Final = (
     "the service failed; nothing was promised: retry with the same Idempotency-Key, and give the "
-    "X-Request-ID to whoever runs it"
+    "X-Request-ID to the operator of the service"
 )
 _HEADERS: Final[dict[int, dict[str, str]]] = {
     401: {"WWW-Authenticate": 'Bearer realm="accountant"'},
@@ -34,7 +34,7 @@ _log = structlog.get_logger()
 
 
 class Request(NamedTuple):
-    """A request. ``raw_path`` and ``query`` are as they came."""
+    """A request. ``raw_path`` and ``query`` are as received."""
 
     id: str
     method: str
@@ -46,7 +46,7 @@ class Request(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """An answer. ``client`` is the name of the API key that asked, for the log."""
+    """An answer. ``client`` is the name of the API key, for the log."""
 
     status: int
     client: str | None
@@ -57,11 +57,11 @@ class Reply(NamedTuple):
 Replying = Callable[[Reply], None]
 """Takes the reply to one request, in any thread."""
 Taking = Callable[[Request, Replying], bool]
-"""Looks at a request, and says whether it takes it; then it replies, now or later."""
+"""Returns whether it takes a request; if so, it replies, now or later."""
 
 
 class Refused(Exception):
-    """A request that the door answers itself. After ``closes`` it reads nothing more."""
+    """A request that the door answers itself. If ``closes``, it reads nothing after it."""
 
     def __init__(
         self, code: str, status: int, detail: str, *, closes: bool = True, seconds: int = 1
@@ -104,7 +104,7 @@ def failed(error: BaseException, path: str, request_id: str) -> Reply:
 
 
 def wire(reply: Reply, request_id: str, *, closes: bool, http11: bool, bodiless: bool) -> bytes:
-    """Return the bytes of a reply. ``bodiless``: to HEAD, which gets the fields alone."""
+    """Return the bytes of a reply. ``bodiless``: the reply to HEAD, without a body."""
     status, _, fields, body = reply
     line = _LINES.get(status) or b"HTTP/1.1 %d Status\r\n" % status
     parts = [line, _date(int(time.time()))]
@@ -126,5 +126,5 @@ def wire(reply: Reply, request_id: str, *, closes: bool, http11: bool, bodiless:
 
 @lru_cache(maxsize=1)
 def _date(second: int) -> bytes:
-    """The Date field, made anew each second."""
+    """Return the Date field; it is made once a second."""
     return f"date: {formatdate(second, usegmt=True)}\r\n".encode()

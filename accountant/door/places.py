@@ -1,4 +1,4 @@
-"""What all connections hold together: places, bytes, time. The longest wait goes first."""
+"""The bounds on all connections together: places, bytes, time. The longest wait ends first."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
     from accountant.door.connection import Connection
 
 SMALL: Final = 16_384
-"""Bytes of a whole request that are not counted: it is answered in a moment."""
+"""Bytes of a complete request that are not counted, as it is answered in a moment."""
 _SLOW: Final = 1.0
-"""Seconds after which a head that has begun is late in coming."""
+"""Seconds after which a head that has begun is late."""
 
 
 Line = dict["Connection", float]
-"""Connections in the order in which they came, each with when that was."""
+"""Connections in order of arrival, each with its time."""
 
 
 class Places:
-    """Where connections wait, each in one line at most. While one is answered it is in none."""
+    """The lines in which connections wait, each in at most one, in none while it is answered."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
@@ -37,7 +37,7 @@ class Places:
         self.unread: Line = {}
         """The client does not read its answer."""
         self.lingering: Line = {}
-        """The last answer is written; what still comes is thrown away."""
+        """The last answer is written; bytes that still arrive are dropped."""
         self.held = 0
         self._seconds: list[tuple[Line, float]] = [
             (self.silent, limits.idle_seconds),
@@ -57,7 +57,7 @@ class Places:
             line[member] = time.monotonic()
 
     def hold(self, member: Connection, size: int) -> None:
-        """Note how many bytes a connection holds now; if all hold too many, refuse some."""
+        """Note how many bytes a connection holds. If all together hold too many, refuse some."""
         more = size - member.held
         member.held = size
         self.held += more
@@ -68,7 +68,7 @@ class Places:
             victim.refuse(busy())
 
     def room_for(self, size: int) -> bool:
-        """Make room for a whole request of that size; return whether there is."""
+        """Make room for a complete request of that size; return whether there is room."""
         while self.held + size > self.limits.held_bytes and self.bodies:
             next(iter(self.bodies)).refuse(busy())
         return self.held + size <= self.limits.held_bytes
@@ -81,7 +81,7 @@ class Places:
             yield from (one for one in line if not _received(one))
 
     def sweep(self) -> None:
-        """End what has waited for too long."""
+        """End connections that have waited for too long."""
         now = time.monotonic()
         for line, seconds in self._seconds:
             for member, since in list(line.items()):
@@ -104,7 +104,7 @@ class Places:
             member.close()
 
     def relieve_unread(self) -> None:
-        """While more is unread than may be, cut the connection that has not read for longest."""
+        """While too much is unread, cut the connection that has not read for longest."""
         unread = {one: one.unsent() for one in self.unread}
         total = sum(unread.values())
         for member, size in unread.items():
@@ -115,13 +115,13 @@ class Places:
 
 
 def busy() -> Refused:
-    """Return what a request is refused with whose memory others need."""
+    """Return the refusal of a request whose memory others need."""
     text = "too many half-sent requests wait; try again in a moment"
     return Refused("too-many-waiting", 503, text)
 
 
 def _received(member: Connection) -> bool:
-    """Something has come that was not read yet, perhaps a request."""
+    """Return whether bytes have arrived that were not read yet, perhaps a request."""
     poll = select.poll()
     poll.register(member.fileno, select.POLLIN)
     return any(events & select.POLLIN for _, events in poll.poll(0))

@@ -1,8 +1,8 @@
-"""Requests read strictly (RFC 9112): the head (``Head``) and bodies in chunks (``Chunks``).
+"""Reads requests strictly (RFC 9112): the head (``Head``) and bodies in chunks (``Chunks``).
 
-What two programs on the way could read differently is refused, not repaired: bare CR or LF, folded
-lines, spaces before a colon, a length that is doubled or contradicts chunks. The patterns of
-a head are possessive, so that none takes more than linear time.
+Requests that two programs could read differently are refused, not repaired: bare CR or LF, folded
+lines, spaces before a colon, a length that is doubled or contradicts chunks. The patterns of a head
+are possessive, so that none takes more than linear time.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LENGTH: Final = re.compile(r"[0-9]{1,18}")
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 _KEY: Final = re.compile(PREFIX + r"[A-Za-z0-9_-]{43}")
 _BROKEN_LINE: Final = re.compile(rb"(?<!\r)\n|\r(?=[^\n])")
-"""A line that does not end as lines must."""
+"""A CR or LF that is not part of CRLF."""
 
 _ONCE: Final = frozenset(
     {"host", "content-length", "transfer-encoding", "authorization", "expect", "content-type"}
@@ -45,7 +45,7 @@ _SIZE_LINE: Final = 256
 """Bytes of a line with a chunk's size."""
 _TRAILERS: Final = 8_192
 _OVERHEAD: Final = 65_536
-"""Bytes around the chunks, beside as many again as the body has."""
+"""Bytes around the chunks that are allowed in addition to the size of the body."""
 
 
 class Head:
@@ -81,7 +81,7 @@ class Head:
         self.encoded = seen.get("content-encoding", "identity").lower() != "identity"
         self.authorization = seen.get("authorization", "")
         self.misplaced = ""
-        """Where an API key stands that should not: then nothing of the head may be logged."""
+        """The wrong place in which an API key stands; nothing of the head is logged then."""
         sent = seen.get("x-request-id", "")
         if PREFIX in text or "%" in target:
             if _KEY.search(unquote(target)):
@@ -90,12 +90,10 @@ class Head:
                 self.misplaced = "Idempotency-Key"
             sent = "" if _KEY.search(sent) else sent
         self.request_id = sent if _REQUEST_ID.fullmatch(sent) else ""
-        """As it was sent; empty if that is no id."""
+        """As sent; empty if it is not valid."""
 
     def check(self, most: int) -> None:
-        """Raise Refused for what is wrong whatever the body says, which has at most ``most``
-        bytes.
-        """
+        """Raise Refused for errors that do not depend on the body, of at most ``most`` bytes."""
         if self.misplaced:
             raise Refused("misplaced-key", 400, _MISPLACED.format(self.misplaced), closes=False)
         if self.encoded:
@@ -112,7 +110,7 @@ def check_begun(buffer: bytearray, first: int) -> None:
 
 
 def _fields(block: str) -> tuple[Fields, dict[str, str]]:
-    """All fields, and those that the door looks at, each once."""
+    """Return all fields, and by name those that the door needs."""
     fields: Fields = []
     seen: dict[str, str] = {}
     for line in block.split("\r\n")[1:]:
@@ -132,7 +130,7 @@ def _fields(block: str) -> tuple[Fields, dict[str, str]]:
 
 
 def _length(seen: dict[str, str], *, http11: bool) -> int | None:
-    """How long the body is; None if it comes in chunks."""
+    """Return the length of the body; None if it comes in chunks."""
     length, coding = seen.get("content-length"), seen.get("transfer-encoding")
     if coding is not None:
         if length is not None:
@@ -150,7 +148,7 @@ def _length(seen: dict[str, str], *, http11: bool) -> int | None:
 
 
 def _path(method: str, target: str) -> tuple[str, str]:
-    """The raw path and the query of a request target."""
+    """Return the raw path and the query of a request target."""
     if not target.startswith("/"):
         absolute = _ABSOLUTE.match(target)
         if absolute is not None:
@@ -163,7 +161,7 @@ def _path(method: str, target: str) -> tuple[str, str]:
 
 
 def _why(text: str) -> Refused:
-    """What is wrong with a head that does not match."""
+    """Return the refusal of a head that does not match."""
     line = _LINE.match(text)
     if line is None:
         return malformed("the request line cannot be read")
@@ -175,7 +173,7 @@ def _why(text: str) -> Refused:
 
 
 class Chunks:
-    """Takes chunks out of a buffer. Raises Refused for what is no chunk, and for too much."""
+    """Takes chunks out of a buffer. Raises Refused for malformed chunks and for too many bytes."""
 
     def __init__(self, most: int) -> None:
         self.body = bytearray()
@@ -185,7 +183,7 @@ class Chunks:
         self._around = 0
 
     def feed(self, buffer: bytearray) -> bool:
-        """Take what is there; return whether the body has ended."""
+        """Take the chunks in the buffer; return whether the body has ended."""
         while buffer:
             if self._left > 0:
                 if not self._data(buffer):
@@ -206,7 +204,7 @@ class Chunks:
         return False
 
     def _line(self, line: bytes) -> bool:
-        """A size, or a trailer field; whether that is the end."""
+        """Read a size or a trailer field; return whether the body has ended."""
         self._around += len(line) + 4
         if self._around > _OVERHEAD + len(self.body):
             raise malformed("there is more around the chunks than in them")
@@ -224,7 +222,7 @@ class Chunks:
         return False
 
     def _data(self, buffer: bytearray) -> bool:
-        """Data of the present chunk; whether it has ended."""
+        """Take data of the present chunk; return whether the chunk has ended."""
         part = buffer[: max(0, self._left - 2)]
         self.body += part
         self._left -= len(part)
@@ -241,10 +239,10 @@ class Chunks:
 
 
 def too_large(most: int) -> Refused:
-    """Return what a body that is too large is refused with."""
+    """Return the refusal of a body that is too large."""
     return Refused("body-too-large", 413, f"the body has more than {most} bytes; split the request")
 
 
 def malformed(detail: str) -> Refused:
-    """Return what a request that is not HTTP is refused with."""
+    """Return the refusal of a request that is not HTTP."""
     return Refused("http-error", 400, f"this is not proper HTTP: {detail}")

@@ -1,4 +1,4 @@
-"""The door: accepts connections until a signal ends the service, and closes in order."""
+"""The door: accepts connections until a signal ends the service, then answers what it has taken."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from accountant.door.messages import Taking
 from accountant.door.places import Places
 
 _AT_ONCE: Final = 64
-"""Connections that are accepted in one turn of the loop."""
+"""Connections accepted in one turn of the loop."""
 _EVICTED: Final = 8
-"""Connections that are closed at once to make room."""
+"""Connections closed at once to make room."""
 _PAUSE: Final = 0.05
-"""Seconds until accepting is tried again, where others have to give something back first."""
+"""Seconds until the door accepts again, once others have given back places or files."""
 _SWEEP: Final = 0.25
 _GRACE: Final = 0.2
-"""Seconds after the end is announced in which requests that were on their way still come in."""
+"""Seconds after the end begins in which requests on their way still arrive."""
 _NO_FILES: Final = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 _ENDING: Final = (signal.SIGTERM, signal.SIGINT)
 _log = structlog.get_logger()
@@ -82,7 +82,7 @@ class Door:
                 self._loop.call_soon_threadsafe(self._write)
 
     def _write(self) -> None:
-        self._woken = False  # first, so that a reply that comes too late for this wakes the loop
+        self._woken = False  # first: a reply that comes too late for this call wakes the loop
         for _ in range(len(self._replies)):
             self._replies.popleft()()
 
@@ -131,7 +131,7 @@ class Door:
         return True
 
     def _make_room(self, most: int) -> None:
-        """End some that wait for nothing. Their places are free a moment later."""
+        """End some connections without a request. Their places are free a moment later."""
         if not self._leaving:
             for victim in list(islice(self.places.victims(), most)):
                 self._leaving += 1
@@ -161,17 +161,17 @@ class Door:
             await asyncio.sleep(_SWEEP)
             try:
                 self.places.sweep()
-            except Exception as error:  # noqa: BLE001 it is tried again
+            except Exception as error:  # noqa: BLE001 the next sweep follows
                 _log.error("deadlines could not be kept", exc_info=error)
 
     # Closing
 
     async def stop(self) -> None:
-        """Take no connection any more, and return when all requests that were taken are answered,
-        at the latest after ``stop_seconds``.
+        """Accept no more connections; return when all requests that were taken are answered, at the
+        latest after ``stop_seconds``.
         """
         end = self._loop.time() + self.limits.stop_seconds
-        while self._accept():  # what waits in the kernel's queue would be reset
+        while self._accept():  # connections in the kernel's queue would be reset
             await asyncio.sleep(0)
         self._stop_listening()
         if self._open or self._opening:
@@ -184,7 +184,7 @@ class Door:
         self.close()
 
     def close(self) -> None:
-        """Cut what is still open."""
+        """Cut all open connections."""
         self._stop_listening()
         for connection in list(self._open):
             connection.abort()
@@ -209,11 +209,11 @@ def run(
     keys: Credentials,
     limits: Limits,
 ) -> None:
-    """Answer until SIGTERM or SIGINT comes, then what was taken. A second signal ends the process
-    at once, as SIGKILL would; so does SIGALRM if it lives on after twice ``stop_seconds``.
+    """Serve until SIGTERM or SIGINT, then answer the requests that were taken. A second signal ends
+    the process at once, like SIGKILL; so does SIGALRM after twice ``stop_seconds``.
 
-    What ``take`` takes is answered from the first moment on; for the rest ``make`` makes an
-    application, in a thread, for it may take a while. Raises whatever ``make`` raises.
+    Requests that ``take`` takes are answered at once. ``make`` makes an application for all others,
+    in a thread, since that may take a while. Raise whatever ``make`` raises.
     """
 
     async def serve() -> None:
