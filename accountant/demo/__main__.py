@@ -1,4 +1,4 @@
-"""Runs the demonstration from an empty folder to an audited ledger. Exit code 0: all as it must."""
+"""Run the demonstration, from an empty folder to an audited ledger. Exit code 0: all as it must."""
 
 from __future__ import annotations
 
@@ -8,21 +8,19 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
-from textwrap import indent
+from textwrap import TextWrapper
 from types import FrameType
-from typing import Any, Final
+from typing import Final
 
 from rich.console import Console
 
 from accountant.client import Accountant, AccountantError, Registrar
 from accountant.config import shipped
-from accountant.demo import account, story
-from accountant.demo.auditor import BUNDLE, BY
-from accountant.demo.careless import CRASHED, TTL
-from accountant.demo.folder import AUDIT, NotOurs, prepare
-from accountant.demo.running import DemoFailed, Runner
+from accountant.demo import auditor, story
+from accountant.demo.pipelines import CRASHED, TTL
+from accountant.demo.running import AUDIT, DemoFailed, NotOurs, Runner, prepare
 from accountant.demo.survey_data import DATASETS, DIMENSIONS, POPULATION, WOMEN
 
 KEYS: Final = {
@@ -37,7 +35,7 @@ console = Console(highlight=False, width=None if sys.stdout.isatty() else 100)
 
 
 def main() -> int:
-    """The whole run; returns the exit code."""
+    """Run the demonstration; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m accountant.demo", description=__doc__)
     parser.add_argument(
         "--out",
@@ -52,7 +50,7 @@ def main() -> int:
     started = time.monotonic()
     try:
         prepare(folder)
-        run(folder)
+        run(folder.resolve())
     except NotOurs as error:
         console.print(str(error), style="red", markup=False)
         return 2
@@ -62,66 +60,66 @@ def main() -> int:
     except KeyboardInterrupt:
         console.print("Stopped; the service is stopped too.")
         return 130
+    console.print(f"The compliance report:   {folder / 'report.html'}", soft_wrap=True)
+    console.print(f"The audited evidence:    {folder / AUDIT / auditor.BUNDLE}", soft_wrap=True)
     seconds = time.monotonic() - started
     console.print(f"Everything went as it must, in {seconds:.0f} s.", style="green")
     return 0
 
 
 def run(folder: Path) -> None:
-    """Every step in order. Raises DemoFailed where one does not go as it must."""
-    runner = Runner(folder.resolve(), console.width - len(INDENT))
+    """Take every step in order. Raise DemoFailed if one does not go as it must."""
+    runner, evidence = Runner(folder, console.width - len(INDENT)), folder / AUDIT
     with step("database created, five keys made"):
         runner.command("migrate")
         keys = {
             name: runner.command("keys", "create", "--role", role, "--name", name).strip()
             for name, role in KEYS.items()
         }
-    with ExitStack() as stack:
-        with step("service started"):
-            stack.enter_context(runner.service())
+
+    def start(name: str) -> None:
+        runner.start(f"{name}.txt", "accountant.demo.pipelines", name, key=keys[name])
+
+    def show(name: str, expected: int = 0) -> None:
+        tell(runner.finish(f"{name}.txt", expected))
+
+    with runner.service(), Accountant(runner.url, keys["auditor"], POPULATION) as accountant:
         with step(f"population registered: {WOMEN} women, {len(DATASETS)} datasets, a policy"):
             register(runner.url, keys["steward"])
         with step("survey team: randomised answers, and a sparse vector session"):
-            survey_team = Pipeline(runner, "survey_team", keys["survey-team"])
-            survey_team.show(expected=0)
+            start("survey-team")
+            show("survey-team")
         with step("auditor, with a key that can only read: notes what cannot be changed later"):
-            Pipeline(runner, "auditor", keys["auditor"], "note", str(runner.folder / AUDIT)).show(0)
+            tell(auditor.note(accountant, evidence))
         with step("dashboard and careless pipeline, at the same time"):
-            dashboard = Pipeline(runner, "dashboard", keys["dashboard"])
-            careless = Pipeline(runner, "careless", keys["careless"])
-            dashboard.show(expected=0)
-            careless.show(expected=CRASHED)
+            start("dashboard")
+            start("careless")
+            show("dashboard")
+            show("careless", expected=CRASHED)
         with step("the crashed pipeline's grant expired"):
-            wait_for_expiry(runner.url, keys["auditor"])
+            wait_for_expiry(accountant)
         with step("operator hands the evidence over; the auditor checks it elsewhere, offline"):
-            bundle = str(runner.folder / AUDIT / BUNDLE)
-            runner.command("export", "--population", POPULATION, bundle)
-            console.print(f"{INDENT}accountant export: {BUNDLE}", style="dim")
-            audit = ("audit", str(runner.folder / AUDIT))
-            Pipeline(runner, "auditor", keys["auditor"], *audit).show(expected=0)
+            runner.command("export", "-p", POPULATION, str(evidence / auditor.BUNDLE))
+            tell(f"accountant export: {auditor.BUNDLE}")
+            accounts = accountant.accounts(by=auditor.BY)
+            tell(auditor.audit(accounts, evidence))
         with step("compliance report written"):
             for form in ("html", "json", "csv"):
-                to = runner.folder / f"report.{form}"
-                options = ("--population", POPULATION, "--format", form, "--out", str(to))
-                runner.command("report", *options)
-        with Accountant(runner.url, keys["auditor"], POPULATION) as accountant:
-            accounts = accountant.accounts(by=BY)
-            events = [event.content for event in accountant.events()]
+                runner.command("report", "-p", POPULATION, "--out", str(folder / f"report.{form}"))
+        events = [event.content for event in accountant.events()]
     console.print()
-    account.show(console, events, accounts)
+    story.show(console, events, accounts)
     console.print()
     if problems := story.differences(events):
         raise DemoFailed("; ".join(problems))
-    console.print(f"The compliance report:   {folder / 'report.html'}", soft_wrap=True)
-    console.print(f"The audited evidence:    {folder / AUDIT / BUNDLE}", soft_wrap=True)
 
 
 def register(url: str, key: str) -> None:
-    """Tells the service who is protected, which data there are, and what the rules are."""
+    """Register the population and its datasets, and adopt the policy."""
     with Registrar(url, key, POPULATION) as registrar:
         registrar.population(
             privacy_unit="one surveyed woman",
-            neighbouring="replace_one",  # how many took part is public; what one answered is not
+            neighbouring="replace_one",  # the number of participants is public, their answers not
             membership="public",
             dimensions={name: list(values.values()) for name, values in DIMENSIONS.items()},
         )
@@ -131,45 +129,39 @@ def register(url: str, key: str) -> None:
         registrar.policy((shipped("policies") / "demo.yaml").read_text(encoding="utf-8"))
 
 
-class Pipeline:
-    """A module of this package, running as a process of its own with its own key."""
-
-    def __init__(self, runner: Runner, module: str, key: str, *arguments: str) -> None:
-        self._runner = runner
-        self._log = f"{module}.txt"
-        name = f"accountant.demo.{module}"
-        self._process = runner.start(name, *arguments, key=key, log=self._log)
-
-    def show(self, expected: int) -> None:
-        """Waits for its end and prints what it printed. Raises DemoFailed for another exit code."""
-        result = self._runner.finish(self._process, self._log)
-        console.print(indent(result.text, INDENT), markup=False, style="dim", soft_wrap=True)
-        if result.code != expected:
-            raise DemoFailed(f"logs/{self._log}: exit code {result.code}, not {expected}")
-
-
-def wait_for_expiry(url: str, key: str) -> None:
-    """Waits until the service has charged what the crash left open. Raises DemoFailed."""
+def wait_for_expiry(accountant: Accountant) -> None:
+    """Wait until the service has charged the grant that the crash left open. Raise DemoFailed."""
     deadline = time.monotonic() + TTL + 30
-    with Accountant(url, key, POPULATION) as accountant:
-        while time.monotonic() < deadline:
-            if any(event.type == "grant.expired.v1" for event in accountant.events()):
-                return
-            time.sleep(0.3)
-    raise DemoFailed("the service did not charge the grant that the crash left open")
+    while not any(event.type == "grant.expired.v1" for event in accountant.events()):
+        if time.monotonic() > deadline:
+            raise DemoFailed("the service did not charge the grant that the crash left open")
+        time.sleep(0.3)
 
 
 @contextmanager
 def step(text: str) -> Iterator[None]:
-    """Says what is being done; when it is done, how long it took."""
+    """Print the name of a step, and at its end how long it took."""
     started = time.monotonic()
     console.print(f"[bold]▸ {text}[/]")
     yield
     console.print(f"{INDENT}done in {time.monotonic() - started:.1f} s", style="green")
 
 
-def _terminated(number: int, frame: FrameType | None) -> Any:
-    """SIGTERM ends the run as an exception does: the service is stopped on the way out."""
+def tell(text: str) -> None:
+    """Print the output of a program."""
+    wrapper = TextWrapper(
+        width=console.width,
+        initial_indent=INDENT,
+        subsequent_indent=INDENT,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    for line in text.splitlines():
+        console.print(wrapper.fill(line), markup=False, style="dim", soft_wrap=True)
+
+
+def _terminated(number: int, frame: FrameType | None) -> None:
+    """End the run as an exception does, which stops the service on the way out."""
     sys.exit(128 + number)
 
 

@@ -1,76 +1,73 @@
-"""Noise, drawn by OpenDP, beside the data and never in the service.
+"""Noise drawn by OpenDP, beside the data and never in the service.
 
-Each ``Noise`` holds a sampler together with the words that declare it, so that what is declared and
-what runs cannot drift apart. ``epsilon`` is OpenDP's own privacy map, a second opinion on what the
-service derives from the declaration; ``covered`` compares the two before anything is drawn.
+A ``Noise`` holds a sampler and its declaration for the service together, so that they agree.
+``epsilon`` is OpenDP's own privacy map: a check on the charge that the service derives from the
+declaration, which ``check_covered`` compares before anything is drawn.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from importlib.metadata import version
-from typing import Any, Final, Generic, Literal, TypeVar
+from typing import Any, Final
 
 import numpy as np
 import opendp.prelude as dp
 
 dp.enable_features("contrib")
 
-T = TypeVar("T")
+FLIPS: Final = 0.375
+"""The probability that a reported bit of the unary encoding is wrong."""
 _SAMPLER: Final = {"library": "opendp", "version": version("opendp")}
 
 
 @dataclass(frozen=True, slots=True)
-class Noise(Generic[T]):
+class Noise:
     """A sampler, its declaration for the service, and OpenDP's epsilon of one use."""
 
     declaration: dict[str, Any]
     epsilon: float
-    draw: Callable[[T], T]
+    draw: Callable[[Any], Any]
 
 
-def laplace(scale: Decimal) -> Noise[float]:
-    """Laplace noise for a number that one woman's answers change by at most 1.
+def laplace(scale: Decimal) -> Noise:
+    """Return Laplace noise for a number that one woman's answers change by at most 1.
 
     OpenDP draws it on a lattice as fine as floats allow and rounds once, so that the bits of the
-    result give nothing away (Mironov 2012 showed that naive samplers do).
+    result reveal nothing (Mironov 2012 broke naive samplers).
     """
     space = dp.atom_domain(T=float, nan=False), dp.absolute_distance(T=float)
     sampler = dp.m.make_laplace(*space, scale=float(scale))
-    return _declared("laplace", sampler, 1.0, {"sensitivity": "1", "scale": str(scale)})
+    return _declared("laplace", sampler, 1.0, sensitivity="1", scale=str(scale))
 
 
-def discrete_laplace(scale: Decimal) -> Noise[int]:
-    """Whole-number Laplace noise for a count that one woman's answers change by at most 1.
+def discrete_laplace(scale: Decimal) -> Noise:
+    """Return whole-number Laplace noise for a count that one woman's answers change by at most 1.
 
-    On whole numbers OpenDP's ``make_laplace`` samples the discrete distribution: another mechanism,
-    so it is declared as one.
+    On whole numbers OpenDP's ``make_laplace`` samples the discrete distribution, which is another
+    mechanism.
     """
     space = dp.atom_domain(T=int), dp.absolute_distance(T=int)
     sampler = dp.m.make_laplace(*space, scale=float(scale))
-    return _declared("discrete_laplace", sampler, 1, {"sensitivity": "1", "scale": str(scale)})
+    return _declared("discrete_laplace", sampler, 1, sensitivity="1", scale=str(scale))
 
 
-def two_coins() -> Noise[bool]:
-    """Randomized response: the first coin decides between the truth and a second coin's answer.
+def two_coins() -> Noise:
+    """Return randomized response: the first coin chooses the truth or a second coin's answer.
 
-    OpenDP's parameter is the probability of the true answer however it comes about: 1/2 + 1/4.
+    OpenDP's parameter is the probability of the true answer however it arises: 1/2 + 1/4.
     """
     sampler = dp.m.make_randomized_response_bool(0.75)
-    return _declared("randomized_response", sampler, 1, {"truth_probability": "0.5"})
+    return _declared("randomized_response", sampler, 1, truth_probability="0.5")
 
 
-FLIPS: Final = 0.375
-"""Probability that a reported bit of the unary encoding is wrong."""
+def unary_encoding(categories: int) -> Noise:
+    """Return the noise of a one-hot vector of ``categories`` bits: ``FLIPS`` flips each bit.
 
-
-def unary_encoding(categories: int) -> Noise[tuple[int, ...]]:
-    """A one-hot vector of ``categories`` bits, each flipped with probability ``FLIPS``.
-
-    OpenDP's ``f`` is the probability that a bit is replaced by a fair coin, which flips it in half
-    of the cases. Two women's vectors differ in two bits, whatever the number of categories.
+    OpenDP's ``f`` is the probability that a fair coin replaces a bit, which flips it in half of the
+    cases. Two women's vectors differ in two bits, whatever the number of categories.
     """
     space = dp.bitvector_domain(max_weight=1), dp.discrete_distance()
     sampler = dp.m.make_randomized_response_bitvec(*space, f=2 * FLIPS)
@@ -78,47 +75,42 @@ def unary_encoding(categories: int) -> Noise[tuple[int, ...]]:
     def draw(bits: tuple[int, ...]) -> tuple[int, ...]:
         packed = np.packbits(np.array(bits, dtype=np.uint8)).tobytes()
         noisy = np.unpackbits(np.frombuffer(sampler(packed), dtype=np.uint8))
-        return tuple(int(bit) for bit in noisy[:categories])
+        return tuple(noisy[:categories].tolist())
 
-    declared = {"p": str(1 - FLIPS), "q": str(FLIPS)}
-    noise: Noise[Any] = _declared("unary_encoding", sampler, 1, declared)
-    return Noise(noise.declaration, noise.epsilon, draw)
+    declared = _declared("unary_encoding", sampler, 1, p=str(1 - FLIPS), q=str(FLIPS))
+    return Noise(declared.declaration, declared.epsilon, draw)
 
 
-def _declared(kind: str, sampler: Any, distance: float, parameters: dict[str, str]) -> Noise[Any]:
+def _declared(kind: str, sampler: Any, distance: float, **parameters: str) -> Noise:
     epsilon = float(sampler.map(distance))
+    claimed = {"epsilon": str(epsilon)}
     return Noise(
-        {"kind": kind, **parameters, "claimed": {"epsilon": str(epsilon)}, "sampler": _SAMPLER},
-        epsilon,
-        sampler,
+        {"kind": kind, **parameters, "claimed": claimed, "sampler": _SAMPLER}, epsilon, sampler
     )
 
 
 class NotCovered(Exception):
-    """What is about to run may cost more than what was granted for it."""
+    """The mechanisms about to run may cost more than was granted for them."""
 
 
-def covered(granted: Decimal, epsilons: Iterable[float]) -> None:
-    """Raises NotCovered unless ``granted`` pays for everything that is about to run.
+def check_covered(granted: Decimal, *epsilons: float) -> None:
+    """Raise NotCovered unless ``granted`` pays for all mechanisms about to run.
 
-    A pipeline asks this between getting its grant and drawing its noise. Fails only if somebody
-    changes the noise and forgets the request.
+    Pipelines call it between the grant and the noise. It fails only if somebody changes the noise
+    and forgets the request.
     """
-    needed = sum((Decimal(epsilon) for epsilon in epsilons), start=Decimal(0))
+    needed = sum(map(Decimal, epsilons), start=Decimal(0))
     if needed > granted:
         raise NotCovered(f"OpenDP puts it at epsilon {needed}, granted were {granted}")
-
-
-Answer = Literal["above", "below"]
 
 
 class AboveThreshold:
     """The sparse vector technique: Lyu, Su, Li 2017, Algorithm 7, with OpenDP's Laplace noise.
 
-    Many questions of the form "is this count at least so many?"; only answers "above" cost. What
-    makes it private, and what the broken variants lack: the threshold is noisy and its noise is
-    drawn once; every comparison has fresh noise, scaled with ``positives``, the number of answers
-    "above" after which it stops; and no number is ever released.
+    It answers many questions whether a count reaches a threshold; only answers "above" cost. Its
+    privacy rests on what the broken variants lack: the threshold's noise is drawn once; each
+    comparison has fresh noise, scaled with ``positives``, the number of answers "above" after which
+    it stops; and no number is released.
     """
 
     def __init__(
@@ -129,9 +121,9 @@ class AboveThreshold:
         comparison_scale: Decimal,
         positives: int,
     ) -> None:
-        drawn_once, self._fresh = laplace(threshold_scale), laplace(comparison_scale)
+        once, self._fresh = laplace(threshold_scale), laplace(comparison_scale)
         # A positive costs twice the sensitivity over the scale: map it at distance 2.
-        self.epsilon = drawn_once.epsilon + positives * 2 * self._fresh.epsilon
+        self.epsilon = once.epsilon + positives * 2 * self._fresh.epsilon
         self.left = positives
         self.declaration = {
             "kind": "sparse_vector",
@@ -142,13 +134,12 @@ class AboveThreshold:
             "claimed": {"epsilon": str(self.epsilon)},
             "sampler": _SAMPLER,
         }
-        self._threshold = drawn_once.draw(threshold)  # touches no data yet
+        self._threshold = once.draw(threshold)  # reads no data
 
-    def ask(self, count: float) -> Answer:
-        """Whether a count is above. Raises NotCovered after the last positive."""
+    def ask(self, count: float) -> bool:
+        """Return whether a count is above. Raise NotCovered after the last positive."""
         if self.left == 0:
             raise NotCovered("the session has used up its positives")
-        if self._fresh.draw(count) >= self._threshold:
-            self.left -= 1
-            return "above"
-        return "below"
+        above = bool(self._fresh.draw(count) >= self._threshold)
+        self.left -= above
+        return above

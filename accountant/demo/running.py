@@ -1,35 +1,77 @@
-"""The processes of a run: the service, and whatever talks to it. All end before the run does."""
+"""The folder and the processes of a run: the service, and the programs that ask it.
+
+Every process ends before the run does. ``python -m accountant.demo.running`` is the command line of
+``accountant`` for as long as its parent lives.
+"""
 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import httpx2
 
 PATIENCE: Final = 60.0
-"""Seconds after which anything that was waited for is taken to have failed."""
+"""Seconds to wait for anything before it counts as failed."""
+README: Final = "README.txt"
+AUDIT: Final = "audit"
+_SIGNATURE: Final = "This folder was written by `python -m accountant.demo`."
+_TEXT: Final = f"""{_SIGNATURE}
+Nothing in it is needed by anything else; the whole folder may be deleted. The next run replaces it.
+
+report.html, .json, .csv   the compliance report, for people, programs and spreadsheets
+audit/                     what the auditor holds: the ledger's key, a receipt, and the evidence as
+                           bundle.tar (forged.tar is the same with one digit changed); check it:
+                           accountant verify bundle.tar --key KEY --checkpoint receipt.tlog-proof
+                           python -m accountant.verify_minimal bundle.tar --key KEY
+accountant.db              the service's database
+vault/                     the keys that the ledger is signed with, and the heads it signed last
+logs/service.jsonl         the service's log, one JSON object a line
+logs/*.txt                 what each pipeline printed
+
+API keys are not kept here. To look at this ledger through the service again, in this folder:
+ACCOUNTANT_HOME=. accountant keys create --role auditor --name me
+ACCOUNTANT_HOME=. accountant serve
+"""
 
 
 class DemoFailed(Exception):
     """The demonstration did not go as it must."""
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
-    """A process that has ended: its exit code and what it printed."""
+class NotOurs(Exception):
+    """The folder holds something that the demonstration did not write."""
 
-    code: int
-    text: str
+
+def prepare(folder: Path) -> None:
+    """Make ``folder`` empty, readable by its owner only. Raise NotOurs, and change nothing, if it
+    holds anything but an earlier run.
+    """
+    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+        raise NotOurs(f"{folder} is not a folder; choose another place with --out")
+    if folder.is_dir() and any(folder.iterdir()):
+        readme = folder / README
+        if not (readme.is_file() and readme.read_text(errors="replace").startswith(_SIGNATURE)):
+            raise NotOurs(
+                f"{folder} holds files that no demonstration wrote, so it is left alone; "
+                "choose another place with --out"
+            )
+        shutil.rmtree(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(0o700)
+    for name in ("logs", AUDIT):
+        (folder / name).mkdir()
+    (folder / README).write_text(_TEXT)
 
 
 class Runner:
@@ -40,14 +82,16 @@ class Runner:
 
     def __init__(self, folder: Path, width: int) -> None:
         self.folder = folder
-        self.port = _free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
-        self.running: list[subprocess.Popen[bytes]] = []
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            port = probe.getsockname()[1]
+        self.url = f"http://127.0.0.1:{port}"
+        self.running: dict[str, subprocess.Popen[bytes]] = {}
+        """The processes by the file in ``logs`` that has their output."""
         self._environment = os.environ | {
             "ACCOUNTANT_HOME": str(folder),
             "ACCOUNTANT_DATABASE_URL": "",  # the default: in that folder
             "ACCOUNTANT_HOST": "127.0.0.1",
-            "ACCOUNTANT_PORT": str(self.port),
+            "ACCOUNTANT_PORT": str(port),
             "ACCOUNTANT_EXPIRY_SECONDS": "0.5",
             "ACCOUNTANT_CHECKPOINT_SECONDS": "1",
             "ACCOUNTANT_URL": self.url,
@@ -55,37 +99,36 @@ class Runner:
             "PYTHONIOENCODING": "utf-8",
         }
 
-    def start(
-        self, module: str, *arguments: str, key: str | None = None, log: str
-    ) -> subprocess.Popen[bytes]:
-        """Starts a module; what it prints goes to ``logs/<log>``. Ctrl-C reaches only us: we stop
-        the others in order. A key travels in the environment, which other users cannot read.
+    def start(self, log: str, *words: str, key: str = "") -> None:
+        """Start a module with arguments; its output goes to ``logs/<log>``.
+
+        Ctrl-C does not reach it: this process stops the others in order. A key travels in the
+        environment, which other users cannot read.
         """
         with (self.folder / "logs" / log).open("wb") as output:
-            process = subprocess.Popen(  # noqa: S603 - our own interpreter and modules
-                [sys.executable, "-m", module, *arguments],
+            self.running[log] = subprocess.Popen(  # noqa: S603 (our own interpreter and modules)
+                [sys.executable, "-m", *words],
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=output,
                 env=self._environment | ({"ACCOUNTANT_KEY": key} if key else {}),
                 start_new_session=True,
             )
-        self.running.append(process)
-        return process
 
-    def finish(self, process: subprocess.Popen[bytes], log: str) -> Result:
-        """Waits for a process and returns what it printed."""
+    def finish(self, log: str, expected: int = 0) -> str:
+        """Wait for a process to end. Return its output. Raise DemoFailed for another exit code."""
         try:
-            code = process.wait(PATIENCE)
+            code = self.running[log].wait(PATIENCE)
         except subprocess.TimeoutExpired:
             raise DemoFailed(f"a process did not end within {PATIENCE:.0f} s: logs/{log}") from None
-        text = (self.folder / "logs" / log).read_text(encoding="utf-8", errors="replace")
-        return Result(code, text.rstrip())
+        if code != expected:
+            raise DemoFailed(f"logs/{log}: exit code {code}, not {expected}")
+        return (self.folder / "logs" / log).read_text(encoding="utf-8", errors="replace").rstrip()
 
-    def command(self, *arguments: str) -> str:
-        """Runs `accountant …` and returns its standard output. Raises DemoFailed."""
-        done = subprocess.run(  # noqa: S603 - our own interpreter and module
-            [sys.executable, "-m", "accountant", *arguments],
+    def command(self, *words: str) -> str:
+        """Run `accountant …`. Return its standard output. Raise DemoFailed."""
+        done = subprocess.run(  # noqa: S603 (our own interpreter and module)
+            [sys.executable, "-m", "accountant", *words],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -95,49 +138,62 @@ class Runner:
         )
         if done.returncode != 0:
             reason = "\n".join(done.stderr.strip().splitlines()[-3:])
-            raise DemoFailed(f"accountant {' '.join(arguments)}: {reason}")
+            raise DemoFailed(f"accountant {' '.join(words)}: {reason}")
         return done.stdout
 
     @contextmanager
     def service(self) -> Iterator[None]:
-        """The service, ready; stopped at the end, and with it everything that still runs."""
+        """Run the service; at the end stop it, and with it every process that still runs."""
+        log = "service.jsonl"
         try:
-            process = self.start("accountant.demo.tethered", "serve", log="service.jsonl")
-            self._until_ready(process)
+            self.start(log, __name__, "serve")
+            self._until_ready(self.running[log])
             yield
         finally:
-            for running in reversed(self.running):
-                _stop(running)
-        if process.returncode != 0:
-            raise DemoFailed(f"the service ended with {process.returncode}: logs/service.jsonl")
+            for process in reversed(self.running.values()):
+                _stop(process)
+        self.finish(log)
 
     def _until_ready(self, process: subprocess.Popen[bytes]) -> None:
         deadline = time.monotonic() + PATIENCE
-        with httpx2.Client(trust_env=False) as http:
-            while time.monotonic() < deadline:
-                if process.poll() is not None:
-                    raise DemoFailed("the service ended at once: logs/service.jsonl says why")
-                with suppress(httpx2.TransportError):
-                    if http.get(f"{self.url}/readyz").status_code == 200:
-                        return
-                time.sleep(0.1)
+        while process.poll() is None and time.monotonic() < deadline:
+            with suppress(httpx2.TransportError):
+                if httpx2.get(f"{self.url}/readyz", trust_env=False).status_code == 200:
+                    return
+            time.sleep(0.1)
         raise DemoFailed("the service did not get ready: logs/service.jsonl says why")
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    """Asks the process to end, and insists after ten seconds."""
-    if process.poll() is None:
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+    """Terminate a process; kill it after ten seconds."""
+    process.terminate()
+    try:
+        process.wait(10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
     if process.stdin:
         process.stdin.close()
+
+
+def end_with_parent() -> None:
+    """Terminate this process once the parent is gone, even if it was killed: the pipe at standard
+    input, which only the parent holds open, closes then.
+    """
+
+    def wait() -> None:
+        # Not through sys.stdin: its lock, held here, would stop the interpreter from ending.
+        while os.read(0, 1024):
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+if __name__ == "__main__":
+    from accountant.cli import main
+
+    # While it serves, the door takes the signal itself.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
+    end_with_parent()
+    main()

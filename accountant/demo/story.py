@@ -1,78 +1,145 @@
-"""What must have happened, read from the ledger itself: no pipeline is believed.
+"""The account of a run, from the ledger's events alone, and the account that it must give.
 
-Noise is random, decisions are not: which requests are allowed, flagged or refused follows from the
-parameters alone. The one exception is how many positives the sparse vector session found.
+Noise is random, decisions are not: the parameters alone decide which requests are allowed, flagged
+or refused. Only the number of positives in the sparse vector session varies.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any, Final
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from accountant.demo.survey_data import DATASETS, POPULATION, labels
 
 Events = Sequence[dict[str, Any]]
 
-Happening = tuple[str, str, str]
-"""Who, which type of event, and its outcome where it has one."""
-
-EXPECTED: Final[dict[Happening, int]] = {
+EXPECTED: Final = {
     # 7 refreshes of 6 counts at epsilon 0.25, beside the survey's 1.02, fill marriages up to 2.77
     # of 3; from 2.4 on (refreshes 6 and 7) they are flagged; the eighth would reach 3.02.
-    ("dashboard", "grant.reserved.v1", "allow"): 30,
-    ("dashboard", "grant.reserved.v1", "flag"): 12,
-    ("dashboard", "grant.committed.v1", ""): 42,
-    ("dashboard", "grant.refused.v1", "lifetime"): 1,
-    ("survey-team", "grant.reserved.v1", "allow"): 3,
-    ("survey-team", "grant.committed.v1", ""): 2,
-    ("survey-team", "sparse_vector.closed.v1", ""): 1,
-    ("careless", "grant.refused.v1", "built-in:claim-understated"): 1,
-    ("careless", "grant.refused.v1", "reasons"): 1,
-    ("careless", "grant.refused.v1", "no-bare-answers"): 1,
-    ("careless", "grant.refused.v1", "built-in:sparse-vector-broken"): 1,
-    # One that was asked for twice with one key, and one that was open at the crash.
-    ("careless", "grant.reserved.v1", "allow"): 2,
-    ("careless", "grant.committed.v1", ""): 1,
-    ("careless", "invocation.recorded.v1", "overrun"): 1,
-    (":accountant", "grant.expired.v1", ""): 1,
+    "dashboard grant.reserved.v1 allow": 30,
+    "dashboard grant.reserved.v1 flag": 12,
+    "dashboard grant.committed.v1": 42,
+    "dashboard grant.refused.v1 lifetime": 1,
+    "survey-team grant.reserved.v1 allow": 3,
+    "survey-team grant.committed.v1": 2,
+    "survey-team sparse_vector.closed.v1": 1,
+    "careless grant.refused.v1 built-in:claim-understated": 1,
+    "careless grant.refused.v1 reasons": 1,
+    "careless grant.refused.v1 no-bare-answers": 1,
+    "careless grant.refused.v1 built-in:sparse-vector-broken": 1,
+    # One is asked for twice with one key, one is open at the crash.
+    "careless grant.reserved.v1 allow": 2,
+    "careless grant.committed.v1": 1,
+    "careless invocation.recorded.v1 overrun": 1,
+    ":accountant grant.expired.v1": 1,
 }
-_SPENDING: Final = ("grant.", "invocation.", "sparse_vector.closed.")
-
-
-def happened_in_order(events: Events) -> dict[Happening, tuple[dict[str, Any], int]]:
-    """Everything that happened: its first event, and how often; in the order of the first."""
-    found: dict[Happening, tuple[dict[str, Any], int]] = {}
-    for event in events:
-        key = (event["by"], event["type"], _outcome(event))
-        first, times = found.get(key, (event, 0))
-        found[key] = first, times + 1
-    return found
+"""How often each client must cause each type of event and outcome that spends."""
+_SPENDING: Final = (" grant.", " invocation.", " sparse_vector.closed.")
+_WORDS: Final = {
+    "population.registered.v1": "population registered",
+    "dataset.registered.v1": "dataset registered",
+    "policy.adopted.v1": "policy adopted",
+    "signing_key.adopted.v1": "signing key adopted",
+    "grant.reserved.v1 allow": "[green]granted",
+    "grant.reserved.v1 flag": "[yellow]granted, flagged: nearly used up",
+    "grant.committed.v1": "committed",
+    "sparse_vector.answered.v1": "sparse vector answers counted",
+    "sparse_vector.closed.v1": "sparse vector session closed",
+    "invocation.recorded.v1 overrun": "[red]ran without asking: recorded, over budget",
+    "grant.expired.v1": "[yellow]left open by a crash: expired and charged",
+    "grant.refused.v1 lifetime": "[red]refused: lifetime limit would be passed",
+    "grant.refused.v1 reasons": "[red]refused: no purpose",
+    "grant.refused.v1 no-bare-answers": "[red]refused: no noise at all",
+    "grant.refused.v1 built-in:claim-understated": "[red]refused: claimed too little",
+    "grant.refused.v1 built-in:sparse-vector-broken": "[red]refused: broken algorithm",
+}
 
 
 def differences(events: Events) -> list[str]:
-    """Every way in which the ledger tells another story than it must."""
-    found = {
-        key: times
-        for key, (_, times) in happened_in_order(events).items()
-        if key[1].startswith(_SPENDING)
-    }
+    """Return every way in which the ledger tells another story than it must."""
+    found = Counter(filter(lambda key: any(kind in key for kind in _SPENDING), map(_key, events)))
     return [
-        f"{' '.join(key).rstrip()} happened {found.get(key, 0)} times, not {EXPECTED.get(key, 0)}"
-        for key in sorted(EXPECTED.keys() | found.keys())
-        if found.get(key, 0) != EXPECTED.get(key, 0)
+        f"{key} happened {found[key]} times, not {EXPECTED.get(key, 0)}"
+        for key in sorted(EXPECTED | found)
+        if found[key] != EXPECTED.get(key, 0)
     ]
 
 
-def session(events: Events) -> dict[str, Any]:
-    """The closed sparse vector session: its positives, negatives, and what came back."""
-    return next(e for e in events if e["type"] == "sparse_vector.closed.v1")
+def show(console: Console, events: Events, accounts: dict[str, Any]) -> None:
+    """Print the timeline and the totals."""
+    [closed] = [event for event in events if event["type"] == "sparse_vector.closed.v1"]
+    console.print(_timeline(events))
+    console.print(
+        f"The sparse vector session gave {closed['negatives']} free answers and "
+        f"{closed['positives']} that cost.\n",
+        highlight=False,
+    )
+    _show_totals(console, accounts)
 
 
-def _outcome(event: dict[str, Any]) -> str:
-    fired = event.get("fired", [])
+def _timeline(events: Events) -> Table:
+    """Return a row for equal events of one client, in the order of the first."""
+    table = _table("What happened", "after>", "who", "what", "times>")
+    start = datetime.fromisoformat(events[0]["time"])
+    times = Counter(map(_key, events))
+    first = {_key(event): event["time"] for event in reversed(events)}
+    for key, count in times.items():
+        after = (datetime.fromisoformat(first[key]) - start).total_seconds()
+        client, _, kind = key.partition(" ")
+        who = "the service" if client.startswith(":") else client
+        table.add_row(f"{after:.1f} s", who, _WORDS.get(kind, kind), str(count))
+    return table
+
+
+def _show_totals(console: Console, accounts: dict[str, Any]) -> None:
+    """Print the epsilon spent by each group of women on each dataset, and over all."""
+    lines = {line["dataset"]: line for line in accounts["accounts"] if line["rule"] == "lifetime"}
+    lines["*"] = next(line for line in accounts["accounts"] if line["rule"] == "person")
+    lines = {dataset: lines[dataset] for dataset in (*DATASETS, "*")}
+    heads = [
+        f"{dataset.replace('*', 'all datasets')}\nlimit {line['limit']['epsilon']}>"
+        for dataset, line in lines.items()
+    ]
+    table = _table(f"ε spent per woman of {POPULATION}, by education", "education", *heads)
+    for i, group in enumerate(labels("education")):
+        balances = [line["groups"][i] for line in lines.values()]
+        table.add_row(group, *(Text(b["spent"], "red" if b["over"] else "") for b in balances))
+    table.add_section()
+    table.add_row("left for everyone", *(line["total"]["remaining"] for line in lines.values()))
+    console.print(table)
+    for dataset in DATASETS:
+        for balance in lines[dataset]["groups"]:
+            if balance["over"]:
+                console.print(
+                    f"{dataset}, {balance['group']}: over the limit, by what had run without "
+                    "asking. The limit's promise to these women is broken; "
+                    f"ε {balance['spent']} is what holds.",
+                    style="red",
+                )
+
+
+def _table(title: str, *columns: str) -> Table:
+    """Return a table; a column that ends in ">" is aligned to the right."""
+    table = Table(title=title, title_justify="left", show_edge=False, pad_edge=False)
+    for name in columns:
+        table.add_column(name.rstrip(">"), justify="right" if name.endswith(">") else "left")
+    return table
+
+
+def _key(event: dict[str, Any]) -> str:
+    """Return the client, type and outcome of an event."""
+    key, fired = f"{event['by']} {event['type']}", event.get("fired", [])
     match event["type"]:
         case "grant.refused.v1":
-            return str(fired[0][0])  # a rule that blocks comes first
+            return f"{key} {fired[0][0]}"  # a rule that blocks comes first
         case "invocation.recorded.v1" if event.get("overrun"):
-            return "overrun"
+            return f"{key} overrun"
         case "invocation.recorded.v1" | "grant.reserved.v1":
-            return "flag" if fired else "allow"
-    return ""
+            return f"{key} {'flag' if fired else 'allow'}"
+    return key

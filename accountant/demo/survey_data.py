@@ -1,12 +1,11 @@
 """The data: Fair's survey of 6,366 married women (1974, published 1978), as statsmodels ships it.
 
-Public, so that a demonstration may show true numbers beside noisy ones. A pipeline on data that are
-not public never does that.
+The data are public, so the demonstration may print true numbers beside noisy ones. A pipeline on
+private data must never do that.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -15,10 +14,10 @@ from numpy.typing import NDArray
 POPULATION: Final = "fair-survey"
 WOMEN: Final = 6_366
 
-# A dimension must be public and must never change, for a woman has to stay in one cell for life:
-# only then do charges to disjoint groups not add up for her. These three are fixed because they are
-# stated as of the day of the survey (her age now would not do), and they are what a directory of
-# those invited would list. Religiousness, marriage, children and affairs are what is protected.
+# A dimension is public and never changes: a woman stays in one cell for life, and only therefore do
+# charges to disjoint groups not add up for her. These three are stated as of the day of the survey
+# (age today would not do), as a directory of the invited would list them. Religiousness, marriage,
+# children and affairs are protected.
 DIMENSIONS: Final[dict[str, dict[float, str]]] = {
     "education": {
         9.0: "grade school",
@@ -51,58 +50,50 @@ _COLUMNS: Final = {
     "occupation_at_survey": "occupation",
 }
 
-# Three datasets about the same women, as three tables would be: a woman's total is over all three.
 DATASETS: Final[dict[str, tuple[str, ...]]] = {
     "marriages": ("rate_marriage", "yrs_married", "religious"),
     "households": ("children",),
     "affairs": ("affairs",),
 }
+"""The columns of three datasets about the same women: a woman's total is over all three."""
 RATINGS: Final = ("very poor", "poor", "fair", "good", "very good")
-"""What ``rate_marriage`` 1 to 5 stand for."""
-
+"""The meaning of ``rate_marriage`` 1 to 5."""
 CHILDREN: Final = (0.0, 1.0, 2.0, 3.0, 4.0, 5.5)
 """The values of ``children``; 5.5 stands for five or more."""
 
-Column = NDArray[np.float64]
-Rows = NDArray[np.bool_]
 
-
-@dataclass(frozen=True, slots=True)
 class Survey:
-    """The answers, one place a woman in every column."""
+    """The answers, one row a woman. Raises ValueError if the survey is not the one known here."""
 
-    columns: dict[str, Column]
+    def __init__(self) -> None:
+        from statsmodels.datasets import fair  # noqa: PLC0415 (slow to import)
 
-    def column(self, dataset: str, name: str) -> Column:
-        """One column of a dataset. A pipeline reads what it was given budget for."""
+        self._answers: Any = fair.load_pandas().data
+        self._groups = {
+            dimension: self._answers[column].map(DIMENSIONS[dimension])
+            for dimension, column in _COLUMNS.items()
+        }
+        known = all(labels.notna().all() for labels in self._groups.values())
+        if len(self._answers) != WOMEN or not known:
+            raise ValueError("statsmodels ships another survey than this demonstration knows")
+
+    def column(self, dataset: str, name: str) -> NDArray[np.float64]:
+        """Return a column. Raise KeyError if it is no column of ``dataset``, for which the pipeline
+        was granted its budget.
+        """
         if name not in DATASETS[dataset]:
             raise KeyError(f"dataset {dataset} has no column {name}")
-        return self.columns[name]
+        column: NDArray[np.float64] = self._answers[name].to_numpy(dtype=np.float64)
+        return column
 
-    def members(self, **group: str) -> Rows:
-        """Which women are in a public group, e.g. ``education="high school"``; all without."""
-        rows = np.ones(len(self.columns["age"]), dtype=np.bool_)
+    def members(self, **group: str) -> NDArray[np.bool_]:
+        """Return which women are in a group, e.g. ``education="high school"``; all if not given."""
+        rows = np.ones(WOMEN, dtype=np.bool_)
         for dimension, label in group.items():
-            codes = {text: code for code, text in DIMENSIONS[dimension].items()}
-            rows &= self.columns[_COLUMNS[dimension]] == codes[label]
+            rows &= self._groups[dimension].to_numpy() == label
         return rows
 
 
-def load() -> Survey:
-    """Reads the survey. Raises ValueError if it is not the one that this demonstration knows."""
-    from statsmodels.datasets import fair  # noqa: PLC0415 - slow to import; few need it
-
-    frame: Any = fair.load_pandas().data
-    survey = Survey({str(name): frame[name].to_numpy(dtype=np.float64) for name in frame})
-    if len(frame) != WOMEN:
-        raise ValueError(f"the survey has {len(frame)} rows, {WOMEN} are expected")
-    for dimension, labels in DIMENSIONS.items():
-        strange = set(survey.columns[_COLUMNS[dimension]]) - set(labels)
-        if strange:
-            raise ValueError(f"{dimension} has values without a label: {sorted(strange)}")
-    return survey
-
-
 def labels(dimension: str) -> list[str]:
-    """The values of a dimension, in order."""
+    """Return the values of a dimension, in order."""
     return list(DIMENSIONS[dimension].values())

@@ -116,7 +116,7 @@ def test_service_ends_with_parent(tmp_path: Path) -> None:
     runner.command("migrate")
     with runner.service():
         assert httpx2.get(f"{runner.url}/readyz").status_code == 200
-        [process] = runner.running
+        [process] = runner.running.values()
         assert process.stdin
         process.stdin.close()  # what the system does when a process dies
         assert process.wait(20) == 0
@@ -135,7 +135,7 @@ def test_stopped(tmp_path: Path, how: signal.Signals) -> None:
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
     )
     deadline = time.monotonic() + 60
-    log = folder / "logs" / "survey_team.txt"
+    log = folder / "logs" / "survey-team.txt"
     while not log.exists() and time.monotonic() < deadline:
         time.sleep(0.05)
     demo.send_signal(how)

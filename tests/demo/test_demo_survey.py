@@ -9,12 +9,12 @@ import pytest
 from accountant.budget.policy_file import parse_policy
 from accountant.config import shipped
 from accountant.demo import survey_data
-from accountant.demo.folder import AUDIT, README, NotOurs, prepare
+from accountant.demo.running import AUDIT, README, NotOurs, prepare
 
 
 def test_women() -> None:
     """The survey has 6,366 women, each in exactly one cell."""
-    survey = survey_data.load()
+    survey = survey_data.Survey()
     assert survey.members().sum() == 6_366
     for dimension in survey_data.DIMENSIONS:
         sizes = [survey.members(**{dimension: value}).sum() for value in labels(dimension)]
@@ -31,7 +31,7 @@ def labels(dimension: str) -> list[str]:
 
 def test_columns() -> None:
     """A pipeline cannot read a column of a dataset that it was given no budget for."""
-    survey = survey_data.load()
+    survey = survey_data.Survey()
     assert set(survey.column("households", "children")) == set(survey_data.CHILDREN)
     with pytest.raises(KeyError):
         survey.column("households", "affairs")
