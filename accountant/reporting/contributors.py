@@ -2,64 +2,81 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Final
+from heapq import heappush, heappushpop
+from typing import Any, Final, NamedTuple
 
 import orjson
 
-from accountant.budget.apply import HANDLERS
-from accountant.budget.commands import command_from_json
 from accountant.budget.facts import final_of, grant_of
 from accountant.budget.outcome import RESERVED
-from accountant.budget.population.population import Population
-from accountant.budget.population.selection import Selection, reaching, select
-from accountant.budget.state import ALL, State
-from accountant.ledger.events import Event
+from accountant.budget.population.positions import read, spelled
+from accountant.budget.state import ALL
 from accountant.privacy.units import Charge, Currency
 from accountant.reporting.history import RECOVERED, REVALUED, SETTLING
 from accountant.reporting.texts import Texts
 from accountant.store.ledgers import Stored
 
 MOST: Final = 20
-_PEOPLE: Final = ("population.registered.v1", "population.extended.v1")
 _STATES: Final = {
     "grant.reserved.v1": "reserved",
     "invocation.recorded.v1": "recorded",
     REVALUED: "revalued",
 }
+Dimensions = dict[str, dict[str, int]]
+"""The position of each value on each dimension."""
 
 
-@dataclass(frozen=True, slots=True)
-class Booked:
-    """A charge and its state. ``command`` is that of the event that booked it."""
+class Booked(NamedTuple):
+    """A charge and its state. ``command`` is that of the event that booked it; ``subjects`` are
+    None for everyone.
+    """
 
-    sequence: int
+    epsilon: tuple[bool, int]
+    """Whether it is infinite, and its units."""
+    before: int
+    """The negative sequence: of equal charges the earlier one comes first."""
     client: str
     command: dict[str, Any]
-    selection: Selection
+    subjects: Any
     charge: Charge
     state: str
 
-    @property
-    def dataset(self) -> str:
-        """The dataset that it is charged on."""
-        return str(self.command["dataset"])
+    @classmethod
+    def of(cls, body: Mapping[str, Any]) -> Booked:
+        """Return what an event has booked."""
+        command, revalued = body["command"], body["type"] == REVALUED
+        everyone = body.get("charged_to") == "everyone" or command.get("everyone", False)
+        charge = Charge.from_json(body["more" if revalued else "total"])
+        return cls(
+            epsilon=_epsilon(charge),
+            before=-body["sequence"],
+            client=command["by"] if revalued else body["by"],
+            command=command,
+            subjects=None if everyone else command.get("subjects"),
+            charge=charge,
+            state=_STATES[body["type"]],
+        )
 
-    @property
-    def size(self) -> tuple[bool, int, int]:
-        """A key that is larger for a charge that used more, then for an earlier one."""
-        epsilon = Currency.EPSILON
-        return self.charge.is_infinite(epsilon), self.charge[epsilon], -self.sequence
+    def settled(self, charge: Charge, state: str) -> Booked:
+        """Return it as the end of a grant has left it."""
+        return self._replace(epsilon=_epsilon(charge), charge=charge, state=state)
+
+    def counts_in(self, rule: Mapping[str, Any], dimensions: Dimensions) -> bool:
+        """Return True if it is charged to the account and the cell that a limit quotes."""
+        return (
+            rule["dataset"] in (self.command["dataset"], ALL)
+            and rule["client"] in (self.client, "")
+            and _covers(dimensions, self.subjects, rule["group"])
+        )
 
     def to_json(self, texts: Texts) -> dict[str, Any]:
         """Return it as the API serves it."""
         return {
-            "sequence": self.sequence,
+            "sequence": -self.before,
             "client": self.client,
-            "dataset": self.dataset,
-            "purpose": texts.open(self.sequence, self.command).get("purpose"),
+            "dataset": self.command["dataset"],
+            "purpose": texts.open(-self.before, self.command).get("purpose"),
             "state": self.state,
             "epsilon": self.charge.amount(Currency.EPSILON),
             "delta": self.charge.amount(Currency.DELTA),
@@ -67,49 +84,35 @@ class Booked:
 
 
 def used_up_by(
-    state: State,
-    rows: Iterable[Stored],
-    rules: Iterable[Mapping[str, Any]],
-    before: int,
-    texts: Texts,
+    rows: Iterable[Stored], rules: Iterable[Mapping[str, Any]], before: int, texts: Texts
 ) -> list[dict[str, Any]]:
     """Return, for each limit that fired among ``rules``, the charges before event ``before`` in the
     account and cell that it quotes, the largest first, as they stand now. Reads ``rows`` once.
     """
-    people = state.people()
     fired = [r for r in rules if r["fired"] and "comparisons" in r]
-    found: list[list[Booked]] = [[] for _ in fired]
-    left_out = [0] * len(fired)
-    for booked in _bookings(state.ledger, rows, before) if fired else ():
+    largest: list[list[Booked]] = [[] for _ in fired]
+    counts, dimensions = [0] * len(fired), Dimensions()
+    for booked in _bookings(rows, before, dimensions) if fired else ():
         for i, rule in enumerate(fired):
-            if (
-                rule["dataset"] in (booked.dataset, ALL)
-                and rule["client"] in (booked.client, "")
-                and _covers(people, booked.selection, rule["group"])
-            ):
-                found[i].append(booked)
-                if len(found[i]) > 2 * MOST:
-                    left_out[i] += len(found[i]) - MOST
-                    found[i] = _largest(found[i])
+            if booked.counts_in(rule, dimensions):
+                counts[i] += 1
+                add = heappush if counts[i] <= MOST else heappushpop
+                add(largest[i], booked)
     return [
         {
             "rule": rule["rule"],
-            "events": [booked.to_json(texts) for booked in _largest(some)],
-            "left_out": left + max(0, len(some) - MOST),
+            "events": [booked.to_json(texts) for booked in sorted(some, reverse=True)],
+            "left_out": count - len(some),
         }
-        for rule, some, left in zip(fired, found, left_out, strict=True)
+        for rule, some, count in zip(fired, largest, counts, strict=True)
     ]
 
 
-def _largest(some: list[Booked]) -> list[Booked]:
-    return heapq.nlargest(MOST, some, key=lambda booked: booked.size)
-
-
-def _bookings(ledger: str, rows: Iterable[Stored], before: int) -> Iterator[Booked]:
-    """Yield everything booked before event ``before`` that is still charged. A grant is held back
-    until it is known how it was settled; only open grants are kept in memory.
+def _bookings(rows: Iterable[Stored], before: int, dimensions: Dimensions) -> Iterator[Booked]:
+    """Yield everything booked before event ``before`` that is still charged, and keep the known
+    ``dimensions``. A grant is held back until it is settled, as it covers new values while it is
+    open; only open grants are kept in memory.
     """
-    people = State(ledger)
     held: dict[str, Booked] = {}
     for stored in rows:
         late = stored.sequence >= before
@@ -117,58 +120,45 @@ def _bookings(ledger: str, rows: Iterable[Stored], before: int) -> Iterator[Book
             return
         body = orjson.loads(stored.body)
         kind, grant = body["type"], str(grant_of(body, stored.sequence, body["type"]))
-        if kind in _PEOPLE:
-            event = Event.from_bytes(stored.body)
-            HANDLERS[kind](people, event)
-            held = {name: _widened(people.people(), one, event) for name, one in held.items()}
+        if kind in ("population.registered.v1", "population.extended.v1"):
+            added = body.get("added") or body["command"].get("dimensions", {})
+            for dimension, values in added.items():
+                order = dimensions.setdefault(dimension, {})
+                order |= {value: len(order) + i for i, value in enumerate(values)}
+        elif kind == RESERVED and not late:
+            held[grant] = Booked.of(body)
         elif kind in _STATES and not late:
-            one = _booked(people, body)
-            if kind == RESERVED:
-                held[grant] = one
-            else:
-                yield one
+            yield Booked.of(body)
         elif kind in SETTLING and grant in held:
             one = held.pop(grant)
             final = final_of(body, one.charge)
             if any(final.finite + final.infinite):
-                yield replace(one, charge=final, state=SETTLING[kind])
+                yield one.settled(final, SETTLING[kind])
         elif kind == RECOVERED:
-            yield from (replace(one, state="expired") for one in held.values())
+            yield from (one.settled(one.charge, "expired") for one in held.values())
             held.clear()
     yield from held.values()
 
 
-def _booked(state: State, body: dict[str, Any]) -> Booked:
-    command = body["command"]
-    everyone = body.get("charged_to") == "everyone" or command.get("everyone", False)
-    subjects = getattr(command_from_json(command), "subjects", None)
-    revalued = body["type"] == REVALUED
-    return Booked(
-        sequence=body["sequence"],
-        client=command["by"] if revalued else body["by"],
-        command=command,
-        selection=select(state.people(), None if everyone else subjects),
-        charge=Charge.from_json(body["more" if revalued else "total"]),
-        state=_STATES[body["type"]],
-    )
+def _epsilon(charge: Charge) -> tuple[bool, int]:
+    return charge.is_infinite(Currency.EPSILON), charge[Currency.EPSILON]
 
 
-def _widened(people: Population, booked: Booked, event: Event) -> Booked:
-    """Return the charge with the new cells that an open grant covers (as in apply.py)."""
-    subjects = getattr(command_from_json(booked.command), "subjects", None)
-    for dimension, values in event.body.get("added", {}).items():
-        new = reaching(people, subjects, dimension, values)
-        if not booked.selection.everyone and new.boxes:
-            booked = replace(booked, selection=booked.selection | new)
-    return booked
-
-
-def _covers(people: Population, selection: Selection, group: dict[str, str]) -> bool:
-    """Return True if the cell that ``group`` describes (any, if empty) is selected."""
-    if selection.everyone or not group:
+def _covers(dimensions: Dimensions, subjects: Any, group: Mapping[str, str]) -> bool:
+    """Return True if ``subjects`` cover the cell that ``group`` describes, any if that is empty."""
+    terms = subjects if isinstance(subjects, list) else [subjects or {}]
+    if not group or {} in terms:
         return True
-    cell = [people.index(people.axis(name), value) for name, value in group.items()]
-    axes = [people.axis(name) for name in group]
-    return any(
-        all(i in box[axis] for axis, i in zip(axes, cell, strict=True)) for box in selection.boxes
+    return all(value in dimensions[name] for name, value in group.items()) and any(
+        all(_among(dimensions[name], values, group.get(name)) for name, values in term.items())
+        for term in terms
     )
+
+
+def _among(order: dict[str, int], values: Any, value: str | None) -> bool:
+    """Return True if ``value`` (any if None) is among the values of a term as events hold them."""
+    if value is None or isinstance(values, list):
+        return value is None or value in values
+    if "from" in values:
+        return order[values["from"]] <= order[value] <= order[values["to"]]
+    return order[value] in read(spelled(values))

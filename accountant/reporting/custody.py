@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Final, TypeVar
+
+from msgspec import Struct
 
 from accountant.budget.custody.publication import NO_WITNESSES
 from accountant.budget.state import State
@@ -18,8 +19,7 @@ LATEST: Final = 20
 Facts = TypeVar("Facts")
 
 
-@dataclass(frozen=True, slots=True)
-class CheckpointFacts:
+class CheckpointFacts(Struct, frozen=True):
     """The last published checkpoint. ``key`` is the id of its signing key. Of the policy's
     ``witnesses``, ``cosigned`` have cosigned it and ``required`` had to. ``continued``: the
     events of the report begin with the events that were signed.
@@ -34,8 +34,7 @@ class CheckpointFacts:
     continued: bool
 
 
-@dataclass(frozen=True, slots=True)
-class AlarmFacts:
+class AlarmFacts(Struct, frozen=True):
     """A witness's answer that stopped publication. ``size``: of the ledger it was shown."""
 
     sequence: int
@@ -46,8 +45,7 @@ class AlarmFacts:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class ResumedFacts:
+class ResumedFacts(Struct, frozen=True):
     """An operator's statement that ends an alarm. ``alarm`` is the sequence of the alarm."""
 
     sequence: int
@@ -57,8 +55,7 @@ class ResumedFacts:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class LostFacts:
+class LostFacts(Struct, frozen=True):
     """A signed head that the ledger no longer continues."""
 
     origin: str
@@ -66,8 +63,7 @@ class LostFacts:
     root: str
 
 
-@dataclass(frozen=True, slots=True)
-class RecoveryFacts:
+class RecoveryFacts(Struct, frozen=True):
     """A recovery. ``left``: events that remained; ``charged``: open grants that were charged in
     full; ``carried``: accounts whose signed totals were carried over.
     """
@@ -82,8 +78,7 @@ class RecoveryFacts:
     carried: int
 
 
-@dataclass(frozen=True, slots=True)
-class AcceptedFacts:
+class AcceptedFacts(Struct, frozen=True):
     """An operator's statement that a suspect clock is right. ``clock`` is what the clock showed;
     ``before`` is the stamp of the event before, at which ledger time had stood still.
     """
@@ -96,8 +91,7 @@ class AcceptedFacts:
     reason: str
 
 
-@dataclass(slots=True)
-class LedgerFacts:
+class LedgerFacts(Struct):
     """The ledger itself. ``root`` is the root of its Merkle tree, in hex; ``broken_at`` the first
     event whose stored hash is not the hash of its bytes; ``alarm`` the alarm that stops publication
     now; ``erasures`` counts erased texts. ``resumed``, ``recoveries`` and ``accepted`` list the
@@ -112,11 +106,11 @@ class LedgerFacts:
     checkpoint: CheckpointFacts | None = None
     alarm: AlarmFacts | None = None
     alarms: int = 0
-    resumed: list[ResumedFacts] = field(default_factory=list)
+    resumed: list[ResumedFacts] = []
     recovered: int = 0
-    recoveries: list[RecoveryFacts] = field(default_factory=list)
+    recoveries: list[RecoveryFacts] = []
     erasures: int = 0
-    accepted: list[AcceptedFacts] = field(default_factory=list)
+    accepted: list[AcceptedFacts] = []
 
 
 class Custody:

@@ -6,12 +6,13 @@ import csv
 import io
 import json
 from collections.abc import Iterator
-from dataclasses import asdict
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
 
 from accountant.privacy.units import INFINITE
 from accountant.reporting.texts import Texts, visible
@@ -105,7 +106,8 @@ def rendered(report: Report, form: str) -> str:
 
 def to_json(report: Report) -> dict[str, Any]:
     """Return the report under its own names (schema.py). It has no floats."""
-    return asdict(report)
+    facts: dict[str, Any] = msgspec.to_builtins(report)
+    return facts
 
 
 def to_csv(report: Report) -> str:

@@ -5,7 +5,7 @@ Memory grows with open grants and with the capped tables, not with the number of
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -36,6 +36,8 @@ SORTS: Final = (
     "attested_new",
 )
 HEADINGS: Final = ("client", "kind", "purpose")
+_ALL: Final = ""
+"""The heading of the one row that adds up a dataset."""
 MOST_NAMES: Final = 1_000
 """Names under one heading of one dataset; later names share one row."""
 
@@ -49,6 +51,7 @@ SETTLING: Final = {
 BOOKING: Final = frozenset({"grant.reserved.v1", "invocation.recorded.v1"})
 JUDGED: Final = BOOKING | {"grant.refused.v1"}
 REVALUED: Final = "charge.revalued.v1"
+ADOPTED: Final = "policy.adopted.v1"
 RECOVERED: Final = "ledger.recovered.v1"
 """Settles all open grants, charged in full."""
 UNVERIFIABLE: Final = "unverifiable-claim"
@@ -89,11 +92,18 @@ class Tally:
 
 
 class Tallies:
-    """``totals`` by dataset; ``rows`` by (dataset, heading) and name, None for later names."""
+    """The tallies of each dataset, by heading and name; later names share the name None."""
 
     def __init__(self) -> None:
-        self.totals: dict[str, Tally] = {}
-        self.rows: dict[tuple[str, str], dict[str | None, Tally]] = {}
+        self._rows: dict[tuple[str, str], dict[str | None, Tally]] = {}
+
+    def rows(self, dataset: str, heading: str) -> dict[str | None, Tally]:
+        """Return the tallies under one heading."""
+        return self._rows.get((dataset, heading), {})
+
+    def total(self, dataset: str) -> Tally:
+        """Return the tally of the whole dataset."""
+        return self.rows(dataset, _ALL).get("", Tally())
 
     def count(self, at: Names, kinds: Iterable[str], *, refused: bool) -> None:
         """Count a request."""
@@ -110,30 +120,22 @@ class Tallies:
             part = parts.get(kind, NOTHING) - before.get(kind, NOTHING)
             self._tally(at.dataset, "kind", kind).add(part, settled=settled)
 
-    def _common(self, at: Names) -> list[Tally]:
-        return [
-            self.totals.setdefault(at.dataset, Tally()),
-            self._tally(at.dataset, "client", at.client),
-            self._tally(at.dataset, "purpose", at.purpose),
-        ]
+    def _common(self, at: Names) -> Iterator[Tally]:
+        for heading, name in ((_ALL, ""), ("client", at.client), ("purpose", at.purpose)):
+            yield self._tally(at.dataset, heading, name)
 
     def _tally(self, dataset: str, heading: str, name: str) -> Tally:
-        rows = self.rows.setdefault((dataset, heading), {})
+        rows = self._rows.setdefault((dataset, heading), {})
         full = name not in rows and len(rows) >= MOST_NAMES
         return rows.setdefault(None if full else name, Tally())
 
 
 class OpenGrant(NamedTuple):
-    """An open grant, with its purpose in clear and its charge by kind."""
+    """An open grant, the names that it is booked under, and its charge by kind."""
 
     grant: Grant
-    purpose: str
+    at: Names
     parts: Parts
-
-    @property
-    def at(self) -> Names:
-        """The names that it is booked under."""
-        return Names(self.grant.dataset, self.grant.by, self.purpose)
 
     @property
     def subjects(self) -> str:
@@ -164,7 +166,7 @@ class History:
             self.held.clear()
         elif event.type == REVALUED:
             self._revalued(event)
-        elif event.type == "policy.adopted.v1":
+        elif event.type == ADOPTED:
             self._adopted(event)
         elif event.type == "population.extended.v1" and event.body["command"].get("attested_new"):
             groups, at = groups_in_words(event.body["added"]), Names("", event.by, UNKNOWN)
@@ -174,54 +176,29 @@ class History:
     def _judged(self, state: State, event: Event) -> None:
         body, command = event.body, event.body["command"]
         refused = event.type == "grant.refused.v1"
-        parts: Parts = {}
-        for kind, charge in parts_of(body):
-            parts[kind] = parts.get(kind, NOTHING) + charge
+        parts, total = _by_kind(parts_of(body)), Charge.from_json(body["total"])
         at = Names(command["dataset"], event.by, command.get("purpose") or UNKNOWN)
         self.tallies.count(at, parts, refused=refused)
         if not refused:
-            self.tallies.book(at, Charge.from_json(body["total"]), parts)
+            self.tallies.book(at, total, parts)
         if event.type == "grant.reserved.v1":
             name = grant_in(event)
-            self.held[name] = OpenGrant(state.open[name], at.purpose, parts)
-        if "fired" in body:
-            self._fired(state, event, at, refused)
-
-    def _fired(self, state: State, event: Event, at: Names, refused: bool) -> None:
-        """Note a request on which rules have fired, under every sort that it belongs to."""
+            self.held[name] = OpenGrant(state.open[name], at, parts)
+        if "fired" not in body:
+            return
+        everyone = body.get("charged_to") == "everyone"
+        subjects = groups_in_words(None if everyone else command.get("subjects"))
         engine = state.custody.engine_at(event.sequence)
         findings = explain(event, state.adopted, state.people(), engine).decision.findings
         fired = [found for found in findings if found.fired]
-        blocking = [rule for rule in fired if rule.action == "block"]
-        claims = [rule for rule in fired if rule.code == UNVERIFIABLE]
-        sorts: dict[str, list[Finding]] = {}
-        if refused:
-            sorts["blocked"] = blocking
-        elif blocking:  # it had already run
-            sorts["overrun"] = [rule for rule in blocking if rule.code == "budget-exceeded"]
-            sorts["against_rule"] = [rule for rule in blocking if rule.code != "budget-exceeded"]
-        else:
-            sorts["flagged"] = [rule for rule in fired if rule.code != UNVERIFIABLE]
-        everyone = event.body.get("charged_to") == "everyone"
-        group = groups_in_words(None if everyone else event.body["command"].get("subjects"))
-        total = Charge.from_json(event.body["total"])
-        for sort, rules in sorts.items():
-            if rules or refused:
-                text = "; ".join(rule.text for rule in rules)
-                self._note(sort, event, at, group, total, text, [rule.rule for rule in rules])
-        if claims and not refused:
-            text = "; ".join(dict.fromkeys(rule.text for rule in claims))
-            self._note("unverifiable", event, at, group, total, text)
-        if any(rule.code == "claim-understated" for rule in fired):
-            text = "refused" if refused else "recorded"
-            self._note("understated", event, at, group, total, text)
+        for sort, text, rules in _sorted(fired, refused=refused):
+            self._note(sort, event, at, subjects, total, text, rules)
 
     def _settled(self, state: State, event: Event) -> None:
         held = self.held.pop(grant_in(event))
         grant, final = held.grant, final_of(event.body, held.grant.total)
         back = grant.total - final
-        parts = _final_parts(state, event, held, final)
-        self.tallies.book(held.at, NOTHING - back, parts, held.parts)
+        self.tallies.book(held.at, NOTHING - back, _parts(state, event, held, final), held.parts)
         if event.type == "grant.expired.v1":
             text = f"grant {grant.id} expired at {rfc3339(grant.expires)}; charged in full"
             self._note("expired", event, held.at, held.subjects, final, text)
@@ -248,7 +225,7 @@ class History:
         subjects: str,
         charge: Charge,
         text: str,
-        rules: Sequence[str] = (),
+        rules: Iterable[str] = (),
     ) -> None:
         seen = self.seen[sort]
         seen.total += 1
@@ -283,7 +260,30 @@ class History:
         keep(self.policies, change, LATEST)
 
 
-def _final_parts(state: State, event: Event, held: OpenGrant, final: Charge) -> Parts:
+def _sorted(fired: list[Finding], *, refused: bool) -> Iterator[tuple[str, str, list[str]]]:
+    """Yield each sort of notable event that a request belongs to, given the rules that fired: the
+    sort, its text and its rules.
+    """
+    blocking = [rule for rule in fired if rule.action == "block"]
+    claims = [rule for rule in fired if rule.code == UNVERIFIABLE]
+    sorts: dict[str, list[Finding]] = {}
+    if refused:
+        sorts["blocked"] = blocking
+    elif blocking:  # it had already run
+        sorts["overrun"] = [rule for rule in blocking if rule.code == "budget-exceeded"]
+        sorts["against_rule"] = [rule for rule in blocking if rule.code != "budget-exceeded"]
+    else:
+        sorts["flagged"] = [rule for rule in fired if rule.code != UNVERIFIABLE]
+    for sort, rules in sorts.items():
+        if rules or refused:
+            yield sort, "; ".join(rule.text for rule in rules), [rule.rule for rule in rules]
+    if claims and not refused:
+        yield "unverifiable", "; ".join(dict.fromkeys(rule.text for rule in claims)), []
+    if any(rule.code == "claim-understated" for rule in fired):
+        yield "understated", "refused" if refused else "recorded", []
+
+
+def _parts(state: State, event: Event, held: OpenGrant, final: Charge) -> Parts:
     """Return the final charge of a settled grant by kind."""
     total = held.grant.total
     if final == total:
@@ -294,8 +294,14 @@ def _final_parts(state: State, event: Event, held: OpenGrant, final: Charge) -> 
     if isinstance(command, CommitGrant) and command.mechanisms:
         engine = state.custody.engine_at(held.grant.sequence)
         prices = price_all(command.mechanisms, state.people().relation, total.orders, engine)
-        parts: Parts = {}
-        for mechanism, priced in zip(command.mechanisms, prices, strict=True):
-            parts[mechanism.kind] = parts.get(mechanism.kind, NOTHING) + priced.charge
-        return parts
+        kinds = [mechanism.kind for mechanism in command.mechanisms]
+        return _by_kind(zip(kinds, [priced.charge for priced in prices], strict=True))
     return dict.fromkeys(held.parts, final) if len(held.parts) == 1 else {UNKNOWN: final}
+
+
+def _by_kind(charges: Iterable[tuple[str, Charge]]) -> Parts:
+    """Add up charges by kind."""
+    parts: Parts = {}
+    for kind, charge in charges:
+        parts[kind] = parts.get(kind, NOTHING) + charge
+    return parts

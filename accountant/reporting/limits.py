@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-from decimal import Decimal
 from typing import Any, Final
 
-from accountant.budget.accounts.window import Window
+from msgspec import Struct
+
 from accountant.budget.state import ALL, Counted, State
-from accountant.privacy.units import INFINITE
 from accountant.reporting.schema import (
     Account,
     Amounts,
@@ -19,14 +17,11 @@ from accountant.reporting.schema import (
     RungFacts,
     Split,
     Standing,
-    Status,
     as_number,
 )
-from accountant.reporting.statement import Balance, Sums, balances, lifetime_sums, line, scopes
+from accountant.reporting.statement import Balance, Total, balances, lifetime_sums, line, scopes
 from accountant.reporting.words import formula, meaning, unit_of
 
-NEAR: Final = 0.8
-"""The share of a limit from which on a report calls it near."""
 MOST_GROUPS: Final = 10_000
 """Groups of a dimension that a report lists, the most used ones."""
 
@@ -39,13 +34,13 @@ def standings(state: State) -> tuple[Standing, ...]:
 
 
 def _standing(state: State, counted: Counted) -> Standing:
-    row = line(state, counted)
-    total = _place(row.total, (row.lifetime["epsilon"], row.lifetime["delta"]))
+    row, window = line(state, counted), counted.epoch.window
+    total = _place(row.total, Total(**row.lifetime))
     axes = () if counted.rule.per else range(len(state.people().shape))
     return Standing(
         **_of(Account, row),
         formula=formula(row.gate)[0],
-        window=Window.read(row.window).words if row.window else "",
+        window=window.words if window else "",
         status=total.status,
         total=total,
         meaning=_meaning(row, total, unit_of(state.people())),
@@ -54,9 +49,9 @@ def _standing(state: State, counted: Counted) -> Standing:
     )
 
 
-def _of(kind: type, row: Any) -> dict[str, Any]:
-    """Return the fields of ``row`` that the dataclass ``kind`` has."""
-    return {field.name: getattr(row, field.name) for field in fields(kind)}
+def _of(kind: type[Struct], row: Any) -> dict[str, Any]:
+    """Return the fields of ``row`` that ``kind`` has."""
+    return {name: getattr(row, name) for name in kind.__struct_fields__}
 
 
 def _split(state: State, counted: Counted, axis: int) -> Split[Place]:
@@ -66,27 +61,17 @@ def _split(state: State, counted: Counted, axis: int) -> Split[Place]:
         zip(balances(state, counted, axis), ever, strict=True),
         key=lambda row: -(as_number(row[0].spent) + as_number(row[0].reserved)),
     )
-    places = tuple(_place(balance, sums) for balance, sums in rows[:MOST_GROUPS])
+    places = tuple(_place(balance, total) for balance, total in rows[:MOST_GROUPS])
     return Split(dimension, len(values), len(values) - len(places), places)
 
 
-def _place(balance: Balance, ever: Sums) -> Place:
+def _place(balance: Balance, ever: Total) -> Place:
     return Place(
         **_of(Amounts, balance),
-        status=_status(balance),
-        lifetime_epsilon=ever[0],
-        lifetime_delta=ever[1],
+        status=balance.status,
+        lifetime_epsilon=ever.epsilon,
+        lifetime_delta=ever.delta,
     )
-
-
-def _status(balance: Balance) -> Status:
-    if balance.void:
-        return "over"
-    if balance.over:
-        return "over_if_reservations_run"
-    if balance.remaining == "0":
-        return "used_up"
-    return "near" if balance.share is None or balance.share >= NEAR else "within"
 
 
 def _meaning(row: Account, total: Place, unit: str) -> Meaning:
@@ -96,35 +81,21 @@ def _meaning(row: Account, total: Place, unit: str) -> Meaning:
     spent = meaning(total.spent, total.spent_delta, unit)
     if total.reserved == "0" and total.held_delta == total.spent_delta:
         return Meaning(promised, spent, "")
-    held = together(total)
-    return Meaning(promised, spent, meaning(held, total.held_delta, unit))
-
-
-def together(place: Amounts) -> str:
-    """Return spent and reserved as one amount."""
-    if INFINITE in (place.spent, place.reserved):
-        return INFINITE
-    return format(Decimal(place.spent) + Decimal(place.reserved), "f")
+    return Meaning(promised, spent, meaning(total.together, total.held_delta, unit))
 
 
 def lifetimes(state: State) -> tuple[Lifetime, ...]:
     """Return the lifetime total of each dataset, then of all datasets together."""
-    return tuple(_lifetime(state, name) for name in [*sorted(state.datasets), ALL])
-
-
-def _lifetime(state: State, dataset: str) -> Lifetime:
-    [(epsilon, delta)] = lifetime_sums(state, dataset, None)
-    said = meaning(epsilon, delta, unit_of(state.people()))
-    axes = range(len(state.people().shape))
-    splits = tuple(_lifetime_split(state, dataset, axis) for axis in axes)
-    return Lifetime(dataset, epsilon, delta, said, splits)
-
-
-def _lifetime_split(state: State, dataset: str, axis: int) -> Split[LifetimeGroup]:
-    dimension, values = state.people().dimensions[axis]
-    sums = lifetime_sums(state, dataset, axis)
-    groups = [LifetimeGroup(v, *pair) for v, pair in zip(values, sums, strict=True)]
-    groups.sort(key=lambda group: -as_number(group.epsilon))
-    return Split(
-        dimension, len(values), max(0, len(values) - MOST_GROUPS), tuple(groups[:MOST_GROUPS])
-    )
+    found = []
+    for dataset in [*sorted(state.datasets), ALL]:
+        [total] = lifetime_sums(state, dataset, None)
+        said = meaning(*total, unit_of(state.people()))
+        splits = []
+        for axis, (dimension, values) in enumerate(state.people().dimensions):
+            sums = lifetime_sums(state, dataset, axis)
+            groups = [LifetimeGroup(v, *one) for v, one in zip(values, sums, strict=True)]
+            groups.sort(key=lambda group: -as_number(group.epsilon))
+            listed = tuple(groups[:MOST_GROUPS])
+            splits.append(Split(dimension, len(values), len(values) - len(listed), listed))
+        found.append(Lifetime(dataset, *total, said, tuple(splits)))
+    return tuple(found)

@@ -129,7 +129,7 @@ def _dataset(
 ) -> DatasetFacts:
     dataset = state.datasets[name]
     tightest = _tightest(state, limits, name)
-    tables = [_usages(history.tallies.rows.get((name, heading), {})) for heading in HEADINGS]
+    tables = [_usages(history.tallies.rows(name, heading)) for heading in HEADINGS]
     return DatasetFacts(
         id=name,
         namespace=dataset.namespace,
@@ -139,7 +139,7 @@ def _dataset(
         status=tightest.status if tightest else "no_limit",
         rule=tightest.rule if tightest else "",
         rule_scope=tightest.dataset if tightest else "",
-        booked=_usage("", history.tallies.totals.get(name, Tally())),
+        booked=_usage("", history.tallies.total(name)),
         by_client=tables[0],
         by_kind=tables[1],
         by_purpose=tables[2],
@@ -206,7 +206,7 @@ def _reservations(state: State, history: History, dataset: str) -> Reservations:
                 grant=grant.id,
                 client=grant.by,
                 subjects=history.held[grant.id].subjects,
-                purpose=history.held[grant.id].purpose,
+                purpose=history.held[grant.id].at.purpose,
                 epsilon=grant.total.amount(Currency.EPSILON),
                 opened=rfc3339(grant.opened),
                 expires=rfc3339(grant.expires),

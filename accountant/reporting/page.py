@@ -16,7 +16,6 @@ from accountant.budget.state import ALL
 from accountant.config import shipped
 from accountant.privacy.units import INFINITE
 from accountant.reporting.chart import Chart, chart
-from accountant.reporting.limits import together
 from accountant.reporting.schema import DatasetFacts, Lifetime, Place, Report, Split, Standing
 from accountant.reporting.texts import visible
 from accountant.reporting.verdict import lost
@@ -76,7 +75,7 @@ def _environment() -> Environment:
         second=lambda time: time[:19].replace("T", " "),
         places=places,
     )
-    environment.globals.update(alike=alike, bar=bar, percent=percent, together=together, lost=lost)
+    environment.globals.update(alike=alike, bar=bar, percent=percent, lost=lost)
     return environment
 
 
@@ -143,10 +142,10 @@ def alike(split: Split[Place]) -> bool:
 
 def bar(place: Place, limit: str) -> Bar:
     """Return the bar of a group under a limit."""
-    if together(place) == INFINITE:
+    if place.together == INFINITE:
         return Bar(BAR, 0, over=True, label="no bound on the loss")
     spent = min(Decimal(1), Decimal(place.spent) / Decimal(limit))
-    held = min(Decimal(1), Decimal(together(place)) / Decimal(limit))
+    held = min(Decimal(1), Decimal(place.together) / Decimal(limit))
     over = place.status in ("over", "over_if_reservations_run")
     label = f"{place.spent} of {limit} spent, {place.reserved} reserved, {place.remaining} left"
     return Bar(round(float(spent) * BAR, 1), round(float(held - spent) * BAR, 1), over, label)
@@ -176,7 +175,7 @@ def one_in(delta: str) -> str:
 
 def percent(place: Place, limit: str) -> str:
     """Return what is spent and reserved as a share of the limit, rounded up."""
-    if (held := together(place)) == INFINITE:
+    if (held := place.together) == INFINITE:
         return NO_BOUND
     share = Decimal(held) / Decimal(limit) * 100
     return f"{share.quantize(Decimal(1), ROUND_CEILING):,} %"

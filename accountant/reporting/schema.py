@@ -6,8 +6,10 @@ reserved amounts are rounded up, remaining amounts and limits are rounded down. 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Final, Generic, Literal, TypeVar, get_args
+
+from msgspec import Struct
 
 from accountant.privacy.units import INFINITE
 from accountant.reporting.custody import LedgerFacts
@@ -23,8 +25,7 @@ Level = Literal["good", "watch", "bad"]
 Group = TypeVar("Group")
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """The summary at the top of the report."""
 
     level: Level
@@ -32,8 +33,7 @@ class Verdict:
     points: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class PopulationFacts:
+class PopulationFacts(Struct, frozen=True):
     """The population and its privacy unit. ``unit`` is the privacy unit with an article;
     ``dimensions`` has the number of values of each dimension.
     """
@@ -49,8 +49,7 @@ class PopulationFacts:
     cells: int
 
 
-@dataclass(frozen=True, slots=True)
-class LimitFacts:
+class LimitFacts(Struct, frozen=True):
     """A limit. ``own_delta`` is the part of delta that is kept for the mechanisms' own deltas."""
 
     epsilon: str
@@ -58,8 +57,7 @@ class LimitFacts:
     own_delta: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Amounts:
+class Amounts(Struct, frozen=True, kw_only=True):
     """What a group has used of a limit, at the group's peak cell."""
 
     group: str
@@ -75,9 +73,15 @@ class Amounts:
     own_delta: str
     """The sum of the mechanisms' own deltas, spent and reserved."""
 
+    @property
+    def together(self) -> str:
+        """Spent and reserved as one amount."""
+        if INFINITE in (self.spent, self.reserved):
+            return INFINITE
+        return format(Decimal(self.spent) + Decimal(self.reserved), "f")
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place(Amounts):
+
+class Place(Amounts, frozen=True, kw_only=True):
     """A row of a limit's table: what a group has used, its status and its lifetime total."""
 
     status: Status
@@ -85,8 +89,7 @@ class Place(Amounts):
     lifetime_delta: str
 
 
-@dataclass(frozen=True, slots=True)
-class Split(Generic[Group]):
+class Split(Struct, Generic[Group], frozen=True):
     """The groups of one dimension, most used first; ``left_out`` groups are not listed."""
 
     dimension: str
@@ -95,8 +98,7 @@ class Split(Generic[Group]):
     groups: tuple[Group, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Meaning:
+class Meaning(Struct, frozen=True):
     """What epsilon and delta mean in plain words: of the limit, of the spent amount, and of spent
     and reserved together (empty if nothing is reserved).
     """
@@ -106,23 +108,20 @@ class Meaning:
     with_reservations: str
 
 
-@dataclass(frozen=True, slots=True)
-class Rung:
+class Rung(Struct, frozen=True):
     """What one filter computes from the charges, reserved ones included."""
 
     gate: str
     used: str
 
 
-@dataclass(frozen=True, slots=True)
-class RungFacts(Rung):
+class RungFacts(Rung, frozen=True):
     """A rung with the filter's name in words."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Account:
+class Account(Struct, frozen=True, kw_only=True):
     """One limit rule in one scope: a dataset, all datasets ("*"), or one client's part of it."""
 
     rule: str
@@ -138,8 +137,7 @@ class Account:
     worst_group: dict[str, str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Standing(Account):
+class Standing(Account, frozen=True, kw_only=True):
     """An account with its status. ``window`` is the rule's window in words, empty if it has none;
     ``ladder`` has the result of every filter on the same charges, each at its fixed order.
     """
@@ -153,8 +151,7 @@ class Standing(Account):
     ladder: tuple[RungFacts, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class LifetimeGroup:
+class LifetimeGroup(Struct, frozen=True):
     """The lifetime total of one group, over all epochs."""
 
     group: str
@@ -162,8 +159,7 @@ class LifetimeGroup:
     delta: str
 
 
-@dataclass(frozen=True, slots=True)
-class Lifetime:
+class Lifetime(Struct, frozen=True):
     """The lifetime total of a dataset, or of all datasets ("*")."""
 
     dataset: str
@@ -173,8 +169,7 @@ class Lifetime:
     splits: tuple[Split[LifetimeGroup], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(Struct, frozen=True):
     """What was booked under one name, without what was given back. ``unbounded`` counts charges
     that have no finite epsilon. ``other``: the sum of all names that are not listed singly.
     """
@@ -189,8 +184,7 @@ class Usage:
     given_back: str
 
 
-@dataclass(frozen=True, slots=True)
-class Reservation:
+class Reservation(Struct, frozen=True):
     """An open grant."""
 
     grant: str
@@ -202,8 +196,7 @@ class Reservation:
     expires: str
 
 
-@dataclass(frozen=True, slots=True)
-class Reservations:
+class Reservations(Struct, frozen=True):
     """The open grants of a dataset; at most 200 are listed, the first to expire first."""
 
     open: int
@@ -212,8 +205,7 @@ class Reservations:
     listed: tuple[Reservation, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class DatasetFacts:
+class DatasetFacts(Struct, frozen=True):
     """One dataset. ``rule`` is its tightest limit; ``rule_scope`` is the dataset itself, or "*" if
     only a limit over all datasets covers it. Both are empty if no limit does.
     """
@@ -234,8 +226,7 @@ class DatasetFacts:
     counts: dict[str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class PointFacts:
+class PointFacts(Struct, frozen=True):
     """What is used of a limit after an event."""
 
     sequence: int
@@ -246,8 +237,7 @@ class PointFacts:
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class SeriesFacts:
+class SeriesFacts(Struct, frozen=True):
     """What is used of a limit over time. Every ``every``-th event on the account is a point."""
 
     rule: str
@@ -256,8 +246,7 @@ class SeriesFacts:
     points: tuple[PointFacts, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class NotableFacts:
+class NotableFacts(Struct, frozen=True):
     """An event that an officer may have to look at."""
 
     sequence: int
@@ -272,26 +261,23 @@ class NotableFacts:
     text: str
 
 
-@dataclass(slots=True)
-class SeenFacts:
+class SeenFacts(Struct):
     """The notable events of one sort. All are counted; the latest are listed, last first."""
 
     sort: str
     total: int = 0
-    by_dataset: dict[str, int] = field(default_factory=dict)
-    latest: list[NotableFacts] = field(default_factory=list)
+    by_dataset: dict[str, int] = {}
+    latest: list[NotableFacts] = []
 
 
-@dataclass(frozen=True, slots=True)
-class RuleFacts:
+class RuleFacts(Struct, frozen=True):
     """A rule of the policy in force, as a sentence."""
 
     id: str
     sentence: str
 
 
-@dataclass(frozen=True, slots=True)
-class ChangeFacts:
+class ChangeFacts(Struct, frozen=True):
     """An adoption of a policy."""
 
     sequence: int
@@ -304,8 +290,7 @@ class ChangeFacts:
     loosened: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyFacts:
+class PolicyFacts(Struct, frozen=True):
     """The policy in force, and the latest adoptions, last first."""
 
     name: str
@@ -316,8 +301,7 @@ class PolicyFacts:
     latest_changes: tuple[ChangeFacts, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class FormulaFacts:
+class FormulaFacts(Struct, frozen=True):
     """The formula of a filter and its source."""
 
     gate: str
@@ -326,8 +310,7 @@ class FormulaFacts:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(Struct, frozen=True):
     """The compliance report of one population at one point of its ledger."""
 
     format: str

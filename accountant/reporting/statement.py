@@ -6,33 +6,36 @@ amounts down.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
 from decimal import Decimal
 from math import prod
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+import msgspec
 import numpy as np
 
-from accountant.budget.accounts.epochs import Adopted
 from accountant.budget.accounts.sums import Integers
-from accountant.budget.errors import NotFound
 from accountant.budget.rules.limit import scope_name
 from accountant.budget.state import ALL, AccountKey, Counted, State, account_key, lifetime, matches
 from accountant.ledger.events import rfc3339
 from accountant.privacy.filters import BASIC, FILTERS
 from accountant.privacy.units import INFINITE, SURE, Currency, amount, show
 from accountant.reporting.peak_cell import Ruler, Worst
-from accountant.reporting.schema import Account, Amounts, LimitFacts, Rung
+from accountant.reporting.schema import Account, Amounts, LimitFacts, Rung, Status
 
+NEAR: Final = 0.8
+"""The share of a limit from which on it is nearly used up."""
 MOST_NAMED: Final = 5
 """Values of a dimension that the description of a group names."""
 
-Sums = tuple[str, str]
-"""(epsilon, delta), as decimal strings or "infinite"."""
+
+class Total(NamedTuple):
+    """A lifetime total, as decimal strings or "infinite"."""
+
+    epsilon: str
+    delta: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Balance(Amounts):
+class Balance(Amounts, frozen=True, kw_only=True):
     """What a group has used of a limit, as the API serves it."""
 
     share: float | None
@@ -42,9 +45,19 @@ class Balance(Amounts):
     void: bool
     """More is spent than the limit allows: the guarantee is void for this epoch."""
 
+    @property
+    def status(self) -> Status:
+        """The status in the report."""
+        if self.void:
+            return "over"
+        if self.over:
+            return "over_if_reservations_run"
+        if self.remaining == "0":
+            return "used_up"
+        return "near" if self.share is None or self.share >= NEAR else "within"
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Line(Account):
+
+class Line(Account, frozen=True, kw_only=True):
     """One account of the statement. ``window`` is 30d, 12h or month; None: the whole epoch."""
 
     window: str | None
@@ -62,7 +75,7 @@ def accounts_json(
         "population": state.ledger,
         "sequence": state.last,
         "time": rfc3339(state.time),
-        "accounts": [asdict(line) for line in statement(state, dataset, by)],
+        "accounts": msgspec.to_builtins(statement(state, dataset, by)),
         "lifetime": [
             row
             for row in lifetime_totals(state, by)
@@ -73,7 +86,7 @@ def accounts_json(
 
 def statement(state: State, dataset: str | None = None, by: str | None = None) -> list[Line]:
     """Return a line for each limit rule and scope, of one ``dataset`` if given, split by the
-    dimension ``by``. Raises Invalid for an unknown dataset or dimension.
+    dimension ``by``. Raise Invalid for an unknown dataset or dimension.
     """
     if dataset is not None:
         state.dataset(dataset)
@@ -88,8 +101,10 @@ def statement(state: State, dataset: str | None = None, by: str | None = None) -
 def scopes(state: State) -> list[Counted]:
     """Return every account of the limit rules in force, unused ones included."""
     found: dict[AccountKey, Counted] = {}
-    for rule in state.adopted.policy.limits if state.adopted else ():
-        epoch = adopted(state).epochs[rule.id]
+    if (adopted := state.adopted) is None:
+        return []
+    for rule in adopted.policy.limits:
+        epoch = adopted.epochs[rule.id]
         keys = [
             account_key(rule, epoch.number, dataset, "")
             for dataset in sorted(state.datasets)
@@ -100,19 +115,15 @@ def scopes(state: State) -> list[Counted]:
     return list(found.values())
 
 
-def adopted(state: State) -> Adopted:
-    """Return the policy in force. Raises NotFound if there is none."""
-    if state.adopted is None:
-        raise NotFound("no-policy", f"no policy is adopted in {state.ledger}")
-    return state.adopted
-
-
 def line(state: State, counted: Counted, axis: int | None = None) -> Line:
     """Return the line of one limit rule in one scope, split by the dimension ``axis`` if given."""
     rule, epoch, key = counted
     used = state.seen(key).used.stacked()
     [total] = balances(state, counted, None)
-    [(epsilon, delta)] = lifetime_sums(state, key.dataset, None)
+    [ever] = lifetime_sums(state, key.dataset, None)
+    # Without a delta of its limit only the plain sum means anything.
+    filters = FILTERS.values() if epoch.axis != SURE else [BASIC]
+    worst = {one.name: Ruler(rule, epoch, one).worst(used) for one in filters}
     return Line(
         rule=rule.id,
         scope=scope_name(key.dataset, key.client),
@@ -131,18 +142,10 @@ def line(state: State, counted: Counted, axis: int | None = None) -> Line:
         carried=epoch.carried,
         total=total,
         worst_group=_worst_group(state, counted, used),
-        lifetime={"epsilon": epsilon, "delta": delta},
+        lifetime=ever._asdict(),
         groups=[] if axis is None else balances(state, counted, axis),
-        ladder=_ladder(counted, used),
+        ladder=[Rung(name, amount(one.epsilon, Currency.EPSILON)) for name, one in worst.items()],
     )
-
-
-def _ladder(counted: Counted, used: Integers) -> list[Rung]:
-    """Return what every filter computes from the same charges, at the epoch's fixed orders."""
-    rule, epoch, _ = counted
-    filters = FILTERS.values() if epoch.axis != SURE else [BASIC]
-    worst = [(one.name, Ruler(rule, epoch, one).worst(used).epsilon) for one in filters]
-    return [Rung(name, amount(epsilon, Currency.EPSILON)) for name, epsilon in worst]
 
 
 def balances(state: State, counted: Counted, axis: int | None) -> list[Balance]:
@@ -193,24 +196,21 @@ def _worst_group(state: State, counted: Counted, used: Integers) -> dict[str, st
 
     Cells with the same sums are one group if they are all combinations of some values.
     """
-    flat = used.reshape(len(used), -1)
     if not state.people().dimensions:
         return {}
+    flat = used.reshape(len(used), -1)
     worst = Ruler(counted.rule, counted.epoch).worst(used).cell
     alike = (flat == flat[:, worst : worst + 1]).all(axis=0).reshape(used.shape[1:])
     sides = [np.unique(side) for side in alike.nonzero()]
     if prod(map(len, sides)) != alike.sum():
         sides = [np.array([i]) for i in np.unravel_index(worst, alike.shape)]
-    return {
-        name: _some([values[i] for i in side])
-        for (name, values), side in zip(state.people().dimensions, sides, strict=True)
-        if len(side) < len(values)
-    }
-
-
-def _some(values: list[str]) -> str:
-    more = len(values) - MOST_NAMED
-    return ", ".join(values[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+    found = {}
+    for (name, values), side in zip(state.people().dimensions, sides, strict=True):
+        more = len(side) - MOST_NAMED
+        named = ", ".join(values[i] for i in side[:MOST_NAMED])
+        if len(side) < len(values):
+            found[name] = f"{named} and {more} more" if more > 0 else named
+    return found
 
 
 def lifetime_totals(state: State, by: str | None = None) -> list[dict[str, Any]]:
@@ -218,21 +218,16 @@ def lifetime_totals(state: State, by: str | None = None) -> list[dict[str, Any]]
     axis = state.people().axis(by) if by is not None else None
     rows = []
     for name in [*sorted(state.datasets), ALL]:
-        [(epsilon, delta)] = lifetime_sums(state, name, None)
-        row: dict[str, Any] = {"dataset": name, "epsilon": epsilon, "delta": delta}
+        row: dict[str, Any] = {"dataset": name} | lifetime_sums(state, name, None)[0]._asdict()
         if axis is not None:
-            sums = lifetime_sums(state, name, axis)
-            row["groups"] = [
-                {"group": value, "epsilon": epsilon, "delta": delta}
-                for value, (epsilon, delta) in zip(
-                    state.people().dimensions[axis][1], sums, strict=True
-                )
-            ]
+            values, sums = state.people().dimensions[axis][1], lifetime_sums(state, name, axis)
+            pairs = zip(values, sums, strict=True)
+            row["groups"] = [{"group": value} | total._asdict() for value, total in pairs]
         rows.append(row)
     return rows
 
 
-def lifetime_sums(state: State, dataset: str, axis: int | None) -> list[Sums]:
+def lifetime_sums(state: State, dataset: str, axis: int | None) -> list[Total]:
     """Return all that was ever booked on a dataset (or ALL), per value of a dimension.
 
     Path-wise sums at the peak cell. Where such a sum has no bound: the number of a limit rule that
@@ -240,17 +235,21 @@ def lifetime_sums(state: State, dataset: str, axis: int | None) -> list[Sums]:
     """
     cells = state.seen(lifetime(dataset)).used.stacked()
     columns = _by(cells, axis).max(axis=2).T.tolist()
-    sums = [(_sure(column, 0), _sure(column, 1)) for column in columns]
-    for counted in scopes(state) if any(INFINITE in pair for pair in sums) else ():
+    sums = [Total(_sure(column, 0), _sure(column, 1)) for column in columns]
+    for counted in scopes(state) if any(INFINITE in total for total in sums) else ():
         if counted.epoch.whole and _same_data(state, counted, dataset):
             used = state.seen(counted.key).used.stacked()
             found = Ruler(counted.rule, counted.epoch).by_value(_by(used, axis))
-            sums = [_smaller(pair, worst) for pair, worst in zip(sums, found, strict=True)]
-    if dataset == ALL and any(INFINITE in pair for pair in sums):
+            sums = [
+                # Over its limit a rule guarantees nothing.
+                total if INFINITE not in total or worst.over else _measured(worst)
+                for total, worst in zip(sums, found, strict=True)
+            ]
+    if dataset == ALL and any(INFINITE in total for total in sums):
         each = [lifetime_sums(state, name, axis) for name in sorted(state.datasets)]
         sums = [
-            pair if INFINITE not in pair else _together(parts)
-            for pair, *parts in zip(sums, *each, strict=True)
+            total if INFINITE not in total else Total(*map(_together, *parts))
+            for total, *parts in zip(sums, *each, strict=True)
         ]
     return sums
 
@@ -268,20 +267,14 @@ def _same_data(state: State, counted: Counted, dataset: str) -> bool:
     return dataset != ALL or all(matches(counted.rule.datasets, d) for d in state.datasets)
 
 
-def _smaller(pair: Sums, worst: Worst) -> Sums:
-    if INFINITE not in pair or worst.over:  # over its limit a rule guarantees nothing
-        return pair
-    return amount(worst.epsilon, Currency.EPSILON), amount(worst.delta, Currency.DELTA)
+def _measured(worst: Worst) -> Total:
+    return Total(amount(worst.epsilon, Currency.EPSILON), amount(worst.delta, Currency.DELTA))
 
 
-def _together(parts: list[Sums]) -> Sums:
-    """Add up the numbers of several datasets, each of which holds at every stopping time.
+def _together(*amounts: str) -> str:
+    """Add up the epsilons or deltas of several datasets, which hold at every stopping time.
 
     With x the amount by which a loss exceeds its number, 1 - e^-(x + y) is at most (1 - e^-x) +
     (1 - e^-y) where both are positive, so that the deltas add up with the epsilons.
     """
-    sums = []
-    for amounts in zip(*parts, strict=True):
-        bounded = INFINITE not in amounts
-        sums.append(format(sum(map(Decimal, amounts)), "f") if bounded else INFINITE)
-    return sums[0], sums[1]
+    return INFINITE if INFINITE in amounts else format(sum(map(Decimal, amounts)), "f")

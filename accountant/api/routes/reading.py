@@ -120,8 +120,7 @@ def show_decision(
     """Show every rule that was evaluated, with both sides of its comparison, and the charges that
     used up each limit that fired. Pipelines see their own decisions, without other clients.
     """
-    with service.state(population) as state:
-        pass  # the values read below never change, so no lock is held
+    service.known(population)
     event = service.event(population, int(decision[1:]))
     only_own(key, event.by, decision)
     texts = Texts(partial(service.texts, population), page=1)
@@ -132,6 +131,6 @@ def show_decision(
         from accountant.reporting.contributors import used_up_by  # noqa: PLC0415
 
         rows = service.stream(population)
-        used = used_up_by(state, rows, document["rules"], event.sequence, texts)
+        used = used_up_by(rows, document["rules"], event.sequence, texts)
         document["used_up_by"] = cast(list[Contributors], used)
     return JSONResponse(document)
