@@ -21,10 +21,9 @@ COMMANDS: Final = {
     "asking": {"accounts", "explain", "preview", "report"},
     "composing": {"compose", "dp-event", "fit"},
     "custody": {"accept-time", "erase", "recover", "revalue"},
-    "evidence": {"export", "verify"},
+    "evidence": {"export", "replay", "verify"},
     "importing": {"import"},
     "publishing": {"fleet", "publish", "receipt", "resume-publication"},
-    "replaying": {"replay"},
     "serving": {"keys", "migrate", "serve"},
 }
 """The commands by the module that defines them."""

@@ -57,12 +57,6 @@ app = typer.Typer(
 PopulationOption = Annotated[str, typer.Option("--population", "-p", help="name of the population")]
 EventOption = Annotated[int, typer.Option(help="the event's sequence", min=0)]
 ByOption = Annotated[str | None, typer.Option(help="split the totals by this dimension")]
-ProcessesOption = Annotated[
-    int | None,
-    typer.Option(
-        help="processes that decide again; by default one a core, for long ledgers", min=1
-    ),
-]
 JsonOption = Annotated[bool, typer.Option("--json", help="print JSON")]
 
 
@@ -143,9 +137,9 @@ def plain(text: str) -> Text:
     return Text(visible(text))
 
 
-def show(text: str, style: str | None = None) -> None:
+def show(text: str, style: str | None = None, *, soft_wrap: bool = False) -> None:
     """Print ``plain`` text on standard output."""
-    out.print(plain(text), style=style)
+    out.print(plain(text), style=style, soft_wrap=soft_wrap)
 
 
 def say(text: str, style: str | None = None) -> None:

@@ -1,39 +1,45 @@
-"""export and verify."""
+"""export, verify, replay: evidence of a ledger, and checking it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
+import orjson
 import typer
 
+from accountant.auditing.findings import Finding
 from accountant.auditing.verify import Verdict, verify
-from accountant.cli.common import (
-    SHOWN,
-    ByOption,
-    JsonOption,
-    PopulationOption,
-    ProcessesOption,
-    app,
-    errors,
-    local_service,
-    out,
-    plain,
-    print_json,
-    progress,
-    publisher_of,
-)
+from accountant.budget.errors import Invalid, NotFound
+from accountant.budget.replay import Replay
+from accountant.budget.state import State
+from accountant.cli import common
+from accountant.cli.asking import show_accounts
+from accountant.ledger.merkle import Tree, leaf_hash
 from accountant.publishing.export import covering, write_bundle, write_tiles
 from accountant.reporting.statement import accounts_json
+from accountant.reporting.words import shortened
 from accountant.store.whole import whole
+from accountant.workers.replaying import replay_on
+
+_LEAVES: Final = 256
+"""Hashes by which the tree grows in one step."""
+ProcessesOption = Annotated[
+    int | None,
+    typer.Option(
+        help="processes that decide again; by default one a core, for long ledgers", min=1
+    ),
+]
 
 
-@app.command("export")
-def export_(
+@common.app.command()
+def export(
     file: Annotated[Path, typer.Argument(help="the bundle to write, or the folder with --tiles")],
-    population: PopulationOption,
+    population: common.PopulationOption,
     first: Annotated[int, typer.Option("--from", help="first event", min=0)] = 0,
     last: Annotated[int | None, typer.Option("--to", help="last event", min=0)] = None,
     tiles: Annotated[
@@ -45,30 +51,33 @@ def export_(
     ] = False,
 ) -> None:
     """Write a ledger as evidence that can be checked offline, up to a checkpoint signed now."""
-    with local_service() as service, progress() as bars:
-        publisher = publisher_of(service)
-        signed = publisher.sign(population)
+    with common.local_service() as service, common.progress() as bars:
+        ledgers = service.ledgers
+        signed = common.publisher_of(service).sign(population)
+        entries = range(signed.size) if tiles else covering(first, last, signed.size)
+        task = bars.add_task("exporting", total=len(entries))
+
+        def told(more: int) -> None:
+            bars.advance(task, more)
+
         if tiles:
-            task = bars.add_task("exporting", total=signed.size)
-            write_tiles(file, service.ledgers, population, signed, lambda n: bars.advance(task, n))
+            write_tiles(file, ledgers, population, signed, told)
         else:
-            entries = covering(first, last, signed.size)
-            task = bars.add_task("exporting", total=len(entries))
             with service.state(population) as state, whole(file) as handle:
                 write_bundle(
                     handle,
-                    service.ledgers,
+                    ledgers,
                     population,
                     signed,
                     state,
                     entries,
                     with_texts=not without_texts,
-                    told=lambda n: bars.advance(task, n),
+                    told=told,
                 )
-    errors.print(f"wrote {file}: checkpoint of {signed.size} events", markup=False, highlight=False)
+    common.say(f"wrote {file}: checkpoint of {signed.size} events")
 
 
-@app.command("verify")
+@common.app.command("verify")
 def verify_(
     bundles: Annotated[
         list[Path], typer.Argument(help="a bundle, or several that continue each other")
@@ -80,16 +89,16 @@ def verify_(
         list[Path] | None,
         typer.Option(help="a checkpoint or receipt kept earlier, which the ledger must continue"),
     ] = None,
-    by: ByOption = None,
+    by: common.ByOption = None,
     processes: ProcessesOption = None,
-    json: JsonOption = False,
+    json: common.JsonOption = False,
 ) -> None:
     """Check a bundle offline: bytes, signatures, every charge, every total, every decision.
 
     Exit code 1 if there is a finding.
     """
     earlier = [path.read_bytes() for path in checkpoint or []]
-    with ExitStack() as stack, progress() as bars:
+    with ExitStack() as stack, common.progress() as bars:
         handles = [stack.enter_context(path.open("rb")) for path in bundles]
         task = bars.add_task("verifying", total=None)
         verdict = verify(
@@ -100,54 +109,60 @@ def verify_(
             told=lambda more, of: bars.update(task, advance=more, total=of),
         )
     if json:
-        print_json(_document(verdict, by))
+        document = {
+            "ledger": verdict.ledger,
+            "origin": verdict.origin,
+            "size": verdict.size,
+            "root": verdict.root,
+            "events": verdict.entries,
+            "decided": verdict.decided,
+            "cosigned": verdict.cosigned,
+            "required": verdict.required,
+            "keys": verdict.keys,
+            "findings": [finding.to_json() for finding in verdict.findings],
+            "count": verdict.count,
+            "totals": _totals(verdict.state, by),
+        }
+        common.print_json(document)
     else:
-        _show(verdict, anchored=key is not None)
+        _show_verdict(verdict, anchored=key is not None)
     raise typer.Exit(int(verdict.count > 0))
 
 
-def _document(verdict: Verdict, by: str | None) -> dict[str, Any]:
-    known = verdict.state is not None and verdict.state.population is not None
-    return {
-        "ledger": verdict.ledger,
-        "origin": verdict.origin,
-        "size": verdict.size,
-        "root": verdict.root,
-        "events": verdict.entries,
-        "decided": verdict.decided,
-        "cosigned": verdict.cosigned,
-        "required": verdict.required,
-        "keys": verdict.keys,
-        "findings": [finding.to_json() for finding in verdict.findings],
-        "count": verdict.count,
-        "totals": accounts_json(verdict.state, by=by) if known and verdict.state else {},
-    }
+def _totals(state: State | None, by: str | None) -> dict[str, Any]:
+    return accounts_json(state, by=by) if state is not None and state.population else {}
 
 
-def _show(verdict: Verdict, *, anchored: bool) -> None:
-    for finding in verdict.findings[:SHOWN]:
-        text = plain(str(finding)[:400])
-        text.stylize("red")
-        out.print(text)
-    if verdict.count > SHOWN:
-        out.print(f"and {verdict.count - SHOWN} more findings (with --json)", style="red")
+def _show_verdict(verdict: Verdict, *, anchored: bool) -> None:
+    _show_findings(verdict.findings, verdict.count)
     lines = [
         f"ledger {verdict.ledger}, signed as {verdict.origin}",
         f"checkpoint of {verdict.size} events, root {verdict.root}",
-        *(f"key {known}" for known in verdict.keys),
+        *(f"key {key}" for key in verdict.keys),
     ]
     for line in lines:
-        out.print(plain(line), soft_wrap=True)  # without line breaks, to be copied
+        common.show(line, soft_wrap=True)  # without line breaks, to be copied
     if verdict.cosigned or verdict.required:
         told = f"cosigned by {verdict.cosigned} witnesses; the policy requires {verdict.required}"
-        out.print(plain(told), style="yellow" if verdict.cosigned < verdict.required else None)
-    for remark in _remarks(verdict):
-        out.print(plain(remark), style="yellow")
+        common.show(told, "yellow" if verdict.cosigned < verdict.required else None)
+    custody = verdict.state.custody if verdict.state else None
+    if custody and custody.recovered is not None:
+        common.show(
+            f"event {custody.recovered}: the ledger was recovered; signed events were lost, and "
+            "what they had spent is carried over (ledger.carried_over.v1)",
+            "yellow",
+        )
+    if custody and custody.stopped is not None:
+        common.show(
+            f"event {custody.stopped}: a witness contradicts the ledger, and publication has "
+            "stopped since",
+            "yellow",
+        )
     if not anchored and not verdict.count:
-        out.print(
+        common.show(
             "The keys come from the bundle itself. Compare one with a key that you received "
             "independently, or give that key with --key.",
-            style="yellow",
+            "yellow",
         )
     again = (
         "every charge, total and decision was recomputed"
@@ -156,20 +171,132 @@ def _show(verdict: Verdict, *, anchored: bool) -> None:
         "earlier events too: verify FIRST.tar THIS.tar"
     )
     found = "1 finding" if verdict.count == 1 else f"{verdict.count} findings"
-    result = found if verdict.count else f"{again}: all agree"
-    out.print(plain(f"{verdict.entries} events: {result}"))
+    common.show(f"{verdict.entries} events: {found if verdict.count else f'{again}: all agree'}")
 
 
-def _remarks(verdict: Verdict) -> Iterator[str]:
-    """Yield what an auditor should know about a ledger even if everything agrees."""
-    custody = verdict.state.custody if verdict.state else None
-    if custody and custody.recovered is not None:
-        yield (
-            f"event {custody.recovered}: the ledger was recovered; signed events were "
-            "lost, and what they had spent is carried over (ledger.carried_over.v1)"
-        )
-    if custody and custody.stopped is not None:
-        yield (
-            f"event {custody.stopped}: a witness contradicts the ledger, and publication has "
-            "stopped since"
-        )
+def _show_findings(findings: Sequence[object], count: int) -> None:
+    for finding in findings[: common.SHOWN]:
+        common.show(shortened(str(finding), 400), "red")
+    if count > common.SHOWN:
+        common.show(f"and {count - common.SHOWN} more findings (with --json)", "red")
+
+
+@common.app.command()
+def replay(
+    file: Annotated[
+        Path | None,
+        typer.Argument(help="events as JSONL, one canonical event a line; needs no database"),
+    ] = None,
+    population: Annotated[
+        str | None, typer.Option("--population", "-p", help="name of the population")
+    ] = None,
+    by: common.ByOption = None,
+    root: Annotated[
+        str | None, typer.Option(help="the expected root; any other is a finding")
+    ] = None,
+    processes: ProcessesOption = None,
+    json: common.JsonOption = False,
+) -> None:
+    """Take every decision again and recompute every total from the events alone.
+
+    Exit code 1 if anything differs from what was recorded.
+    """
+    if file is not None:
+        with file.open("rb") as lines:
+            count = sum(1 for _ in lines)
+        result = _replayed(population or _ledger_of(file), _lines(file), count, processes)
+    elif population is not None:
+        with common.local_service() as service:
+            end = service.head(population)
+            if end.size == 0:
+                raise NotFound("unknown-population", f"no population is called {population!r}")
+            stored = (row.body for row in islice(service.stream(population), end.size))
+            result = _replayed(population, stored, end.size, processes)
+            if service.events(population, end.size, 1) and service.head(population) == end:
+                result.found("events stand beyond the head")
+        result.ends(end.root.hex(), "the head of the database")
+    else:
+        raise Invalid("what-to-replay", "give a file of events, or a --population of the database")
+    if root is not None:
+        result.ends(root.strip().lower(), "the root that was given")
+    document = {
+        "ledger": result.replay.state.ledger,
+        "events": result.replay.events,
+        "root": result.tree.root.hex(),
+        "findings": [finding.to_json() for finding in result.findings],
+        "totals": _totals(result.replay.state, by),
+    }
+    if json:
+        common.print_json(document)
+    else:
+        _show_replay(document, result.findings, anchored=file is None or root is not None)
+    raise typer.Exit(int(bool(result.findings)))
+
+
+@dataclass(slots=True)
+class _Replayed:
+    """A replay, the Merkle tree of its events, and all findings."""
+
+    replay: Replay
+    tree: Tree
+    findings: list[Finding] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.findings = [Finding(one.reason, one.sequence) for one in self.replay.findings]
+
+    def found(self, reason: str) -> None:
+        self.findings.append(Finding(reason, self.replay.events))
+
+    def ends(self, root: str, whose: str) -> None:
+        if self.tree.root.hex() != root:
+            self.found(f"the events have the root {self.tree.root.hex()}, {whose} is {root}")
+
+
+def _lines(file: Path) -> Iterator[bytes]:
+    with file.open("rb") as lines:
+        for line in lines:
+            yield line.removesuffix(b"\n")
+
+
+def _ledger_of(file: Path) -> str:
+    try:
+        return str(orjson.loads(next(_lines(file), b""))["ledger"])
+    except (KeyError, TypeError, ValueError):
+        raise Invalid(
+            "not-a-ledger", "the first line is not an event; name the ledger with --population"
+        ) from None
+
+
+def _replayed(ledger: str, events: Iterable[bytes], total: int, processes: int | None) -> _Replayed:
+    tree, leaves = Tree(), list[bytes]()
+
+    def hashed() -> Iterator[bytes]:
+        nonlocal tree
+        for body in events:
+            # A database may hand out text.
+            leaves.append(leaf_hash(body if isinstance(body, bytes) else b""))
+            if len(leaves) == _LEAVES:
+                tree, _ = tree.grown(leaves)
+                leaves.clear()
+            yield body
+        tree, _ = tree.grown(leaves)
+
+    with common.progress() as bars:
+        task = bars.add_task("replaying", total=total)
+        step = Replay(State(ledger))
+        for step in replay_on(ledger, hashed(), total, processes):
+            bars.update(task, completed=step.events)
+    return _Replayed(step, tree)
+
+
+def _show_replay(document: dict[str, Any], findings: Sequence[Finding], *, anchored: bool) -> None:
+    if document["totals"]:
+        show_accounts(document["totals"])
+    _show_findings(findings, len(findings))
+    verdict = "every decision was taken again and every total recomputed: all agree"
+    if findings:
+        verdict = f"{len(findings)} findings"
+    elif not anchored:
+        verdict += " (only a known --root shows that no later event was cut off)"
+    common.show(f"{document['ledger']}: {document['events']} events, {verdict}")
+    common.show(f"root: {document['root']}")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_FLOOR, Context, Decimal
 from typing import Final, NamedTuple
@@ -45,11 +44,10 @@ class Tick(NamedTuple):
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Chart:
-    """What the template draws, in pixels. ``over`` is the part below zero, where more is spent or
-    reserved than the limit; ``clipped``: some value lies below the picture. Empty paths are not
-    drawn.
+class Chart(NamedTuple):
+    """What the template draws, in pixels. ``over``: more is spent or reserved than the limit, so
+    that a part of the area lies below zero; ``clipped``: some value lies below the picture. Empty
+    paths are not drawn.
     """
 
     id: str
@@ -59,15 +57,14 @@ class Chart:
     left_with_reservations: str
     limit: str
     area: str
-    over: str
+    over: bool
     zero: float
-    y_ticks: tuple[Tick, ...]
-    x_ticks: tuple[Tick, ...]
+    y_ticks: list[Tick]
+    x_ticks: list[Tick]
     x_label: str
     end: Tick
-    epochs: tuple[float, ...]
+    epochs: list[float]
     clipped: bool
-
     width: int = WIDTH
     height: int = HEIGHT
     x0: int = LEFT
@@ -89,7 +86,6 @@ def chart(series: SeriesFacts, identity: str, name: str) -> Chart | None:
     y = _scale(lowest - (0.06 * top if lowest < 0 else 0), top * 1.04, BOTTOM, TOP)
     xs, x_ticks, x_label = _across(points)
     paths = [_steps(xs, [y(max(v, lowest)) for v in line]) for line in (spent, held, limits)]
-    area = f"{paths[1]}V{y(0.0):g}H{xs[0]:g}Z"
     changes = zip(xs[1:], points, points[1:], strict=False)
     return Chart(
         id=identity,
@@ -98,14 +94,14 @@ def chart(series: SeriesFacts, identity: str, name: str) -> Chart | None:
         left=paths[0],
         left_with_reservations=paths[1] if held != spent else "",
         limit=paths[2],
-        area=area,
-        over=area if lowest < 0 else "",
+        area=f"{paths[1]}V{y(0.0):g}H{xs[0]:g}Z",
+        over=lowest < 0,
         zero=y(0.0),
-        y_ticks=tuple(Tick(y(v), text) for v, text in amounts(lowest, top)),
+        y_ticks=[Tick(y(v), text) for v, text in amounts(lowest, top)],
         x_ticks=x_ticks,
         x_label=x_label,
         end=Tick(y(max(held[-1], lowest)), _end(points[-1])),
-        epochs=tuple(x for x, before, after in changes if before.epoch != after.epoch),
+        epochs=[x for x, before, after in changes if before.epoch != after.epoch],
         clipped=min(*spent, *held) < lowest,
     )
 
@@ -115,7 +111,7 @@ def _scale(low: float, high: float, start: float, end: float) -> Callable[[float
     return lambda value: round(start + (value - low) / span * (end - start), 1)
 
 
-def _across(points: Sequence[PointFacts]) -> tuple[list[float], tuple[Tick, ...], str]:
+def _across(points: Sequence[PointFacts]) -> tuple[list[float], list[Tick], str]:
     """Return the x of every point and the axis: time, or events if they follow closely."""
     times = [microseconds(p.time) for p in points]
     if times[-1] - times[0] < _SHORT:
@@ -127,7 +123,7 @@ def _across(points: Sequence[PointFacts]) -> tuple[list[float], tuple[Tick, ...]
         days = f"{points[0].time[:10]} to {points[-1].time[:10]}"
         labels, said = moments(low, high), f"time (UTC), {days}"
     x = _scale(low, high, LEFT, WIDTH - RIGHT - _TAIL)
-    return [x(v) for v in places], tuple(Tick(x(v), text) for v, text in labels), said
+    return [x(v) for v in places], [Tick(x(v), text) for v, text in labels], said
 
 
 def _steps(xs: Sequence[float], ys: Sequence[float]) -> str:
@@ -172,50 +168,47 @@ def amounts(low: float, high: float) -> list[tuple[float, str]]:
     """Return round amounts from ``low`` to ``high``, with their labels."""
     step = _step(high - low, 5)
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
-    return [(i * step, _plain(i * step)) for i in range(first, last + 1)]
-
-
-def _plain(value: float) -> str:
-    return format(Decimal(f"{value:.6g}"), "f").replace("-", "−")
+    values = [i * step for i in range(first, last + 1)]
+    return [(v, format(Decimal(f"{v:.6g}"), "f").replace("-", "−")) for v in values]
 
 
 def numbers(low: int, high: int) -> list[tuple[float, str]]:
     """Return round whole numbers from ``low`` to ``high``, with their labels."""
     step = max(1, math.ceil(_step(high - low, _MOST_TICKS)))
-    first = -(-low // step) * step
-    return [(float(i), str(i)) for i in range(first, high + 1, step)]
+    return [(float(i), str(i)) for i in _multiples(low, high, step)]
 
 
 def moments(low: int, high: int) -> list[tuple[float, str]]:
     """Return round moments between two, in microseconds since 1970, with their labels."""
     span = (high - low) / _SECOND
-    for step in _STEPS:
-        if span / step <= _MOST_TICKS:
-            return _regular(low, high, step * _SECOND)
-    months = next((m for m in _MONTHS if span / (m * 30.4 * _DAY) <= _MOST_TICKS), _MONTHS[-1])
-    return _months(low, high, months)
-
-
-def _regular(low: int, high: int, step: int) -> list[tuple[float, str]]:
-    if step >= _DAY * _SECOND:
+    step = next((step for step in _STEPS if span / step <= _MOST_TICKS), 0)
+    if not step:
+        return _months(low, high, span / _DAY / 30.4)
+    if step >= _DAY:
         form = "%-d %b"
-    elif high - low > _DAY * _SECOND:
+    elif span > _DAY:
         form = "%-d %b %H:%M"
     else:
-        form = "%H:%M" if step >= 60 * _SECOND else "%H:%M:%S"
-    first = -(-low // step) * step
-    return [(float(t), _moment(t).strftime(form)) for t in range(first, high + 1, step)]
+        form = "%H:%M" if step >= 60 else "%H:%M:%S"
+    places = _multiples(low, high, step * _SECOND)
+    return [(float(at), _moment(at).strftime(form)) for at in places]
 
 
-def _months(low: int, high: int, months: int) -> list[tuple[float, str]]:
-    start = _moment(low)
-    count = start.year * 12 + start.month
-    count += -count % months
-    found = []
-    while (at := datetime(count // 12, count % 12 + 1, 1, tzinfo=UTC)) <= _moment(high):
-        found.append((float((at - _EPOCH) // timedelta(microseconds=1)), at.strftime("%b %Y")))
-        count += months
-    return found
+def _months(low: int, high: int, span: float) -> list[tuple[float, str]]:
+    """Return the first days of months between two moments that are ``span`` months apart."""
+    step = next((months for months in _MONTHS if span / months <= _MOST_TICKS), _MONTHS[-1])
+    first, last = (at.year * 12 + at.month for at in map(_moment, (low, high)))
+    days = [datetime(n // 12, n % 12 + 1, 1, tzinfo=UTC) for n in _multiples(first, last, step)]
+    return [
+        (float((day - _EPOCH) // timedelta(microseconds=1)), day.strftime("%b %Y"))
+        for day in days
+        if day <= _moment(high)
+    ]
+
+
+def _multiples(low: int, high: int, step: int) -> range:
+    """Return the multiples of ``step`` from ``low`` to ``high``."""
+    return range(-(-low // step) * step, high + 1, step)
 
 
 def _moment(time: int) -> datetime:

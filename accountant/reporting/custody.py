@@ -124,28 +124,18 @@ class Custody:
         self._continued = False
         self._tree = Tree()
         self._facts = LedgerFacts()
-        self._last = 0  # the stamp of the event before
-        self._carried = 0  # accounts that the events just before this one carried over
-        self._first = 0  # the first of these events
+        self._before = 0  # the stamp of the event before
+        self._carried: list[tuple[int, int]] = []  # (event, accounts) carried over just before
 
     def add(self, event: Event, stored: Stored) -> None:
         """Collect from one event."""
-        leaf = leaf_hash(stored.body)
+        facts, leaf = self._facts, leaf_hash(stored.body)
         self._tree, _ = self._tree.grown([leaf])
-        if leaf != stored.leaf and self._facts.broken_at is None:
-            self._facts.broken_at = stored.sequence
+        if leaf != stored.leaf and facts.broken_at is None:
+            facts.broken_at = stored.sequence
         if self._head is not None and self._tree.size == self._head.size:
             self._continued = self._tree.root == self._head.root
-        if event.type == "ledger.carried_over.v1":
-            self._first = self._first if self._carried else event.sequence
-            self._carried += len(event.body["command"]["accounts"])
-        else:
-            self._collect(event)
-            self._carried = 0
-        self._last = event.time
-
-    def _collect(self, event: Event) -> None:
-        facts, body, said = self._facts, event.body, event.body.get("command", {})
+        body, said = event.body, event.body.get("command", {})
         place = event.sequence, rfc3339(event.time)
         match event.type:
             case "publication.stopped.v1":
@@ -157,44 +147,45 @@ class Custody:
                 resumed = ResumedFacts(*place, event.by, body["alarm"], said["reason"])
                 keep(facts.resumed, resumed, LATEST)
             case "ledger.recovered.v1":
-                left = self._first if self._carried else event.sequence
+                left = self._carried[0][0] if self._carried else event.sequence
                 lost = tuple(LostFacts(**head) for head in body["lost"])
-                told = *place, event.by, said["reason"]
-                counts = len(body["charged"]), self._carried
-                keep(facts.recoveries, RecoveryFacts(*told, left, lost, *counts), LATEST)
+                counts = len(body["charged"]), sum(accounts for _, accounts in self._carried)
+                recovery = RecoveryFacts(*place, event.by, said["reason"], left, lost, *counts)
+                keep(facts.recoveries, recovery, LATEST)
                 facts.recovered += 1
             case "text.erased.v1":
                 facts.erasures += 1
             case "clock.accepted.v1":
-                before = rfc3339(self._last)
+                before = rfc3339(self._before)
                 accepted = AcceptedFacts(*place, event.by, said["clock"], before, said["reason"])
                 keep(facts.accepted, accepted, LATEST)
+        if event.type == "ledger.carried_over.v1":
+            self._carried.append((event.sequence, len(said["accounts"])))
+        else:
+            self._carried.clear()
+        self._before = event.time
 
     def facts(self, state: State) -> LedgerFacts:
         """Return what was collected, once ``state`` has folded in all events."""
         facts = self._facts
         facts.events, facts.root = state.sequence, self._tree.root.hex()
         if facts.events:
-            facts.last_sequence, facts.last_time = facts.events - 1, rfc3339(state.time)
-        facts.checkpoint = self._checkpoint(state)
+            facts.last_sequence, facts.last_time = state.last, rfc3339(state.time)
+        if self._signed is not None and self._head is not None:
+            signatures = notes.parse(self._signed.note).signatures
+            own = [one.id.hex() for one in signatures if one.name == self._head.origin]
+            publication = state.adopted.policy.publication if state.adopted else NO_WITNESSES
+            names = {witness.verifier.name for witness in publication.witnesses}
+            facts.checkpoint = CheckpointFacts(
+                origin=self._head.origin,
+                size=self._head.size,
+                key=own[0] if own else "",
+                witnesses=len(names),
+                cosigned=sum(name in names for name, _ in self._signed.cosignatures),
+                required=publication.required,
+                continued=self._continued,
+            )
         return facts
-
-    def _checkpoint(self, state: State) -> CheckpointFacts | None:
-        if self._signed is None or self._head is None:
-            return None
-        signatures = notes.parse(self._signed.note).signatures
-        own = [one.id.hex() for one in signatures if one.name == self._head.origin]
-        publication = state.adopted.policy.publication if state.adopted else NO_WITNESSES
-        names = {witness.verifier.name for witness in publication.witnesses}
-        return CheckpointFacts(
-            origin=self._head.origin,
-            size=self._head.size,
-            key=own[0] if own else "",
-            witnesses=len(names),
-            cosigned=sum(name in names for name, _ in self._signed.cosignatures),
-            required=publication.required,
-            continued=self._continued,
-        )
 
 
 def keep(latest: list[Facts], one: Facts, most: int) -> None:

@@ -198,14 +198,14 @@ def test_the_picture_stays_inside_its_frame(rows: list[tuple[int, str, str, str]
     """Whatever was spent, every line and tick lies within the plot."""
     drawn = chart(_series(*rows), "x", "d")
     assert drawn is not None
-    for path in (drawn.left, drawn.left_with_reservations, drawn.limit, drawn.area, drawn.over):
+    for path in (drawn.left, drawn.left_with_reservations, drawn.limit, drawn.area):
         for x in re.findall(r"[MH]([\d.e+-]+)", path):
             assert LEFT <= float(x) <= WIDTH - RIGHT
         for y in re.findall(r"(?:V|M[\d.]+ )([\d.e+-]+)", path):
             assert TOP <= float(y) <= BOTTOM
     assert 2 <= len(drawn.y_ticks) <= 8
     assert all(LEFT <= tick.at <= WIDTH - RIGHT for tick in drawn.x_ticks)
-    assert bool(drawn.over) == (rows[-1][2] in ("4000", "infinite"))
+    assert drawn.over == (rows[-1][2] in ("4000", "infinite"))
 
 
 def test_ticks_are_round_and_few() -> None:
