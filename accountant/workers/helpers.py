@@ -1,31 +1,24 @@
-"""Helper processes of one computation: this program again, one process a core, over pipes.
+"""Helper processes of one computation: this program again, one process a core.
 
-A message is a pickled object behind its length. One thread does all: ``exchange`` writes what the
-pipes take and reads what has come. A helper ends when its pipe does, so none outlives its parent.
+Parent and helper exchange pickled messages over a pair of sockets. A helper ends when its socket
+closes, so none outlives its parent. A thread of the helper receives, so that sending never blocks
+for long.
 """
 
 from __future__ import annotations
 
 import os
 import pickle
-import selectors
 import signal
 import subprocess
 import sys
-from collections import deque
 from collections.abc import Iterator
-from contextlib import suppress
-from types import TracebackType
-from typing import IO, Any, Final, NamedTuple, Self
+from multiprocessing.connection import Connection, Pipe
+from multiprocessing.connection import wait as ready
+from queue import SimpleQueue
+from threading import Thread
+from typing import Any, Final, Self
 
-try:
-    import fcntl
-except ImportError:  # no POSIX
-    fcntl = None  # type: ignore[assignment]
-
-_LENGTH: Final = 8
-_AT_ONCE: Final = 1 << 20
-"""Bytes that are read or written at once; also what a pipe is asked to hold."""
 _MOST: Final = 8
 
 
@@ -41,14 +34,8 @@ def cores() -> int:
     return min(_MOST, len(usable(0)) if usable else os.cpu_count() or 1)
 
 
-def packed(message: Any) -> bytes:
-    """Return a message as it is sent."""
-    data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
-    return len(data).to_bytes(_LENGTH, "little") + data
-
-
 class Helper:
-    """One helper process: ``module`` is run as a program, and calls ``parent``."""
+    """One helper process: ``module`` is run as a program, and calls ``Parent``."""
 
     def __init__(self, module: str) -> None:
         # -P: the same code, wherever that was found, and nothing of the working directory.
@@ -57,167 +44,96 @@ class Helper:
             "PYDANTIC_DISABLE_PLUGINS": "__all__",
             "OPENBLAS_NUM_THREADS": "1",
         }
-        self._process = subprocess.Popen(  # noqa: S603 our own program
-            [sys.executable, "-P", "-m", module],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=environment,
-        )
-        assert self._process.stdin is not None  # noqa: S101 for the type checker
-        assert self._process.stdout is not None  # noqa: S101
-        self.writing, self.reading = self._process.stdin.fileno(), self._process.stdout.fileno()
-        for end in (self.writing, self.reading):
-            os.set_blocking(end, False)
-        if hasattr(fcntl, "F_SETPIPE_SZ"):
-            with suppress(OSError):  # more than this user may have
-                fcntl.fcntl(self.writing, fcntl.F_SETPIPE_SZ, _AT_ONCE)
-        self._unsent: deque[memoryview] = deque()
-        self._received = bytearray()
-        self.backlog = 0
-        """Bytes that were not written yet."""
+        self.socket, theirs = Pipe()
+        with theirs:
+            self._process = subprocess.Popen(  # noqa: S603 our own program
+                [sys.executable, "-P", "-m", module, str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=2,  # what a helper prints goes where errors go
+                pass_fds=[theirs.fileno()],
+                env=environment,
+            )
 
-    def post(self, message: bytes) -> None:
-        """Queue a ``packed`` message."""
-        self._unsent.append(memoryview(message))
-        self.backlog += len(message)
-
-    def write(self) -> None:
-        """Write what the pipe takes. Raises HelperError if nobody reads any more."""
-        while self._unsent:
-            part = self._unsent[0]
-            try:
-                count = os.write(self.writing, part[:_AT_ONCE])
-            except BlockingIOError:
-                return
-            except BrokenPipeError:
-                raise self._ended() from None
-            self.backlog -= count
-            if count == len(part):
-                self._unsent.popleft()
-            else:
-                self._unsent[0] = part[count:]
-
-    def read(self) -> Iterator[Any]:
-        """Yield the messages that have come. Raises HelperError at the end of the pipe."""
-        try:
-            while part := os.read(self.reading, _AT_ONCE):
-                self._received += part
-                if len(part) < _AT_ONCE:
-                    break
-            else:
-                raise self._ended()
-        except BlockingIOError:
-            pass
-        while len(self._received) >= _LENGTH:
-            end = _LENGTH + int.from_bytes(self._received[:_LENGTH], "little")
-            if len(self._received) < end:
-                return
-            message = bytes(self._received[_LENGTH:end])
-            del self._received[:end]
-            yield pickle.loads(message)  # noqa: S301 from our own process
-
-    def _ended(self) -> HelperError:
-        status = self._process.wait()
+    def ended(self) -> HelperError:
+        """Return the error that the process has ended too early."""
         return HelperError(
-            f"a helper process ended too early (exit status {status}), so the check is incomplete: "
-            "run it again, with --processes 1 if that happens again"
+            f"a helper process ended too early (exit status {self._process.wait()}), so the check "
+            "is incomplete: run it again, with --processes 1 if that happens again"
         )
 
     def end(self) -> None:
         """End the process, whatever it does."""
         self._process.kill()
-        for pipe in (self._process.stdin, self._process.stdout):
-            with suppress(OSError):
-                pipe and pipe.close()
+        self.socket.close()
         self._process.wait()
 
 
-class Came(NamedTuple):
-    """A message of a helper."""
-
-    helper: int
-    message: Any
-
-
 class Helpers:
-    """So many helpers, which end with the block."""
+    """A number of helpers, which end with the block."""
 
     def __init__(self, module: str, count: int) -> None:
-        self._selector = selectors.DefaultSelector()
         self.each: list[Helper] = []
         try:
-            for number in range(count):
-                self.each.append(helper := Helper(module))
-                self._selector.register(helper.reading, selectors.EVENT_READ, number)
+            for _ in range(count):
+                self.each.append(Helper(module))
         except BaseException:
-            self.__exit__(None, None, None)
+            self.__exit__()
             raise
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._selector.close()
+    def __exit__(self, *_: object) -> None:
         for helper in self.each:
             helper.end()
 
     def post(self, message: Any, to: int | None = None) -> None:
-        """Queue a message for one helper, or for all."""
-        data = packed(message)
+        """Send a message to one helper, or to all. Raises HelperError."""
+        data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
         for helper in self.each if to is None else [self.each[to]]:
-            helper.post(data)
+            try:
+                helper.socket.send_bytes(data)
+            except OSError:
+                raise helper.ended() from None
 
-    def exchange(self, *, wait: bool = False) -> list[Came]:
-        """Write and read; ``wait``: until anything could be. Raises HelperError."""
-        for number, helper in enumerate(self.each):
-            helper.write()
-            self._watch(helper.writing, helper.backlog > 0, number)
-        came = []
-        for key, events in self._selector.select(None if wait else 0):
-            helper = self.each[key.data]
-            if events & selectors.EVENT_READ:
-                came += [Came(key.data, message) for message in helper.read()]
-            else:
-                helper.write()
+    def exchange(self, *, wait: bool = False) -> list[tuple[int, Any]]:
+        """Return the messages that have come, each with its helper's number; ``wait`` for one.
+        Raises HelperError.
+        """
+        came: list[tuple[int, Any]] = []
+        sockets = [helper.socket for helper in self.each]
+        while found := ready(sockets, None if wait and not came else 0):
+            for number, helper in enumerate(self.each):
+                if helper.socket in found:
+                    try:
+                        came.append((number, helper.socket.recv()))
+                    except (EOFError, OSError):
+                        raise helper.ended() from None
         return came
-
-    def _watch(self, pipe: int, wanted: bool, number: int) -> None:
-        watched = pipe in self._selector.get_map()
-        if wanted and not watched:
-            self._selector.register(pipe, selectors.EVENT_WRITE, number)
-        elif watched and not wanted:
-            self._selector.unregister(pipe)
 
 
 class Parent:
-    """The process that this one helps: what it sends, and how to answer."""
+    """The process that this one helps: the messages it sends, and how to answer. Ctrl-C is left to
+    the parent.
+    """
 
-    def __init__(self, receiving: IO[bytes], sending: IO[bytes]) -> None:
-        self._receiving, self._sending = receiving, sending
+    def __init__(self) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        self._socket: Connection[Any, Any] = Connection(int(sys.argv[1]))
+        self._received: SimpleQueue[Any] = SimpleQueue()
+        Thread(target=self._receive, daemon=True).start()
+
+    def _receive(self) -> None:
+        try:
+            while True:
+                self._received.put(self._socket.recv_bytes())
+        except (EOFError, OSError):
+            self._received.put(None)
 
     def __iter__(self) -> Iterator[Any]:
-        while len(head := self._receiving.read(_LENGTH)) == _LENGTH:
-            size = int.from_bytes(head, "little")
-            if len(data := self._receiving.read(size)) < size:
-                return
+        while (data := self._received.get()) is not None:
             yield pickle.loads(data)  # noqa: S301 from our own process
 
     def post(self, message: Any) -> None:
         """Send an answer."""
-        self._sending.write(packed(message))
-        self._sending.flush()
-
-
-def parent() -> Parent:
-    """Return the parent of this helper process. What is printed goes where errors go, and the
-    terminal's Ctrl-C is left to the parent.
-    """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    sending = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-    return Parent(sys.stdin.buffer, sending)
+        self._socket.send(message)

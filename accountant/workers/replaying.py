@@ -10,13 +10,13 @@ In the end all processes must have come to the same state, to the byte.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from hashlib import sha256
 from importlib import import_module
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Final
 
 from accountant.budget.grants import Grants
 from accountant.budget.idempotency import IdempotencyIndex
@@ -24,7 +24,7 @@ from accountant.budget.replay import Finding, Replay, replay
 from accountant.budget.rules import KINDS
 from accountant.budget.snapshot import dump
 from accountant.budget.state import State
-from accountant.workers.helpers import Helpers, cores, parent
+from accountant.workers.helpers import Helpers, Parent, cores
 
 WORTH: Final = 20_000
 """Events that take longer to decide again than a process takes to start."""
@@ -35,24 +35,12 @@ _AHEAD: Final = 4
 """Runs that were handed out and are not taken up here yet."""
 _BELIEVING: Final = 0.3
 """What it takes to fold an event in as it says, beside deciding it again."""
-_BACKLOG: Final = 16 << 20
-"""Bytes that may wait for a helper that cannot keep up."""
+_BACKLOG: Final = 64
+"""Runs that may wait for a helper that cannot keep up."""
 
 _OURS: Final = "accountant."
 
 Run = list[bytes]
-
-
-class Done(NamedTuple):
-    """A helper took up a run: what it found, if it was the one to decide it."""
-
-    findings: list[Finding]
-
-
-class End(NamedTuple):
-    """The digest of the state that a process has come to without a finding."""
-
-    digest: bytes
 
 
 def _digest(state: State) -> bytes:
@@ -85,36 +73,20 @@ def replay_on(
         yield from Shared(ledger, helpers).run(bodies)
 
 
-class Posting(Protocol):
-    """One helper. ``backlog`` is how many bytes it was not sent yet."""
-
-    backlog: int
-
-
-class Beside(Protocol):
-    """Helpers, as ``Helpers`` are."""
-
-    @property
-    def each(self) -> Sequence[Posting]: ...  # noqa: D102
-
-    def post(self, message: Any, to: int | None = None) -> None: ...  # noqa: D102
-
-    def exchange(self, *, wait: bool = False) -> Sequence[tuple[int, Any]]: ...  # noqa: D102
-
-
 class Shared:
     """A replay that is shared with helpers. Process 0 is this one."""
 
-    def __init__(self, ledger: str, helpers: Beside) -> None:
+    def __init__(self, ledger: str, helpers: Helpers) -> None:
         self._helpers = helpers
         self._replay = Replay(State(ledger))
         self._owners: deque[int] = deque()
-        """Who decides each run that is not reported yet."""
+        """The process that decides each run that is not reported yet."""
         self._found: list[deque[list[Finding]]] = [deque() for _ in range(len(helpers.each) + 1)]
-        """What each process found in the runs that it decided, as far as not reported."""
+        """The findings of each process in the runs that it decided, not reported yet."""
         self._posted: list[deque[int]] = [deque() for _ in helpers.each]
-        """Who decides each run that a helper has not taken up yet."""
-        self._ends: dict[int, End] = {}
+        """The process that decides each run that a helper has not taken up yet."""
+        self._ends: dict[int, bytes] = {}
+        """The digests of the states that the helpers have come to."""
         self._sound = True
         for number in range(len(helpers.each)):
             helpers.post((ledger, number + 1), number)
@@ -124,16 +96,17 @@ class Shared:
         ahead: deque[tuple[int, Run]] = deque()
         for run in _runs(bodies):
             owner = self._choose([one for one, _ in ahead])
-            self._hand_out(owner, run)
+            self._owners.append(owner)
+            for posted in self._posted:
+                posted.append(owner)
+            self._helpers.post((owner, run))
             ahead.append((owner, run))
             self._exchange()
             if len(ahead) > _AHEAD:
-                self._take(*ahead.popleft())
-                yield self._report()
+                yield self._take(*ahead.popleft())
         while ahead:
-            self._take(*ahead.popleft())
             self._exchange()
-            yield self._report()
+            yield self._take(*ahead.popleft())
         while any(self._posted):
             self._exchange(wait=True)
         self._report().end()
@@ -143,31 +116,26 @@ class Shared:
 
     def _choose(self, mine: list[int]) -> int:
         """Return the process that has the least to do; of several the last."""
-        loads = [_load(0, mine), *(_load(n, posted) for n, posted in enumerate(self._posted, 1))]
+        loads = [_load(process, owners) for process, owners in enumerate([mine, *self._posted])]
         return min(range(len(loads)), key=lambda process: (loads[process], -process))
-
-    def _hand_out(self, owner: int, run: Run) -> None:
-        self._owners.append(owner)
-        for posted in self._posted:
-            posted.append(owner)
-        self._helpers.post((owner, run))
 
     def _exchange(self, *, wait: bool = False) -> None:
         """Take what helpers have found; wait for those that have too much to do."""
         while True:
             for number, message in self._helpers.exchange(wait=wait):
-                if isinstance(message, End):
+                if isinstance(message, bytes):
                     self._ends[number] = message
                 elif self._posted[number].popleft() == number + 1:
-                    self._found[number + 1].append(message.findings)
-            if all(helper.backlog < _BACKLOG for helper in self._helpers.each):
+                    self._found[number + 1].append(message)
+            if all(len(posted) < _BACKLOG for posted in self._posted):
                 return
             wait = True
 
-    def _take(self, owner: int, run: Run) -> None:
+    def _take(self, owner: int, run: Run) -> Replay:
         found = _taken(self._replay, 0, owner, run)
         if owner == 0:
             self._found[0].append(found)
+        return self._report()
 
     def _report(self) -> Replay:
         """Report what was found, in order, as far as it is known."""
@@ -183,8 +151,7 @@ class Shared:
         self._helpers.post(None)
         while len(self._ends) < len(self._helpers.each):
             self._exchange(wait=True)
-        ends = {End(_digest(self._replay.state)), *self._ends.values()}
-        if len(ends) > 1:
+        if {_digest(self._replay.state)} != {*self._ends.values()}:
             reason = "processes that folded the same events have come to different states"
             self._replay.findings.append(Finding(self._replay.events - 1, reason))
 
@@ -222,21 +189,23 @@ class Helping:
     def __init__(self, ledger: str, number: int) -> None:
         self._replay, self._number = Replay(State(ledger)), number
 
-    def answer(self, message: tuple[int, Run] | None) -> Done | End:
-        """Take up a run that was handed out; None stands for the end."""
+    def answer(self, message: tuple[int, Run] | None) -> list[Finding] | bytes:
+        """Take up a run; return the findings, if it was this process's to decide. At the end, for
+        which None stands, return the digest of the state.
+        """
         if message is None:
-            return End(_digest(self._replay.state))
-        return Done(_taken(self._replay, self._number, *message))
+            return _digest(self._replay.state)
+        return _taken(self._replay, self._number, *message)
 
 
 def help_parent() -> None:
     """Be a helper, until the parent needs none any more."""
-    beside = parent()
-    messages = iter(beside)
+    parent = Parent()
+    messages = iter(parent)
     helping = Helping(*next(messages))
     with suppress(BrokenPipeError):
         for message in messages:
-            beside.post(helping.answer(message))
+            parent.post(helping.answer(message))
 
 
 if __name__ == "__main__":

@@ -51,8 +51,6 @@ class _Inline:
 
 
 class _Slow:
-    backlog = 0
-
     def __init__(self) -> None:
         self.waiting: deque[Any] = deque()
         self._helping: Helping | None = None
