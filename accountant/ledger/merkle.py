@@ -82,6 +82,11 @@ class Tree:
         """The tree's hash."""
         return _joined(self.peaks) if self.peaks else EMPTY_ROOT
 
+    @property
+    def packed(self) -> bytes:
+        """The peaks one after the other, as the database keeps them."""
+        return b"".join(self.peaks)
+
 
 def _joined(peaks: Sequence[bytes]) -> bytes:
     root = peaks[-1]
@@ -101,16 +106,8 @@ def inclusion_proof(read: Read, index: int, size: int) -> list[bytes]:
     """
     if not 0 <= index < size:
         raise ValueError(f"a tree of {size} entries has no entry {index}")
-    path, low, high = [], 0, size
-    while high - low > 1:
-        middle = low + _split(high - low)
-        if index < middle:
-            path.append(_range(read, middle, high))
-            high = middle
-        else:
-            path.append(_range(read, low, middle))
-            low = middle
-    return path[::-1]
+    path, _ = _descend(read, index, size, 0)
+    return path
 
 
 def consistency_proof(read: Read, old: int, new: int) -> list[bytes]:
@@ -121,18 +118,24 @@ def consistency_proof(read: Read, old: int, new: int) -> list[bytes]:
         raise ValueError(f"a tree of {new} entries does not continue one of {old}")
     if old in (0, new):
         return []
-    proof, low, high, whole = [], 0, new, True
-    while old < high:
+    path, low = _descend(read, old - 1, new, old)
+    return [_range(read, low, old), *path] if low else path
+
+
+def _descend(read: Read, index: int, size: int, end: int) -> tuple[list[bytes], int]:
+    """Go down from the root to entry ``index``, or to a subtree that ends before ``end``. Return
+    the siblings of the way, from below up, and the first entry of the subtree.
+    """
+    path, low, high = [], 0, size
+    while high - low > 1 and high != end:
         middle = low + _split(high - low)
-        if old <= middle:
-            proof.append(_range(read, middle, high))
+        if index < middle:
+            path.append(_range(read, middle, high))
             high = middle
         else:
-            proof.append(_range(read, low, middle))
-            low, whole = middle, False
-    if not whole:
-        proof.append(_range(read, low, high))
-    return proof[::-1]
+            path.append(_range(read, low, middle))
+            low = middle
+    return path[::-1], low
 
 
 def includes(root: bytes, size: int, index: int, leaf: bytes, proof: Sequence[bytes]) -> bool:
@@ -141,18 +144,8 @@ def includes(root: bytes, size: int, index: int, leaf: bytes, proof: Sequence[by
     """
     if not 0 <= index < size:
         return False
-    position, last, found = index, size - 1, leaf
-    for step in proof:
-        if last == 0:
-            return False
-        if position & 1 or position == last:
-            found = node_hash(step, found)
-            while not position & 1 and position:
-                position, last = position >> 1, last >> 1
-        else:
-            found = node_hash(found, step)
-        position, last = position >> 1, last >> 1
-    return last == 0 and found == root
+    roots = _climb(index, size - 1, leaf, proof)
+    return roots is not None and roots[1] == root
 
 
 def continues(
@@ -173,10 +166,20 @@ def continues(
     position, last = old_size - 1, new_size - 1
     while position & 1:
         position, last = position >> 1, last >> 1
-    old = new = steps[0]
-    for step in steps[1:]:
+    return _climb(position, last, steps[0], steps[1:]) == (old_root, new_root)
+
+
+def _climb(
+    position: int, last: int, node: bytes, proof: Sequence[bytes]
+) -> tuple[bytes, bytes] | None:
+    """Go up from ``node`` at ``position`` of a level that ends at ``last``. Return the root of the
+    tree that ends with the node and the root of the whole tree; None if the proof is too long or
+    too short.
+    """
+    old = new = node
+    for step in proof:
         if last == 0:
-            return False
+            return None
         if position & 1 or position == last:
             old, new = node_hash(step, old), node_hash(step, new)
             while not position & 1 and position:
@@ -184,7 +187,7 @@ def continues(
         else:
             new = node_hash(new, step)
         position, last = position >> 1, last >> 1
-    return last == 0 and old == old_root and new == new_root
+    return (old, new) if last == 0 else None
 
 
 def _split(count: int) -> int:

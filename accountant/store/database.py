@@ -1,4 +1,4 @@
-"""What a database is to this room: errors, rows on their way in, and the protocol of its two kinds.
+"""What a database is to this room: errors, what is appended, and the base of both kinds.
 
 SQLite and PostgreSQL differ in how they lock, insert and clean up, and in nothing else that a
 reader of ledgers could notice.
@@ -6,19 +6,23 @@ reader of ledgers could notice.
 
 from __future__ import annotations
 
+import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Engine
 
 from accountant.ledger.events import Entry
 from accountant.ledger.merkle import Node, Tree, leaf_hash
-from accountant.store.reading import Begun, Text
+from accountant.store.reading import Text
 
 T = TypeVar("T")
+WAIT_MS: Final = 10_000
+"""How long a writer waits for others, in this process and then in the database."""
 AGAIN: Final = {"40001", "40P01", "23505"}
-"""SQLSTATEs of whoever came second: serialization failure, deadlock, unique violation."""
+"""SQLSTATEs of a writer that came second: serialization failure, deadlock, unique violation."""
 _DRIVERS: Final = {"sqlalchemy", "sqlite3", "psycopg"}
 """Packages whose errors are a database's. By name: a driver is loaded only where it is used."""
 
@@ -40,8 +44,8 @@ class Unknown(StoreError):
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Turn what drivers raise into a StoreError. Their messages never hold a password: it is handed
-    to them apart from everything that they print.
+    """Raise driver errors as StoreError. Their messages never hold a password: drivers get it
+    apart from everything that they print.
     """
     try:
         yield
@@ -54,95 +58,119 @@ def translated() -> Iterator[None]:
         raise kind(" ".join(str(cause).split())) from error
 
 
-class Ends(NamedTuple):
-    """Where a ledger ends, or has to."""
+class Begun(NamedTuple):
+    """A transaction on a ledger: the ledger's end, which no other writer can move meanwhile, and
+    the end of the ledger beside it when the transaction began.
+    """
 
-    ledger: str
-    tree: Tree
-
-    @property
-    def peaks(self) -> bytes:
-        """The tree's peaks, as the head keeps them."""
-        return b"".join(self.tree.peaks)
+    connection: Connection
+    head: Tree
+    beside: Tree
 
 
-class Grown(NamedTuple):
+class Growth(NamedTuple):
     """What a ledger grows by. Events are columns (sequence, type, time, body, leaf), which drivers
     take fastest.
     """
 
+    ledger: str
     before: Tree
+    after: Tree
     events: list[Sequence[Any]]
     nodes: list[Node]
-    after: Tree
+    texts: Sequence[Text]
 
-    @property
-    def peaks(self) -> bytes:
-        """The new tree's peaks, as the head keeps them."""
-        return b"".join(self.after.peaks)
-
-
-def grown(before: Tree, entries: Sequence[Entry]) -> Grown:
-    """Append entries to ``before``. Raises ValueError if they do not follow each other."""
-    columns: list[Sequence[Any]] = list(zip(*entries, strict=True))
-    sequences, _, _, bodies = columns
-    if sequences != tuple(range(sequences[0], sequences[0] + len(entries))):
-        raise ValueError("the events do not follow each other")
-    leaves = [leaf_hash(body) for body in bodies]
-    after, nodes = before.grown(leaves)
-    return Grown(before, [*columns, leaves], nodes, after)
+    @classmethod
+    def of(
+        cls, ledger: str, before: Tree, entries: Sequence[Entry], texts: Sequence[Text]
+    ) -> Growth:
+        """Append entries to ``before``. Raises ValueError if they do not follow each other."""
+        columns: list[Sequence[Any]] = list(zip(*entries, strict=True))
+        sequences, _, _, bodies = columns
+        if sequences != tuple(range(sequences[0], sequences[0] + len(entries))):
+            raise ValueError("the events do not follow each other")
+        leaves = [leaf_hash(body) for body in bodies]
+        after, nodes = before.grown(leaves)
+        return cls(ledger, before, after, [*columns, leaves], nodes, texts)
 
 
-class Database(Protocol):
-    """What ``Ledgers`` needs of a database. Every method may raise what drivers raise."""
+class Database(ABC):
+    """One database with connections that read and that write. Every method may raise what drivers
+    raise.
+    """
 
+    def __init__(self, reader: Engine, writer: Engine) -> None:
+        self._reader, self._writer = reader, writer
+        self._turns: dict[str, threading.Lock] = {}
+
+    @abstractmethod
     def reading(self, work: Callable[[Connection], T]) -> T:
         """Return the result of ``work``: one statement, a snapshot by itself. It may run twice."""
 
-    def turn(self, ledger: str) -> AbstractContextManager[None]:
+    @contextmanager
+    def turn(self, ledger: str) -> Iterator[None]:
         """Keep all other threads of this process from writing to the ledger. Raises StoreError if
         one of them writes for too long.
         """
+        turn = self._turns.setdefault(ledger, threading.Lock())
+        if not turn.acquire(timeout=WAIT_MS / 1000):
+            raise StoreError("too many requests wait to write")
+        try:
+            yield
+        finally:
+            turn.release()
 
+    @abstractmethod
     def begun(self, ledger: str, beside: str) -> AbstractContextManager[Begun]:
         """Begin a transaction on one ledger, in its turn; roll back what is not committed when it
         ends. Waits for other writers.
         """
 
+    @abstractmethod
     def ready(self) -> AbstractContextManager[Connection]:
-        """Return a connection for ``begin`` or ``at_once``, which wait for nobody."""
+        """Return a connection for ``begin`` or ``at_once``, which do not wait."""
 
+    @abstractmethod
     def begin(
         self, connection: Connection, ledger: str, beside: str
     ) -> AbstractContextManager[Begun]:
         """``begun`` over a connection that is ``ready``. Raises Moved if another writes."""
 
-    def append(
-        self, connection: Connection, ledger: str, grown: Grown, texts: Sequence[Text]
-    ) -> bool:
+    @abstractmethod
+    def append(self, connection: Connection, more: Growth) -> bool:
         """Append to a ledger, keep texts of what is appended, and move the ledger's head by
         compare-and-swap; False if it has moved.
         """
 
-    def at_once(
-        self, connection: Connection, ledger: str, grown: Grown, texts: Sequence[Text], beside: Ends
-    ) -> bool:
+    @abstractmethod
+    def at_once(self, connection: Connection, more: Growth, beside: str, end: Tree) -> bool:
         """``append`` in the ledger's turn, over a connection that is ``ready``, and durable at
-        once, if the ledger ``beside`` ends there and no other writes; False if nothing was done.
-        Raises Unknown if that cannot be told.
+        once, if the ledger ``beside`` ends with ``end`` and no other writes; False if nothing was
+        done. Raises Unknown if that cannot be told.
         """
 
+    @abstractmethod
     def commit(self, connection: Connection) -> None:
         """Make the transaction durable. Raises Unknown if it may or may not be."""
 
+    @abstractmethod
     def finish_erasing(self) -> bool:
         """Remove what the database keeps of erased rows; False if it is to be called again."""
 
+    @abstractmethod
     def check(self) -> None:
         """Raise StoreError if the database can be read but certainly not written to."""
 
     def excess(self) -> list[str]:
         """Return the rights that the service has and should not have, in words."""
+        return []
 
     def close(self) -> None:
         """Close every connection."""
+        self._reader.dispose()
+        self._writer.dispose()
+
+
+def raw(connection: Connection) -> Any:
+    """Return the driver's connection."""
+    return connection.connection.driver_connection

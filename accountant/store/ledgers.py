@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from sqlalchemy import URL, make_url
+from sqlalchemy import URL, Connection, make_url
 from sqlalchemy.exc import ArgumentError
 
 from accountant.ledger.merkle import Tree
-from accountant.store import reading
 from accountant.store.database import Database, Moved, StoreError, Unknown, translated
-from accountant.store.reading import Signed, Stored, Text
+from accountant.store.reading import HEAD_OF, Reading, Signed, Stored, Text, tree_of
 from accountant.store.sqlite import Sqlite, sqlite_path
 from accountant.store.writing import Writing
 
@@ -53,7 +52,7 @@ def database_of(url: str) -> Database:
     return Postgres(found)
 
 
-class Ledgers:
+class Ledgers(Reading):
     """All ledgers of one database. Every method may raise StoreError."""
 
     def __init__(self, url: str) -> None:
@@ -84,12 +83,13 @@ class Ledgers:
             self._erased |= writing.erased
 
     def head(self, ledger: str) -> Tree:
-        """Return where the ledger ends; size 0 if it has no event."""
-        return self._read(reading.head, ledger)
+        """Return the tree of the whole ledger; size 0 if it has no event."""
 
-    def read(self, ledger: str, first: int = 0, limit: int = 1000) -> list[Stored]:
-        """Return at most ``limit`` events from sequence ``first`` on, in order."""
-        return self._read(reading.events, ledger, first, limit)
+        def work(connection: Connection) -> Tree:
+            mark = "?" if connection.dialect.name == "sqlite" else "%s"
+            return tree_of(connection.exec_driver_sql(HEAD_OF + mark, (ledger,)).first())
+
+        return self._read(work)
 
     def stream(self, ledger: str, first: int = 0) -> Iterator[Stored]:
         """Return all events from ``first`` on, read a page at a time."""
@@ -97,35 +97,9 @@ class Ledgers:
             yield from page
             first = page[-1].sequence + 1
 
-    def terms(self, ledger: str, last: int) -> list[Stored]:
-        """Return the events up to ``last`` that say who the people are and which bounds decide."""
-        return self._read(reading.terms, ledger, last)
-
-    def hashes(self, ledger: str, level: int, first: int, count: int) -> list[bytes]:
-        """Return ``count`` kept hashes of a level of the tree, or fewer where it ends."""
-        return self._read(reading.hashes, ledger, level, first, count)
-
-    def signed(self, ledger: str, first: int = 0, end: int | None = None) -> list[Signed]:
-        """Return the checkpoints from number ``first`` to before ``end`` (None: to the last), each
-        with the cosignatures that it has.
-        """
-        return self._read(reading.signed, ledger, first, end)
-
-    def last_signed(self, ledger: str) -> Signed | None:
-        """Return the last checkpoint, without cosignatures."""
-        return self._read(reading.last_signed, ledger)
-
-    def texts(self, ledger: str, first: int, last: int) -> list[Text]:
-        """Return the texts of the events from ``first`` to ``last`` that are not erased."""
-        return self._read(reading.texts, ledger, first, last)
-
-    def names(self) -> list[str]:
-        """Return the names of all ledgers, in order."""
-        return self._read(reading.names)
-
-    def _read(self, work: Callable[..., T], *asked: Any) -> T:
+    def _read(self, work: Callable[[Connection], T]) -> T:
         with translated():
-            return self._database.reading(lambda connection: work(connection, *asked))
+            return self._database.reading(work)
 
     def finish_erasing(self) -> bool:
         """Remove what the database keeps of erased rows, as far as possible. False if a reader

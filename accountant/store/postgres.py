@@ -11,7 +11,6 @@ trip.
 from __future__ import annotations
 
 import select
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
@@ -27,8 +26,17 @@ from sqlalchemy.exc import DBAPIError
 from accountant.ledger.merkle import Tree
 from accountant.store import roles
 from accountant.store.arrays import blobs, integers, learn, texts
-from accountant.store.database import Ends, Grown, Moved, StoreError, Unknown
-from accountant.store.reading import HEAD_OF, Begun, Text, tree_of
+from accountant.store.database import (
+    WAIT_MS,
+    Begun,
+    Database,
+    Growth,
+    Moved,
+    StoreError,
+    Unknown,
+    raw,
+)
+from accountant.store.reading import HEAD_OF, tree_of
 
 T = TypeVar("T")
 
@@ -37,8 +45,6 @@ _EVENT: Final[_Kinds] = (integers, texts, integers, blobs, blobs)
 _NODE: Final[_Kinds] = (integers, integers, blobs)
 _TEXT: Final[_Kinds] = (integers, texts, blobs, texts)
 
-LOCK_MS: Final = 10_000
-"""How long a writer waits for the ledger's head."""
 STATEMENT_MS: Final = 30_000
 IDLE_MS: Final = 30_000
 """A session that holds a transaction open for so long is ended, so that others go on."""
@@ -57,7 +63,7 @@ _NETWORK: Final[dict[str, Any]] = {  # a host that is gone is noticed within hal
 _SESSION: Final = {
     "timezone": "UTC",
     "statement_timeout": STATEMENT_MS,
-    "lock_timeout": LOCK_MS,
+    "lock_timeout": WAIT_MS,
     "idle_in_transaction_session_timeout": IDLE_MS,
 }
 _STANDBY: Final = text("SELECT pg_is_in_recovery()")
@@ -79,26 +85,23 @@ _BEGUN: Final = (
     "WITH moved AS (INSERT INTO ledger_head (ledger, sequence, peaks) VALUES (%b, %b, %b)"  # noqa: S608 (words of our own)
     + _ROWS
 )
-_MOVED: Final = (
-    "WITH moved AS (UPDATE ledger_head SET sequence = %b, peaks = %b"  # noqa: S608
-    " WHERE ledger = %b AND sequence = %b AND peaks = %b" + _ROWS
+_MOVE: Final = (
+    "WITH moved AS (UPDATE ledger_head SET sequence = %b, peaks = %b"
+    " WHERE ledger = %b AND sequence = %b AND peaks = %b"
 )
+_MOVED: Final = _MOVE + _ROWS
 # A transaction of its own: it does not wait for the head, compares where the other ledger ends, and
 # is durable whatever the session is set to.
 _AT_ONCE: Final = (
-    "WITH moved AS (UPDATE ledger_head SET sequence = %b, peaks = %b"  # noqa: S608
-    " WHERE ledger = %b AND sequence = %b AND peaks = %b"
-    " AND EXISTS (SELECT FROM ledger_head WHERE ledger = %b FOR UPDATE SKIP LOCKED)"
+    _MOVE + " AND EXISTS (SELECT FROM ledger_head WHERE ledger = %b FOR UPDATE SKIP LOCKED)"  # noqa: S608
     " AND (SELECT peaks FROM ledger_head WHERE ledger = %b) = %b"
     " AND set_config('synchronous_commit', 'on', true) = 'on'" + _ROWS
 )
-
-
 _BEGIN: Final = sql.SQL(
     "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;"
     " SET LOCAL synchronous_commit = on;"
     f" SET LOCAL statement_timeout = {STATEMENT_MS};"
-    f" SET LOCAL lock_timeout = {LOCK_MS};"
+    f" SET LOCAL lock_timeout = {WAIT_MS};"
     f" SET LOCAL idle_in_transaction_session_timeout = {IDLE_MS};"
     f" {HEAD_OF}{{ledger}} FOR UPDATE{{wait}};"
     f" {HEAD_OF}{{beside}}"
@@ -133,13 +136,11 @@ def engine(url: URL, *, pool: int) -> Engine:
     return made
 
 
-class Postgres:
-    """A database on a server, with a pool for those who read and one for those who write."""
+class Postgres(Database):
+    """A database on a server, with a pool for readers and one for writers."""
 
     def __init__(self, url: URL) -> None:
-        self._reader = engine(url, pool=READERS)
-        self._writer = engine(url, pool=WRITERS)
-        self._turns: dict[str, threading.Lock] = {}
+        super().__init__(engine(url, pool=READERS), engine(url, pool=WRITERS))
 
     def reading(self, work: Callable[[Connection], T]) -> T:
         """Return the result of ``work``, done again on a fresh connection if the pooled one was
@@ -155,113 +156,81 @@ class Postgres:
             return work(connection)
 
     @contextmanager
-    def turn(self, ledger: str) -> Iterator[None]:
-        """Let one thread of this process write to a ledger, so that those that wait for its head
-        do not take the connections that other ledgers need.
-        """
-        turn = self._turns.setdefault(ledger, threading.Lock())
-        if not turn.acquire(timeout=LOCK_MS / 1000):
-            raise StoreError("too many requests wait to write")
-        try:
-            yield
-        finally:
-            turn.release()
-
-    @contextmanager
     def begun(self, ledger: str, beside: str) -> Iterator[Begun]:
         """Begin a transaction that holds the head's lock."""
         begin = _begin(ledger, beside, "")
-        connection, heads = self._connected(lambda raw: _heads(raw, begin))
-        with _given_back(connection):
+        with self._connected(lambda driver: _heads(driver, begin)) as (connection, heads):
             yield Begun(connection, *heads)
 
     @contextmanager
     def ready(self) -> Iterator[Connection]:
         """Return a connection that the server has not closed."""
-        connection, _ = self._connected(_listened)
-        with _given_back(connection):
+        with self._connected(_listened) as (connection, _):
             yield connection
 
     @contextmanager
     def begin(self, connection: Connection, ledger: str, beside: str) -> Iterator[Begun]:
         """``begun``, if no other holds the head; other errors come up when one waits for it."""
         try:
-            heads = _heads(_raw(connection), _begin(ledger, beside, " NOWAIT"))
+            heads = _heads(raw(connection), _begin(ledger, beside, " NOWAIT"))
         except psycopg.Error as error:
-            raise Moved(f"somebody else writes, or nobody can: {error}") from error
+            raise Moved(f"another process writes, or none can: {error}") from error
         yield Begun(connection, *heads)
 
-    def _connected(self, first: Callable[[psycopg.Connection[Any]], T]) -> tuple[Connection, T]:
+    @contextmanager
+    def _connected(
+        self, first: Callable[[psycopg.Connection[Any]], T]
+    ) -> Iterator[tuple[Connection, T]]:
         """Return a connection that writes, and the result of ``first``, which must change nothing:
         a connection that proves dead is replaced, and all that are kept may be dead.
         """
         for last in (*repeat(False, WRITERS), True):
             connection = self._writer.connect()
-            raw = _raw(connection)
+            driver = raw(connection)
             try:
-                return connection, first(raw)
+                found = first(driver)
+                break
             except BaseException:
-                broken = raw.closed
+                broken = driver.closed
                 _release(connection)
                 if last or not broken:
                     raise
-        raise AssertionError("the last attempt returns or raises")
+        try:
+            yield connection, found
+        finally:
+            _release(connection)
 
-    def at_once(
-        self, connection: Connection, ledger: str, grown: Grown, texts: Sequence[Text], beside: Ends
-    ) -> bool:
+    def at_once(self, connection: Connection, more: Growth, beside: str, end: Tree) -> bool:
         """Append by one statement, a transaction of its own: one message and one answer. An error
         over a living connection is the server's word that nothing was done; a transaction that is
         begun then meets the reason.
         """
-        held: list[str | bytes] = [ledger, beside.ledger, beside.peaks]
         try:
-            done = self._append(connection, _AT_ONCE, held, ledger, grown, texts)
+            done = _append(connection, more, _AT_ONCE, more.ledger, beside, end.packed)
         except psycopg.Error as error:
-            if _raw(connection).closed:
+            if raw(connection).closed:
                 raise Unknown(f"the connection broke while appending: {error}") from error
             return False
-        if 0 < done < len(grown.events[0]):
-            raise Unknown(f"of {len(grown.events[0])} events {done} were inserted")
+        if 0 < done < len(more.events[0]):
+            raise Unknown(f"of {len(more.events[0])} events {done} were inserted")
         return done > 0
 
-    def append(
-        self, connection: Connection, ledger: str, grown: Grown, texts: Sequence[Text]
-    ) -> bool:
+    def append(self, connection: Connection, more: Growth) -> bool:
         """Append in one round trip, whatever the number of rows."""
-        done = self._append(connection, _MOVED, [], ledger, grown, texts)
-        return done == len(grown.events[0])
-
-    def _append(
-        self,
-        connection: Connection,
-        moved: LiteralString,
-        held: Sequence[str | bytes],
-        ledger: str,
-        grown: Grown,
-        texts: Sequence[Text],
-    ) -> int:
-        """Return how many events were inserted."""
-        before, events, nodes, after = grown
-        rows = [*_columns(ledger, nodes, _NODE), *_columns(ledger, texts, _TEXT)]
-        rows += [ledger, *[column(each) for column, each in zip(_EVENT, events, strict=True)]]
-        end, begin = [after.size, grown.peaks], [ledger, before.size, Ends(ledger, before).peaks]
-        head = [*end, *begin, *held] if before.size else [ledger, *end]
-        statement = moved if before.size else _BEGUN
-        return _raw(connection).execute(statement, head + rows).rowcount
+        return _append(connection, more, _MOVED) == len(more.events[0])
 
     def commit(self, connection: Connection) -> None:
         """Make the transaction durable. An error over a living connection is the server's word that
         it is not; a connection that broke meanwhile says nothing.
         """
         # COMMIT of a failed transaction is answered with ROLLBACK, and no error.
-        raw = _raw(connection)
-        if raw.info.transaction_status != TransactionStatus.INTRANS:
+        driver = raw(connection)
+        if driver.info.transaction_status != TransactionStatus.INTRANS:
             raise StoreError("the transaction has failed and was rolled back")
         try:
-            raw.commit()
+            driver.commit()
         except psycopg.Error as error:
-            if raw.closed:
+            if driver.closed:
                 raise Unknown(f"the connection broke while committing: {error}") from error
             raise
 
@@ -280,11 +249,6 @@ class Postgres:
         """Return rights of an owner or a superuser."""
         return self.reading(roles.excess)
 
-    def close(self) -> None:
-        """Close every connection."""
-        self._reader.dispose()
-        self._writer.dispose()
-
 
 @lru_cache(maxsize=1_024)
 def _begin(ledger: str, beside: str, wait: LiteralString) -> bytes:
@@ -292,46 +256,47 @@ def _begin(ledger: str, beside: str, wait: LiteralString) -> bytes:
     return _BEGIN.format(**names, wait=sql.SQL(wait)).as_bytes()
 
 
-def _heads(raw: psycopg.Connection[Any], begin: bytes) -> list[Tree]:
+def _heads(driver: psycopg.Connection[Any], begin: bytes) -> list[Tree]:
     """Begin, and read where both ledgers end once the first one's head is locked: in one message
     and one answer. Each of the statements sees what was committed before it.
     """
-    cursor = raw.execute(begin, prepare=False)  # several statements cannot be
+    cursor = driver.execute(begin, prepare=False)  # several statements cannot be
     return [tree_of(cursor.set_result(last).fetchone()) for last in (-2, -1)]
 
 
-def _listened(raw: psycopg.Connection[Any]) -> None:
+def _listened(driver: psycopg.Connection[Any]) -> None:
     """Raise psycopg.OperationalError if the server has closed the connection, or has sent anything
     unsolicited, such as that it will.
     """
     poll = select.poll()
-    poll.register(raw.fileno(), select.POLLIN)
+    poll.register(driver.fileno(), select.POLLIN)
     if poll.poll(0):
-        raw.close()
+        driver.close()
         raise psycopg.OperationalError("the server has sent something unsolicited")
 
 
-@contextmanager
-def _given_back(connection: Connection) -> Iterator[None]:
-    """Give the connection back to the pool in the end."""
-    try:
-        yield
-    finally:
-        _release(connection)
-
-
 def _release(connection: Connection) -> None:
-    if not connection.invalidated and _raw(connection).closed:
+    """Give the connection back to the pool."""
+    if not connection.invalidated and raw(connection).closed:
         connection.invalidate()  # broken in the driver's hands: tell the pool
     connection.close()
+
+
+def _append(connection: Connection, more: Growth, move: str, *held: str | bytes) -> int:
+    """Append by the statement ``move``, which also compares what is ``held``. Return how many
+    events were inserted.
+    """
+    ledger, before, after, events, nodes, texts = more
+    head: list[Any] = [ledger, after.size, after.packed]
+    if before.size:
+        head = [*head[1:], ledger, before.size, before.packed, *held]
+    rows = [*_columns(ledger, nodes, _NODE), *_columns(ledger, texts, _TEXT), ledger]
+    rows += [column(each) for column, each in zip(_EVENT, events, strict=True)]
+    done: int = raw(connection).execute(move if before.size else _BEGUN, head + rows).rowcount
+    return done
 
 
 def _columns(ledger: str, rows: Sequence[tuple[Any, ...]], kinds: _Kinds) -> list[Any]:
     """Return rows of a ledger as the columns that a statement takes."""
     columns = zip(*rows, strict=True) if rows else repeat((), len(kinds))
     return [ledger, *[kind(column) for kind, column in zip(kinds, columns, strict=True)]]
-
-
-def _raw(connection: Connection) -> psycopg.Connection[Any]:
-    raw: Any = connection.connection.driver_connection
-    return raw  # type: ignore[no-any-return]

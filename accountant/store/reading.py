@@ -1,10 +1,10 @@
-"""What is read of a ledger: one statement each, within a transaction or without."""
+"""Reading a ledger: one statement each, within a transaction or without."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import groupby
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from sqlalchemy import Connection, Integer, bindparam, select, text
 
@@ -12,21 +12,19 @@ from accountant.ledger.merkle import Tree
 from accountant.ledger.tiles import HASH
 from accountant.store.tables import CHECKPOINT, COSIGNATURE, EVENT, HEAD, NODE, TERMS, TEXT
 
+T = TypeVar("T")
 HEAD_OF: Final = "SELECT sequence, peaks FROM ledger_head WHERE ledger = "
-"""Every batch and every look at a key reads heads: in the driver's own words that takes a tenth."""
+"""Every batch and every look at a key reads heads: as SQL for the driver that takes a tenth."""
 # Every retry reads events. To put a statement together takes longer than to execute it.
-_EVENTS: Final = (
+_STORED: Final = (
     select(EVENT.c.sequence, EVENT.c.body, EVENT.c.leaf)
-    .where(EVENT.c.ledger == bindparam("ledger"), EVENT.c.sequence >= bindparam("first"))
-    .order_by(EVENT.c.sequence)
-    .limit(bindparam("most", type_=Integer))
-)
-_TERMS: Final = (
-    select(EVENT.c.sequence, EVENT.c.body, EVENT.c.leaf)
-    .where(EVENT.c.ledger == bindparam("ledger"), EVENT.c.sequence <= bindparam("last"))
-    .where(text(TERMS))
+    .where(EVENT.c.ledger == bindparam("ledger"))
     .order_by(EVENT.c.sequence)
 )
+_EVENTS: Final = _STORED.where(EVENT.c.sequence >= bindparam("first")).limit(
+    bindparam("most", type_=Integer)
+)
+_TERMS: Final = _STORED.where(EVENT.c.sequence <= bindparam("last"), text(TERMS))
 _TEXTS: Final = (
     select(TEXT.c.sequence, TEXT.c.field, TEXT.c.salt, TEXT.c.text)
     .where(TEXT.c.ledger == bindparam("ledger"))
@@ -44,16 +42,6 @@ class Stored(NamedTuple):
     sequence: int
     body: bytes
     leaf: bytes
-
-
-class Begun(NamedTuple):
-    """A transaction on a ledger: where that ends, which no other can move meanwhile, and where the
-    ledger beside it ended when it began.
-    """
-
-    connection: Connection
-    head: Tree
-    beside: Tree
 
 
 class Signed(NamedTuple):
@@ -79,12 +67,6 @@ class Text(NamedTuple):
     text: str
 
 
-def head(connection: Connection, ledger: str) -> Tree:
-    """Return the tree at the ledger's end."""
-    mark = "?" if connection.dialect.name == "sqlite" else "%s"
-    return tree_of(connection.exec_driver_sql(HEAD_OF + mark, (ledger,)).first())
-
-
 def tree_of(row: Sequence[Any] | None) -> Tree:
     """Return the tree of a row of HEAD_OF."""
     if row is None:
@@ -93,62 +75,74 @@ def tree_of(row: Sequence[Any] | None) -> Tree:
     return Tree(size, tuple([kept[at : at + HASH] for at in range(0, len(kept), HASH)]))
 
 
-def events(connection: Connection, ledger: str, first: int, limit: int) -> list[Stored]:
-    """Return at most ``limit`` events from ``first`` on, in order."""
-    asked = {"ledger": ledger, "first": first, "most": limit}
-    return [Stored(*row) for row in connection.execute(_EVENTS, asked)]
+class Reading:
+    """The reads of a database, or of a transaction on it. Every method may raise StoreError."""
 
+    __slots__ = ()
 
-def terms(connection: Connection, ledger: str, last: int) -> list[Stored]:
-    """Return the events up to ``last`` that say on what terms the ledger counts, in order."""
-    return [Stored(*row) for row in connection.execute(_TERMS, {"ledger": ledger, "last": last})]
+    def _read(self, work: Callable[[Connection], T]) -> T:
+        """Return the result of ``work``, which is one statement."""
+        raise NotImplementedError
 
+    def _rows(self, statement: Any, **asked: Any) -> Sequence[Any]:
+        return self._read(lambda connection: connection.execute(statement, asked).all())
 
-def hashes(connection: Connection, ledger: str, level: int, first: int, count: int) -> list[bytes]:
-    """Return the kept hashes of a level, from ``first`` on without a gap."""
-    if level == 0:
-        place, wanted, which = EVENT.c.sequence, EVENT.c.leaf, EVENT.c.ledger == ledger
-    else:
-        place, wanted = NODE.c.number, NODE.c.hash
-        which = (NODE.c.ledger == ledger) & (NODE.c.level == level)
-    statement = select(place, wanted).where(which, place >= first, place < first + count)
-    rows = connection.execute(statement.order_by(place)).all()
-    return [row[1] for expected, row in enumerate(rows, start=first) if row[0] == expected]
+    def read(self, ledger: str, first: int = 0, limit: int = 1000) -> list[Stored]:
+        """Return at most ``limit`` events from sequence ``first`` on, in order."""
+        rows = self._rows(_EVENTS, ledger=ledger, first=first, most=limit)
+        return [Stored(*row) for row in rows]
 
+    def terms(self, ledger: str, last: int) -> list[Stored]:
+        """Return the events up to ``last`` that define the population or the bounds, in order."""
+        return [Stored(*row) for row in self._rows(_TERMS, ledger=ledger, last=last)]
 
-def signed(connection: Connection, ledger: str, first: int, end: int | None) -> list[Signed]:
-    """Return the checkpoints from number ``first`` to before ``end``, with their cosignatures: by
-    one statement, so that both are of one moment.
-    """
-    last = _MAX_NUMBER if end is None else end - 1
-    same = (COSIGNATURE.c.ledger == CHECKPOINT.c.ledger) & (
-        COSIGNATURE.c.number == CHECKPOINT.c.number
-    )
-    rows = connection.execute(
-        _SIGNED.add_columns(COSIGNATURE.c.witness, COSIGNATURE.c.line)
-        .outerjoin_from(CHECKPOINT, COSIGNATURE, same)
-        .where(CHECKPOINT.c.ledger == ledger, CHECKPOINT.c.number.between(first, last))
-        .order_by(CHECKPOINT.c.number, COSIGNATURE.c.witness)
-    ).all()
-    return [
-        Signed(number, size, note, tuple((row[3], row[4]) for row in group if row[4] is not None))
-        for (number, size, note), group in groupby(rows, lambda row: tuple(row[:3]))
-    ]
+    def hashes(self, ledger: str, level: int, first: int, count: int) -> list[bytes]:
+        """Return ``count`` kept hashes of a level of the tree, or fewer where it ends or has a
+        gap.
+        """
+        if level == 0:
+            place, wanted, which = EVENT.c.sequence, EVENT.c.leaf, EVENT.c.ledger == ledger
+        else:
+            place, wanted = NODE.c.number, NODE.c.hash
+            which = (NODE.c.ledger == ledger) & (NODE.c.level == level)
+        statement = select(place, wanted).where(which, place >= first, place < first + count)
+        rows = self._rows(statement.order_by(place))
+        return [row[1] for expected, row in enumerate(rows, start=first) if row[0] == expected]
 
+    def signed(self, ledger: str, first: int = 0, end: int | None = None) -> list[Signed]:
+        """Return the checkpoints from number ``first`` to before ``end`` (None: to the last), with
+        their cosignatures: by one statement, so that both are of one moment.
+        """
+        last = _MAX_NUMBER if end is None else end - 1
+        same = (COSIGNATURE.c.ledger == CHECKPOINT.c.ledger) & (
+            COSIGNATURE.c.number == CHECKPOINT.c.number
+        )
+        rows = self._rows(
+            _SIGNED.add_columns(COSIGNATURE.c.witness, COSIGNATURE.c.line)
+            .outerjoin_from(CHECKPOINT, COSIGNATURE, same)
+            .where(CHECKPOINT.c.ledger == ledger, CHECKPOINT.c.number.between(first, last))
+            .order_by(CHECKPOINT.c.number, COSIGNATURE.c.witness)
+        )
+        return [
+            Signed(
+                number, size, note, tuple((row[3], row[4]) for row in group if row[4] is not None)
+            )
+            for (number, size, note), group in groupby(rows, lambda row: tuple(row[:3]))
+        ]
 
-def last_signed(connection: Connection, ledger: str) -> Signed | None:
-    """Return the checkpoint with the largest number, without cosignatures."""
-    own = _SIGNED.where(CHECKPOINT.c.ledger == ledger)
-    row = connection.execute(own.order_by(CHECKPOINT.c.number.desc()).limit(1)).one_or_none()
-    return None if row is None else Signed(*row)
+    def last_signed(self, ledger: str) -> Signed | None:
+        """Return the checkpoint with the largest number, without cosignatures."""
+        own = _SIGNED.where(CHECKPOINT.c.ledger == ledger)
+        rows = self._rows(own.order_by(CHECKPOINT.c.number.desc()).limit(1))
+        return Signed(*rows[0]) if rows else None
 
+    def texts(self, ledger: str, first: int, last: int) -> list[Text]:
+        """Return the texts, not erased, of the events from ``first`` to ``last``, by sequence, then
+        field.
+        """
+        rows = self._rows(_TEXTS, ledger=ledger, first=first, last=last)
+        return [Text(*row) for row in rows]
 
-def texts(connection: Connection, ledger: str, first: int, last: int) -> list[Text]:
-    """Return the texts of the events from ``first`` to ``last``, by sequence, then field."""
-    asked = {"ledger": ledger, "first": first, "last": last}
-    return [Text(*row) for row in connection.execute(_TEXTS, asked)]
-
-
-def names(connection: Connection) -> list[str]:
-    """Return the names of all ledgers, in order."""
-    return list(connection.execute(select(HEAD.c.ledger).order_by(HEAD.c.ledger)).scalars())
+    def names(self) -> list[str]:
+        """Return the names of all ledgers, in order."""
+        return [row[0] for row in self._rows(select(HEAD.c.ledger).order_by(HEAD.c.ledger))]

@@ -11,7 +11,6 @@ import fcntl
 import os
 import sqlite3
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
@@ -25,16 +24,24 @@ from sqlalchemy.pool import QueuePool, StaticPool
 
 from accountant.ledger.merkle import Tree
 from accountant.store.backfill import Backfill
-from accountant.store.database import Ends, Grown, Moved, StoreError, Unknown
-from accountant.store.reading import HEAD_OF, Begun, Text, tree_of
+from accountant.store.database import (
+    WAIT_MS,
+    Begun,
+    Database,
+    Growth,
+    Moved,
+    StoreError,
+    Unknown,
+    raw,
+)
+from accountant.store.reading import HEAD_OF, tree_of
 
 T = TypeVar("T")
-BUSY_MS: Final = 10_000
 _POLL: Final = 0.002
 """Seconds between two looks at a lock that another process holds."""
 _PATIENCE_MS: Final = 100
 """How long cleaning up waits for a reader, which keeps writers waiting."""
-_FOR_NOBODY: Final = "PRAGMA busy_timeout=0"
+_NO_WAIT: Final = "PRAGMA busy_timeout=0"
 _DURABLE: Final = (
     "secure_delete=ON",  # erased texts are overwritten
     "journal_mode=WAL",
@@ -78,7 +85,7 @@ def reader(url: str) -> Engine:
 
 
 def _engine(url: str, begin: str, *, query_only: bool = False, **pool: Any) -> Engine:
-    sqlite_path(url)
+    sqlite_path(url)  # raises
     engine = create_engine(
         url, connect_args={"check_same_thread": False, "cached_statements": 256}, **pool
     )
@@ -86,7 +93,7 @@ def _engine(url: str, begin: str, *, query_only: bool = False, **pool: Any) -> E
     @event.listens_for(engine, "connect")
     def _connect(connection: Any, _: Any) -> None:
         connection.isolation_level = None  # the driver's own BEGIN is deferred and comes too late
-        connection.execute(f"PRAGMA busy_timeout={BUSY_MS}")
+        connection.execute(f"PRAGMA busy_timeout={WAIT_MS}")
         for pragma in ("query_only=ON",) if query_only else _DURABLE:
             connection.execute(f"PRAGMA {pragma}").close()
 
@@ -98,7 +105,7 @@ def _engine(url: str, begin: str, *, query_only: bool = False, **pool: Any) -> E
 
 
 @contextmanager
-def file_lock(path: Path, seconds: float = BUSY_MS / 1000) -> Iterator[None]:
+def file_lock(path: Path, seconds: float = WAIT_MS / 1000) -> Iterator[None]:
     """Hold an exclusive advisory lock on ``path``.lock, which one process has at a time. Raises
     TimeoutError (an OSError) if another process keeps it for ``seconds``.
     """
@@ -123,16 +130,14 @@ def _locked(handle: int) -> bool:
     return True
 
 
-class Sqlite:
+class Sqlite(Database):
     """One file: a connection that writes under the file's lock, and connections that read."""
 
     def __init__(self, url: str) -> None:
         self._path: Path = sqlite_path(url)
-        self._writer = writer(url)
-        self._reader = reader(url)
+        super().__init__(reader(url), writer(url))
         self._backfill = Backfill(self._path)
         event.listen(self._writer, "connect", _of_ours)
-        self._one_at_a_time = threading.Lock()
         self._kept = False
         """Another process has kept the file past the time limit: until it lets go, no writer waits
         again."""
@@ -145,29 +150,27 @@ class Sqlite:
 
     @contextmanager
     def turn(self, _: str) -> Iterator[None]:
-        """Keep all other threads of this process from writing, to whatever ledger."""
-        if not self._one_at_a_time.acquire(timeout=BUSY_MS / 1000):
-            raise StoreError("too many requests wait to write")
-        try:
+        """Keep all other threads of this process from writing, to any ledger."""
+        with super().turn(""):
             yield
-        finally:
-            self._one_at_a_time.release()
 
     @contextmanager
     def begun(self, ledger: str, beside: str) -> Iterator[Begun]:
-        """Begin a transaction that keeps all others from writing, to whatever ledger. It waits for
-        another process once; if that was in vain, no writer waits until that has let go.
+        """Begin a transaction that keeps all others from writing, to any ledger. It waits for
+        another process once; if that was in vain, no writer waits until that process has let go.
         """
-        milliseconds = 0 if self._kept else BUSY_MS
+        milliseconds = 0 if self._kept else WAIT_MS
         with ExitStack() as opened:
             try:
                 opened.enter_context(file_lock(self._path, milliseconds / 1000))
                 connection = opened.enter_context(self.ready())
-                opened.enter_context(_waiting(_raw(connection), milliseconds))
-                opened.enter_context(_undone(connection.rollback))
+                driver = raw(connection)
+                driver.execute(f"PRAGMA busy_timeout={milliseconds}")  # of other programs
+                opened.enter_context(_finally(lambda: driver.execute(_NO_WAIT)))
+                opened.enter_context(_finally(connection.rollback))
                 connection.begin()
             except (TimeoutError, OperationalError, sqlite3.OperationalError) as error:
-                self._kept = isinstance(error, TimeoutError) or _busy(error)
+                self._kept = _busy(error)
                 raise
             self._kept = False
             yield _begun(connection, ledger, beside)
@@ -181,7 +184,7 @@ class Sqlite:
         try:
             yield connection
         finally:
-            if connection.in_transaction() or _raw(connection).in_transaction:
+            if connection.in_transaction() or raw(connection).in_transaction:
                 self._let_go()
 
     def _let_go(self) -> None:
@@ -192,7 +195,7 @@ class Sqlite:
     @contextmanager
     def begin(self, connection: Connection, ledger: str, beside: str) -> Iterator[Begun]:
         """``begun``, if no other process has the file's lock, and no other program the file."""
-        with self._now(connection.begin), _undone(connection.rollback):
+        with self._now(connection.begin), _finally(connection.rollback):
             yield _begun(connection, ledger, beside)
 
     @contextmanager
@@ -203,58 +206,53 @@ class Sqlite:
                 opened.enter_context(file_lock(self._path, 0))
                 begin()
             except (TimeoutError, sqlite3.OperationalError) as error:
-                code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_BUSY)
-                if code & _PRIMARY != sqlite3.SQLITE_BUSY:
+                if not _busy(error):
                     raise
-                raise Moved("somebody else writes") from error
+                raise Moved("another process writes") from error
             yield
 
-    def at_once(
-        self, connection: Connection, ledger: str, grown: Grown, texts: Sequence[Text], beside: Ends
-    ) -> bool:
+    def at_once(self, connection: Connection, more: Growth, beside: str, end: Tree) -> bool:
         """Append and commit by a transaction of the driver."""
-        raw = _raw(connection)
-        with self._now(lambda: raw.execute("BEGIN IMMEDIATE")):
-            with _undone(raw.rollback):
-                done = beside == (ledger, grown.before)  # that is seen when its head is moved
-                done = done or _head(raw, beside.ledger) == beside.tree
-                done = done and self.append(connection, ledger, grown, texts)
-                if done:
-                    self._commit(raw)
+        driver = raw(connection)
+        with self._now(lambda: driver.execute("BEGIN IMMEDIATE")), _finally(driver.rollback):
+            # Whether this ledger ends there is seen when its head is moved.
+            done = beside == more.ledger and end == more.before
+            done = done or _head(driver, beside) == end
+            done = done and self.append(connection, more)
+            if done:
+                self._commit(driver)
             return done
 
-    def append(
-        self, connection: Connection, ledger: str, grown: Grown, texts: Sequence[Text]
-    ) -> bool:
+    def append(self, connection: Connection, more: Growth) -> bool:
         """Append through the driver, which binds and steps in C."""
-        raw, (before, events, nodes, after) = _raw(connection), grown
-        end = after.size, grown.peaks
+        driver, (ledger, before, after, events, nodes, texts) = raw(connection), more
         if before.size == 0:
-            moved = raw.execute(_NEW_HEAD, (ledger, *end))
+            moved = driver.execute(_NEW_HEAD, (ledger, after.size, after.packed))
         else:
-            moved = raw.execute(_HEAD, (*end, ledger, before.size, Ends(ledger, before).peaks))
+            places = (after.size, after.packed, ledger, before.size, before.packed)
+            moved = driver.execute(_HEAD, places)
         if moved.rowcount != 1:
             return False
         self._backfill.wrote(sum(map(len, events[3])))
-        _insert(raw, "event", list(zip(repeat(ledger), *events, strict=False)))
-        _insert(raw, "node", [(ledger, *node) for node in nodes])
-        _insert(raw, "text", [(ledger, *text) for text in texts])
+        _insert(driver, "event", list(zip(repeat(ledger), *events, strict=False)))
+        _insert(driver, "node", [(ledger, *node) for node in nodes])
+        _insert(driver, "text", [(ledger, *text) for text in texts])
         return True
 
     def commit(self, connection: Connection) -> None:
         """Make the transaction durable. A failed write may have reached the disk: then what the log
         holds decides, when the file is opened next.
         """
-        self._commit(_raw(connection))
+        self._commit(raw(connection))
 
-    def _commit(self, raw: sqlite3.Connection) -> None:
-        if not raw.in_transaction:  # an error has ended it; committing would be silent
+    def _commit(self, driver: sqlite3.Connection) -> None:
+        if not driver.in_transaction:  # an error has ended it; committing would be silent
             raise StoreError("the transaction has failed and was rolled back")
         try:
-            raw.commit()
+            driver.commit()
         except sqlite3.Error as error:
             raise Unknown(f"the commit failed: {error}") from error
-        self._backfill.committed(raw)
+        self._backfill.committed(driver)
 
     def finish_erasing(self) -> bool:
         """Empty the write-ahead log. False if a reader still needs it."""
@@ -268,9 +266,9 @@ class Sqlite:
         with self.turn(""), self.begun("", "") as begun:
             begun.connection.rollback()
             self._backfill.wait()
-            raw = _raw(begun.connection)
-            raw.execute(f"PRAGMA busy_timeout={_PATIENCE_MS}")
-            [busy, *_] = raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            driver = raw(begun.connection)
+            driver.execute(f"PRAGMA busy_timeout={_PATIENCE_MS}")
+            [busy, *_] = driver.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         return not busy
 
     def check(self) -> None:
@@ -289,68 +287,51 @@ class Sqlite:
             with file_lock(self._path, 0), closing(sqlite3.connect(self._path, timeout=0)) as probe:
                 probe.execute("BEGIN IMMEDIATE").close()
                 return False
-        except TimeoutError:
-            return True
-        except sqlite3.OperationalError as error:
+        except (TimeoutError, sqlite3.OperationalError) as error:
             return _busy(error)
-
-    def excess(self) -> list[str]:
-        """Return nothing: whoever may write a file may do anything to it."""
-        return []
 
     def close(self) -> None:
         """Close the file. Raises TimeoutError if another process keeps it."""
         with file_lock(self._path):  # closing may checkpoint
             self._backfill.wait()
-            self._reader.dispose()
             self._let_go()
-            self._writer.dispose()
+            super().close()
 
 
 @contextmanager
-def _undone(rollback: Callable[[], object]) -> Iterator[None]:
-    """Roll back what was not committed, before the lock goes. If that fails, the error before it is
-    raised, such as Unknown of a commit, and the pool tries again (``ready``).
+def _finally(work: Callable[[], object]) -> Iterator[None]:
+    """Call ``work``, such as a rollback, when the block ends, before the lock goes. If it fails,
+    the block's own error is raised, such as Unknown, and ``ready`` replaces the connection.
     """
     try:
         yield
     finally:
         with suppress(sqlite3.Error, SQLAlchemyError):
-            rollback()
-
-
-@contextmanager
-def _waiting(raw: sqlite3.Connection, milliseconds: int) -> Iterator[None]:
-    """Let statements wait for another program that has the file."""
-    raw.execute(f"PRAGMA busy_timeout={milliseconds}")
-    try:
-        yield
-    finally:
-        with suppress(sqlite3.Error):  # the error before it is raised
-            raw.execute(_FOR_NOBODY)
+            work()
 
 
 def _busy(error: Exception) -> bool:
+    """Return whether another process or program has the file."""
     code = getattr(getattr(error, "orig", error), "sqlite_errorcode", 0)
-    return bool(code & _PRIMARY == sqlite3.SQLITE_BUSY)
+    return isinstance(error, TimeoutError) or code & _PRIMARY == sqlite3.SQLITE_BUSY
 
 
 def _of_ours(connection: Any, _: Any) -> None:
     """Let commits neither copy the write-ahead log nor wait."""
     connection.execute("PRAGMA wal_autocheckpoint=0")
-    connection.execute(_FOR_NOBODY)
+    connection.execute(_NO_WAIT)
 
 
 def _begun(connection: Connection, ledger: str, beside: str) -> Begun:
-    raw = _raw(connection)
-    return Begun(connection, _head(raw, ledger), _head(raw, beside))
+    driver = raw(connection)
+    return Begun(connection, _head(driver, ledger), _head(driver, beside))
 
 
-def _head(raw: sqlite3.Connection, ledger: str) -> Tree:
-    return tree_of(raw.execute(f"{HEAD_OF}?", (ledger,)).fetchone())
+def _head(driver: sqlite3.Connection, ledger: str) -> Tree:
+    return tree_of(driver.execute(f"{HEAD_OF}?", (ledger,)).fetchone())
 
 
-def _insert(raw: sqlite3.Connection, table: str, rows: Sequence[tuple[Any, ...]]) -> None:
+def _insert(driver: sqlite3.Connection, table: str, rows: Sequence[tuple[Any, ...]]) -> None:
     """Insert many rows by few statements: at each one the driver lets other threads run, and then
     waits for its turn again.
     """
@@ -358,9 +339,4 @@ def _insert(raw: sqlite3.Connection, table: str, rows: Sequence[tuple[Any, ...]]
         some = rows[first : first + _MOST_ROWS]
         one = f"({', '.join('?' * len(some[0]))})"
         values = ", ".join([one] * len(some))
-        raw.execute(f"INSERT INTO {table} VALUES {values}", tuple(chain.from_iterable(some)))  # noqa: S608
-
-
-def _raw(connection: Connection) -> sqlite3.Connection:
-    raw: Any = connection.connection.driver_connection
-    return raw  # type: ignore[no-any-return]
+        driver.execute(f"INSERT INTO {table} VALUES {values}", tuple(chain.from_iterable(some)))  # noqa: S608

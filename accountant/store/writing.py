@@ -5,39 +5,42 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection, delete, insert
 
 from accountant.ledger.events import Entry
 from accountant.ledger.merkle import Tree
-from accountant.store import reading
-from accountant.store.database import Database, Ends, Grown, Moved, StoreError, grown, translated
-from accountant.store.reading import Begun, Signed, Stored, Text
+from accountant.store.database import Begun, Database, Growth, Moved, StoreError, translated
+from accountant.store.reading import Reading, Signed, Text
 from accountant.store.tables import CHECKPOINT, COSIGNATURE, TEXT
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
-class Writing:
-    """A write transaction on one ledger. Every method may raise StoreError, Moved if somebody else
+class Writing(Reading):
+    """A write transaction on one ledger. Every method may raise StoreError, Moved if another writer
     has moved the head.
 
-    It begins with ``begin``, or with whatever needs the database. Who knows where the ledgers end
-    may say so before (``believe``): if nothing but that is asked, what is appended goes to the
-    database in one step, and is committed if the ledgers do end there. Else it has Moved.
+    It begins with ``begin``, or with the first call that needs the database. A caller that knows
+    the ends of the ledgers may say so before (``believe``): if it asks for nothing else, what it
+    appends goes to the database in one step, which fails with Moved if the ledgers do not end
+    there.
     """
 
     database: Database
     ledger: str
     beside_name: str
     ready: Connection
-    """Over it the transaction begins, or what is appended goes in one step."""
+    """The connection of the transaction, or of the one step."""
     _begin: Callable[[], Begun]
     erased: bool = False
-    """Something was, and may still be found in what the database keeps for itself."""
+    """A text was erased, and may still be found in what the database keeps for itself."""
     _begun: Begun | None = None
     _believed: tuple[Tree, Tree] | None = None
     _beside_matters: bool = False
-    _appended: tuple[Grown, Sequence[Text]] | None = None
+    _appended: Growth | None = None
     """What is to go to the database in one step."""
     _ended: bool = False
     _head: Tree = field(default_factory=Tree)
@@ -48,27 +51,25 @@ class Writing:
         return self._begun is not None
 
     def begin(self) -> Begun:
-        """Begins the transaction, unless that has happened. Raises Moved if the ledgers do not end
-        where they were believed to, or somebody else writes.
+        """Begin the transaction, unless that has happened. Raises Moved if the ledgers do not end
+        where they were believed to, or another writer is at work.
         """
         if self._begun is None:
             if self._appended:
                 raise StoreError("what was appended is on its way already")
             with self._open():
                 begun = self._begin()
-            if self._believed is not None and not self._right(begun, *self._believed):
-                self._ended = True
-                raise Moved(f"{self.ledger} does not end where it did")
+            if self._believed is not None:
+                head, beside = self._believed
+                if begun.head != head or (self._beside_matters and begun.beside != beside):
+                    self._ended = True
+                    raise Moved(f"{self.ledger} does not end where it did")
             self._begun, self._head = begun, begun.head
         return self._begun
 
-    def _right(self, begun: Begun, head: Tree, beside: Tree) -> bool:
-        """What was believed is so, as far as somebody has relied on it."""
-        return begun.head == head and (begun.beside == beside or not self._beside_matters)
-
     def believe(self, head: Tree, beside: Tree) -> None:
-        """Says where the ledgers end, instead of looking. Raises ValueError for a new ledger, and
-        after the beginning.
+        """Take the ends of the ledgers as given, instead of reading them. Raises ValueError for a
+        new ledger, and after the beginning.
         """
         if self._begun is not None or not head.size:
             raise ValueError("nothing can be believed of a new ledger, nor after the beginning")
@@ -76,13 +77,13 @@ class Writing:
 
     @property
     def connection(self) -> Connection:
-        """The transaction's."""
+        """The connection of the transaction."""
         return self.begin().connection
 
     def head(self, ledger: str) -> Tree:
-        """Where the ledger ends now, or is believed to; nobody else can move it before this
-        transaction ends, or else that fails. Two may both see that a ledger is new: the second to
-        append is told that it Moved. Raises ValueError for another ledger.
+        """Return the ledger's end, read or believed. If another writer moves it before this
+        transaction ends, the transaction fails. Of two writers that both see a new ledger, the
+        second to append gets Moved. Raises ValueError for another ledger.
         """
         if ledger != self.ledger:
             raise ValueError(f"the transaction is on {self.ledger}, not on {ledger}")
@@ -92,100 +93,79 @@ class Writing:
 
     @property
     def beside(self) -> Tree:
-        """Where the ledger beside it ended when this transaction began; or where it is believed to
-        end, which has to be so when this is committed.
+        """The end of the ledger beside it when this transaction began; or its believed end, which
+        the commit then checks.
         """
         believed = self._believed[1] if self._believed and self._begun is None else Tree()
         found = believed if believed.size else self.begin().beside
         self._beside_matters = True
         return found
 
-    def read(self, ledger: str, first: int, limit: int) -> list[Stored]:
-        """Events from ``first`` on."""
-        with self._open():
-            return reading.events(self.connection, ledger, first, limit)
-
     def commit(self) -> None:
-        """Makes what was appended durable. Raises Unknown if that may or may not have happened,
+        """Make what was appended durable. Raises Unknown if that may or may not have happened,
         StoreError if it has not.
         """
         with self._open():
             self._ended = True
             if self._begun is not None:
                 self.database.commit(self._begun.connection)
-            elif self._appended is not None and not self._at_once(*self._appended):
+            elif self._appended is not None and not self._at_once(self._appended):
                 raise Moved(f"{self.ledger} does not end where it did, or could not be written to")
 
-    def _at_once(self, more: Grown, texts: Sequence[Text]) -> bool:
-        beside = Ends(self.ledger, more.before)  # this ledger itself, if no other matters
+    def _at_once(self, more: Growth) -> bool:
+        beside, end = self.ledger, more.before  # this ledger itself, if no other matters
         if self._beside_matters and self._believed:
-            beside = Ends(self.beside_name, self._believed[1])
-        return self.database.at_once(self.ready, self.ledger, more, texts, beside)
+            beside, end = self.beside_name, self._believed[1]
+        return self.database.at_once(self.ready, more, beside, end)
 
     def append(self, ledger: str, entries: Sequence[Entry], texts: Sequence[Text] = ()) -> Tree:
-        """Appends events, at least one, and keeps free texts of events that hold only their salted
-        digests; returns where the ledger ends then. Raises Moved if they do not follow its
-        head, ValueError if they do not follow each other.
+        """Append events, at least one, and keep free texts of events that hold only their salted
+        digests. Return the ledger's new end. Raises Moved if the events do not follow its head,
+        ValueError if they do not follow each other.
         """
         before = self.head(ledger)
         if entries[0].sequence != before.size:
             raise Moved(f"{ledger}/{entries[0].sequence} does not follow {before.size - 1}")
-        more = grown(before, entries)
+        more = Growth.of(ledger, before, entries, texts)
         with self._open():
             if self._begun is not None:
-                if not self.database.append(self._begun.connection, ledger, more, texts):
+                if not self.database.append(self._begun.connection, more):
                     raise Moved(f"the head of {ledger} moved while it was locked")
             elif self._appended is not None:
                 raise StoreError("only one thing can be appended in one step")
             else:
-                self._appended = more, texts
+                self._appended = more
         self._head = more.after
         return more.after
 
     # -- beside the events ------------------------------------------------------------------
 
-    def last_signed(self, ledger: str) -> Signed | None:
-        """The last checkpoint that was signed, if there is one."""
-        with self._open():
-            return reading.last_signed(self.connection, ledger)
-
-    def hashes(self, ledger: str, level: int, first: int, count: int) -> list[bytes]:
-        """Kept hashes of a level of the tree."""
-        with self._open():
-            return reading.hashes(self.connection, ledger, level, first, count)
-
     def keep_signed(self, ledger: str, signed: Signed) -> None:
-        """Keeps a checkpoint. Raises StoreError if another one has its number already."""
+        """Keep a checkpoint. Raises StoreError if another one has its number already."""
         row = {"ledger": ledger, "number": signed.number, "size": signed.size, "note": signed.note}
-        with self._open():
-            self.connection.execute(insert(CHECKPOINT), [row])
+        self._execute(insert(CHECKPOINT).values(row))
 
     def keep_cosignature(self, ledger: str, number: int, witness: str, line: str) -> None:
-        """Keeps a witness's signature line under a checkpoint."""
+        """Keep a witness's signature line under a checkpoint."""
         row = {"ledger": ledger, "number": number, "witness": witness, "line": line}
-        with self._open():
-            self.connection.execute(insert(COSIGNATURE), [row])
-
-    def texts(self, ledger: str, first: int, last: int) -> list[Text]:
-        """The texts of the events from ``first`` to ``last``, as far as they are not erased."""
-        with self._open():
-            return reading.texts(self.connection, ledger, first, last)
+        self._execute(insert(COSIGNATURE).values(row))
 
     def erase_texts(self, ledger: str, sequence: int, fields: Sequence[str]) -> None:
-        """Erases texts of one event; with the commit they are gone from the file."""
-        with self._open():
-            self.connection.execute(
-                delete(TEXT).where(
-                    TEXT.c.ledger == ledger,
-                    TEXT.c.sequence == sequence,
-                    TEXT.c.field.in_(fields),
-                )
-            )
+        """Erase texts of one event; with the commit they are gone from the file."""
+        which = (TEXT.c.ledger == ledger) & (TEXT.c.sequence == sequence)
+        self._execute(delete(TEXT).where(which, TEXT.c.field.in_(fields)))
         self.erased = True
+
+    def _execute(self, statement: Any) -> None:
+        self._read(lambda connection: connection.execute(statement))
+
+    def _read(self, work: Callable[[Connection], T]) -> T:
+        with self._open():
+            return work(self.connection)
 
     @contextmanager
     def _open(self) -> Iterator[None]:
-        """What is written after the commit would be in no transaction."""
+        """Raise StoreError after the commit: a later write would be in no transaction."""
         if self._ended:
             raise StoreError("the transaction has ended")
         with translated():

@@ -185,8 +185,8 @@ def test_a_rollback_that_fails_does_not_hide_what_is_unknown(
         with ledgers.writing("a") as writing:
             writing.append("a", [Entry(0, "x.y.v1", 0, b"event")])
             writing.commit()
-        really = sqlite._raw
-        monkeypatch.setattr(sqlite, "_raw", lambda connection: Failing(really(connection)))
+        really = sqlite.raw
+        monkeypatch.setattr(sqlite, "raw", lambda connection: Failing(really(connection)))
         with ledgers.writing("a", light=True) as writing:
             writing.believe(ledgers.head("a"), Tree())
             writing.append("a", [Entry(1, "x.y.v1", 1, b"event")])
