@@ -9,10 +9,10 @@ from typing import Any, Self, TypedDict, Unpack
 
 from accountant.client.grants import Grant, Mechanism, Session
 from accountant.client.ledger import Checkpoint, LedgerEvent, checked
-from accountant.client.transport import Connected, Failed, Transport
+from accountant.client.transport import Connection, Failed, present
 
 PAGE = 500
-"""Grants or events in one page."""
+"""The most grants or events in one page."""
 
 Group = Mapping[str, Sequence[str] | Mapping[str, str]]
 Subjects = Group | Sequence[Group]
@@ -43,31 +43,31 @@ def grant_item(
     dataset: str, mechanisms: Sequence[Mechanism], **more: Unpack[Asked]
 ) -> dict[str, Any]:
     """Return the request for a grant as an item of a batch."""
-    return _body(type="ask_grant", dataset=dataset, mechanisms=mechanisms, **more)
+    return _item("ask_grant", dataset=dataset, mechanisms=mechanisms, **more)
 
 
 def commit_item(grant: str, mechanisms: Sequence[Mechanism] | None = None) -> dict[str, Any]:
     """Return the commit of a grant, whole or of the listed mechanisms, as an item of a batch."""
-    return _body(type="commit_grant", grant=grant, mechanisms=mechanisms)
+    return _item("commit_grant", grant=grant, mechanisms=mechanisms)
 
 
 def release_item(grant: str, reason: str) -> dict[str, Any]:
     """Return the release of a grant as an item of a batch."""
-    return _body(type="release_grant", grant=grant, reason=reason)
+    return _item("release_grant", grant=grant, reason=reason)
 
 
 def record_item(
     dataset: str, mechanisms: Sequence[Mechanism], **more: Unpack[Ran]
 ) -> dict[str, Any]:
     """Return the record of what already ran as an item of a batch."""
-    return _body(type="record_invocations", dataset=dataset, mechanisms=mechanisms, **more)
+    return _item("record_invocations", dataset=dataset, mechanisms=mechanisms, **more)
 
 
-def _body(**fields: Any) -> dict[str, Any]:
-    return {name: value for name, value in fields.items() if value is not None}
+def _item(kind: str, **fields: Any) -> dict[str, Any]:
+    return present({"type": kind, **fields})
 
 
-class Accountant(Connected):
+class Accountant(Connection):
     """The service at ``url``, asked with the API key ``key`` about ``population``.
 
     Every request that can spend carries an idempotency key, by default a fresh one; retries after
@@ -77,25 +77,15 @@ class Accountant(Connected):
     first answer was merely lost on its way.)
     """
 
-    def __init__(
-        self,
-        url: str,
-        key: str,
-        population: str,
-        *,
-        timeout: float = 10.0,
-        attempts: int = 5,
-        backoff: float = 0.25,
-    ) -> None:
-        self.population = population
-        super().__init__(
-            population, Transport(url, key, timeout=timeout, attempts=attempts, backoff=backoff)
-        )
-
     @classmethod
     def from_environment(cls, population: str, env: Mapping[str, str] = os.environ) -> Self:
         """Read ACCOUNTANT_URL and ACCOUNTANT_KEY. Raise KeyError with the name of a missing one."""
         return cls(env["ACCOUNTANT_URL"], env["ACCOUNTANT_KEY"], population)
+
+    @property
+    def population(self) -> str:
+        """The population's id."""
+        return self._at.rpartition("/")[2]
 
     def grant(
         self,
@@ -106,9 +96,10 @@ class Accountant(Connected):
         **more: Unpack[Asked],
     ) -> Grant:
         """Ask for budget before anything runs. Raise Refused."""
-        path, body = f"{self._at}/grants", _body(dataset=dataset, mechanisms=mechanisms, **more)
-        reply = self._transport.post(path, body, idempotency_key)
-        return Grant(self._transport, path, reply, named=idempotency_key is not None)
+        reply = self._post(
+            "/grants", idempotency_key, dataset=dataset, mechanisms=mechanisms, **more
+        )
+        return Grant(self, "/grants", reply, named=idempotency_key is not None)
 
     def sparse_vector(
         self,
@@ -119,10 +110,9 @@ class Accountant(Connected):
         **more: Unpack[Asked],
     ) -> Session:
         """Open a sparse vector session, which reserves its whole cost. Raise Refused."""
-        path = f"{self._at}/sparse-vector"
-        body = _body(dataset=dataset, mechanism=mechanism, **more)
-        reply = self._transport.post(path, body, idempotency_key)
-        return Session(self._transport, path, reply, named=idempotency_key is not None)
+        path = "/sparse-vector"
+        reply = self._post(path, idempotency_key, dataset=dataset, mechanism=mechanism, **more)
+        return Session(self, path, reply, named=idempotency_key is not None)
 
     def record(
         self,
@@ -135,8 +125,8 @@ class Accountant(Connected):
         """Record what already ran. It is always recorded; ``overrun`` in the answer says whether it
         exceeded a limit, ``flags`` which rules fired.
         """
-        body = _body(dataset=dataset, mechanisms=mechanisms, **more)
-        return self._transport.post(f"{self._at}/invocations", body, idempotency_key).body
+        asked = {"dataset": dataset, "mechanisms": mechanisms, **more}
+        return self._post("/invocations", idempotency_key, **asked).body
 
     def batch(
         self, items: Sequence[Mapping[str, Any]], *, idempotency_key: str | None = None
@@ -146,8 +136,7 @@ class Accountant(Connected):
         records may not be mixed with them. ``grant_item``, ``commit_item``, ``release_item`` and
         ``record_item`` make items.
         """
-        answer = self._transport.post(f"{self._at}/batch", {"items": items}, idempotency_key)
-        return list(answer.body["items"])
+        return list(self._post("/batch", idempotency_key, items=items).body["items"])
 
     def preview(
         self, dataset: str, mechanisms: Sequence[Mechanism], **more: Unpack[About]
@@ -155,18 +144,15 @@ class Accountant(Connected):
         """Return the decision that ``grant`` would get and how many such requests fit. Nothing is
         recorded.
         """
-        body = _body(dataset=dataset, mechanisms=mechanisms, **more)
-        return self._transport.post(f"{self._at}/preview", body).body
+        return self._post("/preview", dataset=dataset, mechanisms=mechanisms, **more).body
 
     def commit(self, grant: str, mechanisms: Sequence[Mechanism] | None = None) -> dict[str, Any]:
         """Commit a grant by its id, for instance from another process of the same pipeline."""
-        path = f"{self._at}/grants/{grant}/commit"
-        return self._transport.post(path, _body(mechanisms=mechanisms)).body
+        return self._post(f"/grants/{grant}/commit", mechanisms=mechanisms).body
 
     def release(self, grant: str, reason: str) -> dict[str, Any]:
         """Attest for a grant, by its id, that nothing was executed on the data."""
-        path = f"{self._at}/grants/{grant}/release"
-        return self._transport.post(path, {"reason": reason}).body
+        return self._post(f"/grants/{grant}/release", reason=reason).body
 
     def open_grants(
         self, client: str = "me", dataset: str | None = None
@@ -174,71 +160,65 @@ class Accountant(Connected):
         """Yield the grants that are not settled yet, in order: your own, or those of another
         ``client`` if your role may see them.
         """
-        query = _body(state="open", client=client, dataset=dataset)
-        for page in self._pages("grants", query):
+        for page in self._pages("grants", state="open", client=client, dataset=dataset):
             yield from page
 
     def grant_state(self, grant: str) -> dict[str, Any]:
         """Return a grant as it is now."""
-        return self._transport.get(f"{self._at}/grants/{grant}")
+        return self._get(f"/grants/{grant}")
 
     def decision(self, decision: str) -> dict[str, Any]:
         """Return a decision in full by its id: every rule with both sides of its comparison."""
-        return self._transport.get(f"{self._at}/decisions/{decision}")
+        return self._get(f"/decisions/{decision}")
 
     def accounts(self, dataset: str | None = None, by: str | None = None) -> dict[str, Any]:
         """Return for each rule the limit, spent, reserved and left, and the lifetime totals;
         ``by`` splits them by a dimension.
         """
-        return self._transport.get(f"{self._at}/accounts", _body(dataset=dataset, by=by))
+        return self._get("/accounts", dataset=dataset, by=by)
 
     def checkpoint(self) -> Checkpoint:
         """Return the last published checkpoint, whose note is worth keeping. Pipelines' keys may
         read it only if the log is public. Raise Failed (nothing-published) before the first one.
         """
-        return Checkpoint.from_note(self._transport.fetch(f"{self._at}/log/checkpoint"))
+        return Checkpoint.from_note(self._fetch("/log/checkpoint"))
 
     def receipt(self, sequence: int) -> bytes:
         """Return a proof, to keep, that an event is in the ledger (C2SP tlog-proof). A pipeline
         gets receipts of its own events.
         """
-        return self._transport.fetch(f"{self._at}/receipts/{sequence}")
+        return self._fetch(f"/receipts/{sequence}")
 
     def event(self, sequence: int) -> bytes:
         """Return one event's canonical bytes. A pipeline gets its own events."""
-        return self._transport.fetch(f"{self._at}/events/{sequence}")
+        return self._fetch(f"/events/{sequence}")
 
     def events(self, *kept: Checkpoint) -> Iterator[LedgerEvent]:
         """Yield the whole ledger in order and recompute its tree. Raise LedgerBroken where it does
         not continue the last published checkpoint, if there is one, and all checkpoints ``kept``;
         read to the end for a complete check. Signatures are not checked (see ledger.py).
         """
-        return checked(self._pages("events", {}), [*kept, *self._published()])
-
-    def _published(self) -> list[Checkpoint]:
+        published: list[Checkpoint] = []
         try:
-            return [self.checkpoint()]
+            published.append(self.checkpoint())
         except Failed as failed:
             if failed.code != "nothing-published":
                 raise
-            return []
+        return checked(self._pages("events"), [*kept, *published])
 
-    def _pages(self, name: str, query: dict[str, Any]) -> Iterator[list[dict[str, Any]]]:
+    def _pages(self, name: str, **query: str | None) -> Iterator[list[dict[str, Any]]]:
         """Yield the pages of ``grants`` or ``events``."""
-        query |= {"after": -1, "limit": PAGE}
-        while (page := self._transport.get(f"{self._at}/{name}", query))[name]:
+        after = -1
+        while (page := self._get(f"/{name}", after=after, limit=PAGE, **query))[name]:
             yield page[name]
-            query["after"] = page["last"]
+            after = page["last"]
 
 
-class Registrar(Connected):
+class Registrar(Connection):
     """Registers a population with its datasets and adopts its policy. Needs an admin's key.
 
     Every call may be repeated: registering what is already registered changes nothing.
     """
-
-    def __init__(self, url: str, key: str, population: str, *, timeout: float = 10.0) -> None:
-        super().__init__(population, Transport(url, key, timeout=timeout))
 
     def population(
         self,
@@ -250,20 +230,20 @@ class Registrar(Connected):
     ) -> dict[str, Any]:
         """Register the population, or append values to its dimensions."""
         body = {"privacy_unit": privacy_unit, "neighbouring": neighbouring}
-        return self._put("", body | {"membership": membership, "dimensions": dimensions})
+        return self._put_json("", body | {"membership": membership, "dimensions": dimensions})
 
     def dataset(
         self, dataset: str, *, namespace: str, name: str, owner: str | None = None
     ) -> dict[str, Any]:
         """Register a dataset about the population under a short id."""
-        return self._put(f"/datasets/{dataset}", _body(namespace=namespace, name=name, owner=owner))
+        body = present({"namespace": namespace, "name": name, "owner": owner})
+        return self._put_json(f"/datasets/{dataset}", body)
 
     def policy(self, text: str, *, approver_key: str | None = None) -> dict[str, Any]:
         """Adopt a policy file. Loosening the policy in force needs a second person's key."""
         headers = {"Accountant-Approver": f"Bearer {approver_key}"} if approver_key else {}
-        path = f"{self._at}/policy"
-        return self._transport.put(path, text.encode(), "application/yaml", headers)
+        return self._put("/policy", text.encode(), "application/yaml", headers)
 
-    def _put(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    def _put_json(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         content = json.dumps(body, ensure_ascii=False).encode()
-        return self._transport.put(self._at + path, content, "application/json")
+        return self._put(path, content, "application/json")

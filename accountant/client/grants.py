@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Self
 
-from accountant.client.transport import AccountantError, Reply, Transport
+from accountant.client.transport import AccountantError, Connection, Reply
 
 Mechanism = Mapping[str, Any]
 """A mechanism as the service's OpenAPI document describes it; amounts are decimal strings."""
@@ -28,8 +28,8 @@ class MayHaveRun(AccountantError):
 class _Reservation:
     """What grants and sessions share: the service's answer and its settlement."""
 
-    def __init__(self, transport: Transport, path: str, reply: Reply, *, named: bool) -> None:
-        self._transport = transport
+    def __init__(self, connection: Connection, path: str, reply: Reply, *, named: bool) -> None:
+        self._connection = connection
         self.answer = reply.body
         self.repeated = reply.repeated
         """Whether this request had been answered before. A retry is charged once."""
@@ -37,7 +37,6 @@ class _Reservation:
         self._earlier_run = reply.repeated and named
         self.id: str = self.answer["id"]
         self._path = f"{path}/{self.id}"
-        self._receipts = f"{path.rpartition('/')[0]}/receipts"
         self.settled = False
 
     @property
@@ -57,7 +56,7 @@ class _Reservation:
 
     @property
     def charge(self) -> dict[str, str]:
-        """What is reserved, in every currency."""
+        """The charge that is reserved, in every currency."""
         return dict(self.answer["charge"])
 
     @property
@@ -67,15 +66,15 @@ class _Reservation:
 
     def receipt(self) -> bytes:
         """Return a proof, to keep, that the reservation is in the ledger (C2SP tlog-proof)."""
-        return self._transport.fetch(f"{self._receipts}/{self.answer['sequence']}")
+        return self._connection._fetch(f"/receipts/{self.answer['sequence']}")
 
     def __enter__(self) -> Self:
         if self._earlier_run:
             raise MayHaveRun(self.id)
         return self
 
-    def _settle(self, call: str, body: dict[str, Any]) -> dict[str, Any]:
-        answer = self._transport.post(f"{self._path}/{call}", body).body
+    def _settle(self, call: str, **body: Any) -> dict[str, Any]:
+        answer = self._connection._post(f"{self._path}/{call}", **body).body
         self.settled = True
         return answer
 
@@ -93,11 +92,11 @@ class Grant(_Reservation):
 
     def commit(self, mechanisms: Sequence[Mechanism] | None = None) -> dict[str, Any]:
         """Report what was executed: everything, or only the listed mechanisms."""
-        return self._settle("commit", {} if mechanisms is None else {"mechanisms": mechanisms})
+        return self._settle("commit", mechanisms=mechanisms)
 
     def release(self, reason: str) -> dict[str, Any]:
         """Attest that nothing was executed on the data; the budget is given back."""
-        return self._settle("release", {"reason": reason})
+        return self._settle("release", reason=reason)
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if self.settled:
@@ -122,15 +121,15 @@ class Session(_Reservation):
     negatives = 0
 
     def count(self, *, positives: int = 0, negatives: int = 0) -> dict[str, Any]:
-        """Count the answers given since the last count, before they are shown to anybody."""
-        body = {"positives": positives, "negatives": negatives}
-        answer = self._transport.post(f"{self._path}/answers", body).body
+        """Count the answers given since the last count, before they are shown."""
+        path = f"{self._path}/answers"
+        answer = self._connection._post(path, positives=positives, negatives=negatives).body
         self.positives, self.negatives = answer["positives"], answer["negatives"]
         return answer
 
     def close(self) -> dict[str, Any]:
         """End the session. Return what is charged."""
-        return self._settle("close", {})
+        return self._settle("close")
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if error is None and not self.settled:

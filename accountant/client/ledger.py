@@ -1,4 +1,4 @@
-"""Reads a ledger and recomputes its Merkle tree, so that the service need not be trusted.
+"""Read a ledger and recompute its Merkle tree, so that the service need not be trusted.
 
 ``accountant verify`` and ``python -m accountant.verify_minimal`` check signatures, charges and
 decisions, on a bundle.
@@ -7,11 +7,11 @@ decisions, on a bundle.
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import chain
 from typing import Any, Self
 
 from accountant.client.transport import AccountantError
@@ -49,15 +49,12 @@ class Checkpoint:
 
     @classmethod
     def from_note(cls, note: bytes) -> Self:
-        """Read a note (C2SP tlog-checkpoint); signatures are not checked. Raise LedgerBroken for
-        anything else.
-        """
+        """Read a note (C2SP tlog-checkpoint), without its signatures. Raise LedgerBroken."""
         try:
             origin, size, root = note.decode().split("\n")[:3]
-            found = cls(origin, int(size), base64.b64decode(root, validate=True), note)
-        except (binascii.Error, ValueError):
+            return cls(origin, int(size), base64.b64decode(root, validate=True), note)
+        except ValueError:
             raise LedgerBroken(f"not a checkpoint: {note[:100]!r}") from None
-        return found
 
 
 class Tree:
@@ -106,22 +103,17 @@ def checked(
     hash, where they do not match a checkpoint, and at the end if a checkpoint has more events.
     """
     tree = Tree()
-    for page in pages:
-        for item in page:
-            data, number = canonical(item["event"]), tree.size
-            leaf = tree.add(data)
-            if leaf.hex() != item["leaf"] or item["event"].get("sequence") != number:
-                raise LedgerBroken(f"event {number} does not match its hash")
-            _held(tree, checkpoints)
-            yield LedgerEvent(data, leaf, item["event"])
+    for item in chain.from_iterable(pages):
+        data, number = canonical(item["event"]), tree.size
+        leaf = tree.add(data)
+        if leaf.hex() != item["leaf"] or item["event"].get("sequence") != number:
+            raise LedgerBroken(f"event {number} does not match its hash")
+        for checkpoint in checkpoints:
+            if checkpoint.size == tree.size and checkpoint.root != tree.root:
+                raise LedgerBroken(f"the first {tree.size} events do not match the checkpoint")
+        yield LedgerEvent(data, leaf, item["event"])
     for checkpoint in checkpoints:
         if checkpoint.size > tree.size:
             raise LedgerBroken(
                 f"the ledger has {tree.size} events, fewer than its checkpoint of {checkpoint.size}"
             )
-
-
-def _held(tree: Tree, checkpoints: Sequence[Checkpoint]) -> None:
-    for checkpoint in checkpoints:
-        if checkpoint.size == tree.size and checkpoint.root != tree.root:
-            raise LedgerBroken(f"the first {tree.size} events do not match the checkpoint")

@@ -10,10 +10,9 @@ import random
 import time
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 import httpx2
 
@@ -21,25 +20,33 @@ TRY_AGAIN: Final = frozenset({429, 502, 503, 504})
 """Statuses with which the service, or a proxy before it, asks the client to retry later."""
 LONGEST_WAIT: Final = 30.0
 """The most seconds to wait for one Retry-After."""
-_PREFIX: Final = "urn:accountant:problem:"
 
 
 class AccountantError(Exception):
     """Base of all errors that the client raises about an answer of the service."""
 
 
-class Failed(AccountantError):
+class _Problem(AccountantError):
+    """A problem document: ``code`` and ``detail`` say what is wrong."""
+
+    def __init__(self, problem: Mapping[str, Any]) -> None:
+        self.code = str(problem.get("type", "unknown")).removeprefix("urn:accountant:problem:")
+        self.detail = str(problem.get("detail", ""))
+        self.problem = dict(problem)
+
+
+class Failed(_Problem):
     """The request was not answered: malformed, not allowed, in conflict, or a fault."""
 
     def __init__(self, status: int, problem: Mapping[str, Any]) -> None:
+        super().__init__(problem)
         self.status = status
-        self.code = str(problem.get("type", "unknown")).removeprefix(_PREFIX)
-        self.detail = str(problem.get("detail", ""))
-        self.problem = dict(problem)
-        super().__init__(f"{self.detail or 'no explanation came'} [{status} {self.code}]")
+
+    def __str__(self) -> str:
+        return f"{self.detail or 'no explanation came'} [{self.status} {self.code}]"
 
 
-class Refused(AccountantError):
+class Refused(_Problem):
     """The service decided against the request. Nothing may run.
 
     The same idempotency key gets the same refusal again. To ask for less, or with more noise, send
@@ -47,15 +54,14 @@ class Refused(AccountantError):
     """
 
     def __init__(self, problem: Mapping[str, Any]) -> None:
-        self.code = str(problem.get("type", "unknown")).removeprefix(_PREFIX)
-        self.detail = str(problem.get("detail", ""))
+        super().__init__(problem)
         self.decision: dict[str, Any] = problem["decision"]
         self.charge: dict[str, str] = dict(problem.get("charge", {}))
         self.would_fit: dict[str, Any] = dict(problem.get("would_fit", {}))
-        """What would have fitted at the time of the answer: ``count``, ``scale``, ``times`` or
-        ``delta``, as far as there is any."""
-        self.problem = dict(problem)
-        super().__init__(f"{self.detail} [{self.code}, decision {self.decision.get('id')}]")
+        """What would have fitted: ``count``, ``scale``, ``times`` or ``delta``, if anything."""
+
+    def __str__(self) -> str:
+        return f"{self.detail} [{self.code}, decision {self.decision.get('id')}]"
 
     @property
     def rules(self) -> tuple[str, ...]:
@@ -75,24 +81,33 @@ class Unreachable(AccountantError):
         super().__init__(f"{url} gave no answer in {attempts} attempts: {reason}")
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(NamedTuple):
     """A successful answer. ``repeated``: the service had answered the same request before."""
 
     body: dict[str, Any]
     repeated: bool
 
 
-class Transport:
-    """A connection to one service with one API key. Not thread-safe."""
+class Connection:
+    """A connection to the service about one population, with one API key. Not thread-safe. As a
+    context manager it closes when the block ends.
+    """
 
     def __init__(
-        self, url: str, key: str, *, timeout: float, attempts: int = 5, backoff: float = 0.25
+        self,
+        url: str,
+        key: str,
+        population: str,
+        *,
+        timeout: float = 10.0,
+        attempts: int = 5,
+        backoff: float = 0.25,
     ) -> None:
         if attempts < 1:
             raise ValueError("attempts must be at least 1")
         if not url.startswith(("http://", "https://")):
             raise ValueError(f"the service's address must begin with http:// or https://: {url!r}")
+        self._at = f"/v1/populations/{population}"
         self._attempts, self._backoff = attempts, backoff
         self._http = httpx2.Client(
             base_url=url,
@@ -100,33 +115,39 @@ class Transport:
             headers={"Authorization": f"Bearer {key}", "Accept": "application/json"},
         )
 
-    def get(self, path: str, query: Mapping[str, str | int] | None = None) -> dict[str, Any]:
-        """Return the JSON document at ``path``."""
-        return _read(self._answered("GET", path, params=query)).body
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
 
-    def fetch(self, path: str) -> bytes:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _get(self, path: str, **query: str | int | None) -> dict[str, Any]:
+        """Return the JSON document at ``path``."""
+        return _read(self._answered("GET", path, params=present(query))).body
+
+    def _fetch(self, path: str) -> bytes:
         """Return the bytes at ``path``."""
         response = self._answered("GET", path)
         if not response.is_success:
             _read(response)  # raises
         return response.content
 
-    def put(
+    def _put(
         self, path: str, content: bytes, media: str, headers: Mapping[str, str] | None = None
     ) -> dict[str, Any]:
         """Put a document. Putting it again changes nothing."""
         headers = {"Content-Type": media, **(headers or {})}
         return _read(self._answered("PUT", path, content=content, headers=headers)).body
 
-    def post(self, path: str, body: Mapping[str, Any], key: str | None = None) -> Reply:
+    def _post(self, path: str, key: str | None = None, **body: Any) -> Reply:
         """Post ``body`` under the idempotency key ``key``, by default a fresh one."""
         headers = {"Content-Type": "application/json", "Idempotency-Key": key or str(uuid.uuid4())}
-        content = json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
+        content = json.dumps(present(body), ensure_ascii=False, allow_nan=False).encode()
         return _read(self._answered("POST", path, content=content, headers=headers))
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._http.close()
 
     def _answered(self, method: str, path: str, **request: Any) -> httpx2.Response:
         """Send a request until it is answered. Raise Unreachable after the last attempt."""
@@ -135,7 +156,7 @@ class Transport:
             # Doubles each time; the random part spreads the retries of many pipelines.
             pause = self._backoff * 2**attempt * random.uniform(0.5, 1.0)  # noqa: S311
             try:
-                response = self._http.request(method, path, **request)
+                response = self._http.request(method, self._at + path, **request)
             except httpx2.TransportError as error:
                 reason = f"{type(error).__name__}: {error}"
             else:
@@ -149,22 +170,9 @@ class Transport:
         raise Unreachable(str(self._http.base_url), self._attempts, reason, key)
 
 
-class Connected:
-    """A client of one population. As a context manager it closes its connections."""
-
-    def __init__(self, population: str, transport: Transport) -> None:
-        self._at = f"/v1/populations/{population}"
-        self._transport = transport
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._transport.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+def present(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that are not None."""
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def retry_after(header: str | None, otherwise: float) -> float:
