@@ -136,4 +136,4 @@ def _entries(path: Path) -> Iterator[bytes]:
     with path.open("rb") as stream:
         for member in read_members(stream):
             if member.name.startswith("tile/entries/"):
-                yield from unpack_entries(member.data or b"")
+                yield from unpack_entries(member.data)

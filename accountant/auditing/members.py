@@ -18,11 +18,11 @@ _LARGEST: Final = 2**53
 
 
 class _Run(NamedTuple):
-    """Tiles of one level: the numbers from ``first`` to before ``end`` of ``covered`` hashes."""
+    """Tiles of one level: ``tiles`` of ``covered`` hashes, from number ``first`` on."""
 
     level: int | None
     first: int
-    end: int
+    tiles: int
     covered: int
 
     def tile(self, number: int) -> Tile:
@@ -41,10 +41,11 @@ class Layout:
         while covered := size >> level * TILE_HEIGHT:
             self._runs.append(_Run(level, 0, -(-covered // WIDTH), covered))
             level += 1
-        self._runs.append(_Run(None, first // WIDTH, -(-end // WIDTH), size))
+        first //= WIDTH
+        self._runs.append(_Run(None, first, -(-end // WIDTH) - first, size))
 
     def __len__(self) -> int:
-        return len(self._files) + sum(run.end - run.first for run in self._runs)
+        return len(self._files) + sum(run.tiles for run in self._runs)
 
     def place(self, name: str) -> int | None:
         """Return the place of a member; None if there is none of that name."""
@@ -56,9 +57,10 @@ class Layout:
             return None
         before = len(self._files)
         for run in self._runs:
-            if run.level == tile.level and run.first <= tile.number < run.end:
-                return before + tile.number - run.first if run.tile(tile.number) == tile else None
-            before += run.end - run.first
+            at = tile.number - run.first
+            if run.level == tile.level and 0 <= at < run.tiles:
+                return before + at if run.tile(tile.number) == tile else None
+            before += run.tiles
         return None
 
     def name(self, place: int) -> str:
@@ -67,9 +69,9 @@ class Layout:
             return self._files[place]
         place -= len(self._files)
         for run in self._runs:
-            if place < run.end - run.first:
+            if place < run.tiles:
                 return run.tile(run.first + place).path
-            place -= run.end - run.first
+            place -= run.tiles
         raise IndexError(place)
 
 
@@ -109,7 +111,8 @@ class Packs:
 
 class TileCheck:
     """Grows the tree again from the lowest hash tiles, and compares every other tile with it. Takes
-    tiles in order, lowest level first. ``roots`` has the root at each wanted size that was reached.
+    tiles in order, lowest level first. ``roots`` has the root at each wanted size that the tiles
+    reach.
     """
 
     def __init__(self, findings: Findings, wanted: Iterable[int]) -> None:
@@ -150,10 +153,6 @@ class TileCheck:
                 self._above.setdefault(node.level, []).append(node.hash)
             if wanted:
                 self.roots[stop] = self.tree.root
-
-    def root(self, size: int) -> bytes | None:
-        """Return the root at a wanted size; None if the tiles do not reach so far."""
-        return self.roots.get(size)
 
     def holds(self, tile: Tile, leaves: list[bytes]) -> bool:
         """Return whether the lowest tile at an entry bundle's place has these leaf hashes."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -59,13 +59,13 @@ class Signatures:
     def check(
         self,
         checkpoints: Iterable[tuple[str, bytes]],
-        root: Callable[[int], bytes | None],
+        roots: Mapping[int, bytes],
         *,
         in_a_row: bool = True,
     ) -> int:
-        """Check checkpoints, given with their names in findings. Return how many witnesses cosign
-        the last one. ``in_a_row``: they are all that there are, so that each new key must be
-        vouched for by the one before it.
+        """Check checkpoints, given with their names in findings, against the tree's ``roots`` by
+        size. Return how many witnesses cosign the last one. ``in_a_row``: they are all that there
+        are, so that the key before must vouch for each new key.
         """
         before, cosigned = 0, 0
         for member, data in checkpoints:
@@ -81,7 +81,7 @@ class Signatures:
                 self._findings.add("it has more than a checkpoint's three lines", member=member)
             if in_a_row and head.size < before:
                 self._findings.add("it is smaller than the one before it", member=member)
-            if root(head.size) != head.root:
+            if roots.get(head.size) != head.root:
                 reason = f"its root at size {head.size} is not that of the events"
                 self._findings.add(reason, member=member)
             before = max(before, head.size)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import orjson
 
@@ -24,7 +24,7 @@ _Place = tuple[int, str]
 
 
 def _sealed_in(body: bytes) -> Iterator[tuple[str, str]]:
-    """Return the fields of an entry that hold a digest, with it; of a refused batch, of each item.
+    """Yield the fields of an entry that hold a digest, with it; of a refused batch, of each item.
     A malformed entry is reported by the replay.
     """
     if body.endswith(_REFUSED):
@@ -57,8 +57,8 @@ class TextCheck:
         self._findings = findings
         self._parts: list[Part] = []
         self._missing: dict[_Place, int] = {}
-        """The sealed texts that are not there, with the size of the tree that they were left out
-        of: the event that erased them is below it."""
+        """Sealed texts that are not there, with the size of the tree of the bundle that lacks
+        them: an event below it must erase each."""
 
     def begin(self, first: int, size: int, *, expected: bool) -> None:
         """Begin a bundle; ``expected``: with its texts."""
@@ -114,16 +114,10 @@ class TextCheck:
         last: _Place = (-1, "")
         for line in data.split(b"\n")[:-1]:
             try:
-                document: dict[str, Any] = orjson.loads(line)
-                place = (document["sequence"], document["field"])
-                opened = Opened(bytes.fromhex(document["salt"]), document["text"])
-                sound = canonical(document) == line and len(document) == 4
-                sound = sound and type(place[0]) is int and place > last
-                sound = sound and len(opened.salt) == 32 and bool(opened.digest)
-                sound = sound and opened.salt.hex() == document["salt"]
+                place, opened = _text(line)
+                if place <= last:
+                    raise ValueError(place)
             except (AttributeError, KeyError, TypeError, ValueError):
-                sound = False
-            if not sound:
                 self._findings.add("a line of it is malformed or out of order", member=member)
                 continue
             texts[place] = opened
@@ -131,3 +125,16 @@ class TextCheck:
         if not data.endswith(b"\n"):
             self._findings.add("its last line is cut off", member=member)
         return texts
+
+
+def _text(line: bytes) -> tuple[_Place, Opened]:
+    """Return a text and its place. Raises AttributeError, KeyError, TypeError or ValueError if it
+    is not as an export writes it.
+    """
+    document = orjson.loads(line)
+    sequence, field, salt, text = (document[n] for n in ("sequence", "field", "salt", "text"))
+    opened = Opened(bytes.fromhex(salt), text)
+    sound = canonical(document) == line and len(document) == 4 and type(sequence) is int
+    if not sound or len(opened.salt) != 32 or opened.salt.hex() != salt or not opened.digest:
+        raise ValueError("it is malformed")
+    return (sequence, field), opened

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import IO
 
 from accountant.auditing.archive import Archive
@@ -27,13 +27,13 @@ from accountant.privacy.units import Charge, total
 from accountant.workers.replaying import replay_on
 
 Told = Callable[[int, int], None]
-"""Is told how many more entries were read, and of how many, as far as bundles were opened."""
+"""Called with the entries that were just read, and those of all bundles opened so far."""
 
 
 @dataclass(slots=True)
 class Verdict:
-    """What an audit comes to. ``decided``: the bundles begin with the first event, so that every
-    decision could be taken again; ``state`` is then what the events amount to.
+    """The result of an audit. ``decided``: the bundles begin with the first event, so that every
+    decision could be taken again; ``state`` is then what the events lead to.
     """
 
     ledger: str
@@ -58,139 +58,134 @@ def verify(
     processes: int | None = None,
     told: Told = lambda _, __: None,
 ) -> Verdict:
-    """Checks bundles of one ledger, each continuing the one before it.
+    """Check bundles of one ledger, each continuing the one before it.
 
     ``key`` is a verifier key that the auditor was given apart from the bundle; ``earlier`` are
     checkpoints or receipts kept from before; ``processes`` is how many decide (``replay_on``).
     Whatever is wrong is a finding, never an exception.
     """
-    findings, custodian = Findings(), Custodian()
-    audit = _Audit(findings, custodian, _checkpoints(findings, earlier), key, told, processes)
+    findings = Findings()
+    audit = _Audit(findings, _checkpoints(findings, earlier), key, told, processes)
     state = None
     try:
         state = audit.run(bundles)
     except Exception as error:  # noqa: BLE001 no input may bring an audit down: it is a finding
         findings.add(f"the check itself failed: {type(error).__name__}: {error}")
     last = audit.last
-    manifest = last.manifest or {} if last else {}
     return Verdict(
-        ledger=manifest.get("ledger", ""),
-        origin=manifest.get("origin", ""),
-        size=last.tiles.tree.size if last and manifest else 0,
-        root=last.tiles.tree.root.hex() if last and manifest else "",
+        ledger=last.manifest.ledger if last else "",
+        origin=last.manifest.origin if last else "",
+        size=last.tiles.tree.size if last else 0,
+        root=last.tiles.tree.root.hex() if last else "",
         entries=audit.entries,
         decided=state is not None,
         cosigned=last.cosigned if last else 0,
-        required=custodian.required,
-        keys=audit.keys,
+        required=audit.custodian.required,
+        keys=[key.text for key in audit.custodian.keys],
         state=state,
         findings=findings.kept,
         count=findings.count,
     )
 
 
+@dataclass(slots=True)
 class _Audit:
     """One run over bundles that continue each other."""
 
-    def __init__(
-        self,
-        findings: Findings,
-        custodian: Custodian,
-        earlier: Sequence[tuple[str, bytes]],
-        pin: str | None,
-        told: Told,
-        processes: int | None,
-    ) -> None:
-        self._findings = findings
-        self._custodian = custodian
-        self._earlier = list(earlier)
-        self._pin = pin
-        self._told = told
-        self._processes = processes
-        self._expected = 0
-        self._texts = TextCheck(findings)
-        self.entries = 0
-        self.last: Archive | None = None
+    findings: Findings
+    earlier: list[tuple[str, bytes]]
+    pin: str | None
+    told: Told
+    processes: int | None
+    custodian: Custodian = field(default_factory=Custodian)
+    texts: TextCheck = field(init=False)
+    entries: int = 0
+    expected: int = 0
+    last: Archive | None = None
+    """The last bundle; None if its manifest is of no use."""
 
-    @property
-    def keys(self) -> list[str]:
-        """The keys that the events adopted."""
-        return [key.text for key in self._custodian.keys]
+    def __post_init__(self) -> None:
+        self.texts = TextCheck(self.findings)
 
     def run(self, bundles: Sequence[IO[bytes]]) -> State | None:
-        """Checks everything; the state that all events lead to, if they begin at the first."""
-        first = self._open(bundles[0], [] if bundles[1:] else self._earlier)
-        if first.manifest is None:
+        """Check everything. Return the state that all events lead to, if they begin at the
+        first.
+        """
+        first = self._open(bundles[0], [] if bundles[1:] else self.earlier)
+        if first is None:
             return None
-        ledger, whole = first.manifest["ledger"], first.first == 0
+        ledger = first.manifest.ledger
         bodies = self._chained(first, bundles[1:], ledger)
-        if not whole:
+        if first.first > 0:
             self._light(ledger, first.first, bodies)
             return None
         state, corrections = State(ledger), Corrections()
         watched = _watched(bodies, corrections) if FORMER else bodies
-        for progress in replay_on(ledger, watched, first.count, self._processes):
+        for progress in replay_on(ledger, watched, first.count, self.processes):
             state = progress.state
             for found in progress.findings:
-                self._findings.add(found.reason, sequence=found.sequence)
+                self.findings.add(found.reason, sequence=found.sequence)
             progress.findings.clear()
-        self._corrected(state, corrections)
-        self._head(state)
-        return state
-
-    def _corrected(self, state: State, corrections: Corrections) -> None:
         for sequence, reason in corrections.problems:
-            self._findings.add(reason, sequence=sequence)
+            self.findings.add(reason, sequence=sequence)
         for booked in corrections.due(state):
             reason = (
                 "it was booked by a bound that was corrected since, and the difference was not "
                 "booked: `accountant revalue` does that"
             )
-            self._findings.add(reason, sequence=booked.event)
+            self.findings.add(reason, sequence=booked.event)
+        self._end(state)
+        return state
 
-    def _head(self, state: State) -> None:
-        """What the bundle says of the end of the ledger."""
-        manifest = self.last.manifest if self.last else None
-        if manifest and state.sequence and self.last and self.last.reaches_end:
+    def _end(self, state: State) -> None:
+        """Compare what the bundle says of the end of the ledger."""
+        last = self.last
+        if last is not None and state.sequence and last.reaches_end:
             engine = state.custody.engine_at(state.last)
-            if manifest["engine"] != engine:
+            if last.manifest.engine != engine:
                 reason = f"the last event was decided by version {engine} of the bounds"
-                self._findings.add(reason, member=MANIFEST)
-            if state.sequence == manifest["tree"]["size"] and self.last.totals != totals_of(state):
-                self._findings.add("the events add up to other totals", member=TOTALS)
+                self.findings.add(reason, member=MANIFEST)
+            if state.sequence == last.manifest.tree.size and last.totals != totals_of(state):
+                self.findings.add("the events add up to other totals", member=TOTALS)
 
-    def _open(self, stream: IO[bytes], earlier: Sequence[tuple[str, bytes]]) -> Archive:
-        self.last = Archive(stream, self._findings, self._custodian, self._texts, earlier)
-        self._expected += self.last.count
+    def _open(self, stream: IO[bytes], earlier: Sequence[tuple[str, bytes]]) -> Archive | None:
+        try:
+            self.last = Archive(stream, self.findings, self.custodian, self.texts, earlier)
+        except ValueError as error:
+            self.findings.add(str(error), member=MANIFEST)
+            self.last = None
+            return None
+        self.expected += self.last.count
         return self.last
 
     def _chained(
         self, archive: Archive, others: Sequence[IO[bytes]], ledger: str
     ) -> Iterator[bytes]:
-        """The entries of one bundle after the other. Each continues the tree of the one before it,
-        and the last one all that was kept from before.
+        """Yield the entries of one bundle after the other. Each bundle continues the tree of the
+        one before it, and the last one all ``earlier`` checkpoints.
         """
         whole, left = archive.first == 0, list(others)
         while True:
-            for body in archive.entries(lambda more: self._told(more, self._expected)):
+            for body in archive.entries(lambda more: self.told(more, self.expected)):
                 self.entries += 1
                 yield body
-            archive.finish(whole and archive.reaches_end, None if left else self._pin)
+            archive.finish(whole and archive.reaches_end, None if left else self.pin)
             if not left:
                 break
             before, stream = archive, left.pop(0)
             earlier = [("the bundle before it", before.checkpoint)]
-            archive = self._open(stream, earlier if left else [*earlier, *self._earlier])
-            if archive.manifest is None:
+            opened = self._open(stream, earlier if left else [*earlier, *self.earlier])
+            if opened is None:
                 return
-            if (archive.manifest["ledger"], archive.first) != (ledger, before.end):
+            archive = opened
+            if (archive.manifest.ledger, archive.first) != (ledger, before.end):
                 reason = f"the bundle does not continue the one before it, at {before.end}"
-                self._findings.add(reason)
+                self.findings.add(reason)
                 whole = False
-        self._texts.finish(archive.end)
+        self.texts.finish(archive.end)
 
     def _light(self, ledger: str, first: int, bodies: Iterator[bytes]) -> None:
-        """What can be checked of events without those before them."""
+        """Check what can be checked of events without those before them."""
         before = 0
         for sequence, body in enumerate(bodies, start=first):
             try:
@@ -202,7 +197,7 @@ class _Audit:
                 before = event.time
                 _sums(event)
             except (AttributeError, KeyError, TypeError, ValueError) as error:
-                self._findings.add(str(error), sequence=sequence)
+                self.findings.add(str(error), sequence=sequence)
 
 
 def _watched(bodies: Iterator[bytes], corrections: Corrections) -> Iterator[bytes]:
@@ -213,16 +208,17 @@ def _watched(bodies: Iterator[bytes], corrections: Corrections) -> Iterator[byte
 
 
 def _sums(event: Event) -> None:
-    """Raises ValueError unless an event's total is the sum of its charges."""
+    """Raise ValueError unless an event's total is the sum of its charges."""
     if "charges" in event.body:
-        parts = map(Charge.from_json, event.body["charges"])
-        added = total(parts)
+        added = total(map(Charge.from_json, event.body["charges"]))
         if Charge.from_json(event.body["total"]).on(added.axis) != added:
             raise ValueError("its total is not the sum of its charges")
 
 
 def _checkpoints(findings: Findings, kept: Sequence[bytes]) -> list[tuple[str, bytes]]:
-    """The checkpoints in files that somebody kept: themselves, or those of receipts."""
+    """Return the checkpoints in files that an auditor kept, checkpoints or receipts, with their
+    names in findings.
+    """
     found = []
     for number, data in enumerate(kept, 1):
         name = f"earlier checkpoint {number}"

@@ -10,8 +10,11 @@ import re
 import tarfile
 from collections.abc import Iterator
 from itertools import islice
-from typing import IO, Any, Final, NamedTuple
+from typing import IO, Annotated, Final, NamedTuple
 
+import msgspec
+
+from accountant.ledger.events import canonical
 from accountant.ledger.tiles import WIDTH, entries_of, spelled
 
 FORMAT: Final = "accountant-bundle/1"
@@ -62,29 +65,21 @@ def header(name: str, size: int) -> bytes:
     return member.tobuf(tarfile.USTAR_FORMAT, "ascii")
 
 
-def padding(size: int) -> bytes:
-    """Return what follows a member's content up to the next block."""
-    return bytes(-size % BLOCK)
-
-
 def write_member(out: IO[bytes], name: str, data: bytes) -> None:
-    """Write one member."""
-    out.write(header(name, len(data)))
-    out.write(data)
-    out.write(padding(len(data)))
+    """Write one member, padded to whole blocks."""
+    out.write(header(name, len(data)) + data + bytes(-len(data) % BLOCK))
 
 
 class Member(NamedTuple):
-    """A member, whose content begins ``at``; or, if ``data`` is None, what is wrong at a place."""
+    """A member; or a problem at some place of the archive."""
 
     name: str
-    data: bytes | None
+    data: bytes
     problem: str = ""
-    at: int = 0
 
 
 def read_members(stream: IO[bytes]) -> Iterator[Member]:
-    """Return every member in order, and every place where the archive is not as it is written.
+    """Yield every member in order, and every place where the archive is not as it is written.
     After a damaged header, reading goes on at the next block that is a sound one.
     """
     at, lost = 0, False
@@ -96,21 +91,20 @@ def read_members(stream: IO[bytes]) -> Iterator[Member]:
         found = _parsed(block)
         if found is None:
             if not lost:
-                yield Member("", None, f"at byte {place} there is no sound header")
+                yield Member("", b"", f"at byte {place} there is no sound header")
             lost = True
             continue
         lost = False
         name, size = found
-        data = stream.read(size)
-        pad = stream.read(-size % BLOCK)
+        data, pad = stream.read(size), stream.read(-size % BLOCK)
         if len(data) < size or len(pad) < -size % BLOCK:
-            yield Member(name, None, f"{name} is cut off")
+            yield Member(name, b"", f"{name} is cut off")
             return
-        yield Member(name, data, at=at)
-        if pad != padding(size):
-            yield Member(name, None, f"the padding after {name} is not zero")
+        yield Member(name, data)
+        if any(pad):
+            yield Member(name, b"", f"the padding after {name} is not zero")
         at += size + len(pad)
-    yield Member("", None, "the archive is cut off: it has no end")
+    yield Member("", b"", "the archive is cut off: it has no end")
 
 
 def _parsed(block: bytes) -> tuple[str, int] | None:
@@ -118,62 +112,87 @@ def _parsed(block: bytes) -> tuple[str, int] | None:
     try:
         name = block[:100].rstrip(b"\0").decode("ascii")
         size = int(block[124:135], 8)
-        sound = header(name, size) == block
-    except (UnicodeDecodeError, ValueError):
+        return (name, size) if header(name, size) == block else None
+    except ValueError:
         return None
-    return (name, size) if sound else None
 
 
 def _ending(block: bytes, stream: IO[bytes], at: int) -> Iterator[Member]:
     if block + stream.read(len(END) - len(block)) != END:
-        yield Member("", None, f"at byte {at} the archive does not end as it should")
+        yield Member("", b"", f"at byte {at} the archive does not end as it should")
     elif stream.read(1):
-        yield Member("", None, f"something follows the archive's end at byte {at + len(END)}")
+        yield Member("", b"", f"something follows the archive's end at byte {at + len(END)}")
 
 
-_SHAPE: Final[dict[str, type]] = {
-    "engine": int,
-    "entries": dict,
-    "files": list,
-    "format": str,
-    "ledger": str,
-    "origin": str,
-    "texts": bool,
-    "tree": dict,
-}
+_Count = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
 
 
-def manifest(document: dict[str, Any]) -> dict[str, Any]:
-    """Return ``document`` if it has the shape of a manifest. Raises ValueError with the reason."""
-    if not isinstance(document, dict) or set(document) != set(_SHAPE):
-        raise ValueError(f"its members are not {', '.join(_SHAPE)}")
-    for name, kind in _SHAPE.items():
-        if type(document[name]) is not kind:
-            raise ValueError(f"{name} is of another type")
-    if document["format"] != FORMAT:
-        raise ValueError(f"it is a {document['format']!r}, this program reads {FORMAT!r}")
-    entries, tree = document["entries"], document["tree"]
-    numbers = [entries.get("first"), entries.get("count"), tree.get("size")]
-    if any(type(n) is not int or not 0 <= n <= 2**40 for n in numbers):
-        raise ValueError("entries and tree have whole numbers, of at most 2**40")
-    first, end, size = numbers[0], numbers[0] + numbers[1], numbers[2]
-    if first % WIDTH or not first < end <= size or (end % WIDTH and end != size):
-        raise ValueError("its entries are not whole bundles")
-    if len(entries) != 2 or len(tree) != 2 or type(tree.get("root")) is not str:
-        raise ValueError("entries and tree have two members each")
-    _check_files(document["files"])
-    return document
+class File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A member before the tiles, as the manifest has it."""
+
+    path: str
+    sha256: str
+    size: _Count
 
 
-def _check_files(files: list[Any]) -> None:
-    for file in files:
-        if not isinstance(file, dict) or set(file) != {"path", "sha256", "size"}:
-            raise ValueError("files have path, sha256 and size each")
-        if type(file["path"]) is not str:
-            raise ValueError("a file's path is text")
-    names = [file["path"] for file in files]
-    packs = sum(name.startswith("checkpoints/") for name in names)
-    policies = {name for name in names if _POLICY.fullmatch(name)}
-    numbered = map(pack_member, range(packs))
-    if not packs or names != [KEYS, CHECKPOINT, TOTALS, *numbered, *sorted(policies)]:
-        raise ValueError("its files are not those of a bundle, in order")
+class Entries(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The range of the entries that a bundle holds."""
+
+    first: _Count
+    count: _Count
+
+
+class Head(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The tree of the ledger: its size, and its root in base64."""
+
+    root: str
+    size: _Count
+
+
+class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The first member of a bundle."""
+
+    engine: int
+    entries: Entries
+    files: list[File]
+    format: str
+    ledger: str
+    origin: str
+    texts: bool
+    tree: Head
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Manifest:
+        """Read a manifest. Raises ValueError with the reason if it is not sound."""
+        try:
+            found = msgspec.json.decode(data, type=cls)
+        except msgspec.MsgspecError as error:
+            raise ValueError(str(error)) from None
+        if found.to_bytes() != data:
+            raise ValueError("it is not canonical")
+        if found.format != FORMAT:
+            raise ValueError(f"it is a {found.format!r}, this program reads {FORMAT!r}")
+        first, size = found.entries.first, found.tree.size
+        end = first + found.entries.count
+        if first % WIDTH or not first < end <= size or (end % WIDTH and end != size):
+            raise ValueError("its entries are not whole bundles")
+        names = found.names
+        policies = {name for name in names if _POLICY.fullmatch(name)}
+        numbered = map(pack_member, range(found.packs))
+        if not found.packs or names != [KEYS, CHECKPOINT, TOTALS, *numbered, *sorted(policies)]:
+            raise ValueError("its files are not those of a bundle, in order")
+        return found
+
+    def to_bytes(self) -> bytes:
+        """Return its canonical bytes."""
+        return canonical(msgspec.to_builtins(self))
+
+    @property
+    def names(self) -> list[str]:
+        """The names of its files, in order."""
+        return [file.path for file in self.files]
+
+    @property
+    def packs(self) -> int:
+        """The number of packs of checkpoints among its files."""
+        return sum(name.startswith("checkpoints/") for name in self.names)

@@ -51,22 +51,19 @@ def write_bundle(
     its present state. Raises Conflict if a text is erased meanwhile: nothing in the bundle would
     show why it is missing.
     """
-    log, head, custody = Log(ledgers, ledger), checkpoint_of(signed), state.custody
+    log, head = Log(ledgers, ledger), checkpoint_of(signed)
     files = _small_files(ledgers, ledger, signed, state)
-    document = {
-        "engine": custody.engine_at(head.size - 1),
-        "entries": {"first": entries.start, "count": len(entries)},
-        "files": [
-            {"path": name, "sha256": sha256(data).hexdigest(), "size": len(data)}
-            for name, data in files
-        ],
-        "format": bundle.FORMAT,
-        "ledger": ledger,
-        "origin": head.origin,
-        "texts": with_texts,
-        "tree": {"root": base64.b64encode(head.root).decode(), "size": head.size},
-    }
-    bundle.write_member(out, bundle.MANIFEST, canonical(document))
+    manifest = bundle.Manifest(
+        engine=state.custody.engine_at(head.size - 1),
+        entries=bundle.Entries(entries.start, len(entries)),
+        files=[bundle.File(name, sha256(data).hexdigest(), len(data)) for name, data in files],
+        format=bundle.FORMAT,
+        ledger=ledger,
+        origin=head.origin,
+        texts=with_texts,
+        tree=bundle.Head(base64.b64encode(head.root).decode(), head.size),
+    )
+    bundle.write_member(out, bundle.MANIFEST, manifest.to_bytes())
     for name, data in files:
         bundle.write_member(out, name, data)
     for tile in tiles_of(head.size):

@@ -27,8 +27,8 @@ Change = Callable[[list[dict[str, Any]]], Any]
 def members_of(data: bytes) -> list[tuple[str, bytes]]:
     """The members of a sound bundle."""
     found = list(bundle.read_members(io.BytesIO(data)))
-    assert all(member.data is not None for member in found)
-    return [(member.name, member.data or b"") for member in found]
+    assert not any(member.problem for member in found)
+    return [(member.name, member.data) for member in found]
 
 
 def packed(members: Sequence[tuple[str, bytes]]) -> bytes:
