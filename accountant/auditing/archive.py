@@ -43,8 +43,7 @@ class Archive:
         self._earlier = earlier
         self._members = bundle.read_members(stream)
         self._pending: Member | None = None
-        self._position = 0
-        """The place in the layout that comes next."""
+        self._position = 0  # The place in the layout that comes next
         self._files: dict[str, bytes] = {}
         self.cosigned = 0
         member = self._next()

@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-MOST: Final = 100_000
-"""Findings that are kept; the rest are only counted."""
-LONGEST: Final = 1_000
-"""Characters of a reason that are kept: what it quotes may be of any length."""
+MOST: Final = 100_000  # Findings that are kept; the rest are only counted
+LONGEST: Final = 1_000  # Characters of a reason that are kept: what it quotes may be of any length
 
 
 @dataclass(frozen=True, slots=True)

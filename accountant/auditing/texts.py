@@ -19,8 +19,7 @@ _SEALED: Final = re.compile(rb'":\{"sealed":"([0-9a-f]{64})"\}')
 _ERASED: Final = b'"type":"text.erased.v1"}'
 _REFUSED: Final = f'"type":"{REFUSED}"}}'.encode()
 
-_Place = tuple[int, str]
-"""A sequence, and a field of its event."""
+_Place = tuple[int, str]  # A sequence, and a field of its event
 
 
 def _sealed_in(body: bytes) -> Iterator[tuple[str, str]]:
@@ -84,9 +83,7 @@ class TextCheck:
             self._findings.add(f"there is a {field} that it does not hold", sequence=sequence)
 
     def finish(self, end: int) -> None:
-        """Report texts that are missing though no event erased them. All events below ``end`` were
-        read.
-        """
+        """Report missing texts that no event below ``end``, all of which were read, erased."""
         for (sequence, field), size in self._missing.items():
             if size <= end:
                 reason = f"its {field} is missing, though it was not erased"
@@ -128,9 +125,7 @@ class TextCheck:
 
 
 def _text(line: bytes) -> tuple[_Place, Opened]:
-    """Return a text and its place. Raises AttributeError, KeyError, TypeError or ValueError if it
-    is not as an export writes it.
-    """
+    """Return a text and its place. Raises one of _MALFORMED if no export writes it so."""
     document = orjson.loads(line)
     sequence, field, salt, text = (document[n] for n in ("sequence", "field", "salt", "text"))
     opened = Opened(bytes.fromhex(salt), text)

@@ -6,6 +6,7 @@ the epsilon that is spent. Accounts in which nothing was ever used are left out.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -13,6 +14,7 @@ import numpy as np
 from accountant.budget.accounts.account import Account
 from accountant.budget.accounts.epochs import Epoch
 from accountant.budget.accounts.sums import Integers
+from accountant.budget.grants import AccountKey
 from accountant.budget.state import State
 from accountant.ledger.events import canonical
 from accountant.privacy.units import INFINITE, LARGEST, Charge
@@ -20,15 +22,19 @@ from accountant.privacy.units import INFINITE, LARGEST, Charge
 _INFINITE: Final = LARGEST + 1
 
 
+def in_force(state: State) -> Iterator[tuple[AccountKey, Epoch | None, Account]]:
+    """Yield the accounts in force by key, as they are now, with the epoch if a rule has them."""
+    epochs = state.adopted.epochs if state.adopted else {}
+    for key, account in sorted(state.accounts.items()):
+        epoch = epochs.get(key.rule)
+        if not key.rule or (epoch is not None and epoch.number == key.epoch):
+            yield key, epoch, account.at(state.time)
+
+
 def totals_of(state: State) -> bytes:
     """Return the content of ``totals.json``, canonical."""
-    epochs = state.adopted.epochs if state.adopted else {}
     found: list[dict[str, Any]] = []
-    for key, kept in sorted(state.accounts.items()):
-        epoch = epochs.get(key.rule)
-        if key.rule and (epoch is None or epoch.number != key.epoch):
-            continue
-        account = kept.at(state.time)
+    for key, epoch, account in in_force(state):
         used = most_of(account)
         if any(used.finite) or any(used.infinite):
             entry = key._asdict() | {"used": used.to_json()}

@@ -101,16 +101,13 @@ class _Audit:
     texts: TextCheck = field(init=False)
     entries: int = 0
     expected: int = 0
-    last: Archive | None = None
-    """The last bundle; None if its manifest is of no use."""
+    last: Archive | None = None  # The last bundle; None if its manifest is of no use
 
     def __post_init__(self) -> None:
         self.texts = TextCheck(self.findings)
 
     def run(self, bundles: Sequence[IO[bytes]]) -> State | None:
-        """Check everything. Return the state that all events lead to, if they begin at the
-        first.
-        """
+        """Check everything. Return the state at the end, if the events begin at the first."""
         first = self._open(bundles[0], [] if bundles[1:] else self.earlier)
         if first is None:
             return None
@@ -216,9 +213,7 @@ def _sums(event: Event) -> None:
 
 
 def _checkpoints(findings: Findings, kept: Sequence[bytes]) -> list[tuple[str, bytes]]:
-    """Return the checkpoints in files that an auditor kept, checkpoints or receipts, with their
-    names in findings.
-    """
+    """Return the checkpoints that an auditor kept, or has receipts of, with their names."""
     found = []
     for number, data in enumerate(kept, 1):
         name = f"earlier checkpoint {number}"

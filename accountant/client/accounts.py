@@ -11,8 +11,7 @@ from accountant.client.grants import Grant, Mechanism, Session
 from accountant.client.ledger import Checkpoint, LedgerEvent, checked
 from accountant.client.transport import Connection, Failed, present
 
-PAGE = 500
-"""The most grants or events in one page."""
+PAGE = 500  # The most grants or events in one page
 
 Group = Mapping[str, Sequence[str] | Mapping[str, str]]
 Subjects = Group | Sequence[Group]
@@ -141,9 +140,7 @@ class Accountant(Connection):
     def preview(
         self, dataset: str, mechanisms: Sequence[Mechanism], **more: Unpack[About]
     ) -> dict[str, Any]:
-        """Return the decision that ``grant`` would get and how many such requests fit. Nothing is
-        recorded.
-        """
+        """Return the decision that ``grant`` would get, and how many such requests fit."""
         return self._post("/preview", dataset=dataset, mechanisms=mechanisms, **more).body
 
     def commit(self, grant: str, mechanisms: Sequence[Mechanism] | None = None) -> dict[str, Any]:
@@ -157,9 +154,7 @@ class Accountant(Connection):
     def open_grants(
         self, client: str = "me", dataset: str | None = None
     ) -> Iterator[dict[str, Any]]:
-        """Yield the grants that are not settled yet, in order: your own, or those of another
-        ``client`` if your role may see them.
-        """
+        """Yield the open grants in order: your own, or another client's if you may see them."""
         for page in self._pages("grants", state="open", client=client, dataset=dataset):
             yield from page
 
@@ -184,9 +179,7 @@ class Accountant(Connection):
         return Checkpoint.from_note(self._fetch("/log/checkpoint"))
 
     def receipt(self, sequence: int) -> bytes:
-        """Return a proof, to keep, that an event is in the ledger (C2SP tlog-proof). A pipeline
-        gets receipts of its own events.
-        """
+        """Return the proof that an event is in the ledger (C2SP tlog-proof), to keep."""
         return self._fetch(f"/receipts/{sequence}")
 
     def event(self, sequence: int) -> bytes:

@@ -18,8 +18,7 @@ import httpx2
 
 TRY_AGAIN: Final = frozenset({429, 502, 503, 504})
 """Statuses with which the service, or a proxy before it, asks the client to retry later."""
-LONGEST_WAIT: Final = 30.0
-"""The most seconds to wait for one Retry-After."""
+LONGEST_WAIT: Final = 30.0  # The most seconds to wait for one Retry-After
 
 
 class AccountantError(Exception):
@@ -176,9 +175,7 @@ def present(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def retry_after(header: str | None, otherwise: float) -> float:
-    """Return the seconds to wait that a Retry-After header asks for, within bounds; ``otherwise``
-    if it cannot be read.
-    """
+    """Return the seconds that a Retry-After header asks for; ``otherwise`` if unreadable."""
     if header is None:
         return otherwise
     try:

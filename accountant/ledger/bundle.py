@@ -53,9 +53,7 @@ def texts_member(entries: str) -> str:
 
 
 def header(name: str, size: int) -> bytes:
-    """Return the header of a member. Raises ValueError for a name that is no plain ASCII path, or a
-    size that readers refuse.
-    """
+    """Return a member's header. Raises ValueError for a name or size that readers refuse."""
     if not name.isascii() or not name.isprintable() or len(name) > 100:
         raise ValueError(f"{name!r} is no member's name")
     if not 0 <= size <= MAX_MEMBER:

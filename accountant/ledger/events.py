@@ -27,8 +27,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import orjson
 
-MAX_BYTES: Final = 65_535
-"""An entry of the evidence formats has a 16-bit length."""
+MAX_BYTES: Final = 65_535  # An entry of the evidence formats has a 16-bit length
 
 MAX_DEPTH: Final = 64
 

@@ -14,8 +14,7 @@ from typing import Final, NamedTuple
 
 EMPTY_ROOT: Final = sha256(b"").digest()
 _PIECE: Final = 2_000
-TILE_HEIGHT: Final = 8
-"""Levels in a tile: a hash of kept level L covers 256**L entries."""
+TILE_HEIGHT: Final = 8  # Levels in a tile: a hash of kept level L covers 256**L entries
 
 
 class Node(NamedTuple):
@@ -61,9 +60,7 @@ class Tree:
             raise ValueError(f"a tree of {self.size} has not {len(self.peaks)} peaks")
 
     def grown(self, leaves: Iterable[bytes]) -> tuple[Tree, list[Node]]:
-        """Append the leaf hashes ``leaves``. Return the tree, and the nodes of levels above 0 that
-        became full and are kept.
-        """
+        """Return the tree with ``leaves`` appended, and the kept nodes that became full."""
         size, peaks, kept = self.size, list(self.peaks), []
         for leaf in leaves:
             peaks.append(leaf)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from hashlib import sha256
+from itertools import islice
 from pathlib import Path
 from typing import IO, Final
 
@@ -22,8 +23,7 @@ from accountant.store.ledgers import Ledgers, Signed, StoreError, Text
 from accountant.store.whole import whole
 
 _ERASED: Final = b'"type":"text.erased.v1"}'
-Told = Callable[[int], None]
-"""Called with the number of entries that were just written."""
+Told = Callable[[int], None]  # Called with the number of entries that were just written
 
 
 def covering(first: int, last: int | None, size: int) -> range:
@@ -83,44 +83,34 @@ def write_bundle(
 def _small_files(
     ledgers: Ledgers, ledger: str, signed: Signed, state: State
 ) -> list[tuple[str, bytes]]:
-    custody = state.custody
-    keys = [key.text + "\n" for key in custody.keys if key.sequence < signed.size]
-    packs = [pack_entries(s.full for s in page) for page in _pages(ledgers, ledger, signed.number)]
-    # Read from its pack, so that both have the same cosignatures: more may come at any moment.
-    last = bundle.checkpoints_of(packs[-1])[-1]
-    policies = {}
-    for sequence in custody.policies:
-        if sequence < signed.size:
-            [row] = ledgers.read(ledger, sequence, 1)
-            data = canonical(Event.from_bytes(row.body).body["command"]["policy"])
-            policies[sha256(data).hexdigest()] = data
-    return [
-        (bundle.KEYS, "".join(keys).encode()),
-        (bundle.CHECKPOINT, last),
-        (bundle.TOTALS, totals_of(_state_at(ledgers, ledger, signed.size, state))),
-        *((bundle.pack_member(number), pack) for number, pack in enumerate(packs)),
-        *((bundle.policy_member(digest), policies[digest]) for digest in sorted(policies)),
-    ]
-
-
-def _state_at(ledgers: Ledgers, ledger: str, size: int, now: State) -> State:
-    """Return the state after the first ``size`` events; ``now`` is the state after all."""
-    if now.sequence == size:
-        return now
-    state = State(ledger)
-    for row in ledgers.stream(ledger, size):
-        follow(state, row.body)
-    return state
-
-
-def _pages(ledgers: Ledgers, ledger: str, last: int) -> Iterator[list[Signed]]:
-    """Yield the checkpoints up to number ``last``, a pack at a time. Raises StoreError."""
-    for first in range(0, last + 1, WIDTH):
-        end = min(first + WIDTH, last + 1)
+    """Return the members before the tiles. Raises StoreError if checkpoints are missing."""
+    keys = [key.text + "\n" for key in state.custody.keys if key.sequence < signed.size]
+    packs = []
+    for first in range(0, signed.number + 1, WIDTH):
+        end = min(first + WIDTH, signed.number + 1)
         page = ledgers.signed(ledger, first, end)
         if len(page) != end - first:
             raise StoreError(f"of the checkpoints {first} to {end - 1} not all are there")
-        yield page
+        packs.append(pack_entries(one.full for one in page))
+    # Read from its pack, so that both have the same cosignatures: more may come at any moment.
+    last = bundle.checkpoints_of(packs[-1])[-1]
+    policies = {}
+    for sequence in state.custody.policies:
+        if sequence < signed.size:
+            [row] = ledgers.read(ledger, sequence, 1)
+            data = canonical(Event.from_bytes(row.body).body["command"]["policy"])
+            policies[bundle.policy_member(sha256(data).hexdigest())] = data
+    if state.sequence != signed.size:  # it is the present state
+        state = State(ledger)
+        for row in islice(ledgers.stream(ledger), signed.size):
+            follow(state, row.body)
+    return [
+        (bundle.KEYS, "".join(keys).encode()),
+        (bundle.CHECKPOINT, last),
+        (bundle.TOTALS, totals_of(state)),
+        *((bundle.pack_member(number), pack) for number, pack in enumerate(packs)),
+        *sorted(policies.items()),
+    ]
 
 
 def _lines(texts: Iterable[Text]) -> bytes:

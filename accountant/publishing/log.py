@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import dropwhile
 
 from accountant.budget.custody.publication import Publication
 from accountant.budget.errors import NotFound
 from accountant.ledger.checkpoints import Checkpoint, Receipt
-from accountant.ledger.merkle import MissingHash, consistency_proof, includes, inclusion_proof
+from accountant.ledger.merkle import (
+    TILE_HEIGHT,
+    MissingHash,
+    consistency_proof,
+    includes,
+    inclusion_proof,
+)
 from accountant.ledger.notes import BadNote, parse
 from accountant.ledger.tiles import Tile, pack_entries
 from accountant.store.ledgers import Ledgers, Signed, StoreError
@@ -21,29 +28,24 @@ class Log:
     def __init__(self, ledgers: Ledgers, ledger: str) -> None:
         self._ledgers = ledgers
         self._ledger = ledger
-
-    def hashes(self, level: int, first: int, count: int) -> list[bytes]:
-        """Return stored hashes of the tree."""
-        return self._ledgers.hashes(self._ledger, level, first, count)
+        self.hashes = partial(ledgers.hashes, ledger)
+        """Returns kept hashes of the tree, by level, first and count."""
 
     def tile(self, tile: Tile, size: int) -> bytes:
         """Return a tile, or entry bundle, of the log at ``size``. Raises NotFound beyond it."""
-        covered = size if tile.level is None else size >> (8 * tile.level)
-        if tile.first + tile.width > covered:
+        level, first, width = tile.level, tile.first, tile.width
+        if first + width > size >> (TILE_HEIGHT * (level or 0)):
             raise NotFound("no-such-tile", f"the log of {size} entries has no {tile.path} yet")
-        if tile.level is not None:
-            data = self.hashes(tile.level, tile.first, tile.width)
+        if level is not None:
+            data = self.hashes(level, first, width)
         else:
-            rows = self._ledgers.read(self._ledger, tile.first, tile.width)
-            data = [row.body for row in rows]
-        if len(data) != tile.width:
+            data = [row.body for row in self._ledgers.read(self._ledger, first, width)]
+        if len(data) != width:
             raise NotFound("no-such-tile", f"{tile.path} has holes: the ledger is damaged")
-        return pack_entries(data) if tile.level is None else b"".join(data)
+        return pack_entries(data) if level is None else b"".join(data)
 
     def published(self, publication: Publication, kept: bytes | None) -> Signed | None:
-        """Return the last checkpoint that enough witnesses have cosigned, with all cosignatures;
-        ``kept`` as in ``kept_since``.
-        """
+        """Return the last checkpoint ``kept_since`` that enough witnesses have cosigned."""
         for signed in self.kept_since(kept):
             if publication.met_by(name for name, _ in signed.cosignatures):
                 return signed
@@ -67,9 +69,7 @@ class Log:
             number = first - 1
 
     def receipt(self, sequence: int, signed: Signed) -> Receipt:
-        """Return the proof that event ``sequence`` is in the log under ``signed``. Raises NotFound
-        if it is not.
-        """
+        """Return the proof that event ``sequence`` is in the log. Raises NotFound if it is not."""
         if not 0 <= sequence < signed.size:
             raise NotFound("unknown-event", f"the log of {signed.size} entries has no {sequence}")
         with complete():

@@ -7,13 +7,14 @@ head is never replaced.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from accountant.auditing.totals import most_of
+from accountant.auditing.totals import in_force, most_of
 from accountant.budget.commands import AdoptSigningKey, Envelope, StopPublication
+from accountant.budget.custody.custody import Custody
 from accountant.budget.custody.publication import NO_WITNESSES, Publication, Witness
 from accountant.budget.decide import SYSTEM
 from accountant.budget.errors import NotFound, Unavailable
@@ -35,10 +36,7 @@ if TYPE_CHECKING:
     import httpx2
 
 _log = structlog.get_logger()
-FIRST: Final = -1
-"""The number before the first checkpoint's."""
-ATTEMPTS: Final = 3
-"""How often a witness that has seen another head of this ledger is asked again."""
+ATTEMPTS: Final = 3  # How often a witness that has seen another head of this ledger is asked again
 
 
 class Publisher:
@@ -64,28 +62,27 @@ class Publisher:
         return signed
 
     def last_published(self, ledger: str) -> Signed | None:
-        """Return the last published checkpoint, if there is one. During an alarm, the last before
-        it, whichever witness has cosigned a later one.
-        """
-        with self._service.state(ledger) as state:
-            publication, stopped = publication_of(state), state.custody.stopped
-        if stopped is None:
+        """Return the last published checkpoint; during an alarm, the last before it."""
+        publication, custody = self._terms(ledger)
+        if custody.stopped is None:
             return self.log(ledger).published(publication, self._vault.read(ledger, "signed"))
         kept = self._vault.read(ledger, "published") or b""
         return next((s for s in self.log(ledger).newest() if kept.startswith(s.note)), None)
 
     def covering(self, ledger: str, sequence: int) -> Signed:
-        """Return the published checkpoint, else the last signed one, that covers an event. Sign the
-        head if neither does.
-        """
-        with self._service.state(ledger) as state:
-            key = state.custody.key
+        """Return the published, else the signed checkpoint that covers an event; else sign."""
+        _, custody = self._terms(ledger)
         newest = next(self.log(ledger).kept_since(self._vault.read(ledger, "signed")), None)
         for signed in filter(None, (self.last_published(ledger), newest)):
-            of_now = key is not None and checkpoint_of(signed).origin == key.name
-            if of_now and sequence < signed.size:
+            if custody.key and _origin(signed) == custody.key.name and sequence < signed.size:
                 return signed
         return self.sign(ledger)
+
+    def _terms(self, ledger: str) -> tuple[Publication, Custody]:
+        """Return the publication of the policy in force, and the ledger's custody."""
+        with self._service.state(ledger) as state:
+            adopted = state.adopted
+            return adopted.policy.publication if adopted else NO_WITNESSES, state.custody
 
     # -- signing ----------------------------------------------------------------------------
 
@@ -96,11 +93,12 @@ class Publisher:
         last = ledgers.last_signed(ledger)
         if last and last.size == ledgers.head(ledger).size and self._kept(ledger, last):
             return last
-        self._adopt_first_key(ledger)
+        self._name(ledger)
         with self._service.writing(ledger) as unit:
             writing, book = unit.writing, unit.book
             last = writing.last_signed(ledger)
-            lost = last is not None and _of_lost_epoch(unit.state, last)
+            key = unit.state.custody.key
+            lost = last is not None and key is not None and _origin(last) != key.name
             if last is not None and not lost:
                 _continued(writing, book, last)
             if last is None or lost or last.size < book.tree.size:
@@ -115,17 +113,15 @@ class Publisher:
         return self._vault.read(ledger, "signed") == signed.note
 
     def _signed(self, book: Projection[Fold], last: Signed | None) -> Signed:
-        custody, tree = book.fold.state.custody, book.tree
-        needed = custody.signing(tree.size, last.size if last else 0)
-        signers = [self._vault.signer(book.ledger, Verifier.from_text(key.text)) for key in needed]
+        tree, before = book.tree, last.size if last else 0
+        keys = book.fold.state.custody.signing(tree.size, before)
+        signers = [self._vault.signer(book.ledger, Verifier.from_text(key.text)) for key in keys]
         head = Checkpoint(signers[0].name, tree.size, tree.root)
-        number = (last.number if last else FIRST) + 1
+        number = last.number + 1 if last else 0
         return Signed(number, tree.size, notes.sign(head.to_text(), signers))
 
     def _keep(self, ledger: str, signed: Signed, totals: bytes) -> None:
-        """Keep a committed checkpoint in the vault, unless a later one was kept since the commit:
-        the vault never goes back.
-        """
+        """Keep a committed checkpoint in the vault, unless a later one is there."""
         with self._service.writing(ledger) as unit:
             kept = self._vault.read(ledger, "signed")
             if kept is None or Checkpoint.from_text(notes.parse(kept).text).size <= signed.size:
@@ -134,16 +130,18 @@ class Publisher:
                 head = checkpoint_of(signed)
                 unit.book.known = (Known(head.size, head.root, "the head last signed"),)
 
-    def _adopt_first_key(self, ledger: str) -> None:
-        with self._service.state(ledger) as state:
-            custody = state.custody
-        if custody.key is None:
-            name = f"{self._origin}/{ledger}"
-            if custody.recoveries:
-                name += f"/{custody.recoveries + 1}"
-            self.adopt_key(ledger, name, SYSTEM)
+    def _name(self, ledger: str) -> str:
+        """Return the name that the ledger signs under; adopt its first key if it has none."""
+        _, custody = self._terms(ledger)
+        if custody.key is not None:
+            return custody.key.name
+        name = f"{self._origin}/{ledger}"
+        if custody.recoveries:
+            name += f"/{custody.recoveries + 1}"
+        self._adopt_key(ledger, name, SYSTEM)
+        return name
 
-    def adopt_key(self, ledger: str, name: str, by: str) -> Verifier:
+    def _adopt_key(self, ledger: str, name: str, by: str) -> Verifier:
         """Make a new key, and sign the ledger with it from now on."""
         key = self._vault.new_signer(ledger, name).verifier
         self._service.execute(ledger, Envelope(by, AdoptSigningKey(key=str(key))))
@@ -151,12 +149,7 @@ class Publisher:
 
     def rotate(self, ledger: str, by: str) -> Verifier:
         """Replace the signing key. The next checkpoint is signed with both."""
-        self._adopt_first_key(ledger)
-        with self._service.state(ledger) as state:
-            key = state.custody.key
-        if key is None:  # pragma: no cover - just adopted
-            raise NotFound("no-key", f"ledger {ledger} has no key")
-        return self.adopt_key(ledger, key.name, by)
+        return self._adopt_key(ledger, self._name(ledger), by)
 
     # -- publishing -------------------------------------------------------------------------
 
@@ -167,9 +160,8 @@ class Publisher:
         until an operator ends it.
         """
         signed = self.sign(ledger)
-        with self._service.state(ledger) as state:
-            publication, stopped = publication_of(state), state.custody.stopped
-        if stopped is not None:
+        publication, custody = self._terms(ledger)
+        if custody.stopped is not None:
             return None
         if publication.witnesses:
             found = self._witnessed(ledger, signed, publication)
@@ -236,11 +228,11 @@ class Publisher:
 
     def _cosigned_before(self, ledger: str, witness: Witness, signed: Signed) -> int:
         """Return the size that the witness cosigned last. Raises Unanswered if that is later."""
-        origin, name = checkpoint_of(signed).origin, witness.verifier.name
+        origin = _origin(signed)
         for earlier in self.log(ledger).newest():
-            if checkpoint_of(earlier).origin != origin:
+            if _origin(earlier) != origin:
                 break
-            if name in dict(earlier.cosignatures):
+            if witness.verifier.name in dict(earlier.cosignatures):
                 if earlier.size > signed.size:
                     raise Unanswered("another process has shown it a later head")
                 return earlier.size
@@ -256,49 +248,25 @@ class Publisher:
 
 
 def totals_of(state: State, signed: Signed) -> bytes:
-    """Return what every account in force has used at its peak cell, with the head it belongs to.
+    """Return the largest sums of every account in force, with the head that they belong to.
 
     A checkpoint binds only the events. If the database is then restored from an older copy, the
     sums must not go back with it, so these totals are kept with each signed head.
     """
     accounts = [
-        {
-            "rule": key.rule,
-            "epoch": key.epoch,
-            "dataset": key.dataset,
-            "client": key.client,
-            "used": most_of(account.at(state.time)).to_json(),
-        }
-        for key, account in sorted(state.accounts.items())
-        if _in_force(state, key.rule, key.epoch)
+        key._asdict() | {"used": most_of(account).to_json()} for key, _, account in in_force(state)
     ]
-    document = {"checkpoint": signed.note.decode(), "accounts": accounts}
-    return canonical(document)
+    return canonical({"checkpoint": signed.note.decode(), "accounts": accounts})
 
 
-def _in_force(state: State, rule: str, epoch: int) -> bool:
-    current = state.adopted.epochs.get(rule) if state.adopted else None
-    return rule == "" or (current is not None and current.number == epoch)
-
-
-def publication_of(state: State) -> Publication:
-    """Return the witnesses and the quorum of the policy in force."""
-    return state.adopted.policy.publication if state.adopted else NO_WITNESSES
-
-
-def _of_lost_epoch(state: State, signed: Signed) -> bool:
-    key = state.custody.key
-    return key is not None and checkpoint_of(signed).origin != key.name
+def _origin(signed: Signed) -> str:
+    return checkpoint_of(signed).origin
 
 
 def _continued(writing: Writing, book: Projection[Fold], last: Signed) -> None:
     """Raise Unavailable unless the tree continues the last signed head."""
-
-    def read(level: int, first: int, count: int) -> Sequence[bytes]:
-        return writing.hashes(book.ledger, level, first, count)
-
     with complete():
-        root = tree_of(read, last.size).root
+        root = tree_of(partial(writing.hashes, book.ledger), last.size).root
     if root != checkpoint_of(last).root:
         raise Unavailable(
             "ledger-diverged",

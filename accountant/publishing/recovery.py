@@ -8,6 +8,8 @@ under the old name it would contradict the checkpoints that others hold.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 import orjson
@@ -29,16 +31,13 @@ from accountant.ledger.events import canonical
 from accountant.ledger.merkle import MissingHash, tree_of
 from accountant.ledger.notes import Verifier
 from accountant.privacy.units import Charge
-from accountant.publishing.log import Log
 from accountant.publishing.publisher import Publisher
 from accountant.runtime.service import Service
 from accountant.store.ledgers import Ledgers, Signed, StoreError
 from accountant.store.vault import KINDS, Vault
 
-MAX_QUOTED: Final = 4_000
-"""Characters of a lost checkpoint that the event of the recovery holds."""
-MAX_SIZE: Final = 60_000
-"""Bytes of carried accounts in one event, which has some more of its own."""
+MAX_QUOTED: Final = 4_000  # Characters of a lost checkpoint that the event of the recovery holds
+MAX_SIZE: Final = 60_000  # Bytes of carried accounts in one event, which has some more of its own
 
 
 def lost_heads(ledgers: Ledgers, vault: Vault, ledger: str) -> list[str]:
@@ -48,10 +47,11 @@ def lost_heads(ledgers: Ledgers, vault: Vault, ledger: str) -> list[str]:
         found.append(last.note)
     heads: dict[tuple[int, bytes], str] = {}
     for data in found:
-        note = notes.parse(data)
-        head = Checkpoint.from_text(note.text)
-        if not _continues(ledgers, ledger, head):
-            heads.setdefault((head.size, head.root), _quoted(data.decode()))
+        head = Checkpoint.from_text(notes.parse(data).text)
+        with suppress(MissingHash):
+            if tree_of(partial(ledgers.hashes, ledger), head.size).root == head.root:
+                continue
+        heads.setdefault((head.size, head.root), _quoted(data.decode()))
     return [heads[place] for place in sorted(heads, reverse=True)][:2]
 
 
@@ -63,13 +63,6 @@ def _quoted(note: str) -> str:
         if len(quoted) + len(line) <= MAX_QUOTED:
             quoted += line
     return quoted
-
-
-def _continues(ledgers: Ledgers, ledger: str, head: Checkpoint) -> bool:
-    try:
-        return tree_of(Log(ledgers, ledger).hashes, head.size).root == head.root
-    except MissingHash:
-        return False
 
 
 def recover(
@@ -101,12 +94,12 @@ def recover(
 
 
 def _key_is_there(service: Service, vault: Vault, ledger: str) -> bool:
+    """Return whether the vault holds the ledger's key, if it has one."""
     with service.state(ledger) as state:
         key = state.custody.key
-    if key is None:
-        return True  # none was needed yet
     try:
-        vault.signer(ledger, Verifier.from_text(key.text))
+        if key is not None:
+            vault.signer(ledger, Verifier.from_text(key.text))
     except StoreError:
         return False
     return True
@@ -130,19 +123,18 @@ def _of_other_rules(state: State, accounts: Sequence[CarriedAccount]) -> Iterato
     if state.adopted is None:
         return
     counted = {(a.rule, a.epoch, a.dataset) for a in accounts}
-    lifetimes = [account for account in accounts if account.rule == ""]
     for rule in state.adopted.policy.limits:
         epoch = state.adopted.epochs[rule.id]
-        for account in lifetimes if rule.per is None else ():
+        for account in accounts if rule.per is None else ():
             known = (rule.id, epoch.number, account.dataset) in counted
-            if not known and _counts_in(rule, account.dataset):
+            if account.rule == "" and not known and _counts_in(rule, account.dataset):
                 used = epoch.of_sure(Charge.from_json(account.used)).to_json()
                 own = {"rule": rule.id, "epoch": epoch.number, "used": used}
                 yield account.model_copy(update=own)
 
 
 def _counts_in(rule: LimitRule, dataset: str) -> bool:
-    """Return True if the account of ``dataset`` is one of the rule's."""
+    """Return whether the account of ``dataset`` is one of the rule's."""
     if rule.across or dataset == ALL:
         return rule.across is not None and dataset == ALL
     return matches(rule.datasets, dataset)

@@ -6,7 +6,7 @@ import base64
 import re
 import time
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING, Final
 
 from accountant.budget.custody.publication import Witness
@@ -16,8 +16,7 @@ from accountant.ledger.notes import BadNote
 if TYPE_CHECKING:  # imported late, for it takes long to load, and many have no witness
     import httpx2
 
-TIMEOUT: Final = 10.0
-"""Seconds for a whole answer, and for each step of the exchange."""
+TIMEOUT: Final = 10.0  # Seconds for a whole answer, and for each step of the exchange
 MAX_ANSWER: Final = 10_000
 _SIZE: Final = re.compile(r"0|[1-9][0-9]{0,17}")
 _PLAIN: Final = {"Accept-Encoding": "identity"}
@@ -52,9 +51,7 @@ def connected() -> AbstractContextManager[httpx2.Client]:
 def ask(
     client: httpx2.Client, witness: Witness, old: int, proof: Sequence[bytes], note: bytes
 ) -> str:
-    """Return the witness's cosignature line for ``note``, given the ``proof`` that it continues the
-    log at size ``old``. Raises Contradiction or Unanswered.
-    """
+    """Return the cosignature line for ``note``. Raises Contradiction or Unanswered."""
     import httpx2  # noqa: PLC0415
 
     hashes = "".join(base64.b64encode(step).decode() + "\n" for step in proof)
@@ -84,12 +81,10 @@ def _post(client: httpx2.Client, url: str, body: bytes) -> tuple[int, str]:
 def _line(witness: Witness, answer: str, text: bytes) -> str:
     key = witness.verifier
     for line in answer.splitlines():
-        try:
+        with suppress(BadNote):
             signature = notes.signature(line)
-        except BadNote:
-            continue
-        if (signature.name, signature.id) == (key.name, key.id):
-            if key.holds(text, signature.blob):
-                return line + "\n"
-            raise Unanswered("its cosignature does not hold")
+            if (signature.name, signature.id) == (key.name, key.id):
+                if key.holds(text, signature.blob):
+                    return line + "\n"
+                raise Unanswered("its cosignature does not hold")
     raise Unanswered("it sends no cosignature of its key")

@@ -43,8 +43,7 @@ class Backfill:
         with suppress(OSError):  # what processes that have ended may have left in the log
             self._bytes = Path(f"{path}-wal").stat().st_size
         """Written since it was copied last, as far as is known."""
-        self._pages = 0
-        """In the log when it was copied last."""
+        self._pages = 0  # In the log when it was copied last
 
     def wrote(self, size: int) -> None:
         """Note that ``size`` bytes of rows are about to be committed."""

@@ -44,9 +44,7 @@ class Unknown(StoreError):
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Raise driver errors as StoreError. Their messages never hold a password: drivers get it
-    apart from everything that they print.
-    """
+    """Raise driver errors as StoreError. Drivers never print a password in their messages."""
     try:
         yield
     except Exception as error:
@@ -59,9 +57,7 @@ def translated() -> Iterator[None]:
 
 
 class Begun(NamedTuple):
-    """A transaction on a ledger: the ledger's end, which no other writer can move meanwhile, and
-    the end of the ledger beside it when the transaction began.
-    """
+    """A transaction, the end of its ledger under lock, and the end of the ledger beside it."""
 
     connection: Connection
     head: Tree
@@ -69,9 +65,7 @@ class Begun(NamedTuple):
 
 
 class Growth(NamedTuple):
-    """What a ledger grows by. Events are columns (sequence, type, time, body, leaf), which drivers
-    take fastest.
-    """
+    """What a ledger grows by. Events are columns: sequence, type, time, body, leaf."""
 
     ledger: str
     before: Tree
@@ -95,9 +89,7 @@ class Growth(NamedTuple):
 
 
 class Database(ABC):
-    """One database with connections that read and that write. Every method may raise what drivers
-    raise.
-    """
+    """A database. Every method may raise what drivers raise."""
 
     def __init__(self, reader: Engine, writer: Engine) -> None:
         self._reader, self._writer = reader, writer
@@ -109,9 +101,7 @@ class Database(ABC):
 
     @contextmanager
     def turn(self, ledger: str) -> Iterator[None]:
-        """Keep all other threads of this process from writing to the ledger. Raises StoreError if
-        one of them writes for too long.
-        """
+        """Keep other threads from writing to the ledger. Raises StoreError after a time limit."""
         turn = self._turns.setdefault(ledger, threading.Lock())
         if not turn.acquire(timeout=WAIT_MS / 1000):
             raise StoreError("too many requests wait to write")
@@ -122,9 +112,7 @@ class Database(ABC):
 
     @abstractmethod
     def begun(self, ledger: str, beside: str) -> AbstractContextManager[Begun]:
-        """Begin a transaction on one ledger, in its turn; roll back what is not committed when it
-        ends. Waits for other writers.
-        """
+        """Begin a transaction on one ledger after other writers; roll back at the end."""
 
     @abstractmethod
     def ready(self) -> AbstractContextManager[Connection]:
@@ -138,9 +126,7 @@ class Database(ABC):
 
     @abstractmethod
     def append(self, connection: Connection, more: Growth) -> bool:
-        """Append to a ledger, keep texts of what is appended, and move the ledger's head by
-        compare-and-swap; False if it has moved.
-        """
+        """Append, and move the head by compare-and-swap; return False if it has moved."""
 
     @abstractmethod
     def at_once(self, connection: Connection, more: Growth, beside: str, end: Tree) -> bool:

@@ -102,9 +102,7 @@ class Ledgers(Reading):
             return self._database.reading(work)
 
     def finish_erasing(self) -> bool:
-        """Remove what the database keeps of erased rows, as far as possible. False if a reader
-        still sees the rows: then call it again.
-        """
+        """Remove erased rows from the file and log; return False if a reader still sees them."""
         if self._erased:
             with translated():
                 self._erased = not self._database.finish_erasing()

@@ -51,8 +51,7 @@ IDLE_MS: Final = 30_000
 READERS: Final = 8
 WRITERS: Final = 4
 """Connections of each kind; a ledger needs at most one writing connection in a process."""
-POOL_SECONDS: Final = 10.0
-"""How long a request waits for a free connection."""
+POOL_SECONDS: Final = 10.0  # How long a request waits for a free connection
 _NETWORK: Final[dict[str, Any]] = {  # a host that is gone is noticed within half a minute
     "connect_timeout": 5,
     "keepalives_idle": 10,
@@ -143,9 +142,7 @@ class Postgres(Database):
         super().__init__(engine(url, pool=READERS), engine(url, pool=WRITERS))
 
     def reading(self, work: Callable[[Connection], T]) -> T:
-        """Return the result of ``work``, done again on a fresh connection if the pooled one was
-        dead, so that no read pays for a ping.
-        """
+        """Return the result of ``work``, done again if the pooled connection was dead."""
         with self._reader.connect() as connection:
             try:
                 return work(connection)
@@ -235,9 +232,7 @@ class Postgres(Database):
             raise
 
     def finish_erasing(self) -> bool:
-        """Return True: a role that may not vacuum can do no more. The server vacuums the table
-        within minutes; docs/how-to/scaling.md says what stays elsewhere.
-        """
+        """Return True: the server itself vacuums the table (docs/how-to/scaling.md)."""
         return True
 
     def check(self) -> None:
@@ -265,9 +260,7 @@ def _heads(driver: psycopg.Connection[Any], begin: bytes) -> list[Tree]:
 
 
 def _listened(driver: psycopg.Connection[Any]) -> None:
-    """Raise psycopg.OperationalError if the server has closed the connection, or has sent anything
-    unsolicited, such as that it will.
-    """
+    """Raise OperationalError if the server has closed the connection, or is about to."""
     poll = select.poll()
     poll.register(driver.fileno(), select.POLLIN)
     if poll.poll(0):
@@ -283,9 +276,7 @@ def _release(connection: Connection) -> None:
 
 
 def _append(connection: Connection, more: Growth, move: str, *held: str | bytes) -> int:
-    """Append by the statement ``move``, which also compares what is ``held``. Return how many
-    events were inserted.
-    """
+    """Append by ``move``, which also compares what is ``held``. Return the events inserted."""
     ledger, before, after, events, nodes, texts = more
     head: list[Any] = [ledger, after.size, after.packed]
     if before.size:

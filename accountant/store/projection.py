@@ -14,18 +14,18 @@ from accountant.ledger.checkpoints import Known
 from accountant.ledger.merkle import Tree, leaf_hash
 from accountant.store.ledgers import Stored, StoreError
 
-_LATELY: Final = 1.0
-"""Seconds after which somebody who wrote may have been the last."""
+_LATELY: Final = 1.0  # Seconds after which a writer may have written its last
 
 
 class Diverged(StoreError):
     """The database does not continue a head that was seen, signed or published."""
 
-    def __init__(self, ledger: str, known: Known, size: int, root: bytes) -> None:
+    def __init__(self, ledger: str, known: Known, found: Tree) -> None:
+        size, root = found.size, found.root.hex()
         how = (
-            f"the database ends with {size} events (root {root.hex()})"
+            f"the database ends with {size} events (root {root})"
             if size < known.size
-            else f"in the database the first {size} events have the root {root.hex()}"
+            else f"in the database the first {size} events have the root {root}"
         )
         super().__init__(
             f"ledger {ledger} does not continue {known.whose} of {known.size} events (root "
@@ -37,13 +37,13 @@ class Diverged(StoreError):
 
 
 class Fold(Protocol):
-    """What events are folded into. ``sequence`` is the next event's."""
+    """A state that events are folded into. ``sequence`` is the next event's."""
 
     @property
     def sequence(self) -> int: ...  # noqa: D102
 
     def follow(self, data: bytes) -> None:
-        """Folds in the next event."""
+        """Fold in the next event."""
 
 
 F = TypeVar("F", bound=Fold)
@@ -60,49 +60,45 @@ class Projection(Generic[F]):
     """
 
     ledger: str
-    nothing: Callable[[], F]
-    """The fold of no event."""
+    nothing: Callable[[], F]  # The fold of no event
     known: tuple[Known, ...] = ()
     kept: Callable[[], tuple[F, Tree] | None] = lambda: None
-    """What a snapshot holds, if the database continues it."""
+    """Returns a snapshot, if the database continues it."""
     fold: F = field(init=False)
     tree: Tree = field(init=False)
     seen: Tree = field(init=False, default=Tree())
     others: float = field(init=False, default=-inf)
-    """When something was found of what somebody else wrote (seconds of the monotonic clock)."""
+    """When events of another writer were last found (seconds of the monotonic clock)."""
     lock: threading.RLock = field(init=False, default_factory=threading.RLock)
 
     def __post_init__(self) -> None:
         self.drop()
 
     def drop(self) -> None:
-        """Forgets what is in memory; it is read back when next asked for. It needs no database, for
-        it is called when that has failed.
-        """
+        """Forget the fold, without the database; the next ``follow`` reads it back."""
         self.fold, self.tree = self.nothing(), Tree()
 
     @property
     def alone(self) -> bool:
-        """Nobody else has written lately, as far as is known, and all that was written is here."""
+        """No other writer was noticed lately, and everything that was written is folded in."""
         here = self.tree == self.seen and self.tree.size > 0
         return here and time.monotonic() > self.others + _LATELY
 
     def moved(self) -> None:
-        """Somebody else writes."""
+        """Note that another writer is at work."""
         self.others = time.monotonic()
 
     def committed(self, end: Tree) -> None:
-        """What is folded in is durable: from now on the ledger may not end before it."""
+        """Note that what is folded in is durable: the ledger may not end before it any more."""
         self.tree = self.seen = end
 
     def follow(self, head: Tree, read: Callable[[int], Iterable[Stored]]) -> None:
-        """Folds in what has been appended since, up to ``head``, hashing every event.
-
-        Raises Diverged if the database went back or another way, StoreError if it is damaged.
+        """Fold in the events appended since, up to ``head``, hashing each. Raises Diverged if the
+        database went back or another way, StoreError if it is damaged.
         """
-        for known in (*self.known, self._seen()):
+        for known in self._heads():
             if head.size < known.size:
-                raise Diverged(self.ledger, known, head.size, head.root)
+                raise Diverged(self.ledger, known, head)
         if not self.tree.size and (kept := self.kept()) is not None:
             fold, tree = kept
             if tree.size <= head.size:  # another process may have kept it since ``head`` was read
@@ -119,15 +115,17 @@ class Projection(Generic[F]):
                 self.drop()  # it may be half folded
                 raise
         if self.tree != head:
-            raise Diverged(self.ledger, self._seen(), head.size, head.root)
+            raise Diverged(self.ledger, self._heads()[-1], head)
         self.committed(head)
 
-    def _seen(self) -> Known:
-        return Known(self.seen.size, self.seen.root, "what this service has seen")
+    def _heads(self) -> tuple[Known, ...]:
+        """Return the heads that the ledger has to continue, the one last seen at the end."""
+        seen = Known(self.seen.size, self.seen.root, "what this service has seen")
+        return (*self.known, seen)
 
     def _add(self, page: list[Stored]) -> None:
-        """Folds in a page; the tree grows in one step up to each size at which a head is known."""
-        stops = {known.size for known in (*self.known, self._seen())}
+        """Fold in a page; the tree grows in one step up to each size at which a head is known."""
+        stops = {known.size for known in self._heads()}
         leaves: list[bytes] = []
         for stored in page:
             try:
@@ -146,15 +144,12 @@ class Projection(Generic[F]):
         self._grow(leaves)
 
     def _grow(self, leaves: list[bytes]) -> None:
-        """Grows the tree by ``leaves``, which it takes, and compares with heads of its size."""
+        """Grow the tree by ``leaves``, emptying them, and compare with heads of its size."""
         self.tree, _ = self.tree.grown(leaves)
         leaves.clear()
-        tree = self.tree
-        for known in self.known:
-            if known.size == tree.size and known.root != tree.root:
-                raise Diverged(self.ledger, known, tree.size, tree.root)
-        if tree.size == self.seen.size and tree != self.seen:
-            raise Diverged(self.ledger, self._seen(), tree.size, tree.root)
+        for known in self._heads():
+            if known.size == self.tree.size and known.root != self.tree.root:
+                raise Diverged(self.ledger, known, self.tree)
 
     def _broken(self, number: int, reason: object) -> StoreError:
         return StoreError(f"event {number} of {self.ledger} cannot be folded: {reason}")

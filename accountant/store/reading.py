@@ -32,8 +32,7 @@ _TEXTS: Final = (
     .order_by(TEXT.c.sequence, TEXT.c.field)
 )
 _SIGNED: Final = select(CHECKPOINT.c.number, CHECKPOINT.c.size, CHECKPOINT.c.note)
-_MAX_NUMBER: Final = 2**63 - 1
-"""The largest number that the database holds."""
+_MAX_NUMBER: Final = 2**63 - 1  # The largest number that the database holds
 
 
 class Stored(NamedTuple):
@@ -97,9 +96,7 @@ class Reading:
         return [Stored(*row) for row in self._rows(_TERMS, ledger=ledger, last=last)]
 
     def hashes(self, ledger: str, level: int, first: int, count: int) -> list[bytes]:
-        """Return ``count`` kept hashes of a level of the tree, or fewer where it ends or has a
-        gap.
-        """
+        """Return ``count`` kept hashes of a level, or fewer: up to the end, or a gap."""
         if level == 0:
             place, wanted, which = EVENT.c.sequence, EVENT.c.leaf, EVENT.c.ledger == ledger
         else:
@@ -110,9 +107,7 @@ class Reading:
         return [row[1] for expected, row in enumerate(rows, start=first) if row[0] == expected]
 
     def signed(self, ledger: str, first: int = 0, end: int | None = None) -> list[Signed]:
-        """Return the checkpoints from number ``first`` to before ``end`` (None: to the last), with
-        their cosignatures: by one statement, so that both are of one moment.
-        """
+        """Return checkpoints ``first`` to before ``end``, by one statement, hence of one moment."""
         last = _MAX_NUMBER if end is None else end - 1
         same = (COSIGNATURE.c.ledger == CHECKPOINT.c.ledger) & (
             COSIGNATURE.c.number == CHECKPOINT.c.number
@@ -137,9 +132,7 @@ class Reading:
         return Signed(*rows[0]) if rows else None
 
     def texts(self, ledger: str, first: int, last: int) -> list[Text]:
-        """Return the texts, not erased, of the events from ``first`` to ``last``, by sequence, then
-        field.
-        """
+        """Return the texts of events ``first`` to ``last`` that are not erased, in order."""
         rows = self._rows(_TEXTS, ledger=ledger, first=first, last=last)
         return [Text(*row) for row in rows]
 

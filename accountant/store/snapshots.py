@@ -61,9 +61,7 @@ class Snapshots:
     code: str = field(default_factory=code_digest)
 
     def keep(self, ledger: str, tree: Tree, parts: Sequence[bytes]) -> bool:
-        """Keep the state after the events of ``tree``, which have to be committed. Return whether
-        that worked.
-        """
+        """Keep the state after the committed events of ``tree``. Return whether that worked."""
         head = canonical(
             self._terms(ledger) | {"size": tree.size, "peaks": [peak.hex() for peak in tree.peaks]}
         )

@@ -37,10 +37,8 @@ from accountant.store.database import (
 from accountant.store.reading import HEAD_OF, tree_of
 
 T = TypeVar("T")
-_POLL: Final = 0.002
-"""Seconds between two looks at a lock that another process holds."""
-_PATIENCE_MS: Final = 100
-"""How long cleaning up waits for a reader, which keeps writers waiting."""
+_POLL: Final = 0.002  # Seconds between two looks at a lock that another process holds
+_PATIENCE_MS: Final = 100  # How long cleaning up waits for a reader, which keeps writers waiting
 _NO_WAIT: Final = "PRAGMA busy_timeout=0"
 _DURABLE: Final = (
     "secure_delete=ON",  # erased texts are overwritten
@@ -106,9 +104,7 @@ def _engine(url: str, begin: str, *, query_only: bool = False, **pool: Any) -> E
 
 @contextmanager
 def file_lock(path: Path, seconds: float = WAIT_MS / 1000) -> Iterator[None]:
-    """Hold an exclusive advisory lock on ``path``.lock, which one process has at a time. Raises
-    TimeoutError (an OSError) if another process keeps it for ``seconds``.
-    """
+    """Hold an exclusive lock on ``path``.lock. Raises TimeoutError after ``seconds``."""
     deadline = time.monotonic() + seconds
     handle = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -332,9 +328,7 @@ def _head(driver: sqlite3.Connection, ledger: str) -> Tree:
 
 
 def _insert(driver: sqlite3.Connection, table: str, rows: Sequence[tuple[Any, ...]]) -> None:
-    """Insert many rows by few statements: at each one the driver lets other threads run, and then
-    waits for its turn again.
-    """
+    """Insert rows by few statements, for the driver lets other threads run at each."""
     for first in range(0, len(rows), _MOST_ROWS):
         some = rows[first : first + _MOST_ROWS]
         one = f"({', '.join('?' * len(some[0]))})"

@@ -87,9 +87,7 @@ class Vault:
         return key
 
     def new_snapshot_key(self) -> bytes:
-        """Make that key. If another process does so too, the snapshots of one of them are useless;
-        no more is ever lost with the key.
-        """
+        """Make that key. With a lost key only the snapshots are lost."""
         path, key = self._folder / _SNAPSHOT_KEY, token_bytes(_SNAPSHOT_KEY_BYTES)
         self._write(path, key)
         return key

@@ -32,16 +32,14 @@ class Writing(Reading):
     database: Database
     ledger: str
     beside_name: str
-    ready: Connection
-    """The connection of the transaction, or of the one step."""
+    ready: Connection  # The connection of the transaction, or of the one step
     _begin: Callable[[], Begun]
     erased: bool = False
     """A text was erased, and may still be found in what the database keeps for itself."""
     _begun: Begun | None = None
     _believed: tuple[Tree, Tree] | None = None
     _beside_matters: bool = False
-    _appended: Growth | None = None
-    """What is to go to the database in one step."""
+    _appended: Growth | None = None  # What is to go to the database in one step
     _ended: bool = False
     _head: Tree = field(default_factory=Tree)
 
@@ -51,9 +49,7 @@ class Writing(Reading):
         return self._begun is not None
 
     def begin(self) -> Begun:
-        """Begin the transaction, unless that has happened. Raises Moved if the ledgers do not end
-        where they were believed to, or another writer is at work.
-        """
+        """Begin the transaction, once. Raises Moved if what was believed is not so."""
         if self._begun is None:
             if self._appended:
                 raise StoreError("what was appended is on its way already")
@@ -68,9 +64,7 @@ class Writing(Reading):
         return self._begun
 
     def believe(self, head: Tree, beside: Tree) -> None:
-        """Take the ends of the ledgers as given, instead of reading them. Raises ValueError for a
-        new ledger, and after the beginning.
-        """
+        """Take the ends as given. Raises ValueError for a new ledger, or after the beginning."""
         if self._begun is not None or not head.size:
             raise ValueError("nothing can be believed of a new ledger, nor after the beginning")
         self._believed, self._head = (head, beside), head
@@ -93,18 +87,14 @@ class Writing(Reading):
 
     @property
     def beside(self) -> Tree:
-        """The end of the ledger beside it when this transaction began; or its believed end, which
-        the commit then checks.
-        """
+        """The end of the ledger beside it; if only believed, the commit checks it."""
         believed = self._believed[1] if self._believed and self._begun is None else Tree()
         found = believed if believed.size else self.begin().beside
         self._beside_matters = True
         return found
 
     def commit(self) -> None:
-        """Make what was appended durable. Raises Unknown if that may or may not have happened,
-        StoreError if it has not.
-        """
+        """Make what was appended durable. Raises Unknown if that may have happened or not."""
         with self._open():
             self._ended = True
             if self._begun is not None:

@@ -97,9 +97,7 @@ class Helpers:
                 raise helper.ended() from None
 
     def exchange(self, *, wait: bool = False) -> list[tuple[int, Any]]:
-        """Return the messages that have come, each with its helper's number; ``wait`` for one.
-        Raises HelperError.
-        """
+        """Return the messages that came, by helper; ``wait`` for one. Raises HelperError."""
         came: list[tuple[int, Any]] = []
         sockets = [helper.socket for helper in self.each]
         while found := ready(sockets, None if wait and not came else 0):
@@ -113,9 +111,7 @@ class Helpers:
 
 
 class Parent:
-    """The process that this one helps: the messages it sends, and how to answer. Ctrl-C is left to
-    the parent.
-    """
+    """The process that this one helps. Ctrl-C is left to it."""
 
     def __init__(self) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -26,17 +26,12 @@ from accountant.budget.snapshot import dump
 from accountant.budget.state import State
 from accountant.workers.helpers import Helpers, Parent, cores
 
-WORTH: Final = 20_000
-"""Events that take longer to decide again than a process takes to start."""
+WORTH: Final = 20_000  # Events that take longer to decide again than a process takes to start
 _RUN: Final = 256
-_RUN_BYTES: Final = 1 << 18
-"""A run ends with the event that reaches either."""
-_AHEAD: Final = 4
-"""Runs that were handed out and are not taken up here yet."""
-_BELIEVING: Final = 0.3
-"""What it takes to fold an event in as it says, beside deciding it again."""
-_BACKLOG: Final = 64
-"""Runs that may wait for a helper that cannot keep up."""
+_RUN_BYTES: Final = 1 << 18  # A run ends with the event that reaches either
+_AHEAD: Final = 4  # Runs that were handed out and are not taken up here yet
+_BELIEVING: Final = 0.3  # What it takes to fold an event in as it says, beside deciding it again
+_BACKLOG: Final = 64  # Runs that may wait for a helper that cannot keep up
 
 _OURS: Final = "accountant."
 
@@ -85,8 +80,7 @@ class Shared:
         """The findings of each process in the runs that it decided, not reported yet."""
         self._posted: list[deque[int]] = [deque() for _ in helpers.each]
         """The process that decides each run that a helper has not taken up yet."""
-        self._ends: dict[int, bytes] = {}
-        """The digests of the states that the helpers have come to."""
+        self._ends: dict[int, bytes] = {}  # The digests of the states that the helpers have come to
         self._sound = True
         for number in range(len(helpers.each)):
             helpers.post((ledger, number + 1), number)
@@ -190,9 +184,7 @@ class Helping:
         self._replay, self._number = Replay(State(ledger)), number
 
     def answer(self, message: tuple[int, Run] | None) -> list[Finding] | bytes:
-        """Take up a run; return the findings, if it was this process's to decide. At the end, for
-        which None stands, return the digest of the state.
-        """
+        """Take up a run; return its findings if it is this one's. At the end, return the digest."""
         if message is None:
             return _digest(self._replay.state)
         return _taken(self._replay, self._number, *message)

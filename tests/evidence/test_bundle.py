@@ -242,6 +242,16 @@ def test_a_checkpoint_cannot_be_left_out(data: bytes) -> None:
     assert is_found(claims([m for m in members if m[0] != "checkpoints/000"], files=files))
 
 
+def test_a_ledger_may_grow_while_it_is_exported(house: Callable[..., House]) -> None:
+    """A bundle ends at its checkpoint, its totals included, whatever was appended since."""
+    made = resident(house(clock=Clock()))
+    made.grant()
+    before = made.bundle()
+    made.grant("0.002")
+    assert made.bundle(sign=False) == before
+    assert reasons(audit(before)) == []
+
+
 def test_no_claim_takes_memory_or_time(data: bytes) -> None:
     """A manifest that claims a tree of 2**40 entries, headers that claim huge members, deep and
     long JSON: a finding each, in a moment.

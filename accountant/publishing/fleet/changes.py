@@ -36,9 +36,7 @@ _ANYWHERE: Final = frozenset((*_CARRIED, "population.extended.v1", "charge.reval
 
 
 class Change(NamedTuple):
-    """Units added to every cell of ``selection`` in one account: finite sums in the currencies of
-    ``axis``, then numbers of infinite charges.
-    """
+    """Units added to every cell of ``selection`` in one account: finite sums, then infinite."""
 
     key: AccountKey
     axis: Axis
@@ -64,19 +62,25 @@ def _passed(state: State, now: int) -> Iterator[Change]:
                     yield _change(key, selection, reserved=nothing, spent=nothing - charge)
 
 
-def _changed(state: State, event: Event) -> list[Change]:
-    if event.type in _ANYWHERE:
-        return list(_anywhere(state, event))
-    if event.type == "policy.adopted.v1":
-        return list(_opened(state, event))
+def _changed(state: State, event: Event) -> Iterator[Change]:
+    opens = event.type == "policy.adopted.v1"
+    if opens or event.type in _ANYWHERE:
+        before = {} if opens else pictures(state, event.time)
+        known = set(state.accounts) if opens else ()
+        apply(state, read(state, event))
+        for key, after in pictures(state, event.time).items():
+            if key not in known:
+                for selection, reserved, spent in differences(before.get(key), after):
+                    yield Change(key, state.accounts[key].axis, selection, reserved, spent)
+        return
     outcome = read(state, event)
     begin(state)
     try:
         apply(state, outcome)
-        before = state.journal[-1].before if state.journal else None
+        booked = state.journal[-1].before if state.journal else None
     finally:
         end(state)
-    return list(_booked(outcome.change, before))
+    yield from _booked(outcome.change, booked)
 
 
 def _booked(change: object, before: Any) -> Iterator[Change]:
@@ -100,42 +104,13 @@ def _booked(change: object, before: Any) -> Iterator[Change]:
 
 def _by_key(booked: Iterable[Booked]) -> list[tuple[AccountKey, Charge]]:
     """Return what was added to each account, in the order of the keys."""
-    added = {key: one.added for one in booked for key in one.keys}
-    return [(key, added[key]) for key in sorted(added)]
+    return sorted((key, one.added) for one in booked for key in one.keys)
 
 
 def _change(key: AccountKey, selection: Selection, *, reserved: Charge, spent: Charge) -> Change:
     axis = reserved.axis or spent.axis
-    return Change(key, axis, selection, _units(reserved.on(axis)), _units(spent.on(axis)))
-
-
-def _anywhere(state: State, event: Event) -> Iterator[Change]:
-    """Yield the changes of an event that may change every account, each cell differently."""
-    before = pictures(state, event.time)
-    apply(state, read(state, event))
-    for key, after in pictures(state, event.time).items():
-        yield from _since(state, key, before.get(key), after)
-
-
-def _opened(state: State, event: Event) -> Iterator[Change]:
-    """Yield the changes of an event that only opens accounts, which may begin with a sum."""
-    before = set(state.accounts)
-    apply(state, read(state, event))
-    for key, after in pictures(state, event.time).items():
-        if key not in before:
-            yield from _since(state, key, None, after)
-
-
-def _since(
-    state: State, key: AccountKey, before: Picture | None, after: Picture
-) -> Iterator[Change]:
-    account = state.accounts[key]
-    for selection, reserved, spent in differences(before, after):
-        yield Change(key, account.axis, selection, reserved, spent)
-
-
-def _units(charge: Charge) -> list[int]:
-    return [*charge.finite, *charge.infinite]
+    units = ([*on.finite, *on.infinite] for on in (reserved.on(axis), spent.on(axis)))
+    return Change(key, axis, selection, *units)
 
 
 class Picture(NamedTuple):
@@ -171,16 +146,14 @@ def pictures(state: State, now: int) -> dict[AccountKey, Picture]:
 def differences(
     before: Picture | None, after: Picture
 ) -> Iterator[tuple[Selection, list[int], list[int]]]:
-    """Yield (cells, reserved, spent) that, added to ``before`` (None: nothing), make ``after``,
-    which may have more cells.
-    """
+    """Yield (cells, reserved, spent) that, added to ``before``, make ``after``."""
     everyone = after.everyone - (0 if before is None else before.everyone)
     if everyone.any():
         yield EVERYONE, *_halves(everyone)
     if after.cells is None:
         return
     cells = after.cells.copy()
-    if before is not None and before.cells is not None:
+    if before is not None and before.cells is not None:  # there may be more cells after
         cells[tuple(slice(side) for side in before.cells.shape)] -= before.cells
     for boxes, column in alike(cells):
         yield Selection(everyone=False, boxes=boxes), *_halves(column)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -12,13 +12,12 @@ from typing import Final, NamedTuple
 from accountant.budget.facts import grant_of
 from accountant.budget.population.selection import EVERYONE, Selection
 from accountant.budget.state import State
-from accountant.ledger.checkpoints import Checkpoint
 from accountant.ledger.events import Event
-from accountant.ledger.merkle import Tree, leaf_hash, tree_of
+from accountant.ledger.merkle import leaf_hash, tree_of
 from accountant.publishing.fleet.changes import Change, Sums, applied
-from accountant.publishing.fleet.tables import Tables, describe
+from accountant.publishing.fleet.tables import Table, describe, tables_of
 from accountant.publishing.log import Log, checkpoint_of, complete
-from accountant.store.ledgers import Ledgers, Signed, Stored, StoreError
+from accountant.store.ledgers import Ledgers, Signed, StoreError
 from accountant.store.projection import Projection
 from accountant.store.whole import sync
 
@@ -26,8 +25,7 @@ SQL: Final = Path(__file__).resolve().parent / "sql"
 """The queries that are copied beside the tables."""
 
 _PAGE: Final = 1_000
-Told = Callable[[int], None]
-"""Called with the number of events that were just written."""
+Told = Callable[[int], None]  # Called with the number of events that were just written
 
 
 class Written(NamedTuple):
@@ -63,51 +61,39 @@ def write_fleet(
 
 def _write(part: Path, ledgers: Ledgers, ledger: str, signed: Signed, told: Told) -> Written:
     head = checkpoint_of(signed)
-    with Tables(part, ledger) as tables:
-        writing = _Writing(tables, ledger, told)
-        state = writing.all_of(ledgers.stream(ledger), _tree(ledgers, ledger, head))
-        describe(tables, state, writing.selections)
-        tables["head"].add(head.size, head.root, signed.full.decode())
-    return Written(ledger, head.size, head.root.hex(), tables["charge"].rows)
-
-
-def _tree(ledgers: Ledgers, ledger: str, head: Checkpoint) -> Tree:
-    """Return the tree that was signed, which the events must grow into."""
     with complete():
         tree = tree_of(Log(ledgers, ledger).hashes, head.size)
     if tree.root != head.root:
         raise StoreError(f"the database does not continue the checkpoint of {ledger}")
-    return tree
+    with tables_of(part, ledger) as tables:
+        writing, events = _Writing(tables, ledger, told), ledgers.stream(ledger)
+        Projection(ledger, lambda: writing).follow(tree, lambda _: islice(events, _PAGE))
+        writing.sums.agree(writing.state)
+        describe(tables, writing.state, writing.selections)
+        tables["head"].add(head.size, head.root, signed.full.decode())
+    return Written(ledger, head.size, head.root.hex(), tables["charge"].rows)
 
 
 class _Writing:
-    """Writes the events of one ledger into the tables."""
+    """The fold of one ledger, which writes its events and their charges into the tables."""
 
-    def __init__(self, tables: Tables, ledger: str, told: Told) -> None:
-        self._tables, self._told, self._ledger = tables, told, ledger
-        self._sums = Sums()
-        self._state = State(ledger)
+    def __init__(self, tables: Mapping[str, Table], ledger: str, told: Told) -> None:
+        self._tables, self._told = tables, told
+        self.sums = Sums()
+        self.state = State(ledger)
         self.selections: dict[Selection, int] = {EVERYONE: 0}
         """The groups that were charged, with their numbers."""
-
-    def all_of(self, events: Iterable[Stored], end: Tree) -> State:
-        """Write the events up to ``end`` and their charges; return the state that they lead to."""
-        book = Projection(self._ledger, lambda: self)
-        pages = iter(events)
-        book.follow(end, lambda _: islice(pages, _PAGE))
-        self._sums.agree(self._state)
-        return self._state
 
     @property
     def sequence(self) -> int:
         """The sequence of the next event."""
-        return self._state.sequence
+        return self.state.sequence
 
     def follow(self, data: bytes) -> None:
         """Fold one event in, and write it and its charges."""
-        state, event = self._state, Event.from_bytes(data)
+        state, event = self.state, Event.from_bytes(data)
         for change in applied(state, event):
-            self._sums.add(change)
+            self.sums.add(change)
             self._charge(event.sequence, change)
         body = event.body
         grant, command = grant_of(body, event.sequence, event.type), body.get("command", {})

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
-from math import prod
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from itertools import product
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -49,11 +47,8 @@ SCHEMAS: Final[dict[str, pa.Schema]] = {
 _UNLIKE: Final = frozenset(("sequence", "key", "body", "leaf", "root", "checkpoint", "grant_id"))
 """Columns that repeat too little for a dictionary."""
 
-_BATCH: Final = {"event": 1 << 14}
-"""Rows that wait in memory; an event may have 64 KB."""
+_BATCH: Final = {"event": 1 << 14}  # Rows that wait in memory; an event may have 64 KB
 _USUAL: Final = 1 << 17
-_CELLS: Final = 1 << 17
-"""Cells that are named at a time."""
 
 
 class Table:
@@ -62,7 +57,7 @@ class Table:
     def __init__(self, folder: Path, name: str, ledger: str) -> None:
         self._schema, self._ledger = SCHEMAS[name], ledger
         self._most = _BATCH.get(name, _USUAL)
-        self._columns: list[list[Any]] = [[] for _ in self._schema.names[1:]]
+        self._waiting: list[tuple[Any, ...]] = []
         self.rows = 0
         (folder / name).mkdir(exist_ok=True)
         self._writer = pq.ParquetWriter(
@@ -71,77 +66,54 @@ class Table:
             compression="zstd",
             use_dictionary=[column for column in self._schema.names if column not in _UNLIKE],
         )
+        self.close = self._writer.close
 
     def add(self, *row: Any) -> None:
         """Add a row, without the ledger."""
-        for column, value in zip(self._columns, row, strict=True):
-            column.append(value)
-        if len(self._columns[0]) >= self._most:
-            self._flush()
+        self._waiting.append((self._ledger, *row))
+        if len(self._waiting) >= self._most:
+            self.flush()
 
-    def add_many(self, *columns: Sequence[Any]) -> None:
-        """Add rows, given as columns."""
-        for column, values in zip(self._columns, columns, strict=True):
-            column.extend(values)
-        self._flush()
-
-    def _flush(self) -> None:
-        count = len(self._columns[0])
-        columns = [[self._ledger] * count, *self._columns]
-        arrays = [
-            pa.array(column, type=kind)
-            for column, kind in zip(columns, self._schema.types, strict=True)
-        ]
-        self._writer.write_table(pa.Table.from_arrays(arrays, schema=self._schema))
-        self.rows += count
-        for column in self._columns:
-            column.clear()
-
-    def close(self, *, whole: bool) -> None:
-        """End the file, with the rows that still wait if it is to be ``whole``."""
-        if whole and self._columns[0]:
-            self._flush()
-        self._writer.close()
-
-
-class Tables:
-    """All tables of one ledger."""
-
-    def __init__(self, folder: Path, ledger: str) -> None:
-        self._open = {name: Table(folder, name, ledger) for name in SCHEMAS}
-
-    def __enter__(self) -> Tables:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        with ExitStack() as stack:
-            for table in self._open.values():
-                stack.callback(table.close, whole=kind is None)
-
-    def __getitem__(self, name: str) -> Table:
-        return self._open[name]
-
-    def add_all(self, name: str, rows: Iterable[tuple[Any, ...]]) -> None:
-        """Add rows to the table called ``name``."""
+    def add_all(self, rows: Iterable[tuple[Any, ...]]) -> None:
+        """Add rows."""
         for row in rows:
-            self[name].add(*row)
+            self.add(*row)
+
+    def flush(self) -> None:
+        """Write the rows that wait."""
+        if self._waiting:
+            columns = zip(*self._waiting, strict=True)
+            kinds = zip(columns, self._schema.types, strict=True)
+            arrays = [pa.array(column, type=kind) for column, kind in kinds]
+            self._writer.write_table(pa.Table.from_arrays(arrays, schema=self._schema))
+            self.rows += len(self._waiting)
+            self._waiting.clear()
 
 
-def describe(tables: Tables, state: State, selections: Mapping[Selection, int]) -> None:
+@contextmanager
+def tables_of(folder: Path, ledger: str) -> Iterator[dict[str, Table]]:
+    """Open all tables of one ledger. When the block ends, write what waits; close them anyway."""
+    with ExitStack() as stack:
+        tables = {name: Table(folder, name, ledger) for name in SCHEMAS}
+        for table in tables.values():
+            stack.callback(table.close)
+        yield tables
+        for table in tables.values():
+            table.flush()
+
+
+def describe(
+    tables: Mapping[str, Table], state: State, selections: Mapping[Selection, int]
+) -> None:
     """Write all that the charges of a ledger refer to, as it is in ``state``."""
     people = state.people()
-    tables.add_all("selection", _ranges(people, selections))
+    tables["selection"].add_all(_ranges(people, selections))
     for dimension, values in people.dimensions:
-        tables.add_all("dimension", ((dimension, i, value) for i, value in enumerate(values)))
-    _name_cells(tables["cell"], people)
+        tables["dimension"].add_all((dimension, i, value) for i, value in enumerate(values))
+    tables["cell"].add_all(_cells(people))
     for dataset in state.datasets.values():
         tables["dataset"].add(dataset.id, dataset.namespace, dataset.name, dataset.owner)
-    tables.add_all("rule", _rules(state))
+    tables["rule"].add_all(_rules(state))
 
 
 def _ranges(people: Population, selections: Mapping[Selection, int]) -> Iterator[tuple[Any, ...]]:
@@ -167,14 +139,11 @@ def _runs(places: list[int]) -> Iterator[tuple[int, int]]:
             low = place if after is None else after
 
 
-def _name_cells(table: Table, people: Population) -> None:
-    """Write a row for each dimension of each cell. The last dimension is numbered fastest."""
-    for start in range(0, people.cells, _CELLS):
-        cells = np.arange(start, min(start + _CELLS, people.cells))
-        for axis, (name, values) in enumerate(people.dimensions):
-            positions = (cells // prod(people.shape[axis + 1 :]) % len(values)).tolist()
-            named = [values[i] for i in positions]
-            table.add_many(cells.tolist(), [name] * len(named), positions, named)
+def _cells(people: Population) -> Iterator[tuple[Any, ...]]:
+    """Yield a row for each dimension of each cell. The last dimension is numbered fastest."""
+    for cell, values in enumerate(product(*(enumerate(values) for _, values in people.dimensions))):
+        for (name, _), (position, value) in zip(people.dimensions, values, strict=True):
+            yield cell, name, position, value
 
 
 def _rules(state: State) -> Iterator[tuple[Any, ...]]:
