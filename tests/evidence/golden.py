@@ -20,8 +20,7 @@ from house import House, eventful, fresh_key, resident
 from support import START, Clock, ask, laplace, make
 
 from accountant.auditing.verify import verify
-from accountant.budget.commands import Command, Envelope
-from accountant.budget.commands.batch import batch_of
+from accountant.budget.commands import Command, Envelope, batch_of
 from accountant.budget.facts import grant_in
 from accountant.budget.outcome import RESERVED
 from accountant.ledger.events import Event, rfc3339

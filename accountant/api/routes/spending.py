@@ -37,7 +37,6 @@ from accountant.api.models.spending import (
 from accountant.api.requests import only_own, read_batch
 from accountant.budget.commands import (
     AskGrant,
-    BatchRequest,
     CloseSparseVector,
     CommitGrant,
     CountAnswers,
@@ -46,6 +45,7 @@ from accountant.budget.commands import (
     RecordInvocations,
     ReleaseGrant,
 )
+from accountant.budget.commands.batch import BatchRequest
 from accountant.budget.errors import Problem
 
 router = of_a_population()

@@ -1,20 +1,31 @@
-"""What can be asked of a ledger. Each event holds the command that it answers.
+"""The commands of a ledger. Each event holds the command that it answers.
 
-The models are the request bodies of the HTTP door, one schema for the door, the command line and
-the ledger. ``to_json`` leaves defaults out: a field added later does not change old commands, and
-a field's default never changes (charter, ledger/events.py).
+The models are also the request bodies of the HTTP door: door, command line and ledger share one
+schema. ``to_json`` leaves defaults out: a field added later does not change old commands, and a
+field's default never changes (charter, ledger/events.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import cached_property
 from hashlib import sha256
-from typing import Any, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictInt,
+    field_validator,
+)
 
 from accountant.budget.commands.base import (
-    MOST_PLANS,
+    COMMANDS,
     STORED,
     Command,
     FreeText,
@@ -26,133 +37,317 @@ from accountant.budget.commands.base import (
     Ttl,
     read_dp_events,
 )
-from accountant.budget.commands.batch import (
-    ITEMS,
-    MOST_ITEMS,
-    Batch,
-    BatchKind,
-    BatchRequest,
-    Item,
-    alone,
-    batch_of,
-    decided_in,
-    digest_of,
-)
-from accountant.budget.commands.custody import (
-    MAX_CARRIED,
-    AcceptTime,
-    AdoptEngine,
-    AdoptSigningKey,
-    CarriedAccount,
-    CarryOver,
-    EraseText,
-    Recover,
-    ResumePublication,
-    Revalue,
-    StopPublication,
-)
-from accountant.budget.commands.registering import (
-    AdoptPolicy,
-    ExtendPopulation,
-    RegisterDataset,
-    RegisterPopulation,
-)
-from accountant.budget.commands.spending import (
-    DEFAULT_TTL,
-    AskGrant,
-    CloseSparseVector,
-    CommitGrant,
-    CountAnswers,
-    ExpireGrant,
-    OpenSparseVector,
-    RecordInvocations,
-    ReleaseGrant,
-)
-from accountant.ledger.events import canonical, to_keep, written
+from accountant.budget.custody.custody import FIRST_ENGINE
+from accountant.budget.errors import Invalid
+from accountant.budget.population.population import MAX_CELLS, Membership
+from accountant.budget.population.selection import Name
+from accountant.ledger.events import canonical, microseconds, to_keep, written
+from accountant.privacy.mechanisms import Relation, SparseVector
 
-__all__ = [
-    "COMMANDS",
-    "DEFAULT_TTL",
-    "ITEMS",
-    "MAX_CARRIED",
-    "MOST_ITEMS",
-    "MOST_PLANS",
-    "STORED",
-    "AcceptTime",
-    "AdoptEngine",
-    "AdoptPolicy",
-    "AdoptSigningKey",
-    "AskGrant",
-    "Batch",
-    "BatchKind",
-    "BatchRequest",
-    "CarriedAccount",
-    "CarryOver",
-    "CloseSparseVector",
-    "Command",
-    "CommitGrant",
-    "CountAnswers",
-    "Envelope",
-    "EraseText",
-    "ExpireGrant",
-    "ExtendPopulation",
-    "FreeText",
-    "Identifier",
-    "Item",
-    "Mechanisms",
-    "OpenSparseVector",
-    "RecordInvocations",
-    "Recover",
-    "RegisterDataset",
-    "RegisterPopulation",
-    "ReleaseGrant",
-    "ResumePublication",
-    "Revalue",
-    "Role",
-    "Sealed",
-    "StopPublication",
-    "SubjectsField",
-    "Text",
-    "Ttl",
-    "alone",
-    "batch_of",
-    "command_from_json",
-    "decided_in",
-    "digest_of",
-    "read_dp_events",
-]
+# What other modules take from here although base.py defines it.
+__all__ = ["STORED", "Command", "Mechanisms", "Sealed", "SubjectsField", "Text", "read_dp_events"]
 
-COMMANDS: Final[dict[str, type[Command]]] = {
-    kind.command: kind
-    for kind in (
-        RegisterPopulation,
-        ExtendPopulation,
-        RegisterDataset,
-        AdoptPolicy,
-        AskGrant,
-        OpenSparseVector,
-        RecordInvocations,
-        CommitGrant,
-        ReleaseGrant,
-        ExpireGrant,
-        CountAnswers,
-        CloseSparseVector,
-        AdoptSigningKey,
-        StopPublication,
-        ResumePublication,
-        CarryOver,
-        Recover,
-        EraseText,
-        AdoptEngine,
-        Revalue,
-        AcceptTime,
-        Batch,
+DEFAULT_TTL: Final = 3_600
+"""Seconds until a grant expires, unless the request states another time."""
+MAX_CARRIED: Final = 100
+"""Accounts in one event."""
+MOST_ITEMS: Final = 1_000
+"""Items of one batch."""
+
+Role = Literal["admin", "pipeline", "officer", "auditor"]
+Values = Annotated[list[Name], Field(min_length=1, max_length=MAX_CELLS)]
+
+
+# -- registering -------------------------------------------------------------------------------
+
+
+class RegisterPopulation(Command):
+    """Register a population and open its ledger; values appended later extend a dimension."""
+
+    command: ClassVar[str] = "register_population"
+    privacy_unit: Text = Field(description="who or what is protected: person, household, …")
+    neighbouring: Relation = Field(description="which two data sets differ by one privacy unit")
+    membership: Membership = Field(description="whether it is public who is in which cell")
+    dimensions: Annotated[
+        dict[Identifier, Values],
+        Field(max_length=8, description="unchanging public attributes with all their values"),
+    ] = {}  # noqa: RUF012 pydantic copies it
+    attested_new: StrictBool = Field(
+        False, description="when extending: the members of new cells were in no data before"
     )
+
+
+class ExtendPopulation(Command):
+    """Append values to dimensions: the rest of a registration that does not fit in one event."""
+
+    command: ClassVar[str] = "extend_population"
+    added: dict[Identifier, Values]
+    attested_new: StrictBool = False
+
+
+class RegisterDataset(Command):
+    """Register a dataset under a short id."""
+
+    command: ClassVar[str] = "register_dataset"
+    id: Identifier
+    namespace: Text = Field(description="OpenLineage namespace, e.g. postgres://warehouse")
+    name: Text = Field(description="OpenLineage name, e.g. public.visits")
+    owner: Text | None = None
+    parents: Annotated[list[Text], Field(max_length=100)] = []  # noqa: RUF012
+
+
+class AdoptPolicy(Command):
+    """Adopt a policy. ``policy`` is the parsed file with all defaults written out."""
+
+    command: ClassVar[str] = "adopt_policy"
+    policy: dict[str, Any]
+    source_digest: str
+    approved_by: str | None = None
+
+
+# -- spending ----------------------------------------------------------------------------------
+
+
+class _Request(Command):
+    needs_key: ClassVar[bool] = True
+    dataset: Identifier
+    subjects: SubjectsField = None
+    purpose: FreeText | None = Field(None, description="what the answer is for, in a few words")
+    justification: FreeText | None = Field(None, description="why it is worth its privacy")
+
+
+class AskGrant(_Request):
+    """Ask for budget before anything runs."""
+
+    command: ClassVar[str] = "ask_grant"
+    mechanisms: Mechanisms
+    ttl_seconds: Ttl = DEFAULT_TTL
+
+
+class OpenSparseVector(_Request):
+    """Open a sparse vector session: reserve its whole cost, then count its answers."""
+
+    command: ClassVar[str] = "open_sparse_vector"
+    mechanism: SparseVector
+    ttl_seconds: Ttl = DEFAULT_TTL
+
+
+class RecordInvocations(_Request):
+    """Record what has already run without a grant. It is recorded even if it exceeds the budget."""
+
+    command: ClassVar[str] = "record_invocations"
+    mechanisms: Mechanisms
+    ran_at: (
+        Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?Z$")] | None
+    ) = Field(None, description="when it ran, RFC 3339 UTC; information only")
+
+    @field_validator("ran_at")
+    @classmethod
+    def _moment(cls, text: str | None) -> str | None:
+        if text is not None:
+            datetime.fromisoformat(text)  # raises ValueError for a month 13
+        return text
+
+
+class CommitGrant(Command):
+    """State what ran: all that was reserved, or a listed part."""
+
+    command: ClassVar[str] = "commit_grant"
+    grant: str
+    mechanisms: Mechanisms | None = None
+
+
+class ReleaseGrant(Command):
+    """Attest that nothing of a grant was executed on the data."""
+
+    command: ClassVar[str] = "release_grant"
+    grant: str
+    reason: FreeText
+
+
+class ExpireGrant(Command):
+    """Charge a grant that has expired. Only the service sends this command."""
+
+    command: ClassVar[str] = "expire_grant"
+    grant: str
+
+
+class CountAnswers(Command):
+    """Count the answers that a session has given since the last count."""
+
+    command: ClassVar[str] = "count_answers"
+    needs_key: ClassVar[bool] = True
+    grant: str
+    positives: Annotated[StrictInt, Field(ge=0, le=10**9)]
+    negatives: Annotated[StrictInt, Field(ge=0, le=10**9)]
+
+
+class CloseSparseVector(Command):
+    """Close a session. The epsilon of positives that it did not use comes back."""
+
+    command: ClassVar[str] = "close_sparse_vector"
+    grant: str
+
+
+# -- custody -----------------------------------------------------------------------------------
+
+
+class AdoptSigningKey(Command):
+    """Sign the ledger with this key from now on."""
+
+    command: ClassVar[str] = "adopt_signing_key"
+    key: Annotated[str, Field(max_length=400, description="a verifier key: name+hash+base64")]
+
+
+class StopPublication(Command):
+    """Stop publication: a witness contradicts the ledger, and an operator has to look at it."""
+
+    command: ClassVar[str] = "stop_publication"
+    witness: Text
+    status: StrictInt
+    detail: Text
+    size: Annotated[StrictInt, Field(ge=0)]
+
+
+class ResumePublication(Command):
+    """Resume publication; an operator states why it may go on."""
+
+    command: ClassVar[str] = "resume_publication"
+    reason: FreeText
+
+
+def _stamp(text: str) -> str:
+    microseconds(text)  # raises ValueError for any other form
+    return text
+
+
+class AcceptTime(Command):
+    """Accept the time that the clock shows; an operator states why it is right."""
+
+    command: ClassVar[str] = "accept_time"
+    clock: Annotated[str, AfterValidator(_stamp)]
+    reason: FreeText
+
+    @property
+    def stamp(self) -> int:
+        """The time that the clock shows, in microseconds."""
+        return microseconds(self.clock)
+
+
+class CarriedAccount(BaseModel):
+    """The sums of an account at its most charged cell, as of the signed head that was lost."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    rule: str
+    epoch: StrictInt
+    dataset: Annotated[str, Field(max_length=64)]
+    client: str
+    used: dict[str, Any]
+
+
+class CarryOver(Command):
+    """Raise every cell to at least these sums, so that what lost events spent stays spent."""
+
+    command: ClassVar[str] = "carry_over"
+    accounts: Annotated[list[CarriedAccount], Field(min_length=1, max_length=MAX_CARRIED)]
+
+
+class Recover(Command):
+    """Open a new epoch of the log after the database was put back to an older state. ``lost`` is
+    the signed checkpoint that it no longer continues.
+    """
+
+    command: ClassVar[str] = "recover"
+    reason: FreeText
+    lost: Annotated[list[Annotated[str, Field(max_length=4_000)]], Field(max_length=2)]
+
+
+class EraseText(Command):
+    """Erase free texts of an event. The salted digests that stay in it reveal nothing."""
+
+    command: ClassVar[str] = "erase_text"
+    event: Annotated[StrictInt, Field(ge=0)]
+    fields: Annotated[list[Identifier], Field(min_length=1, max_length=1_000)]
+    reason: FreeText
+
+
+class AdoptEngine(Command):
+    """Price charges by another version of the bounds from now on (privacy/engine.py)."""
+
+    command: ClassVar[str] = "adopt_engine"
+    version: Annotated[StrictInt, Field(ge=FIRST_ENGINE)]
+
+
+class Revalue(Command):
+    """Book what an earlier event should have cost beyond what it was booked at. All fields but the
+    reason repeat that event: ``by`` spent ``booked`` on ``subjects`` for ``mechanisms``.
+    """
+
+    command: ClassVar[str] = "revalue"
+    event: Annotated[StrictInt, Field(ge=0)]
+    by: str
+    dataset: Identifier
+    subjects: SubjectsField = None
+    everyone: StrictBool = False
+    mechanisms: Mechanisms
+    booked: dict[str, Any]
+    reason: FreeText
+
+
+# -- batches -----------------------------------------------------------------------------------
+
+BatchKind = Literal["spending", "invocations"]
+ITEMS: Final[dict[BatchKind, tuple[type[Command], ...]]] = {
+    "spending": (CommitGrant, ReleaseGrant, AskGrant),
+    "invocations": (RecordInvocations,),
 }
+"""The commands that a batch of each kind may hold."""
+
+
+class Batch(Command):
+    """Answer many commands with one commit. Holds their number and the digest of the array of their
+    commands, which stand in the events of the items (of a refused batch in its own event).
+    """
+
+    command: ClassVar[str] = "batch"
+    needs_key: ClassVar[bool] = True
+    kind: BatchKind
+    size: Annotated[StrictInt, Field(ge=1, le=MOST_ITEMS)]
+    digest: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+def batch_of(items: Sequence[Command], commands: Iterable[bytes] | None = None) -> Batch:
+    """Return the batch of ``items``; ``commands`` are their canonical bytes, if known. Raises
+    Invalid if they cannot form a batch.
+    """
+    if not 1 <= len(items) <= MOST_ITEMS:
+        raise Invalid(
+            "batch-size", f"a batch has 1 to {MOST_ITEMS} items, not {len(items)}: split it"
+        )
+    kind: BatchKind = "invocations" if isinstance(items[0], RecordInvocations) else "spending"
+    for place, item in enumerate(items):
+        if not isinstance(item, ITEMS[kind]):
+            one, other = (", ".join(each.command for each in kinds) for kinds in ITEMS.values())
+            raise Invalid(
+                "mixed-batch",
+                f"{item.command} cannot be here: a batch consists of {one}, or of {other} only",
+                item=place,
+            )
+    if commands is None:
+        commands = [canonical(item.to_json()) for item in items]
+    return Batch(kind=kind, size=len(items), digest=digest_of(commands))
+
+
+def digest_of(commands: Iterable[bytes]) -> str:
+    """Return SHA-256 of the array of these canonical commands, in hex."""
+    return sha256(b"[" + b",".join(commands) + b"]").hexdigest()
+
+
+# -- reading and asking ------------------------------------------------------------------------
 
 
 def command_from_json(body: dict[str, Any]) -> Command:
-    """Reads what ``to_json`` wrote. Raises ValueError (pydantic's) for anything else."""
+    """Read what ``to_json`` wrote. Raises ValueError (pydantic's) for anything else."""
     fields = dict(body)
     kind = COMMANDS.get(fields.pop("type", None))
     if kind is None:
@@ -162,10 +357,10 @@ def command_from_json(body: dict[str, Any]) -> Command:
 
 @dataclass(frozen=True)
 class Envelope:
-    """A command with the name of who asks, and the idempotency key, if any.
+    """A command with the name of its client, and the idempotency key, if any.
 
-    A batch that is asked for has ``items``; read back from its event it may have none, for they
-    stand in the events that follow.
+    A batch that a client sends has ``items``. One that is read back from its event may have none:
+    they stand in the events that follow.
     """
 
     by: str
@@ -173,7 +368,7 @@ class Envelope:
     key: str | None = None
     items: tuple[Command, ...] = ()
     sound: bool = field(default=False, compare=False)
-    """Its ``document`` was given, and is known to be one that events may hold."""
+    """Its ``document`` was given, and is known to be valid in an event."""
 
     @classmethod
     def together(cls, by: str, parts: Sequence[Envelope], key: str | None) -> Envelope:
@@ -185,13 +380,12 @@ class Envelope:
 
     @cached_property
     def parts(self) -> tuple[Envelope, ...]:
-        """The items of a batch, each asked for alone; what is worked out of them is kept."""
+        """The items of a batch as single requests, which keep what is derived from them."""
         return tuple(Envelope(self.by, item) for item in self.items)
 
     def again(self, by: str, key: str | None) -> Envelope:
-        """Return the same command, sent by ``by``."""
+        """Return the same command, sent by ``by``, with its document and canonical bytes."""
         other = Envelope(by, self.command, key)
-        # What was worked out of the command holds for whoever asks.
         vars(other).update(document=self.document, canonical=self.canonical)
         return other
 
@@ -207,8 +401,5 @@ class Envelope:
 
     @property
     def fingerprint(self) -> bytes:
-        """The digest of the command: two requests with the same key must have the same."""
+        """The digest of the command. Requests with the same key must have the same."""
         return sha256(self.canonical).digest()
-
-
-Role = Literal["admin", "pipeline", "officer", "auditor"]

@@ -1,4 +1,4 @@
-"""What all commands are made of: names, texts, mechanisms, subject groups."""
+"""The parts of commands: names, texts, mechanisms, subject groups."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Identifier = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]{0,63}$")]
 Text = Annotated[str, Field(min_length=1, max_length=2_000)]
 
 STORED: Final = {"stored": True}
-"""Context of reading what an event holds."""
+"""Validation context for reading what an event holds."""
 
 
 class Sealed(BaseModel):
@@ -43,7 +43,7 @@ class Sealed(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _only_stored(cls, value: Any, info: ValidationInfo) -> Any:
-        """Who asks sends the text itself: nobody else could ever show what a digest is of."""
+        """A client sends the text itself: without it, a digest cannot be opened later."""
         if not (info.context or {}).get("stored"):
             raise PydanticCustomError("not_text", "it must be text")
         return value
@@ -54,11 +54,11 @@ FreeText = Annotated[
     Discriminator(lambda value: ":sealed" if isinstance(value, dict | Sealed) else ":text"),
     WithJsonSchema({"type": "string", "minLength": 1, "maxLength": 2_000}),
 ]
-"""Text that somebody wrote: kept beside the ledger, which holds its salted digest."""
+"""Text kept beside the ledger, which holds its salted digest."""
 
 
 def read_dp_events(value: Any) -> Any:
-    """DpEvent trees among the mechanisms stand for the mechanisms that they mean."""
+    """Replace DpEvent trees among the mechanisms by the mechanisms that they mean."""
     if not isinstance(value, list) or not any(map(is_dp_event, value)):
         return value
     return [
@@ -67,7 +67,7 @@ def read_dp_events(value: Any) -> Any:
 
 
 def _few_plans(mechanisms: list[Mechanism]) -> list[Mechanism]:
-    """A plan may take a second or more to compose, and a request has an end."""
+    """Bound the time of a request: composing a plan may take a second or more."""
     if sum(mechanism.kind == "plan" for mechanism in mechanisms) > MOST_PLANS:
         raise PydanticCustomError(
             "too_many_plans", "at most {most} plans in a request", {"most": MOST_PLANS}
@@ -92,24 +92,31 @@ Ttl = Annotated[
 
 
 class Command(BaseModel):
-    """Base of all commands. ``needs_key``: asking twice would spend twice without a key."""
+    """Base of all commands. ``needs_key``: without an idempotency key a retry would spend twice."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     command: ClassVar[str]
     needs_key: ClassVar[bool] = False
 
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: Any) -> None:
+        if "command" in vars(cls):
+            COMMANDS[cls.command] = cls
+
     def to_json(self) -> dict[str, Any]:
-        """As events hold it: its type and what differs from the defaults."""
+        """Return the command as events hold it: its type and what differs from the defaults."""
         body = self.model_dump(mode="json", by_alias=True, exclude_defaults=True)
         return {"type": self.command} | body
 
 
+COMMANDS: Final[dict[str, type[Command]]] = {}
+"""All commands by name."""
 M = TypeVar("M", bound=BaseModel)
 
 
 def construct(kind: type[M], fields: dict[str, Any]) -> M:
-    """Make a model of ``fields`` that are known to be valid; the caller gives them away. The same
-    as ``model_construct`` of names that are not aliases, at a fifth of its time.
+    """Make a model of ``fields``, which are known to be valid and become the model's. The same as
+    ``model_construct`` of names that are not aliases, in a fifth of its time.
     """
     made = kind.__new__(kind)
     object.__setattr__(made, "__dict__", _defaults(kind) | fields)

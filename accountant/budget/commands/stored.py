@@ -14,7 +14,15 @@ from typing import Any, Final
 import orjson
 from pydantic import TypeAdapter, ValidationError
 
-from accountant.budget.commands import plain
+from accountant.budget.commands import (
+    DEFAULT_TTL,
+    AskGrant,
+    CommitGrant,
+    ExpireGrant,
+    RecordInvocations,
+    ReleaseGrant,
+    plain,
+)
 from accountant.budget.commands.base import (
     DAY,
     STORED,
@@ -25,14 +33,6 @@ from accountant.budget.commands.base import (
     construct,
 )
 from accountant.budget.commands.parts import Parts
-from accountant.budget.commands.spending import (
-    DEFAULT_TTL,
-    AskGrant,
-    CommitGrant,
-    ExpireGrant,
-    RecordInvocations,
-    ReleaseGrant,
-)
 
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}", re.ASCII)
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)

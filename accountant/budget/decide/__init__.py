@@ -1,7 +1,7 @@
 """Decisions: ``decide(state, asked, now) -> outcomes``. Pure: the state does not change.
 
 ``now`` is the stamp of the new events. Each event answers exactly one command and holds it, so
-that ``replay`` can ask again and compare.
+that ``replay`` can decide it again and compare.
 """
 
 from __future__ import annotations
@@ -10,54 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from accountant.budget import commands as ask
 from accountant.budget.apply import Happened
-from accountant.budget.commands import (
-    AcceptTime,
-    AdoptEngine,
-    AdoptPolicy,
-    AdoptSigningKey,
-    AskGrant,
-    Batch,
-    CarryOver,
-    CloseSparseVector,
-    Command,
-    CommitGrant,
-    CountAnswers,
-    Envelope,
-    EraseText,
-    ExpireGrant,
-    ExtendPopulation,
-    OpenSparseVector,
-    RecordInvocations,
-    Recover,
-    RegisterDataset,
-    RegisterPopulation,
-    ReleaseGrant,
-    ResumePublication,
-    Revalue,
-    StopPublication,
-)
-from accountant.budget.decide.asking import ask_grant, record
+from accountant.budget.commands import Batch, Command, Envelope, RegisterPopulation
+from accountant.budget.decide import custody, registering
 from accountant.budget.decide.batching import batch
-from accountant.budget.decide.custody import (
-    accept_time,
-    adopt_engine,
-    adopt_signing_key,
-    carry_over,
-    erase_text,
-    recover,
-    resume_publication,
-    revalue,
-    stop_publication,
-)
-from accountant.budget.decide.registering import (
-    adopt_policy,
-    extend_population,
-    register_dataset,
-    register_population,
-)
-from accountant.budget.decide.sessions import close, count
-from accountant.budget.decide.settling import SYSTEM, commit, expire, release
+from accountant.budget.decide.spending import SPENDING, SYSTEM
 from accountant.budget.errors import Invalid
 from accountant.budget.idempotency import DIGEST
 from accountant.budget.outcome import Outcome
@@ -87,22 +45,23 @@ def decide(state: State, asked: Envelope, now: int) -> list[Outcome] | Repeated:
         if len(asked.canonical) > MAX_BYTES:  # before any work is done under the ledger's lock
             raise Invalid("event-too-large", str(EventTooLarge(len(asked.canonical))))
         state.people()
-    return _decide(state, asked, asked.command, max(now, state.time))
-
-
-def _decide(state: State, asked: Envelope, command: Command, now: int) -> list[Outcome]:
+    command, now = asked.command, max(now, state.time)
     if isinstance(command, Batch):
-        return batch(state, asked, command, now, _decide)
+        return batch(state, asked, command, now)
     kind = type(command)
-    if kind in _SPENDING:
-        return _SPENDING[kind](state, asked, command, now)
-    return [happened(event) for event in _HAPPENING[kind](state, asked, command, now)]
+    if kind in SPENDING:
+        return SPENDING[kind](state, asked, command, now)
+    if isinstance(command, RegisterPopulation):
+        return list(map(_happened, registering.register_population(state, asked, command, now)))
+    event_type, decider = _HAPPENING[kind]
+    body = decider(state, asked, command, now)
+    return [] if body is None else [_happened(state.next_event(asked, event_type, now, body))]
 
 
-def happened(event: Event) -> Outcome:
-    """Make the outcome of an event about the ledger as a whole."""
+def _happened(event: Event) -> Outcome:
+    """Return the outcome of an event about the ledger as a whole."""
     entry = Entry.of(event)
-    read = Event.of_entry(event.ledger, entry)  # as whoever follows the ledger reads it
+    read = Event.of_entry(event.ledger, entry)  # as those who follow the ledger read it
     command = canonical(read.body["command"])
     return Outcome(entry, event.by, event.body.get("key"), command, Happened(read))
 
@@ -132,28 +91,19 @@ def repeated(state: State, asked: Envelope) -> Repeated | None:
     return Repeated(sequence)
 
 
-_SPENDING: Final[dict[type[Command], Callable[[State, Envelope, Any, int], list[Outcome]]]] = {
-    AskGrant: ask_grant,
-    OpenSparseVector: ask_grant,
-    RecordInvocations: record,
-    CommitGrant: commit,
-    ReleaseGrant: release,
-    ExpireGrant: expire,
-    CountAnswers: count,
-    CloseSparseVector: close,
+_Decider = Callable[[State, Envelope, Any, int], dict[str, Any] | None]
+_HAPPENING: Final[dict[type[Command], tuple[str, _Decider]]] = {
+    ask.ExtendPopulation: ("population.extended.v1", registering.extend_population),
+    ask.RegisterDataset: ("dataset.registered.v1", registering.register_dataset),
+    ask.AdoptPolicy: ("policy.adopted.v1", registering.adopt_policy),
+    ask.AdoptSigningKey: ("signing_key.adopted.v1", custody.adopt_signing_key),
+    ask.StopPublication: ("publication.stopped.v1", custody.stop_publication),
+    ask.ResumePublication: ("publication.resumed.v1", custody.resume_publication),
+    ask.CarryOver: ("ledger.carried_over.v1", custody.carry_over),
+    ask.Recover: ("ledger.recovered.v1", custody.recover),
+    ask.EraseText: ("text.erased.v1", custody.erase_text),
+    ask.AdoptEngine: ("engine.adopted.v1", custody.adopt_engine),
+    ask.Revalue: ("charge.revalued.v1", custody.revalue),
+    ask.AcceptTime: ("clock.accepted.v1", custody.accept_time),
 }
-_HAPPENING: Final[dict[type[Command], Callable[[State, Envelope, Any, int], list[Event]]]] = {
-    RegisterPopulation: register_population,
-    ExtendPopulation: extend_population,
-    RegisterDataset: register_dataset,
-    AdoptPolicy: adopt_policy,
-    AdoptSigningKey: adopt_signing_key,
-    StopPublication: stop_publication,
-    ResumePublication: resume_publication,
-    CarryOver: carry_over,
-    Recover: recover,
-    EraseText: erase_text,
-    AdoptEngine: adopt_engine,
-    Revalue: revalue,
-    AcceptTime: accept_time,
-}
+"""Commands about the ledger as a whole: the type of the event, and its decider."""

@@ -1,9 +1,8 @@
-"""Batches: all or nothing, each item decided as it would be alone, after those before it."""
+"""Decide batches: all or nothing, each item as it would be alone, after those before it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 import orjson
 
@@ -11,7 +10,7 @@ from accountant.budget.apply import OpenedBatch, apply, savepoint
 from accountant.budget.batches import OPENED, REFUSED, OpenBatch
 from accountant.budget.changes import NOTHING
 from accountant.budget.commands import Batch, Command, CommitGrant, Envelope, ExpireGrant, digest_of
-from accountant.budget.decide.settling import SYSTEM
+from accountant.budget.decide.spending import SPENDING, SYSTEM, expire
 from accountant.budget.errors import Invalid, Problem
 from accountant.budget.outcome import REFUSED as REFUSED_GRANT
 from accountant.budget.outcome import Outcome, outcome
@@ -19,45 +18,39 @@ from accountant.budget.state import State
 from accountant.ledger.events import Entry, Event
 
 MOST_BYTES: Final = 48 * 1024
-"""Of items that may be refused: the refusal holds all of them in one event, with its decision."""
-
-Decider = Callable[[State, Envelope, Any, int], list[Outcome]]
+"""Bytes of items that may be refused: one event holds all of them, and the decision."""
 
 
-def batch(state: State, asked: Envelope, command: Batch, now: int, each: Decider) -> list[Outcome]:
-    """The header and an event for each item, or one refusal. Raises the Problem of the first item
-    that cannot be answered, with its place: then nothing is recorded, as for one that is alone.
+def batch(state: State, asked: Envelope, command: Batch, now: int) -> list[Outcome]:
+    """Return the header and an event for each item, or one refusal. Raises the Problem of the first
+    item that cannot be answered, with its place; then nothing is recorded.
 
     A grant whose time has passed is expired before the batch begins, so that each item has exactly
     one event.
     """
     if not asked.items:  # read back from its event: the items are decided as they come
         return [_opened(state, asked, command, now)]
-    check(command, [part.canonical for part in asked.parts])
+    _check(command, [part.canonical for part in asked.parts])
+    expired: list[Outcome] = []
     taken: list[Outcome] = []
-
-    def take(one: Outcome) -> None:
-        apply(state, one)
-        taken.append(one)
-
     with savepoint(state):  # each item is decided after those before it, folded in until the end
         for name in _due(state, asked.items, now):
             due = ExpireGrant(grant=name)
-            for one in each(state, Envelope(SYSTEM, due), due, now):
-                take(one)
+            expired += expire(state, Envelope(SYSTEM, due), due, now)
+            apply(state, expired[-1])
         header = _opened(state, asked, command, now)
-        take(header)
+        apply(state, header)
         for place, part in enumerate(asked.parts):
             try:
-                [one] = each(state, part, part.command, now)
+                [one] = SPENDING[type(part.command)](state, part, part.command, now)
             except Problem as problem:
                 problem.numbers["item"] = place
                 raise
             if one.entry.type == REFUSED_GRANT:
-                before = taken[: taken.index(header)]
-                return [*before, _refused(header, state.ledger, asked, place, one)]
-            take(one)
-    return taken
+                return [*expired, _refused(header, state.ledger, asked, place, one)]
+            taken.append(one)
+            apply(state, one)
+    return [*expired, header, *taken]
 
 
 def _opened(state: State, asked: Envelope, command: Batch, now: int) -> Outcome:
@@ -65,8 +58,8 @@ def _opened(state: State, asked: Envelope, command: Batch, now: int) -> Outcome:
     return outcome(state, asked, OPENED, now, {}, OpenedBatch(header))
 
 
-def check(command: Batch, items: list[bytes]) -> None:
-    """Raises Invalid if these are not the items, or would not fit into a refusal."""
+def _check(command: Batch, items: list[bytes]) -> None:
+    """Raise Invalid if these are not the items, or a refusal could not hold them."""
     if (len(items), digest_of(items)) != (command.size, command.digest):
         raise Invalid("batch-digest", "the batch does not consist of the items that it names")
     size = sum(map(len, items))
@@ -78,13 +71,13 @@ def check(command: Batch, items: list[bytes]) -> None:
 
 
 def _due(state: State, items: tuple[Command, ...], now: int) -> list[str]:
-    """The grants past their time that are to be committed: that is noted, and nothing else."""
+    """Return the grants past their time that are to be committed: the commit is only noted."""
     named = dict.fromkeys(item.grant for item in items if isinstance(item, CommitGrant))
     return [name for name in named if (grant := state.open.get(name)) and grant.due(now)]
 
 
 def _refused(header: Outcome, ledger: str, asked: Envelope, place: int, one: Outcome) -> Outcome:
-    """One event that holds the whole batch and what was decided about the item that did not go."""
+    """Return one event that holds the whole batch and the decision on the refused item."""
     body = dict(one.event().body)
     del body["batch"]
     body["command"] = asked.document

@@ -1,4 +1,7 @@
-"""Registering populations and datasets, adopting policies."""
+"""Decide registrations of populations and datasets, and adoptions of policies.
+
+Deciders return the body of the event, without the command; None if nothing has to change.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +10,10 @@ from dataclasses import replace
 from math import prod
 from typing import Any, Final
 
+from accountant.budget import commands as ask
 from accountant.budget.accounts.epochs import Epoch, Start, next_epoch, same_scope, start_of
 from accountant.budget.apply import sources_of
-from accountant.budget.commands import (
-    AdoptPolicy,
-    Envelope,
-    ExtendPopulation,
-    RegisterDataset,
-    RegisterPopulation,
-)
+from accountant.budget.commands import Envelope, ExtendPopulation
 from accountant.budget.errors import Conflict, Forbidden, Invalid
 from accountant.budget.policy import Policy
 from accountant.budget.population.population import MAX_CELLS
@@ -27,13 +25,13 @@ from accountant.privacy.filters import FILTERS, LineFilter
 from accountant.privacy.units import SURE
 
 PORTION: Final = 30_000
-"""Bytes of the values that one event appends: it names them twice, as asked and as done."""
+"""Bytes of the values that one event appends: it names them twice, in the command and beside."""
 
 
 def register_population(
-    state: State, asked: Envelope, command: RegisterPopulation, now: int
+    state: State, asked: Envelope, command: ask.RegisterPopulation, now: int
 ) -> list[Event]:
-    """Opens the ledger, or appends values to dimensions, with as many events as it takes. Raises
+    """Open the ledger, or append values to dimensions, with as many events as it takes. Raises
     Conflict for anything else.
     """
     dimensions = {name: tuple(values) for name, values in sorted(command.dimensions.items())}
@@ -60,22 +58,21 @@ def register_population(
 
 def extend_population(
     state: State, asked: Envelope, command: ExtendPopulation, now: int
-) -> list[Event]:
-    """Appends values to dimensions."""
+) -> dict[str, Any]:
+    """Append values to dimensions."""
     there = dict(state.people().dimensions)
     if not command.added or not command.added.keys() <= there.keys():
         raise Conflict("dimensions-append-only", "only values of dimensions can be appended")
     _check_cells({name: (*v, *command.added.get(name, ())) for name, v in there.items()})
-    body = {"added": dict(sorted(command.added.items()))}
-    return [state.next_event(asked, "population.extended.v1", now, body)]
+    return {"added": dict(sorted(command.added.items()))}
 
 
 def _size(event: Event) -> int:
     return len(canonical(event.to_json()))
 
 
-def _in_parts(event: Event, command: RegisterPopulation) -> list[Event]:
-    """A registration that begins with one value of each dimension, and appends the others."""
+def _in_parts(event: Event, command: ask.RegisterPopulation) -> list[Event]:
+    """Return a registration of one value of each dimension, and events that append the others."""
     first = {name: values[:1] for name, values in command.dimensions.items()}
     begun = command.model_copy(update={"dimensions": first})
     rest = {name: values[1:] for name, values in sorted(command.dimensions.items()) if values[1:]}
@@ -86,7 +83,7 @@ def _in_parts(event: Event, command: RegisterPopulation) -> list[Event]:
 def _appended(
     event: Event, added: dict[str, list[str]], *, attested_new: bool = False
 ) -> list[Event]:
-    """Extensions by what fits into an event each, from the sequence of ``event`` on."""
+    """Return extensions from the sequence of ``event`` on, by what fits in an event each."""
     events: list[Event] = []
     for name, values in added.items():
         for part in _portions(values):
@@ -98,7 +95,7 @@ def _appended(
 
 
 def _portions(values: list[str]) -> Iterator[list[str]]:
-    """``values`` in order, at most ``PORTION`` bytes at a time."""
+    """Yield ``values`` in order, at most ``PORTION`` bytes at a time."""
     part: list[str] = []
     size = 0
     for value in values:
@@ -126,7 +123,7 @@ def _check_cells(dimensions: dict[str, tuple[str, ...]]) -> None:
 def _added(
     old: dict[str, tuple[str, ...]], new: dict[str, tuple[str, ...]]
 ) -> dict[str, list[str]]:
-    """The values that ``new`` appends. Raises Conflict if it does anything else."""
+    """Return the values that ``new`` appends. Raises Conflict if it does anything else."""
     if set(old) != set(new):
         raise Conflict(
             "dimensions-append-only",
@@ -146,9 +143,9 @@ def _added(
 
 
 def register_dataset(
-    state: State, asked: Envelope, command: RegisterDataset, now: int
-) -> list[Event]:
-    """Registers a dataset, or its new owner or parents."""
+    state: State, asked: Envelope, command: ask.RegisterDataset, now: int
+) -> dict[str, Any] | None:
+    """Register a dataset, or its new owner or parents."""
     there = state.datasets.get(command.id)
     if there is not None:
         if (there.namespace, there.name) != (command.namespace, command.name):
@@ -158,7 +155,7 @@ def register_dataset(
                 "other data need another id",
             )
         if (there.owner, there.parents) == (command.owner, tuple(command.parents)):
-            return []
+            return None
     for other in state.datasets.values():
         same = (other.namespace, other.name) == (command.namespace, command.name)
         if same and other.id != command.id:
@@ -167,14 +164,16 @@ def register_dataset(
                 f"{command.namespace} {command.name} is registered as {other.id!r}: the same data "
                 "under a second id would have a second budget; use that id",
             )
-    return [state.next_event(asked, "dataset.registered.v1", now, {})]
+    return {}
 
 
-def adopt_policy(state: State, asked: Envelope, command: AdoptPolicy, now: int) -> list[Event]:
-    """Adopts a policy. Raises Forbidden if it loosens the one in force under one name only."""
+def adopt_policy(
+    state: State, asked: Envelope, command: ask.AdoptPolicy, now: int
+) -> dict[str, Any] | None:
+    """Adopt a policy. Raises Forbidden if it loosens the one in force under one name only."""
     policy = Policy.model_validate(command.policy)
     if state.adopted and state.adopted.policy == policy:
-        return []
+        return None
     loosened = loosens(state, policy)
     if loosened and command.approved_by in (None, asked.by):
         raise Forbidden(
@@ -187,44 +186,44 @@ def adopt_policy(state: State, asked: Envelope, command: AdoptPolicy, now: int) 
         )
     epochs = {rule.id: _epoch(state, rule, now) for rule in policy.limits}
     body = {"epochs": epochs, "loosens": loosened}
-    event = state.next_event(asked, "policy.adopted.v1", now, body)
-    if (size := _size(event)) > MAX_BYTES:
+    size = _size(state.next_event(asked, "policy.adopted.v1", now, body))
+    if size > MAX_BYTES:
         raise Invalid(
             "event-too-large",
             f"the event that adopts this policy would have {size} bytes, the most is {MAX_BYTES}: "
             f"it has {len(policy.rules)} rules, {len(policy.limits)} of them limits; leave out "
             "rules, or shorten ids, patterns and lists",
         )
-    return [event]
+    return body
 
 
 def _epoch(state: State, rule: LimitRule, now: int) -> dict[str, Any]:
-    """The epoch that ``rule`` is in once adopted, as the event tells it: what a verifier compares
-    with, and what does not follow from the policy alone.
+    """Return the epoch that ``rule`` is in once adopted, as the event states it: what a verifier
+    compares with, and what does not follow from the policy alone.
     """
     start = start_of(state.adopted, rule)
     epoch = next_epoch(state.adopted, rule, state.last_epoch.get(rule.id, 0) + 1, now)
-    told: dict[str, Any] = {
+    stated: dict[str, Any] = {
         "number": epoch.number,
         "start": start.name.lower(),
         "capacity": {str(currency): str(most) for currency, most in sides(epoch.capacity)},
         "keeps": [str(currency) for currency in epoch.axis],
     }
     if start is Start.KEPT:
-        told["since"] = rfc3339(epoch.since)
+        stated["since"] = rfc3339(epoch.since)
     if orders := _orders(epoch, brings=bool(sources_of(state, rule, start))):
-        told["orders"] = orders
+        stated["orders"] = orders
     if epoch.limit.chosen is not None:
-        told["chosen"] = list(map(str, epoch.limit.chosen))
+        stated["chosen"] = list(map(str, epoch.limit.chosen))
     if not epoch.whole:
-        told["whole"] = False
-    return told
+        stated["whole"] = False
+    return stated
 
 
 def _orders(epoch: Epoch, *, brings: bool) -> dict[str, str]:
-    """The orders that a verifier draws lines at, as exact fractions: the gate's own, and where the
-    epoch ``brings`` sums of epsilons those of all gates that count them. A Renyi divergence has its
-    order in its name.
+    """Return the orders at which a verifier draws lines, as exact fractions: the gate's own, and if
+    the epoch ``brings`` sums of epsilons, those of all gates that count them. The name of a Renyi
+    divergence states its order.
     """
     gates = FILTERS.values() if brings and epoch.axis != SURE else [epoch.gate]
     lines = [
@@ -237,7 +236,7 @@ def _orders(epoch: Epoch, *, brings: bool) -> dict[str, str]:
 
 
 def loosens(state: State, policy: Policy) -> list[str]:
-    """In which ways ``policy`` blocks less than the one in force, or forgets what was used."""
+    """Return how ``policy`` blocks less than the one in force, or forgets what was used."""
     reasons = [
         f"{rule.id} forgets what was used" for rule in policy.limits if _forgets(state, rule)
     ]

@@ -17,9 +17,8 @@ from support import World, ask, clean, laplace, make
 
 from accountant.budget.apply import apply
 from accountant.budget.commands import AskGrant, CommitGrant, Envelope
-from accountant.budget.decide import _SPENDING as SPENDING
 from accountant.budget.decide import Repeated, decide
-from accountant.budget.decide.asking import ask_grant
+from accountant.budget.decide.spending import SPENDING, ask_grant
 from accountant.budget.errors import Problem, Unavailable
 from accountant.budget.facts import grant_in
 from accountant.budget.outcome import Outcome

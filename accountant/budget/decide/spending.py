@@ -1,0 +1,299 @@
+"""Decide commands that spend: requests, records, and the settlement of grants and sessions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from orjson import Fragment
+
+from accountant.budget.changes import NOTHING, Count, End, Note, Record, Reserve
+from accountant.budget.commands import (
+    AskGrant,
+    CloseSparseVector,
+    Command,
+    CommitGrant,
+    CountAnswers,
+    Envelope,
+    ExpireGrant,
+    OpenSparseVector,
+    RecordInvocations,
+    ReleaseGrant,
+    command_from_json,
+)
+from accountant.budget.errors import Conflict, Forbidden, Invalid
+from accountant.budget.evaluate import Judgement, evaluate
+from accountant.budget.facts import SECOND
+from accountant.budget.grants import Grant, Settled
+from accountant.budget.outcome import (
+    ANSWERED,
+    CLOSED,
+    COMMITTED,
+    EXPIRED,
+    NOTED,
+    RECORDED,
+    REFUSED,
+    RELEASED,
+    RESERVED,
+    Outcome,
+    outcome,
+)
+from accountant.budget.request import Judged, Request, prepare, price_all
+from accountant.budget.rules.limit import LimitRule
+from accountant.budget.state import State
+from accountant.ledger.events import rfc3339, written
+from accountant.privacy.mechanisms import Mechanism, SparseVector
+from accountant.privacy.units import NOTHING as NO_CHARGE
+from accountant.privacy.units import Charge, Currency, charge_of, total
+
+SYSTEM: Final = ":accountant"
+"""The client of expiries. (No key's name begins with a colon.)"""
+
+_LAST: Final = 253_402_300_799_999_999
+"""The last stamp that can be written: the end of the year 9999."""
+
+
+def ask_grant(
+    state: State, asked: Envelope, command: AskGrant | OpenSparseVector, now: int
+) -> list[Outcome]:
+    """Reserve what is asked for, or refuse it; either is an event."""
+    session = isinstance(command, OpenSparseVector)
+    if isinstance(command, OpenSparseVector) and command.mechanism.count != 1:
+        raise Invalid("one-session", "a sparse vector session has count 1; open one for each")
+    request, judgement, body = _judge(state, asked.by, command, now)
+    if judgement.outcome == "block":
+        return [outcome(state, asked, REFUSED, now, body, NOTHING)]
+    expires = now + command.ttl_seconds * SECOND
+    if expires > _LAST:
+        raise Invalid("no-expiry", "the grant would expire after the year 9999, which has no date")
+    grant = Grant(
+        id=f"g{state.sequence}",
+        by=asked.by,
+        dataset=command.dataset,
+        selection=request.selection,
+        command=asked.canonical,
+        total=request.total,
+        opened=now,
+        expires=expires,
+        sequence=state.sequence,
+        bookings=(),
+        session=session,
+    )
+    return [outcome(state, asked, RESERVED, now, body, Reserve(grant))]
+
+
+def record(state: State, asked: Envelope, command: RecordInvocations, now: int) -> list[Outcome]:
+    """Book what has already run, over budget or not, with the comparisons that a request would have
+    met.
+    """
+    request, judgement, body = _judge(state, asked.by, command, now)
+    if any(one.code == LimitRule.code and one.action == "block" for one in judgement.fired):
+        body["overrun"] = True
+    if request.unplaced:
+        body["charged_to"] = "everyone"
+    change = Record(request.dataset, request.by, request.selection, request.total)
+    return [outcome(state, asked, RECORDED, now, body, change)]
+
+
+def _judge(
+    state: State, by: str, command: Judged, now: int
+) -> tuple[Request, Judgement, dict[str, Any]]:
+    """Evaluate a command. The body of its event holds the cost, the rules that fired, and the
+    integers that each rule compared; ``explain`` renders them as text.
+    """
+    request = prepare(state, by, command, now)
+    judgement = evaluate(state, request)
+    costs = request.costs
+    body: dict[str, Any] = {"total": Fragment(costs.written)}
+    if len(costs.priced) > 1:
+        body["charges"] = Fragment(costs.each_written)
+    if state.adopted is not None:
+        body["policy"] = state.adopted.sequence
+    if judgement.fired:
+        body["fired"] = [[one.rule, one.code] for one in judgement.fired]
+    if seen := {one.rule: one.seen for one in judgement.compared if one.seen is not None}:
+        body["rules"] = seen
+    return request, judgement, body
+
+
+def commit(state: State, asked: Envelope, command: CommitGrant, now: int) -> list[Outcome]:
+    """Charge what was run and give back the rest."""
+    grant = _own(state, asked, command.grant)
+    if grant.session:
+        raise Conflict("is-a-session", f"grant {grant.id} is a sparse vector session; close it")
+    if late := _late(state, asked, grant, now):
+        return late
+    held = _still_open(grant, now)
+    listed = command.mechanisms
+    charge = held.total if listed is None else _part(state, held, listed)
+    change = End(held.id, "committed", charge)
+    return [outcome(state, asked, COMMITTED, now, _charged(charge), change)]
+
+
+def _part(state: State, grant: Grant, mechanisms: Sequence[Mechanism]) -> Charge:
+    """Return the cost of a listed part of ``grant``. Raises Invalid unless each mechanism was
+    reserved, at least as many times: only what the rules judged may be committed.
+    """
+    left: Counter[Mechanism] = Counter()
+    for mechanism in getattr(command_from_json(grant.document), "mechanisms", ()):
+        left[_once(mechanism)] += mechanism.count
+    for mechanism in mechanisms:
+        reserved = left[_once(mechanism)]
+        if mechanism.count > reserved:
+            raise Invalid(
+                "commit-exceeds-reservation",
+                f"grant {grant.id} reserved {reserved} of this {mechanism.kind}, not "
+                f"{mechanism.count}: list mechanisms as they were asked for, with the same or a "
+                "smaller count, and record anything else that ran with POST …/invocations",
+                reserved=reserved,
+                committed=mechanism.count,
+            )
+        left[_once(mechanism)] -= mechanism.count
+    engine = state.custody.engine_at(grant.sequence)  # what was reserved is what comes back
+    prices = price_all(mechanisms, state.people().relation, grant.total.orders, engine)
+    return total(p.charge for p in prices)
+
+
+def _once(mechanism: Mechanism) -> Mechanism:
+    return mechanism.model_copy(update={"count": 1})
+
+
+def release(state: State, asked: Envelope, command: ReleaseGrant, now: int) -> list[Outcome]:
+    """Give back all of a grant of which nothing was executed."""
+    grant = _still_open(_own(state, asked, command.grant), now)
+    if grant.positives or grant.negatives:
+        raise Conflict(
+            "session-has-answered",
+            f"session {grant.id} has given answers, so it was executed; close it instead",
+        )
+    change = End(grant.id, "released", NO_CHARGE.on(grant.total.axis))
+    return [outcome(state, asked, RELEASED, now, {}, change)]
+
+
+def expire(state: State, asked: Envelope, command: ExpireGrant, now: int) -> list[Outcome]:
+    """Charge a grant whose time has passed. Raises Conflict if it has not."""
+    grant = state.grant(command.grant)
+    if isinstance(grant, Settled) or not grant.due(now):
+        raise Conflict("not-due", f"grant {grant.id} is not open past its time")
+    change = End(grant.id, "expired", grant.total)
+    return [outcome(state, asked, EXPIRED, now, _charged(grant.total), change)]
+
+
+def count(state: State, asked: Envelope, command: CountAnswers, now: int) -> list[Outcome]:
+    """Count the answers of a session. Raises Conflict past the cut-off: the session does not cover
+    such answers.
+    """
+    grant = _still_open(_session(state, asked, command.grant), now)
+    most = _mechanism(grant).max_positives or 0
+    positives = grant.positives + command.positives
+    if not (command.positives or command.negatives):
+        raise Invalid("nothing-counted", "count at least one answer")
+    if grant.positives >= most or positives > most:
+        raise Conflict(
+            "session-exhausted",
+            f"session {grant.id} stops after {most} positives and would have {positives}: give no "
+            "further answers, close it, and record any answer given beyond that with POST "
+            "…/invocations",
+            max_positives=most,
+            positives=positives,
+        )
+    negatives = grant.negatives + command.negatives
+    body = {"positives": positives, "negatives": negatives}
+    change = Count(grant.id, positives, negatives)
+    return [outcome(state, asked, ANSWERED, now, body, change)]
+
+
+def close(state: State, asked: Envelope, command: CloseSparseVector, now: int) -> list[Outcome]:
+    """End a session and charge what it has cost."""
+    grant = _session(state, asked, command.grant)
+    if late := _late(state, asked, grant, now):
+        return late
+    held = _still_open(grant, now)
+    charge = _realised(state, held)
+    body = _charged(charge) | {"positives": held.positives, "negatives": held.negatives}
+    return [outcome(state, asked, CLOSED, now, body, End(held.id, "committed", charge))]
+
+
+def _realised(state: State, grant: Grant) -> Charge:
+    """Return what a session has cost after its positives.
+
+    The ex-post bound is path-wise, so only the basic currency gives back; the others keep the
+    whole charge (theory: mechanisms/selection.py). What is given back is the difference of the
+    derived values, also where a larger claim was booked.
+    """
+    mechanism, relation = _mechanism(grant), state.people().relation
+    whole = charge_of(mechanism.loss_after(mechanism.max_positives or 0, relation), 1)
+    used = charge_of(mechanism.loss_after(grant.positives, relation), 1)
+    before, after = whole.units(Currency.EPSILON), used.units(Currency.EPSILON)
+    back = before - after if before is not None and after is not None else 0
+    axis = grant.total.axis
+    only_epsilon = [back if currency == Currency.EPSILON else 0 for currency in axis]
+    return grant.total - Charge.over(axis, only_epsilon)
+
+
+def _session(state: State, asked: Envelope, name: str) -> Grant | Settled:
+    grant = _own(state, asked, name)
+    if not grant.session:
+        raise Conflict("not-a-session", f"grant {name} is no sparse vector session; commit it")
+    return grant
+
+
+def _mechanism(grant: Grant) -> SparseVector:
+    command = command_from_json(grant.document)
+    if not isinstance(command, OpenSparseVector):  # sessions are opened by nothing else
+        raise TypeError(f"{grant.id} is a session that {command.command} opened")
+    return command.mechanism
+
+
+def _own(state: State, asked: Envelope, name: str) -> Grant | Settled:
+    """Return a grant of the client. Raises NotFound or Forbidden."""
+    grant = state.grant(name)
+    if grant.by != asked.by:
+        raise Forbidden(
+            "not-your-grant",
+            f"grant {name} belongs to another client; only that can settle it",
+        )
+    return grant
+
+
+def _still_open(grant: Grant | Settled, now: int) -> Grant:
+    """Return the grant. Raises Conflict if it is settled, or past its time."""
+    if grant.status == "expired" or grant.due(now):
+        raise Conflict(
+            "grant-expired",
+            f"grant {grant.id} expired at {rfc3339(grant.expires)} and is charged in full",
+            expires=rfc3339(grant.expires),
+        )
+    if isinstance(grant, Settled):
+        raise Conflict("grant-settled", f"grant {grant.id} is already {grant.status}")
+    return grant
+
+
+def _late(state: State, asked: Envelope, grant: Grant | Settled, now: int) -> list[Outcome] | None:
+    """Note a commit of a grant past its time, which is charged in full, expired already or not.
+    None for any other grant, and from the second note on.
+    """
+    if grant.due(now):
+        due = ExpireGrant(grant=grant.id)
+        [expired] = expire(state, Envelope(SYSTEM, due), due, now)
+        return [expired, outcome(state, asked, NOTED, now, {}, Note(grant.id), after=1)]
+    if isinstance(grant, Settled) and grant.status == "expired" and not grant.late_note:
+        return [outcome(state, asked, NOTED, now, {}, Note(grant.id))]
+    return None
+
+
+def _charged(charge: Charge) -> dict[str, Any]:
+    return {"charge": Fragment(written(charge.to_json()))}
+
+
+SPENDING: Final[dict[type[Command], Callable[[State, Envelope, Any, int], list[Outcome]]]] = {
+    AskGrant: ask_grant,
+    OpenSparseVector: ask_grant,
+    RecordInvocations: record,
+    CommitGrant: commit,
+    ReleaseGrant: release,
+    ExpireGrant: expire,
+    CountAnswers: count,
+    CloseSparseVector: close,
+}
