@@ -257,24 +257,6 @@ def test_what_happens_seldom_is_kept() -> None:
     assert taken_up(carried).adopted == carried.adopted
 
 
-def test_odd_grants_are_kept() -> None:
-    """Grants that are not called by their sequence, which only a forged ledger has."""
-    book = hospital()
-    book.grant(laplace("0.1"))
-    [grant] = book.state.open.values()
-    for name in ("x9", "g007", "x1"):
-        odd = grant._replace(id=name)
-        book.state.grants.keep(odd)
-        book.state.grants.settle(odd, "expired", 7)
-    book.state.grants.note("x9")
-    for name in ("", "g007", "x2"):
-        book.state.grants.keep(grant._replace(id=name))
-    twin = taken_up(book.state)
-    assert list(twin.open) == [grant.id, "", "g007", "x2"]
-    assert list(twin.grants.settled()) == list(book.state.grants.settled())
-    assert twin.grants["x9"].late_note  # type: ignore[union-attr]
-
-
 def test_the_version_of_the_bounds_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """Which version decides from where on is part of the state."""
     monkeypatch.setattr(engine, "CURRENT", 2)

@@ -1,12 +1,12 @@
 """Snapshots: a state as bytes, so that a start does not have to fold every event again.
 
 ``load(ledger, b"".join(dump(state)))`` is ``state``: every later decision is the same, to the byte.
-A snapshot holds the head (``rows.py``, JSON) with its length before it, then the columns: the open
-grants and their commands, what is to pass from windows, the sums of each account, the settled
-grants, the answered keys.
-Capacities and currencies of epochs are not in it: they follow from the policy. It is believed as it
-stands, so whoever reads one has to know first that nobody changed it, and that the same code would
-have folded it (store/snapshots.py).
+A snapshot holds the length of the head, the head (``rows.py``, JSON), then the columns: the open
+grants and their commands, what is to leave windows, the sums of each account, the settled grants,
+the answered keys. Capacities and currencies of epochs follow from the policy and are not in it.
+
+A snapshot is not checked against the events: its caller has to know that it is authentic, and that
+the same code would have folded it (store/snapshots.py).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Final, TypeVar
+from typing import Final
 
 import numpy as np
 import orjson
@@ -25,7 +25,7 @@ from accountant.budget.accounts.epochs import Adopted, epoch_of
 from accountant.budget.accounts.sums import Integers, Sums
 from accountant.budget.accounts.window import Window, WindowAccount
 from accountant.budget.columns import Take, raw
-from accountant.budget.grants import Grant, Grants, Legend
+from accountant.budget.grants import AccountKey, Grant, Grants, Legend
 from accountant.budget.idempotency import IdempotencyIndex
 from accountant.budget.policy import Policy
 from accountant.budget.population.selection import Selection
@@ -33,91 +33,91 @@ from accountant.budget.snapshot.rows import (
     AccountRow,
     AdoptedRow,
     EpochRow,
-    GrantColumns,
     Head,
     Lists,
     axis_from,
     charge_from,
     selection_from,
 )
-from accountant.budget.state import AccountKey, State
+from accountant.budget.state import State
 from accountant.privacy.units import Axis, Charge
 
-T = TypeVar("T")
 _LENGTH: Final = 8
-_ROW: Final = 8 * len(GrantColumns._fields)
-"""Bytes of an open grant."""
+_COLUMNS: Final = 12
+"""Integers of an open grant: ``_grant_rows`` names them."""
 _BREATH: Final = 512
-"""Open grants that are written without a break: a millisecond."""
+"""Open grants that are written without a break, within a millisecond."""
 
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """A state as it was, to be dumped while that goes on: copied within a moment, for what is long
-    in it are columns.
+    """A copy of a state, to be dumped while the state goes on. It is made within a moment: what is
+    long in a state are columns.
     """
 
     state: State
-    """Frozen, but for the settled grants and the answers: what is needed of these is beside it."""
+    """Frozen, but for the settled grants and the answers, which the other fields hold."""
     legend: Legend
     answers: int
     columns: tuple[bytes, ...]
 
     @classmethod
     def of(cls, state: State) -> Copied:
-        """A copy of ``state``, which nobody may change meanwhile."""
-        frozen = state.frozen(whole=True)  # at the last stamp, whoever has looked further since
+        """Return a copy of ``state``, which must not change meanwhile."""
+        frozen = state.frozen(whole=True)  # at the last stamp, even if it was read at a later one
         sums = (part for account in frozen.accounts.values() for part in account.used.dump())
         columns = *sums, *state.grants.dump(), *state.idempotency.dump()
         return cls(frozen, state.grants.legend(), len(state.idempotency), columns)
 
     def dump(self, breathe: Callable[[], None] = lambda: None) -> list[bytes]:
-        """The parts of one file. ``breathe`` is called now and then, to let others go on."""
+        """Return the parts of one file. ``breathe`` is called now and then, to let other threads
+        go on.
+        """
         head, *opened = _head(self.state, self.legend, self.answers, breathe)
         return [len(head).to_bytes(_LENGTH, "little"), head, *opened, *self.columns]
 
 
 def dump(state: State) -> list[bytes]:
-    """The state as parts of one file."""
+    """Return the state as parts of one file."""
     return Copied.of(state).dump()
 
 
 def load(ledger: str, data: bytes | memoryview) -> State:
-    """The state of ``ledger`` that ``dump`` wrote. Raises ValueError if this is not one: then it is
-    not exactly what ``dump`` would write of any state.
+    """Return the state of ``ledger`` that ``dump`` wrote. Raises ValueError unless ``data`` is
+    exactly what ``dump`` would write of it.
     """
     rest = _Rest(memoryview(data))
     try:
         written = bytes(rest.take(int.from_bytes(rest.take(_LENGTH), "little")))
         head = Head.model_validate_json(written)
-        rows, commands = rest.take(_ROW * head.open), rest.take(head.commands)
+        rows, commands = rest.take(8 * _COLUMNS * head.open), bytes(rest.take(head.commands))
         passing = rest.take(8 * sum(map(_passing_size, head.accounts)))
-        state = _state(head, rows, _commands(bytes(commands)), passing, rest.take)
+        state = _state(head, rows, _commands(commands), passing, rest.take)
         rest.end()
         again = _head(state, state.grants.legend(), len(state.idempotency), lambda: None)
     except (ArithmeticError, LookupError, TypeError) as error:
         raise ValueError(f"the snapshot of {ledger} is damaged: {error!r}") from error
-    if state.ledger != ledger or again != (written, bytes(rows), bytes(commands), bytes(passing)):
+    if state.ledger != ledger or again != (written, bytes(rows), commands, bytes(passing)):
         raise ValueError(f"a snapshot of {ledger} would be another one")
     return state
 
 
 class _Rest:
-    """What of a snapshot was not read yet."""
+    """The bytes of a snapshot that are not read yet."""
 
     def __init__(self, data: memoryview) -> None:
         self._data = data
         self._at = 0
 
     def take(self, size: int) -> memoryview:
-        """The next ``size`` bytes. Raises ValueError if there are fewer."""
+        """Return the next ``size`` bytes. Raises ValueError if there are fewer."""
         if not 0 <= size <= len(self._data) - self._at:
             raise ValueError("the snapshot ends too early")
         self._at += size
         return self._data[self._at - size : self._at]
 
     def end(self) -> None:
-        """Raises ValueError if there is more."""
+        """Raise ValueError if there are more."""
         if self._at != len(self._data):
             raise ValueError("the snapshot goes on after its end")
 
@@ -125,25 +125,22 @@ class _Rest:
 def _head(
     state: State, legend: Legend, answers: int, breathe: Callable[[], None]
 ) -> tuple[bytes, bytes, bytes, bytes]:
-    """The head, the rows of the open grants, their commands, and what is to pass."""
+    """Return the head, the rows of the open grants, their commands, and what is to leave windows.
+
+    The order in which these are made decides about the numbers in the lists.
+    """
     lists = Lists()
     numbers = {key: number for number, key in enumerate(state.accounts)}
-    # The order of these two decides about the numbers in the lists.
     accounts = tuple(_account_row(*item, lists) for item in state.accounts.items())
     passing = bytearray()
     for account in state.accounts.values():
-        if isinstance(account, WindowAccount):
-            for entries in _batched(account.entries()):
-                passing += _passing_rows(entries, lists)
-                breathe()
-    opened, named = bytearray(), []
-    grants = state.grants.in_order()
-    for first in range(0, len(grants), _BREATH):
-        some = grants[first : first + _BREATH]
-        opened += _rows_of(some, numbers, lists)
-        for number, grant in enumerate(some, first):
-            if grant.id != _called(grant.sequence):
-                named.append((number, grant.id))
+        entries = account.entries() if isinstance(account, WindowAccount) else iter(())
+        while some := list(islice(entries, _BREATH)):
+            passing += _passing_rows(some, lists)
+            breathe()
+    opened, grants = bytearray(), iter(state.grants.in_order())
+    while few := list(islice(grants, _BREATH)):
+        opened += _grant_rows(few, numbers, lists)
         breathe()
     commands = lists.all_commands()
     head = Head(
@@ -160,12 +157,11 @@ def _head(
         accounts=accounts,
         open=len(state.open),
         commands=len(commands),
-        named=tuple(named),
         settled=legend,
         answers=answers,
         **lists.rows(),
     )
-    return head.to_bytes(), bytes(opened), commands, bytes(passing)
+    return head.model_dump_json().encode(), bytes(opened), commands, bytes(passing)
 
 
 def _state(
@@ -174,9 +170,10 @@ def _state(
     axes = [axis_from(names) for names in head.axes]
     charges = [charge_from(row, axes) for row in head.charges]
     shape = head.population.shape if head.population else ()
-    accounts = Accounts(dict(_accounts(head, axes, shape, passing, take)))
+    selections = [selection_from(row, shape) for row in head.selections]
+    accounts = Accounts(dict(_accounts(head, axes, shape, selections, passing, take)))
     accounts.share()
-    opened = _opened(head, rows, commands, list(accounts), charges)
+    opened = _opened(head, rows, commands, list(accounts), charges, selections)
     return State(
         ledger=head.ledger,
         sequence=head.sequence,
@@ -204,8 +201,36 @@ def _account_row(key: AccountKey, account: Account, lists: Lists) -> AccountRow:
     return AccountRow(*key, lists.axis(account.axis), bound, held, kept, window, passing)
 
 
+def _accounts(
+    head: Head,
+    axes: list[Axis],
+    shape: tuple[int, ...],
+    selections: list[Selection],
+    passing: memoryview,
+    take: Take,
+) -> Iterator[tuple[AccountKey, Account]]:
+    values, first = np.frombuffer(passing, dtype="<i8").astype(np.int64), 0
+    for row in head.accounts:
+        axis = axes[row.axis]
+        if not len(axis) == len(row.bound) == len(row.held):
+            raise ValueError("an account is not as long as its axis")
+        used = Sums.load(take, len(axis), shape, row.kept)
+        key = AccountKey(row.rule, row.epoch, row.dataset, row.client)
+        held = axis, used, list(row.bound), list(row.held)
+        if row.window is None:
+            yield key, Account(*held)
+            continue
+        account = WindowAccount(*held, Window.read(row.window))
+        last = first + _passing_size(row)
+        account.entered(_entries(values[first:last], axis, selections))
+        first = last
+        yield key, account
+
+
 def _passing_size(row: AccountRow) -> int:
-    """How many integers its entries take: when one ends, its cells, finite sums, infinities."""
+    """Return the integers of an account's entries: the stamp when one ends, its cells, finite sums,
+    infinities.
+    """
     return row.passing * (2 + 2 * len(row.bound))
 
 
@@ -226,67 +251,28 @@ def _entries(
         yield ends, selections[number], Charge(axis, tuple(units[:n]), tuple(units[n:]))
 
 
-def _batched(items: Iterable[T]) -> Iterator[list[T]]:
-    """The items, some at a time."""
-    all_of = iter(items)
-    while some := list(islice(all_of, _BREATH)):
-        yield some
-
-
-def _accounts(
-    head: Head, axes: list[Axis], shape: tuple[int, ...], passing: memoryview, take: Take
-) -> Iterator[tuple[AccountKey, Account]]:
-    selections = [selection_from(row, shape) for row in head.selections]
-    values, first = np.frombuffer(passing, dtype="<i8").astype(np.int64), 0
-    for row in head.accounts:
-        axis = axes[row.axis]
-        if not len(axis) == len(row.bound) == len(row.held):
-            raise ValueError("an account is not as long as its axis")
-        used = Sums.load(take, len(axis), shape, row.kept)
-        key = AccountKey(row.rule, row.epoch, row.dataset, row.client)
-        held = axis, used, list(row.bound), list(row.held)
-        if row.window is None:
-            yield key, Account(*held)
-            continue
-        account = WindowAccount(*held, Window.read(row.window))
-        last = first + _passing_size(row)
-        account.entered(_entries(values[first:last], axis, selections))
-        first = last
-        yield key, account
-
-
-def _rows_of(grants: Sequence[Grant], numbers: dict[AccountKey, int], lists: Lists) -> bytes:
-    """A row of each grant, by columns: one grant after another would take four times as long."""
-    (
-        _,
-        by,
-        datasets,
-        selections,
-        commands,
-        totals,
+def _grant_rows(grants: Sequence[Grant], numbers: dict[AccountKey, int], lists: Lists) -> bytes:
+    """Return a row of each grant. They are made by columns: grant by grant takes four times as
+    long.
+    """
+    columns = zip(*grants, strict=True)
+    _, by, datasets, selections, commands, totals, opened, expires, sequences, *others = columns
+    bookings, sessions, positives, negatives = others
+    rows = (
+        sequences,
+        lists.texts(by),
+        lists.texts(datasets),
+        lists.selections(selections),
+        lists.commands(commands),
+        lists.charges(totals),
         opened,
         expires,
-        sequences,
-        bookings,
+        lists.bookings(bookings, numbers),
         sessions,
         positives,
         negatives,
-    ) = zip(*grants, strict=True)
-    columns = GrantColumns(
-        sequence=sequences,
-        by=lists.texts(by),
-        dataset=lists.texts(datasets),
-        selection=lists.selections(selections),
-        command=lists.commands(commands),
-        total=lists.charges(totals),
-        opened=opened,
-        expires=expires,
-        bookings=lists.bookings(bookings, numbers),
-        session=sessions,
-        positives=positives,
-        negatives=negatives,
     )
-    return raw(np.array(columns, dtype=np.int64).T)
+    return raw(np.array(rows, dtype=np.int64).T)
 
 
 def _opened(
@@ -295,48 +281,41 @@ def _opened(
     commands: list[bytes],
     keys: list[AccountKey],
     charges: list[Charge],
+    selections: list[Selection],
 ) -> Iterable[Grant]:
-    shape = head.population.shape if head.population else ()
-    selections = [selection_from(row, shape) for row in head.selections]
-    bookings = [
+    """Return the open grants of the rows that ``_grant_rows`` wrote."""
+    held = [
         tuple((keys[account], charges[booked]) for account, booked in row) for row in head.bookings
     ]
-    columns = np.frombuffer(rows, dtype="<i8").reshape(head.open, len(GrantColumns._fields)).T
-    of = GrantColumns(*columns.tolist())
-    names = list(map(_called, of.sequence))
-    for number, name in head.named:
-        names[number] = name
+    columns = np.frombuffer(rows, dtype="<i8").reshape(head.open, _COLUMNS).T.tolist()
+    sequences, by, datasets, cells, asked, totals, opened, expires, bookings, *counted = columns
+    sessions, positives, negatives = counted
     return map(
         Grant,
-        names,
-        map(head.texts.__getitem__, of.by),
-        map(head.texts.__getitem__, of.dataset),
-        map(selections.__getitem__, of.selection),
-        map(commands.__getitem__, of.command),
-        map(charges.__getitem__, of.total),
-        of.opened,
-        of.expires,
-        of.sequence,
-        map(bookings.__getitem__, of.bookings),
-        map(bool, of.session),
-        of.positives,
-        of.negatives,
+        map("g{}".format, sequences),
+        map(head.texts.__getitem__, by),
+        map(head.texts.__getitem__, datasets),
+        map(selections.__getitem__, cells),
+        map(commands.__getitem__, asked),
+        map(charges.__getitem__, totals),
+        opened,
+        expires,
+        sequences,
+        map(held.__getitem__, bookings),
+        map(bool, sessions),
+        positives,
+        negatives,
     )
 
 
 def _commands(lines: bytes) -> list[bytes]:
-    """The commands of the open grants: canonical bytes have no line breaks. Raises ValueError if
-    one is no object.
+    """Return the commands of the open grants: canonical bytes have no line breaks. Raises
+    ValueError if one is no object.
     """
     found = lines.split(b"\n") if lines else []
     if not all(isinstance(orjson.loads(line), dict) for line in found):
         raise ValueError("the command of an open grant is no object")
     return found
-
-
-def _called(sequence: int) -> str:
-    """What the grant is called that the event at ``sequence`` reserved."""
-    return f"g{sequence}"
 
 
 def _adopted_row(adopted: Adopted) -> AdoptedRow:

@@ -1,6 +1,7 @@
 """The head of a snapshot: everything of a state but its columns, as one JSON document.
 
-What stands in many places (currencies, charges, selections) is listed once and meant by number.
+What stands in many places (currencies, charges, selections) is listed once and referred to by its
+number.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
@@ -20,18 +21,19 @@ from accountant.budget.population.population import Dataset, Population
 from accountant.budget.population.selection import Selection, Side, side_of
 from accountant.privacy.units import FIXED, Axis, Charge, Currency
 
+T = TypeVar("T")
 Big = Annotated[
     int,
     BeforeValidator(lambda value: int(value) if isinstance(value, str) else value),
     PlainSerializer(str, return_type=str),
 ]
 """A whole number of any size: a string, as in events."""
-
 Number = Annotated[int, Field(ge=0)]
-"""The place of something in one of the head's lists."""
-
-Run = tuple[Annotated[int, Field(ge=0)], Annotated[int, Field(ge=0)]]
+"""A count, or a place in one of the head's lists."""
+Run = tuple[Number, Number]
 """The first and the last of numbers that follow each other."""
+BookingsRow = tuple[tuple[Number, Number], ...]
+"""Accounts, and the charges that they hold of a grant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,35 +68,12 @@ class AccountRow:
     """How many arrays of cells there are (``Sums.parts_kept``)."""
     window: str | None
     passing: Number
-    """How many entries of what is spent are to pass: each is a row among the columns."""
-
-
-class GrantColumns(NamedTuple):
-    """The columns of open grants, which are numbers: there may be many. Texts, selections,
-    commands, charges and bookings are numbers of listed ones.
-    """
-
-    sequence: Sequence[int]
-    by: Sequence[int]
-    dataset: Sequence[int]
-    selection: Sequence[int]
-    command: Sequence[int]
-    total: Sequence[int]
-    opened: Sequence[int]
-    expires: Sequence[int]
-    bookings: Sequence[int]
-    session: Sequence[int]
-    positives: Sequence[int]
-    negatives: Sequence[int]
-
-
-BookingsRow = tuple[tuple[Number, Number], ...]
-"""Accounts, and the charges that they hold of a grant."""
+    """How many entries are to leave the window: each is a row among the columns."""
 
 
 @dataclass(frozen=True, slots=True)
 class EpochRow:
-    """What of an epoch does not follow from its rule."""
+    """The part of an epoch that does not follow from its rule."""
 
     number: int
     since: Big
@@ -114,12 +93,14 @@ class AdoptedRow:
 
 
 class Head(BaseModel):
-    """Everything but the columns. Dictionaries are lists, for their order is kept."""
+    """Everything but the columns. Dictionaries are lists, which keep their order. Its JSON is the
+    one form of its bytes.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     ledger: str
-    sequence: Annotated[int, Field(ge=0)]
+    sequence: Number
     time: Big
     population: Population | None
     datasets: tuple[Dataset, ...]
@@ -138,21 +119,14 @@ class Head(BaseModel):
     accounts: tuple[AccountRow, ...]
     open: Number
     """How many grants are open: each is a row among the columns."""
-    named: tuple[tuple[Number, str], ...]
-    """Those that are not called by their sequence; a sound ledger has none."""
+    named: tuple[()] = ()
+    """Kept for the format."""
     settled: Legend
-    answers: Annotated[int, Field(ge=0)]
-
-    def to_bytes(self) -> bytes:
-        """Its one form as bytes: every field in its place, dictionaries in their order."""
-        return self.model_dump_json().encode()
-
-
-T = TypeVar("T")
+    answers: Number
 
 
 class Lists:
-    """The head's lists of what stands in many places, while it is written."""
+    """The head's lists, while it is written."""
 
     def __init__(self) -> None:
         self._axes: dict[Axis, int] = {}
@@ -162,22 +136,18 @@ class Lists:
         self._commands: dict[bytes, int] = {}
         self._texts: dict[str, int] = {}
         self._seen: dict[int, int] = {}
-        """Numbers of objects by their identity, which they keep while they are here: many grants
-        share them, and hashing one takes longer than all the rest.
+        """Numbers of objects by their identity. Many grants share an object, and hashing one takes
+        longer than all the rest.
         """
         self._here: list[object] = []
+        """The objects of ``_seen``, which keep their identity while they are here."""
 
     def axis(self, axis: Axis) -> int:
-        """The number of these currencies."""
+        """Return the number of these currencies."""
         return _number(self._axes, axis)
 
-    def charge(self, charge: Charge) -> int:
-        """The number of a charge."""
-        [number] = self.charges([charge])
-        return number
-
     def charges(self, charges: Sequence[Charge]) -> list[int]:
-        """The numbers of charges."""
+        """Return the numbers of charges."""
         return self._numbers(charges, self._new_charge)
 
     def _new_charge(self, charge: Charge) -> int:
@@ -185,31 +155,33 @@ class Lists:
         return _number(self._charges, charge)
 
     def selections(self, selections: Sequence[Selection]) -> list[int]:
-        """The numbers of selections."""
+        """Return the numbers of selections."""
         return self._numbers(selections, partial(_number, self._selections))
 
     def bookings(
         self, bookings: Sequence[Bookings], accounts: Mapping[AccountKey, int]
     ) -> list[int]:
-        """The numbers of what accounts, which have numbers too, hold of each grant."""
-        return self._numbers(bookings, partial(self._new_bookings, accounts))
+        """Return the numbers of what accounts, which have numbers too, hold of each grant."""
 
-    def _new_bookings(self, accounts: Mapping[AccountKey, int], bookings: Bookings) -> int:
-        row = tuple((accounts[key], self.charge(booked)) for key, booked in bookings)
-        return _number(self._bookings, row)
+        def new(held: Bookings) -> int:
+            charges = self.charges([booked for _, booked in held])
+            row = zip([accounts[key] for key, _ in held], charges, strict=True)
+            return _number(self._bookings, tuple(row))
+
+        return self._numbers(bookings, new)
 
     def commands(self, commands: Sequence[bytes]) -> list[int]:
-        """The numbers of commands. Many are the same, and each grant may have one of its own."""
+        """Return the numbers of commands. Many grants may share one, or each has its own."""
         return self._numbers(commands, partial(_number, self._commands))
 
     def texts(self, texts: Sequence[str]) -> list[int]:
-        """The numbers of texts."""
+        """Return the numbers of texts."""
         for text in dict.fromkeys(texts):
             _number(self._texts, text)
         return list(map(self._texts.__getitem__, texts))
 
     def _numbers(self, items: Sequence[T], new: Callable[[T], int]) -> list[int]:
-        """The number of each; ``new`` gives one to what was not seen yet."""
+        """Return the number of each item; ``new`` numbers an item that was not seen before."""
         for place, item in dict(zip(map(id, items), items, strict=True)).items():
             if place not in self._seen:
                 self._seen[place] = new(item)
@@ -217,11 +189,11 @@ class Lists:
         return list(map(self._seen.__getitem__, map(id, items)))
 
     def all_commands(self) -> bytes:
-        """The commands, in the order of their numbers, a line each."""
+        """Return the commands, in the order of their numbers, a line each."""
         return b"\n".join(self._commands)
 
     def rows(self) -> dict[str, Any]:
-        """All that was numbered, as fields of the head."""
+        """Return the lists, as fields of the head."""
         return {
             "axes": tuple(tuple(map(str, axis)) for axis in self._axes),
             "charges": tuple(
@@ -231,7 +203,7 @@ class Lists:
             "selections": tuple(
                 SelectionRow(
                     selection.everyone,
-                    tuple(tuple(_runs(side) for side in box) for box in selection.boxes),
+                    tuple(tuple(map(_runs, box)) for box in selection.boxes),
                 )
                 for selection in self._selections
             ),
@@ -245,7 +217,7 @@ def _number(table: dict[T, int], item: T) -> int:
 
 
 def axis_from(names: tuple[str, ...]) -> Axis:
-    """The currencies of these names. Raises ValueError for an unknown one."""
+    """Return the currencies of these names. Raises ValueError for an unknown one."""
     axis = tuple(map(Currency, names))
     if unknown := [c for c in axis if c not in FIXED and c.order is None]:
         raise ValueError(f"no currency is called {unknown[0]!r}")
@@ -253,7 +225,7 @@ def axis_from(names: tuple[str, ...]) -> Axis:
 
 
 def charge_from(row: ChargeRow, axes: list[Axis]) -> Charge:
-    """The charge of a row. Raises ValueError if it is not as long as its axis."""
+    """Return the charge of a row. Raises ValueError if it is not as long as its axis."""
     charge = Charge(axes[row.axis], row.finite, row.infinite)
     if {len(charge.finite), len(charge.infinite)} != {len(charge.axis)}:
         raise ValueError("a charge is not as long as its axis")
@@ -261,7 +233,7 @@ def charge_from(row: ChargeRow, axes: list[Axis]) -> Charge:
 
 
 def selection_from(row: SelectionRow, shape: tuple[int, ...]) -> Selection:
-    """The selection of a row. Raises ValueError if it leaves the population."""
+    """Return the selection of a row. Raises ValueError if it leaves the population."""
     boxes = (
         tuple(_side(runs, most) for runs, most in zip(box, shape, strict=True)) for box in row.boxes
     )
