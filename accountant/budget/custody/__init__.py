@@ -1,1 +1,1 @@
-"""What is decided about a ledger itself: keys, alarms, recovery, publication, corrections."""
+"""The custody of a ledger: keys, alarms, recovery, publication, corrections."""

@@ -1,7 +1,7 @@
-"""The ledger's custody: its signing keys, its publication, and what became of it.
+"""A ledger's custody: its signing keys, publication, versions of the bounds, recoveries.
 
-The key is in the ledger, so that whoever knows one key of a ledger learns the later ones from it;
-the private half never is.
+The ledger holds the public halves of its keys, so that a reader who knows one key learns the later
+ones from it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 FIRST_ENGINE: Final = 1
-"""What decides until an event says otherwise."""
+"""The version of the bounds that decides until an event adopts another."""
 
 
 class SigningKey(NamedTuple):
@@ -26,8 +26,8 @@ class SigningKey(NamedTuple):
 
 
 class AcceptedTime(NamedTuple):
-    """What the clock showed when an operator accepted it, by the event at ``sequence``. ``time`` is
-    that event's stamp: later, if stamps were ahead of the clock already.
+    """The time on the clock when an operator accepted it, by the event at ``sequence``. ``time`` is
+    that event's stamp, which is later if stamps were ahead of the clock already.
     """
 
     sequence: int
@@ -37,10 +37,10 @@ class AcceptedTime(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Custody:
-    """``stopped``: the sequence of the alarm that stopped publication; ``recovered``: that of the
-    last recovery, after which the log has another origin; ``recoveries``: how many there were;
-    ``policies``: the sequences of all adoptions; ``engines``: which version of the bounds decides
-    from which sequence on; ``accepted``: the last time that a clock was in doubt and accepted.
+    """``policies``: the sequences of all adoptions; ``engines``: the versions of the bounds, each
+    with the sequence from which on it decides; ``stopped``: the sequence of the alarm that stopped
+    publication; ``recovered``: that of the last recovery, after which the log has another origin;
+    ``recoveries``: their number; ``accepted``: the last time that was accepted after a doubt.
     """
 
     keys: tuple[SigningKey, ...] = ()
@@ -57,7 +57,7 @@ class Custody:
         return self.engines[-1][1]
 
     def engine_at(self, sequence: int) -> int:
-        """The version that decided the event at ``sequence``."""
+        """Return the version that decided the event at ``sequence``."""
         return next(version for first, version in reversed(self.engines) if first <= sequence)
 
     @property
@@ -68,9 +68,9 @@ class Custody:
         return self.keys[-1]
 
     def signing(self, size: int, before: int) -> list[SigningKey]:
-        """Who must sign a checkpoint of ``size`` that follows one of size ``before``: the key in
-        force, and those of the same name that were in force after ``before``, so that each key is
-        vouched for by the one before it.
+        """Return the keys that must sign a checkpoint of ``size`` that follows one of size
+        ``before``: the key in force, and those of the same name that were in force after
+        ``before``, so that each key is vouched for by the one before it.
         """
         adopted = [key for key in self.keys if key.sequence < size]
         if not adopted:
@@ -85,5 +85,5 @@ class Custody:
         return needed
 
     def log_of(self, size: int) -> str | None:
-        """The origin of a checkpoint of ``size``."""
+        """Return the origin of a checkpoint of ``size``."""
         return next((key.name for key in reversed(self.keys) if key.sequence < size), None)

@@ -1,10 +1,10 @@
-"""What events about the ledger's custody change in a state (``apply`` has all others)."""
+"""Fold events about a ledger's custody into a state (``apply`` folds all others)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from accountant.budget.commands import CarriedAccount, CarryOver
 from accountant.budget.custody.custody import AcceptedTime, SigningKey
@@ -14,17 +14,13 @@ from accountant.privacy import engine as bounds
 from accountant.privacy.units import Charge
 
 
+def _set(state: State, **fields: Any) -> None:
+    state.custody = replace(state.custody, **fields)
+
+
 def _adopt_key(state: State, event: Event) -> None:
     key = SigningKey(event.sequence, event.body["command"]["key"])
-    state.custody = replace(state.custody, keys=(*state.custody.keys, key))
-
-
-def _stop(state: State, event: Event) -> None:
-    state.custody = replace(state.custody, stopped=event.sequence)
-
-
-def _resume(state: State, event: Event) -> None:
-    state.custody = replace(state.custody, stopped=None)
+    _set(state, keys=(*state.custody.keys, key))
 
 
 def _carry_over(state: State, event: Event) -> None:
@@ -34,8 +30,8 @@ def _carry_over(state: State, event: Event) -> None:
 
 
 def _lift(state: State, carried: CarriedAccount, now: int) -> None:
-    """A rule's account of an epoch that is not in force any more, or not yet, is no limit now: when
-    the rule is adopted again it starts from the lifetimes, which are always lifted.
+    """Raise an account. One of an epoch that is not in force is no limit now and is left out: a
+    rule that is adopted again starts from the lifetimes, which are always raised.
     """
     key = AccountKey(carried.rule, carried.epoch, carried.dataset, carried.client)
     epoch = state.adopted.epochs.get(key.rule) if state.adopted else None
@@ -45,7 +41,7 @@ def _lift(state: State, carried: CarriedAccount, now: int) -> None:
     least = Charge.from_json(carried.used).on(account.axis).saturated()
     for grant in list(state.open.values()):
         for held_in, booked in grant.bookings:
-            if held_in == key:  # nobody can tell it from what the lost events had spent
+            if held_in == key:  # it cannot be told apart from what the lost events had spent
                 account.release(grant.selection, booked, now)
                 kept = tuple(pair for pair in grant.bookings if pair[0] != key)
                 state.grants.keep(grant._replace(bookings=kept))
@@ -57,9 +53,7 @@ def _recover(state: State, event: Event) -> None:
         for account, _, booked in state.accounts.holding(grant.bookings):
             account.settle(grant.selection, booked, grant.total, event.time)
         state.grants.settle(grant, "expired", event.sequence)
-    state.custody = replace(
-        state.custody, recovered=event.sequence, recoveries=state.custody.recoveries + 1
-    )
+    _set(state, recovered=event.sequence, recoveries=state.custody.recoveries + 1)
 
 
 def _adopt_engine(state: State, event: Event) -> None:
@@ -69,27 +63,21 @@ def _adopt_engine(state: State, event: Event) -> None:
             f"event {event.sequence} was decided by version {version} of the bounds, and this "
             f"program knows up to {bounds.CURRENT}: take a later one"
         )
-    engines = (*state.custody.engines, (event.sequence, version))
-    state.custody = replace(state.custody, engines=engines)
+    _set(state, engines=(*state.custody.engines, (event.sequence, version)))
 
 
 def _accept_time(state: State, event: Event) -> None:
     shown = microseconds(event.body["command"]["clock"])
-    accepted = AcceptedTime(event.sequence, shown, event.time)
-    state.custody = replace(state.custody, accepted=accepted)
-
-
-def _nothing(state: State, event: Event) -> None:
-    """The text is gone from where it was kept; the event that held its digest stays."""
+    _set(state, accepted=AcceptedTime(event.sequence, shown, event.time))
 
 
 HANDLERS: Final[dict[str, Callable[[State, Event], None]]] = {
     "signing_key.adopted.v1": _adopt_key,
-    "publication.stopped.v1": _stop,
-    "publication.resumed.v1": _resume,
+    "publication.stopped.v1": lambda state, event: _set(state, stopped=event.sequence),
+    "publication.resumed.v1": lambda state, _: _set(state, stopped=None),
     "ledger.carried_over.v1": _carry_over,
     "ledger.recovered.v1": _recover,
-    "text.erased.v1": _nothing,
+    "text.erased.v1": lambda state, _: None,  # the event that held its digest stays
     "engine.adopted.v1": _adopt_engine,
     "clock.accepted.v1": _accept_time,
 }

@@ -1,4 +1,4 @@
-"""When a signed head counts as published: which witnesses are asked, and how many must agree."""
+"""The rule of publication: the witnesses that are asked, and how many of them must agree."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from accountant.ledger.notes import COSIGNATURE, Verifier
 
 MAX_WITNESSES = 12
-"""With the ledger's own signatures a checkpoint stays within the 16 that every client accepts."""
+"""With the ledger's own signatures a checkpoint has at most 16, which every client accepts."""
 
 
 class Witness(BaseModel):
-    """A C2SP witness: where it answers, and the key that it cosigns with."""
+    """A C2SP witness: its address, and the key that it cosigns with."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     url: Annotated[str, Field(pattern=r"^https?://[^\s]+$", max_length=500)]
@@ -50,12 +50,12 @@ class Publication(BaseModel):
         return self
 
     def met_by(self, cosigners: Iterable[str]) -> bool:
-        """True if enough of the witnesses are among those who have cosigned."""
+        """Return whether enough of the witnesses are among ``cosigners``."""
         names = {witness.verifier.name for witness in self.witnesses}
         return sum(name in names for name in cosigners) >= self.required
 
     def as_strict(self, old: Publication) -> bool:
-        """True if at least as many of the same witnesses have to agree as under ``old``."""
+        """Return whether at least as many of the same witnesses have to agree as under ``old``."""
         fewer = {witness.key for witness in self.witnesses} <= {w.key for w in old.witnesses}
         return self.required >= old.required and (fewer or old.required == 0)
 
