@@ -17,7 +17,7 @@ from accountant.budget.decide import Repeated
 from accountant.budget.errors import Conflict, Invalid
 from accountant.budget.facts import grant_in
 from accountant.budget.population.packing import LONGEST, in_names, packed, packed_as
-from accountant.budget.population.positions import Spelled, count, read, spell
+from accountant.budget.population.positions import count, read, spell
 from accountant.budget.population.selection import Positions, select
 from accountant.budget.replay import replay
 from accountant.budget.sealing import seal, seal_again
@@ -50,18 +50,19 @@ def test_a_set_has_one_spelling(positions: set[int]) -> None:
     ordered = np.array(sorted(positions), dtype=np.int64)
     spelled = spell(ordered)
     assert read(spelled).tolist() == ordered.tolist()
-    assert count({spelled.code: spelled.text}) == len(positions)
-    assert len(spelled.text) <= (ordered[-1] // 8 + 1) * 4 // 3 + 3
+    assert count(spelled) == len(positions)
+    [text] = spelled.values()
+    assert len(text) <= (ordered[-1] // 8 + 1) * 4 // 3 + 3
 
 
 @given(st.sampled_from(["bits", "gaps"]), st.text("ABCDwxyz0189-_=+/", max_size=12))
 def test_nothing_else_is_read(code: Any, text: str) -> None:
     """Any other text, or another spelling of a set, is a ValueError, for a set has one digest."""
     try:
-        positions = read(Spelled(code, text))
+        positions = read({code: text})
     except ValueError:
         return
-    assert spell(positions) == (code, text)
+    assert spell(positions) == {code: text}
 
 
 @pytest.mark.parametrize("text", ["", "AAA", "__", "////", "-----w", "_____w8", "gICAgAE", "gIA"])
@@ -69,7 +70,7 @@ def test_nothing_else_is_read(code: Any, text: str) -> None:
 def test_what_is_cut_off_or_beyond_all_cells_is_refused(code: Any, text: str) -> None:
     """No spelling can ask for more memory than a million cells take."""
     try:
-        found = read(Spelled(code, text))
+        found = read({code: text})
     except ValueError:
         return
     assert found[-1] < 10**6
@@ -111,10 +112,11 @@ PEOPLE = wide().state.people()
 
 def test_nobody_can_ask_by_positions() -> None:
     """A request names values; positions are how the ledger holds them."""
-    code, text = spell(np.arange(0, 900, 2))
+    stored = spell(np.arange(0, 900, 2))
+    [text] = stored.values()
     with pytest.raises(ValidationError, match="a list of names, or a range"):
         type(asking(["x"])).model_validate(
-            {"dataset": "d", "mechanisms": [laplace("1")], "subjects": {"week": {code: text}}}
+            {"dataset": "d", "mechanisms": [laplace("1")], "subjects": {"week": stored}}
         )
     for bad in ({"bits": text, "gaps": text}, {}, {"bits": "AA"}, {"bits": 1}):
         with pytest.raises(ValidationError):
@@ -167,9 +169,8 @@ def test_positions_beyond_the_dimension_are_found() -> None:
     """A forged set that names positions which nobody has registered is a finding."""
     book = wide()
     event = book.ask(packed(book.state.people(), asking(WEEKS[::3])))[0]
-    code, text = spell(np.array([1, 5, 7_000]))
     forged = event.to_json()
-    forged["command"] = forged["command"] | {"subjects": {"week": {code: text}}}
+    forged["command"] = forged["command"] | {"subjects": {"week": spell(np.array([1, 5, 7_000]))}}
     assert list(replay("fair", [*book.stored[:-1], canonical(forged)]))[-1].findings
 
 

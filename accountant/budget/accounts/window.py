@@ -19,8 +19,7 @@ import numpy as np
 
 from accountant.budget.accounts.account import Account, Mark
 from accountant.budget.accounts.sums import Integers, Sums
-from accountant.budget.population.alike import alike
-from accountant.budget.population.selection import EVERYONE, Selection, side_of
+from accountant.budget.population.selection import EVERYONE, Selection, alike, side_of
 from accountant.privacy.units import Axis, Charge
 
 _SPAN: Final = re.compile(r"([1-9][0-9]{0,4})([hd])|month")

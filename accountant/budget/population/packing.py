@@ -1,13 +1,13 @@
 """Long lists of values are stored as positions instead of names.
 
-A list of more than ``LONGEST`` bytes is held as a set: its order and what it names twice are gone,
-so a retry with the same names in another order is the same request. A shorter one stays as it was
-sent, as every list did before there were positions.
+A list of more than ``LONGEST`` bytes is held as a set, without its order and its repetitions: a
+retry with the same names in another order is the same request. A shorter list stays as it was sent;
+so did every list before there were positions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -15,8 +15,8 @@ import numpy as np
 from accountant.budget.commands import STORED, Command
 from accountant.budget.errors import Invalid
 from accountant.budget.population.population import Population
-from accountant.budget.population.positions import read, spell, spelled
-from accountant.budget.population.selection import Positions, Subjects, Term
+from accountant.budget.population.positions import CODES, read, spell
+from accountant.budget.population.selection import Positions, Subjects
 from accountant.ledger.events import canonical
 
 LONGEST: Final = 4_096
@@ -26,38 +26,54 @@ _MOST_OF_A_CHARACTER: Final = 6
 
 
 def packed(people: Population | None, command: Command) -> Command:
-    """``command`` with its long lists as positions. A list with an unknown name stays as it is."""
+    """Return ``command`` with its long lists as positions. A list with an unknown name stays as it
+    is; ``decide`` reports it.
+    """
     subjects: Subjects | None = getattr(command, "subjects", None)
     if people is None or not subjects:
         return command
     terms = subjects if isinstance(subjects, list) else [subjects]
     if not any(_long(values) for term in terms for values in term.values()):
         return command
+
+    def pack(dimension: str, values: Any) -> Any:
+        if not _long(values):
+            return values
+        positions = np.unique(people.indices(people.axis(dimension), values))
+        return Positions.model_validate(spell(positions), context=STORED)
+
     try:
-        found = [_term(people, term) for term in terms]
+        return command.model_copy(update={"subjects": _each(subjects, pack)})
     except Invalid:
-        return command  # whoever decides says what is wrong
-    return command.model_copy(
-        update={"subjects": found if isinstance(subjects, list) else found[0]}
-    )
+        return command
 
 
 def packed_as(people: Population | None, command: Command, stored: Mapping[str, Any]) -> Command:
-    """``command`` as ``stored``, which was recorded before, would hold it: a list of names may be
-    older than positions.
+    """Return ``command`` as ``stored``, which was recorded before, would hold it: a list of names
+    may be older than positions.
     """
     found = packed(people, command)
     return found if found.to_json().get("subjects") == stored.get("subjects") else command
 
 
 def in_names(people: Population, command: dict[str, Any]) -> dict[str, Any]:
-    """The command of an event with names instead of positions, for readers."""
+    """Return the command of an event with names instead of positions, for readers."""
+
+    def unpack(dimension: str, values: Any) -> Any:
+        if not (isinstance(values, dict) and values.keys() <= CODES):
+            return values
+        names = dict(people.dimensions)[dimension]
+        return [names[position] for position in read(values).tolist()]
+
     subjects = command.get("subjects")
-    if not subjects:
-        return command
-    terms = subjects if isinstance(subjects, list) else [subjects]
-    named = [{name: _names(people, name, values) for name, values in t.items()} for t in terms]
-    return command | {"subjects": named if isinstance(subjects, list) else named[0]}
+    return command | {"subjects": _each(subjects, unpack)} if subjects else command
+
+
+def _each(subjects: Any, change: Callable[[str, Any], Any]) -> Any:
+    """Change the values of every dimension, in one term or a list of terms."""
+    if isinstance(subjects, list):
+        return [_each(term, change) for term in subjects]
+    return {name: change(name, values) for name, values in subjects.items()}
 
 
 def _long(values: Any) -> bool:
@@ -65,24 +81,3 @@ def _long(values: Any) -> bool:
         return False
     most = sum(map(len, values)) * _MOST_OF_A_CHARACTER + 3 * len(values) + 2
     return most > LONGEST and len(canonical(values)) > LONGEST
-
-
-def _term(people: Population, term: Term) -> Term:
-    return {
-        name: _positions(people, name, values)
-        if isinstance(values, list) and _long(values)
-        else values
-        for name, values in term.items()
-    }
-
-
-def _positions(people: Population, dimension: str, names: list[str]) -> Positions:
-    code, text = spell(np.unique(people.indices(people.axis(dimension), names)))
-    return Positions.model_validate({code: text}, context=STORED)
-
-
-def _names(people: Population, dimension: str, values: Any) -> Any:
-    if not (isinstance(values, dict) and values.keys() <= {"bits", "gaps"}):
-        return values
-    names = dict(people.dimensions)[dimension]
-    return [names[position] for position in read(spelled(values)).tolist()]

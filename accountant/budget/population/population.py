@@ -1,8 +1,8 @@
-"""Populations: a set of people, each in exactly one cell for life.
+"""Populations: sets of privacy units, each in exactly one cell for life.
 
 A *dimension* is an unchanging, public attribute of the privacy unit (country of birth, the week of
-joining; never the week of an event), so that a person lies in one cell and charges to disjoint
-groups need not be added. A population without dimensions has one cell, "everyone".
+joining; never the week of an event). A unit then lies in one cell, and charges to disjoint groups
+need not be added. A population without dimensions has one cell, "everyone".
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MAX_CELLS: Final = 10**6
 
 
 class Membership(StrEnum):
-    """Whether it is public who lies in which cell."""
+    """Whether it is public in which cell a person lies."""
 
     PUBLIC = "public"
     PRIVATE = "private"
@@ -56,7 +56,7 @@ class Population:
 
     @property
     def cells(self) -> int:
-        """How many cells there are."""
+        """The number of cells."""
         return prod(self.shape)
 
     @cached_property
@@ -64,7 +64,7 @@ class Population:
         return tuple({value: i for i, value in enumerate(values)} for _, values in self.dimensions)
 
     def axis(self, dimension: str) -> int:
-        """The position of ``dimension``. Raises Invalid if there is none of that name."""
+        """Return the position of ``dimension``. Raises Invalid if there is none of that name."""
         for axis, (name, _) in enumerate(self.dimensions):
             if name == dimension:
                 return axis
@@ -75,7 +75,7 @@ class Population:
         )
 
     def index(self, axis: int, value: str) -> int:
-        """The position of ``value`` on ``axis``. Raises Invalid if it is not registered."""
+        """Return the position of ``value`` on ``axis``. Raises Invalid if it is not registered."""
         name, values = self.dimensions[axis]
         try:
             return self._positions[axis][value]
@@ -88,7 +88,7 @@ class Population:
             ) from None
 
     def indices(self, axis: int, values: Iterable[str]) -> list[int]:
-        """The positions of many values. Raises Invalid if one is not registered."""
+        """Return the positions of many values. Raises Invalid if one is not registered."""
         positions = self._positions[axis]
         try:
             return [positions[value] for value in values]
@@ -96,14 +96,14 @@ class Population:
             return [self.index(axis, missing.args[0])]  # which raises
 
     def extended(self, dimension: str, values: tuple[str, ...]) -> Population:
-        """The population with ``values`` appended to ``dimension``."""
+        """Return the population with ``values`` appended to ``dimension``."""
         axis = self.axis(dimension)
         name, old = self.dimensions[axis]
         dimensions = (*self.dimensions[:axis], (name, old + values), *self.dimensions[axis + 1 :])
         return replace(self, dimensions=dimensions)
 
     def describe(self, cell: tuple[int, ...]) -> dict[str, str]:
-        """The attribute values of a cell."""
+        """Return the attribute values of a cell."""
         return {name: values[i] for (name, values), i in zip(self.dimensions, cell, strict=True)}
 
 

@@ -6,7 +6,7 @@ A union is cut into disjoint boxes: no cell is charged twice however the parts o
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import prod
@@ -28,12 +28,12 @@ from pydantic_core import PydanticCustomError
 
 from accountant.budget.errors import Invalid
 from accountant.budget.population.population import Population
-from accountant.budget.population.positions import read, spelled
+from accountant.budget.population.positions import CODES, read
 
 MAX_TERMS: Final = 100
 MAX_BOXES: Final = 500
 MAX_WORK: Final = 3_000_000
-"""Set members looked at: bounds the time that one selection takes under the ledger's lock."""
+"""Set members that are looked at: bounds the time of one selection under the ledger's lock."""
 
 _FAR: Final = 2**62
 """No sum is larger, and none is further below zero."""
@@ -63,7 +63,7 @@ class Positions(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _only_stored(cls, value: Any, info: ValidationInfo) -> Any:
-        """Who asks sends names: what stands at a position is nobody's to know by heart."""
+        """A client sends names, not positions."""
         if not (info.context or {}).get("stored"):
             raise PydanticCustomError("not_names", "it must be a list of names, or a range")
         return value
@@ -74,18 +74,17 @@ class Positions(BaseModel):
         return self
 
     def read(self) -> NDArray[np.int64]:
-        """The positions. Raises ValueError if they are not spelled as they have to be."""
-        return read(spelled({name: text for name, text in self if text is not None}))
+        """Return the positions. Raises ValueError if they are not in their one spelling."""
+        return read(self.model_dump(exclude_none=True))
 
 
 def _sort_of(value: Any) -> str:
     if isinstance(value, list):
         return ":values"
-    stored = isinstance(value, Positions) or (isinstance(value, dict) and value.keys() <= _CODES)
+    stored = isinstance(value, Positions) or (isinstance(value, dict) and value.keys() <= CODES)
     return ":positions" if stored else ":range"
 
 
-_CODES: Final = {"bits", "gaps"}
 Values = Annotated[
     Annotated[list[Name], Field(min_length=1), Tag(":values")]
     | Annotated[Range, Tag(":range")]
@@ -106,19 +105,19 @@ Index = tuple[Any, ...]
 
 
 class Layout(NamedTuple):
-    """Where a box is in an array of cells."""
+    """The place of a box in an array of cells."""
 
     in_row: Index
-    """In one row: slices where contiguous (views), else arrays."""
+    """The index into one row: slices where contiguous (views), else arrays."""
     in_all: Index
-    """The same in all rows."""
+    """The index into all rows."""
     views: bool
     """Indexing gives a view of the cells."""
     sides: tuple[Sequence[int], ...]
 
     @classmethod
     def of(cls, box: Box) -> Layout:
-        """The layout of ``box``."""
+        """Return the layout of ``box``."""
         sides = tuple(map(ordered, box))
         scattered = sum(not isinstance(side, range) for side in box)
         index: Index
@@ -126,18 +125,15 @@ class Layout(NamedTuple):
             index = np.ix_(*sides)
         else:  # an array beside slices is several times as fast as the product of arrays
             index = tuple(
-                [
-                    slice(side[0], side[-1] + 1)
-                    if isinstance(side, range)
-                    else np.array(side, dtype=np.intp)
-                    for side in sides
-                ]
+                slice(side[0], side[-1] + 1)
+                if isinstance(side, range)
+                else np.array(side, dtype=np.intp)
+                for side in sides
             )
-        views = not scattered
-        return cls(index, (slice(None), *index), views, sides)
+        return cls(index, (slice(None), *index), not scattered, sides)
 
     def cell(self, at: int) -> tuple[int, ...]:
-        """The cell at the place ``at`` of the box, in row-major order."""
+        """Return the cell at the place ``at`` of the box, in row-major order."""
         found = []
         for side in reversed(self.sides):
             at, place = divmod(at, len(side))
@@ -162,7 +158,7 @@ class Selection:
 
     @property
     def layouts(self) -> tuple[Layout, ...]:
-        """Where each box is in an array of sums: worked out once."""
+        """The place of each box in an array of sums, found once."""
         if self._layouts is None:
             found = _layouts_of(self.boxes)
             object.__setattr__(self, "_layouts", found)
@@ -170,7 +166,7 @@ class Selection:
         return self._layouts
 
     def mask(self, shape: tuple[int, ...]) -> NDArray[np.int64]:
-        """1 at the selected cells of an array of ``shape``, 0 elsewhere: made once."""
+        """Return 1 at the selected cells of an array of ``shape``, 0 elsewhere; made once."""
         found = self._mask
         if found is None or found.shape != shape:
             found = _mask_of(self.boxes, shape)
@@ -178,8 +174,8 @@ class Selection:
         return found
 
     def outside(self, shape: tuple[int, ...]) -> NDArray[np.int64]:
-        """0 at the selected cells of an array of ``shape``, and so far below zero elsewhere that no
-        sum brings a cell up to a selected one: made once.
+        """Return 0 at the selected cells of an array of ``shape``, and elsewhere a number so low
+        that no sum brings a cell up to a selected one; made once.
         """
         found = self._outside
         if found is None or found.shape != shape:
@@ -188,7 +184,7 @@ class Selection:
         return found
 
     def cells(self, population: Population) -> int:
-        """How many cells it has."""
+        """Return the number of its cells."""
         return population.cells if self.everyone else sum(prod(map(len, b)) for b in self.boxes)
 
     def __or__(self, other: Selection) -> Selection:
@@ -207,7 +203,7 @@ def _mask_of(boxes: tuple[Box, ...], shape: tuple[int, ...]) -> NDArray[np.int64
 
 
 def _mask(box: Box, shape: tuple[int, ...]) -> NDArray[np.int64]:
-    """1 at the cells of ``box``, as a product of its sides."""
+    """Return 1 at the cells of ``box``, as a product of its sides."""
     found = np.ones((), dtype=np.int64)
     for side, size in zip(box, shape, strict=True):
         line = [0] * size
@@ -221,7 +217,7 @@ EVERYONE: Final = Selection(everyone=True)
 
 
 def select(population: Population, subjects: Subjects | None) -> Selection:
-    """Compiles ``subjects`` (None or {}: everyone). Raises Invalid for unknown names or values."""
+    """Compile ``subjects`` (None or {}: everyone). Raises Invalid for unknown names or values."""
     if subjects is None or subjects == {}:
         return EVERYONE
     terms = subjects if isinstance(subjects, list) else [subjects]
@@ -233,10 +229,10 @@ def select(population: Population, subjects: Subjects | None) -> Selection:
 def reaching(
     population: Population, subjects: Subjects | None, dimension: str, values: list[str]
 ) -> Selection:
-    """The cells with one of ``values`` that ``subjects`` covers without naming ``dimension``: a
-    group that names no value of a dimension means all of them, those appended later included.
+    """Return the cells with one of ``values`` that ``subjects`` covers without naming
+    ``dimension``: a group that names no value of a dimension means all of them, later ones too.
 
-    Never too complex if ``subjects`` was not: it is used while an event is folded.
+    Its complexity is not bounded, for an event that is folded cannot be refused.
     """
     terms = subjects if isinstance(subjects, list) else [subjects or {}]
     unnamed = [term | {dimension: values} for term in terms if dimension not in term]
@@ -272,12 +268,12 @@ def _bounded(work: int, most: int | None, boxes: int) -> None:
 
 
 def ordered(side: Side) -> Sequence[int]:
-    """The positions, sorted."""
+    """Return the positions, sorted."""
     return side if isinstance(side, range) else sorted(side)
 
 
 def side_of(positions: Collection[int]) -> Side:
-    """The one form of these positions."""
+    """Return the one form of these positions."""
     first, last = min(positions), max(positions)
     if isinstance(positions, range) or last - first + 1 == len(positions):
         return range(first, last + 1)
@@ -285,7 +281,7 @@ def side_of(positions: Collection[int]) -> Side:
 
 
 def _scattered(boxes: Iterable[Box]) -> int:
-    """How many members of sets they have; ranges cost nothing."""
+    """Return the number of members of sets; ranges cost nothing."""
     return sum(len(side) for box in boxes for side in box if not isinstance(side, range))
 
 
@@ -304,23 +300,20 @@ def _box(population: Population, term: Term) -> Box:
                 )
             sides[axis] = range(first, last + 1)
         elif isinstance(wanted, Positions):
-            sides[axis] = _stored(population, axis, wanted)
+            positions = wanted.read()
+            if positions[-1] >= population.shape[axis]:
+                raise Invalid(
+                    "unknown-group", f"dimension {dimension!r} has no position {positions[-1]}"
+                )
+            sides[axis] = side_of(positions.tolist())
         else:
             sides[axis] = side_of(set(population.indices(axis, wanted)))
     return tuple(sides)
 
 
-def _stored(population: Population, axis: int, wanted: Positions) -> Side:
-    positions = wanted.read()
-    if positions[-1] >= population.shape[axis]:
-        name = population.dimensions[axis][0]
-        raise Invalid("unknown-group", f"dimension {name!r} has no position {positions[-1]}")
-    return side_of(positions.tolist())
-
-
 def _minus(box: Box, taken: Box) -> tuple[list[Box], int]:
-    """``box`` without ``taken``, as disjoint boxes: peel off one dimension after the other. And how
-    many members were looked at.
+    """Return ``box`` without ``taken`` as disjoint boxes, peeling off one dimension after the
+    other, and the number of members that were looked at.
     """
     common = [_common(a, b) for a, b in zip(box, taken, strict=True)]
     if not all(common):
@@ -334,9 +327,40 @@ def _minus(box: Box, taken: Box) -> tuple[list[Box], int]:
 
 
 def _common(mine: Side, theirs: Side) -> Collection[int]:
-    """The positions that are in both."""
+    """Return the positions that are in both."""
     if isinstance(mine, range) and isinstance(theirs, range):
         return range(max(mine.start, theirs.start), min(mine.stop, theirs.stop))
     if isinstance(mine, range):
         return [position for position in theirs if position in mine]
     return [position for position in mine if position in theirs]
+
+
+def alike(cells: NDArray[np.int64]) -> Iterator[tuple[tuple[Box, ...], NDArray[np.int64]]]:
+    """Yield the cells that hold anything as groups of cells with the same sums, as if they had been
+    charged group by group.
+    """
+    flat = cells.reshape(len(cells), -1)
+    where = np.flatnonzero(flat.any(axis=0))
+    if not where.size:
+        return
+    columns, kinds = np.unique(flat[:, where], axis=1, return_inverse=True)
+    kinds = kinds.reshape(-1)
+    places = np.stack(np.unravel_index(where, cells.shape[1:]), axis=1)
+    order = np.argsort(kinds, kind="stable")  # within a kind the cells keep their order
+    ends = np.cumsum(np.bincount(kinds))[:-1]
+    for kind, part in enumerate(np.split(places[order], ends)):
+        yield tuple(_boxes(part)), columns[:, kind]
+
+
+def _boxes(places: NDArray[np.intp]) -> Iterator[Box]:
+    """Yield disjoint boxes of these cells, which are given in order, a row a cell."""
+    if places.shape[1] == 1:
+        yield (frozenset(places[:, 0].tolist()),)
+        return
+    firsts, starts = np.unique(places[:, 0], return_index=True)
+    alike: dict[bytes, tuple[NDArray[np.intp], list[int]]] = {}
+    for first, rest in zip(firsts.tolist(), np.split(places[:, 1:], starts[1:]), strict=True):
+        alike.setdefault(rest.tobytes(), (rest, []))[1].append(first)
+    for rest, side in alike.values():
+        for box in _boxes(rest):
+            yield (frozenset(side), *box)

@@ -23,8 +23,7 @@ from accountant.budget.accounts.window import WindowAccount
 from accountant.budget.apply import apply, begin, end, read
 from accountant.budget.changes import Booked, End, Record, Reserve
 from accountant.budget.grants import AccountKey
-from accountant.budget.population.alike import alike
-from accountant.budget.population.selection import EVERYONE, Selection
+from accountant.budget.population.selection import EVERYONE, Selection, alike
 from accountant.budget.state import State
 from accountant.ledger.events import Event
 from accountant.privacy.units import Axis, Charge
