@@ -1,14 +1,15 @@
-"""What would fit in place of a request that was refused: fewer invocations, more noise, a delta.
+"""Advice on a refused request: fewer invocations, more noise, or a delta, with which it would fit.
 
-Advice is of the state that it is given, and is never recorded. Whatever it names was tried:
-``evaluate`` admits the changed request.
+Advice is of the given state and is never recorded. Every request that it names was tried:
+``evaluate`` admits it.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from decimal import ROUND_DOWN, ROUND_UP, Context, Decimal
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from pydantic import ValidationError
 
@@ -26,19 +27,20 @@ Advice = dict[str, Any]
 
 _DIGITS: Final = 3
 """Significant digits of a scale."""
-_DECADE: Final = 9 * 10 ** (_DIGITS - 1)
+_FIRST: Final = 10 ** (_DIGITS - 1)
+_DECADE: Final = 9 * _FIRST
 """Scales of so many digits in a decade."""
 _MOST: Final = 6 * _DECADE
-"""Nobody wants more than a million times the noise."""
+"""Steps to a million times the noise, beyond which no scale is tried."""
 _MOST_DISTINCT: Final = 16
 """Different mechanisms whose noise is scaled together: each is priced at every trial."""
 _SCALES: Final = ("scale", "threshold_scale", "comparison_scale", "answer_scale")
 
 
 def would_fit(state: State, by: str, command: AskGrant | OpenSparseVector, now: int) -> Advice:
-    """What ``by`` would be granted at stamp ``now`` in place of ``command``.
+    """Return what ``by`` would be granted at stamp ``now`` in place of ``command``.
 
-    * ``count``: the largest number of invocations of the one mechanism that is asked for;
+    * ``count``: the largest number of invocations, for a single mechanism;
     * ``scale``: its least noise, in three digits; a claim is left out;
     * ``times``: the same for several mechanisms, or several scales: the factor for all of them;
     * ``delta``: for Gaussian noise without one, where the limits can only count its epsilon: a
@@ -54,10 +56,8 @@ def would_fit(state: State, by: str, command: AskGrant | OpenSparseVector, now: 
 
 
 def in_words(advice: Advice) -> str:
-    """The same as the end of a sentence; empty if there is none."""
-    parts = []
-    if "count" in advice:
-        parts.append(f"count {advice['count']}")
+    """Return the advice as the end of a sentence; empty if there is none."""
+    parts = [f"count {advice['count']}"] if "count" in advice else []
     noise = [f"delta {advice['delta']}"] if "delta" in advice else []
     noise += [f"scale {advice['scale']} or more"] if "scale" in advice else []
     noise += [f"all noise scales times {advice['times']}"] if "times" in advice else []
@@ -74,10 +74,9 @@ class _Trials:
         self._mechanisms: tuple[Mechanism, ...] = self._asked.mechanisms
 
     def advice(self) -> Advice:
-        """All that there is."""
-        blocking = [
-            one for one in evaluate(self._state, self._asked).fired if one.action == "block"
-        ]
+        """Return all advice on the request."""
+        fired = evaluate(self._state, self._asked).fired
+        blocking = [one for one in fired if one.action == "block"]
         if any(one.code != LimitRule.code for one in blocking):
             return {}
         if len(self._mechanisms) > 1:
@@ -88,24 +87,25 @@ class _Trials:
         return self._count(mechanism) | (self._noise(mechanism) or self._delta(mechanism))
 
     def _count(self, mechanism: Mechanism) -> Advice:
-        """The largest count that is admitted. A count of n costs n times as much as one."""
+        """Find the largest count that is admitted. A count of n costs n times as much as one."""
         asked = mechanism.count
-        if asked == 1 or isinstance(mechanism, Plan):  # a plan takes a second to be priced anew
+        if asked == 1 or isinstance(mechanism, Plan):  # pricing a plan anew takes a second
             return {}
         one = costs_of(self._state, [mechanism.model_copy(update={"count": 1})])
+        axis, total = one.total.axis, one.total
+        finite = list(zip(total.finite, total.infinite, strict=True))
 
-        def admitted(count: int) -> bool:
-            axis, total = one.total.axis, one.total
-            units = [
-                None if i else u * count for u, i in zip(total.finite, total.infinite, strict=True)
-            ]
-            return count == 0 or self._admits(self._costing(Charge.over(axis, units).saturated()))
+        def refused(count: int) -> bool:
+            units = [None if infinite else units * count for units, infinite in finite]
+            return not self._admits(self._costing(Charge.over(axis, units).saturated()))
 
-        count = _last(admitted, 0, asked, how_many(self._state, self._at(one)))
-        return {"count": count} if count else {}
+        guess = how_many(self._state, self._at(one))
+        if not 0 < guess < asked or refused(guess) or not refused(guess + 1):
+            guess = _first(refused, 1, asked) - 1
+        return {"count": guess} if guess else {}
 
     def _noise(self, mechanism: Mechanism) -> Advice:
-        """The least noise that is admitted."""
+        """Find the least noise that is admitted."""
         scales = _scales(mechanism)
         if scales != ["scale"]:
             return self._times() if scales else {}
@@ -114,7 +114,7 @@ class _Trials:
         return {"scale": _plain(found)} if found else {}
 
     def _times(self) -> Advice:
-        """The least factor for all noise."""
+        """Find the least factor for all noise."""
         distinct = set(self._mechanisms)
         if len(distinct) > _MOST_DISTINCT or not all(map(_scales, distinct)):
             return {}
@@ -129,26 +129,29 @@ class _Trials:
     def _least(
         self, start: Decimal, changed: Callable[[Decimal], Sequence[Mechanism]]
     ) -> Decimal | None:
-        """The least of all numbers of three digits from ``start`` on that is admitted."""
-        grid = _Grid.on(start)
+        """Find the least number of three digits from ``start`` on that is admitted."""
+        first = _step_of(start)
 
-        def refused(step: int) -> bool:
-            return not self._admits(self._with(changed(grid.at(step))))
+        def admitted(step: int) -> bool:
+            return self._admits(self._with(changed(_number_at(step))))
 
         try:
-            if refused(_MOST):
+            if not admitted(first + _MOST):
                 return None
         except ValidationError:  # beyond all amounts
             return None
-        return grid.at(_last(refused, -1, _MOST) + 1)
+        return _number_at(_first(admitted, first, first + _MOST))
 
     def _delta(self, mechanism: Mechanism) -> Advice:
-        """A delta to state, of what is left for mechanisms' own: a tenth, if that will do."""
+        """Find a delta to state: a tenth of what is left for mechanisms' own, if that will do."""
         if not isinstance(mechanism, Gaussian | DiscreteGaussian) or mechanism.delta is not None:
             return {}
+        axis = self._asked.total.axis
+        unit = Charge.over(axis, [int(currency == Currency.DELTA) for currency in axis])
+        left = how_many(self._state, self._costing(unit))  # units of own delta under all limits
         for share in (10, 1):
-            units = self._own_delta_left() // mechanism.count // share
-            delta = _rounded(Decimal(units) / Currency.DELTA.per_one, 1, ROUND_DOWN)
+            units = Decimal(left // mechanism.count // share)
+            delta = _rounded(units / Currency.DELTA.per_one, 1, ROUND_DOWN)
             if delta == 0:
                 continue
             stated = _changed(mechanism, delta=delta)
@@ -158,21 +161,15 @@ class _Trials:
                 return {"delta": _plain(delta)} | noise
         return {}
 
-    def _own_delta_left(self) -> int:
-        """Units of own delta that all limits that block have left on the selected cells."""
-        axis = self._asked.total.axis
-        unit = Charge.over(axis, [int(currency == Currency.DELTA) for currency in axis])
-        return how_many(self._state, self._costing(unit))
-
     def _admits(self, request: Request) -> bool:
         return evaluate(self._state, request).outcome != "block"
 
     def _with(self, mechanisms: Sequence[Mechanism]) -> Request:
-        """The request for other mechanisms."""
+        """Return the request for other mechanisms."""
         return self._at(costs_of(self._state, mechanisms))
 
     def _costing(self, charge: Charge) -> Request:
-        """The request at another price of its one mechanism."""
+        """Return the request at another price of its one mechanism."""
         [priced] = self._asked.priced
         return self._at(Costs(self._mechanisms, [priced._replace(charge=charge)]))
 
@@ -181,57 +178,44 @@ class _Trials:
         return Request(asked.by, self._command, asked.selection, costs, asked.unplaced, asked.now)
 
 
-class _Grid(NamedTuple):
-    """Numbers of three digits, in order."""
-
-    first: int
-
-    @classmethod
-    def on(cls, start: Decimal) -> _Grid:
-        """Begins with the least number that is not below ``start``, which is above 0."""
-        exponent = _rounded(start, _DIGITS, ROUND_UP).adjusted()
-        digits = int(_rounded(start, _DIGITS, ROUND_UP).scaleb(_DIGITS - 1 - exponent))
-        return cls(exponent * _DECADE + digits - _DECADE // 9)
-
-    def at(self, step: int) -> Decimal:
-        """The number that is ``step`` further."""
-        exponent, place = divmod(self.first + step, _DECADE)
-        return Decimal(place + _DECADE // 9).scaleb(exponent - _DIGITS + 1)
+def _step_of(least: Decimal) -> int:
+    """Return the place of the least number of three digits that is not below ``least`` > 0."""
+    rounded = _rounded(least, _DIGITS, ROUND_UP)
+    exponent = rounded.adjusted()
+    return exponent * _DECADE + int(rounded.scaleb(_DIGITS - 1 - exponent)) - _FIRST
 
 
-def _last(holds: Callable[[int], bool], low: int, high: int, guess: int | None = None) -> int:
-    """The last of the numbers from ``low`` to below ``high`` for which ``holds``; it does at
-    ``low``, not at ``high``, and changes once.
+def _number_at(step: int) -> Decimal:
+    """Return the number at a place in the order of all numbers of three digits."""
+    exponent, place = divmod(step, _DECADE)
+    return Decimal(place + _FIRST).scaleb(exponent - _DIGITS + 1)
+
+
+def _first(holds: Callable[[int], bool], low: int, high: int) -> int:
+    """Return the first number from ``low`` on for which ``holds``, ``high`` if there is none below
+    it. From the first one on it holds for all.
     """
-    if guess is not None and low <= guess < high:
-        if holds(guess):
-            low, high = guess, high if guess + 1 < high and holds(guess + 1) else guess + 1
-        else:
-            high = guess
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if holds(middle) else (low, middle)
-    return low
+    return low + bisect_left(range(low, high), True, key=holds)
 
 
 def _scales(mechanism: Mechanism) -> list[str]:
-    """The fields that say how much noise there is."""
+    """Return the fields that state how much noise there is."""
     return [name for name in _SCALES if getattr(mechanism, name, None)]
 
 
 def _scaled(mechanism: Mechanism, factor: Decimal) -> Mechanism:
-    """With ``factor`` times the noise."""
+    """Return the mechanism with ``factor`` times the noise."""
     wide = Context(prec=40, rounding=ROUND_UP)
     scales = {name: wide.multiply(getattr(mechanism, name), factor) for name in _scales(mechanism)}
     return _changed(mechanism, **scales)
 
 
 def _changed(mechanism: Mechanism, **fields: Decimal) -> Mechanism:
-    """With other fields, and without a claim: it was of the old ones."""
+    """Return the mechanism with other fields, without its claim, which was about the old ones."""
     body = mechanism.model_dump(exclude={"claimed"})
     claim = mechanism.claimed
     if claim is not None and claim.delta and body.get("delta", claim.delta) is None:
-        body["delta"] = claim.delta  # where its epsilon was looked at
+        body["delta"] = claim.delta  # at which its epsilon was looked up
     changed: Mechanism = type(mechanism).model_validate(body | fields)
     return changed
 
@@ -241,5 +225,5 @@ def _rounded(value: Decimal, digits: int, rounding: str) -> Decimal:
 
 
 def _plain(value: Decimal) -> str:
-    """Without an exponent, and without zeros that say nothing."""
+    """Return a number without an exponent and without trailing zeros."""
     return format(value.normalize(), "f")

@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from support import Book, declared, gaussian, hospital, laplace, make, sparse_vector
 
-from accountant.budget.advice import _Grid, _last, in_words, would_fit
+from accountant.budget.advice import _first, _number_at, _step_of, in_words, would_fit
 from accountant.budget.snapshot import Copied
 
 POLICIES = {
@@ -46,7 +46,7 @@ def admitted(book: Book, *mechanisms: dict[str, Any], **more: Any) -> bool:
 
 def above(text: str) -> str:
     """The number of three digits before the one that ``text`` spells."""
-    return format(_Grid.on(Decimal(text)).at(-1).normalize(), "f")
+    return format(_number_at(_step_of(Decimal(text)) - 1).normalize(), "f")
 
 
 @pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
@@ -187,16 +187,8 @@ def test_advice_in_words() -> None:
     assert in_words({"times": "1.5"}) == "it would fit now with all noise scales times 1.5"
 
 
-@given(
-    low=st.integers(-5, 5),
-    size=st.integers(1, 1000),
-    last=st.integers(0, 999),
-    guess=st.integers(-10, 1010) | st.none(),
-)
-def test_the_last_is_found_whatever_the_guess(
-    low: int, size: int, last: int, guess: int | None
-) -> None:
-    """Bisection from a guess gives what looking at every number would."""
-    edge = low + last % size
-    found = _last(lambda n: n <= edge, low, low + size, None if guess is None else low + guess)
-    assert found == edge
+@given(low=st.integers(-5, 5), size=st.integers(0, 1000), first=st.integers(0, 1000))
+def test_the_first_is_found(low: int, size: int, first: int) -> None:
+    """Bisection gives what looking at every number would."""
+    edge = low + min(first, size)
+    assert _first(lambda n: n >= edge, low, low + size) == edge

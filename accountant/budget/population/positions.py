@@ -80,7 +80,7 @@ def _leb128(numbers: NDArray[np.int64]) -> bytes:
 
 
 def _numbers(data: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """Decode ``_leb128``. Raises ValueError if the last number is cut off, or one is beyond 2**28."""
+    """Decode ``_leb128``. Raises ValueError if a number is cut off or beyond 2**28."""
     ends = np.flatnonzero(data < 0x80)
     if not ends.size or ends[-1] != len(data) - 1:
         raise ValueError("the positions are cut off")
