@@ -1,6 +1,6 @@
 """Columns of integers as raw bytes, little-endian on every machine, as snapshots hold them.
 
-What is written is a copy: an array whose memory somebody else looks at cannot grow.
+Bytes are copied, because an array cannot grow while its memory is shared.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 Take = Callable[[int], memoryview]
-"""The next so many bytes. Raises ValueError if there are fewer."""
+"""Returns the next bytes, as many as given. Raises ValueError if there are fewer."""
 
 
 def raw(column: array[int] | NDArray[np.int64]) -> bytes:
-    """The bytes of a column, or of an array in C order."""
+    """Return the bytes of a column, or of an array in C order."""
     values = np.asarray(column)
     return values.astype(values.dtype.newbyteorder("<"), copy=False).tobytes()
 
 
 def growing(take: Take, code: Literal["q", "I"], count: int) -> array[int]:
-    """The inverse of ``raw``, as an array that grows."""
+    """Read what ``raw`` wrote as an array that grows."""
     found = array(code)
     found.frombytes(take(found.itemsize * count))
     if sys.byteorder == "big":
@@ -33,5 +33,5 @@ def growing(take: Take, code: Literal["q", "I"], count: int) -> array[int]:
 
 
 def integers(take: Take, count: int) -> NDArray[np.int64]:
-    """The inverse of ``raw``, as 64-bit integers of NumPy, flat."""
+    """Read what ``raw`` wrote as 64-bit integers of NumPy, flat."""
     return np.frombuffer(take(8 * count), dtype="<i8").astype(np.int64)

@@ -1,6 +1,6 @@
-"""Why a command cannot be carried out, typed. None of these leaves a trace in the ledger.
+"""Errors of commands that cannot be answered. None of them leaves a trace in the ledger.
 
-A refusal that the rules decide (over budget, understated claim) is no error: it is an event.
+A refusal that the rules decide (over budget, understated claim) is no error but an event.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from typing import Any
 
 
 class Problem(Exception):
-    """A command that cannot be answered. ``code`` names the violated condition, ``detail`` tells
-    the reader what is wrong and what to do, ``numbers`` carries the facts.
+    """A command that cannot be answered. ``code`` names the violated condition, ``detail`` states
+    what is wrong and what to do, ``numbers`` are further fields of the answer.
     """
 
     def __init__(self, code: str, detail: str, **numbers: Any) -> None:
@@ -25,15 +25,15 @@ class Invalid(Problem):
 
 
 class NotFound(Problem):
-    """It names something that does not exist."""
+    """The command names something that does not exist."""
 
 
 class Conflict(Problem):
-    """It comes at the wrong moment: the state of what it names does not allow it."""
+    """The state of what the command names does not allow it."""
 
 
 class Forbidden(Problem):
-    """Another name has to do this."""
+    """Another client, or a second person, has to send the command."""
 
 
 class Unavailable(Problem):

@@ -1,11 +1,10 @@
-"""What an event says without a field of its own: it follows from the command and the place."""
+"""Facts that follow from an event's command and sequence, without a field of their own."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Final
 
-from accountant.budget.commands import DEFAULT_TTL
 from accountant.budget.outcome import RESERVED
 from accountant.ledger.events import Event
 from accountant.privacy.units import FIXED, Charge
@@ -14,7 +13,7 @@ SECOND: Final = 1_000_000
 
 
 def grant_of(body: Mapping[str, Any], sequence: int, kind: str) -> str | None:
-    """The name of the grant that an event opens, or is about; None if it is about none."""
+    """Return the name of the grant that an event opens or is about; None if it is about none."""
     if kind == RESERVED:
         return f"g{sequence}"
     command = body.get("command")
@@ -23,24 +22,18 @@ def grant_of(body: Mapping[str, Any], sequence: int, kind: str) -> str | None:
 
 
 def grant_in(event: Event) -> str:
-    """``grant_of`` of an event that opens a grant or is about one."""
+    """Return ``grant_of`` an event that opens a grant or is about one."""
     return str(grant_of(event.body, event.sequence, event.type))
 
 
-def expires_of(event: Event) -> int:
-    """The stamp at which the grant that ``event`` opens expires."""
-    ttl: int = event.body["command"].get("ttl_seconds", DEFAULT_TTL)
-    return event.time + ttl * SECOND
-
-
 def mechanisms_of(command: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The mechanisms that a judged command names."""
+    """Return the mechanisms that a judged command names."""
     found: list[dict[str, Any]] = command.get("mechanisms") or [command["mechanism"]]
     return found
 
 
 def parts_of(body: Mapping[str, Any]) -> list[tuple[str, Charge]]:
-    """The kind and the charge of each mechanism of a judged event, without Renyi divergences."""
+    """Return kind and charge of each mechanism of a judged event, without Renyi divergences."""
     kinds = [str(mechanism["kind"]) for mechanism in mechanisms_of(body["command"])]
     total = Charge.from_json(body["total"])
     if len(kinds) == 1:
@@ -50,17 +43,12 @@ def parts_of(body: Mapping[str, Any]) -> list[tuple[str, Charge]]:
 
 
 def final_of(body: Mapping[str, Any], reserved: Charge) -> Charge:
-    """What is spent in the end of a grant that reserved ``reserved``: nothing, unless it says."""
+    """Return what a grant that reserved ``reserved`` spent by its end: nothing unless stated."""
     charge = body.get("charge")
     return Charge().on(reserved.axis) if charge is None else Charge.from_json(charge)
 
 
 def opened_by(body: Mapping[str, Any]) -> list[str]:
-    """The limit rules that begin a new epoch by the adoption of a policy."""
+    """Return the limit rules that begin a new epoch by the adoption of a policy."""
     epochs: Mapping[str, Any] = body.get("epochs", {})
     return [rule for rule, epoch in epochs.items() if epoch["start"] != "kept"]
-
-
-def fired_of(body: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The rules that fired, with their codes, in the order in which they are told."""
-    return [(rule, code) for rule, code in body.get("fired", ())]

@@ -1,9 +1,8 @@
-"""Policies: a named list of rules, and who witnesses the ledger; policy_file.py reads them."""
+"""Policies: a named list of rules, and the ledger's witnesses. policy_file.py reads them."""
 
 from __future__ import annotations
 
 from decimal import Context, Decimal
-from fractions import Fraction
 from functools import cached_property
 from typing import Annotated, Any, Final
 
@@ -16,7 +15,7 @@ from accountant.budget.rules.limit import LimitRule
 from accountant.budget.rules.threshold import ThresholdRule
 
 MAX_RULES: Final = 200
-"""The event of a request keeps up to a hundred bytes of each limit, and has 64 kB in all."""
+"""The event of a request keeps up to a hundred bytes of each limit, and holds 64 kB in all."""
 
 
 class Policy(Strict):
@@ -52,30 +51,21 @@ class Policy(Strict):
         return tuple(rule for rule in self.rules if rule.remembers)
 
     def resolved(self) -> Policy:
-        """The policy with every default written out, so that a later default changes nothing."""
-        rules = [
-            rule.model_copy(
-                update={
-                    "gate": rule.filter.name,
-                    "limit": rule.limit.model_copy(
-                        update={"own_delta": _decimal(rule.promise.own_delta)}
-                    ),
-                }
-            )
-            if isinstance(rule, LimitRule)
-            else rule
-            for rule in self.rules
-        ]
-        return self.model_copy(update={"rules": rules})
+        """Return the policy with every default written out: later defaults do not change it."""
+        return self.model_copy(update={"rules": list(map(_resolved, self.rules))})
 
     def to_json(self) -> dict[str, Any]:
-        """As it is stored in the adopting event."""
+        """Return the policy as the adopting event stores it."""
         body = self.model_dump(mode="json", exclude_none=True)
         if self.publication == NO_WITNESSES:
             del body["publication"]
         return body
 
 
-def _decimal(value: Fraction) -> Decimal:
-    """``value``, which has few digits, exactly."""
-    return Context(prec=80).divide(Decimal(value.numerator), Decimal(value.denominator))
+def _resolved(rule: Rule) -> Rule:
+    if not isinstance(rule, LimitRule):
+        return rule
+    own = rule.promise.own_delta  # a fraction of few digits
+    exactly = Context(prec=80).divide(Decimal(own.numerator), Decimal(own.denominator))
+    limit = rule.limit.model_copy(update={"own_delta": exactly})
+    return rule.model_copy(update={"gate": rule.filter.name, "limit": limit})

@@ -25,8 +25,7 @@ _PLAIN_TAGS: Final = frozenset(
 
 
 def parse_policy(text: str) -> tuple[Policy, str]:
-    """Reads a policy file; returns it with defaults written out, and the digest of its text.
-
+    """Read a policy file. Returns the policy with defaults written out, and the digest of its text.
     Raises Invalid ("malformed-policy") with the line and the reason.
     """
     try:
@@ -47,8 +46,8 @@ def parse_policy(text: str) -> tuple[Policy, str]:
 
 
 def _plain(node: yaml.Node, path: tuple[str | int, ...], lines: dict[Any, int]) -> Any:
-    """The node as dicts, lists and text, noting each path's line. Refuses keys given twice
-    and, since aliases can repeat a node, even inside itself, what is too deep or too large.
+    """Return the node as dicts, lists and text, and note each path's line. Raises Invalid for a key
+    given twice, and for what is too deep or too large: aliases can repeat a node, even in itself.
     """
     lines[path] = node.start_mark.line + 1
     if len(path) > MAX_DEPTH or len(lines) > MAX_NODES:
@@ -76,14 +75,11 @@ def _reasons(error: ValidationError, lines: dict[Any, int]) -> list[str]:
     reasons = []
     for item in error.errors(include_url=False)[:MOST]:
         path = tuple(item["loc"])
-        line = next(lines[p] for p in _prefixes(path) if p in lines)
+        prefixes = (path[:n] for n in range(len(path), -1, -1))
+        line = next(lines[p] for p in prefixes if p in lines)
         name = ".".join(str(part) for part in path) or "policy"
         reasons.append(f"line {line}: {name}: {reason(item)}")
     return reasons
-
-
-def _prefixes(path: tuple[str | int, ...]) -> list[tuple[str | int, ...]]:
-    return [path[:n] for n in range(len(path), -1, -1)]
 
 
 def _malformed(reason: str) -> Invalid:

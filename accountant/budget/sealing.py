@@ -1,14 +1,13 @@
 """Free texts stay outside the ledger, which holds only their salted digests.
 
-A text can then be erased without touching an event. What the rules compare stays in clear: a
-purpose that the policy lists is a term of the policy's, and a blank text says nothing.
+A text can then be erased without touching an event. What rules compare stays in clear: a purpose
+that the policy lists, and a blank text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
@@ -37,10 +36,14 @@ class Opened(NamedTuple):
         return sha256(self.salt + self.text.encode()).hexdigest()
 
 
+Texts = Mapping[tuple[int, str], Opened]
+"""Texts by the sequence of the event and the field."""
+
+
 def seal(
     state: State, asked: Envelope, new_salt: Callable[[], bytes]
 ) -> tuple[Envelope, dict[str, Opened]]:
-    """Replace the free texts of ``asked`` by digests. Returns it with the texts to keep, by field;
+    """Replace the free texts of ``asked`` by digests. Returns also the texts to keep, by field;
     those of a batch by ``field_of``.
     """
     if asked.items:
@@ -55,33 +58,30 @@ def seal(
     asked = _as(asked, packed(state.population, asked.command))
     for field in FIELDS:
         text = vars(asked.command).get(field)
-        if isinstance(text, str) and not blank(text) and text not in _terms(state, field):
+        if not isinstance(text, str) or blank(text):
+            continue
+        if field != "purpose" or state.adopted is None or text not in state.adopted.purposes:
             opened[field] = Opened(new_salt(), text)
     return _with(asked, {field: one.digest for field, one in opened.items()}), opened
 
 
-def seal_again(
-    state: State, asked: Envelope, stored: Sequence[Event], texts: Mapping[tuple[int, str], Opened]
-) -> Envelope:
-    """``asked`` as the event that answered it before would hold it, ``stored`` with the items of a
-    batch behind it: the same text gets the same digest, so that a retry is known for one. A text
-    that was erased counts as the same. ``texts`` are kept by sequence and field.
+def seal_again(state: State, asked: Envelope, stored: Sequence[Event], texts: Texts) -> Envelope:
+    """Return ``asked`` as the event that answered it before would hold it, so that a retry is
+    recognised: the same text gets the same digest, and so does a text that was erased. ``stored``
+    are that event and, behind a batch, its items.
     """
     first = stored[0]
     if not asked.items:
-        return _again(state, asked, first.body["command"], partial(_kept, texts, first.sequence))
+        return _again(state, asked, first.body["command"], texts, first.sequence)
+    before = [(event.body["command"], event.sequence, "") for event in stored[1:]]
     if first.type == REFUSED:
-        before = [
-            (command, partial(_kept, texts, first.sequence, item=place))
-            for place, command in enumerate(first.body["items"])
-        ]
-    else:
-        before = [(e.body["command"], partial(_kept, texts, e.sequence)) for e in stored[1:]]
+        items = enumerate(first.body["items"])
+        before = [(command, first.sequence, field_of(place, "")) for place, command in items]
     if len(before) != len(asked.items):
         return asked  # another request
     parts = [
-        _again(state, part, command, kept)
-        for part, (command, kept) in zip(asked.parts, before, strict=True)
+        _again(state, part, command, texts, sequence, prefix)
+        for part, (command, sequence, prefix) in zip(asked.parts, before, strict=True)
     ]
     return Envelope.together(asked.by, parts, asked.key)
 
@@ -89,7 +89,7 @@ def seal_again(
 def places_of(
     events: Sequence[Entry], opened: Mapping[str, Opened]
 ) -> Iterator[tuple[int, str, Opened]]:
-    """The sequence and the field that each text of a request belongs to; ``events`` answer it."""
+    """Yield the sequence and the field of each text of a request; ``events`` answer it."""
     header = next((i for i, event in enumerate(events) if event.type == OPENED), None)
     for field, text in opened.items():
         if header is None:
@@ -104,17 +104,13 @@ def field_of(item: int, field: str) -> str:
     return f"items.{item}.{field}"
 
 
-def _kept(
-    texts: Mapping[tuple[int, str], Opened], sequence: int, field: str, item: int | None = None
-) -> Opened | None:
-    return texts.get((sequence, field if item is None else field_of(item, field)))
-
-
 def _again(
     state: State,
     asked: Envelope,
     command: Mapping[str, Any],
-    kept_in: Callable[[str], Opened | None],
+    texts: Texts,
+    sequence: int,
+    prefix: str = "",
 ) -> Envelope:
     digests = {}
     asked = _as(asked, packed_as(state.population, asked.command, command))
@@ -122,14 +118,14 @@ def _again(
         text, held = getattr(asked.command, field, None), command.get(field)
         if not isinstance(text, str) or not isinstance(held, dict):
             continue
-        kept = kept_in(field)
+        kept = texts.get((sequence, prefix + field))
         if kept is None or (kept.text == text and kept.digest == held["sealed"]):
             digests[field] = held["sealed"]
     return _with(asked, digests)
 
 
 def _as(asked: Envelope, command: Command) -> Envelope:
-    # What an Envelope has worked out already is not thrown away for nothing.
+    # An unchanged envelope keeps what was derived from it.
     return asked if command is asked.command else replace(asked, command=command)
 
 
@@ -139,13 +135,7 @@ def _with(asked: Envelope, digests: Mapping[str, str]) -> Envelope:
     shown = {field: {"sealed": digest} for field, digest in digests.items()}
     sealed = {field: construct(Sealed, one) for field, one in shown.items()}
     command = construct(type(asked.command), vars(asked.command) | sealed)
-    sound = asked.sound or "canonical" in vars(asked)  # a digest is
+    sound = asked.sound or "canonical" in vars(asked)  # a digest is valid in an event
     other = Envelope(asked.by, command, asked.key, asked.items, sound)
     vars(other)["document"] = asked.document | shown
     return other
-
-
-def _terms(state: State, field: str) -> Collection[str]:
-    if field != "purpose" or state.adopted is None:
-        return ()
-    return state.adopted.purposes

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support import Book, declared, gaussian, hospital, laplace, make, sparse_vector
 
 from accountant.api.answers import amounts, respond, respond_to_batch
-from accountant.budget.facts import expires_of, fired_of, grant_in
+from accountant.budget.facts import grant_in
 from accountant.ledger.events import Entry, Event, rfc3339
 from accountant.runtime.service import Answer
 
@@ -61,9 +61,9 @@ def expected(event: Event) -> dict[str, Any]:
     return {
         "id": grant_in(event),
         "state": "reserved",
-        "expires": rfc3339(expires_of(event)),
+        "expires": rfc3339(event.time + body["command"].get("ttl_seconds", 3_600) * 10**6),
         "charge": amounts(body["total"]),
-        "flags": [{"rule": rule, "code": code} for rule, code in fired_of(body)],
+        "flags": [{"rule": rule, "code": code} for rule, code in body.get("fired", ())],
         "decision": f"d{event.sequence}",
         "sequence": event.sequence,
         "time": rfc3339(event.time),

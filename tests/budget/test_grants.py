@@ -25,7 +25,7 @@ from accountant.budget.commands import Envelope, ExpireGrant
 from accountant.budget.decide import SYSTEM, Repeated, decide
 from accountant.budget.errors import Conflict, Forbidden, Invalid, NotFound, Problem
 from accountant.budget.evaluate import how_many
-from accountant.budget.facts import fired_of, grant_in
+from accountant.budget.facts import grant_in
 from accountant.budget.request import prepare
 from accountant.privacy.filters import FILTERS
 from accountant.privacy.units import LARGEST, Currency
@@ -67,7 +67,7 @@ def code(book: Book, kind: str, by: str = "pipe", **fields: Any) -> str:
 
 def outcome(event: Any) -> tuple[str, list[str]]:
     """The decision's outcome and the rules that fired."""
-    fired = [rule for rule, _ in fired_of(event.body)]
+    fired = [rule for rule, _ in event.body.get("fired", ())]
     if event.type == "grant.refused.v1":
         return "block", fired
     return "flag" if fired else "allow", fired
