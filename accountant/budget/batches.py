@@ -1,7 +1,7 @@
-"""Batches in the ledger: a header, and directly behind it its items, which are events like any.
+"""Batches in the ledger: a header, and directly behind it an event for each item.
 
-A header says who asks, under which key, for how many items, and their digest; each item names its
-header, and has no key of its own. Half a batch is no state that a ledger can be left in.
+A header names the client, the key, the number of items and their digest. An item names its header
+and has no key. A commit never leaves a part of a batch in the ledger.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ENDINGS: Final = {
     kind: tuple(b'"type":"%b"}' % name.encode() for name in names)
     for kind, names in _COMMANDS.items()
 }
-"""How canonical commands end: no field's name comes after ``type``."""
+"""The ends of canonical commands: no field's name comes after ``type``."""
 
 
 class OpenBatch(NamedTuple):
@@ -36,10 +36,10 @@ class OpenBatch(NamedTuple):
     by: str
     asked: Batch
     items: tuple[bytes, ...] = ()
-    """The canonical commands of those that have come."""
+    """The canonical commands of the items so far."""
 
     def fits(self, asked: Envelope) -> None:
-        """Raises Conflict if ``asked`` cannot be the next item."""
+        """Raise Conflict if ``asked`` cannot be the next item."""
         wrong = asked.by != self.by or asked.key is not None
         if wrong or asked.command.command not in _COMMANDS[self.asked.kind]:
             raise Conflict(
@@ -49,8 +49,8 @@ class OpenBatch(NamedTuple):
             )
 
     def taken(self, outcome: Outcome) -> OpenBatch | None:
-        """The batch with its next item; None after the last. Raises ValueError if ``outcome`` is
-        not that item.
+        """Return the batch with its next item; None after the last. Raises ValueError if
+        ``outcome`` is not that item.
         """
         entry = outcome.entry
         if outcome.batch != self.header or type(outcome.batch) is not int:
@@ -70,7 +70,7 @@ class OpenBatch(NamedTuple):
 
 
 def as_single(event: Event) -> Event:
-    """A refused batch as the refusal of the item that did not go; any other event as it is."""
+    """Return a refused batch as the refusal of the item that failed; any other event as it is."""
     if event.type != REFUSED:
         return event
     body = {name: value for name, value in event.body.items() if name not in ("items", "item")}

@@ -1,8 +1,7 @@
-"""Decisions in words, made when somebody reads: from the event, the policy that was in force, and
-the population.
+"""Render decisions as text, from the event, the policy that was in force, and the population.
 
-An event holds what cannot be told from these: which rules fired, and the integers that each limit
-was compared at. Everything else follows, so it is not in the ledger.
+An event holds only what does not follow from these: the rules that fired, and the integers that
+each limit compared.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ JUDGED = frozenset({RESERVED, REFUSED, RECORDED, "batch.refused.v1"})
 
 
 class Decision(NamedTuple):
-    """All findings: fired rules first, among them the strictest, and what is wrong with the request
-    itself before what is used up.
+    """An outcome with all findings: fired rules first, the strictest first among them, objections
+    to the request itself before exhausted budgets.
     """
 
     outcome: Outcome
@@ -38,34 +37,33 @@ class Decision(NamedTuple):
 
     @property
     def reason(self) -> Finding:
-        """The rule that a refusal is told by first."""
+        """The first rule that blocks."""
         return next(one for one in self.findings if one.fired and one.action == "block")
 
 
 class Explained(NamedTuple):
-    """A decision, the request that it is about, and what each mechanism cost."""
+    """A decision with its request, which holds the cost of each mechanism."""
 
     decision: Decision
     request: Request
 
 
 def explain(event: Event, adopted: Adopted | None, people: Population, engine: int) -> Explained:
-    """The decision of ``event``, which rules have judged, in words. ``adopted`` is the policy that
-    was in force, ``engine`` the version of the bounds that decided.
+    """Return the decision of a judged ``event`` as text. ``adopted`` is the policy that was in
+    force, ``engine`` the version of the bounds that decided.
     """
     event = as_single(event)
-    document = event.body["command"]
     request = _request(event, people, engine)
     findings = list(built_in.findings(request, adopted, event.ledger))
     if adopted is not None:
-        told = _told(event, document, adopted, people, request)
+        told = _told(event, adopted, people, request)
         compared = ((rule, _compared(rule, told)) for rule in adopted.policy.rules)
         findings += [rule.words(found, told) for rule, found in compared if found is not None]
     return Explained(decision_of(findings, recorded=event.type == RECORDED), request)
 
 
 def decision_of(findings: Sequence[Finding], *, recorded: bool = False) -> Decision:
-    """The decision that ``findings`` come to. What has already run is never blocked."""
+    """Return the decision that ``findings`` lead to. What has already run is never blocked."""
     fired: list[Outcome] = [one.action for one in findings if one.fired]
     outcome: Outcome = max(fired, key=STRICTNESS.__getitem__, default="allow")
     if recorded and outcome == "block":
@@ -77,19 +75,19 @@ def decision_of(findings: Sequence[Finding], *, recorded: bool = False) -> Decis
 def in_words(
     state: State, request: Request, judgement: Judgement, command: dict[str, Any]
 ) -> Decision:
-    """The decision on a request that was not recorded, in words: of a preview."""
+    """Return the decision of a preview, which is not recorded, as text."""
     findings = list(built_in.findings(request, state.adopted, state.ledger))
     if state.adopted is not None:
         body = {"command": command, "total": request.total.to_json()}
         event = Event(state.ledger, state.sequence, RESERVED, request.now, request.by, body)
-        told = _told(event, command, state.adopted, state.people(), request)
+        told = _told(event, state.adopted, state.people(), request)
         rules = {rule.id: rule for rule in state.adopted.policy.rules}
         findings += [rules[c.rule].words(c, told) for c in judgement.compared if c.rule in rules]
     return decision_of(findings)
 
 
 def _request(event: Event, people: Population, engine: int) -> Request:
-    """The request as it was judged."""
+    """Return the request as it was judged."""
     command: Judged = command_from_json(event.body["command"])  # type: ignore[assignment]
     mechanisms = (
         [command.mechanism] if isinstance(command, OpenSparseVector) else command.mechanisms
@@ -103,13 +101,7 @@ def _request(event: Event, people: Population, engine: int) -> Request:
     return Request(event.by, command, selection, costs, misplaced, event.time)
 
 
-def _told(
-    event: Event,
-    document: dict[str, Any],
-    adopted: Adopted,
-    people: Population,
-    request: Request,
-) -> Told:
+def _told(event: Event, adopted: Adopted, people: Population, request: Request) -> Told:
     closed: dict[str, frozenset[str]] = {}
     for mechanism, priced in zip(request.mechanisms, request.priced, strict=True):
         axis = priced.charge.axis
@@ -117,16 +109,14 @@ def _told(
         closed[mechanism.kind] = closed.get(mechanism.kind, frozenset()) | infinite
     total = Charge.from_json(event.body["total"])
     kinds = tuple(mechanism.kind for mechanism in request.mechanisms)
-    return Told(event, document, adopted, people, total, kinds, closed)
+    return Told(event, event.body["command"], adopted, people, total, kinds, closed)
 
 
 def _compared(rule: Rule, told: Told) -> Compared | None:
-    """What the event says that ``rule`` has found; None if it did not apply."""
+    """Return the comparison of ``rule`` from its event; None if it did not apply."""
     body = told.event.body
     fired = any(name == rule.id for name, _ in body.get("fired", ()))
     seen: Mapping[str, Any] = body.get("rules", {})
-    if rule.id in seen:
-        return rule.compared(fired, seen[rule.id])
-    if not rule.applies(told.command["dataset"]):
-        return None
-    return rule.compared(fired)
+    if rule.id in seen or rule.applies(told.command["dataset"]):
+        return rule.compared(fired, seen.get(rule.id))
+    return None

@@ -1,6 +1,6 @@
-"""The idempotency index: which event answered a key, in 40 bytes a key and a hash table.
+"""The idempotency index: the event that answered a key, in 40 bytes a key and a hash table.
 
-A ledger of a million answers fits into some 60 MB of memory; a dictionary would take 300.
+A million answers take some 60 MB of memory; a dictionary would take 300.
 """
 
 from __future__ import annotations
@@ -11,12 +11,11 @@ from hashlib import sha256
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from accountant.budget.columns import Take, growing, raw
 
 DIGEST: Final = 16
-"""Bytes kept of a digest: nobody finds two keys with the same 128 bits."""
+"""Bytes kept of a digest: two keys with the same 128 bits cannot be found."""
 
 _FREE: Final = 0
 _LEAST: Final = 16
@@ -24,8 +23,8 @@ _LEAST: Final = 16
 
 
 class IdempotencyIndex:
-    """(who, key) -> (fingerprint of the command, sequence of the event); only what was put last is
-    ever taken back.
+    """(client, key) -> (fingerprint of the command, sequence of the event). Answers are taken back
+    in the reverse order in which they were put.
     """
 
     __slots__ = ("_asked", "_names", "_places", "_prints", "_sequences")
@@ -61,8 +60,9 @@ class IdempotencyIndex:
         self._names += name
         self._prints += fingerprint[:DIGEST]
         self._sequences.append(sequence)
-        self._places[place] = len(self._sequences)
-        self._make_room()
+        self._places[place] = len(self)
+        if 2 * len(self) > len(self._places):
+            self._place_all()
 
     def take_back(self, count: int) -> None:
         """Remove all but the first ``count`` answers."""
@@ -73,8 +73,8 @@ class IdempotencyIndex:
             self._place_all()
 
     def _free(self, place: int) -> None:
-        """Frees a place, so that whoever had to go on beyond it is found (Knuth, The Art of
-        Computer Programming 3, 6.4, Algorithm R).
+        """Free a place, and move up entries that had to go on beyond it (Knuth, The Art of Computer
+        Programming 3, 6.4, Algorithm R).
         """
         places, mask = self._places, len(self._places) - 1
         at = place
@@ -103,20 +103,24 @@ class IdempotencyIndex:
             place = (place + 1) & mask
         return place
 
-    def _make_room(self) -> None:
-        """Grow the table if over half of its places would be taken."""
-        if 2 * len(self) > len(self._places):
-            self._place_all()
-
     def _place_all(self) -> None:
-        """Rebuild the table."""
+        """Rebuild the table: each entry takes the place that its name asks for, or the next one
+        that is free.
+        """
         places = np.zeros(_places_for(len(self)), dtype=np.uint32)
-        _place(places, _wanted(self._names, len(places)), 1)
+        mask = len(places) - 1
+        at = (np.frombuffer(self._names, dtype="<u8")[::2] & np.uint64(mask)).astype(np.intp)
+        left = np.arange(len(at))
+        while left.size:
+            free = left[places[at[left]] == _FREE]
+            places[at[free]] = free + 1
+            left = left[places[at[left]] != left + 1]
+            at[left] = (at[left] + 1) & mask
         self._places = array("I", places.tobytes())
 
     def dump(self) -> Iterator[bytes]:
-        """Yield all columns, for ``load``. The places are among them: finding them again takes
-        longer than to read all the others.
+        """Yield all columns, for ``load``. The places are among them: rebuilding the table takes
+        longer than reading all other columns.
         """
         yield bytes(self._names)
         yield bytes(self._prints)
@@ -125,8 +129,8 @@ class IdempotencyIndex:
 
     @classmethod
     def load(cls, take: Take, count: int) -> IdempotencyIndex:
-        """``count`` answers that ``dump`` wrote. Raises ValueError if they are not there, or have
-        not one place each.
+        """Read ``count`` answers that ``dump`` wrote. Raises ValueError if they are not there, or
+        have not one place each.
         """
         answers = cls()
         answers._names += take(DIGEST * count)
@@ -148,27 +152,10 @@ class IdempotencyIndex:
 
 
 def _places_for(count: int) -> int:
-    """The smallest power of two that leaves half of the places free."""
+    """Return the smallest power of two that leaves half of the places free."""
     return max(_LEAST, 1 << (2 * count - 1).bit_length())
 
 
-def _wanted(names: bytes | bytearray, size: int) -> NDArray[np.intp]:
-    """The places, of ``size``, where each of ``names`` is looked for first."""
-    return (np.frombuffer(names, dtype="<u8")[::2] & np.uint64(size - 1)).astype(np.intp)
-
-
-def _place(places: NDArray[np.uint32], at: NDArray[np.intp], first: int) -> None:
-    """Numbers from ``first`` on take the places ``at`` which they want: whoever meets another one
-    there goes on to the next.
-    """
-    left = np.arange(len(at))
-    while left.size:
-        free = left[places[at[left]] == _FREE]
-        places[at[free]] = first + free
-        left = left[places[at[left]] != first + left]
-        at[left] = (at[left] + 1) & (len(places) - 1)
-
-
 def _name(by: str, key: str) -> bytes:
-    # With its length before it, no two pairs run into one another.
+    # The length keeps two pairs from having one spelling.
     return sha256(f"{len(by)}:{by}{key}".encode("utf-8", "surrogatepass")).digest()[:DIGEST]

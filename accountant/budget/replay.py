@@ -1,7 +1,7 @@
-"""Replay: every event's command is asked again of the state before it, and the answer compared.
+"""Replay: decide every event's command again from the state before it, and compare the answer.
 
-It believes nothing that an event says was booked or decided: a ledger that replays without a
-finding has every total and every decision as this code would take them from the commands alone.
+Replay believes no amount and no decision of an event: a ledger that replays without a finding has
+the totals and decisions that this code derives from the commands alone.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from accountant.ledger.events import Event
 
 RUN: Final = 1_000
 """Events between two reports of progress."""
-_MOST_TOLD: Final = 600
+_MOST_SHOWN: Final = 600
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that is not as it should be, at a sequence."""
+    """Something that is wrong at a sequence."""
 
     sequence: int
     reason: str
@@ -34,30 +34,36 @@ class Finding:
 
 @dataclass(slots=True)
 class Replay:
-    """The state that the first ``events`` events lead to, and every finding.
+    """The state after the first ``events`` events, and every finding.
 
-    Where an event cannot be folded at all, the rest is checked for its bytes and order only.
+    From an event that cannot be folded on, only bytes and order are checked.
     """
 
     state: State
     events: int = 0
     findings: list[Finding] = field(default_factory=list)
     broken: bool = False
-    """Some event could not be folded: ``state`` is that before it."""
+    """An event could not be folded: ``state`` is that before it."""
     expected: int = 0
     """The sequence of the next event."""
 
     def decide(self, data: bytes) -> None:
         """Decide the next event's command again, compare, and fold the event in."""
-        place, ledger = self.events, self.state.ledger
-        event, reasons = _read(ledger, data, self.expected)
+        place, reasons, event = self.events, list[str](), None
+        try:
+            event = Event.from_bytes(data, compared=True)
+        except (ValueError, TypeError) as error:  # a database may hand out text or nothing at all
+            reasons.append(f"not a canonical event: {error}")
+        if event and (event.ledger, event.sequence) != (self.state.ledger, self.expected):
+            name = f"{event.ledger}/{event.sequence}"
+            reasons.append(f"{name} stands where {self.expected} belongs")
         self._pass(event)
         if not self.broken:
             self.broken = not _take(self.state, event, data, reasons)
         self.findings += [Finding(place, reason) for reason in reasons]
 
     def believe(self, data: bytes) -> None:
-        """Fold the next event in as it says; another process decides it again. It ends in the same
+        """Fold the next event in as it is; another process decides it again. It ends in the same
         state as ``decide``, and breaks at the same event.
         """
         event, readable = None, True
@@ -98,19 +104,8 @@ def replay(ledger: str, bodies: Iterable[bytes]) -> Iterator[Replay]:
     yield progress
 
 
-def _read(ledger: str, data: bytes, expected: int) -> tuple[Event | None, list[str]]:
-    """The event, and what is wrong with its bytes and its place."""
-    try:
-        event = Event.from_bytes(data, compared=True)
-    except (ValueError, TypeError) as error:  # a database may hand out text or nothing at all
-        return None, [f"not a canonical event: {error}"]
-    if (event.ledger, event.sequence) != (ledger, expected):
-        return event, [f"{event.ledger}/{event.sequence} stands where {expected} belongs"]
-    return event, []
-
-
 def _take(state: State, event: Event | None, data: bytes, reasons: list[str]) -> bool:
-    """Takes the decision again and folds the event in; False if nothing can be folded after it."""
+    """Decide again and fold the event in. Returns False if nothing can be folded after it."""
     decided = None if event is None else _again(state, event, data, reasons)
     try:
         if event is None:
@@ -126,8 +121,8 @@ def _take(state: State, event: Event | None, data: bytes, reasons: list[str]) ->
 
 
 def _again(state: State, event: Event, data: bytes, reasons: list[str]) -> Outcome | None:
-    """Takes the decision again; at most one reason why it differs. What it comes to, if that is
-    ``event`` to the byte.
+    """Decide again. Returns the outcome if it is ``event`` to the byte; else adds the reason why it
+    differs.
     """
     try:
         outcomes = decide(state, envelope_of(event), event.time)
@@ -149,5 +144,5 @@ def _difference(outcomes: list[Outcome], event: Event) -> str:
         return "nothing would have been recorded"
     mine, theirs = orjson.loads(outcomes[0].entry.body), event.to_json()
     names = sorted(k for k in mine.keys() | theirs.keys() if mine.get(k) != theirs.get(k))
-    told = ", ".join(f"{k} is {theirs.get(k)!r}, should be {mine.get(k)!r}" for k in names)
-    return told[:_MOST_TOLD]
+    shown = ", ".join(f"{k} is {theirs.get(k)!r}, should be {mine.get(k)!r}" for k in names)
+    return shown[:_MOST_SHOWN]
