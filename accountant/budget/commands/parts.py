@@ -1,9 +1,8 @@
 """The long parts of commands, mechanisms and subject groups, remembered by their bytes.
 
-A part is remembered from the second time on that it is asked for. Many parts are asked for once:
-to keep them would fill memory with what nobody looks at, which costs as much as to read them. A
-part that is remembered remembers what was last worked out of it, on the same terms. Nothing here is
-authoritative: forgetting it costs time.
+A part is remembered from the second time on that it is asked for: most parts are asked for once,
+and keeping them would cost as much as reading them again. A part keeps what was last derived from
+it, and from what. Nothing here is authoritative: forgetting it costs time.
 """
 
 from __future__ import annotations
@@ -19,30 +18,15 @@ _LONGEST: Final = 2_048
 
 
 class Listed(list[Any]):
-    """Mechanisms, or a union of groups, that were read. ``memo``: terms, and what came of them."""
+    """Mechanisms, or a union of groups, that were read. ``memo``: terms, and what they gave."""
 
-    __slots__ = ("memo",)
-
-    def __init__(self, items: list[Any]) -> None:
-        super().__init__(items)
-        self.memo: tuple[Any, Any] | None = None
+    memo: tuple[Any, Any] | None = None
 
 
 class Term(dict[str, Any]):
     """A subject group that was read."""
 
-    __slots__ = ("memo",)
-
-    def __init__(self, term: dict[str, Any]) -> None:
-        super().__init__(term)
-        self.memo: tuple[Any, Any] | None = None
-
-
-def remembering(part: Any) -> Any:
-    """The part, able to remember."""
-    if isinstance(part, list):
-        return Listed(part)
-    return Term(part) if isinstance(part, dict) else part
+    memo: tuple[Any, Any] | None = None
 
 
 class Parts:
@@ -54,11 +38,11 @@ class Parts:
         self._met: set[int] = set()
 
     def get(self, data: bytes) -> tuple[Any, bytes]:
-        """The part that ``data`` spells, and its canonical bytes. Raises as reading it does."""
+        """Return the part that ``data`` spells, and its canonical bytes. Raises as ``read``."""
         found = self._known.get(data)
         if found is None:
             part, spelled = self._read(data)
-            found = remembering(part), spelled
+            found = _able_to_remember(part), spelled
             if self._met_before(data):
                 if len(self._known) >= _REMEMBERED:
                     self._known.clear()
@@ -66,7 +50,7 @@ class Parts:
         return found
 
     def _met_before(self, data: bytes) -> bool:
-        """Whether ``data``, if it may be remembered, was asked for; it is from now on."""
+        """Return whether ``data`` was asked for before; from now on it was."""
         if len(data) > _LONGEST:
             return False
         if (mark := hash(data)) in self._met:
@@ -75,3 +59,9 @@ class Parts:
             self._met.clear()
         self._met.add(mark)
         return False
+
+
+def _able_to_remember(part: Any) -> Any:
+    if isinstance(part, list):
+        return Listed(part)
+    return Term(part) if isinstance(part, dict) else part

@@ -1,9 +1,8 @@
-"""The long parts of commands, read without the models where they are plainly in order.
+"""Read the long parts of commands without the models where they are plainly valid.
 
 Most requests ask for one mechanism whose parameters are positive amounts, on a group of named
 values. These are read here in a third of the time; the result is what the models make of them, to
-the byte (tests/budget/test_plain.py). Whatever is not plainly in order is left to the models, which
-say what is wrong with it.
+the byte (tests/budget/test_plain.py). All others are left to the models, which state what is wrong.
 """
 
 from __future__ import annotations
@@ -76,16 +75,14 @@ def subjects(data: bytes) -> tuple[Term, bytes] | None:
             return None
         if not all(type(name) is str and 0 < len(name) <= _LONGEST_NAME for name in named):
             return None
-        term[dimension] = values if named is values else _range(*named)
+        first, last = named[0], named[-1]
+        ranged = values is not named
+        term[dimension] = construct(Range, {"first": first, "last": last}) if ranged else values
     return (term, to_keep(written(found))) if _each_once(data, keys) else None
 
 
-def _range(first: str, last: str) -> Range:
-    return construct(Range, {"first": first, "last": last})
-
-
 def _each_once(data: bytes, keys: int) -> bool:
-    """Whether every key that ``data`` spells is one of ``keys`` that were found: where a key stands
-    twice, a parser takes the last. Without a backslash no text holds a quote.
+    """Return whether no key stands twice in ``data``, of which a parser would take the last; ``keys``
+    were found. Without a backslash no text holds a quote.
     """
     return b"\\" not in data and data.count(b'":') == keys

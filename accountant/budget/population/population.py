@@ -76,24 +76,21 @@ class Population:
 
     def index(self, axis: int, value: str) -> int:
         """Return the position of ``value`` on ``axis``. Raises Invalid if it is not registered."""
-        name, values = self.dimensions[axis]
-        try:
-            return self._positions[axis][value]
-        except KeyError:
-            raise Invalid(
-                "unknown-group",
-                f"dimension {name!r} has no value {value!r}; its values are: "
-                + ", ".join(values[:20])
-                + (" …" if len(values) > 20 else ""),
-            ) from None
+        return self.indices(axis, [value])[0]
 
     def indices(self, axis: int, values: Iterable[str]) -> list[int]:
-        """Return the positions of many values. Raises Invalid if one is not registered."""
+        """Return the positions of ``values`` on ``axis``. Raises Invalid for an unknown value."""
         positions = self._positions[axis]
         try:
             return [positions[value] for value in values]
         except KeyError as missing:
-            return [self.index(axis, missing.args[0])]  # which raises
+            name, known = self.dimensions[axis]
+            raise Invalid(
+                "unknown-group",
+                f"dimension {name!r} has no value {missing.args[0]!r}; its values are: "
+                + ", ".join(known[:20])
+                + (" …" if len(known) > 20 else ""),
+            ) from None
 
     def extended(self, dimension: str, values: tuple[str, ...]) -> Population:
         """Return the population with ``values`` appended to ``dimension``."""

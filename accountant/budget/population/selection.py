@@ -290,8 +290,7 @@ def _box(population: Population, term: Term) -> Box:
     for dimension, wanted in term.items():
         axis = population.axis(dimension)
         if isinstance(wanted, Range):
-            first = population.index(axis, wanted.first)
-            last = population.index(axis, wanted.last)
+            first, last = population.indices(axis, [wanted.first, wanted.last])
             if first > last:
                 raise Invalid(
                     "empty-range",
