@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from hashlib import sha256
-from typing import Annotated, Any, ClassVar, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import (
     AfterValidator,
@@ -61,10 +61,9 @@ Values = Annotated[list[Name], Field(min_length=1, max_length=MAX_CELLS)]
 # -- registering -------------------------------------------------------------------------------
 
 
-class RegisterPopulation(Command):
+class RegisterPopulation(Command, name="register_population"):
     """Register a population and open its ledger; values appended later extend a dimension."""
 
-    command: ClassVar[str] = "register_population"
     privacy_unit: Text = Field(description="who or what is protected: person, household, …")
     neighbouring: Relation = Field(description="which two data sets differ by one privacy unit")
     membership: Membership = Field(description="whether it is public who is in which cell")
@@ -77,18 +76,16 @@ class RegisterPopulation(Command):
     )
 
 
-class ExtendPopulation(Command):
+class ExtendPopulation(Command, name="extend_population"):
     """Append values to dimensions: the rest of a registration that does not fit in one event."""
 
-    command: ClassVar[str] = "extend_population"
     added: dict[Identifier, Values]
     attested_new: StrictBool = False
 
 
-class RegisterDataset(Command):
+class RegisterDataset(Command, name="register_dataset"):
     """Register a dataset under a short id."""
 
-    command: ClassVar[str] = "register_dataset"
     id: Identifier
     namespace: Text = Field(description="OpenLineage namespace, e.g. postgres://warehouse")
     name: Text = Field(description="OpenLineage name, e.g. public.visits")
@@ -96,10 +93,9 @@ class RegisterDataset(Command):
     parents: Annotated[list[Text], Field(max_length=100)] = []  # noqa: RUF012
 
 
-class AdoptPolicy(Command):
+class AdoptPolicy(Command, name="adopt_policy"):
     """Adopt a policy. ``policy`` is the parsed file with all defaults written out."""
 
-    command: ClassVar[str] = "adopt_policy"
     policy: dict[str, Any]
     source_digest: str
     approved_by: str | None = None
@@ -108,34 +104,30 @@ class AdoptPolicy(Command):
 # -- spending ----------------------------------------------------------------------------------
 
 
-class _Request(Command):
-    needs_key: ClassVar[bool] = True
+class _Request(Command, needs_key=True):
     dataset: Identifier
     subjects: SubjectsField = None
     purpose: FreeText | None = Field(None, description="what the answer is for, in a few words")
     justification: FreeText | None = Field(None, description="why it is worth its privacy")
 
 
-class AskGrant(_Request):
+class AskGrant(_Request, name="ask_grant"):
     """Ask for budget before anything runs."""
 
-    command: ClassVar[str] = "ask_grant"
     mechanisms: Mechanisms
     ttl_seconds: Ttl = DEFAULT_TTL
 
 
-class OpenSparseVector(_Request):
+class OpenSparseVector(_Request, name="open_sparse_vector"):
     """Open a sparse vector session: reserve its whole cost, then count its answers."""
 
-    command: ClassVar[str] = "open_sparse_vector"
     mechanism: SparseVector
     ttl_seconds: Ttl = DEFAULT_TTL
 
 
-class RecordInvocations(_Request):
+class RecordInvocations(_Request, name="record_invocations"):
     """Record what has already run without a grant. It is recorded even if it exceeds the budget."""
 
-    command: ClassVar[str] = "record_invocations"
     mechanisms: Mechanisms
     ran_at: (
         Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?Z$")] | None
@@ -149,70 +141,61 @@ class RecordInvocations(_Request):
         return text
 
 
-class CommitGrant(Command):
+class CommitGrant(Command, name="commit_grant"):
     """State what ran: all that was reserved, or a listed part."""
 
-    command: ClassVar[str] = "commit_grant"
     grant: str
     mechanisms: Mechanisms | None = None
 
 
-class ReleaseGrant(Command):
+class ReleaseGrant(Command, name="release_grant"):
     """Attest that nothing of a grant was executed on the data."""
 
-    command: ClassVar[str] = "release_grant"
     grant: str
     reason: FreeText
 
 
-class ExpireGrant(Command):
+class ExpireGrant(Command, name="expire_grant"):
     """Charge a grant that has expired. Only the service sends this command."""
 
-    command: ClassVar[str] = "expire_grant"
     grant: str
 
 
-class CountAnswers(Command):
+class CountAnswers(Command, name="count_answers", needs_key=True):
     """Count the answers that a session has given since the last count."""
 
-    command: ClassVar[str] = "count_answers"
-    needs_key: ClassVar[bool] = True
     grant: str
     positives: Annotated[StrictInt, Field(ge=0, le=10**9)]
     negatives: Annotated[StrictInt, Field(ge=0, le=10**9)]
 
 
-class CloseSparseVector(Command):
+class CloseSparseVector(Command, name="close_sparse_vector"):
     """Close a session. The epsilon of positives that it did not use comes back."""
 
-    command: ClassVar[str] = "close_sparse_vector"
     grant: str
 
 
 # -- custody -----------------------------------------------------------------------------------
 
 
-class AdoptSigningKey(Command):
+class AdoptSigningKey(Command, name="adopt_signing_key"):
     """Sign the ledger with this key from now on."""
 
-    command: ClassVar[str] = "adopt_signing_key"
     key: Annotated[str, Field(max_length=400, description="a verifier key: name+hash+base64")]
 
 
-class StopPublication(Command):
+class StopPublication(Command, name="stop_publication"):
     """Stop publication: a witness contradicts the ledger, and an operator has to look at it."""
 
-    command: ClassVar[str] = "stop_publication"
     witness: Text
     status: StrictInt
     detail: Text
     size: Annotated[StrictInt, Field(ge=0)]
 
 
-class ResumePublication(Command):
+class ResumePublication(Command, name="resume_publication"):
     """Resume publication; an operator states why it may go on."""
 
-    command: ClassVar[str] = "resume_publication"
     reason: FreeText
 
 
@@ -221,10 +204,9 @@ def _stamp(text: str) -> str:
     return text
 
 
-class AcceptTime(Command):
+class AcceptTime(Command, name="accept_time"):
     """Accept the time that the clock shows; an operator states why it is right."""
 
-    command: ClassVar[str] = "accept_time"
     clock: Annotated[str, AfterValidator(_stamp)]
     reason: FreeText
 
@@ -245,45 +227,40 @@ class CarriedAccount(BaseModel):
     used: dict[str, Any]
 
 
-class CarryOver(Command):
+class CarryOver(Command, name="carry_over"):
     """Raise every cell to at least these sums, so that what lost events spent stays spent."""
 
-    command: ClassVar[str] = "carry_over"
     accounts: Annotated[list[CarriedAccount], Field(min_length=1, max_length=MAX_CARRIED)]
 
 
-class Recover(Command):
+class Recover(Command, name="recover"):
     """Open a new epoch of the log after the database was put back to an older state. ``lost`` is
     the signed checkpoint that it no longer continues.
     """
 
-    command: ClassVar[str] = "recover"
     reason: FreeText
     lost: Annotated[list[Annotated[str, Field(max_length=4_000)]], Field(max_length=2)]
 
 
-class EraseText(Command):
+class EraseText(Command, name="erase_text"):
     """Erase free texts of an event. The salted digests that stay in it reveal nothing."""
 
-    command: ClassVar[str] = "erase_text"
     event: Annotated[StrictInt, Field(ge=0)]
     fields: Annotated[list[Identifier], Field(min_length=1, max_length=1_000)]
     reason: FreeText
 
 
-class AdoptEngine(Command):
+class AdoptEngine(Command, name="adopt_engine"):
     """Price charges by another version of the bounds from now on (privacy/engine.py)."""
 
-    command: ClassVar[str] = "adopt_engine"
     version: Annotated[StrictInt, Field(ge=FIRST_ENGINE)]
 
 
-class Revalue(Command):
+class Revalue(Command, name="revalue"):
     """Book what an earlier event should have cost beyond what it was booked at. All fields but the
     reason repeat that event: ``by`` spent ``booked`` on ``subjects`` for ``mechanisms``.
     """
 
-    command: ClassVar[str] = "revalue"
     event: Annotated[StrictInt, Field(ge=0)]
     by: str
     dataset: Identifier
@@ -304,13 +281,11 @@ ITEMS: Final[dict[BatchKind, tuple[type[Command], ...]]] = {
 """The commands that a batch of each kind may hold."""
 
 
-class Batch(Command):
+class Batch(Command, name="batch", needs_key=True):
     """Answer many commands with one commit. Holds their number and the digest of the array of their
     commands, which stand in the events of the items (of a refused batch in its own event).
     """
 
-    command: ClassVar[str] = "batch"
-    needs_key: ClassVar[bool] = True
     kind: BatchKind
     size: Annotated[StrictInt, Field(ge=1, le=MOST_ITEMS)]
     digest: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]

@@ -98,10 +98,12 @@ class Command(BaseModel):
     command: ClassVar[str]
     needs_key: ClassVar[bool] = False
 
-    @classmethod
-    def __pydantic_init_subclass__(cls, **_: Any) -> None:
-        if "command" in vars(cls):
-            COMMANDS[cls.command] = cls
+    def __init_subclass__(cls, name: str = "", *, needs_key: bool | None = None) -> None:
+        if needs_key is not None:
+            cls.needs_key = needs_key
+        if name:
+            cls.command = name
+            COMMANDS[name] = cls
 
     def to_json(self) -> dict[str, Any]:
         """Return the command as events hold it: its type and what differs from the defaults."""

@@ -82,7 +82,7 @@ def subjects(data: bytes) -> tuple[Term, bytes] | None:
 
 
 def _each_once(data: bytes, keys: int) -> bool:
-    """Return whether no key stands twice in ``data``, of which a parser would take the last; ``keys``
-    were found. Without a backslash no text holds a quote.
+    """Return whether the ``keys`` that were found are all that ``data`` spells: a parser drops the
+    first of two that are alike. Without a backslash no text holds a quote.
     """
     return b"\\" not in data and data.count(b'":') == keys

@@ -8,20 +8,9 @@ from typing import Any, Final
 
 from orjson import Fragment
 
+from accountant.budget import commands as ask
 from accountant.budget.changes import NOTHING, Count, End, Note, Record, Reserve
-from accountant.budget.commands import (
-    AskGrant,
-    CloseSparseVector,
-    Command,
-    CommitGrant,
-    CountAnswers,
-    Envelope,
-    ExpireGrant,
-    OpenSparseVector,
-    RecordInvocations,
-    ReleaseGrant,
-    command_from_json,
-)
+from accountant.budget.commands import Command, Envelope, command_from_json
 from accountant.budget.errors import Conflict, Forbidden, Invalid
 from accountant.budget.evaluate import Judgement, evaluate
 from accountant.budget.facts import SECOND
@@ -55,11 +44,11 @@ _LAST: Final = 253_402_300_799_999_999
 
 
 def ask_grant(
-    state: State, asked: Envelope, command: AskGrant | OpenSparseVector, now: int
+    state: State, asked: Envelope, command: ask.AskGrant | ask.OpenSparseVector, now: int
 ) -> list[Outcome]:
     """Reserve what is asked for, or refuse it; either is an event."""
-    session = isinstance(command, OpenSparseVector)
-    if isinstance(command, OpenSparseVector) and command.mechanism.count != 1:
+    session = isinstance(command, ask.OpenSparseVector)
+    if isinstance(command, ask.OpenSparseVector) and command.mechanism.count != 1:
         raise Invalid("one-session", "a sparse vector session has count 1; open one for each")
     request, judgement, body = _judge(state, asked.by, command, now)
     if judgement.outcome == "block":
@@ -83,7 +72,9 @@ def ask_grant(
     return [outcome(state, asked, RESERVED, now, body, Reserve(grant))]
 
 
-def record(state: State, asked: Envelope, command: RecordInvocations, now: int) -> list[Outcome]:
+def record(
+    state: State, asked: Envelope, command: ask.RecordInvocations, now: int
+) -> list[Outcome]:
     """Book what has already run, over budget or not, with the comparisons that a request would have
     met.
     """
@@ -117,7 +108,7 @@ def _judge(
     return request, judgement, body
 
 
-def commit(state: State, asked: Envelope, command: CommitGrant, now: int) -> list[Outcome]:
+def commit(state: State, asked: Envelope, command: ask.CommitGrant, now: int) -> list[Outcome]:
     """Charge what was run and give back the rest."""
     grant = _own(state, asked, command.grant)
     if grant.session:
@@ -159,7 +150,7 @@ def _once(mechanism: Mechanism) -> Mechanism:
     return mechanism.model_copy(update={"count": 1})
 
 
-def release(state: State, asked: Envelope, command: ReleaseGrant, now: int) -> list[Outcome]:
+def release(state: State, asked: Envelope, command: ask.ReleaseGrant, now: int) -> list[Outcome]:
     """Give back all of a grant of which nothing was executed."""
     grant = _still_open(_own(state, asked, command.grant), now)
     if grant.positives or grant.negatives:
@@ -171,7 +162,7 @@ def release(state: State, asked: Envelope, command: ReleaseGrant, now: int) -> l
     return [outcome(state, asked, RELEASED, now, {}, change)]
 
 
-def expire(state: State, asked: Envelope, command: ExpireGrant, now: int) -> list[Outcome]:
+def expire(state: State, asked: Envelope, command: ask.ExpireGrant, now: int) -> list[Outcome]:
     """Charge a grant whose time has passed. Raises Conflict if it has not."""
     grant = state.grant(command.grant)
     if isinstance(grant, Settled) or not grant.due(now):
@@ -180,7 +171,7 @@ def expire(state: State, asked: Envelope, command: ExpireGrant, now: int) -> lis
     return [outcome(state, asked, EXPIRED, now, _charged(grant.total), change)]
 
 
-def count(state: State, asked: Envelope, command: CountAnswers, now: int) -> list[Outcome]:
+def count(state: State, asked: Envelope, command: ask.CountAnswers, now: int) -> list[Outcome]:
     """Count the answers of a session. Raises Conflict past the cut-off: the session does not cover
     such answers.
     """
@@ -204,7 +195,7 @@ def count(state: State, asked: Envelope, command: CountAnswers, now: int) -> lis
     return [outcome(state, asked, ANSWERED, now, body, change)]
 
 
-def close(state: State, asked: Envelope, command: CloseSparseVector, now: int) -> list[Outcome]:
+def close(state: State, asked: Envelope, command: ask.CloseSparseVector, now: int) -> list[Outcome]:
     """End a session and charge what it has cost."""
     grant = _session(state, asked, command.grant)
     if late := _late(state, asked, grant, now):
@@ -241,7 +232,7 @@ def _session(state: State, asked: Envelope, name: str) -> Grant | Settled:
 
 def _mechanism(grant: Grant) -> SparseVector:
     command = command_from_json(grant.document)
-    if not isinstance(command, OpenSparseVector):  # sessions are opened by nothing else
+    if not isinstance(command, ask.OpenSparseVector):  # sessions are opened by nothing else
         raise TypeError(f"{grant.id} is a session that {command.command} opened")
     return command.mechanism
 
@@ -275,7 +266,7 @@ def _late(state: State, asked: Envelope, grant: Grant | Settled, now: int) -> li
     None for any other grant, and from the second note on.
     """
     if grant.due(now):
-        due = ExpireGrant(grant=grant.id)
+        due = ask.ExpireGrant(grant=grant.id)
         [expired] = expire(state, Envelope(SYSTEM, due), due, now)
         return [expired, outcome(state, asked, NOTED, now, {}, Note(grant.id), after=1)]
     if isinstance(grant, Settled) and grant.status == "expired" and not grant.late_note:
@@ -288,12 +279,12 @@ def _charged(charge: Charge) -> dict[str, Any]:
 
 
 SPENDING: Final[dict[type[Command], Callable[[State, Envelope, Any, int], list[Outcome]]]] = {
-    AskGrant: ask_grant,
-    OpenSparseVector: ask_grant,
-    RecordInvocations: record,
-    CommitGrant: commit,
-    ReleaseGrant: release,
-    ExpireGrant: expire,
-    CountAnswers: count,
-    CloseSparseVector: close,
+    ask.AskGrant: ask_grant,
+    ask.OpenSparseVector: ask_grant,
+    ask.RecordInvocations: record,
+    ask.CommitGrant: commit,
+    ask.ReleaseGrant: release,
+    ask.ExpireGrant: expire,
+    ask.CountAnswers: count,
+    ask.CloseSparseVector: close,
 }

@@ -29,16 +29,8 @@ from accountant.budget.grants import AccountKey, Grant, Grants, Legend
 from accountant.budget.idempotency import IdempotencyIndex
 from accountant.budget.policy import Policy
 from accountant.budget.population.selection import Selection
-from accountant.budget.snapshot.rows import (
-    AccountRow,
-    AdoptedRow,
-    EpochRow,
-    Head,
-    Lists,
-    axis_from,
-    charge_from,
-    selection_from,
-)
+from accountant.budget.snapshot import rows
+from accountant.budget.snapshot.rows import AccountRow, AdoptedRow, EpochRow, Head, Lists
 from accountant.budget.state import State
 from accountant.privacy.units import Axis, Charge
 
@@ -90,14 +82,14 @@ def load(ledger: str, data: bytes | memoryview) -> State:
     try:
         written = bytes(rest.take(int.from_bytes(rest.take(_LENGTH), "little")))
         head = Head.model_validate_json(written)
-        rows, commands = rest.take(8 * _COLUMNS * head.open), bytes(rest.take(head.commands))
+        grants, commands = rest.take(8 * _COLUMNS * head.open), bytes(rest.take(head.commands))
         passing = rest.take(8 * sum(map(_passing_size, head.accounts)))
-        state = _state(head, rows, _commands(commands), passing, rest.take)
+        state = _state(head, grants, _commands(commands), passing, rest.take)
         rest.end()
         again = _head(state, state.grants.legend(), len(state.idempotency), lambda: None)
     except (ArithmeticError, LookupError, TypeError) as error:
         raise ValueError(f"the snapshot of {ledger} is damaged: {error!r}") from error
-    if state.ledger != ledger or again != (written, bytes(rows), commands, bytes(passing)):
+    if state.ledger != ledger or again != (written, bytes(grants), commands, bytes(passing)):
         raise ValueError(f"a snapshot of {ledger} would be another one")
     return state
 
@@ -165,15 +157,15 @@ def _head(
 
 
 def _state(
-    head: Head, rows: memoryview, commands: list[bytes], passing: memoryview, take: Take
+    head: Head, grants: memoryview, commands: list[bytes], passing: memoryview, take: Take
 ) -> State:
-    axes = [axis_from(names) for names in head.axes]
-    charges = [charge_from(row, axes) for row in head.charges]
+    axes = [rows.axis_from(names) for names in head.axes]
+    charges = [rows.charge_from(row, axes) for row in head.charges]
     shape = head.population.shape if head.population else ()
-    selections = [selection_from(row, shape) for row in head.selections]
+    selections = [rows.selection_from(row, shape) for row in head.selections]
     accounts = Accounts(dict(_accounts(head, axes, shape, selections, passing, take)))
     accounts.share()
-    opened = _opened(head, rows, commands, list(accounts), charges, selections)
+    opened = _opened(head, grants, commands, list(accounts), charges, selections)
     return State(
         ledger=head.ledger,
         sequence=head.sequence,
@@ -236,11 +228,11 @@ def _passing_size(row: AccountRow) -> int:
 
 def _passing_rows(entries: Sequence[tuple[int, Selection, Charge]], lists: Lists) -> bytes:
     numbers = lists.selections([cells for _, cells, _ in entries])
-    rows = [
+    entered = [
         (ends, number, *charge.finite, *charge.infinite)
         for (ends, _, charge), number in zip(entries, numbers, strict=True)
     ]
-    return raw(np.array(rows, dtype=np.int64))
+    return raw(np.array(entered, dtype=np.int64))
 
 
 def _entries(
@@ -258,7 +250,7 @@ def _grant_rows(grants: Sequence[Grant], numbers: dict[AccountKey, int], lists: 
     columns = zip(*grants, strict=True)
     _, by, datasets, selections, commands, totals, opened, expires, sequences, *others = columns
     bookings, sessions, positives, negatives = others
-    rows = (
+    ordered = (
         sequences,
         lists.texts(by),
         lists.texts(datasets),
@@ -272,12 +264,12 @@ def _grant_rows(grants: Sequence[Grant], numbers: dict[AccountKey, int], lists: 
         positives,
         negatives,
     )
-    return raw(np.array(rows, dtype=np.int64).T)
+    return raw(np.array(ordered, dtype=np.int64).T)
 
 
 def _opened(
     head: Head,
-    rows: memoryview,
+    grants: memoryview,
     commands: list[bytes],
     keys: list[AccountKey],
     charges: list[Charge],
@@ -287,7 +279,7 @@ def _opened(
     held = [
         tuple((keys[account], charges[booked]) for account, booked in row) for row in head.bookings
     ]
-    columns = np.frombuffer(rows, dtype="<i8").reshape(head.open, _COLUMNS).T.tolist()
+    columns = np.frombuffer(grants, dtype="<i8").reshape(head.open, _COLUMNS).T.tolist()
     sequences, by, datasets, cells, asked, totals, opened, expires, bookings, *counted = columns
     sessions, positives, negatives = counted
     return map(
