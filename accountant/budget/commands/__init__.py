@@ -7,22 +7,14 @@ field's default never changes (charter, ledger/events.py).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from hashlib import sha256
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    StrictBool,
-    StrictInt,
-    field_validator,
-)
+from pydantic import AfterValidator, BaseModel, Field, StrictBool, StrictInt
 
 from accountant.budget.commands.base import (
     COMMANDS,
@@ -44,7 +36,7 @@ from accountant.budget.population.selection import Name
 from accountant.ledger.events import canonical, microseconds, to_keep, written
 from accountant.privacy.mechanisms import Relation, SparseVector
 
-# What other modules take from here although base.py defines it.
+# Defined in base.py; the commands below are public too.
 __all__ = ["STORED", "Command", "Mechanisms", "Sealed", "SubjectsField", "Text", "read_dp_events"]
 
 DEFAULT_TTL: Final = 3_600
@@ -55,10 +47,25 @@ MOST_ITEMS: Final = 1_000
 """Items of one batch."""
 
 Role = Literal["admin", "pipeline", "officer", "auditor"]
+
+
+def _valid(check: Callable[[str], object]) -> AfterValidator:
+    """Return a validator of texts that ``check`` raises ValueError for unless they are valid."""
+
+    def validate(text: str) -> str:
+        check(text)
+        return text
+
+    return AfterValidator(validate)
+
+
+Moment = Annotated[
+    str,
+    Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?Z$"),
+    _valid(datetime.fromisoformat),  # there is no month 13
+]
+Stamp = Annotated[str, _valid(microseconds)]
 Values = Annotated[list[Name], Field(min_length=1, max_length=MAX_CELLS)]
-
-
-# -- registering -------------------------------------------------------------------------------
 
 
 class RegisterPopulation(Command, name="register_population"):
@@ -101,9 +108,6 @@ class AdoptPolicy(Command, name="adopt_policy"):
     approved_by: str | None = None
 
 
-# -- spending ----------------------------------------------------------------------------------
-
-
 class _Request(Command, needs_key=True):
     dataset: Identifier
     subjects: SubjectsField = None
@@ -129,16 +133,7 @@ class RecordInvocations(_Request, name="record_invocations"):
     """Record what has already run without a grant. It is recorded even if it exceeds the budget."""
 
     mechanisms: Mechanisms
-    ran_at: (
-        Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?Z$")] | None
-    ) = Field(None, description="when it ran, RFC 3339 UTC; information only")
-
-    @field_validator("ran_at")
-    @classmethod
-    def _moment(cls, text: str | None) -> str | None:
-        if text is not None:
-            datetime.fromisoformat(text)  # raises ValueError for a month 13
-        return text
+    ran_at: Moment | None = Field(None, description="when it ran, RFC 3339 UTC; information only")
 
 
 class CommitGrant(Command, name="commit_grant"):
@@ -175,9 +170,6 @@ class CloseSparseVector(Command, name="close_sparse_vector"):
     grant: str
 
 
-# -- custody -----------------------------------------------------------------------------------
-
-
 class AdoptSigningKey(Command, name="adopt_signing_key"):
     """Sign the ledger with this key from now on."""
 
@@ -199,15 +191,10 @@ class ResumePublication(Command, name="resume_publication"):
     reason: FreeText
 
 
-def _stamp(text: str) -> str:
-    microseconds(text)  # raises ValueError for any other form
-    return text
-
-
 class AcceptTime(Command, name="accept_time"):
     """Accept the time that the clock shows; an operator states why it is right."""
 
-    clock: Annotated[str, AfterValidator(_stamp)]
+    clock: Stamp
     reason: FreeText
 
     @property
@@ -216,10 +203,9 @@ class AcceptTime(Command, name="accept_time"):
         return microseconds(self.clock)
 
 
-class CarriedAccount(BaseModel):
+class CarriedAccount(BaseModel, frozen=True, extra="forbid"):
     """The sums of an account at its most charged cell, as of the signed head that was lost."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
     rule: str
     epoch: StrictInt
     dataset: Annotated[str, Field(max_length=64)]
@@ -271,8 +257,6 @@ class Revalue(Command, name="revalue"):
     reason: FreeText
 
 
-# -- batches -----------------------------------------------------------------------------------
-
 BatchKind = Literal["spending", "invocations"]
 ITEMS: Final[dict[BatchKind, tuple[type[Command], ...]]] = {
     "spending": (CommitGrant, ReleaseGrant, AskGrant),
@@ -316,9 +300,6 @@ def batch_of(items: Sequence[Command], commands: Iterable[bytes] | None = None) 
 def digest_of(commands: Iterable[bytes]) -> str:
     """Return SHA-256 of the array of these canonical commands, in hex."""
     return sha256(b"[" + b",".join(commands) + b"]").hexdigest()
-
-
-# -- reading and asking ------------------------------------------------------------------------
 
 
 def command_from_json(body: dict[str, Any]) -> Command:

@@ -9,7 +9,6 @@ from pydantic import (
     AfterValidator,
     BaseModel,
     BeforeValidator,
-    ConfigDict,
     Discriminator,
     Field,
     StrictInt,
@@ -34,10 +33,9 @@ STORED: Final = {"stored": True}
 """Validation context for reading what an event holds."""
 
 
-class Sealed(BaseModel):
+class Sealed(BaseModel, frozen=True, extra="forbid"):
     """A free text as events hold it: SHA-256 of its salt and itself, so that it can be erased."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
     sealed: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
     @model_validator(mode="before")
@@ -91,10 +89,9 @@ Ttl = Annotated[
 ]
 
 
-class Command(BaseModel):
+class Command(BaseModel, frozen=True, extra="forbid"):
     """Base of all commands. ``needs_key``: without an idempotency key a retry would spend twice."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
     command: ClassVar[str]
     needs_key: ClassVar[bool] = False
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field
+from pydantic import BaseModel, Discriminator, Field
 
 from accountant.budget.commands import (
     MOST_ITEMS,
@@ -44,10 +44,9 @@ class RecordInvocationsItem(RecordInvocations):
 Item = AskGrantItem | CommitGrantItem | ReleaseGrantItem | RecordInvocationsItem
 
 
-class BatchRequest(BaseModel):
+class BatchRequest(BaseModel, frozen=True, extra="forbid"):
     """Commits, releases and grants, all or nothing; or invocations, all recorded."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
     needs_key: ClassVar[bool] = True
     items: Annotated[
         list[Annotated[Item, Discriminator("type")]],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, Field, field_validator, model_validator
 
 from accountant.ledger.notes import COSIGNATURE, Verifier
 
@@ -13,10 +13,9 @@ MAX_WITNESSES = 12
 """With the ledger's own signatures a checkpoint has at most 16, which every client accepts."""
 
 
-class Witness(BaseModel):
+class Witness(BaseModel, frozen=True, extra="forbid"):
     """A C2SP witness: its address, and the key that it cosigns with."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
     url: Annotated[str, Field(pattern=r"^https?://[^\s]+$", max_length=500)]
     key: Annotated[str, Field(max_length=400)]
 
@@ -33,10 +32,9 @@ class Witness(BaseModel):
         return Verifier.from_text(self.key)
 
 
-class Publication(BaseModel):
+class Publication(BaseModel, frozen=True, extra="forbid"):
     """A head counts as published once ``required`` of the witnesses have cosigned it."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
     witnesses: Annotated[list[Witness], Field(max_length=MAX_WITNESSES)] = []
     required: Annotated[int, Field(ge=0, le=MAX_WITNESSES)] = 0
 

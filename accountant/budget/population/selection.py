@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import (
     BaseModel,
-    ConfigDict,
     Discriminator,
     Field,
     Tag,
@@ -41,10 +40,8 @@ _FAR: Final = 2**62
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 
 
-class Range(BaseModel):
+class Range(BaseModel, frozen=True, extra="forbid", populate_by_name=True):
     """An inclusive range of a dimension's values, in their declared order."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
     first: Name = Field(alias="from", description="first value, included")
     last: Name = Field(alias="to", description="last value, included")
@@ -53,10 +50,9 @@ class Range(BaseModel):
 DimensionName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]{0,63}$")]
 
 
-class Positions(BaseModel):
+class Positions(BaseModel, frozen=True, extra="forbid"):
     """Values as events hold them where their names would take too much (positions.py)."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
     bits: str | None = None
     gaps: str | None = None
 

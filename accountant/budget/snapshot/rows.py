@@ -13,7 +13,7 @@ from functools import partial
 from typing import Annotated, Any, TypeVar
 
 import numpy as np
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
+from pydantic import BaseModel, BeforeValidator, Field, PlainSerializer
 
 from accountant.budget.custody.custody import Custody
 from accountant.budget.grants import AccountKey, Bookings, Legend
@@ -92,12 +92,10 @@ class AdoptedRow:
     epochs: tuple[EpochRow, ...]
 
 
-class Head(BaseModel):
+class Head(BaseModel, frozen=True, extra="forbid", strict=True):
     """Everything but the columns. Dictionaries are lists, which keep their order. Its JSON is the
     one form of its bytes.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     ledger: str
     sequence: Number
