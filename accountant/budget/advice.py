@@ -192,9 +192,7 @@ def _number_at(step: int) -> Decimal:
 
 
 def _first(holds: Callable[[int], bool], low: int, high: int) -> int:
-    """Return the first number from ``low`` on for which ``holds``, ``high`` if there is none below
-    it. From the first one on it holds for all.
-    """
+    """Return the least number in [low, high) from which on ``holds``; ``high`` if there is none."""
     return low + bisect_left(range(low, high), True, key=holds)
 
 

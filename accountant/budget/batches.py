@@ -49,9 +49,7 @@ class OpenBatch(NamedTuple):
             )
 
     def taken(self, outcome: Outcome) -> OpenBatch | None:
-        """Return the batch with its next item; None after the last. Raises ValueError if
-        ``outcome`` is not that item.
-        """
+        """Return the batch with its next item, None after the last. Raises ValueError."""
         entry = outcome.entry
         if outcome.batch != self.header or type(outcome.batch) is not int:
             raise ValueError(f"event {entry.sequence} is no item of the batch at {self.header}")

@@ -231,15 +231,11 @@ class Grants:
         return list(found)
 
     def in_order(self) -> list[Grant]:
-        """Return the open grants in the order in which they were opened, also if some were settled
-        and opened again.
-        """
+        """Return the open grants by sequence, which may differ from the order of ``open``."""
         return sorted(self.open.values(), key=attrgetter("sequence"))
 
     def page(self, client: str | None, dataset: str | None, after: int, most: int) -> list[Grant]:
-        """Return at most ``most`` open grants, of one client or dataset or of all, by sequence,
-        those beyond ``after``.
-        """
+        """Return at most ``most`` open grants beyond ``after``, by sequence; None means all."""
         if self.listing is None:
             self.listing = Listing()
             for grant in self.in_order():
@@ -282,9 +278,7 @@ class Grants:
         self.open.pop(name, None)
 
     def note(self, name: str, *, noted: bool = True) -> None:
-        """Note a late commit of an expired grant, or take the note back. Raises ValueError for a
-        grant that is not settled.
-        """
+        """Note a late commit of a settled grant, or take the note back. Raises ValueError."""
         found = self.get(name)
         if not isinstance(found, Settled):
             raise ValueError(f"{name} is no settled grant")
@@ -324,9 +318,7 @@ class Grants:
 
     @classmethod
     def load(cls, take: Take, legend: Legend, opened: Iterable[Grant]) -> Grants:
-        """Read what ``dump`` wrote; ``opened`` are the open grants. Raises ValueError if it is
-        damaged.
-        """
+        """Read what ``dump`` wrote; ``opened`` are the open grants. Raises ValueError."""
         grants = cls()
         grants.open = {grant.id: grant for grant in opened}
         grants._about, grants._expires, grants._settled = (

@@ -73,9 +73,7 @@ class IdempotencyIndex:
             self._place_all()
 
     def _free(self, place: int) -> None:
-        """Free a place, and move up entries that had to go on beyond it (Knuth, The Art of Computer
-        Programming 3, 6.4, Algorithm R).
-        """
+        """Free a place and close the gap (Knuth, Art of Computer Programming 3, 6.4, R)."""
         places, mask = self._places, len(self._places) - 1
         at = place
         while number := places[at := (at + 1) & mask]:
@@ -104,9 +102,7 @@ class IdempotencyIndex:
         return place
 
     def _place_all(self) -> None:
-        """Rebuild the table: each entry takes the place that its name asks for, or the next one
-        that is free.
-        """
+        """Rebuild the table: an entry takes the place that its name asks for, or the next."""
         places = np.zeros(_places_for(len(self)), dtype=np.uint32)
         mask = len(places) - 1
         at = (np.frombuffer(self._names, dtype="<u8")[::2] & np.uint64(mask)).astype(np.intp)
@@ -119,9 +115,7 @@ class IdempotencyIndex:
         self._places = array("I", places.tobytes())
 
     def dump(self) -> Iterator[bytes]:
-        """Yield all columns, for ``load``. The places are among them: rebuilding the table takes
-        longer than reading all other columns.
-        """
+        """Yield all columns, the table too: rebuilding it takes longer than reading it."""
         yield bytes(self._names)
         yield bytes(self._prints)
         yield raw(self._sequences)
@@ -129,9 +123,7 @@ class IdempotencyIndex:
 
     @classmethod
     def load(cls, take: Take, count: int) -> IdempotencyIndex:
-        """Read ``count`` answers that ``dump`` wrote. Raises ValueError if they are not there, or
-        have not one place each.
-        """
+        """Read ``count`` answers that ``dump`` wrote. Raises ValueError unless all are whole."""
         answers = cls()
         answers._names += take(DIGEST * count)
         answers._prints += take(DIGEST * count)

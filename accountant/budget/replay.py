@@ -121,9 +121,7 @@ def _take(state: State, event: Event | None, data: bytes, reasons: list[str]) ->
 
 
 def _again(state: State, event: Event, data: bytes, reasons: list[str]) -> Outcome | None:
-    """Decide again. Returns the outcome if it is ``event`` to the byte; else adds the reason why it
-    differs.
-    """
+    """Decide again. Returns the outcome if it is ``event`` to the byte, else adds a reason."""
     try:
         outcomes = decide(state, envelope_of(event), event.time)
     except Exception as error:  # noqa: BLE001 a forged event may ask for anything: a finding

@@ -43,9 +43,7 @@ Texts = Mapping[tuple[int, str], Opened]
 def seal(
     state: State, asked: Envelope, new_salt: Callable[[], bytes]
 ) -> tuple[Envelope, dict[str, Opened]]:
-    """Replace the free texts of ``asked`` by digests. Returns also the texts to keep, by field;
-    those of a batch by ``field_of``.
-    """
+    """Replace free texts by digests. Returns also the texts to keep, by field or ``field_of``."""
     if asked.items:
         opened: dict[str, Opened] = {}
         parts = []

@@ -220,9 +220,7 @@ class CarryOver(Command, name="carry_over"):
 
 
 class Recover(Command, name="recover"):
-    """Open a new epoch of the log after the database was put back to an older state. ``lost`` is
-    the signed checkpoint that it no longer continues.
-    """
+    """Open a new epoch of the log after a restore. ``lost``: the signed head it contradicts."""
 
     reason: FreeText
     lost: Annotated[list[Annotated[str, Field(max_length=4_000)]], Field(max_length=2)]
@@ -276,9 +274,7 @@ class Batch(Command, name="batch", needs_key=True):
 
 
 def batch_of(items: Sequence[Command], commands: Iterable[bytes] | None = None) -> Batch:
-    """Return the batch of ``items``; ``commands`` are their canonical bytes, if known. Raises
-    Invalid if they cannot form a batch.
-    """
+    """Return the batch of ``items``, whose canonical ``commands`` may be known. Raises Invalid."""
     if not 1 <= len(items) <= MOST_ITEMS:
         raise Invalid(
             "batch-size", f"a batch has 1 to {MOST_ITEMS} items, not {len(items)}: split it"

@@ -114,9 +114,7 @@ M = TypeVar("M", bound=BaseModel)
 
 
 def construct(kind: type[M], fields: dict[str, Any]) -> M:
-    """Make a model of ``fields``, which are known to be valid and become the model's. The same as
-    ``model_construct`` of names that are not aliases, in a fifth of its time.
-    """
+    """Make a model of valid ``fields``, which it keeps, faster than ``model_construct``."""
     made = kind.__new__(kind)
     object.__setattr__(made, "__dict__", _defaults(kind) | fields)
     object.__setattr__(made, "__pydantic_fields_set__", set(fields))

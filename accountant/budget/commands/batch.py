@@ -55,9 +55,7 @@ class BatchRequest(BaseModel, frozen=True, extra="forbid"):
 
 
 def decided_in(items: Sequence[BaseModel]) -> list[int]:
-    """Return the places of ``items`` in the order in which they are decided: what gives budget back
-    comes first, so that the order in the request does not matter.
-    """
+    """Return the order in which ``items`` are decided: what gives budget back comes first."""
     return sorted(range(len(items)), key=lambda place: isinstance(items[place], AskGrant))
 
 

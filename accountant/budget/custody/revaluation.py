@@ -21,9 +21,7 @@ _ENDS: Final = (COMMITTED, EXPIRED, CLOSED)
 
 
 class Booked(NamedTuple):
-    """The charge that an event booked for mechanisms. ``facts`` are the fields of ``Revalue`` that
-    repeat the event.
-    """
+    """The charge that an event booked. ``facts``: fields of ``Revalue`` that repeat the event."""
 
     facts: dict[str, Any]
     charge: Charge
@@ -41,9 +39,7 @@ class Booked(NamedTuple):
 
 
 class Corrections:
-    """Watches a ledger's events in order for charges by bounds of ``kinds`` that were corrected
-    after the version that decided them.
-    """
+    """Finds charges of ``kinds`` by bounds that were corrected after the event."""
 
     def __init__(self, kinds: frozenset[str] | None = None) -> None:
         self._kinds = frozenset(FORMER) if kinds is None else kinds

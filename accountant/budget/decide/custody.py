@@ -73,9 +73,7 @@ def carry_over(state: State, asked: Envelope, command: ask.CarryOver, now: int) 
 
 
 def recover(state: State, asked: Envelope, command: ask.Recover, now: int) -> Body:
-    """Open a new epoch of the log. Open grants are charged: the events that are lost may have
-    settled them.
-    """
+    """Open a new epoch of the log. Open grants are charged: lost events may have settled them."""
     heads = []
     for text in command.lost:
         try:

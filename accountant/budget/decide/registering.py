@@ -31,9 +31,7 @@ PORTION: Final = 30_000
 def register_population(
     state: State, asked: Envelope, command: ask.RegisterPopulation, now: int
 ) -> list[Event]:
-    """Open the ledger, or append values to dimensions, with as many events as it takes. Raises
-    Conflict for anything else.
-    """
+    """Open the ledger, or append values to dimensions; several events if one is not enough."""
     dimensions = {name: tuple(values) for name, values in sorted(command.dimensions.items())}
     _check_cells(dimensions)
     there = state.population
@@ -198,9 +196,7 @@ def adopt_policy(
 
 
 def _epoch(state: State, rule: LimitRule, now: int) -> dict[str, Any]:
-    """Return the epoch that ``rule`` is in once adopted, as the event states it: what a verifier
-    compares with, and what does not follow from the policy alone.
-    """
+    """Return what a verifier needs of the epoch that ``rule`` is in once adopted."""
     start = start_of(state.adopted, rule)
     epoch = next_epoch(state.adopted, rule, state.last_epoch.get(rule.id, 0) + 1, now)
     stated: dict[str, Any] = {

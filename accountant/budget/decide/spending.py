@@ -75,9 +75,7 @@ def ask_grant(
 def record(
     state: State, asked: Envelope, command: ask.RecordInvocations, now: int
 ) -> list[Outcome]:
-    """Book what has already run, over budget or not, with the comparisons that a request would have
-    met.
-    """
+    """Book what has already run, over budget or not, with the comparisons of a request."""
     request, judgement, body = _judge(state, asked.by, command, now)
     if any(one.code == LimitRule.code and one.action == "block" for one in judgement.fired):
         body["overrun"] = True
@@ -172,9 +170,7 @@ def expire(state: State, asked: Envelope, command: ask.ExpireGrant, now: int) ->
 
 
 def count(state: State, asked: Envelope, command: ask.CountAnswers, now: int) -> list[Outcome]:
-    """Count the answers of a session. Raises Conflict past the cut-off: the session does not cover
-    such answers.
-    """
+    """Count the answers of a session. Raises Conflict past the cut-off, which it does not cover."""
     grant = _still_open(_session(state, asked, command.grant), now)
     most = _mechanism(grant).max_positives or 0
     positives = grant.positives + command.positives

@@ -26,9 +26,7 @@ _MOST_OF_A_CHARACTER: Final = 6
 
 
 def packed(people: Population | None, command: Command) -> Command:
-    """Return ``command`` with its long lists as positions. A list with an unknown name stays as it
-    is; ``decide`` reports it.
-    """
+    """Return ``command`` with its long lists as positions, except those with an unknown name."""
     subjects: Subjects | None = getattr(command, "subjects", None)
     if people is None or not subjects:
         return command
@@ -49,9 +47,7 @@ def packed(people: Population | None, command: Command) -> Command:
 
 
 def packed_as(people: Population | None, command: Command, stored: Mapping[str, Any]) -> Command:
-    """Return ``command`` as ``stored``, which was recorded before, would hold it: a list of names
-    may be older than positions.
-    """
+    """Return ``command`` as ``stored`` would hold it, which may be older than positions."""
     found = packed(people, command)
     return found if found.to_json().get("subjects") == stored.get("subjects") else command
 

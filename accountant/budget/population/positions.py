@@ -64,9 +64,7 @@ def _read(code: str, text: str) -> NDArray[np.int64]:
 
 
 def _leb128(numbers: NDArray[np.int64]) -> bytes:
-    """Encode numbers, seven bits a byte, lowest first; all but the last byte of a number have the
-    highest bit.
-    """
+    """Encode numbers, seven bits a byte, lowest first; the highest bit says that more follow."""
     columns = []
     rest = numbers
     present = np.ones(len(numbers), dtype=np.bool_)

@@ -307,9 +307,7 @@ def _box(population: Population, term: Term) -> Box:
 
 
 def _minus(box: Box, taken: Box) -> tuple[list[Box], int]:
-    """Return ``box`` without ``taken`` as disjoint boxes, peeling off one dimension after the
-    other, and the number of members that were looked at.
-    """
+    """Return ``box`` without ``taken`` as disjoint boxes, and how many members were looked at."""
     common = [_common(a, b) for a, b in zip(box, taken, strict=True)]
     if not all(common):
         return [box], _scattered([box])
@@ -331,9 +329,7 @@ def _common(mine: Side, theirs: Side) -> Collection[int]:
 
 
 def alike(cells: NDArray[np.int64]) -> Iterator[tuple[tuple[Box, ...], NDArray[np.int64]]]:
-    """Yield the cells that hold anything as groups of cells with the same sums, as if they had been
-    charged group by group.
-    """
+    """Yield groups of cells with the same sums, and these; cells that hold nothing are left out."""
     flat = cells.reshape(len(cells), -1)
     where = np.flatnonzero(flat.any(axis=0))
     if not where.size:

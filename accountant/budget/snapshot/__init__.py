@@ -43,9 +43,7 @@ _BREATH: Final = 512
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """A copy of a state, to be dumped while the state goes on. It is made within a moment: what is
-    long in a state are columns.
-    """
+    """A copy of a state, made within a moment, to be dumped while the state goes on."""
 
     state: State
     """Frozen, but for the settled grants and the answers, which the other fields hold."""
@@ -62,9 +60,7 @@ class Copied:
         return cls(frozen, state.grants.legend(), len(state.idempotency), columns)
 
     def dump(self, breathe: Callable[[], None] = lambda: None) -> list[bytes]:
-        """Return the parts of one file. ``breathe`` is called now and then, to let other threads
-        go on.
-        """
+        """Return the parts of one file, calling ``breathe`` often, so that other threads run."""
         head, *opened = _head(self.state, self.legend, self.answers, breathe)
         return [len(head).to_bytes(_LENGTH, "little"), head, *opened, *self.columns]
 
@@ -75,9 +71,7 @@ def dump(state: State) -> list[bytes]:
 
 
 def load(ledger: str, data: bytes | memoryview) -> State:
-    """Return the state of ``ledger`` that ``dump`` wrote. Raises ValueError unless ``data`` is
-    exactly what ``dump`` would write of it.
-    """
+    """Return the state of ``ledger``. Raises ValueError unless ``dump`` writes ``data`` of it."""
     rest = _Rest(memoryview(data))
     try:
         written = bytes(rest.take(int.from_bytes(rest.take(_LENGTH), "little")))
@@ -117,10 +111,7 @@ class _Rest:
 def _head(
     state: State, legend: Legend, answers: int, breathe: Callable[[], None]
 ) -> tuple[bytes, bytes, bytes, bytes]:
-    """Return the head, the rows of the open grants, their commands, and what is to leave windows.
-
-    The order in which these are made decides about the numbers in the lists.
-    """
+    """Return head, grants, commands and windows. The order of making them numbers the lists."""
     lists = Lists()
     numbers = {key: number for number, key in enumerate(state.accounts)}
     accounts = tuple(_account_row(*item, lists) for item in state.accounts.items())
@@ -220,9 +211,7 @@ def _accounts(
 
 
 def _passing_size(row: AccountRow) -> int:
-    """Return the integers of an account's entries: the stamp when one ends, its cells, finite sums,
-    infinities.
-    """
+    """Return how many integers an account's entries take: stamp, cells, finite sums, infinities."""
     return row.passing * (2 + 2 * len(row.bound))
 
 
@@ -244,9 +233,7 @@ def _entries(
 
 
 def _grant_rows(grants: Sequence[Grant], numbers: dict[AccountKey, int], lists: Lists) -> bytes:
-    """Return a row of each grant. They are made by columns: grant by grant takes four times as
-    long.
-    """
+    """Return a row of each grant, made by columns: grant by grant takes four times as long."""
     columns = zip(*grants, strict=True)
     _, by, datasets, selections, commands, totals, opened, expires, sequences, *others = columns
     bookings, sessions, positives, negatives = others
@@ -301,9 +288,7 @@ def _opened(
 
 
 def _commands(lines: bytes) -> list[bytes]:
-    """Return the commands of the open grants: canonical bytes have no line breaks. Raises
-    ValueError if one is no object.
-    """
+    """Split the commands of the open grants. Raises ValueError if one is no object."""
     found = lines.split(b"\n") if lines else []
     if not all(isinstance(orjson.loads(line), dict) for line in found):
         raise ValueError("the command of an open grant is no object")

@@ -93,9 +93,7 @@ class AdoptedRow:
 
 
 class Head(BaseModel, frozen=True, extra="forbid", strict=True):
-    """Everything but the columns. Dictionaries are lists, which keep their order. Its JSON is the
-    one form of its bytes.
-    """
+    """Everything but the columns. Dictionaries are lists, which keep their order."""
 
     ledger: str
     sequence: Number
@@ -134,9 +132,7 @@ class Lists:
         self._commands: dict[bytes, int] = {}
         self._texts: dict[str, int] = {}
         self._seen: dict[int, int] = {}
-        """Numbers of objects by their identity. Many grants share an object, and hashing one takes
-        longer than all the rest.
-        """
+        """Numbers of objects by identity: many grants share one, and hashing it takes long."""
         self._here: list[object] = []
         """The objects of ``_seen``, which keep their identity while they are here."""
 
