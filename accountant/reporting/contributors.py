@@ -10,7 +10,7 @@ import orjson
 
 from accountant.budget.facts import final_of, grant_of
 from accountant.budget.outcome import RESERVED
-from accountant.budget.population.positions import read, spelled
+from accountant.budget.population.positions import read
 from accountant.budget.state import ALL
 from accountant.privacy.units import Charge, Currency
 from accountant.reporting.history import RECOVERED, REVALUED, SETTLING
@@ -161,4 +161,4 @@ def _among(order: dict[str, int], values: Any, value: str | None) -> bool:
         return value is None or value in values
     if "from" in values:
         return order[values["from"]] <= order[value] <= order[values["to"]]
-    return order[value] in read(spelled(values))
+    return order[value] in read(values)
