@@ -148,7 +148,7 @@ def test_small_schedules_enclose_the_enumerated_truth(
         up = 1 / (1 + math.exp(-pair.epsilon))
         steps = [(pair.epsilon, up), (-pair.epsilon, 1 - up)]
         rows = [(a + b, p * q) for (a, p), (b, q) in product(rows, steps)]
-        hidden *= 1 - pair.delta
+        hidden *= 1 - pair.infinite
 
     def curve(x: float) -> float:
         return 1 - hidden + hidden * sum(p * -math.expm1(x - a) for a, p in rows if a > x)
