@@ -30,6 +30,7 @@ from accountant.privacy.mechanisms.base import (
     Norms,
     Objection,
     Sensitivity,
+    body,
     examples,
     norm,
 )
@@ -77,12 +78,9 @@ class Laplace(Noise):
     add up to no more.
     """
 
-    model_config = examples(
-        {"kind": "laplace", "sensitivity": {"l1": "1"}, "scale": "10", "count": 5}
-    )
+    model_config = examples(body("laplace", sensitivity={"l1": "1"}, scale="10", count=5))
     plain = ("sensitivity", "scale")
     norm, noise = "l1", "Laplace"
-
     kind: Literal["laplace"] = Field(description=KIND)
     sensitivity: Sensitivity = Field(
         description="L1 sensitivity for one privacy unit, in the units of the answer: a bare "
@@ -114,9 +112,8 @@ class DiscreteLaplace(Noise):
     nothing, so all its currencies are those of a pure mechanism, not of Laplace noise.
     """
 
-    model_config = examples({"kind": "discrete_laplace", "sensitivity": "1", "scale": "10"})
+    model_config = examples(body("discrete_laplace", sensitivity="1", scale="10"))
     norm, noise = "l1", "discrete Laplace"
-
     kind: Literal["discrete_laplace"] = Field(description=KIND)
     sensitivity: Sensitivity = Field(
         description="L1 sensitivity for one privacy unit, a whole number: a bare amount for a "
@@ -221,17 +218,11 @@ class Gaussian(_GaussianNoise):
     """
 
     model_config = examples(
-        {"kind": "gaussian", "sensitivity": {"l2": "1"}, "scale": "4", "delta": "1e-8"},
-        {
-            "kind": "gaussian",
-            "sensitivity": {"l2": "1"},
-            "scale": "1.1",
-            "sampling": {"poisson": "0.01"},
-            "count": 1000,
-        },
+        body("gaussian", sensitivity={"l2": "1"}, scale="4", delta="1e-8"),
+        body("gaussian", sensitivity={"l2": "1"}, scale="1.1")
+        | {"sampling": {"poisson": "0.01"}, "count": 1000},
     )
     plain = ("sensitivity", "scale")
-
     kind: Literal["gaussian"] = Field(description=KIND)
 
     def epsilon_at(self, mu_squared: Fraction, delta: Number) -> Number:
@@ -254,10 +245,7 @@ class DiscreteGaussian(_GaussianNoise):
     The epsilon at a delta is that of its rho. The answers are integers.
     """
 
-    model_config = examples(
-        {"kind": "discrete_gaussian", "sensitivity": "1", "scale": "10", "delta": "1e-8"}
-    )
-
+    model_config = examples(body("discrete_gaussian", sensitivity="1", scale="10", delta="1e-8"))
     kind: Literal["discrete_gaussian"] = Field(description=KIND)
 
     @field_validator("sensitivity")

@@ -40,6 +40,11 @@ class Objection:
     text: str
 
 
+def body(kind: str, **fields: Any) -> dict[str, Any]:
+    """Return a mechanism as a request writes it."""
+    return {"kind": kind, **fields}
+
+
 def examples(*bodies: dict[str, Any]) -> ConfigDict:
     """Return the configuration of a model with these examples in its schema."""
     return ConfigDict(json_schema_extra={"examples": list(bodies)})

@@ -23,6 +23,7 @@ from accountant.privacy.mechanisms.base import (
     Count,
     Objection,
     SmallCount,
+    body,
     examples,
 )
 from accountant.privacy.mechanisms.relations import Relation
@@ -106,13 +107,9 @@ class Composed(Compound):
     """
 
     model_config = examples(
-        {
-            "kind": "composed",
-            "mechanisms": [{"kind": "laplace", "sensitivity": "1", "scale": "1", "count": 5}],
-            "sampling": {"poisson": "0.01"},
-        }
+        body("composed", mechanisms=[body("laplace", sensitivity="1", scale="1", count=5)])
+        | {"sampling": {"poisson": "0.01"}}
     )
-
     kind: Literal["composed"] = Field(description=KIND)
     mechanisms: Parts = Field(description="The parts, in any order; each with its own count.")
 
@@ -133,12 +130,8 @@ class SubsampleAndAggregate(Compound):
     """
 
     model_config = examples(
-        {
-            "kind": "subsample_and_aggregate",
-            "aggregator": {"kind": "laplace", "sensitivity": "0.01", "scale": "0.1"},
-        }
+        body("subsample_and_aggregate", aggregator=body("laplace", sensitivity="0.01", scale="0.1"))
     )
-
     kind: Literal["subsample_and_aggregate"] = Field(description=KIND)
     aggregator: Part = Field(
         description="The mechanism that aggregates the blocks' results; its sensitivity is for "
@@ -172,14 +165,9 @@ class ProposeTestRelease(Compound):
     """
 
     model_config = examples(
-        {
-            "kind": "propose_test_release",
-            "distance_scale": "10",
-            "threshold": "200",
-            "release": {"kind": "laplace", "sensitivity": "0.5", "scale": "5"},
-        }
+        body("propose_test_release", distance_scale="10", threshold="200")
+        | {"release": body("laplace", sensitivity="0.5", scale="5")}
     )
-
     kind: Literal["propose_test_release"] = Field(description=KIND)
     distance_scale: Positive = Field(
         description="Scale s of the Laplace noise on the distance, in privacy units. "
@@ -212,14 +200,10 @@ class MultiplicativeWeights(Compound):
     """
 
     model_config = examples(
-        {
-            "kind": "multiplicative_weights",
-            "rounds": 10,
-            "selection": {"kind": "exponential", "sensitivity": "1", "scale": "40"},
-            "measurement": {"kind": "laplace", "sensitivity": "1", "scale": "20"},
-        }
+        body("multiplicative_weights", rounds=10)
+        | {"selection": body("exponential", sensitivity="1", scale="40")}
+        | {"measurement": body("laplace", sensitivity="1", scale="20")}
     )
-
     kind: Literal["multiplicative_weights"] = Field(description=KIND)
     rounds: SmallCount | None = Field(default=None, description="Rounds, offline.")
     selection: Part | None = Field(
@@ -260,15 +244,10 @@ class Boosting(Compound):
     """
 
     model_config = examples(
-        {
-            "kind": "boosting",
-            "rounds": 20,
-            "draws": 30,
-            "draw": {"kind": "exponential", "sensitivity": "0.01", "scale": "20"},
-            "base": {"kind": "laplace", "sensitivity": "1", "scale": "200"},
-        }
+        body("boosting", rounds=20, draws=30)
+        | {"draw": body("exponential", sensitivity="0.01", scale="20")}
+        | {"base": body("laplace", sensitivity="1", scale="200")}
     )
-
     kind: Literal["boosting"] = Field(description=KIND)
     rounds: SmallCount = Field(description="Rounds.")
     draws: SmallCount = Field(description="Questions drawn in each round.")
@@ -292,16 +271,9 @@ class ReusableHoldout(Compound):
     """
 
     model_config = examples(
-        {
-            "kind": "reusable_holdout",
-            "sensitivity": "0.0001",
-            "threshold_scale": "0.02",
-            "comparison_scale": "0.04",
-            "answer_scale": "0.01",
-            "budget": 50,
-        }
+        body("reusable_holdout", sensitivity="0.0001", threshold_scale="0.02")
+        | {"comparison_scale": "0.04", "answer_scale": "0.01", "budget": 50}
     )
-
     kind: Literal["reusable_holdout"] = Field(description=KIND)
     sensitivity: Positive = Field(
         description="The most by which one unit can change a holdout average: 1 / its size for "
@@ -340,14 +312,9 @@ class Plan(Compound):
     """
 
     model_config = examples(
-        {
-            "kind": "plan",
-            "mechanisms": [{"kind": "laplace", "sensitivity": "1", "scale": "100", "count": 500}],
-            "epsilon": "0.95",
-            "delta": "1e-6",
-        }
+        body("plan", mechanisms=[body("laplace", sensitivity="1", scale="100", count=500)])
+        | {"epsilon": "0.95", "delta": "1e-6"}
     )
-
     kind: Literal["plan"] = Field(description=KIND)
     mechanisms: Parts = Field(description="Everything that will run, each with its own count.")
     epsilon: Positive = Field(description="Epsilon of the whole plan, at delta.")

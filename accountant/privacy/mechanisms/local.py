@@ -23,6 +23,7 @@ from accountant.privacy.mechanisms.base import (
     Count,
     Objection,
     SmallCount,
+    body,
     examples,
     forbidden,
 )
@@ -62,10 +63,9 @@ class RandomizedResponse(_Local):
     """
 
     model_config = examples(
-        {"kind": "randomized_response", "truth_probability": "0.5"},
-        {"kind": "randomized_response", "theta": "0.75", "categories": 4},
+        body("randomized_response", truth_probability="0.5"),
+        body("randomized_response", theta="0.75", categories=4),
     )
-
     kind: Literal["randomized_response"] = Field(description=KIND)
     truth_probability: ProbabilityBelowOne | None = Field(
         default=None,
@@ -100,8 +100,7 @@ class ForcedResponse(_Local):
     YES; their ratio has no bound, whatever the coin. It is recognised in order to be refused.
     """
 
-    model_config = examples({"kind": "forced_response", "truth_probability": "0.5"})
-
+    model_config = examples(body("forced_response", truth_probability="0.5"))
     kind: Literal["forced_response"] = Field(description=KIND)
     truth_probability: OpenProbability = Field(
         description="Probability t of answering truly; otherwise the answer is YES. At every t a "
@@ -133,17 +132,9 @@ class UnaryEncoding(_Local):
     """
 
     model_config = examples(
-        {"kind": "unary_encoding", "p": "0.5", "q": "0.25"},
-        {
-            "kind": "unary_encoding",
-            "p": "0.75",
-            "q": "0.5",
-            "hashes": 2,
-            "memoised": "0.5",
-            "reports": 365,
-        },
+        body("unary_encoding", p="0.5", q="0.25"),
+        body("unary_encoding", p="0.75", q="0.5", hashes=2, memoised="0.5", reports=365),
     )
-
     kind: Literal["unary_encoding"] = Field(description=KIND)
     p: OpenProbability = Field(description="Probability that a set bit is reported as set.")
     q: OpenProbability = Field(

@@ -22,6 +22,7 @@ from accountant.privacy.mechanisms.base import (
     BaseMechanism,
     Count,
     Objection,
+    body,
     examples,
     in_words,
 )
@@ -74,8 +75,7 @@ class Exponential(_Selection):
     log probabilities move within a range of epsilon, so rho = eps^2 / 8 (``bounded_range``).
     """
 
-    model_config = examples({"kind": "exponential", "sensitivity": "1", "scale": "20"})
-
+    model_config = examples(body("exponential", sensitivity="1", scale="20"))
     kind: Literal["exponential"] = Field(description=KIND)
 
     def loss(self, stated: Relation) -> Loss:
@@ -93,8 +93,7 @@ class PermuteAndFlip(_Selection):
     and raising all the others divides it by no more.
     """
 
-    model_config = examples({"kind": "permute_and_flip", "sensitivity": "1", "scale": "20"})
-
+    model_config = examples(body("permute_and_flip", sensitivity="1", scale="20"))
     kind: Literal["permute_and_flip"] = Field(description=KIND)
 
     def loss(self, stated: Relation) -> Loss:
@@ -121,15 +120,9 @@ class SparseVector(BaseMechanism):
     """
 
     model_config = examples(
-        {
-            "kind": "sparse_vector",
-            "sensitivity": "1",
-            "threshold_scale": "20",
-            "comparison_scale": "400",
-            "max_positives": 10,
-        }
+        body("sparse_vector", sensitivity="1", threshold_scale="20")
+        | {"comparison_scale": "400", "max_positives": 10}
     )
-
     kind: Literal["sparse_vector"] = Field(description=KIND)
     sensitivity: Positive = Field(
         description="The most by which one privacy unit can change any one answer, in its units."

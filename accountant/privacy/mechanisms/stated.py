@@ -20,7 +20,7 @@ from pydantic_core import PydanticCustomError
 from accountant.privacy import curves
 from accountant.privacy.losses import UNBOUNDED, Loss, concentrated, pure
 from accountant.privacy.mechanisms.amounts import NonNegative, Probability, exactly_one, plain
-from accountant.privacy.mechanisms.base import KIND, BaseMechanism, examples, forbidden
+from accountant.privacy.mechanisms.base import KIND, BaseMechanism, body, examples, forbidden
 from accountant.privacy.mechanisms.relations import Relation
 
 _Order = Annotated[str, StringConstraints(pattern=r"^([2-9]|[1-9][0-9]{1,5})$")]
@@ -69,11 +69,10 @@ class Declared(_Stated):
     """
 
     model_config = examples(
-        {"kind": "declared", "epsilon": "0.5", "delta": "1e-9"},
-        {"kind": "declared", "rho": "0.01"},
-        {"kind": "declared", "renyi": {"8": "0.05", "32": "0.3"}},
+        body("declared", epsilon="0.5", delta="1e-9"),
+        body("declared", rho="0.01"),
+        body("declared", renyi={"8": "0.05", "32": "0.3"}),
     )
-
     kind: Literal["declared"] = Field(description=KIND)
     epsilon: NonNegative | None = Field(
         default=None, description="Natural-log epsilon of one invocation, as declared."
@@ -119,8 +118,7 @@ class NonPrivate(_Stated):
     finite epsilon describes it: its loss is infinite, under every rule and in every currency.
     """
 
-    model_config = examples({"kind": "non_private"})
-
+    model_config = examples(body("non_private"))
     kind: Literal["non_private"] = Field(description=KIND)
 
     def loss(self, stated: Relation) -> Loss:
