@@ -42,9 +42,7 @@ def _intercept(order: Fraction, delta: Number) -> arb:
 
 
 def concentrated_epsilon(rho: Fraction, delta: Number) -> Number:
-    """Return the least epsilon that the formula gives any rho-zCDP mechanism at 0 < ``delta`` < 1:
-    a rho + c at the best order, rho (a - 1)^2 = -ln(a delta).
-    """
+    """Return a rho + c at the best order, where rho (a - 1)^2 = -ln(a delta); 0 < ``delta`` < 1."""
     if rho > _LARGEST_RHO:
         at_two = Real(partial(_intercept, Fraction(2), delta))
         return balls.most(Fraction(0), at_two) + 2 * rho

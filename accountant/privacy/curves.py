@@ -51,18 +51,14 @@ def _known(values: Iterable[Number | None]) -> list[Number]:
 
 
 class Curve(NamedTuple):
-    """The divergence ``at`` each order, and the curve for data sets that are ``group`` (size) steps
-    apart.
-    """
+    """The divergence ``at`` each order, and the curve for data sets ``group`` steps apart."""
 
     at: Callable[[int], Number | None]
     group: Callable[[int], Curve]
 
 
 def combined(combine: Combine, curves: Sequence[Curve]) -> Curve:
-    """Return the curve that is ``combine`` of some curves at each order; the sum for mechanisms in
-    a row (Mironov 2017, Prop. 1).
-    """
+    """Return ``combine`` of curves at each order; the sum is for a list (Mironov 2017, Prop. 1)."""
     return Curve(
         lambda order: combine([curve.at(order) for curve in curves]),
         lambda size: combined(combine, [curve.group(size) for curve in curves]),
@@ -113,9 +109,7 @@ def laplace(epsilon: Fraction) -> Curve:
 
 
 def concentrated(rho: Number) -> Curve:
-    """Return the curve of rho-zCDP: rho times the order, k^2 rho for a group of k (Bun and Steinke
-    2016, Def. 1.1 and Prop. 1.9).
-    """
+    """Return rho times the order (Bun and Steinke 2016, Def. 1.1; Prop. 1.9 for groups)."""
     return Curve(lambda order: rho * order, lambda size: concentrated(rho * size * size))
 
 
@@ -152,9 +146,8 @@ def sampled_gaussian(rho: Number, rate: Fraction) -> Curve:
 
 
 def stated(points: Sequence[tuple[int, Fraction]]) -> Curve:
-    """Return the curve of divergences stated at some orders. They never fall with the order (van
-    Erven and Harremoes 2014, Thm 3), so each order takes the least that is stated there or higher.
-    Nothing follows for groups.
+    """Return the least divergence that is stated at the order or a higher one: divergences never
+    fall with the order (van Erven and Harremoes 2014, Thm 3). Nothing follows for groups.
     """
     return Curve(
         lambda order: min((tau for known, tau in points if known >= order), default=None),

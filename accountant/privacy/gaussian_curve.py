@@ -53,9 +53,7 @@ def gaussian_epsilon(mu_squared: Fraction, delta: Number) -> Fraction:
 
 
 def most_mu_squared(epsilon: Fraction, delta: Number) -> Fraction:
-    """Return the largest multiple of 1e-15 that is the mu^2 of Gaussian noise that is (epsilon,
-    delta)-private; ``epsilon`` > 0, 0 < ``delta`` < 1.
-    """
+    """Return the largest multiple of 1e-15 that is an (epsilon, delta)-private mu^2."""
 
     def too_much(units: int) -> bool:
         return units > 0 and not private(Fraction(units, _PER_MU_SQUARED), epsilon, delta)
@@ -117,9 +115,7 @@ def _first(holds: Callable[[int], bool], guess: int) -> int:
 
 
 def _guess(mu: float, delta: float) -> float:
-    """Return epsilon to some ten digits, which only save time: by Newton's method on ln delta as a
-    function of a, which is concave.
-    """
+    """Return some ten digits, to save time: Newton's method on ln delta of a, which is concave."""
     try:
         log = math.log(delta)
         a = math.sqrt(-2 * log)

@@ -95,9 +95,7 @@ _GUESSES: Final[dict[str, Callable[[Fraction, Fraction], Number]]] = {
 
 
 def _bisected(admits: Callable[[Fraction], bool]) -> Fraction | None:
-    """Bisect to a billionth. The epsilon that is returned is admitted, though a filter that changes
-    its order with epsilon may admit a little less as well.
-    """
+    """Bisect to a billionth: to an admitted epsilon, if not the least where the order changes."""
     low, high = 0, 10**6
     while not admits(high * _NANO):
         low, high = high, high * 4

@@ -19,10 +19,7 @@ _COARSE: Final = 100
 
 
 def most_likely(prior: float, epsilon: Decimal | None) -> float:
-    """Return the largest belief that can follow from ``prior``: p e^eps / (1 - p + p e^eps).
-
-    ``epsilon`` None means unbounded: then 1, unless the prior rules it out.
-    """
+    """Return the largest belief after ``prior``: p e^eps / (1 - p + p e^eps). None is unbounded."""
     if not 0 <= prior <= 1:
         raise ValueError(f"a prior lies from 0 to 1, not {prior}")
     shrink = 0.0 if epsilon is None else math.exp(-float(epsilon))

@@ -22,9 +22,7 @@ from accountant.privacy.losses import Loss
 
 
 class Currency(str):
-    """A quantity that adds up, by its name in events. Each Renyi order is a currency of its own:
-    ``tau_22`` is the divergence of order 22.
-    """
+    """A quantity that adds up, by its name in events; ``tau_22`` is the divergence of order 22."""
 
     __slots__ = ()
 

@@ -106,9 +106,8 @@ def optimal_epsilon(epsilon: float, delta: float, count: int, total_delta: float
 
 
 def discrete_epsilon(pair: DiscreteGaussian, delta: float) -> float:
-    """Return the exact epsilon of one discrete Gaussian (Canonne, Kamath, Steinke 2020, Thm 7),
-    rounded up: the least epsilon >= 0 with P(loss > epsilon) - e^epsilon Q(loss > epsilon) <=
-    ``delta``, by bisection.
+    """Return the exact epsilon of one discrete Gaussian at ``delta``, rounded up, by bisection on
+    P(loss > epsilon) - e^epsilon Q(loss > epsilon) (Canonne, Kamath, Steinke 2020, Thm 7).
     """
 
     def enough(epsilon: float) -> bool:
@@ -127,9 +126,7 @@ def discrete_epsilon(pair: DiscreteGaussian, delta: float) -> float:
 
 
 def renyi_epsilon(schedule: Mapping[Pair, int], delta: float) -> float:
-    """Return the smallest epsilon over all orders at ``delta`` in (0, 1), rounded up. The mass of
-    the pairs at infinity is taken from delta first.
-    """
+    """Return the least epsilon over all orders; mass at infinity is taken from ``delta`` first."""
     lost = -math.expm1(math.fsum(n * math.log1p(-p.infinite) for p, n in schedule.items()))
     if lost >= delta:
         return math.inf
@@ -142,9 +139,7 @@ def renyi_epsilon(schedule: Mapping[Pair, int], delta: float) -> float:
 
 
 def divergence(pair: Pair, a: Floats) -> Floats:
-    """Return the Renyi divergence of a pair at the orders ``a`` > 1, given that nothing infinite
-    happens, rounded up.
-    """
+    """Return the divergence at the orders ``a`` > 1 but for infinite losses, rounded up."""
     match pair:
         case pairs.Gaussian():
             return np.asarray(a * pair.mu**2 / 2 * (1 + _RENYI_SLACK))
@@ -174,9 +169,7 @@ def divergence(pair: Pair, a: Floats) -> Floats:
 
 
 def _geometric(pair: pairs.DiscreteLaplace, a: Floats) -> list[Floats]:
-    """Return ln of P^a Q^(1-a) on the outcomes up to 0, from the sensitivity on, and in between: a
-    finite geometric series with the ratio e^(-(2 a - 1) step).
-    """
+    """Return ln of P^a Q^(1-a) on the outcomes up to 0, from the sensitivity on, and between."""
     step, most = pair.epsilon_per_step, pair.epsilon
     likely = -np.logaddexp(0.0, -step)
     ahead, behind = likely + (a - 1) * most, likely - a * most

@@ -74,10 +74,7 @@ def _last(above: Callable[[Floats], Floats], low: float, high: float, spare: flo
 
 
 def on_grid(pair: Pair, span: tuple[float, float], grid: float) -> Lattice:
-    """Return a pair's lattice. Mass above ``span`` is lost, mass below is raised to its end.
-
-    Tails are counted from their own end, so that no mass is a difference of much larger numbers.
-    """
+    """Return a pair's lattice: mass above ``span`` is lost, mass below is raised to its end."""
     low, high = span
     first, last = math.floor(low / grid) - 1, math.ceil(high / grid) + 1
     edges = np.asarray(np.arange(first, last + 1) * grid, dtype=np.float64)
@@ -133,9 +130,7 @@ def _between(edges: Floats, p: tuple[Floats, Floats], q: tuple[Floats, Floats]) 
 
 
 def _seen(buckets: _Masses, up: Floats, grid: float) -> tuple[Floats, Floats]:
-    """Return P at least, and Q times e^loss at most, of the mass sent to each loss. A bucket of
-    which less than half is certain is left out of both.
-    """
+    """Return P at least, and Q times e^loss at most, of the mass sent to each loss."""
     sure = (buckets.p_low > buckets.p / 2) & (buckets.p > _TINY)
     share = np.divide(up, buckets.p, out=np.zeros_like(up), where=sure)
     p, q = np.where(sure, buckets.p_low, 0.0), np.where(sure, buckets.q, 0.0)

@@ -281,10 +281,7 @@ def _last_below(x: Floats) -> Floats:
 
 @lru_cache(maxsize=32)
 def _tails(scale: float, terms: int) -> Floats:
-    """Return the probabilities of discrete Gaussian noise of at least 0, 1, … ``terms`` - 1.
-
-    They are added up in a tree, smallest first, so each is right to 20 roundings.
-    """
+    """Return the chances of discrete Gaussian noise of at least 0, 1, …, right to 20 roundings."""
     tails: Floats = np.exp(-((np.arange(terms) / scale) ** 2) / 2)
     step = 1
     while step < terms:

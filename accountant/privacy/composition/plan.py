@@ -66,9 +66,7 @@ class _Schedule:
     rho: Fraction = Fraction(0)
 
     def add(self, mechanism: BaseMechanism, population: Relation) -> bool:
-        """Add all invocations of ``mechanism`` at the larger of claim and derivation; return false
-        if nothing bounds them. Only a derivation has a pair of its own.
-        """
+        """Add all invocations at the larger of claim and derivation; return false if unbounded."""
         found, count = derive(mechanism, population), mechanism.count
         claimed = found.derived is None or found.verdict is Verdict.CONSERVATIVE
         loss = found.claimed if claimed else found.derived
@@ -89,9 +87,8 @@ class _Schedule:
         return True
 
     def exact(self, delta: Fraction) -> float | None:
-        """Return the exact epsilon of a list of nothing but Gaussian noise, else None.
-
-        All normal noise is one (Dong, Roth, Su 2022, Cor. 3.3; Balle and Wang 2018, Thm 8).
+        """Return the exact epsilon of nothing but Gaussian noise, else None. All normal noise is
+        one (Dong, Roth, Su 2022, Cor. 3.3; Balle and Wang 2018, Thm 8).
         """
         match list(self.pairs.items()):
             case [] if self.mu_squared and not self.rho:
@@ -102,10 +99,7 @@ class _Schedule:
 
 
 def tight(mechanisms: Iterable[BaseMechanism], population: Relation, delta: Fraction) -> Tight:
-    """Return the tight totals of all invocations of ``mechanisms`` at ``delta``, which is positive.
-
-    Precondition: nothing in the list was chosen after an answer was seen.
-    """
+    """Return the tight totals of ``mechanisms``, all fixed in advance, at ``delta`` > 0."""
     schedule = _Schedule()
     if not all(schedule.add(one, population) for each in mechanisms for one in _apart(each)):
         return Tight()
@@ -166,9 +160,7 @@ def _pair(mechanism: BaseMechanism, population: Relation) -> Pair | Fraction | N
 
 
 def _between(mechanism: BaseMechanism, steps: int, stated: Relation) -> Pair | Fraction | None:
-    """Return the pair on data sets ``steps`` of the mechanism's own steps apart. Of noise, only on
-    a single number: a vector has none but the hardest of its epsilon, unless the noise is normal.
-    """
+    """Return the pair for data sets ``steps`` apart; of vectors, only under normal noise."""
     found: Pair | Fraction | None = None
     match mechanism:
         case Gaussian(sampling=None):

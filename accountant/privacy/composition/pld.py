@@ -37,9 +37,7 @@ _LARGEST: Final = 1e8
 """Larger losses are only added up: there is no noise to speak of."""
 _FEWEST_EACH: Final = 32
 _MOST_EACH: Final = 4096
-"""Points of the grid in a deviation of the average mechanism: with fewer the grid would show, more
-are not worth the work.
-"""
+"""Points of the grid in a deviation of the average mechanism: fewer show, more are slow."""
 _FEWEST_IN_ALL: Final = 1024
 """Points of the grid in a deviation of the total."""
 _SPARE: Final = 1e-9
@@ -133,9 +131,7 @@ def _at_least_once(chances: Iterable[tuple[float, int]]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Composition:
-    """Masses at ``losses``, multiplied by e^(tilt * loss - exponent). Each is wrong by at most
-    ``error``, beside a relative ``rounding``.
-    """
+    """Masses times e^(tilt * loss - exponent), wrong by ``error`` and a relative ``rounding``."""
 
     stack: Stack
     tilt: float
@@ -149,9 +145,7 @@ class _Composition:
     def of(
         cls, stack: Stack, counts: Sequence[int], tilt: float, window: tuple[float, float]
     ) -> Self:
-        """Compose the lattices, each so many times. All but ``_OUTSIDE`` of the tilted total lies
-        above the window's lower end, and all but that below its upper end.
-        """
+        """Compose the lattices; beyond either end of ``window`` lies at most ``_OUTSIDE``."""
         low, high = window
         first = math.floor(low / stack.grid)
         size = 1 << math.ceil(math.log2(high / stack.grid - first + 2))
@@ -184,9 +178,7 @@ class _Composition:
 
 
 def _upper_end(total: _Composition, delta: float, window: tuple[float, float]) -> float:
-    """Return the smallest epsilon >= 0 in the window at which the curve is at most ``delta``. An
-    epsilon below the window is 0 if that is enough, or raised to the window's lower end.
-    """
+    """Return the least epsilon >= 0 in the window at which the curve is at most ``delta``."""
     stack, (low, high) = total.stack, window
     chernoff = total.exponent + total.rounding
     if high < stack.extremes[1]:
@@ -218,9 +210,7 @@ def _simple_bound(stack: Stack, tilt: float, delta: float) -> float:
 
 
 def _lower_end(total: _Composition, delta: float, surely: float) -> float:
-    """Return a loss of the grid at which the curve is surely more than ``delta``, minus a fall.
-    ``surely`` is the mass at infinity.
-    """
+    """Return a loss where the curve surely exceeds ``delta``, minus a fall; ``surely`` is lost."""
     stack, tilt = total.stack, total.tilt
     weights, _ = stack.tilted(tilt)
     doubts = np.concatenate([part.doubt for part in stack.lattices])

@@ -67,9 +67,7 @@ class Stack:
         return sums
 
     def tilted(self, tilt: float) -> tuple[Floats, Floats]:
-        """Return masses times e^(tilt * loss), normalised to 1 in each lattice, and the logarithms
-        of the sums before.
-        """
+        """Return masses times e^(tilt * loss), normalised in each lattice, and logs of the sums."""
         exponents = self.logs + tilt * self.losses
         peaks = np.maximum.reduceat(exponents, self.starts)
         weights = np.exp(exponents - np.repeat(peaks, self.sizes))
@@ -81,9 +79,7 @@ class Stack:
         return float(self.counts @ self.tilted(tilt)[1])
 
     def moments(self, tilt: float) -> tuple[float, float, float]:
-        """Return ``exponent`` and its first two derivatives, mean and variance of the tilted
-        total.
-        """
+        """Return ``exponent``, and the mean and variance of the tilted total: its derivatives."""
         weights, logs = self.tilted(tilt)
         means = self.each(weights * self.losses)
         variances = np.maximum(self.each(weights * self.losses**2) - means**2, 0.0)
@@ -97,18 +93,15 @@ class Stack:
         return float(self.counts @ self.losses[lowest]), float(self.counts @ self.losses[highest])
 
     def rounding(self, tilt: float) -> float:
-        """Return the relative error of the tilted masses of the total, of ``exponent``, and of
-        sums.
-        """
+        """Return the relative error of tilted masses of the total, of ``exponent``, and of sums."""
         highest = np.abs(self.losses[self.starts + self.sizes - 1])
         reach = np.maximum(np.abs(self.losses[self.starts]), highest)
         return float(self.counts @ (UNIT * (1600 + self.sizes + 8 * abs(tilt) * reach)))
 
 
 def best_tilt(stack: Stack, delta: float) -> float:
-    """Return nearly the t at which e^(K(t) - t epsilon) t^t / (1 + t)^(1 + t), a bound on the
-    curve, gives the smallest epsilon at ``delta``: t K'(t) - K(t) + ln(1 + t) = ln(1 / delta), by
-    Newton's steps.
+    """Return nearly the t at which a bound on the curve, e^(K(t) - t epsilon) t^t / (1 + t)^(1 + t),
+    is lowest: t K'(t) - K(t) + ln(1 + t) = ln(1 / delta), by Newton's steps.
     """
     goal, least, most = -math.log(delta), 0.0, 1 / stack.grid
     _, _, variance = stack.moments(0.0)
@@ -129,9 +122,7 @@ def best_tilt(stack: Stack, delta: float) -> float:
 
 
 def window(stack: Stack, tilt: float, outside: float) -> tuple[float, float]:
-    """Return two losses beyond which lies at most ``outside`` of the tilted total at either end, by
-    Chernoff's bound, whatever the exponent.
-    """
+    """Return losses with at most ``outside`` of the tilted total beyond either, by Chernoff."""
     here, _, variance = stack.moments(tilt)
     here -= stack.rounding(tilt)
     found = []

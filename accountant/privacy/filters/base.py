@@ -70,9 +70,7 @@ class Filter:
     name = "basic"
 
     def capacity(self, limit: Limit, share: Fraction = Fraction(1)) -> Capacity:
-        """Return the capacity that keeps the spent epsilon within ``share`` of the limit's: at 4/5
-        of it 80 % of the limit is spent.
-        """
+        """Return the capacity that keeps the spent epsilon within ``share`` of the limit's."""
         return Capacity(
             units_down(limit.epsilon * share, Currency.EPSILON),
             units_down(limit.own_delta * share, Currency.DELTA),
@@ -115,9 +113,7 @@ class Line:
     def through(
         cls, order: Fraction, slope: Fraction, intercept: Fraction, currency: Currency
     ) -> Line:
-        """Draw a line of ``slope`` epsilon for each 1 of ``currency``, and ``intercept`` epsilon at
-        none.
-        """
+        """Draw a line of ``slope`` epsilon for each 1 of ``currency``, from ``intercept`` on."""
         one = Currency.EPSILON.per_one
         slope, intercept = slope * one / currency.per_one, intercept * one
         d = lcm(slope.denominator, intercept.denominator)
@@ -131,9 +127,7 @@ class Line:
         return units if units > 0 else 0
 
     def reaches(self, epsilon: Fraction) -> int:
-        """Return the largest sum at which the line is at most ``epsilon``; below zero if it is
-        above at a sum of zero.
-        """
+        """Return the largest sum at which the line is at most ``epsilon``; if none, below zero."""
         return (units_down(epsilon, Currency.EPSILON) * self.d - self.b) // self.a
 
 

@@ -62,9 +62,7 @@ class Advanced(LineFilter):
 
 
 def _best_order(epsilon: Fraction, filter_delta: Fraction) -> Fraction:
-    """Return 1 + sqrt(2L/V), V = (2 epsilon / (sqrt(2L + 2 epsilon) + sqrt(2L)))^2, in the form
-    that does not cancel. Any order a > 1 gives a valid line.
-    """
+    """Return 1 + sqrt(2L/V), V = (2 epsilon / (sqrt(2L + 2 epsilon) + sqrt(2L)))^2, uncancelled."""
     log, twice = balls.log(1 / filter_delta), 2 * epsilon
 
     def excess() -> arb:
@@ -152,9 +150,7 @@ class GDP(LineFilter):
     own = Currency.MU_SQUARED
 
     def draw(self, limit: Limit) -> Line:
-        """Draw the line of zCDP, at rho = mu^2 / 2 and a tenth of delta', with the capacity of the
-        limit chosen first, unless there is less delta' by now.
-        """
+        """Draw zCDP's line at rho = mu^2 / 2 and a tenth of delta', and the first capacity."""
         epsilon, filter_delta = limit.chosen_for
         order = best_order_within(epsilon, filter_delta * _FOR_SPENT)
         at_none = intercept(order, limit.filter_delta * _FOR_SPENT)
@@ -165,9 +161,7 @@ class GDP(LineFilter):
         return replace(line, first=first, most=units_down(epsilon, Currency.EPSILON))
 
     def capacity(self, limit: Limit, share: Fraction = Fraction(1)) -> Capacity:
-        """Return the capacity; at less than the whole, and at less than was chosen first, it is
-        where the line meets ``share`` of epsilon.
-        """
+        """Return the capacity; for a share, and below the limit chosen first, that of the line."""
         along = super().capacity(limit, share)
         if share != 1 or along.second is None or limit.epsilon < limit.chosen_for[0]:
             return along

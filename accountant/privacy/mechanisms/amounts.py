@@ -22,8 +22,7 @@ MOST_DIGITS: Final = 40
 """Significant digits, trailing zeros not counted."""
 
 LARGEST_EXPONENT: Final = 30
-"""An amount other than zero lies between 1e-30 and 1e31 (exclusive), so no sum or power of a few
-of them is ever costly to compute."""
+"""Amounts but zero lie from 1e-30 to below 1e31, so that no sum or power is costly."""
 
 _LONGEST_TEXT: Final = 120
 _LONGEST_INT: Final = 10**31

@@ -136,12 +136,12 @@ class BaseMechanism(Record, ABC):
 
     @abstractmethod
     def loss(self, stated: Relation) -> Loss | None:
-        """Return the cost of one invocation under the relation ``stated``, never below the truth,
-        on the whole data and for one record; None if nothing can be derived from the parameters.
+        """Return the cost of one invocation, on the whole data and for one record, under the
+        relation ``stated``: never below the truth; None if nothing can be derived.
         """
 
     def cost(self, stated: Relation, beside: Loss | None = None) -> Loss | None:
-        """Return the cost of one invocation to one privacy unit, sampling and group size included;
+        """Return the cost of one invocation to one privacy unit, sampling and group size included,
         at the point of its privacy curve that compares with the claim ``beside``, if given.
         """
         corrected = former(self.kind)
@@ -173,14 +173,14 @@ class BaseMechanism(Record, ABC):
         found = self.objections(stated)
         if self.sampling is None:
             return found
+        code, text = "sampling-relation", self.sampling.misplaced(stated)
         if self.local:
+            code = "local-sample"
             text = (
                 "Reports that people randomise themselves are not amplified by sampling: whoever "
                 "collects them sees who is in the sample."
             )
-            return (*found, Objection("local-sample", text))
-        misplaced = self.sampling.misplaced(stated)
-        return (*found, Objection("sampling-relation", misplaced)) if misplaced else found
+        return (*found, Objection(code, text)) if text else found
 
     def claim(self) -> Loss | None:
         """Return the client's own figure for one invocation, under its stated relation."""
@@ -198,10 +198,9 @@ class BaseMechanism(Record, ABC):
 
 def in_words(loss: Loss) -> str:
     """Return a loss in words, rounded up in its last digit as it would be booked."""
-    delta = show(units_up(loss.delta, Currency.DELTA), Currency.DELTA)
-    if loss.epsilon is None:
-        return f"epsilon unbounded, delta {delta}"
-    epsilon = show(units_up(loss.epsilon, Currency.EPSILON), Currency.EPSILON)
+    epsilon, delta = "unbounded", show(units_up(loss.delta, Currency.DELTA), Currency.DELTA)
+    if loss.epsilon is not None:
+        epsilon = show(units_up(loss.epsilon, Currency.EPSILON), Currency.EPSILON)
     return f"epsilon {epsilon}, delta {delta}"
 
 

@@ -106,9 +106,7 @@ def _read(tree: Any, level: int = 1) -> list[Body]:
 
 
 def _value(event: DpEvent, name: str, kind: Any, level: int) -> Any:
-    """Return a field of ``event``; of events inside it, their bodies. Raises if it is wrong, or
-    missing without a default.
-    """
+    """Return a field of ``event``, events inside as their bodies. Raises if missing or wrong."""
     if name not in event.fields and (event.name, name) in _DEFAULTS:
         return _DEFAULTS[event.name, name]
     value = event.fields.get(name)
@@ -250,9 +248,7 @@ def _counted(mechanism: BaseMechanism, population: Relation) -> Body:
 
 
 def _with_sampling(mechanism: BaseMechanism, stated: Relation) -> Body | None:
-    """Return the event of its own class; None where no class has the same meaning. A group of a
-    sample is not the sample of a group.
-    """
+    """Return the event of its own class, else None. A sample's group is not the group's sample."""
     sampling, tree = mechanism.sampling, _plain(mechanism, stated)
     if tree is None or sampling is None:
         return tree

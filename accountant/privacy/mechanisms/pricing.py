@@ -1,7 +1,8 @@
-"""The price of a mechanism: what is booked for it, and what is to be said about its claim."""
+"""The price of a mechanism: the charge that is booked, and the verdict on its claim."""
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from enum import StrEnum
 from fractions import Fraction
@@ -16,14 +17,12 @@ from accountant.privacy.mechanisms.relations import Relation, convert
 from accountant.privacy.units import Charge, charge_of
 
 CLAIM_SLACK: Final = Fraction(1, 10_000)
-"""Relative difference up to which a claim agrees with the derivation. Clients round: ln 3 arrives
-as 1.0986, a relative 1e-5 below. The larger of the two is booked either way."""
+"""A claim may differ by as much, relatively: clients round. The larger is booked either way."""
 
 
 class Verdict(StrEnum):
-    """How a claim compares with what follows from the stated parameters.
-
-    None of these says that the stated parameters are what ran: that cannot be seen from here.
+    """How a claim compares with the loss that follows from the stated parameters. Whether these
+    are what ran cannot be seen from here.
     """
 
     CONSISTENT = "consistent"
@@ -34,9 +33,7 @@ class Verdict(StrEnum):
 
 
 class Priced(NamedTuple):
-    """``charge`` is for all invocations. ``objections`` are grounds to refuse a request; what has
-    already run is booked at ``charge``.
-    """
+    """The ``charge`` of all invocations, and ``objections`` to granting it. What ran is booked."""
 
     charge: Charge
     verdict: Verdict
@@ -46,12 +43,12 @@ class Priced(NamedTuple):
 
     @property
     def derived(self) -> Loss | None:
-        """What one invocation costs in the population; derived again, for few ask."""
+        """The loss of one invocation in the population; derived anew, for few ask."""
         return self._again().derived
 
     @property
     def claimed(self) -> Loss | None:
-        """What one invocation is claimed to cost, in the population's relation."""
+        """The claimed loss of one invocation, in the population's relation."""
         return self._again().claimed
 
     def _again(self) -> Derivation:
@@ -61,7 +58,7 @@ class Priced(NamedTuple):
 
 
 class Derivation(NamedTuple):
-    """What one invocation costs in a population: ``derived`` from the parameters (None: nothing
+    """The loss of one invocation in a population: ``derived`` from the parameters (None: nothing
     can be) and as ``claimed`` (None: no claim); ``booked`` is the larger of both.
     """
 
@@ -90,19 +87,16 @@ def price(
 def _price(
     mechanism: BaseMechanism, population: Relation, orders: tuple[int, ...], version: int
 ) -> Priced:
-    if engine.in_force() == version:
+    with nullcontext() if engine.in_force() == version else engine.pricing(version):
         found = derive(mechanism, population)
-    else:
-        with engine.pricing(version):
-            found = derive(mechanism, population)
     charge = charge_of(found.booked or UNBOUNDED, mechanism.count, orders)
     asked = mechanism, population, version
     return Priced(charge, found.verdict, found.objections, asked)
 
 
-# What takes longer to price than to look up.
+# These take longer to price than to look up. A compound may be as large as a request.
 _price_sampled = lru_cache(maxsize=4_096)(_price)
-_price_compound = lru_cache(maxsize=256)(_price)  # each may be as large as a request
+_price_compound = lru_cache(maxsize=256)(_price)
 
 
 def derive(mechanism: BaseMechanism, population: Relation) -> Derivation:
@@ -129,33 +123,29 @@ def derive(mechanism: BaseMechanism, population: Relation) -> Derivation:
 def _misplaced(
     mechanism: BaseMechanism, stated: Relation, population: Relation
 ) -> tuple[Objection, ...]:
-    if mechanism.local:
-        if stated is population is Relation.REPLACE_ONE:
-            return ()
-        return (
-            Objection(
-                "local-needs-replace-one",
-                f"{mechanism.kind} hides what a person answered, not that the person "
-                "answered: it has a finite loss under replace_one only, in a replace_one "
-                "population.",
-            ),
+    replaced, same = stated is Relation.REPLACE_ONE, stated is population
+    if mechanism.local and not (replaced and same):
+        code = "local-needs-replace-one"
+        text = (
+            f"{mechanism.kind} hides what a person answered, not that the person answered: it has "
+            "a finite loss under replace_one only, in a replace_one population."
         )
-    if stated is Relation.REPLACE_ONE and population is Relation.ADD_OR_REMOVE_ONE:
-        return (
-            Objection(
-                "relation-not-derivable",
-                "The mechanism is stated under replace_one and the population counts in "
-                "add_or_remove_one, for which nothing follows: state its sensitivity under "
-                "add_or_remove_one.",
-            ),
+    elif replaced and not same:
+        code = "relation-not-derivable"
+        text = (
+            "The mechanism is stated under replace_one and the population counts in "
+            "add_or_remove_one, for which nothing follows: state its sensitivity under "
+            "add_or_remove_one."
         )
-    return ()
+    else:
+        return ()
+    return (Objection(code, text),)
 
 
 def _booked(
     mechanism: BaseMechanism, claim: Loss | None, derived: Loss | None, verdict: Verdict
 ) -> Loss | None:
-    """The larger of claim and derivation, in every currency if the claim is clearly larger."""
+    """Return the larger of claim and derivation; in every currency if it is clearly the claim."""
     if claim is None or derived is None:
         return claim or derived
     if verdict is Verdict.CONSERVATIVE:

@@ -78,16 +78,14 @@ class Sampling(Record):
 
     def misplaced(self, stated: Relation) -> str | None:
         """Return why nothing is known under the relation ``stated``; None if something is."""
-        if self.poisson is not None:
-            wanted = Relation.ADD_OR_REMOVE_ONE
-            text = (
+        if self.poisson is not None and stated is Relation.REPLACE_ONE:
+            return (
                 "Poisson sampling amplifies what is stated under add_or_remove_one: state the "
                 "mechanism and its sensitivity under that relation."
             )
-        else:
-            wanted = Relation.REPLACE_ONE
-            text = (
+        if self.poisson is None and stated is Relation.ADD_OR_REMOVE_ONE:
+            return (
                 "Sampling without replacement out of a public number amplifies what is stated "
                 "under replace_one: state the mechanism under it, in a replace_one population."
             )
-        return None if stated is wanted else text
+        return None

@@ -33,11 +33,16 @@ BROKEN: Final = "sparse-vector-broken"
 _ROUNDING: Final = Fraction(9999, 10000)
 """A claim that was rounded in its fifth digit still counts as the price of one positive."""
 
-MONOTONIC_OBJECTION: Final = Objection(
-    "monotonic-needs-add-or-remove",
-    "Only adding or removing one unit moves all monotonic answers in the same direction; replacing "
-    "one moves them both ways. State the mechanism under add_or_remove_one, or drop `monotonic`.",
-)
+
+def _misplaced(monotonic: bool, stated: Relation) -> tuple[Objection, ...]:
+    if not monotonic or stated is Relation.ADD_OR_REMOVE_ONE:
+        return ()
+    text = (
+        "Only adding or removing one unit moves all monotonic answers in the same direction; "
+        "replacing one moves them both ways. State the mechanism under add_or_remove_one, or drop "
+        "`monotonic`."
+    )
+    return (Objection("monotonic-needs-add-or-remove", text),)
 
 
 class _Selection(BaseMechanism):
@@ -62,8 +67,7 @@ class _Selection(BaseMechanism):
 
     def objections(self, stated: Relation) -> tuple[Objection, ...]:
         """Object to ``monotonic`` under replace-one."""
-        misplaced = self.monotonic and stated is not Relation.ADD_OR_REMOVE_ONE
-        return (MONOTONIC_OBJECTION,) if misplaced else ()
+        return _misplaced(self.monotonic, stated)
 
 
 class Exponential(_Selection):
@@ -182,7 +186,7 @@ class SparseVector(BaseMechanism):
         good for adding up epsilons and for nothing else. Negatives are free; eps1 is spent as soon
         as the session opens. The loss of a sampled session is known only at its end.
         """
-        if positives < 0 or positives > (self.max_positives or positives):
+        if not 0 <= positives <= (self.max_positives or positives):
             raise ValueError(f"positives must be from 0 to {self.max_positives}, not {positives}")
         if self._defects():
             return UNBOUNDED
@@ -207,13 +211,15 @@ class SparseVector(BaseMechanism):
     def objections(self, stated: Relation) -> tuple[Objection, ...]:
         """Object to parameters without a bound, and to ``monotonic`` under replace-one."""
         broken = tuple(Objection(BROKEN, text) for text in self._defects())
-        misplaced = self.monotonic and stated is not Relation.ADD_OR_REMOVE_ONE
-        return (*broken, MONOTONIC_OBJECTION) if misplaced else broken
+        return broken + _misplaced(self.monotonic, stated)
 
     def understated(self, claim: Loss, derived: Loss) -> Objection:
         """Explain a claim that pays for at least one positive, but not for c, on its own."""
-        c = self.max_positives
-        low = claim.epsilon is None or claim.epsilon < self._one() * _ROUNDING
+        c, width = self.max_positives, Fraction(self.sensitivity)
+        scales = (self.threshold_scale, self.comparison_scale, self.answer_scale)
+        # The least price of one positive in any reading, so also without the factor 2.
+        one = sum((width / Fraction(scale) for scale in scales if scale), Fraction(0))
+        low = claim.epsilon is None or claim.epsilon < one * _ROUNDING
         if c is None or c == 1 or low:
             return super().understated(claim, derived)
         return Objection(
@@ -224,38 +230,28 @@ class SparseVector(BaseMechanism):
             f"with {c}, lower max_positives, or claim the whole.",
         )
 
-    def _one(self) -> Fraction:
-        """Return the least price of one positive in any reading, so also without the factor 2."""
-        scales = (self.threshold_scale, self.comparison_scale, self.answer_scale)
-        return sum((Fraction(self.sensitivity) / Fraction(s) for s in scales if s), Fraction(0))
-
     def _defects(self) -> list[str]:
         """Return one explanation for each parameter that makes the loss unbounded."""
-        found = (
-            (
-                self.comparison_scale == 0,
-                "The comparisons have no noise (comparison_scale 0): the threshold noise is drawn "
-                "only once, and enough answers reveal the data (Lyu, Su, Li 2017, Alg. 5).",
-            ),
-            (
-                self.threshold_scale == 0,
-                "The threshold has no noise (threshold_scale 0): every negative answer then costs "
-                "as much as a positive one, and their number is not bounded.",
-            ),
-            (
-                self.releases is Releases.NOISY_COMPARISON,
-                "The noisy number that was compared is itself released (noisy_comparison). It "
-                "bounds the noisy threshold, which the free negatives rely on staying hidden; "
-                "release a number with fresh noise instead (Lyu, Su, Li 2017, Alg. 3).",
-            ),
-            (
-                self.max_positives is None,
-                "There is no cut-off (max_positives null): every positive costs, and their number "
-                "is not bounded (Lyu, Su, Li 2017, Algs. 5 and 6).",
-            ),
-            (
-                self.answer_scale == 0,
-                "The numbers released with positives have no noise (answer_scale 0).",
-            ),
-        )
-        return [text for holds, text in found if holds]
+        return [text for (field, value), text in _DEFECTS.items() if getattr(self, field) == value]
+
+
+_DEFECTS: Final = {
+    ("comparison_scale", 0): (
+        "The comparisons have no noise (comparison_scale 0): the threshold noise is drawn only "
+        "once, and enough answers reveal the data (Lyu, Su, Li 2017, Alg. 5)."
+    ),
+    ("threshold_scale", 0): (
+        "The threshold has no noise (threshold_scale 0): every negative answer then costs as much "
+        "as a positive one, and their number is not bounded."
+    ),
+    ("releases", Releases.NOISY_COMPARISON): (
+        "The noisy number that was compared is itself released (noisy_comparison). It bounds the "
+        "noisy threshold, which the free negatives rely on staying hidden; release a number with "
+        "fresh noise instead (Lyu, Su, Li 2017, Alg. 3)."
+    ),
+    ("max_positives", None): (
+        "There is no cut-off (max_positives null): every positive costs, and their number is not "
+        "bounded (Lyu, Su, Li 2017, Algs. 5 and 6)."
+    ),
+    ("answer_scale", 0): "The numbers released with positives have no noise (answer_scale 0).",
+}
