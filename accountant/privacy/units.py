@@ -8,7 +8,7 @@ any SQL engine can add them again. Capacities are rounded **down**.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import lru_cache
@@ -166,15 +166,15 @@ class Charge:
         axis = self.axis
         if axis != other.axis:
             axis = (*axis, *(c for c in other.axis if c not in axis))
-        left, right = self.on(axis), other.on(axis)
-        finite = map(add, left.finite, right.finite)
-        return Charge(axis, tuple(finite), tuple(map(add, left.infinite, right.infinite)))
+        return self._with(other, axis, add)
 
     def __sub__(self, other: Charge) -> Charge:
-        axis = self.axis or other.axis
+        return self._with(other, self.axis or other.axis, sub)
+
+    def _with(self, other: Charge, axis: Axis, apply: Callable[[int, int], int]) -> Charge:
         left, right = self.on(axis), other.on(axis)
-        finite = map(sub, left.finite, right.finite)
-        return Charge(axis, tuple(finite), tuple(map(sub, left.infinite, right.infinite)))
+        finite = tuple(map(apply, left.finite, right.finite))
+        return Charge(axis, finite, tuple(map(apply, left.infinite, right.infinite)))
 
     def units(self, currency: Currency) -> int | None:
         """Return the sum in one currency; None if a charge in it is infinite there."""
@@ -257,7 +257,7 @@ class Charge:
     @classmethod
     def over(cls, axis: Axis, units: Sequence[int | None]) -> Charge:
         """Return a charge of these units, None standing for an infinite one."""
-        return cls(axis, tuple(n or 0 for n in units), tuple(int(n is None) for n in units))
+        return cls(axis, tuple([n or 0 for n in units]), tuple([int(n is None) for n in units]))
 
 
 NOTHING: Final = Charge()
@@ -278,9 +278,4 @@ def charge_of(loss: Loss, count: int, orders: tuple[int, ...] = ()) -> Charge:
     units = balls.ceilings(values, chain((10**9,), repeat(10**15)))
     booked = [n if n is None else (n or 1) * count for n in units]
     booked[1] = (units[1] or 0) * count
-    known = [n is not None and n <= LARGEST for n in booked]
-    return Charge(
-        axis_of(orders),
-        tuple([n if k and n else 0 for n, k in zip(booked, known, strict=True)]),
-        tuple([0 if k else 1 for k in known]),
-    )
+    return Charge.over(axis_of(orders), [None if n is None or n > LARGEST else n for n in booked])

@@ -100,8 +100,8 @@ class Stack:
 
 
 def best_tilt(stack: Stack, delta: float) -> float:
-    """Return nearly the t at which a bound on the curve, e^(K(t) - t epsilon) t^t / (1 + t)^(1 + t),
-    is lowest: t K'(t) - K(t) + ln(1 + t) = ln(1 / delta), by Newton's steps.
+    """Return nearly the t at which e^(K(t) - t epsilon) t^t / (1 + t)^(1 + t), which bounds the
+    curve, is lowest: t K'(t) - K(t) + ln(1 + t) = ln(1 / delta), by Newton's steps.
     """
     goal, least, most = -math.log(delta), 0.0, 1 / stack.grid
     _, _, variance = stack.moments(0.0)
