@@ -10,8 +10,7 @@ from typing import Final
 from accountant.privacy import balls
 from accountant.privacy.balls import Number
 from accountant.privacy.conversions import concentrated_epsilon
-from accountant.privacy.filters import Filter, Limit
-from accountant.privacy.filters.lines import FOR_CAPACITY
+from accountant.privacy.filters import FOR_CAPACITY, Filter, Limit
 from accountant.privacy.gaussian_curve import gaussian_epsilon
 from accountant.privacy.units import Charge
 

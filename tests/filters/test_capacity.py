@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accountant.privacy.conversions import best_order_within, intercept
-from accountant.privacy.filters import FILTERS, Filter, Limit, axis_under, filter_for
-from accountant.privacy.filters.lines import ORDERS
+from accountant.privacy.filters import FILTERS, ORDERS, Filter, Limit, axis_under, filter_for
 from accountant.privacy.inverse import least_epsilon
 from accountant.privacy.losses import Loss, gaussian, pure
 from accountant.privacy.mechanisms import Relation, price

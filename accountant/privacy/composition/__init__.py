@@ -1,6 +1,6 @@
 """Tight totals of lists of mechanisms that were fixed in advance. They inform and never block.
 
 Their theorems assume that no mechanism was chosen after an earlier answer was seen; privacy filters
-alone bound a pipeline that chooses as it goes (privacy/filters). Everything here is computed in
+alone bound a pipeline that chooses as it goes (privacy/filters.py). Everything here is computed in
 floats, whose errors are bounded and added to delta.
 """
