@@ -30,8 +30,7 @@ from flint import arb
 
 from accountant.privacy import balls
 from accountant.privacy.balls import Real, ball
-from accountant.privacy.conversions import best_order_within, intercept
-from accountant.privacy.gaussian_curve import most_mu_squared
+from accountant.privacy.conversions import best_order_within, intercept, most_mu_squared
 from accountant.privacy.units import SURE, Axis, Currency, units_down
 
 ORDERS: Final = (

@@ -9,9 +9,8 @@ from typing import Final
 
 from accountant.privacy import balls
 from accountant.privacy.balls import Number
-from accountant.privacy.conversions import concentrated_epsilon
+from accountant.privacy.conversions import concentrated_epsilon, gaussian_epsilon
 from accountant.privacy.filters import FOR_CAPACITY, Filter, Limit
-from accountant.privacy.gaussian_curve import gaussian_epsilon
 from accountant.privacy.units import Charge
 
 LARGEST_EPSILON: Final = 10**6

@@ -19,8 +19,8 @@ from flint import arb
 
 from accountant.privacy import balls, curves
 from accountant.privacy.balls import Number, Real, ball
+from accountant.privacy.conversions import mu_squared_of_pure
 from accountant.privacy.curves import NO_CURVE, Combine, Curve, combined, least, most, times
-from accountant.privacy.gaussian_curve import mu_squared_of_pure
 
 _NONE: Final = Fraction(0)
 _CERTAIN: Final = Fraction(1)

@@ -33,7 +33,7 @@ from accountant.auditing.totals import totals_of
 from accountant.budget.errors import Problem
 from accountant.budget.facts import grant_in
 from accountant.budget.population.packing import packed as packed_names
-from accountant.privacy.gaussian_curve import most_mu_squared
+from accountant.privacy.conversions import most_mu_squared
 from accountant.verify_minimal import MOST_FINDINGS, ORDER, grow, point, signed, verifies
 from accountant.verify_minimal import root_of as grown
 

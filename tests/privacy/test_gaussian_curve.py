@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accountant.privacy.gaussian_curve import gaussian_epsilon
+from accountant.privacy.conversions import gaussian_epsilon
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "mechanisms.json").read_text())
 NANO = Fraction(1, 10**9)

@@ -14,8 +14,7 @@ from accountant.privacy.balls import Number, above
 from accountant.privacy.composition import closed_forms, pairs
 from accountant.privacy.composition.pairs import Pair, Response
 from accountant.privacy.composition.pld import Interval, total
-from accountant.privacy.conversions import concentrated_epsilon
-from accountant.privacy.gaussian_curve import gaussian_epsilon
+from accountant.privacy.conversions import concentrated_epsilon, gaussian_epsilon
 from accountant.privacy.mechanisms.additive import (
     DiscreteGaussian,
     DiscreteLaplace,

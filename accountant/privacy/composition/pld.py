@@ -1,7 +1,7 @@
 """Privacy loss distributions: the total of any fixed schedule, as an interval.
 
-The pairs are put on a grid (lattice.py), tilted and multiplied (tilted.py), and read off here; once
-for each direction if some pair is not symmetric. The order of the mechanisms does not matter.
+The pairs are put on a grid, tilted and multiplied (lattice.py), and read off here; once for each
+direction if some pair is not symmetric. The order of the mechanisms does not matter.
 
 The upper end: every mass is raised by the bound on its error, and delta is reduced by the mass
 above the window. The mass below the window wraps around, and matters only for a smaller epsilon.
@@ -23,9 +23,16 @@ from typing import Final, NamedTuple, Self
 import numpy as np
 from scipy.signal import lfilter
 
-from accountant.privacy.composition.lattice import UNIT, narrowed
+from accountant.privacy.composition.lattice import (
+    UNIT,
+    Part,
+    Stack,
+    best_tilt,
+    composed,
+    narrowed,
+    window,
+)
 from accountant.privacy.composition.pairs import Floats, Pair
-from accountant.privacy.composition.tilted import Part, Stack, best_tilt, composed, window
 
 GRID: Final = 1e-4
 MOST_POINTS: Final = 2**22

@@ -15,9 +15,9 @@ from pydantic_core import PydanticCustomError
 
 from accountant.privacy import balls, curves
 from accountant.privacy.balls import Number, Real, ball
-from accountant.privacy.conversions import concentrated_epsilon
-from accountant.privacy.gaussian_curve import (
+from accountant.privacy.conversions import (
     MU_SQUARED_UNIT,
+    concentrated_epsilon,
     gaussian_epsilon,
     most_mu_squared,
     private,
