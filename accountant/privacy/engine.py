@@ -39,11 +39,6 @@ def in_force() -> int:
     return _pricing.get()
 
 
-def former(kind: str) -> Former | None:
-    """Return the bound of ``kind`` under the version in force; None if it is today's."""
-    return former_under(kind, _pricing.get())
-
-
 def former_under(kind: str, version: int) -> Former | None:
     """Return the bound that ``version`` used for ``kind``; None if it was not corrected since."""
     if kind not in FORMER:

@@ -5,27 +5,167 @@ for no finite bound. Except with probability ``delta``, which is the mechanism's
 epsilon-private, rho-zCDP, mu-GDP and within its Renyi ``curve``. An (epsilon, delta)-private
 mechanism is its pure part and a delta (Kairouz, Oh, Viswanath 2015, Thm 2.5: randomised response
 that tells all with probability delta can imitate it).
+
+A curve bounds the Renyi divergence D_order(P || Q) from above at every whole order from 2 on, for
+outputs P and Q on any two neighbouring data sets, either way round (Mironov, *Renyi differential
+privacy*, CSF 2017).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from flint import arb
 
-from accountant.privacy import balls, curves
+from accountant.privacy import balls
 from accountant.privacy.balls import Number, Real, ball
 from accountant.privacy.conversions import mu_squared_of_pure
-from accountant.privacy.curves import NO_CURVE, Combine, Curve, combined, least, most, times
 
 _NONE: Final = Fraction(0)
 _CERTAIN: Final = Fraction(1)
 _LARGE: Final = 10**6
 """From this epsilon on e^epsilon is not computed: delta times it is taken to be certain."""
+_MOST_SUMMED: Final = 1024
+_HOPELESS: Final = 10**6
+"""A divergence that no account can hold."""
+
+Combine = Callable[[Sequence[Number | None]], Number | None]
+
+
+def _times(value: Number | None, count: int) -> Number | None:
+    """Return ``count`` times a bound."""
+    return None if value is None else value * count
+
+
+def _total(values: Sequence[Number | None]) -> Number | None:
+    """Return the sum of some bounds."""
+    known = _known(values)
+    return balls.total(known) if len(known) == len(values) else None
+
+
+def _least(values: Sequence[Number | None]) -> Number | None:
+    """Return the least of some bounds of one quantity."""
+    known = _known(values)
+    return balls.least(*known) if known else None
+
+
+def _most(values: Sequence[Number | None]) -> Number | None:
+    """Return the largest of some bounds, of which any may be the right one."""
+    known = _known(values)
+    return balls.most(*known) if len(known) == len(values) else None
+
+
+def _known(values: Iterable[Number | None]) -> list[Number]:
+    return [value for value in values if value is not None]
+
+
+class Curve(NamedTuple):
+    """The divergence ``at`` each order, and the curve for data sets ``group`` steps apart."""
+
+    at: Callable[[int], Number | None]
+    group: Callable[[int], Curve]
+
+
+def combined(combine: Combine, curves: Sequence[Curve]) -> Curve:
+    """Return ``combine`` of curves at each order; the sum is for a list (Mironov 2017, Prop. 1)."""
+    return Curve(
+        lambda order: combine([curve.at(order) for curve in curves]),
+        lambda size: combined(combine, [curve.group(size) for curve in curves]),
+    )
+
+
+NO_CURVE: Final[Curve] = Curve(lambda order: None, lambda size: NO_CURVE)
+"""No bound at any order."""
+
+
+def curve_of_pure(epsilon: Number) -> Curve:
+    """Return the curve of any epsilon-private mechanism: that of randomised response, the hardest.
+
+    Kairouz, Oh, Viswanath 2015, Thm 2.5, for the reduction. The divergence of the pair
+    (e^eps, 1) / (1 + e^eps) is ln(cosh((a - 1/2) eps) / cosh(eps / 2)) / (a - 1), that is
+    eps + (ln(1 + e^-(2a-1)eps) - ln(1 + e^-eps)) / (a - 1).
+    """
+
+    def at(order: int) -> Number:
+        def divergence() -> arb:
+            e = ball(epsilon)
+            more, less = (-(2 * order - 1) * e).exp().log1p(), (-e).exp().log1p()
+            return e + (more - less) / (order - 1)
+
+        return Real(divergence)
+
+    return Curve(at, lambda size: curve_of_pure(epsilon * size))
+
+
+def curve_of_laplace(epsilon: Fraction) -> Curve:
+    """Return the curve of Laplace noise of scale sensitivity / ``epsilon``:
+    eps + ln((a + (a-1) e^-(2a-1)eps) / (2a-1)) / (a - 1) (Mironov 2017, Prop. 6).
+
+    For a vector of answers with independent noise too: the parts' divergences add up to no more
+    than this one, for as a function of epsilon it is convex (a logarithm of a sum of exponentials)
+    and zero at zero.
+    """
+
+    def at(order: int) -> Number:
+        def divergence() -> arb:
+            e, twice = ball(epsilon), 2 * order - 1
+            share = (order + (order - 1) * (-twice * e).exp()) / twice
+            return e + share.log() / (order - 1)
+
+        return Real(divergence)
+
+    return Curve(at, lambda size: curve_of_laplace(epsilon * size))
+
+
+def curve_of_rho(rho: Number) -> Curve:
+    """Return rho times the order (Bun and Steinke 2016, Def. 1.1; Prop. 1.9 for groups)."""
+    return Curve(lambda order: rho * order, lambda size: curve_of_rho(rho * size * size))
+
+
+def curve_of_sampled_gaussian(rho: Number, rate: Fraction) -> Curve:
+    """Return the curve of Gaussian noise on a Poisson sample, under add-or-remove-one (DP-SGD).
+
+    Mironov, Talwar, Zhang, *Renyi differential privacy of the sampled Gaussian mechanism*, 2019,
+    Thm 4, Cor. 7 and Sec. 3.3: at a whole order a the divergence, the larger of both directions,
+    is ln(sum over k of C(a, k) (1 - q)^(a-k) q^k e^((k^2 - k) rho)) / (a - 1), rho = 1 / (2 s^2).
+    Each unit is in the sample with probability ``rate`` q, independently and secretly. Never more
+    than without sampling, by the joint quasi-convexity of the divergence; beyond
+    ``_MOST_SUMMED`` that bound is taken instead of the sum, and for groups too.
+    """
+
+    def at(order: int) -> Number:
+        whole = order * rho
+        if order > _MOST_SUMMED or whole > _HOPELESS or rate == 1:
+            return whole
+
+        def divergence() -> arb:
+            rest = ball(1 - rate)
+            factor, grow = ball(rate) / rest, (2 * ball(rho)).exp()
+            # Each term is the one before times (a - k + 1) / k q / (1 - q) e^(2 (k - 1) rho).
+            term = total = rest**order
+            for k in range(1, order + 1):
+                term = term * factor * (order - k + 1) / k
+                total += term
+                factor *= grow
+            return total.log() / (order - 1)
+
+        return balls.least(whole, balls.kept(divergence))
+
+    return Curve(at, curve_of_rho(rho).group)
+
+
+def curve_of_stated(points: Sequence[tuple[int, Fraction]]) -> Curve:
+    """Return the least divergence that is stated at the order or a higher one: divergences never
+    fall with the order (van Erven and Harremoes 2014, Thm 3). Nothing follows for groups.
+    """
+    return Curve(
+        lambda order: min((tau for known, tau in points if known >= order), default=None),
+        NO_CURVE.group,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +192,7 @@ class Loss:
         if count == 1:
             return self
         delta = balls.least(_CERTAIN, self.delta * count)
-        return _each(lambda one: times(one[0], count), [self], delta, exact=self.exact)
+        return _each(lambda one: _times(one[0], count), [self], delta, exact=self.exact)
 
     def group(self, size: int) -> Loss:
         """Return the loss of ``size`` units together: for data sets ``size`` steps apart.
@@ -64,15 +204,15 @@ class Loss:
         """
         if size == 1:
             return self
-        epsilon, delta, square = times(self.epsilon, size), self._delta_of(size), size * size
+        epsilon, delta, square = _times(self.epsilon, size), self._delta_of(size), size * size
         if not self._sure:
             return Loss(None, delta) if epsilon is None else pure(epsilon, delta)
         found = Loss(
             epsilon,
             delta,
-            times(self.squares, square),
-            times(self.rho, square),
-            times(self.mu_squared, square),
+            _times(self.squares, square),
+            _times(self.rho, square),
+            _times(self.mu_squared, square),
             self.curve.group(size),
             exact=self.exact,
         )
@@ -91,11 +231,11 @@ class Loss:
         found = replace(self, delta=self.delta * rate)
         if poisson and self.rho is not None and self.mu_squared == 2 * self.rho:
             # Only Gaussian noise has both.
-            found = replace(found, curve=curves.sampled_gaussian(self.rho, rate))
+            found = replace(found, curve=curve_of_sampled_gaussian(self.rho, rate))
         if not self.epsilon:  # there is none, or none to amplify
             return found
         less = pure(balls.kept(partial(_amplified, self.epsilon, rate)))
-        squares = least([self.squares, less.squares])
+        squares = _least([self.squares, less.squares])
         found = replace(found, epsilon=less.epsilon, squares=squares)
         # What needs no delta stays apart from what does.
         return found if self.exact and self.delta else replace(found._beside(less), exact=False)
@@ -103,7 +243,7 @@ class Loss:
     def at_least(self, other: Loss) -> Loss:
         """Return the larger of both in every currency."""
         delta = balls.most(self.delta, other.delta)
-        return _each(most, [self, other], delta, exact=self._sure and other._sure)
+        return _each(_most, [self, other], delta, exact=self._sure and other._sure)
 
     @property
     def _sure(self) -> bool:
@@ -113,9 +253,9 @@ class Loss:
         """Return the loss with the smaller rho, mu and curve of two that hold of one mechanism."""
         return replace(
             self,
-            rho=least([self.rho, other.rho]),
-            mu_squared=least([self.mu_squared, other.mu_squared]),
-            curve=combined(least, [self.curve, other.curve]),
+            rho=_least([self.rho, other.rho]),
+            mu_squared=_least([self.mu_squared, other.mu_squared]),
+            curve=combined(_least, [self.curve, other.curve]),
         )
 
     def _delta_of(self, size: int) -> Number:
@@ -151,7 +291,7 @@ def _each(combine: Combine, losses: Sequence[Loss], delta: Number, *, exact: boo
 def composed(losses: Sequence[Loss]) -> Loss:
     """Return all of ``losses`` in a row, with parameters that were fixed in advance."""
     delta = balls.least(_CERTAIN, balls.total(loss.delta for loss in losses))
-    every = _each(curves.total, losses, delta, exact=all(loss._sure for loss in losses))
+    every = _each(_total, losses, delta, exact=all(loss._sure for loss in losses))
     if every._sure or every.epsilon is None:
         return every
     # Its (epsilon, delta) bounds everything else as well, beside that delta.
@@ -159,11 +299,7 @@ def composed(losses: Sequence[Loss]) -> Loss:
 
 
 def pure(
-    epsilon: Number,
-    delta: Number = _NONE,
-    *,
-    rho: Number | None = None,
-    curve: Curve | None = None,
+    epsilon: Number, delta: Number = _NONE, *, rho: Number | None = None, curve: Curve | None = None
 ) -> Loss:
     """Return all that is known of an (epsilon, delta)-private mechanism, whose ``rho`` and Renyi
     ``curve`` may be known better than by this.
@@ -178,7 +314,7 @@ def pure(
         balls.square(epsilon),
         rho or Real(partial(_rho_of_pure, epsilon)),
         mu_squared_of_pure(epsilon),
-        curve or curves.pure(epsilon),
+        curve or curve_of_pure(epsilon),
     )
 
 
@@ -190,13 +326,13 @@ def bounded_range(epsilon: Number) -> Loss:
     Rogers 2020.
     """
     rho = balls.square(epsilon) * Fraction(1, 8)
-    curve = combined(least, [curves.concentrated(rho), curves.pure(epsilon)])
-    return pure(epsilon, rho=least([rho, Real(partial(_rho_of_pure, epsilon))]), curve=curve)
+    curve = combined(_least, [curve_of_rho(rho), curve_of_pure(epsilon)])
+    return pure(epsilon, rho=_least([rho, Real(partial(_rho_of_pure, epsilon))]), curve=curve)
 
 
 def concentrated(rho: Number) -> Loss:
     """Return all that is known of a rho-zCDP mechanism."""
-    return Loss(None, rho=rho, curve=curves.concentrated(rho))
+    return Loss(None, rho=rho, curve=curve_of_rho(rho))
 
 
 def gaussian(mu_squared: Fraction, epsilon: Number | None, delta: Number) -> Loss:
@@ -207,7 +343,7 @@ def gaussian(mu_squared: Fraction, epsilon: Number | None, delta: Number) -> Los
     and Su 2022, Thm 2.7.
     """
     rho, square = mu_squared / 2, None if epsilon is None else balls.square(epsilon)
-    return Loss(epsilon, delta, square, rho, mu_squared, curves.concentrated(rho), exact=True)
+    return Loss(epsilon, delta, square, rho, mu_squared, curve_of_rho(rho), exact=True)
 
 
 def _rho_of_pure(epsilon: Number) -> arb:

@@ -10,13 +10,7 @@ from typing import Annotated, Any, Final, get_args
 
 from pydantic import Field
 
-from accountant.privacy.mechanisms import (
-    additive,
-    compound,
-    local,
-    selection,
-    stated,
-)
+from accountant.privacy.mechanisms import additive, compound, local, selection, stated
 from accountant.privacy.mechanisms.amounts import Amount, plain, plain_amount
 from accountant.privacy.mechanisms.base import MOST_INVOCATIONS, BaseMechanism
 from accountant.privacy.mechanisms.pricing import Priced, Verdict, price

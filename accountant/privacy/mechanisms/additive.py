@@ -13,7 +13,7 @@ from flint import arb
 from pydantic import Field, field_validator
 from pydantic_core import PydanticCustomError
 
-from accountant.privacy import balls, curves
+from accountant.privacy import balls
 from accountant.privacy.balls import Number, Real, ball
 from accountant.privacy.conversions import (
     MU_SQUARED_UNIT,
@@ -22,7 +22,7 @@ from accountant.privacy.conversions import (
     most_mu_squared,
     private,
 )
-from accountant.privacy.losses import Loss, gaussian, pure
+from accountant.privacy.losses import Loss, curve_of_laplace, gaussian, pure
 from accountant.privacy.mechanisms.amounts import OpenProbability, Positive
 from accountant.privacy.mechanisms.base import (
     KIND,
@@ -96,7 +96,7 @@ class Laplace(Noise):
         """Return a pure loss of sensitivity / scale, exactly."""
         epsilon = self.ratio
         rho = Real(partial(_rho_of_laplace, epsilon))
-        return pure(epsilon, rho=rho, curve=curves.laplace(epsilon))
+        return pure(epsilon, rho=rho, curve=curve_of_laplace(epsilon))
 
 
 def _rho_of_laplace(epsilon: Fraction) -> arb:

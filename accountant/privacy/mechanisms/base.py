@@ -13,7 +13,7 @@ from pydantic_core import PydanticCustomError
 
 from accountant.privacy import balls
 from accountant.privacy.balls import Number
-from accountant.privacy.engine import former
+from accountant.privacy.engine import former_under, in_force
 from accountant.privacy.losses import UNBOUNDED, Loss, pure
 from accountant.privacy.mechanisms.amounts import NonNegative, Positive, Probability, Record
 from accountant.privacy.mechanisms.relations import Relation, Sampling
@@ -83,10 +83,6 @@ class Claim(Record):
     epsilon: NonNegative = Field(description="Natural-log epsilon of one invocation.")
     delta: Probability = Field(default=Decimal(0), description="Delta of one invocation.")
 
-    def loss(self) -> Loss:
-        """Return the claim as exact numbers."""
-        return Loss(Fraction(self.epsilon), Fraction(self.delta))
-
 
 class Sampler(Record):
     """The software that drew the noise: information from which nothing is derived."""
@@ -144,7 +140,7 @@ class BaseMechanism(Record, ABC):
         """Return the cost of one invocation to one privacy unit, sampling and group size included,
         at the point of its privacy curve that compares with the claim ``beside``, if given.
         """
-        corrected = former(self.kind)
+        corrected = former_under(self.kind, in_force())
         if corrected is not None:
             loss = corrected(self, stated)
         elif beside is not None and beside.delta and self.group_size == 1:
@@ -184,7 +180,8 @@ class BaseMechanism(Record, ABC):
 
     def claim(self) -> Loss | None:
         """Return the client's own figure for one invocation, under its stated relation."""
-        return self.claimed.loss() if self.claimed else None
+        claim = self.claimed
+        return Loss(Fraction(claim.epsilon), Fraction(claim.delta)) if claim else None
 
     def understated(self, claim: Loss, derived: Loss) -> Objection:
         """Return the objection to a ``claim`` below the ``derived`` loss."""

@@ -74,10 +74,6 @@ class Compound(BaseMechanism):
         values = (value if isinstance(value, tuple) else (value,) for value in vars(self).values())
         return tuple(part for each in values for part in each if isinstance(part, BaseMechanism))
 
-    def within(self, stated: Relation) -> Relation:
-        """Return the relation that the parts are stated under."""
-        return stated
-
     @property
     def local(self) -> bool:
         """True if some part is."""
@@ -89,8 +85,7 @@ class Compound(BaseMechanism):
 
     def objections(self, stated: Relation) -> tuple[Objection, ...]:
         """Return those of the parts."""
-        inner = self.within(stated)
-        return tuple(o for part in self.parts() for o in part.all_objections(inner))
+        return tuple(o for part in self.parts() for o in part.all_objections(stated))
 
 
 def cost_of(part: BaseMechanism, stated: Relation) -> Loss:
@@ -139,9 +134,9 @@ class SubsampleAndAggregate(Compound):
     )
     blocks_per_unit: SmallCount = Field(default=1, description="Blocks that one unit may lie in.")
 
-    def within(self, stated: Relation) -> Relation:
-        """Return replace-one: one block's result is replaced, under either relation."""
-        return Relation.REPLACE_ONE
+    def objections(self, stated: Relation) -> tuple[Objection, ...]:
+        """Return those of the aggregator: one block's result is replaced, under either relation."""
+        return super().objections(Relation.REPLACE_ONE)
 
     @property
     def local(self) -> bool:

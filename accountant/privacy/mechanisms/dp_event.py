@@ -107,9 +107,10 @@ def _read(tree: Any, level: int = 1) -> list[Body]:
 
 def _value(event: DpEvent, name: str, kind: Any, level: int) -> Any:
     """Return a field of ``event``, events inside as their bodies. Raises if missing or wrong."""
-    if name not in event.fields and (event.name, name) in _DEFAULTS:
-        return _DEFAULTS[event.name, name]
     value = event.fields.get(name)
+    if isinstance(kind, tuple):
+        kind, default = kind
+        value = event.fields.get(name, default)
     if kind is _EVENT:
         return _read(value, level + 1)
     try:
@@ -191,10 +192,10 @@ _CLASSES: Final[dict[str, tuple[dict[str, Any], Callable[..., list[Body]]]]] = {
         {"epsilon": NonNegative, "delta": Probability},
         lambda epsilon, delta: _one("declared", epsilon=epsilon, delta=delta),
     ),
-    "ZCDpEvent": ({"rho": NonNegative, "xi": NonNegative}, _concentrated),
+    "ZCDpEvent": ({"rho": NonNegative, "xi": (NonNegative, Decimal(0))}, _concentrated),
     "GaussianDpEvent": ({"noise_multiplier": Positive}, partial(_noise, "gaussian")),
     "DiscreteGaussianDpEvent": (
-        {"sigma": Positive, "sensitivity": Positive, "dimension": Count | None},
+        {"sigma": Positive, "sensitivity": (Positive, Decimal(1)), "dimension": (Count | None, 1)},
         partial(_noise, "discrete_gaussian"),  # rho is the same in any number of dimensions
     ),
     "LaplaceDpEvent": ({"noise_multiplier": Positive}, partial(_noise, "laplace")),
@@ -216,13 +217,7 @@ _CLASSES: Final[dict[str, tuple[dict[str, Any], Callable[..., list[Body]]]]] = {
         _drawn,
     ),
 }
-"""The fields of each class, and the function that makes bodies of them."""
-
-_DEFAULTS: Final[dict[tuple[str, str], Any]] = {
-    ("ZCDpEvent", "xi"): Decimal(0),
-    ("DiscreteGaussianDpEvent", "sensitivity"): Decimal(1),
-    ("DiscreteGaussianDpEvent", "dimension"): 1,
-}
+"""The fields of each class, some with a default, and the function that makes bodies of them."""
 
 
 def dp_event_of(mechanisms: Sequence[BaseMechanism], population: Relation) -> Body:

@@ -146,7 +146,7 @@ class SparseVector(BaseMechanism):
     )
     max_positives: Count | None = Field(
         description="Positives (c) after which the session stops. null = no cut-off, which is "
-        "refused with the reason (Lyu, Su, Li 2017, Algs. 5 and 6).",
+        "refused with the reason (Lyu, Su, Li 2017, Algs. 5 and 6)."
     )
     monotonic: bool = Field(
         default=False,

@@ -17,8 +17,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from accountant.privacy import curves
-from accountant.privacy.losses import UNBOUNDED, Loss, concentrated, pure
+from accountant.privacy.losses import UNBOUNDED, Loss, concentrated, curve_of_stated, pure
 from accountant.privacy.mechanisms.amounts import NonNegative, Probability, exactly_one, plain
 from accountant.privacy.mechanisms.base import KIND, BaseMechanism, body, examples, forbidden
 from accountant.privacy.mechanisms.relations import Relation
@@ -109,7 +108,7 @@ class Declared(_Stated):
             loss = concentrated(Fraction(self.rho))
         else:
             points = tuple((order, Fraction(tau)) for order, tau in self.renyi or ())
-            loss = Loss(None, curve=curves.stated(points))
+            loss = Loss(None, curve=curve_of_stated(points))
         return loss.group(self.group_size)
 
 
