@@ -16,7 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from accountant.privacy.balls import Number, above
 from accountant.privacy.mechanisms import KINDS, BaseMechanism, Mechanism, Relation, Verdict, price
-from accountant.privacy.mechanisms.pricing import _price_sampled
+from accountant.privacy.mechanisms.pricing import _price_sampled, derive
 from accountant.privacy.units import Currency
 
 ADAPTER: TypeAdapter[BaseMechanism] = TypeAdapter(Mechanism)
@@ -34,7 +34,7 @@ def parse(body: dict[str, Any]) -> BaseMechanism:
 
 def epsilon(body: dict[str, Any], relation: Relation = REPLACE) -> Fraction:
     """The finite derived epsilon of one invocation."""
-    derived = price(parse(body), relation).derived
+    derived = derive(parse(body), relation).derived
     assert derived is not None
     assert derived.epsilon is not None
     return derived.epsilon

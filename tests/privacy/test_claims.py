@@ -14,6 +14,7 @@ from pydantic import TypeAdapter
 from accountant.privacy.balls import above
 from accountant.privacy.losses import UNBOUNDED, pure
 from accountant.privacy.mechanisms import BaseMechanism, Mechanism, Priced, Relation, Verdict, price
+from accountant.privacy.mechanisms.pricing import derive
 from accountant.privacy.mechanisms.relations import convert
 from accountant.privacy.units import Currency
 
@@ -60,7 +61,7 @@ def test_no_claim() -> None:
     """Without a claim there is nothing to compare."""
     result = priced(LAPLACE)
     assert result.verdict is Verdict.UNCLAIMED
-    assert result.claimed is None
+    assert derive(ADAPTER.validate_python(LAPLACE), REPLACE).claimed is None
 
 
 def test_a_rounded_logarithm_is_consistent() -> None:
@@ -87,12 +88,13 @@ def test_a_needless_delta_is_conservative() -> None:
 
 def test_declared_is_taken_at_its_word() -> None:
     """A bare declaration is booked as stated and marked unverifiable."""
-    result = priced({"kind": "declared", "epsilon": "0.3", "delta": "1e-9"})
+    body = {"kind": "declared", "epsilon": "0.3", "delta": "1e-9"}
+    result, found = priced(body), derive(ADAPTER.validate_python(body), REPLACE)
     assert result.verdict is Verdict.UNVERIFIABLE
-    assert result.derived is None
-    assert result.claimed is not None
-    assert result.claimed.epsilon == Fraction(3, 10)
-    assert result.claimed.delta == Fraction(1, 10**9)
+    assert found.derived is None
+    assert found.claimed is not None
+    assert found.claimed.epsilon == Fraction(3, 10)
+    assert found.claimed.delta == Fraction(1, 10**9)
     assert result.charge[Currency.EPSILON] == 300_000_000
     assert codes(result) == []
 
@@ -129,13 +131,13 @@ def test_a_gaussian_claim_of_certain_failure_is_harmless() -> None:
 
 def test_add_or_remove_doubles_into_replace_one() -> None:
     """Derivation and claim alike are doubled, since both were made under the stated relation."""
-    body = LAPLACE | {"neighbouring": "add_or_remove_one"}
-    result = priced(body, REPLACE, epsilon="0.1")
+    body = LAPLACE | {"neighbouring": "add_or_remove_one", "claimed": {"epsilon": "0.1"}}
+    result, found = priced(body), derive(ADAPTER.validate_python(body), REPLACE)
     assert result.verdict is Verdict.CONSISTENT
     assert result.charge[Currency.EPSILON] == 200_000_000
-    assert result.derived
-    assert result.claimed
-    assert result.derived.epsilon == result.claimed.epsilon == Fraction(1, 5)
+    assert found.derived
+    assert found.claimed
+    assert found.derived.epsilon == found.claimed.epsilon == Fraction(1, 5)
 
 
 @given(st.fractions(0, 40, max_denominator=1000), st.integers(1, 10**9))

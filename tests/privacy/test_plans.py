@@ -14,6 +14,7 @@ from accountant.budget.errors import Invalid
 from accountant.privacy.composition.plan import tight
 from accountant.privacy.losses import pure
 from accountant.privacy.mechanisms import BaseMechanism, Mechanism, Relation, price
+from accountant.privacy.mechanisms.pricing import derive
 from accountant.privacy.units import Currency, charge_of
 
 ADAPTER: TypeAdapter[BaseMechanism] = TypeAdapter(Mechanism)
@@ -89,7 +90,7 @@ def test_a_plan_without_a_bound_says_so() -> None:
 def test_parts_are_read_in_the_relation_of_the_plan() -> None:
     """A plan stated under add-or-remove-one in a replace-one population costs its double."""
     body = plan(LAPLACE | {"count": 500}, neighbouring="add_or_remove_one")
-    found = price(parse(body), REPLACE)
+    found = derive(parse(body), REPLACE)
     assert found.objections == ()
     assert found.derived is not None
     assert found.derived.epsilon == 2

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from accountant.privacy.losses import UNBOUNDED, Loss, pure
 from accountant.privacy.mechanisms import Priced, Relation, SparseVector, Verdict, price
+from accountant.privacy.mechanisms.pricing import derive
 from accountant.privacy.units import Currency, charge_of
 
 ADD, REPLACE = Relation
@@ -99,7 +100,7 @@ def test_realised_loss_rises_from_the_threshold_to_the_whole(c: int, data: st.Da
 def test_realised_loss_follows_the_population() -> None:
     """The realised loss is converted like the whole, and unbounded where that is not derivable."""
     doubled = session(neighbouring="add_or_remove_one")
-    assert same(doubled.loss_after(10, REPLACE), price(doubled, REPLACE).derived)
+    assert same(doubled.loss_after(10, REPLACE), derive(doubled, REPLACE).derived)
     assert doubled.loss_after(10, REPLACE).epsilon == Fraction(1, 5)
     assert session(neighbouring="replace_one").loss_after(1, ADD) == UNBOUNDED
     assert session(max_positives=None).loss_after(5, ADD) == UNBOUNDED

@@ -38,23 +38,6 @@ class Priced(NamedTuple):
     charge: Charge
     verdict: Verdict
     objections: tuple[Objection, ...]
-    asked: tuple[BaseMechanism, Relation, int]
-    """The mechanism, the population's relation and the version of the bounds."""
-
-    @property
-    def derived(self) -> Loss | None:
-        """The loss of one invocation in the population; derived anew, for few ask."""
-        return self._again().derived
-
-    @property
-    def claimed(self) -> Loss | None:
-        """The claimed loss of one invocation, in the population's relation."""
-        return self._again().claimed
-
-    def _again(self) -> Derivation:
-        mechanism, population, version = self.asked
-        with engine.pricing(version):
-            return derive(mechanism, population)
 
 
 class Derivation(NamedTuple):
@@ -90,8 +73,7 @@ def _price(
     with nullcontext() if engine.in_force() == version else engine.pricing(version):
         found = derive(mechanism, population)
     charge = charge_of(found.booked or UNBOUNDED, mechanism.count, orders)
-    asked = mechanism, population, version
-    return Priced(charge, found.verdict, found.objections, asked)
+    return Priced(charge, found.verdict, found.objections)
 
 
 # These take longer to price than to look up. A compound may be as large as a request.
