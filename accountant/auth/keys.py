@@ -51,8 +51,9 @@ class KeyRing:
     time: int = 0
     by_digest: dict[str, Key] = field(default_factory=dict)
 
-    def apply(self, event: Event) -> None:
-        """Fold in one event. Raise ValueError if it is out of order."""
+    def follow(self, data: bytes) -> None:
+        """Fold in the bytes of the next event. Raise ValueError if they are not the next event."""
+        event = Event.from_bytes(data)
         if event.sequence != self.sequence:
             raise ValueError(f"{LEDGER}/{event.sequence} does not follow {self.sequence - 1}")
         body = event.body
@@ -61,10 +62,6 @@ class KeyRing:
         elif event.type == REVOKED:
             self.by_digest = {d: k for d, k in self.by_digest.items() if k.name != body["name"]}
         self.sequence, self.time = event.sequence + 1, event.time
-
-    def follow(self, data: bytes) -> None:
-        """Fold in the bytes of the next event. Raise ValueError if they are not the next event."""
-        self.apply(Event.from_bytes(data))
 
 
 class Credentials:

@@ -1,1 +1,1 @@
-"""The running service: commands in, events committed, projections kept in step."""
+"""The running service: use cases, command queues, units of work, projections, the clock."""

@@ -1,19 +1,18 @@
-"""Check the wall clock before a ledger is stamped by it.
+"""Checks the wall clock before it stamps a ledger.
 
 Stamps never go back, so one wrong reading lasts for ever: a clock that shows next year for a second
-would have charged every open grant. Each reading is checked:
+would charge every open grant. Each reading is checked:
 
 * the first since the start against the ledger's last stamp: not a minute before it, and not so long
-  after it that every open grant would have expired; a service that starts (``begin``) doubts the
+  after it that every open grant would have expired. A service that starts (``begin``) doubts the
   clock sooner, if it was not believed for a day;
-* later ones against a clock that cannot be set: since the last reading both went on alike, to a
-  minute;
+* later ones against a clock that cannot be set: both agree, to a minute, since the last reading;
 * all against the last stamp, which another service may have written: not a minute before it.
 
-While the clock is in doubt the ledger's time stands still, at its last stamp: nothing becomes due,
-so nothing expires and nothing is late. Commits, releases and invocations are still taken; requests
-for budget are not, for a grant's life would be counted from a wrong stamp. The doubt ends when the
-clock is right again, or when an operator's event accepts it (``AcceptTime``).
+While the clock is in doubt the ledger's time stands still at its last stamp: no grant expires.
+Commits, releases and invocations are taken; requests for budget are not, since the life of a grant
+would count from a wrong stamp. The doubt ends when the clock is right again, or when an operator's
+event accepts it (``AcceptTime``).
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -37,11 +35,11 @@ from accountant.ledger.events import rfc3339
 
 _SECOND: Final = 1_000_000
 APART: Final = 60 * _SECOND
-"""How far two clocks may be apart."""
+"""The most by which two clocks may differ."""
 LONGEST: Final = 30 * DAY * _SECOND
-"""The longest life of a grant: after a pause of more, all would expire at the first look."""
+"""The longest life of a grant: after a longer pause all would expire at the first reading."""
 _TICKING: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-"""Counts the time that a machine sleeps too, where there is such a clock. It cannot be set."""
+"""A clock that cannot be set, and counts the machine's sleep where the system has such a clock."""
 _log = structlog.get_logger()
 
 
@@ -51,12 +49,12 @@ def wall_clock() -> int:
 
 
 def ticks() -> int:
-    """Return microseconds since some moment, whatever is done to the wall clock."""
+    """Return microseconds of a clock that cannot be set."""
     return time.clock_gettime_ns(_TICKING) // 1_000
 
 
 class Doubt(NamedTuple):
-    """What the clock shows, what it should, and where the ledger's time stands."""
+    """The reading in doubt, the expected one, and the ledger's last stamp."""
 
     ledger: str
     clock: int
@@ -64,7 +62,7 @@ class Doubt(NamedTuple):
     last: int
 
     def problem(self) -> Unavailable:
-        """Return what a request for budget is refused with."""
+        """Return the problem of a request for budget."""
         numbers = {name: rfc3339(getattr(self, name)) for name in ("clock", "expected", "last")}
         return Unavailable(
             "clock-jumped",
@@ -77,7 +75,7 @@ class Doubt(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """The stamp of what is decided now, and whether the clock is in doubt."""
+    """The stamp of the next event, and the doubt about the clock, if there is one."""
 
     stamp: int
     doubt: Doubt | None
@@ -89,10 +87,9 @@ class Reading(NamedTuple):
             raise self.doubt.problem()
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """What the last look left: how far the clock is ahead of the ticks, when that was, and the last
-    acceptance that was seen.
+class _Known(NamedTuple):
+    """The last reading: how far the clock is ahead of the ticks, the ticks, and the sequence of the
+    last acceptance.
     """
 
     ahead: int
@@ -112,7 +109,7 @@ class TrustedClock:
         self._ahead = LONGEST
 
     def begin(self, since: int, ahead: int) -> None:
-        """Start the service: ``since`` is when any ledger was last written to, or the clock last
+        """Start the service: ``since`` is when a ledger was last written to, or the clock last
         believed. A clock more than ``ahead`` microseconds after that is in doubt until an operator
         accepts it.
         """
@@ -120,8 +117,8 @@ class TrustedClock:
             self._since, self._ahead = since, ahead
 
     def look(self, state: State, *, believed: bool = False) -> Reading:
-        """Read the clock: the stamp of the next event, and whether the clock is in doubt. Remember
-        nothing if ``state`` is only ``believed`` to be the ledger's.
+        """Read and check the clock. Remember nothing if ``state`` is only ``believed`` to be the
+        ledger's.
         """
         with self._lock:
             now, ticks = self._clock(), self._ticks()
@@ -139,7 +136,7 @@ class TrustedClock:
         return Reading(state.time if doubt else now, doubt)
 
     def _expected(self, state: State, known: _Known | None, ticks: int) -> tuple[int, int]:
-        """Between what the clock should show; a minute less will do."""
+        """Return the bounds of a sound reading; a minute before the first is sound too."""
         accepted = state.custody.accepted
         if known is None:
             last = _last(state)
@@ -148,7 +145,7 @@ class TrustedClock:
         if accepted is None or accepted.sequence <= known.accepted:
             expected = known.ahead + ticks
             return expected, expected + APART
-        # It was accepted at some time since the last look.
+        # It was accepted at some time since the last reading.
         return accepted.clock, accepted.clock + ticks - known.ticks + APART
 
     def _tell(self, ledger: str, doubt: Doubt | None) -> None:
@@ -166,15 +163,15 @@ def _accepted(state: State) -> int:
 
 
 def _last(state: State) -> int:
-    """The ledger's last stamp; if that is ahead of a clock that was accepted, what it showed."""
+    """Return the ledger's last stamp, or the accepted clock if that stamp is of its acceptance."""
     accepted = state.custody.accepted
     return accepted.clock if accepted and accepted.time == state.time else state.time
 
 
 class ClockMark:
     """A file beside the database with the stamp, in microseconds, at which the clock was last
-    believed: so a start knows for how long the service was down, also where nothing was written for
-    days. A file that is lost or damaged says nothing.
+    believed. It tells a start for how long the service was down, even if nothing was written for
+    days. A lost or damaged file does no harm.
     """
 
     def __init__(self, home: Path) -> None:
@@ -190,6 +187,6 @@ class ClockMark:
     def write(self, stamp: int) -> None:
         """Keep a stamp."""
         new = self._path.with_suffix(".new")
-        with suppress(OSError):  # the next start then doubts the clock, where it need not have
+        with suppress(OSError):  # the next start may then doubt a clock that is right
             new.write_text(f"{stamp}\n", "ascii")
             os.replace(new, self._path)

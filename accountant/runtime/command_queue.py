@@ -1,9 +1,8 @@
-"""Commands wait in line, one line a ledger; whoever takes them takes many.
+"""Command queues with group commit: a thread for each ledger takes the waiting commands in batches.
 
-One writer that commits a batch at a time is many times faster on a ledger that everybody wants than
-one transaction a command, and needs no more of the database than a lock on the ledger's head. A
-batch is what came while the one before was being committed: alone a command is answered at once, in
-a burst hundreds share a commit.
+On a busy ledger one writer that commits a batch at a time is many times faster than one transaction
+a command, and needs only a lock on the ledger's head. A batch holds the commands that arrived while
+the last one was committed: a single command is answered at once; in a burst hundreds share one.
 """
 
 from __future__ import annotations
@@ -29,25 +28,25 @@ MOST_AT_ONCE: Final = 512
 _WHOLE: Final = 16
 """Commands in a batch that is never halved."""
 _JUDGED: Final = 2
-"""Batches after one that was half, at which it shows whether that was in vain: after the others."""
+"""Batches after a half one, at which the gain shows: the other half is decided then."""
 _MANY_VAIN: Final = 8
 _MOST_VAIN: Final = 16
-"""How often in a row halving may be in vain by chance. From then on it is done half as often each
-time, until that is once in 256.
+"""How often in a row halving may gain nothing by chance. From then on it is done half as often each
+time, down to once in 256.
 """
 _BREATH: Final = 50e-6
-"""Seconds after a batch, in which those who were told go on. Python runs one thread at a time:
-their answers would go out, and their next requests come in, only when the next batch is decided.
+"""Seconds after a batch in which answered clients go on. Python runs one thread at a time: without
+a pause answers would go out, and requests come in, only after the next batch.
 """
 _IDLE: Final = 5.0
-"""Seconds without a command after which a line's thread ends."""
+"""Seconds without a command after which a queue's thread ends."""
 
 
 @dataclass(eq=False, slots=True)
 class Waiting:
-    """A command in line. ``key`` is the digest of the API key that asks, if one does: it has to be
-    valid still when the batch is decided. ``tell`` is told the outcome, an answer or an exception,
-    by the thread that all wait for.
+    """A command in a queue. ``key`` is the digest of its API key, if it has one; the key must still
+    be valid when the batch is decided. ``tell`` takes the outcome, an answer or an exception, in
+    the queue's thread.
     """
 
     asked: Envelope
@@ -61,13 +60,13 @@ Dispatch = Callable[[str, list[Waiting]], None]
 
 
 class _Line:
-    """The commands that wait for one ledger. ``changed`` tells that there is one more.
+    """The commands that wait for one ledger. ``changed`` signals a new one.
 
-    Where many ask again as soon as they are told, they would go on in step: all wait while answers
-    go out and requests come in, and then all are decided. So a batch is half of those who ask, and
-    the others are decided meanwhile. Where those who were told wait for the others first, as one
-    does who asks for many things at once, that is a commit in vain: nobody has come when the others
-    are decided too. Then it is seldom tried.
+    Clients that ask again once they are answered would move in step: all would wait while answers
+    go out and requests come in. So a batch is half of the clients, and the other half is decided
+    while the first goes on. That costs a commit and gains nothing where one client sends many
+    requests at once, and waits for all: the queue is empty after the second half. It is seldom
+    tried then.
     """
 
     __slots__ = ("_batches", "_last", "_vain", "_wholes", "changed", "waiting")
@@ -76,16 +75,16 @@ class _Line:
         self.waiting: deque[Waiting] = deque()
         self.changed = threading.Condition(lock)
         self._last = 0
-        """The size of the last batch: so many may ask again at once."""
+        """The size of the last batch: as many may ask again at once."""
         self._batches = 0
-        """Batches since one was half."""
+        """Batches since a half one."""
         self._vain = 0
-        """How often in a row that was in vain."""
+        """How often in a row halving gained nothing."""
         self._wholes = 0
-        """Batches to be left whole, before one is half again."""
+        """Batches to leave whole before the next half one."""
 
     def batch(self, *, idle: bool) -> list[Waiting]:
-        """The next batch, in order. ``idle``: at first nobody was there."""
+        """Take the next batch, in order. ``idle``: the queue was empty before."""
         self._batches += 1
         if self._batches == _JUDGED:
             self._vain = min(self._vain + 1, _MOST_VAIN) if idle else 0
@@ -101,7 +100,7 @@ class _Line:
 
 
 class CommandQueue:
-    """The lines of all ledgers. Thread-safe. Each has a thread for as long as something comes."""
+    """The queues of all ledgers. Thread-safe. Each has a thread while commands arrive."""
 
     def __init__(self, answering: Dispatch, most_waiting: int = MOST_WAITING) -> None:
         self._answering, self._most = answering, most_waiting
@@ -111,8 +110,8 @@ class CommandQueue:
         self._closed = False
 
     def submit(self, ledger: str, waiting: Waiting) -> None:
-        """Puts a command in line, which is told the answer, or an exception. Raises Unavailable if
-        too many wait already, or the service stops.
+        """Add a command to its ledger's queue. Raise Unavailable if too many wait already, or the
+        service stops.
         """
         with self._lock:
             if self._closed:
@@ -120,7 +119,7 @@ class CommandQueue:
             line = self._lines.get(ledger)
             if line is None:
                 line = _Line(self._lock)
-                self._start(ledger, line)  # may fail: then nobody waits where nobody comes
+                self._start(ledger, line)  # may fail; then the queue has no command either
                 self._lines[ledger] = line
             if len(line.waiting) >= self._most:
                 raise Unavailable(
@@ -132,7 +131,7 @@ class CommandQueue:
             line.changed.notify()
 
     def close(self) -> None:
-        """Answers what waits, then ends; nobody is admitted any more."""
+        """Answer the waiting commands, then end. No more commands are taken."""
         with self._lock:
             self._closed = True
             threads = list(self._threads)
@@ -151,7 +150,7 @@ class CommandQueue:
         while batch := self._next(ledger, line):
             try:
                 self._answering(ledger, batch)
-            except BaseException as error:  # noqa: BLE001 nobody is left waiting
+            except BaseException as error:  # noqa: BLE001 every command gets an outcome
                 for one in batch:
                     if one.outcome is None:
                         one.outcome = error
@@ -161,7 +160,7 @@ class CommandQueue:
                 time.sleep(_BREATH)
 
     def _next(self, ledger: str, line: _Line) -> list[Waiting]:
-        """The next batch; nothing when the thread is to end."""
+        """Wait for the next batch. An empty one ends the thread."""
         with self._lock:
             idle = not line.waiting
             deadline = time.monotonic() + _IDLE
@@ -176,17 +175,17 @@ class CommandQueue:
 
 
 def tell(batch: Iterable[Waiting]) -> None:
-    """Tells every waiter its outcome, and forgets it."""
+    """Pass each outcome on, and forget it."""
     for one in batch:
         outcome, one.outcome = one.outcome, None  # an error's traceback may lead back to the batch
         try:
             one.tell(_bearable(outcome) if isinstance(outcome, BaseException) else outcome)
-        except Exception as error:  # noqa: BLE001 the others are not to blame
-            _log.error("a waiter could not be told", exc_info=error)
+        except Exception as error:  # noqa: BLE001 the other commands get their outcomes
+            _log.error("an outcome could not be passed on", exc_info=error)
 
 
 def settle(future: Future[Any]) -> Callable[[Any], None]:
-    """Tells who waits for ``future``."""
+    """Return a function that puts an outcome into ``future``."""
 
     def told(outcome: Any) -> None:
         if isinstance(outcome, BaseException):
@@ -198,8 +197,8 @@ def settle(future: Future[Any]) -> Callable[[Any], None]:
 
 
 def _bearable(error: BaseException) -> Exception:
-    """What a waiter may be told: no future takes a StopIteration, and what ends a program, as
-    SystemExit does, would end the event loop that all the others wait in.
+    """Return an error that any waiter can take: no future takes a StopIteration, and a SystemExit
+    would end the event loop.
     """
     if isinstance(error, Exception) and not isinstance(error, StopIteration):
         return error

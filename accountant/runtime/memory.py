@@ -1,4 +1,4 @@
-"""Memory: when Python looks for garbage, and what the C library gives back."""
+"""Tuning of the garbage collector and of the C library's allocator."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from contextlib import contextmanager, suppress
 from typing import Final
 
 _YOUNG: Final = 10_000
-"""New objects before the young ones are collected, which takes less than a millisecond. At Python's
-own 700 a batch is not through yet, and most of them are still in use.
+"""New objects before a collection of the young ones, which takes less than a millisecond. After
+Python's default of 700 most objects of a batch are still in use.
 """
 _SELDOM: Final = 70
 """Collections of the middle generation before one of all objects: some seven million new ones."""
@@ -20,9 +20,9 @@ _LARGE: Final = 128 * 1024
 
 
 def give_back() -> None:
-    """Have glibc give freed memory back to the system. By default it raises the size from which a
-    block has pages of its own to that of the largest one freed, and keeps what request bodies leave
-    behind: hundreds of megabytes after many large ones.
+    """Have glibc give freed memory back to the system. By default it raises the size above which a
+    block has pages of its own to that of the largest block freed, and so keeps hundreds of
+    megabytes after many large request bodies.
     """
     with suppress(OSError, AttributeError):  # another C library has no such call
         mallopt = ctypes.CDLL(None).mallopt
@@ -33,8 +33,8 @@ def give_back() -> None:
 
 @contextmanager
 def not_looked_for() -> Iterator[None]:
-    """Collect no garbage while modules are loaded or long states read: many objects come and stay,
-    and looking through them again and again would take a sixth of the time.
+    """Collect no garbage while modules are loaded or long states read: the new objects stay, and
+    looking through them again and again would take a sixth of the time.
     """
     before = gc.isenabled()
     gc.disable()
@@ -46,9 +46,9 @@ def not_looked_for() -> Iterator[None]:
 
 
 def seldom() -> None:
-    """Collect young garbage only, from now on. A collection of all objects finds nothing, for what
-    was read stays and deciding leaves no cycles; it stops all threads for a fifth of a second, and
-    came every second under load.
+    """Collect young garbage only, from now on. A collection of all objects finds nothing, since the
+    state stays and deciding leaves no cycles; under load it came every second and stopped all
+    threads for a fifth of one.
     """
     gc.freeze()
     _, grown, _ = gc.get_threshold()

@@ -1,8 +1,7 @@
-"""Pricing ahead: what takes long to price is priced before any lock is taken. What is priced here
-decides nothing; it is remembered where deciding looks for it.
+"""Prices slow commands before any lock is taken. The prices are remembered where ``decide`` looks.
 
-Most mechanisms take less time to price than to hand to another thread. What is made of others, runs
-on a sample, or is composed as a plan may take from a millisecond to seconds.
+Most mechanisms take less time to price than to hand to another thread. Compound and sampled
+mechanisms, and plans, may take from a millisecond to seconds.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ from accountant.privacy.mechanisms import Mechanism, Relation
 from accountant.privacy.mechanisms.compound import Compound
 
 _REMEMBERED: Final = 1_024
-"""Commands on the same terms."""
+"""Commands that are remembered for the same terms."""
 _TERMS: Final = 64
 _MANY: Final = 20
 """Mechanisms in one command that together take long."""
 
 
 class Terms(NamedTuple):
-    """What prices depend on beside the mechanism: neighbours, Renyi orders, the bounds' version."""
+    """What prices depend on beside the mechanism: relation, Renyi orders, version of the bounds."""
 
     relation: Relation
     orders: tuple[int, ...]
@@ -35,14 +34,14 @@ class Terms(NamedTuple):
 
 
 def terms_of(state: State) -> Terms | None:
-    """The terms in force; None before the population is registered."""
+    """Return the terms in force; None before the population is registered."""
     if state.population is None:
         return None
     return Terms(state.population.relation, state.orders, state.custody.engine)
 
 
 def takes_long(asked: Envelope) -> bool:
-    """Pricing what is asked may take longer than everything else about it."""
+    """Return whether pricing may take longer than all the rest of a command."""
     commands = asked.items or (asked.command,)
     found = list(_mechanisms(commands))
     return len(found) > _MANY or any(map(_slow, found))
@@ -58,19 +57,19 @@ def _slow(mechanism: Mechanism) -> bool:
 
 
 class Pricing:
-    """Remembers what took long and was priced, and on which terms. Thread-safe."""
+    """Remembers which slow commands were priced, and on which terms. Thread-safe."""
 
     def __init__(self) -> None:
         self._done: dict[Terms, set[bytes]] = {}
 
     def left(self, terms: Terms, commands: Sequence[Envelope]) -> list[Envelope]:
-        """Those that are to be priced ahead."""
+        """Return the commands that are still to be priced ahead."""
         done = self._done.get(terms, frozenset[bytes]())
         slow = [asked for asked in commands if takes_long(asked)]
         return [asked for asked in slow if _key(asked) not in done]
 
     def price(self, terms: Terms, asked: Envelope) -> None:
-        """Prices what is asked, so that doing it again costs nothing."""
+        """Price a command, so that pricing it again costs nothing."""
         price_all(list(_mechanisms(asked.items or (asked.command,))), *terms)
         if terms not in self._done and len(self._done) >= _TERMS:
             self._done.clear()
@@ -81,7 +80,7 @@ class Pricing:
 
 
 def _key(asked: Envelope) -> bytes:
-    """What bears on the price of what is asked; of a batch, all of it."""
+    """Return the part of a command that its price depends on; of a batch, all of it."""
     if asked.items:
         return asked.canonical
     return to_keep(orjson.dumps(asked.document["mechanisms"]))

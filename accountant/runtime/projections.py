@@ -1,8 +1,8 @@
-"""The books of all ledgers in memory: each begun from a snapshot where there is a sound one.
+"""The projections of all ledgers, each started from a snapshot if there is a valid one.
 
-A snapshot is only believed where the database continues the tree that it was made at, and every
-head that was signed or published: a stale one, or one of another history, costs time and nothing
-else. One is made now and then, in so little of the time that it is not felt.
+A snapshot is valid if the database continues the tree that it was made at, and every head that was
+signed or published: a stale one, or one of another history, only costs time. Snapshots are made in
+a small part of the running time.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from accountant.store.vault import Vault
 _WORTH: Final = 500
 """Events that take longer to fold than a snapshot to read."""
 _PART: Final = 500
-"""And so small a part of a long ledger, whose snapshot takes long to write."""
+"""The part by which a long ledger, whose snapshot takes long to write, has to grow."""
 _log = structlog.get_logger()
 _SHARE: Final = 30
-"""A snapshot is made no sooner than so many times its own duration after the last."""
+"""Between two snapshots pass at least this many times the duration of the last."""
 _BREATH: Final = 0.002
-"""Seconds that making one stops for, now and then: whoever decides has to wait for a turn."""
+"""Seconds for which the writer of a snapshot pauses now and then, so that others can decide."""
 
 
 class _Kept(NamedTuple):
-    """The last snapshot of a ledger: how many events, when it was made, how long that took."""
+    """The last snapshot of a ledger: number of events, time, duration."""
 
     size: int
     at: float
@@ -55,18 +55,18 @@ class Fold:
 
     @property
     def sequence(self) -> int:
-        """The next event's."""
+        """The sequence of the next event."""
         return self.state.sequence
 
     def follow(self, data: bytes) -> None:
-        """Folds in the next event, as somebody else has decided it. Raises ValueError if it is not
-        the next one, or cannot be folded.
+        """Fold in the next event, decided elsewhere. Raise ValueError if it is not the next one, or
+        cannot be folded.
         """
         follow(self.state, data)
 
 
 class Projections:
-    """The books of one database. Thread-safe. Every method may raise StoreError."""
+    """The projections of one database. Thread-safe. Every method may raise StoreError."""
 
     def __init__(self, ledgers: Ledgers, vault: Vault | None, snapshots: Snapshots | None) -> None:
         self._ledgers, self._vault, self._snapshots = ledgers, vault, snapshots
@@ -76,8 +76,8 @@ class Projections:
         self._keeping = threading.Lock()
 
     def book(self, ledger: str, *, opens: bool = False) -> Projection[Fold]:
-        """The book of a ledger. Names that nothing was ever registered under get none (NotFound),
-        unless this is to open it.
+        """Return the projection of a ledger. Raise NotFound for a name without a ledger, unless
+        this command ``opens`` it.
         """
         if ledger not in self._all and not opens:
             head = self._ledgers.head(ledger)
@@ -90,15 +90,15 @@ class Projections:
             return self._all[ledger]
 
     def there(self, ledger: str) -> Projection[Fold] | None:
-        """The book of a ledger that was asked for before; nothing is read."""
+        """Return the projection of a ledger that is in memory; read nothing."""
         return self._all.get(ledger)
 
     def books(self) -> list[Projection[Fold]]:
-        """The books of all ledgers that were asked for before."""
+        """Return the projections of all ledgers that are in memory."""
         return list(self._all.values())
 
     def keep(self, *, now: bool = False) -> None:
-        """Makes snapshots of the ledgers that have grown, where it is time; or ``now``."""
+        """Make snapshots of ledgers that have grown, where they are due, or of all ``now``."""
         if self._snapshots is None:
             return
         with self._keeping:
@@ -121,7 +121,7 @@ class Projections:
             self._kept[book.ledger] = _Kept(tree.size, ended, ended - begun)
 
     def _begin(self, ledger: str) -> tuple[Fold, Tree] | None:
-        """The snapshot that a book starts from, if there is a sound one."""
+        """Return the valid snapshot that a projection starts from, if there is one."""
         found = self._snapshots.read(ledger) if self._snapshots else None
         if found is None:
             return None
@@ -139,7 +139,7 @@ class Projections:
         return Fold(state), tree
 
     def _continued(self, ledger: str, tree: Tree) -> bool:
-        """The database and all known heads have the same first events as ``tree``."""
+        """Return whether the database and all known heads continue ``tree``."""
         hashes = partial(self._ledgers.hashes, ledger)
         earlier = [known for known in self._known(ledger) if known.size <= tree.size]
         try:
@@ -152,9 +152,7 @@ class Projections:
             return False
 
     def _known(self, ledger: str) -> tuple[Known, ...]:
-        """The heads that were signed or published: a database that does not continue them is not
-        written to.
-        """
+        """Return the heads that were signed or published, which the database must continue."""
         if self._vault is None:
             return ()
         known = self._vault.known(ledger)

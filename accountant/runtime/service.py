@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from functools import partial
-from typing import Any, Final
+from functools import lru_cache, partial
+from typing import Any, Final, NamedTuple
 
 import structlog
 
@@ -48,15 +47,14 @@ __all__ = ["Answer", "Preview", "Service"]
 
 PAGE: Final = 1_000
 _POLICIES: Final = 64
-"""Policies that are not in force any more, kept for explaining what was decided under them."""
+"""Policies that are remembered for explaining decisions after they were replaced."""
 _log = structlog.get_logger()
 MAX_EXPIRIES: Final = 1_000
-"""Expiries written per round; the rest stay reserved until the next."""
+"""Expiries in one run of the job; the rest stay reserved until the next."""
 
 
-@dataclass(frozen=True, slots=True)
-class Preview:
-    """What a request would be answered, and how many like it would be admitted."""
+class Preview(NamedTuple):
+    """The decision that a request would get, and how many requests like it would be admitted."""
 
     request: Request
     decision: Decision
@@ -65,10 +63,10 @@ class Preview:
 
 
 class Service:
-    """Everything that API, command line and jobs may do. Thread-safe.
+    """The use cases of API, command line and jobs. Thread-safe.
 
-    State in memory is only ever changed by folding events. After a failed commit it is rolled back,
-    or dropped and read back. ``head``, ``events``, ``stream`` and ``texts`` read what is stored.
+    States in memory change only by folding events. After a failed commit a state is rolled back, or
+    dropped and read back. ``head``, ``events``, ``stream`` and ``texts`` read the database.
     """
 
     def __init__(
@@ -86,14 +84,14 @@ class Service:
         self.credentials = Credentials(ledgers, clock)
         self._clock = TrustedClock(clock, ticks)
         self._pricing = Pricing()
-        self._policies: dict[tuple[str, int], Adopted] = {}
+        self._adopted = lru_cache(_POLICIES)(self._adopted_by)
         self._projections = Projections(ledgers, vault, snapshots)
         self.dispatcher = Dispatcher(self.writing, self.credentials)
         self._queue = CommandQueue(self.dispatcher.answer, most_waiting)
 
     def close(self) -> None:
-        """Answer what waits, take nothing any more, and close the database, unless another process
-        keeps it: then its file stays as it is, which loses nothing.
+        """Answer the waiting commands, take no more, and close the database, unless another process
+        keeps it: its file then stays as it is, which loses nothing.
         """
         self._queue.close()
         self._projections.keep(now=True)
@@ -101,7 +99,7 @@ class Service:
             self.ledgers.close()
 
     def keep_snapshots(self) -> None:
-        """Write snapshots of ledgers that have grown: the next start need not fold every event."""
+        """Write snapshots of ledgers that have grown, so that the next start folds fewer events."""
         self._projections.keep()
 
     # Writing
@@ -110,20 +108,24 @@ class Service:
         """Answer one command durably, in a batch with others that wait. Raises Problem; then
         nothing was recorded.
         """
-        with _told():  # an unknown population is told so at once
+        with _told():  # raises NotFound before the command waits
             self._projections.book(ledger, opens=opening([asked]))
         self.price_ahead(ledger, asked)
-        future: Future[Answer] = Future()
-        self._queue.submit(ledger, Waiting(asked, settle(future)))
+        future = self._queued(ledger, asked)
         try:
             return future.result()
         finally:
-            del future  # what it raises leads back here: let it not find itself again
+            del future  # the traceback of its exception leads to this frame: break the cycle
+
+    def _queued(self, ledger: str, asked: Envelope) -> Future[Answer]:
+        future: Future[Answer] = Future()
+        self._queue.submit(ledger, Waiting(asked, settle(future)))
+        return future
 
     def submit(self, ledger: str, asked: Envelope, key: str, tell: Callable[[Any], None]) -> None:
-        """``execute`` without waiting: ``tell`` is called with the answer, or the exception. The
-        command stands under the API key of the digest ``key``, is priced (``price_ahead``), and its
-        ledger has ``terms``. Raises Unavailable.
+        """``execute`` without waiting: ``tell`` is called with the answer or the exception. ``key``
+        is the digest of the command's API key. The command is priced (``price_ahead``), and its
+        ledger has ``terms``. Raise Unavailable.
         """
         self._queue.submit(ledger, Waiting(asked, tell, key))
 
@@ -135,8 +137,8 @@ class Service:
             try:
                 with self.writing(ledger, opens=opening(commands), light=light) as unit:
                     unit.upgrade(SYSTEM)
-                    return unit.answer_all(commands)
-            except Moved:  # another process writes: decide again, from what it wrote
+                    return [unit.answer(asked) for asked in commands]
+            except Moved:  # another process writes: decide again, after its events
                 if not light:
                     raise
                 light = False
@@ -151,13 +153,13 @@ class Service:
     def writing(
         self, ledger: str, *, opens: bool = False, light: bool = False
     ) -> Iterator[UnitOfWork]:
-        """Open a transaction on one ledger, caught up with and held still; it commits at the end.
+        """Open a transaction on one ledger, up to date and locked; it commits at the end.
 
-        Waiting for the database does not hold the book's lock, so readers wait only while commands
-        are decided and committed. A ``light`` unit of work does not wait for the ledger's head if
-        no other process has written lately: it is decided from memory, and goes to the database
-        once. If another process has written all the same, or is about to, it raises Moved, and
-        nothing has happened.
+        Waiting for the database does not hold the projection's lock, so readers wait only while
+        commands are decided and committed. A ``light`` unit of work does not wait for the ledger's
+        head if no other process has written lately: it is decided from memory, and appends by
+        compare-and-swap. If another process has written after all, it raises Moved, and nothing has
+        happened.
         """
         decided: Sequence[Entry] = ()
         with _told():
@@ -180,7 +182,7 @@ class Service:
                     finally:
                         end(state)
                     book.committed(ahead)
-                    if light:  # now that is known which state it is
+                    if light:  # the commit has confirmed the state
                         self._clock.look(book.fold.state)
             except Unknown as unknown:
                 if not self._happened(ledger, decided):
@@ -190,8 +192,8 @@ class Service:
                 raise
 
     def _unit(self, book: Projection[Fold], writing: Writing, *, light: bool) -> UnitOfWork:
-        """A unit of work from what the database holds now; a ``light`` one from memory, unless
-        nothing should be decided from that.
+        """Return a unit of work on the state of the database, or a ``light`` one on the state in
+        memory, unless the clock is in doubt or another process has written.
         """
         if light:
             reading = self._clock.look(book.fold.state, believed=True)
@@ -202,8 +204,8 @@ class Service:
         return UnitOfWork(book, writing, self._clock.look(book.fold.state))
 
     def _happened(self, ledger: str, decided: Sequence[Entry]) -> bool:
-        """Whether a commit of unknown outcome took place. Under the head's lock that can be seen:
-        the transaction that asked for it has ended.
+        """Return whether a commit of unknown outcome took place. Its transaction has ended once the
+        head's lock is free.
         """
         if not decided:
             return False
@@ -215,8 +217,8 @@ class Service:
     def erase(
         self, ledger: str, by: str, event: int, fields: Sequence[str] | None, reason: str
     ) -> Answer:
-        """Erase free texts of an event, all by default, and record that. Raises NotFound if they
-        are not there.
+        """Erase free texts of an event, by default all, and record that. Raise NotFound if one of
+        them is not there.
         """
         with self.writing(ledger) as unit:
             kept = [text.field for text in unit.writing.texts(ledger, event, event)]
@@ -228,7 +230,7 @@ class Service:
             command = EraseText(event=event, fields=wanted, reason=reason)
             answer = unit.answer(Envelope(by, command))
             unit.writing.erase_texts(ledger, event, wanted)
-        with suppress(StoreError):  # it is recorded; the job does what is left
+        with suppress(StoreError):  # it is recorded; the job does the rest
             self.ledgers.finish_erasing()
         return answer
 
@@ -249,14 +251,10 @@ class Service:
     def _expire_due(self, ledger: str) -> int:
         with self._up_to_date(ledger) as fold:
             due = fold.state.grants.due(self.now(fold.state), MAX_EXPIRIES)
-        answers: list[Future[Answer]] = []
-        for name in due:
-            answers.append(Future())
-            asked = Envelope(SYSTEM, ExpireGrant(grant=name))
-            self._queue.submit(ledger, Waiting(asked, settle(answers[-1])))
+        commands = [Envelope(SYSTEM, ExpireGrant(grant=name)) for name in due]
         expired = 0
-        for answer in answers:
-            with suppress(Conflict):  # its owner, or another process, settled it in the meantime
+        for answer in [self._queued(ledger, asked) for asked in commands]:
+            with suppress(Conflict):  # its owner, or another process, has settled it
                 answer.result()
                 expired += 1
         return expired
@@ -265,8 +263,8 @@ class Service:
 
     @contextmanager
     def state(self, ledger: str) -> Iterator[State]:
-        """The committed state, which does not change while commands are decided. Raises NotFound
-        for an unknown population.
+        """Give the committed state, which later commands do not change. Raise NotFound for an
+        unknown population.
         """
         with self._up_to_date(ledger) as fold:
             state = fold.state.frozen(self.now(fold.state))
@@ -274,33 +272,33 @@ class Service:
 
     @contextmanager
     def _up_to_date(self, ledger: str) -> Iterator[Fold]:
-        """What is committed, held still. Raises NotFound for an unknown population."""
+        """Give the committed fold, locked. Raise NotFound for an unknown population."""
         with _told():
             book = self._projections.book(ledger)
             head = self.ledgers.head(ledger)
         with book.lock:
             with _told():
                 if head != book.seen or book.tree != book.seen or not head.size:
-                    head = self.ledgers.head(ledger)  # of now: another thread may have gone on
+                    head = self.ledgers.head(ledger)  # again: another thread may have gone on
                     book.follow(head, partial(self.ledgers.read, ledger))
             book.fold.state.people()
             yield book.fold
 
     def known(self, ledger: str) -> None:
-        """Raises NotFound for an unknown population."""
+        """Raise NotFound for an unknown population."""
         with self._up_to_date(ledger):
             pass
 
     def grant(self, ledger: str, name: str) -> tuple[Grant | Settled, int]:
-        """Return a grant, and the stamp at which it is looked at. Raises NotFound."""
+        """Return a grant and the present stamp. Raise NotFound."""
         with self._up_to_date(ledger) as fold:
             return fold.state.grant(name), self.now(fold.state)
 
     def open_grants(
         self, ledger: str, client: str | None, dataset: str | None, after: int, most: int
     ) -> tuple[list[Grant], int]:
-        """Return at most so many open grants beyond the one that event ``after`` reserved, and the
-        stamp at which they are looked at. Raises NotFound.
+        """Return at most ``most`` open grants that were reserved after event ``after``, and the
+        present stamp. Raise NotFound.
         """
         with self._up_to_date(ledger) as fold:
             if dataset is not None:
@@ -320,15 +318,15 @@ class Service:
             return Preview(request, decision, fits, state.last)
 
     def explain(self, ledger: str, event: Event) -> Explained:
-        """Return the decision of a judged event, in words. Raises NotFound for any other event."""
+        """Return the decision of a judged event in words. Raise NotFound for any other event."""
         with self._up_to_date(ledger) as fold:
             people, custody, adopted = fold.state.people(), fold.state.custody, fold.state.adopted
-        adopted = self._judging(event, adopted)
-        return explain(event, adopted, people, custody.engine_at(event.sequence))
+        judging = self._judging(event, adopted)
+        return explain(event, judging, people, custody.engine_at(event.sequence))
 
     def explain_alone(self, ledger: str, sequence: int) -> tuple[Event, Explained]:
-        """``explain``, from the event, the policy that it names and the few events that say on what
-        terms the ledger counts: nothing else is read. Raises NotFound.
+        """Like ``explain``, but read only the event, its policy and the few events that set the
+        ledger's terms. Raise NotFound.
         """
         event = self.event(ledger, sequence)
         adopted = self._judging(event, None)
@@ -339,7 +337,7 @@ class Service:
         return event, explain(event, adopted, terms.people(), terms.custody.engine_at(sequence))
 
     def _judging(self, event: Event, current: Adopted | None) -> Adopted | None:
-        """The policy that an event was judged by. Raises NotFound if no rule has judged it."""
+        """Return the policy that an event was judged by. Raise NotFound if none has judged it."""
         if event.type not in JUDGED:
             raise NotFound(
                 "unknown-decision", f"event {event.sequence} ({event.type}) holds no decision"
@@ -349,16 +347,14 @@ class Service:
             return None
         if current is not None and current.sequence == sequence:
             return current
-        place = event.ledger, sequence
-        if (found := self._policies.get(place)) is None:
-            if len(self._policies) >= _POLICIES:
-                self._policies.clear()
-            found = self._policies[place] = adopted_by(self.event(event.ledger, sequence))
-        return found
+        return self._adopted(event.ledger, sequence)
+
+    def _adopted_by(self, ledger: str, sequence: int) -> Adopted:
+        return adopted_by(self.event(ledger, sequence))
 
     def would_fit(self, event: Event) -> Advice:
-        """Return what would be granted now in place of a refused request, by the state in memory;
-        nothing is read.
+        """Return the request that would be granted now in place of a refused one, by the state in
+        memory.
         """
         book = self._projections.there(event.ledger)
         if book is None or event.type != REFUSED:
@@ -372,7 +368,7 @@ class Service:
         return would_fit(state, event.by, command, now)
 
     def price_ahead(self, ledger: str, *commands: Envelope) -> None:
-        """Price commands before any lock is taken. Raises NotFound for an unknown population,
+        """Price commands before any lock is taken. Raise NotFound for an unknown population, or
         Unavailable.
         """
         if not any(map(takes_long, commands)):
@@ -384,48 +380,48 @@ class Service:
                 self._pricing.price(terms, asked)
 
     def terms(self, ledger: str) -> Terms | None:
-        """What prices depend on now; None for a ledger that is new, or not in memory."""
+        """Return the terms of prices now; None for a ledger that is new, or not in memory."""
         book = self._projections.there(ledger)
         return None if book is None else terms_of(book.fold.state)
 
     def priced(self, ledger: str, asked: Envelope) -> bool:
-        """Whether a command's price is known, or quick to find, by what is in memory."""
+        """Return whether a command's price is remembered, or quick to find."""
         terms = self.terms(ledger)
         return terms is not None and not self._pricing.left(terms, [asked])
 
     def now(self, state: State) -> int:
-        """The stamp that an event of ``state`` would get now."""
+        """Return the stamp that an event of ``state`` would get now."""
         return max(self._clock.look(state).stamp, state.time)
 
     def event(self, ledger: str, sequence: int) -> Event:
-        """One event. Raises NotFound."""
+        """Return one event. Raise NotFound."""
         found = self.ledgers.read(ledger, sequence, 1)
         if not found or found[0].sequence != sequence:
             raise NotFound("unknown-event", f"ledger {ledger} has no event {sequence}")
         return Event.from_bytes(found[0].body)
 
     def populations(self) -> list[str]:
-        """All populations, in order."""
+        """Return the names of all populations, in order."""
         return [name for name in self.ledgers.names() if name != KEYS]
 
     def begin(self, believed: int | None, ahead: int) -> None:
-        """Read all ledgers, and hold the clock against the last stamp of any of them and when it
-        was last ``believed``: further than ``ahead`` after that it is in doubt. Microseconds. A
-        ledger that cannot be read is logged, and stops no other.
+        """Read all ledgers, and check the clock: more than ``ahead`` after their last stamp, and
+        after it was last ``believed``, it is in doubt. Microseconds. A ledger that cannot be read
+        is logged.
         """
         since = believed or 0
         for ledger in self.populations():
             try:
                 with self._up_to_date(ledger) as fold:
                     since = max(since, fold.state.time)
-            except Exception as error:  # noqa: BLE001 the others are not to blame
+            except Exception as error:  # noqa: BLE001 the other ledgers are read
                 reason = error.detail if isinstance(error, Problem) else repr(error)
                 _log.error("a ledger cannot be read", ledger=ledger, reason=reason)
         if since:
             self._clock.begin(since, ahead)
 
     def clock_doubt(self) -> Doubt | None:
-        """Return what is wrong with the clock, by the ledgers in memory."""
+        """Return the first doubt about the clock by the ledgers in memory."""
         for book in self._projections.books():
             with book.lock:
                 doubt = self._clock.look(book.fold.state, believed=True).doubt
@@ -434,8 +430,8 @@ class Service:
         return None
 
     def ready(self) -> None:
-        """Raise Unavailable, with the reason, unless grants can be given: the database can be read
-        and written to, and the clock is believed.
+        """Raise Unavailable, with the reason, unless the database can be read and written to, and
+        the clock is believed.
         """
         if (doubt := self.clock_doubt()) is not None:
             raise Unavailable("not-ready", doubt.problem().detail)
@@ -448,13 +444,13 @@ class Service:
 
 
 def _known(error: BaseException) -> bool:
-    """It came between two commands, not in the midst of one, and nothing was committed."""
+    """Return whether an error came between two commands, and nothing was committed."""
     return isinstance(error, Problem | StoreError) and not isinstance(error, Unknown)
 
 
 @contextmanager
 def _told() -> Iterator[None]:
-    """Translate failures of the database into what the caller is told."""
+    """Translate failures of the database into problems."""
     try:
         yield
     except Moved:

@@ -1,10 +1,10 @@
 """A unit of work: commands decided one after another within one transaction on one ledger.
 
-What they lead to is appended and committed together. Nobody sees the state before the commit:
-events are folded in under the projection's lock, and what a failed commit leaves is taken back.
+Their events are appended and committed together. Events are folded in under the projection's lock,
+so no reader sees the state before the commit, and a failed commit is rolled back.
 
-In a light unit the transaction has not begun yet, for it is believed to be known where the ledger
-ends. It begins as soon as something is read of the database, or decided that cannot be taken back.
+A light unit of work decides from memory, and its transaction has not begun yet. It begins before a
+read of the database, a refusal, or an outcome that cannot be rolled back.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from accountant.budget.batches import OPENED
 from accountant.budget.commands import AcceptTime, AdoptEngine, Envelope
 from accountant.budget.decide import Repeated, decide, repeated
 from accountant.budget.errors import Invalid, Problem
-from accountant.budget.outcome import Outcome
 from accountant.budget.request import work_out
 from accountant.budget.sealing import SALT_BYTES, Opened, places_of, seal, seal_again
 from accountant.budget.state import State
@@ -34,11 +33,9 @@ from accountant.store.ledgers import Text, Writing
 from accountant.store.projection import Projection
 
 _SALTS: Final = 32
-"""Salts drawn at once: at each draw other threads run, and whoever decides waits for its turn."""
+"""Salts drawn at once: at each draw other threads run, and the deciding thread waits."""
 _SEALED: Final = b'"sealed":'
-"""Stands in the bytes of every event with a sealed text: within a text the quotes would have
-backslashes.
-"""
+"""In the bytes of every event with a sealed text, and of no other: texts have escaped quotes."""
 
 
 def _drawn() -> Iterator[bytes]:
@@ -49,7 +46,7 @@ def _drawn() -> Iterator[bytes]:
 
 
 class Answer(NamedTuple):
-    """The events that a command led to, or the one that answered it the first time."""
+    """The events of a command, now or when it was first answered."""
 
     ledger: str
     entries: tuple[Entry, ...]
@@ -57,38 +54,38 @@ class Answer(NamedTuple):
 
     @property
     def events(self) -> tuple[Event, ...]:
-        """The events, read."""
+        """The events, parsed."""
         return tuple(Event.of_entry(self.ledger, entry) for entry in self.entries)
 
 
 @dataclass(slots=True)
 class UnitOfWork:
-    """An open transaction on ``book``, which is caught up with the database and held still."""
+    """An open transaction on ``book``, which is up to date and locked."""
 
     book: Projection[Fold]
     writing: Writing
     reading: Reading
-    """The clock, looked at once: what is committed together happens at once."""
+    """The clock, read once: commands that are committed together have one stamp."""
     entries: list[Entry] = field(default_factory=list)
-    """What was decided and is not appended yet."""
+    """Events that were decided and are not appended yet."""
     texts: list[Text] = field(default_factory=list)
     salts: Iterator[bytes] = field(default_factory=_drawn)
     broken: bool = False
-    """The state may be half changed: it has to be read back."""
+    """The state may be half changed: it must be read back."""
     answered: dict[int, tuple[Entry, ...]] = field(default_factory=dict)
-    """What was read to answer again, by sequence: events never change."""
+    """Events that were read to answer retries, by sequence."""
 
     @property
     def state(self) -> State:
-        """The state with all that was decided in this round."""
+        """The state, with the events of this unit of work."""
         return self.book.fold.state
 
     def answer(self, asked: Envelope) -> Answer:
-        """Decides and folds in. Raises Problem; then nothing has changed."""
+        """Decide a command and fold its events in. Raise Problem; then nothing has changed."""
         try:
             return self._answer(asked)
         except Problem:
-            self.writing.begin()  # nobody is refused by what is only believed
+            self.writing.begin()  # no refusal rests on a state that is only believed
             raise
 
     def _answer(self, asked: Envelope) -> Answer:
@@ -101,8 +98,11 @@ class UnitOfWork:
         if isinstance(outcome, Repeated):
             return Answer(ledger, self._answered(outcome.sequence), repeated=True)
         if any(isinstance(one.change, Happened) for one in outcome):
-            self.writing.begin()  # it cannot be taken back
-        self._fold(outcome)
+            self.writing.begin()  # it cannot be rolled back
+        self.broken = True
+        for one in outcome:
+            apply(state, one)
+        self.broken = False
         entries = [one.entry for one in outcome]
         self.entries += entries
         if opened and outcome:
@@ -110,36 +110,26 @@ class UnitOfWork:
             self.texts += [Text(sequence, field, *text) for sequence, field, text in places]
         return Answer(ledger, tuple(entries))
 
-    def _fold(self, outcome: Sequence[Outcome]) -> None:
-        self.broken = True
-        for one in outcome:
-            apply(self.state, one)
-        self.broken = False
-
     def work_out(self, commands: Iterable[Envelope]) -> None:
-        """Work out, for all, what does not depend on the order in which they are decided."""
+        """Compute for all commands what does not depend on the order in which they are decided."""
         if self.state.population is not None:
             flat = (command for one in commands for command in (one.items or (one.command,)))
             work_out(self.state, flat)
 
-    def answer_all(self, commands: Sequence[Envelope]) -> list[Answer]:
-        """``answer`` for all. Raises the first Problem; those before it are decided."""
-        return [self.answer(asked) for asked in commands]
-
     def upgrade(self, by: str) -> None:
-        """What is decided from here on is decided by this program's bounds, and says so."""
+        """Adopt this program's bounds, by an event, unless the ledger has them."""
         state = self.book.fold.state
         if state.custody.engine < bounds.CURRENT and state.population is not None:
             self.answer(Envelope(by, AdoptEngine(version=bounds.CURRENT)))
 
     def flush(self) -> Tree:
-        """Appends what was decided; where the ledger ends then."""
+        """Append the events that were decided; return the ledger's new head."""
         if not self.entries:
             return self.book.tree
         return self.writing.append(self.book.ledger, self.entries, self.texts)
 
     def _stamp(self, state: State, asked: Envelope) -> int:
-        """When it is decided. Raises Unavailable if nobody knows, and that bears on the answer."""
+        """Return a command's stamp. Raise Unavailable if it needs a clock that is not in doubt."""
         if isinstance(asked.command, AcceptTime):
             return asked.command.stamp
         if self.reading.doubt and repeated(state, asked) is None:
@@ -147,7 +137,7 @@ class UnitOfWork:
         return self.reading.stamp
 
     def _sealed(self, state: State, asked: Envelope) -> tuple[Envelope, dict[str, Opened]]:
-        """``asked`` with its free texts sealed; on a retry as they were the first time."""
+        """Return ``asked`` with its free texts sealed, in a retry as they were the first time."""
         before = state.idempotency.get(asked.by, asked.key) if asked.key else None
         if not before:
             return seal(state, asked, self.salts.__next__)
@@ -157,7 +147,7 @@ class UnitOfWork:
         return seal_again(state, asked, stored, texts), {}
 
     def _kept(self, entries: Sequence[Entry]) -> Sequence[Text]:
-        """The free texts of these events; nothing is read where none was ever sealed."""
+        """Return the free texts of events; nothing is read if none was sealed."""
         if not any(_SEALED in entry.body for entry in entries):
             return ()
         first, last = entries[0].sequence, entries[-1].sequence
@@ -165,7 +155,7 @@ class UnitOfWork:
         return kept or self.writing.texts(self.book.ledger, first, last)
 
     def _answered(self, sequence: int) -> tuple[Entry, ...]:
-        """The event that answered a command, with the items of a batch behind it."""
+        """Return the event that answered a command, and the items of a batch after it."""
         if sequence not in self.answered:
             [first] = found = self._stored(sequence, 1)
             if first.type == OPENED:
@@ -175,7 +165,7 @@ class UnitOfWork:
         return self.answered[sequence]
 
     def _stored(self, sequence: int, count: int) -> list[Entry]:
-        """Events that are stored, or about to be."""
+        """Return events that are stored, or decided in this unit of work."""
         if self.entries and sequence >= self.entries[0].sequence:
             place = sequence - self.entries[0].sequence
             return self.entries[place : place + count]
