@@ -1,15 +1,15 @@
-"""The application: middleware, health, documentation, and the calls."""
+"""The application: errors, health, documentation, and the calls."""
 
 from __future__ import annotations
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse
 from starlette.middleware.errors import ServerErrorMiddleware
 from starlette.types import ASGIApp
 
 from accountant import __version__
-from accountant.api import description, problems
+from accountant.api import problems
 from accountant.api.access import Call, TheService
 from accountant.api.answers import ready
 from accountant.api.models.reading import Health
@@ -65,5 +65,25 @@ def create_app(service: Service, settings: Settings, publisher: Publisher | None
 
     for calls in (registering, spending, reading, evidence):
         app.include_router(calls.router)
-    description.install(app)
+    _describe(app)
     return app
+
+
+def _describe(app: App) -> None:
+    """Serve /openapi.json and /docs to everybody, built on the first request; send / to /docs."""
+
+    @app.get("/openapi.json", include_in_schema=False)
+    def openapi_json() -> JSONResponse:
+        from accountant.api.description.openapi import document  # noqa: PLC0415 seldom read
+
+        return JSONResponse(document(app))
+
+    @app.get("/docs", include_in_schema=False)
+    def docs() -> HTMLResponse:
+        from accountant.api.description.page import page  # noqa: PLC0415 seldom read
+
+        return HTMLResponse(page(app))
+
+    @app.get("/", include_in_schema=False)
+    def home() -> RedirectResponse:
+        return RedirectResponse("/docs")

@@ -59,24 +59,32 @@ class _Outline(msgspec.Struct, forbid_unknown_fields=True):
     ttl_seconds: msgspec.Raw = msgspec.Raw(b"")
 
 
-class _Request(_Outline, forbid_unknown_fields=True):
+class _Ask(_Outline, tag=AskGrant.command, tag_field="type"):
     """A request for budget as an item of a batch."""
 
-    type: str = ""
+
+class _Record(_Outline, tag=RecordInvocations.command, tag_field="type"):
+    """Invocations as an item of a batch."""
 
 
-class _Ending(msgspec.Struct, forbid_unknown_fields=True):
-    """A commit of all that a grant holds, or a release, as an item of a batch."""
+class _Commit(
+    msgspec.Struct, tag=CommitGrant.command, tag_field="type", forbid_unknown_fields=True
+):
+    """A commit of all that a grant holds, as an item of a batch."""
 
-    type: str
     grant: str
-    reason: str | None = None
 
 
-class _Named(msgspec.Struct):
-    """The type of an item."""
+class _Release(
+    msgspec.Struct, tag=ReleaseGrant.command, tag_field="type", forbid_unknown_fields=True
+):
+    """A release as an item of a batch."""
 
-    type: str
+    grant: str
+    reason: str
+
+
+_Item = _Ask | _Record | _Commit | _Release
 
 
 class _Batch(msgspec.Struct, forbid_unknown_fields=True):
@@ -86,17 +94,11 @@ class _Batch(msgspec.Struct, forbid_unknown_fields=True):
 
 
 _OUTLINE: Final = msgspec.json.Decoder(_Outline)
-_REQUEST: Final = msgspec.json.Decoder(_Request)
-_ENDING: Final = msgspec.json.Decoder(_Ending)
-_NAMED: Final = msgspec.json.Decoder(_Named)
+_ITEM: Final[msgspec.json.Decoder[_Item]] = msgspec.json.Decoder(_Item)
 _BATCH: Final = msgspec.json.Decoder(_Batch)
 _QUOTED: Final = tuple(b'"%b"' % name.encode() for name in _Outline.__struct_fields__)
 _MECHANISMS: Final[TypeAdapter[Mechanisms]] = TypeAdapter(Mechanisms)
 _SUBJECTS: Final[TypeAdapter[SubjectsField]] = TypeAdapter(SubjectsField)
-_KINDS: Final[dict[str, type[Command]]] = {
-    AskGrant.command: AskGrant,
-    RecordInvocations.command: RecordInvocations,
-}
 
 
 class Quick:
@@ -124,20 +126,18 @@ class Quick:
         return [asked[place] for place in order], order
 
     def _item(self, by: str, body: bytes) -> Envelope:
-        kind = _KINDS.get(_NAMED.decode(body).type)
         if body.count(b'"type"') > 1:
             raise NotQuickError
-        if kind is not None:
-            return self._asked(kind, by, body, _REQUEST.decode(body), None)
-        ending = _ENDING.decode(body)
-        if any(body.count(name) > 1 for name in (b'"grant"', b'"reason"')):
+        item = _ITEM.decode(body)
+        if isinstance(item, _Outline):
+            kind = AskGrant if isinstance(item, _Ask) else RecordInvocations
+            return self._asked(kind, by, body, item, None)
+        if body.count(b'"grant"') > 1 or body.count(b'"reason"') > 1:
             raise NotQuickError
-        if ending.type == CommitGrant.command and ending.reason is None:
-            return Envelope(by, CommitGrant.model_construct(grant=_sound(ending.grant)))
-        if ending.type == ReleaseGrant.command and ending.reason is not None:
-            grant, reason = _sound(ending.grant), _sound(ending.reason)
-            return Envelope(by, ReleaseGrant.model_construct(grant=grant, reason=reason))
-        raise NotQuickError
+        grant = _sound(item.grant)
+        if isinstance(item, _Commit):
+            return Envelope(by, CommitGrant.model_construct(grant=grant))
+        return Envelope(by, ReleaseGrant.model_construct(grant=grant, reason=_sound(item.reason)))
 
     def _asked(
         self, kind: type[Command], by: str, body: bytes, outline: _Outline, key: str | None

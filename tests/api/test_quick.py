@@ -179,6 +179,7 @@ def test_a_batch_that_is_taken_is_read_as_the_strict_reader_does(items: list[Any
         ('"items":[{"type":"commit_grant","grant":"g1"}]', True),
         ('"items":[{"type":"release_grant","grant":"g1","reason":"never ran"}]', True),
         ('"items":[{"type":"release_grant","grant":"g1"}]', False),
+        ('"items":[{"type":"commit_grant","grant":"g1","reason":null}]', False),
         ('"items":[{"type":"commit_grant","grant":"g1","grant":"g2"}]', False),
         ('"items":[{"type":"commit_grant","type":"release_grant","grant":"g1"}]', False),
         ('"it\\u0065ms":[],"items":[{"type":"commit_grant","grant":"g1"}]', False),

@@ -6,40 +6,27 @@ commands, those of answers from accountant.api.models, examples from examples.py
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from inspect import cleandoc
-from typing import Any, Final, NotRequired, get_origin, get_type_hints
+from typing import Any, Final
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import RouteContext, iter_route_contexts
-from pydantic import BaseModel, TypeAdapter
-from pydantic.json_schema import models_json_schema
-from typing_extensions import is_typeddict
+from pydantic import BaseModel
 
 from accountant.api.access import Call, idempotency_key
 from accountant.api.description.examples import STORY, Example
 from accountant.api.description.problem_codes import PROBLEMS
-from accountant.api.description.request_schemas import (
-    MEANINGS,
-    NAMED,
-    NAMED_MEANING,
-    REFERENCE,
-    options_of,
-    tidied,
-)
+from accountant.api.description.schemas import REFERENCE, Schema, components, tidied
 from accountant.api.models.decisions import Problem
 from accountant.budget.commands import Role
 from accountant.budget.policy import Policy
 from accountant.door.messages import MEDIA
 
-Schema = dict[str, Any]
-
 PURPOSE: Final = (
     "Knows how much differential privacy an organisation has spent, and says no in time."
 )
-_STORED: Final = ("Positions", "Sealed")
-"""Components that stand for long lists and free texts in events, and never in requests."""
 _REGISTERS: Final = "register_population"
 """The call that needs no population of its path's name."""
 
@@ -161,7 +148,7 @@ _IDEMPOTENCY: Final[Schema] = {
 
 def _parameter(given: Schema) -> Schema:
     """Return FastAPI's parameter without titles, and without a null that no URL can spell."""
-    schema = tidied(given["schema"])
+    schema: Schema = tidied(given["schema"], {})
     schema.pop("description", None)
     options = [s for s in schema.get("anyOf", ()) if s.get("type") != "null"]
     if len(options) == 1:
@@ -236,60 +223,5 @@ def _slug(title: str) -> str:
 def schemas_of(app: FastAPI) -> dict[str, Schema]:
     """Return all components by name, for the registered kinds of rules and mechanisms."""
     calls = list(calls_of(app).values())
-    return _answer_schemas(calls) | _request_schemas(calls)
-
-
-def _request_schemas(calls: list[Call]) -> dict[str, Schema]:
-    """Return the components of requests: commands, the policy file, rules, mechanisms."""
-    models = sorted({one.takes for one in calls if one.takes}, key=lambda model: model.__name__)
-    _, top = models_json_schema([(model, "validation") for model in models], ref_template=REFERENCE)
-    parts = {name: part for name, part in top["$defs"].items() if name not in _STORED}
-    schemas = {name: tidied(schema) for name, schema in parts.items()}
-    for schema in schemas.values():
-        for name, field in schema.get("properties", {}).items():
-            if name in MEANINGS:
-                field.setdefault("description", MEANINGS[name])
-    for name in NAMED:
-        word, alternatives = options_of(name)
-        schemas[name] = {"description": NAMED_MEANING[name], word: tidied(alternatives)}
-    schemas["Mechanism"]["discriminator"] = {"propertyName": "kind"}
-    return schemas
-
-
-def _answer_schemas(calls: list[Call]) -> dict[str, Schema]:
-    """Return the models of answers and their parts."""
-    models = {one.gives.__name__: one.gives for one in calls if one.gives} | {"Problem": Problem}
-    _, top = TypeAdapter.json_schemas(
-        [(name, "serialization", TypeAdapter(model)) for name, model in models.items()],
-        ref_template=REFERENCE,
-    )
-    schemas: dict[str, Schema] = tidied(top["$defs"])
-    for name, model in _named_within(models.values()).items():
-        for field, meaning in _meanings(model).items():
-            schemas[name]["properties"][field]["description"] = meaning
-    return schemas
-
-
-def _named_within(types: Iterable[Any]) -> dict[str, Any]:
-    """Return the models among ``types`` and in their fields, by name."""
-    found: dict[str, Any] = {}
-    waiting = list(types)
-    while waiting:
-        kind = waiting.pop()
-        if not is_typeddict(kind):
-            waiting += getattr(kind, "__args__", ())
-        elif kind.__name__ not in found:
-            found[kind.__name__] = kind
-            waiting += get_type_hints(kind).values()
-    return found
-
-
-def _meanings(model: Any) -> dict[str, str]:
-    """Return the text beside the type of each field that has one."""
-    found = {}
-    for name, hint in get_type_hints(model, include_extras=True).items():
-        inner = hint.__args__[0] if get_origin(hint) is NotRequired else hint
-        said = [one for one in getattr(inner, "__metadata__", ()) if isinstance(one, str)]
-        if said:
-            found[name] = said[-1]
-    return found
+    requests = {one.takes: None for one in calls if one.takes}
+    return components(requests, [one.gives for one in calls if one.gives] + [Problem])

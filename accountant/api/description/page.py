@@ -15,9 +15,8 @@ from markupsafe import Markup, escape
 from accountant.api.description.examples import STORY, Example
 from accountant.api.description.openapi import document
 from accountant.api.description.problem_codes import PROBLEMS
+from accountant.api.description.schemas import Schema
 from accountant.config import shipped
-
-Schema = dict[str, Any]
 
 _WIDTH: Final = 96
 """Columns of code that fit on the page and on its print."""

@@ -81,7 +81,7 @@ def list_events(
     ] = -1,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> Response:
-    """List the events of the ledger. ``leaf`` is the hash of an event's canonical bytes."""
+    """List the events of the ledger. `leaf` is the hash of an event's canonical bytes."""
     service.known(population)
     rows = service.events(population, after + 1, limit)
     events = b",".join(
