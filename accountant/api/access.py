@@ -13,11 +13,6 @@ from pydantic import BaseModel
 from accountant.api.answers import respond
 from accountant.api.quick import Quick
 from accountant.api.requests import (
-    ADMIN,
-    ASK,
-    CUSTODY,
-    OVERSEE,
-    READ,
     SPEND,
     ask,
     body_of,
@@ -133,6 +128,7 @@ def of_a_population(*tags: str) -> APIRouter:
     )
 
 
+OVERSEE: Final[tuple[Role, ...]] = ("admin", "officer", "auditor")
 _ID: Final = r"^[a-z0-9][a-z0-9_.-]{0,63}$"
 Name = Annotated[str, Path(pattern=_ID, description="the population's name")]
 DatasetName = Annotated[str, Path(pattern=_ID)]
@@ -142,11 +138,11 @@ Body = Annotated[dict[str, Any], Depends(json_body)]
 Raw = Annotated[bytes, Depends(raw_body)]
 Idempotency = Annotated[str | None, Depends(idempotency_key)]
 Spender = Annotated[Key, Depends(caller(*SPEND))]
-Reader = Annotated[Key, Depends(caller(*READ))]
-Asker = Annotated[Key, Depends(caller(*ASK))]
+Reader = Annotated[Key, Depends(caller("admin", "pipeline", "officer", "auditor"))]
+Asker = Annotated[Key, Depends(caller("admin", "pipeline", "officer"))]
 Overseer = Annotated[Key, Depends(caller(*OVERSEE))]
-Custodian = Annotated[Key, Depends(caller(*CUSTODY))]
-Administrator = Annotated[Key, Depends(caller(*ADMIN))]
+Custodian = Annotated[Key, Depends(caller("admin", "officer"))]
+Administrator = Annotated[Key, Depends(caller("admin"))]
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,7 +88,7 @@ class Hot:
         if self._service.priced(call.population, asked):
             self._submit(call, asked, tell)
         else:  # may take a second
-            self._pricing.submit(self._price, call, asked, tell)
+            self._pricing.submit(self._submit, call, asked, tell, price=True)
         return True
 
     def _call(self, request: Request) -> _Call | None:
@@ -129,16 +129,12 @@ class Hot:
             return self._quick.one(call.kind, call.key.name, body, call.idempotency)
         return ask(call.kind, call.key, body_of(body), call.idempotency, **call.path)
 
-    def _price(self, call: _Call, asked: Envelope, tell: partial[None]) -> None:
+    def _submit(
+        self, call: _Call, asked: Envelope, tell: partial[None], *, price: bool = False
+    ) -> None:
         try:
-            self._service.price_ahead(call.population, asked)
-        except Exception as error:  # noqa: BLE001 every request gets a reply
-            tell(error)
-        else:
-            self._submit(call, asked, tell)
-
-    def _submit(self, call: _Call, asked: Envelope, tell: partial[None]) -> None:
-        try:
+            if price:
+                self._service.price_ahead(call.population, asked)
             self._service.submit(call.population, asked, call.digest, tell)
         except Exception as error:  # noqa: BLE001 every request gets a reply
             tell(error)

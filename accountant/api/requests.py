@@ -14,12 +14,7 @@ from accountant.budget.errors import Forbidden, Invalid, Problem
 from accountant.runtime.service import Service
 
 SPEND: Final[tuple[Role, ...]] = ("admin", "pipeline")
-READ: Final[tuple[Role, ...]] = ("admin", "pipeline", "officer", "auditor")
-ASK: Final[tuple[Role, ...]] = ("admin", "pipeline", "officer")
-OVERSEE: Final[tuple[Role, ...]] = ("admin", "officer", "auditor")
-CUSTODY: Final[tuple[Role, ...]] = ("admin", "officer")
-ADMIN: Final[tuple[Role, ...]] = ("admin",)
-
+"""The roles that may spend."""
 _IDEMPOTENCY_KEY: Final = re.compile(r"[\x21-\x7e]{1,200}")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from decimal import Decimal, InvalidOperation
+from functools import partial
 from typing import Any, Final
 
 from accountant.budget.errors import Invalid
@@ -18,8 +19,8 @@ def parse(data: bytes) -> Any:
     try:
         document = json.loads(
             data.decode("utf-8"),
-            parse_float=_decimal,
-            parse_int=_integer,
+            parse_float=partial(_number, Decimal),
+            parse_int=partial(_number, int),
             parse_constant=_constant,
             object_pairs_hook=_object,
         )
@@ -33,19 +34,13 @@ def parse(data: bytes) -> Any:
     return document
 
 
-def _decimal(text: str) -> Decimal:
+def _number(kind: type[Decimal | int], text: str) -> Decimal | int:
     if len(text) > 100:
         raise _malformed("a number has more than 100 characters")
     try:
-        return Decimal(text)
+        return kind(text)
     except InvalidOperation:
-        raise _malformed(f"the number {text} is beyond all measure") from None
-
-
-def _integer(text: str) -> int:
-    if len(text) > 100:
-        raise _malformed("a number has more than 100 characters")
-    return int(text)
+        raise _malformed(f"the number {text} is too large or too small") from None
 
 
 def _constant(text: str) -> Any:

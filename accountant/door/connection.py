@@ -97,7 +97,9 @@ class Connection(asyncio.Protocol):
         if self._state is State.HEAD or self._state is State.BODY:
             self._go_on()
         elif len(self._buffer) > _AHEAD:
-            self._pause()
+            if not self._paused and not self._transport.is_closing():
+                self._paused = True
+                self._transport.pause_reading()
             self._count()
 
     def eof_received(self) -> bool:
@@ -355,11 +357,6 @@ class Connection(asyncio.Protocol):
         self._state = State.END
         self._wait_in(None)
         self._transport.abort()
-
-    def _pause(self) -> None:
-        if not self._paused and not self._transport.is_closing():
-            self._paused = True
-            self._transport.pause_reading()
 
     def _resume(self) -> None:
         if self._paused and not self._transport.is_closing():

@@ -128,7 +128,8 @@ class TrustedClock:
             sound = not state.sequence or earliest - APART <= now <= latest
             if not believed and (sound or known):
                 ahead = now if sound else expected
-                accepted = max(_accepted(state), known.accepted if known else -1)
+                accepted = state.custody.accepted.sequence if state.custody.accepted else -1
+                accepted = max(accepted, known.accepted if known else -1)
                 self._known[state.ledger] = _Known(ahead - ticks, ticks, accepted)
             doubt = None if sound else Doubt(state.ledger, now, earliest, state.time)
             if not believed:
@@ -156,10 +157,6 @@ class TrustedClock:
         elif not doubt and ledger in self._doubted:
             self._doubted.remove(ledger)
             _log.warning("the clock is believed again", ledger=ledger)
-
-
-def _accepted(state: State) -> int:
-    return state.custody.accepted.sequence if state.custody.accepted else -1
 
 
 def _last(state: State) -> int:

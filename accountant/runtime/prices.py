@@ -6,7 +6,7 @@ mechanisms, and plans, may take from a millisecond to seconds.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -42,18 +42,15 @@ def terms_of(state: State) -> Terms | None:
 
 def takes_long(asked: Envelope) -> bool:
     """Return whether pricing may take longer than all the rest of a command."""
-    commands = asked.items or (asked.command,)
-    found = list(_mechanisms(commands))
-    return len(found) > _MANY or any(map(_slow, found))
+    found = _mechanisms(asked)
+    return len(found) > _MANY or any(
+        one.sampling is not None or isinstance(one, Compound) for one in found
+    )
 
 
-def _mechanisms(commands: Sequence[Any]) -> Iterator[Mechanism]:
-    for command in commands:
-        yield from getattr(command, "mechanisms", None) or ()
-
-
-def _slow(mechanism: Mechanism) -> bool:
-    return mechanism.sampling is not None or isinstance(mechanism, Compound)
+def _mechanisms(asked: Envelope) -> list[Mechanism]:
+    commands: tuple[Any, ...] = asked.items or (asked.command,)
+    return [one for each in commands for one in getattr(each, "mechanisms", None) or ()]
 
 
 class Pricing:
@@ -70,7 +67,7 @@ class Pricing:
 
     def price(self, terms: Terms, asked: Envelope) -> None:
         """Price a command, so that pricing it again costs nothing."""
-        price_all(list(_mechanisms(asked.items or (asked.command,))), *terms)
+        price_all(_mechanisms(asked), *terms)
         if terms not in self._done and len(self._done) >= _TERMS:
             self._done.clear()
         done = self._done.setdefault(terms, set())

@@ -85,8 +85,12 @@ class Projections:
                 State(ledger).people()
         with self._lock:
             if ledger not in self._all:
-                nothing, kept = partial(_nothing, ledger), partial(self._begin, ledger)
-                self._all[ledger] = Projection(ledger, nothing, self._known(ledger), kept)
+                self._all[ledger] = Projection(
+                    ledger,
+                    lambda: Fold(State(ledger)),
+                    self._known(ledger),
+                    partial(self._begin, ledger),
+                )
             return self._all[ledger]
 
     def there(self, ledger: str) -> Projection[Fold] | None:
@@ -164,7 +168,3 @@ class Projections:
                 raise StoreError(f"checkpoint {last.number} is damaged: {error}") from error
             known += (Known(head.size, head.root, f"checkpoint {last.number} of the database"),)
         return known
-
-
-def _nothing(ledger: str) -> Fold:
-    return Fold(State(ledger))

@@ -47,7 +47,7 @@ __all__ = ["Answer", "Preview", "Service"]
 
 PAGE: Final = 1_000
 _POLICIES: Final = 64
-"""Policies that are remembered for explaining decisions after they were replaced."""
+"""Policies that are remembered for explaining decisions."""
 _log = structlog.get_logger()
 MAX_EXPIRIES: Final = 1_000
 """Expiries in one run of the job; the rest stay reserved until the next."""
@@ -84,7 +84,7 @@ class Service:
         self.credentials = Credentials(ledgers, clock)
         self._clock = TrustedClock(clock, ticks)
         self._pricing = Pricing()
-        self._adopted = lru_cache(_POLICIES)(self._adopted_by)
+        self._adopted = lru_cache(_POLICIES)(lambda *place: adopted_by(self.event(*place)))
         self._projections = Projections(ledgers, vault, snapshots)
         self.dispatcher = Dispatcher(self.writing, self.credentials)
         self._queue = CommandQueue(self.dispatcher.answer, most_waiting)
@@ -105,8 +105,8 @@ class Service:
     # Writing
 
     def execute(self, ledger: str, asked: Envelope) -> Answer:
-        """Answer one command durably, in a batch with others that wait. Raises Problem; then
-        nothing was recorded.
+        """Answer one command durably, in a batch with others that wait. Raise Problem; then nothing
+        was recorded.
         """
         with _told():  # raises NotFound before the command waits
             self._projections.book(ledger, opens=opening([asked]))
@@ -320,37 +320,29 @@ class Service:
     def explain(self, ledger: str, event: Event) -> Explained:
         """Return the decision of a judged event in words. Raise NotFound for any other event."""
         with self._up_to_date(ledger) as fold:
-            people, custody, adopted = fold.state.people(), fold.state.custody, fold.state.adopted
-        judging = self._judging(event, adopted)
-        return explain(event, judging, people, custody.engine_at(event.sequence))
+            people, custody = fold.state.people(), fold.state.custody
+        return explain(event, self._judging(event), people, custody.engine_at(event.sequence))
 
     def explain_alone(self, ledger: str, sequence: int) -> tuple[Event, Explained]:
         """Like ``explain``, but read only the event, its policy and the few events that set the
         ledger's terms. Raise NotFound.
         """
         event = self.event(ledger, sequence)
-        adopted = self._judging(event, None)
+        adopted = self._judging(event)
         terms = State(ledger)
         for row in self.ledgers.terms(ledger, sequence):
             one = Event.from_bytes(row.body)
             HANDLERS[one.type](terms, one)
         return event, explain(event, adopted, terms.people(), terms.custody.engine_at(sequence))
 
-    def _judging(self, event: Event, current: Adopted | None) -> Adopted | None:
+    def _judging(self, event: Event) -> Adopted | None:
         """Return the policy that an event was judged by. Raise NotFound if none has judged it."""
         if event.type not in JUDGED:
             raise NotFound(
                 "unknown-decision", f"event {event.sequence} ({event.type}) holds no decision"
             )
         sequence = event.body.get("policy")
-        if sequence is None:
-            return None
-        if current is not None and current.sequence == sequence:
-            return current
-        return self._adopted(event.ledger, sequence)
-
-    def _adopted_by(self, ledger: str, sequence: int) -> Adopted:
-        return adopted_by(self.event(ledger, sequence))
+        return None if sequence is None else self._adopted(event.ledger, sequence)
 
     def would_fit(self, event: Event) -> Advice:
         """Return the request that would be granted now in place of a refused one, by the state in

@@ -9,6 +9,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from accountant.api.access import (
+    OVERSEE,
     Authorization,
     Body,
     Call,
@@ -22,7 +23,7 @@ from accountant.api.access import (
     of_a_population,
 )
 from accountant.api.models.reading import Erased
-from accountant.api.requests import OVERSEE, only_own
+from accountant.api.requests import only_own
 from accountant.budget.commands import Text
 from accountant.budget.errors import NotFound
 from accountant.ledger.tiles import WIDTH, Tile
