@@ -12,14 +12,7 @@ from pydantic import BaseModel
 
 from accountant.api.answers import respond
 from accountant.api.quick import Quick
-from accountant.api.requests import (
-    SPEND,
-    ask,
-    body_of,
-    key_from,
-    needs_role,
-    sound_idempotency_key,
-)
+from accountant.api.requests import SPEND, ask, body_of, key_from, needs_role, sound_idempotency_key
 from accountant.auth.keys import Key
 from accountant.budget.commands import Command, Role
 from accountant.budget.errors import Invalid

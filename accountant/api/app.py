@@ -34,11 +34,7 @@ class App(FastAPI):
 def create_app(service: Service, settings: Settings, publisher: Publisher | None = None) -> App:
     """Return the HTTP API of ``service``. Without a ``publisher`` one is made from the settings."""
     app = App(
-        title="accountant",
-        version=__version__,
-        docs_url=None,
-        redoc_url=None,
-        openapi_url=None,
+        title="accountant", version=__version__, docs_url=None, redoc_url=None, openapi_url=None
     )
     app.state.service = service
     app.state.quick = Quick()

@@ -11,14 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
-from accountant.budget.errors import (
-    Conflict,
-    Forbidden,
-    Invalid,
-    NotFound,
-    Problem,
-    Unavailable,
-)
+from accountant.budget.errors import Conflict, Forbidden, Invalid, NotFound, Problem, Unavailable
 from accountant.budget.malformed import in_one_line, reasons
 from accountant.door.messages import problem
 from accountant.store.ledgers import StoreError

@@ -129,11 +129,7 @@ class Erasure(BaseModel):
 @router.post("/events/{sequence}/erase")
 @Call(Erased, Erasure, topics="event text")
 def erase_texts(
-    population: Name,
-    sequence: EventNumber,
-    key: Custodian,
-    body: Body,
-    service: TheService,
+    population: Name, sequence: EventNumber, key: Custodian, body: Body, service: TheService
 ) -> JSONResponse:
     """Erase free texts of an event.
 

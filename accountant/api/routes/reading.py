@@ -97,10 +97,7 @@ def list_events(
 @router.get("/events/{sequence}", tags=["reading"])
 @Call(Event, topics="event own")
 def show_event(
-    population: Name,
-    sequence: EventNumber,
-    key: Reader,
-    service: TheService,
+    population: Name, sequence: EventNumber, key: Reader, service: TheService
 ) -> Response:
     """Show one event as its canonical bytes, which a receipt proves. A pipeline sees its own."""
     service.known(population)

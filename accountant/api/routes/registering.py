@@ -26,12 +26,7 @@ from accountant.api.models.reading import (
     PopulationInForce,
 )
 from accountant.api.requests import ask, key_from
-from accountant.budget.commands import (
-    AdoptPolicy,
-    Envelope,
-    RegisterDataset,
-    RegisterPopulation,
-)
+from accountant.budget.commands import AdoptPolicy, Envelope, RegisterDataset, RegisterPopulation
 from accountant.budget.errors import Forbidden, Invalid
 from accountant.budget.facts import opened_by
 from accountant.budget.policy import Policy
@@ -100,11 +95,7 @@ def _policy(policy: Policy, digest: str) -> PolicyInForce:
 @router.put("/datasets/{dataset}", tags=["registering"])
 @Call(Dataset, RegisterDataset, within="id", topics="dataset")
 def register_dataset(
-    population: Name,
-    dataset: DatasetName,
-    key: Administrator,
-    body: Body,
-    service: TheService,
+    population: Name, dataset: DatasetName, key: Administrator, body: Body, service: TheService
 ) -> JSONResponse:
     """Register a dataset about the population under a short id."""
     service.execute(population, ask(RegisterDataset, key, body, None, id=dataset))
