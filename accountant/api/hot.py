@@ -2,7 +2,7 @@
 
 Requests that are plainly in order are answered here, by the models and functions that the routes
 use. Any other request (an unknown key, an unsound header or body, a query) goes on to the routes,
-which report what is wrong: there is no second set of rules. This saves most of the cost of a
+which report errors: there is no second set of rules. This saves most of the cost of a
 request, and the service answers pipelines while the framework is still being loaded.
 """
 

@@ -66,7 +66,7 @@ class Doubt(NamedTuple):
         numbers = {name: rfc3339(getattr(self, name)) for name in ("clock", "expected", "last")}
         return Unavailable(
             "clock-jumped",
-            f"the service's clock shows {numbers['clock']}, and by what {self.ledger} knows it is "
+            f"the service's clock shows {numbers['clock']}, and by ledger {self.ledger} it is "
             f"{numbers['expected']}: nothing new is granted and nothing expires until the clock is "
             "right, or, if it is, an operator runs `accountant accept-time --population "
             f"{self.ledger} --reason …`; commits, releases and invocations are still taken",

@@ -38,7 +38,7 @@ class Dispatcher:
                     left = self._unit(ledger, left, light=light)
             except Moved:
                 light = False
-                continue  # another process was first: decide again, from what it wrote
+                continue  # another process was first: decide again, after its events
             except Problem as problem:
                 for one in left:
                     one.outcome = problem.with_traceback(None)

@@ -32,9 +32,9 @@ class Limit(TypedDict):
 class Comparison(TypedDict):
     """One inequality: used + charge <= capacity."""
 
-    currency: Annotated[str, "what is compared"]
+    currency: Annotated[str, "the currency that is compared"]
     used: Annotated[Loss, "already spent or reserved at the peak cell"]
-    charge: Annotated[Loss, "what this request would add"]
+    charge: Annotated[Loss, "the amount that this request would add"]
     capacity: Annotated[Loss, "the most that the rule admits"]
     holds: Annotated[bool, "whether it fits"]
 
@@ -60,14 +60,14 @@ class RuleFinding(LimitFinding):
     """One rule's comparison. Rules that the policy does not state are called built-in:…."""
 
     rule: RuleId
-    action: Annotated[str, "what it does when it fires: block or flag"]
+    action: Annotated[str, "its action when it fires: block or flag"]
     fired: Annotated[bool, "whether it fired"]
     code: RuleCode
     text: Annotated[str, "the comparison in words"]
 
 
 class Decision(TypedDict):
-    """What the rules say of a request."""
+    """The outcome of a request, and the findings of all rules."""
 
     outcome: Annotated[str, "allow, flag or block: the strictest action of the rules that fired"]
     rules: Annotated[list[RuleFinding], "every rule that was evaluated, those that fired first"]
@@ -98,7 +98,7 @@ class WrongField(TypedDict):
     """A field that is not valid."""
 
     field: Annotated[str, "where it stands"]
-    reason: Annotated[str, "what is wrong with it"]
+    reason: Annotated[str, "the error"]
 
 
 @with_config(ConfigDict(extra="allow"))
@@ -109,17 +109,19 @@ class Problem(TypedDict):
         str,
         Field(
             pattern="^urn:accountant:problem:[a-z-]+$",
-            description="its code is what follows the last colon; programs compare this",
+            description="the code after the last colon is the one that programs compare",
         ),
     ]
     title: Annotated[str, "the code in words"]
     status: Annotated[int, "the HTTP status"]
-    detail: Annotated[str, "what is wrong here, and what to do"]
+    detail: Annotated[str, "the error and the remedy"]
     errors: NotRequired[Annotated[list[WrongField], "invalid-request: each field with its reason"]]
     decision: NotRequired[Annotated[NamedDecision, "refusals: every rule that was evaluated"]]
-    charge: NotRequired[Annotated[Charge, "refusals: what it would have cost"]]
+    charge: NotRequired[Annotated[Charge, "refusals: the cost of the request"]]
     would_fit: NotRequired[
-        Annotated[WouldFit, "refusals by a limit: what would fit now; a retry may differ in it"]
+        Annotated[
+            WouldFit, "refusals by a limit: a request that would fit now; may differ in a retry"
+        ]
     ]
     sequence: NotRequired[Annotated[int, "the event that this is about"]]
     item: NotRequired[Annotated[int, "batches: the place of the item, from 0 on"]]
@@ -142,7 +144,7 @@ class PricedMechanism(TypedDict):
     verdict: Annotated[
         str, "of the claim: consistent, conservative, understated, unverifiable or unclaimed"
     ]
-    charge: Annotated[Charge, "what is booked for all invocations"]
+    charge: Annotated[Charge, "the amount booked for all invocations"]
 
 
 class Contribution(TypedDict):
@@ -153,7 +155,7 @@ class Contribution(TypedDict):
     dataset: DatasetId
     purpose: Annotated[str | None, "its purpose; (erased) if it was erased"]
     state: Annotated[str, "recorded or revalued, or the state of the grant"]
-    epsilon: Annotated[Loss, "what is charged for it"]
+    epsilon: Annotated[Loss, "its charge"]
     delta: Annotated[Loss, "its own delta"]
 
 
@@ -172,7 +174,7 @@ class DecisionInFull(NamedDecision, Stamped):
     client: Client
     request: Asked
     charge: Costs
-    mechanisms: Annotated[list[PricedMechanism], "what each mechanism costs, in the order asked"]
+    mechanisms: Annotated[list[PricedMechanism], "the price of each mechanism, in the order asked"]
     used_up_by: NotRequired[
         Annotated[list[Contributors], "the charges under each limit that fired; not for pipelines"]
     ]

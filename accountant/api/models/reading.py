@@ -27,7 +27,7 @@ class Population(TypedDict):
     """A population."""
 
     population: Annotated[str, "its name"]
-    privacy_unit: Annotated[str, "what is protected, such as a person"]
+    privacy_unit: Annotated[str, "the privacy unit, such as a person"]
     neighbouring: Annotated[str, "add_or_remove_one or replace_one"]
     membership: Annotated[str, "public or private"]
     dimensions: Annotated[dict[str, list[str]], "each dimension with its values in order"]
@@ -113,10 +113,10 @@ class Account(TypedDict):
     ]
     epoch: Annotated[int, "how often the limit was changed, from 1"]
     counted_from: Annotated[Time, "when this epoch began"]
-    carried: Annotated[bool, "what was used before the epoch still counts in it"]
+    carried: Annotated[bool, "amounts used before the epoch still count in it"]
     total: Annotated[Balance, "the most charged group, in each currency"]
-    worst_group: Annotated[dict[str, str], "what the peak cells share; empty if all are alike"]
-    lifetime: Annotated[Sums, "sums of everything ever booked, whatever the epoch"]
+    worst_group: Annotated[dict[str, str], "the values that all peak cells share"]
+    lifetime: Annotated[Sums, "sums of everything ever booked, in all epochs"]
     ladder: Annotated[list[Rung], "the same charges under every gate, for comparison"]
     groups: Annotated[list[Balance], "one a value of the dimension in `by`"]
 
@@ -146,11 +146,11 @@ class Accounts(TypedDict):
 
 @with_config(ConfigDict(extra="allow"))
 class Event(TypedDict):
-    """An event. What else it has depends on its type; its `command` is the request it answers."""
+    """An event. Its further fields depend on its type; `command` is the request that it answers."""
 
     ledger: Annotated[str, "the population's name"]
     sequence: Annotated[int, "its place, from 0"]
-    type: Annotated[str, "what happened, in the past tense, with a version"]
+    type: Annotated[str, "its type, in the past tense, with a version"]
     time: Annotated[Time, "the service's stamp"]
     by: Client
     command: Annotated[dict[str, Any], "the request as it was understood, defaults left out"]
@@ -173,7 +173,7 @@ class Events(TypedDict):
 class Erased(TypedDict):
     """Texts that are erased."""
 
-    event: Annotated[int, "the event whose texts are gone"]
+    event: Annotated[int, "the event whose texts are erased"]
     erased: Annotated[list[str], "purpose, justification or reason; of an item: items.3.purpose"]
     sequence: Annotated[int, "the event that records it"]
 

@@ -60,7 +60,7 @@ class Settlement(Stamped):
 
     id: Annotated[str, "the grant's id"]
     state: Annotated[str, "committed, released or expired"]
-    charged: NotRequired[Annotated[Charge, "what is booked for good"]]
+    charged: NotRequired[Annotated[Charge, "the amount booked for good"]]
     note: NotRequired[Annotated[str, "why nothing changed"]]
 
 
@@ -91,7 +91,7 @@ class OpenGrant(TypedDict):
     dataset: DatasetId
     opened: Annotated[Time, "when it was reserved"]
     expires: Annotated[Time, "when it expires, or would have"]
-    reserved: Annotated[Charge, "what is set aside"]
+    reserved: Annotated[Charge, "the amount set aside"]
     sequence: Annotated[int, "the event that reserved it"]
     positives: NotRequired[Annotated[int, "sessions: positive answers counted"]]
     negatives: NotRequired[Annotated[int, "sessions: negative answers counted"]]
@@ -101,7 +101,7 @@ class Grant(OpenGrant):
     """A grant as it stands: `state` is reserved, committed, released or expired."""
 
     request: Asked
-    charged: Annotated[Charge | None, "what is booked for good; null while it is open"]
+    charged: Annotated[Charge | None, "the amount booked for good; null while the grant is open"]
 
 
 class OpenGrants(TypedDict):

@@ -1,1 +1,1 @@
-"""The calls, by what they are about. Each reads, asks the service, and renders."""
+"""The handlers of the calls. Each parses a request, asks the service, and renders the answer."""
