@@ -7,12 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final
 
-import yaml
-
-from accountant import __version__
+from accountant.api.description import data
 from accountant.budget.commands import Role
 
 CLIENTS: Final[Mapping[Role, str]] = {
@@ -40,8 +37,5 @@ class Example:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-_TEXT: Final = Path(__file__).with_name("story.yaml").read_text(encoding="utf-8")
-STORY: Final = tuple(
-    Example(**example) for example in yaml.safe_load(_TEXT.replace("$VERSION", __version__))
-)
+STORY: Final = tuple(Example(**example) for example in data("story"))
 """In order: each example builds on those before it."""

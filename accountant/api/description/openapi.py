@@ -18,7 +18,7 @@ from pydantic import BaseModel
 from accountant.api.access import Call, idempotency_key
 from accountant.api.description.examples import STORY, Example
 from accountant.api.description.problem_codes import PROBLEMS
-from accountant.api.description.schemas import REFERENCE, Schema, components, tidied
+from accountant.api.description.schemas import REFERENCE, TEXTS, Schema, components, tidied
 from accountant.api.models.decisions import Problem
 from accountant.budget.commands import Role
 from accountant.budget.policy import Policy
@@ -43,27 +43,7 @@ def _document(app: FastAPI) -> Schema:
     schemas = schemas_of(app)
     for method, route in _routes(app):
         _complete(spec["paths"][route.path_format][method], route, schemas)
-    spec["components"] = {
-        "schemas": dict(sorted(schemas.items())),
-        "securitySchemes": {
-            "key": {
-                "type": "http",
-                "scheme": "bearer",
-                "description": "An API key; `accountant keys create --role ROLE --name NAME` "
-                "prints one, once.",
-            }
-        },
-        "headers": {
-            "X-Request-ID": {
-                "description": "the request's id, as sent or as generated; it stands in the logs",
-                "schema": {"type": "string"},
-            },
-            "Idempotent-Replay": {
-                "description": "`true` where the first answer is given again",
-                "schema": {"type": "string", "const": "true"},
-            },
-        },
-    }
+    spec["components"] = {"schemas": dict(sorted(schemas.items())), **TEXTS["document"]}
     spec["security"] = [{"key": []}]
     spec["x-problems"] = {
         code: {"status": p.status, "topic": p.topic, "meaning": p.meaning}
@@ -107,8 +87,11 @@ def _complete(call: Schema, route: RouteContext, schemas: dict[str, Schema]) -> 
     given = [_parameter(one) for one in call.get("parameters", [])]
     given.sort(key=lambda one: path.find(one["name"]) if one["in"] == "path" else len(path))
     if takes_key:
-        given.append(_IDEMPOTENCY | {"required": getattr(says.takes, "needs_key", False)})
-    call["parameters"] = [*given, _REQUEST_ID]
+        given.append(
+            TEXTS["parameters"]["Idempotency-Key"]
+            | {"required": getattr(says.takes, "needs_key", False)}
+        )
+    call["parameters"] = [*given, TEXTS["parameters"]["X-Request-ID"]]
     if says.takes is not None:
         call["requestBody"] = _request_body(says.takes, says.within, schemas, story)
     topics = {"every", *says.topics.split()}
@@ -126,24 +109,6 @@ def _dependencies(dependant: Any) -> Iterator[Any]:
     for one in dependant.dependencies:
         yield one.call
         yield from _dependencies(one)
-
-
-_REQUEST_ID: Final[Schema] = {
-    "name": "X-Request-ID",
-    "in": "header",
-    "required": False,
-    "description": "an id for the logs, of 1 to 128 letters, digits and `_.:-`",
-    "schema": {"type": "string", "pattern": "^[A-Za-z0-9_.:-]{1,128}$"},
-}
-
-
-_IDEMPOTENCY: Final[Schema] = {
-    "name": "Idempotency-Key",
-    "in": "header",
-    "description": "1 to 200 visible ASCII characters, the same for every retry of a request "
-    "and new for every new one; kept for good, for each population and client",
-    "schema": {"type": "string", "pattern": "^[!-~]{1,200}$"},
-}
 
 
 def _parameter(given: Schema) -> Schema:

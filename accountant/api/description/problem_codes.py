@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-import yaml
+from accountant.api.description import data
 
 
 class Code(NamedTuple):
@@ -18,11 +17,9 @@ class Code(NamedTuple):
     """The calls that may meet it, in words."""
 
 
-_FILE: Final = Path(__file__).with_suffix(".yaml")
-_TOPICS: Final[dict[str, Any]] = yaml.safe_load(_FILE.read_text(encoding="utf-8"))
 PROBLEMS: Final = {
     code: Code(status, meaning, topic, said["where"])
-    for topic, said in _TOPICS.items()
+    for topic, said in data("problem_codes").items()
     for code, (status, meaning) in said["codes"].items()
 }
 """Every code, by topic."""

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any, Final, NotRequired, get_origin, get_type_hints
 
-import yaml
 from pydantic import BaseModel, TypeAdapter
 from pydantic.json_schema import models_json_schema
 from typing_extensions import is_typeddict
 
+from accountant.api.description import data
 from accountant.budget.population.selection import Subjects
 from accountant.budget.rules import AnyRule
 from accountant.privacy.mechanisms import Amount, Mechanism
 
 Schema = dict[str, Any]
 REFERENCE: Final = "#/components/schemas/{model}"
-_TEXTS: Final = yaml.safe_load(Path(__file__).with_name("texts.yaml").read_text(encoding="utf-8"))
+TEXTS: Final = data("texts")
 _STORED: Final = ("Positions", "Sealed")
 """Components that stand for long lists and free texts in events, and never in requests."""
 
@@ -29,7 +28,7 @@ def components(requests: Iterable[type[BaseModel]], answers: Iterable[Any]) -> d
     schemas = _of_answers({one.__name__: one for one in answers}, alternatives)
     schemas |= _of_requests(list(requests), alternatives)
     for name, (word, options) in alternatives.items():
-        text = _TEXTS["components"][name]
+        text = TEXTS["components"][name]
         schemas[name] = {"description": text, word: tidied(options, alternatives)}
     schemas["Mechanism"]["discriminator"] = {"propertyName": "kind"}
     return schemas
@@ -88,8 +87,8 @@ def _of_requests(models: Sequence[type[BaseModel]], named: Alternatives) -> dict
     schemas: dict[str, Schema] = tidied(parts, named)
     for schema in schemas.values():
         for name, field in schema.get("properties", {}).items():
-            if name in _TEXTS["fields"]:
-                field.setdefault("description", _TEXTS["fields"][name])
+            if name in TEXTS["fields"]:
+                field.setdefault("description", TEXTS["fields"][name])
     return schemas
 
 

@@ -16,8 +16,6 @@ from accountant.api.models.values import (
     Loss,
     RuleId,
     Rules,
-    SumOfDeltas,
-    SumOfEpsilons,
     Time,
 )
 from accountant.budget.custody.publication import Publication
@@ -87,8 +85,8 @@ class Balance(TypedDict):
 class Sums(TypedDict):
     """Plain sums, valid under every gate."""
 
-    epsilon: SumOfEpsilons
-    delta: SumOfDeltas
+    epsilon: Annotated[Loss, "sum of epsilons"]
+    delta: Annotated[Loss, "sum of deltas"]
 
 
 class Rung(TypedDict):

@@ -12,7 +12,6 @@ from accountant.api.models.values import (
     Client,
     Costs,
     DatasetId,
-    Id,
     RuleCode,
     RuleId,
     Time,
@@ -85,7 +84,7 @@ class BatchAnswer(TypedDict):
 class OpenGrant(TypedDict):
     """A grant that is not settled yet."""
 
-    id: Id
+    id: Annotated[str, "its id"]
     state: Annotated[str, "reserved; expired: its time has passed, and it will be charged"]
     client: Client
     dataset: DatasetId

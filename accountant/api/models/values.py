@@ -50,7 +50,6 @@ Rules = Annotated[
     list[Any], WithJsonSchema({"type": "array", "items": {"$ref": f"{COMPONENTS}Rule"}})
 ]
 
-Id = Annotated[str, "its id"]
 Client = Annotated[str, "the name of the key that asked"]
 DatasetId = Annotated[str, "the dataset's id"]
 DatasetOrAll = Annotated[str, "the dataset's id, or * for the total over all"]
@@ -58,8 +57,6 @@ Costs = Annotated[Charge, "the cost of all mechanisms together, per cell"]
 FilterName = Annotated[str, "how losses are added up"]
 RuleId = Annotated[str, "the rule's id"]
 RuleCode = Annotated[str, "the problem code that it stands for"]
-SumOfEpsilons = Annotated[Loss, "sum of epsilons"]
-SumOfDeltas = Annotated[Loss, "sum of deltas"]
 CountedIn = Annotated[int, "the last event that is counted in"]
 Asked = Annotated[
     dict[str, Any], "the request, defaults left out; a text that was erased is (erased)"
