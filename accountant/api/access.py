@@ -75,9 +75,7 @@ def caller(*roles: Role) -> Callable[..., Key]:
 
 
 async def known_parameters(request: Request) -> None:
-    """Raise Invalid for a query parameter that the call does not have: a misspelt filter would
-    silently show everything.
-    """
+    """Raise Invalid for an unknown query parameter: a misspelt filter would show everything."""
     known = {field.alias for field in request.scope["route"].dependant.query_params}
     for name in request.query_params:
         if name not in known:
@@ -98,9 +96,7 @@ def json_body(data: Annotated[bytes, Depends(raw_body)]) -> dict[str, Any]:
 
 
 async def idempotency_key(request: Request) -> str | None:
-    """Return the Idempotency-Key. Raise Invalid unless it is one key of 1 to 200 visible ASCII
-    characters, or none.
-    """
+    """Return the Idempotency-Key, if one is sent. Raise Invalid unless it is valid."""
     values = request.headers.getlist("Idempotency-Key")
     if not values:
         return None

@@ -103,9 +103,7 @@ def respond_to_batch(service: Service, answer: Answer, order: Sequence[int]) -> 
 def _refused(
     service: Service, event: Event, headers: dict[str, str], item: int | None = None
 ) -> JSONResponse:
-    """Return the decision, beginning with the comparison that failed, and what would fit now: the
-    only part that may differ in a retry.
-    """
+    """Return the decision of a refusal and what would fit now, which may differ in a retry."""
     decision = service.explain(event.ledger, event).decision
     where: dict[str, Any] = {} if item is None else {"item": item}
     reason, advice = decision.reason, service.would_fit(event)

@@ -109,15 +109,11 @@ class Quick:
         self._subjects = Parts(_read_subjects)
 
     def one(self, kind: type[Command], by: str, body: bytes, key: str | None) -> Envelope:
-        """Return the command of ``by``. Any exception (NotQuickError, msgspec's, pydantic's) leaves
-        the body to the strict reader.
-        """
+        """Return the command of ``by``. On any exception the strict reader takes the body."""
         return self._asked(kind, by, body, _OUTLINE.decode(body), key)
 
     def batch(self, by: str, body: bytes) -> tuple[list[Envelope], list[int]]:
-        """Return the items of a batch in the order in which they are decided, and their places in
-        the list. Raise like ``one``.
-        """
+        """Return the items of a batch and their places, in the order of deciding, or raise."""
         items = _BATCH.decode(body).items
         if b"\\" in body or body.count(b'"items"') > 1 or not 1 <= len(items) <= MOST_ITEMS:
             raise NotQuickError

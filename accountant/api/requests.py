@@ -66,9 +66,7 @@ def sound_idempotency_key(value: str | None) -> bool:
 
 
 def read_batch(quick: Quick, key: Key, body: bytes) -> tuple[list[Envelope], list[int]]:
-    """Return the items of a batch in the order in which they are decided, and their places in the
-    list.
-    """
+    """Return the items of a batch and their places in the list, in the order of deciding."""
     try:
         return quick.batch(key.name, body)
     except Exception:  # noqa: BLE001 the models report every error

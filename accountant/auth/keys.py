@@ -114,9 +114,7 @@ class Credentials:
         return self._projection.seen
 
     def refresh(self, head: Tree | None = None) -> None:
-        """Read what other processes have written. ``head`` is the head of the ``_service`` ledger,
-        if the caller knows it.
-        """
+        """Read the events of other processes. ``head``: the ledger's head, if it is known."""
         head = self._ledgers.head(LEDGER) if head is None else head
         if head != self._projection.seen or head != self._projection.tree:
             with self._projection.lock:

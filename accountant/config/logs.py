@@ -42,9 +42,7 @@ def configure(stream: TextIO = sys.stderr) -> None:
 
 
 def only_warnings() -> None:
-    """Send warnings only, as text, to the standard error of the moment: a command's own output is
-    for people and scripts.
-    """
+    """Send warnings only, as text, to standard error: standard output is for the command."""
     structlog.configure(
         wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
         logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),

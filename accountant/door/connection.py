@@ -136,9 +136,7 @@ class Connection(asyncio.Protocol):
     # Reading
 
     def _go_on(self) -> None:
-        """Read at the end of this turn of the loop, so that requests that arrive in it are handed
-        on, and decided, together.
-        """
+        """Read at the end of this turn of the loop: requests of one turn are decided together."""
         asyncio.get_running_loop().call_soon(self.guarded, self._read)
 
     def guarded(self, work: Callable[..., None], *arguments: Any) -> None:

@@ -72,9 +72,7 @@ class Door:
         task.add_done_callback(self._tasks.discard)
 
     def hand_over(self, reply: Callable[[], None]) -> None:
-        """Have the loop's thread write a reply, together with all that come meanwhile. May be
-        called in any thread.
-        """
+        """Have the loop write a reply, with all that come meanwhile. Called in any thread."""
         self._replies.append(reply)
         if not self._woken:
             self._woken = True
@@ -167,9 +165,7 @@ class Door:
     # Closing
 
     async def stop(self) -> None:
-        """Accept no more connections; return when all requests that were taken are answered, at the
-        latest after ``stop_seconds``.
-        """
+        """Accept no more; return when all that was taken is answered, or after ``stop_seconds``."""
         end = self._loop.time() + self.limits.stop_seconds
         while self._accept():  # connections in the kernel's queue would be reset
             await asyncio.sleep(0)

@@ -88,9 +88,7 @@ class Reading(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """The last reading: how far the clock is ahead of the ticks, the ticks, and the sequence of the
-    last acceptance.
-    """
+    """The last reading: the clock's lead over the ticks, the ticks, the last acceptance."""
 
     ahead: int
     ticks: int
@@ -117,9 +115,7 @@ class TrustedClock:
             self._since, self._ahead = since, ahead
 
     def look(self, state: State, *, believed: bool = False) -> Reading:
-        """Read and check the clock. Remember nothing if ``state`` is only ``believed`` to be the
-        ledger's.
-        """
+        """Read and check the clock. Remember nothing if ``state`` is only ``believed``."""
         with self._lock:
             now, ticks = self._clock(), self._ticks()
             known = self._known.get(state.ledger)

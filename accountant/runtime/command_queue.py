@@ -110,9 +110,7 @@ class CommandQueue:
         self._closed = False
 
     def submit(self, ledger: str, waiting: Waiting) -> None:
-        """Add a command to its ledger's queue. Raise Unavailable if too many wait already, or the
-        service stops.
-        """
+        """Add a command to its ledger's queue. Raise Unavailable if that is full, or closed."""
         with self._lock:
             if self._closed:
                 raise Unavailable("service-stopping", "the service is stopping; ask again soon")
@@ -197,9 +195,7 @@ def settle(future: Future[Any]) -> Callable[[Any], None]:
 
 
 def _bearable(error: BaseException) -> Exception:
-    """Return an error that any waiter can take: no future takes a StopIteration, and a SystemExit
-    would end the event loop.
-    """
+    """Return an error that futures and the event loop survive: no StopIteration, no SystemExit."""
     if isinstance(error, Exception) and not isinstance(error, StopIteration):
         return error
     told = RuntimeError(f"the command could not be decided: {error!r}")

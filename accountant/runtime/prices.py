@@ -18,9 +18,8 @@ from accountant.ledger.events import to_keep
 from accountant.privacy.mechanisms import Mechanism, Relation
 from accountant.privacy.mechanisms.compound import Compound
 
-_REMEMBERED: Final = 1_024
-"""Commands that are remembered for the same terms."""
-_TERMS: Final = 64
+_REMEMBERED: Final = 16_384
+"""Commands that are remembered."""
 _MANY: Final = 20
 """Mechanisms in one command that together take long."""
 
@@ -57,23 +56,19 @@ class Pricing:
     """Remembers which slow commands were priced, and on which terms. Thread-safe."""
 
     def __init__(self) -> None:
-        self._done: dict[Terms, set[bytes]] = {}
+        self._done: set[tuple[Terms, bytes]] = set()
 
     def left(self, terms: Terms, commands: Sequence[Envelope]) -> list[Envelope]:
         """Return the commands that are still to be priced ahead."""
-        done = self._done.get(terms, frozenset[bytes]())
         slow = [asked for asked in commands if takes_long(asked)]
-        return [asked for asked in slow if _key(asked) not in done]
+        return [asked for asked in slow if (terms, _key(asked)) not in self._done]
 
     def price(self, terms: Terms, asked: Envelope) -> None:
         """Price a command, so that pricing it again costs nothing."""
         price_all(_mechanisms(asked), *terms)
-        if terms not in self._done and len(self._done) >= _TERMS:
+        if len(self._done) >= _REMEMBERED:
             self._done.clear()
-        done = self._done.setdefault(terms, set())
-        if len(done) >= _REMEMBERED:
-            done.clear()
-        done.add(_key(asked))
+        self._done.add((terms, _key(asked)))
 
 
 def _key(asked: Envelope) -> bytes:

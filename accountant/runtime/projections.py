@@ -59,9 +59,7 @@ class Fold:
         return self.state.sequence
 
     def follow(self, data: bytes) -> None:
-        """Fold in the next event, decided elsewhere. Raise ValueError if it is not the next one, or
-        cannot be folded.
-        """
+        """Fold in an event. Raise ValueError if it is not the next one, or cannot be folded."""
         follow(self.state, data)
 
 
@@ -76,9 +74,7 @@ class Projections:
         self._keeping = threading.Lock()
 
     def book(self, ledger: str, *, opens: bool = False) -> Projection[Fold]:
-        """Return the projection of a ledger. Raise NotFound for a name without a ledger, unless
-        this command ``opens`` it.
-        """
+        """Return a ledger's projection. Raise NotFound if there is none, unless ``opens``."""
         if ledger not in self._all and not opens:
             head = self._ledgers.head(ledger)
             if head.size == 0 and not self._known(ledger):

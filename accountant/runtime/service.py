@@ -105,9 +105,7 @@ class Service:
     # Writing
 
     def execute(self, ledger: str, asked: Envelope) -> Answer:
-        """Answer one command durably, in a batch with others that wait. Raise Problem; then nothing
-        was recorded.
-        """
+        """Answer one command durably. Raise Problem; then nothing was recorded."""
         with _told():  # raises NotFound before the command waits
             self._projections.book(ledger, opens=opening([asked]))
         self.price_ahead(ledger, asked)
@@ -192,9 +190,7 @@ class Service:
                 raise
 
     def _unit(self, book: Projection[Fold], writing: Writing, *, light: bool) -> UnitOfWork:
-        """Return a unit of work on the state of the database, or a ``light`` one on the state in
-        memory, unless the clock is in doubt or another process has written.
-        """
+        """Return a unit of work on the stored state; if ``light`` and safe, on that in memory."""
         if light:
             reading = self._clock.look(book.fold.state, believed=True)
             if not reading.doubt and book.alone:
@@ -217,9 +213,7 @@ class Service:
     def erase(
         self, ledger: str, by: str, event: int, fields: Sequence[str] | None, reason: str
     ) -> Answer:
-        """Erase free texts of an event, by default all, and record that. Raise NotFound if one of
-        them is not there.
-        """
+        """Erase free texts of an event, by default all, and record that. Raise NotFound."""
         with self.writing(ledger) as unit:
             kept = [text.field for text in unit.writing.texts(ledger, event, event)]
             wanted = kept if fields is None else list(dict.fromkeys(fields))
@@ -263,9 +257,7 @@ class Service:
 
     @contextmanager
     def state(self, ledger: str) -> Iterator[State]:
-        """Give the committed state, which later commands do not change. Raise NotFound for an
-        unknown population.
-        """
+        """Give the committed state, which later commands do not change. Raise NotFound."""
         with self._up_to_date(ledger) as fold:
             state = fold.state.frozen(self.now(fold.state))
         yield state
@@ -324,9 +316,7 @@ class Service:
         return explain(event, self._judging(event), people, custody.engine_at(event.sequence))
 
     def explain_alone(self, ledger: str, sequence: int) -> tuple[Event, Explained]:
-        """Like ``explain``, but read only the event, its policy and the few events that set the
-        ledger's terms. Raise NotFound.
-        """
+        """Like ``explain``, but read only the events that the decision depends on."""
         event = self.event(ledger, sequence)
         adopted = self._judging(event)
         terms = State(ledger)
@@ -345,9 +335,7 @@ class Service:
         return None if sequence is None else self._adopted(event.ledger, sequence)
 
     def would_fit(self, event: Event) -> Advice:
-        """Return the request that would be granted now in place of a refused one, by the state in
-        memory.
-        """
+        """Return the request that would be granted now in place of a refused one."""
         book = self._projections.there(event.ledger)
         if book is None or event.type != REFUSED:
             return {}
@@ -360,9 +348,7 @@ class Service:
         return would_fit(state, event.by, command, now)
 
     def price_ahead(self, ledger: str, *commands: Envelope) -> None:
-        """Price commands before any lock is taken. Raise NotFound for an unknown population, or
-        Unavailable.
-        """
+        """Price commands before any lock is taken. Raise NotFound, Unavailable."""
         if not any(map(takes_long, commands)):
             return
         with _told():
@@ -422,9 +408,7 @@ class Service:
         return None
 
     def ready(self) -> None:
-        """Raise Unavailable, with the reason, unless the database can be read and written to, and
-        the clock is believed.
-        """
+        """Raise Unavailable unless grants can be given: database and clock are in order."""
         if (doubt := self.clock_doubt()) is not None:
             raise Unavailable("not-ready", doubt.problem().detail)
         try:

@@ -60,9 +60,7 @@ def _routes(app: FastAPI) -> Iterator[tuple[str, RouteContext]]:
 
 
 def calls_of(app: FastAPI) -> dict[str, Call]:
-    """Return the description of each handler by its name, which is the operation's id. Raise
-    AttributeError for a handler without one.
-    """
+    """Return the description of each handler, by the operation's id. Raise AttributeError."""
     return {route.name or "": route.endpoint.call for _, route in _routes(app)}  # type: ignore[union-attr]
 
 

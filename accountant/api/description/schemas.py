@@ -45,9 +45,7 @@ def _alternatives(kind: Any) -> tuple[str, list[Schema]]:
 
 
 def tidied(schema: Any, named: Alternatives) -> Any:
-    """Return ``schema`` without generated titles and null defaults, and with references to the
-    ``named`` types.
-    """
+    """Return ``schema`` without titles and null defaults, with references to ``named`` types."""
     if isinstance(schema, list):
         return [tidied(item, named) for item in schema]
     if not isinstance(schema, dict):
