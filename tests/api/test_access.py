@@ -1,4 +1,4 @@
-"""Who may call what, what a key is good for, and how often a request counts."""
+"""Roles and their calls, the validity of keys, and idempotency."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_each_role_may_call_what_it_may(
 def test_without_a_valid_key_nothing_is_answered(
     hospital: World, method: str, path: str, body: Any, allowed: str
 ) -> None:
-    """No key, a wrong key, a digest, another scheme or a revoked key: 401, whatever the body."""
+    """No key, a wrong key, a digest, another scheme or a revoked key: 401 for every body."""
     before = hospital.head()
     revoked = hospital.service.credentials.create("old", "admin", "test")
     hospital.service.credentials.revoke("old", "test")
@@ -163,7 +163,7 @@ RETRIED: list[tuple[str, Any]] = [
 
 
 def recorded(answer: Any) -> Any:
-    """An answer without what would fit, which is of the moment."""
+    """An answer without `would_fit`, which depends on the moment."""
     body = answer.json()
     if body.pop("would_fit", None):
         body["detail"], _, advice = body["detail"].rpartition("; ")
@@ -263,7 +263,7 @@ def test_sixteen_retries_at_once_are_one_request(hospital: World, epsilon: str) 
 
 
 def test_racing_clients_never_overspend(hospital: World) -> None:
-    """Sixteen clients that want ten hundredths each get what is left, to the last unit."""
+    """Sixteen clients that want ten hundredths use up the budget to the last unit, and no more."""
     hospital.post("/grants/g3/release", {"reason": "x"})
     hospital.post("/grants/g4/release", {"reason": "x"})
 
@@ -301,7 +301,7 @@ def test_what_is_shown_is_what_is_stored(hospital: World) -> None:
 
 
 def test_accounts_agree_with_decisions(hospital: World) -> None:
-    """What the accounts show as spent and reserved adds up to what the last decision saw."""
+    """The sums of the accounts are those that the last decision compared."""
     hospital.post("/grants/g3/commit", {})
     [line] = hospital.get("/accounts").json()["accounts"]
     assert (line["total"]["spent"], line["total"]["reserved"]) == ("0.1", "0.2")
@@ -313,7 +313,7 @@ def test_accounts_agree_with_decisions(hospital: World) -> None:
 
 @pytest.mark.parametrize("name", ["", ":accountant", " ", "a b", "a\n", "x" * 65, "é", "*", "\x00"])
 def test_a_key_has_a_proper_name(hospital: World, name: str) -> None:
-    """A client cannot be called like the service itself, like nobody, or like everything."""
+    """A client cannot have the name of the service, an empty name, or a wildcard."""
     with pytest.raises(Invalid):
         hospital.service.credentials.create(name, "pipeline", "test")
     with pytest.raises(Conflict):
@@ -321,7 +321,7 @@ def test_a_key_has_a_proper_name(hospital: World, name: str) -> None:
 
 
 def test_health_needs_no_key(hospital: World) -> None:
-    """Whether the service lives and can decide is nobody's secret; everything else is."""
+    """Health and readiness need no key; every other call does."""
     assert hospital.http.get("/healthz").status_code == 200
     assert hospital.http.get("/readyz").status_code == 200
     for path in ("/v1", "/v1/populations", "/nowhere"):

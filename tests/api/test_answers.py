@@ -33,7 +33,7 @@ MARKS = [
     "«ü»\u2028\U0001f9ee",
 ]
 NOWHERE: Any = None
-"""In place of the service: nothing is read for what is admitted."""
+"""In place of the service, which answers to admitted requests do not read."""
 TEXTS = st.lists(st.sampled_from(MARKS) | st.text(max_size=5), min_size=1, max_size=4).map("".join)
 MECHANISMS = st.lists(
     st.sampled_from(
@@ -51,12 +51,12 @@ MECHANISMS = st.lists(
 
 
 def book() -> Book:
-    """A ledger whose dimensions are called as events' fields are."""
+    """A ledger whose dimensions have the names of events' fields."""
     return hospital(POLICY, {"decision": ["id", "x"], "expires": ["type"], "total": ["grant"]})
 
 
 def expected(event: Event) -> dict[str, Any]:
-    """What a reserved grant is answered, from the event as it is read."""
+    """The answer to a reserved grant, made from the parsed event."""
     body = event.body
     return {
         "id": grant_in(event),
@@ -105,7 +105,7 @@ def test_a_session_is_answered_by_what_its_event_says() -> None:
 
 
 def test_items_are_answered_in_the_order_asked() -> None:
-    """A batch's answer lists what each item is answered alone, where it was asked."""
+    """A batch's answer lists the answer that each item would get alone, in its place."""
     some = [make("ask_grant", dataset="d", mechanisms=[laplace(f"0.{n}")]) for n in (1, 2, 3)]
     header, *items = book().batch(*some)
     response = respond_to_batch(NOWHERE, answered(header, *items), [2, 0, 1])

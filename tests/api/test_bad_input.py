@@ -202,7 +202,7 @@ PUTS: list[tuple[str, str, Any]] = [
 
 @pytest.mark.parametrize(("path", "body"), [r[1:] for r in PUTS], ids=[r[0] for r in PUTS])
 def test_bad_registrations_are_refused(door: World, path: str, body: Any) -> None:
-    """Populations, datasets and policies that contradict what is there leave no trace."""
+    """Populations, datasets and policies that contradict the registered ones leave no trace."""
     check_refused(door, door.put(path, body), door.head())
 
 
@@ -234,7 +234,7 @@ GETS = [
 
 @pytest.mark.parametrize("path", GETS)
 def test_bad_questions_are_refused(door: World, path: str) -> None:
-    """What does not exist, or is no number, is a problem too."""
+    """Names and numbers in the path that do not exist are problems too."""
     check_refused(door, door.get(path), door.head())
 
 
@@ -274,7 +274,7 @@ def test_a_lie_about_the_length_is_no_way_in(door: World) -> None:
     "content_type", ["text/plain", "application/x-www-form-urlencoded", "application/xml", ""]
 )
 def test_the_content_type_does_not_change_what_is_read(door: World, content_type: str) -> None:
-    """Bodies are read as JSON whatever they are called; what is no JSON is refused."""
+    """Bodies are read as JSON under every Content-Type; other bodies are refused."""
     before = door.head()
     headers = {"Content-Type": content_type}
     check_refused(door, door.post("/grants", b"dataset=d", headers=headers), before, 400)
@@ -293,7 +293,7 @@ def test_malformed_idempotency_keys_are_refused(door: World, key: str) -> None:
 
 @pytest.mark.parametrize("path", ["/grants", "/invocations", "/sparse-vector"])
 def test_spending_without_a_key_is_refused(door: World, path: str) -> None:
-    """What can spend takes an idempotency key."""
+    """Calls that can spend require an idempotency key."""
     body = GOOD if path != "/sparse-vector" else {"dataset": "d", "mechanism": sparse_vector()}
     answer = door.http.post(f"/v1/populations/fair{path}", headers=door.auth("pipeline"), json=body)
     assert check_refused(door, answer, door.head(), 400)["type"].endswith(
@@ -433,7 +433,7 @@ fuzzing = settings(
 @fuzzing
 @given(data=st.data())
 def test_no_body_breaks_a_post(door: World, path: str, data: st.DataObject) -> None:
-    """Whatever is posted, the service answers for itself: never a 5xx."""
+    """No posted body leads to a 5xx."""
     body = data.draw(mutated(SEEDS[path]))
     answer = door.post(path, json.dumps(body).encode(), key=data.draw(st.text("kl", max_size=3)))
     assert answer.status_code < 500, answer.text
@@ -444,7 +444,7 @@ def test_no_body_breaks_a_post(door: World, path: str, data: st.DataObject) -> N
 @fuzzing
 @given(data=st.data())
 def test_no_body_breaks_a_put(door: World, path: str, data: st.DataObject) -> None:
-    """Whatever is put, the service answers for itself: never a 5xx."""
+    """No body that is put leads to a 5xx."""
     seeds = {
         "": POPULATION,
         "/policy": {
@@ -461,7 +461,7 @@ def test_no_body_breaks_a_put(door: World, path: str, data: st.DataObject) -> No
 @fuzzing
 @given(st.binary(max_size=60), st.sampled_from(["/grants", "/grants/g3/commit", "/policy"]))
 def test_no_bytes_break_anything(door: World, body: bytes, path: str) -> None:
-    """Whatever the bytes are, the answer is below 500."""
+    """No bytes lead to a 5xx."""
     answer = door.put(path, body) if path == "/policy" else door.post(path, body)
     assert answer.status_code < 500, answer.text
 
@@ -472,14 +472,14 @@ def test_no_bytes_break_anything(door: World, body: bytes, path: str) -> None:
     st.sampled_from(["GET", "POST", "PUT", "DELETE"]),
 )
 def test_no_path_breaks_anything(door: World, path: str, method: str) -> None:
-    """Whatever the path and method, the answer is below 500."""
+    """No path and method lead to a 5xx."""
     headers = door.auth("admin") | {"Idempotency-Key": "p"}
     answer = door.http.request(method, f"/v1/populations/fair/{path}", headers=headers)
     assert answer.status_code < 500, answer.text
 
 
 def test_an_encoded_body_is_refused(door: World) -> None:
-    """What is said to be compressed is not read as if it were not."""
+    """A body with a Content-Encoding is refused."""
     headers = {"Content-Encoding": "gzip"}
     answer = door.post("/grants", json.dumps(GOOD).encode(), headers=headers)
     assert check_refused(door, answer, door.head(), 415)["type"].endswith("encoded-body")

@@ -134,7 +134,7 @@ def test_a_refusal_names_the_item_as_it_was_listed(world: World) -> None:
 def test_a_bad_batch_leaves_nothing(
     world: World, listed: list[Any], status: int, code: str, where: str
 ) -> None:
-    """What is wrong is told with the place of the item, and the key is free for the right body."""
+    """A problem names the place of the item, and leaves the key free for the corrected body."""
     size = len(world.stored())
     answer = world.post("/batch", items(*listed), key="k")
     assert (answer.status_code, answer.json()["type"].rsplit(":", 1)[1]) == (status, code)

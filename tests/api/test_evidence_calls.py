@@ -1,4 +1,4 @@
-"""The log and receipts over HTTP: who may read them, and what caches may keep."""
+"""The log and receipts over HTTP: roles, and headers for caches."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_receipt_is_given_at_once(made: World) -> None:
 
 
 def test_there_is_no_receipt_of_what_is_not_there(made: World) -> None:
-    """An event beyond the end, a population that nobody registered, a name that is no number."""
+    """An event beyond the end, an unknown population, a sequence that is no number."""
     for path, wanted in (("/receipts/99", 404), ("/receipts/x", 422), ("/receipts/-1", 422)):
         assert made.get(path).status_code == wanted
     headers = made.auth("auditor")

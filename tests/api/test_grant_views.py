@@ -1,4 +1,4 @@
-"""What is shown of grants, decisions and their texts: to whom, before and after settling."""
+"""Grants, decisions and their texts as each role sees them, before and after settling."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def views(made: World) -> dict[str, Any]:
 
 
 def epsilon(view: dict[str, Any]) -> str | None:
-    """What is charged."""
+    """The charge."""
     charged = view["charged"]
     return None if charged is None else str(charged["epsilon"])
 
 
 def test_an_open_grant_is_shown_whole(made: World) -> None:
-    """Request, times, what is reserved, and how far a session is."""
+    """Request, times, reserved amounts, and the answers of a session."""
     shown = views(made)
     request = shown["g3"]["request"]
     assert (request["type"], request["ttl_seconds"]) == ("ask_grant", 9)
@@ -153,7 +153,7 @@ def test_texts_are_shown_to_whoever_saw_them_before(told: World, path: str, who:
 
 @pytest.mark.parametrize("who", ["admin", "pipeline", "officer", "auditor"])
 def test_an_erased_text_is_shown_as_erased(told: World, who: str) -> None:
-    """After an erasure nobody reads the text any more, and everything else stands as it was."""
+    """After an erasure no call shows the text, and everything else is unchanged."""
     before = told.get("/grants/g3", who=who).json()
     told.service.erase("fair", "operator:ann", 3, ["justification"], "asked to forget")
     for path in ("/grants/g3", "/decisions/d3"):

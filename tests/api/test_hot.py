@@ -1,4 +1,4 @@
-"""The quick way of what pipelines ask gives the very answers of the framework's routes."""
+"""The hot path gives the same answers as the framework's routes."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from accountant.store.ledgers import Ledgers, StoreError
 
 GRANT = ask(laplace("0.01"))
 SLOW = ask(*[laplace("0.0001")] * 21)
-"""What takes long to price."""
+"""Mechanisms that take long to price."""
 PAST = "/v1/populations/fair"
 
 Send = tuple[str, Any, dict[str, Any]]
 
 
 def requests() -> list[Send]:
-    """Sound and unsound, in the order in which they are sent: path, body, and what else differs."""
+    """Valid and invalid requests in order: path, body, and other differences."""
     keyed: list[Send] = [
         ("/grants", GRANT, {"key": "a"}),
         ("/grants", GRANT, {"key": "a"}),
@@ -93,7 +93,7 @@ def requests() -> list[Send]:
 
 
 def send(world: World, http: Client, one: Send) -> tuple[Any, ...]:
-    """What is answered, and who asked by the log."""
+    """The answer, and the client in the log line."""
     path, body, how = one
     secret = world.secrets[how.get("who", "pipeline")]
     given = how.get("authorization", how.get("scheme", "Bearer ") + secret)
@@ -157,7 +157,7 @@ def test_both_ways_fail_alike(
     monkeypatch: pytest.MonkeyPatch,
     failure: BaseException,
 ) -> None:
-    """What nobody has foreseen is a 500 with a problem, on either way."""
+    """An unforeseen error is a 500 with a problem, on the hot path and in the routes."""
 
     def decide(*_: Any) -> Any:
         raise failure
@@ -222,7 +222,7 @@ def test_long_bodies_are_read_by_the_routes(
 
 
 def test_names_of_nothing_have_no_line(pair: list[World]) -> None:
-    """Asking for populations that do not exist leaves no thread behind, whatever is asked."""
+    """Requests on unknown populations leave no thread behind."""
     quick = pair[0]
     for number in range(20):
         for path in ("/grants", "/invocations", "/grants/g1/commit", "/grants/g1/release"):

@@ -81,7 +81,7 @@ def test_pages_follow_each_other(made: World, size: int) -> None:
 
 
 def test_a_grant_is_listed_as_it_is_shown(made: World) -> None:
-    """What the list says of a grant its own call says too; what is past its time is expired."""
+    """The list agrees with the call on each grant; a grant past its time is expired."""
     session = {"dataset": "d", "mechanism": sparse_vector()}
     opened = made.post("/sparse-vector", session).json()["id"]
     made.post(f"/sparse-vector/{opened}/answers", {"positives": 1, "negatives": 2})
@@ -137,7 +137,7 @@ def open_of(book: Book, client: str | None, dataset: str | None) -> list[str]:
 def test_pages_are_what_looking_at_every_grant_gives(
     steps: list[tuple[str, str, str, int]],
 ) -> None:
-    """Whatever was opened, ended, or taken back, and whenever somebody has looked."""
+    """After any grants were opened, ended or rolled back, and the list was read at any time."""
     book = hospital("  - {id: a, limit: {epsilon: 9}}\n")
     book.dataset("e")
     for what, by, dataset, n in steps:

@@ -1,4 +1,4 @@
-"""The quick reader reads what it reads as the strict one does, and leaves everything else to it."""
+"""The quick reader agrees with the strict one on every body that it accepts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LAPLACE = '{"kind":"laplace","sensitivity":"1","scale":"10"}'
 
 
 def quick(kind: type[Command], body: bytes) -> Envelope | None:
-    """What the quick reader makes of a body; None if it leaves that to the strict one."""
+    """The quick reader's result; None if it leaves the body to the strict one."""
     try:
         return Quick().one(kind, "pipe", body, "key")
     except Exception:  # noqa: BLE001 whatever it raises means the same
@@ -27,7 +27,7 @@ def quick(kind: type[Command], body: bytes) -> Envelope | None:
 
 
 def strict(kind: type[Command], body: bytes) -> Envelope:
-    """What the strict reader makes of a body."""
+    """The strict reader's result."""
     return Envelope("pipe", kind.model_validate(body_of(body)), "key")
 
 
@@ -83,7 +83,7 @@ BODIES = st.fixed_dictionaries(
 def test_what_the_quick_reader_takes_the_strict_one_reads_the_same(
     body: Any, kind: type[Command], spaced: bool
 ) -> None:
-    """Whatever JSON is sent, the quick reader leaves it alone or reads what the strict one does."""
+    """The quick reader refuses any JSON or reads it as the strict one does."""
     text = json.dumps(body, separators=None if spaced else (",", ":"))
     same(kind, text.encode("utf-8", "surrogatepass"))
 
@@ -152,7 +152,7 @@ ITEMS = st.one_of(
 
 
 def batched(body: bytes) -> tuple[list[Envelope], list[int]] | None:
-    """What the quick reader makes of a batch; None if it leaves that to the strict one."""
+    """The quick reader's result for a batch; None if it leaves that to the strict one."""
     try:
         return Quick().batch("pipe", body)
     except Exception:  # noqa: BLE001 whatever it raises means the same
@@ -189,5 +189,5 @@ def test_a_batch_that_is_taken_is_read_as_the_strict_reader_does(items: list[Any
     ],
 )
 def test_batches_are_taken_if_they_are_plain(items: str, taken: bool) -> None:
-    """Plain items are read quickly; what is given twice or escaped is the strict reader's."""
+    """Plain items are read quickly; repeated or escaped keys are left to the strict reader."""
     assert (batched(f"{{{items}}}".encode()) is not None) == taken

@@ -91,7 +91,7 @@ def test_the_page_has_every_call_mechanism_and_problem(parsed: Page) -> None:
 
 
 def test_the_curl_commands_work_as_they_are_printed(database: str, parsed: Page) -> None:
-    """A reader who pastes the commands in the order of the story gets the documented statuses."""
+    """The commands, pasted in the order of the story, give the documented statuses."""
     told = Told(database)
     printed = set(parsed.samples)
     for example in STORY:
@@ -101,7 +101,7 @@ def test_the_curl_commands_work_as_they_are_printed(database: str, parsed: Page)
 
 
 def run(told: Told, command: str) -> Any:
-    """Sends what a printed curl command would send."""
+    """Send the request of a printed curl command."""
     words = shlex.split(command.replace("\\\n", " "))
     assert words.pop(0) == "curl"
     method, path, body = "GET", "", None

@@ -28,7 +28,7 @@ def test_every_documented_request_is_answered_as_documented(told: Told) -> None:
 
 
 def test_answers_and_requests_obey_their_schemas(told: Told) -> None:
-    """What is sent and what comes back fit the OpenAPI document, field by field."""
+    """Requests and answers fit the OpenAPI document, field by field."""
     spec = told.http.get("/openapi.json").json()
     parts = spec["components"]["schemas"]
     calls = {c["operationId"]: c for p in spec["paths"].values() for c in p.values()}
@@ -46,12 +46,12 @@ def test_answers_and_requests_obey_their_schemas(told: Told) -> None:
 
 
 def test_a_repeated_request_is_given_the_first_answer_again(told: Told) -> None:
-    """What the page says of idempotency holds for each documented request with a key."""
+    """Each documented request with a key gets its first answer again."""
     for example, first in told.tell():
         if "Idempotency-Key" not in example.headers:
             continue
         again = told.send(example)
-        # What would fit is of the moment: then more is used than when it was first refused.
+        # `would_fit` depends on the moment: more is used now than at the first refusal.
         same = example.status == 403 or again.content == first.content
         assert same, example.title
         assert again.status_code == first.status_code

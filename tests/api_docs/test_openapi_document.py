@@ -1,4 +1,4 @@
-"""The OpenAPI document is complete, consistent with the code, and stays what it was."""
+"""The OpenAPI document is complete, consistent with the code, and stable."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ values.
 
 @pytest.fixture(scope="module")
 def app() -> FastAPI:
-    """An application whose routes are only looked at."""
+    """An application that serves no request."""
     return create_app(None, Settings())  # type: ignore[arg-type]
 
 

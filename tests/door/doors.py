@@ -26,7 +26,7 @@ SECONDS = 10.0
 
 
 async def echo(scope: Any, receive: Any, send: Any) -> None:
-    """Says what was asked; a path of a number is answered with so many bytes."""
+    """Echo the request; answer a path that is a number with that many bytes."""
     body = (await receive())["body"]
     said = {"method": scope["method"], "path": scope["path"], "body": body.decode("latin-1")}
     data = json.dumps(said).encode()
@@ -72,7 +72,7 @@ class Opened:
 
 
 def everything(connection: socket.socket) -> bytes:
-    """What comes until the end."""
+    """All bytes until the end."""
     found = b""
     while True:
         try:

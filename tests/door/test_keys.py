@@ -20,13 +20,13 @@ HEAD = b"POST /v1/populations/fair/grants HTTP/1.1\r\nHost: x\r\nContent-Length:
 
 @pytest.fixture
 def door(database: str) -> Iterator[Opened]:
-    """A door that says what it was asked."""
+    """A door that echoes requests."""
     with opened(database, Limits(wrong_seconds=1.5)) as made:
         yield made
 
 
 def wrong() -> bytes:
-    """A header with a key that nobody has."""
+    """A header with an unknown key."""
     return f"Authorization: Bearer {new_secret()}\r\n".encode()
 
 
@@ -43,7 +43,7 @@ def test_without_a_key_no_body_is_read(door: Opened) -> None:
 
 
 def test_a_key_that_was_just_made_is_known(door: Opened, database: str) -> None:
-    """Another process makes keys while this one runs, also where somebody guesses."""
+    """A key that another process has just made is valid, also while an address guesses keys."""
     for _ in range(12):
         door.say(HEAD + wrong() + b"\r\n", ends=False)
     ledgers = Ledgers(database)
@@ -86,7 +86,7 @@ def test_guessing_with_small_requests_counts(world: Callable[..., World]) -> Non
 def test_a_key_in_a_url_is_refused_and_not_logged(
     door: Opened, spelled: Callable[[str], str]
 ) -> None:
-    """400 with a code; neither the path nor what was sent as the request's id is logged."""
+    """400 with a code; neither the path nor the sent X-Request-ID is logged."""
     for path in ("/v1/{}", "/v1?key={}", "/{}/x?y"):
         target = path.format(spelled(door.secret)).encode()
         said = door.say(b"GET " + target + b" HTTP/1.1\r\nHost: x\r\n\r\n")

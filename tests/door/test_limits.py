@@ -1,4 +1,4 @@
-"""What clients may hold, and for how long: nobody stops the others."""
+"""Limits on what clients hold, and for how long: no client blocks the others."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_silent_connections_make_room(database: str) -> None:
 
 
 def test_no_more_files_reset_nobody(database: str) -> None:
-    """While the process may open no file, who comes waits, and what is under way goes on."""
+    """While the process can open no file, new connections wait, and open ones go on."""
     with opened(database) as door, door.connect() as mine:
         mine.sendall(HEAD + door.key + b"Content-Length: 4\r\n\r\nbo")
         time.sleep(0.1)
@@ -160,7 +160,7 @@ def unread(door: Opened, size: int) -> socket.socket:
 
 
 def test_who_does_not_read_is_cut(database: str) -> None:
-    """After a while without reading. Who reads slowly is not."""
+    """Clients that do not read for a while are cut off; slow readers are not."""
     with opened(database, Limits(write_seconds=0.7)) as door:
         stuck, slow = unread(door, 8_000_000), unread(door, 8_000_000)
         with stuck, slow:
@@ -179,7 +179,7 @@ def test_who_does_not_read_is_cut(database: str) -> None:
 
 
 def test_unread_answers_hold_little(database: str) -> None:
-    """Where they hold too much, who has not read for longest is cut off."""
+    """If clients leave too much unread, the one that has not read for longest is cut off."""
     most = 30_000_000
     with opened(database, Limits(unsent_bytes=most)) as door, ExitStack() as stack:
         clients = [stack.enter_context(unread(door, 9_000_000)) for _ in range(6)]
@@ -199,7 +199,7 @@ def test_unread_answers_hold_little(database: str) -> None:
 
 @pytest.mark.parametrize("count", [60])
 def test_all_of_it_at_once(database: str, count: int) -> None:
-    """Slow heads, half bodies and silent connections together: who asks properly is answered."""
+    """Slow heads, half bodies and silent connections together: proper requests are answered."""
     limits = Limits(connections=64, held_bytes=1_000_000, head_seconds=1, body_seconds=1)
     with opened(database, limits) as door, ExitStack() as stack:
         for i in range(count):

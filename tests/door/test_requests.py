@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 @pytest.fixture(scope="module")
 def door(empty_database: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
-    """A door that says what it was asked."""
+    """A door that echoes requests."""
     path = tmp_path_factory.mktemp("door") / "accountant.db"
     path.write_bytes(empty_database.read_bytes())
     with opened(f"sqlite:///{path}") as made:
@@ -31,7 +31,7 @@ def request(door: Opened, path: str, body: bytes = b"", *headers: str) -> bytes:
 
 
 def bodies(said: bytes) -> list[dict[str, Any]]:
-    """What the answers say, in order."""
+    """The bodies of the answers, in order."""
     found = []
     while said:
         head, _, said = said.partition(b"\r\n\r\n")
@@ -115,7 +115,7 @@ def test_who_closes_its_half_is_answered(door: Opened) -> None:
 
 
 def test_half_a_request_is_none(door: Opened) -> None:
-    """Who goes away before the end of it has asked nothing."""
+    """A request whose client leaves before its end is not handed on."""
     whole = request(door, "/half", b"body")
     for end in (1, 20, len(whole) - 5, len(whole) - 1):
         assert door.say(whole[:end]) == b""

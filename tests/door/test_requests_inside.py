@@ -1,4 +1,4 @@
-"""Whoever asks gets one reply, whatever fails inside."""
+"""Every request gets one reply, also when something fails inside."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_failure_is_a_reply_and_a_line(failure: Exception) -> None:
 def test_who_cannot_stand_in_line_is_told(
     world: Callable[..., World], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where no thread can be started nobody waits in vain, priced already or not."""
+    """If no thread can be started every request is answered, priced already or not."""
     made = world(Clock(START)).hospital()
     made.post("/grants", ask(laplace("0.1")))
 

@@ -70,7 +70,7 @@ class Service:
             return answer(connection)
 
     def ready(self) -> int:
-        """What /readyz says."""
+        """The answer of /readyz."""
         return status(self.asks(b"GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n"))
 
     def rss(self) -> int:
@@ -111,7 +111,7 @@ def serving(url: str, secret: str, home: Path, files: int = 4_096) -> Iterator[S
 
 @pytest.fixture
 def made(world: Callable[..., World]) -> World:
-    """A population with a limit that nobody reaches."""
+    """A population with a limit that is never reached."""
     return world().hospital("  - {id: a, limit: {epsilon: 1000000}}\n")
 
 
@@ -189,7 +189,7 @@ def test_half_bodies_hold_little(service: Service) -> None:
 
 
 def test_no_secret_is_logged(service: Service) -> None:
-    """Whatever is done with keys, the log knows none."""
+    """The log holds no key, valid or not."""
     mine, other = service.secret, new_secret()
     for data in (
         service.grant(mine),
@@ -339,7 +339,7 @@ def test_readiness_sees_a_full_disk(made: World, tmp_path: Path) -> None:
 
 
 class Page(HTMLParser):
-    """Notes whatever a strict Content-Security-Policy would not let a page do."""
+    """Note every element that a strict Content-Security-Policy would block."""
 
     def __init__(self) -> None:
         super().__init__()

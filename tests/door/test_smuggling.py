@@ -1,4 +1,4 @@
-"""What two programs on the way could read differently is refused, and ends the connection."""
+"""Requests that two programs could read differently are refused, and end the connection."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ OTHERS = {
 
 @pytest.fixture
 def door(database: str) -> Iterator[Opened]:
-    """A door that says what it was asked."""
+    """A door that echoes requests."""
     with opened(database) as made:
         yield made
 
@@ -96,7 +96,7 @@ def test_what_is_not_spoken_is_said(door: Opened, code: int) -> None:
 
 @given(st.binary(max_size=200), st.booleans())
 def test_no_head_is_read_by_accident(data: bytes, ends: bool) -> None:
-    """Whatever comes is a head or is refused: nothing else is raised."""
+    """Any bytes are a head or are refused: nothing else is raised."""
     with suppress(Refused):
         head = Head(b"GET / HTTP/1.1\r\nHost: x" + data + (b"\r\n\r\n" if ends else b""))
         assert head.path == "/"
@@ -107,7 +107,7 @@ PARTS = st.lists(st.binary(min_size=1, max_size=40), max_size=6)
 
 @given(PARTS, st.data())
 def test_chunks_survive_any_cut(parts: list[bytes], data: st.DataObject) -> None:
-    """However the stream is cut, the same body comes out, and what is behind stays."""
+    """However the stream is cut, the body is the same, and later bytes stay in the buffer."""
     wire = b"".join(b"%x;a=b\r\n%b\r\n" % (len(part), part) for part in parts)
     wire += b"0\r\nTrailer: x\r\n\r\n"
     cuts = data.draw(st.lists(st.integers(0, len(wire) - 1), max_size=8))
@@ -124,7 +124,7 @@ def test_chunks_survive_any_cut(parts: list[bytes], data: st.DataObject) -> None
 
 @given(st.binary(max_size=60), st.data())
 def test_no_chunks_are_read_by_accident(stream: bytes, data: st.DataObject) -> None:
-    """Whatever comes, in whatever pieces, is chunks, or is refused, or is waited for."""
+    """Any bytes in any pieces are chunks, or are refused, or are incomplete."""
     buffer, chunks = bytearray(), Chunks(1_000)
     cut = data.draw(st.integers(0, len(stream)))
     with suppress(Refused):

@@ -58,11 +58,11 @@ class Served:
         self.url = f"http://127.0.0.1:{int(process.stdout.readline())}"
 
     def get(self, path: str) -> str:
-        """What is answered."""
+        """The answer."""
         return httpx2.get(self.url + path, timeout=SECONDS).text
 
     def ask(self, path: str) -> threading.Thread:
-        """Asks for what is never answered, and returns when the service has taken it."""
+        """Send a request that is never answered; return when the service has taken it."""
 
         def ask() -> None:
             with suppress(httpx2.TransportError):
@@ -99,7 +99,7 @@ def started(stop_seconds: float = 30.0) -> Iterator[Served]:
 
 
 def test_what_is_taken_does_not_wait_for_the_application() -> None:
-    """Who is taken has an answer at once; who needs the application waits, and gets one too."""
+    """The hot path answers at once; other requests wait for the application."""
     with started() as served:
         answers: list[str] = []
         waiting = threading.Thread(target=lambda: answers.append(served.get("/cold")))
@@ -139,7 +139,7 @@ def test_it_can_be_ended_before_the_application_is_made() -> None:
 
 
 def test_a_second_signal_ends_it_at_once() -> None:
-    """The first lets those who wait have their answers, the second does not."""
+    """After the first signal waiting requests are answered, after the second they are not."""
     for number in (signal.SIGTERM, signal.SIGINT):
         with started() as served:
             served.tell("go on")
@@ -156,7 +156,7 @@ def test_a_second_signal_ends_it_at_once() -> None:
 
 @pytest.mark.parametrize(("path", "code", "least"), [("/never", 0, 1), ("/thread", -14, 2)])
 def test_it_ends_within_its_time(path: str, code: int, least: int) -> None:
-    """What is not answered in time is cut; a thread that works on is killed with the process."""
+    """Requests not answered in time are cut; a busy thread is killed with the process."""
     with started(stop_seconds=1) as served:
         served.tell("go on")
         waiting = served.ask(path)
