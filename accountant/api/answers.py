@@ -126,7 +126,7 @@ def _refused(
 
 def _document(entry: Entry) -> Stamped:
     """Return the answer to the command that led to ``entry``; /decisions/ has the rest."""
-    return _TOLD[entry.type](entry, _KEPT.decode(entry.body))
+    return _ANSWERS[entry.type](entry, _KEPT.decode(entry.body))
 
 
 def _reserved(entry: Entry, kept: _Kept) -> Reservation:
@@ -173,7 +173,7 @@ def _ended(entry: Entry, kept: _Kept) -> Settlement:
     }
 
 
-_TOLD: Final[dict[str, Callable[[Entry, _Kept], Stamped]]] = {
+_ANSWERS: Final[dict[str, Callable[[Entry, _Kept], Stamped]]] = {
     RESERVED: _reserved,
     RECORDED: _recorded,
     ANSWERED: _counted,

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from structlog.contextvars import bound_contextvars
 
 from accountant.api.answers import Json, ready, respond
-from accountant.api.problems import told
+from accountant.api.problems import answer_to
 from accountant.api.quick import Quick
 from accountant.api.requests import SPEND, ask, body_of, not_valid, sound_idempotency_key
 from accountant.auth.keys import Key, key_digest
@@ -84,7 +84,7 @@ class Hot:
             asked = self._asked(call, request.body)
         except Exception:  # noqa: BLE001 the routes report every error
             return False
-        tell = partial(self._tell, request, call, reply)
+        tell = partial(self._finish, request, call, reply)
         if self._service.priced(call.population, asked):
             self._submit(call, asked, tell)
         else:  # may take a second
@@ -139,7 +139,7 @@ class Hot:
         except Exception as error:  # noqa: BLE001 every request gets a reply
             tell(error)
 
-    def _tell(
+    def _finish(
         self, request: Request, call: _Call, reply: Replying, outcome: Answer | Exception
     ) -> None:
         """Reply with the outcome."""
@@ -165,7 +165,7 @@ class Hot:
 def _failure(request: Request, client: str | None, error: Exception) -> Reply:
     # Not raised again: its traceback would hold all objects of this unit of work in a cycle.
     with bound_contextvars(request_id=request.id):
-        response = told(error, request.path)
+        response = answer_to(error, request.path)
     if response is None:
         return failed(error, request.path, request.id)._replace(client=client)
     return replied(response, client)

@@ -36,7 +36,7 @@ _UNREADABLE: Final = (
 _log = structlog.get_logger()
 
 
-def told(error: Exception, path: str = "") -> JSONResponse | None:
+def answer_to(error: Exception, path: str = "") -> JSONResponse | None:
     """Return the answer to a foreseen error; None for any other."""
     match error:
         case Problem():
@@ -61,8 +61,8 @@ def install(app: Starlette) -> None:
     """Answer foreseen errors with a problem. The door answers all others."""
 
     async def foreseen(request: Request, error: Exception) -> JSONResponse:
-        answer = told(error, request.url.path)
-        if answer is None:  # pragma: no cover - only what told() knows is registered
+        answer = answer_to(error, request.url.path)
+        if answer is None:  # pragma: no cover - only foreseen kinds are registered
             raise error
         return answer
 

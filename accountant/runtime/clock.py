@@ -129,7 +129,7 @@ class TrustedClock:
                 self._known[state.ledger] = _Known(ahead - ticks, ticks, accepted)
             doubt = None if sound else Doubt(state.ledger, now, earliest, state.time)
             if not believed:
-                self._tell(state.ledger, doubt)
+                self._log_doubt(state.ledger, doubt)
         return Reading(state.time if doubt else now, doubt)
 
     def _expected(self, state: State, known: _Known | None, ticks: int) -> tuple[int, int]:
@@ -145,7 +145,7 @@ class TrustedClock:
         # It was accepted at some time since the last reading.
         return accepted.clock, accepted.clock + ticks - known.ticks + APART
 
-    def _tell(self, ledger: str, doubt: Doubt | None) -> None:
+    def _log_doubt(self, ledger: str, doubt: Doubt | None) -> None:
         """Log when a doubt begins, and when it ends."""
         if doubt and ledger not in self._doubted:
             self._doubted.add(ledger)

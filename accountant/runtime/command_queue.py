@@ -185,19 +185,19 @@ def tell(batch: Iterable[Waiting]) -> None:
 def settle(future: Future[Any]) -> Callable[[Any], None]:
     """Return a function that puts an outcome into ``future``."""
 
-    def told(outcome: Any) -> None:
+    def put(outcome: Any) -> None:
         if isinstance(outcome, BaseException):
             future.set_exception(outcome)
         else:
             future.set_result(outcome)
 
-    return told
+    return put
 
 
 def _bearable(error: BaseException) -> Exception:
     """Return an error that futures and the event loop survive: no StopIteration, no SystemExit."""
     if isinstance(error, Exception) and not isinstance(error, StopIteration):
         return error
-    told = RuntimeError(f"the command could not be decided: {error!r}")
-    told.__cause__ = error
-    return told
+    instead = RuntimeError(f"the command could not be decided: {error!r}")
+    instead.__cause__ = error
+    return instead

@@ -106,7 +106,7 @@ class Service:
 
     def execute(self, ledger: str, asked: Envelope) -> Answer:
         """Answer one command durably. Raise Problem; then nothing was recorded."""
-        with _told():  # raises NotFound before the command waits
+        with _store_failures():  # raises NotFound before the command waits
             self._projections.book(ledger, opens=opening([asked]))
         self.price_ahead(ledger, asked)
         future = self._queued(ledger, asked)
@@ -160,7 +160,7 @@ class Service:
         happened.
         """
         decided: Sequence[Entry] = ()
-        with _told():
+        with _store_failures():
             book = self._projections.book(ledger, opens=opens)
             try:
                 light = light and book.alone
@@ -265,11 +265,11 @@ class Service:
     @contextmanager
     def _up_to_date(self, ledger: str) -> Iterator[Fold]:
         """Give the committed fold, locked. Raise NotFound for an unknown population."""
-        with _told():
+        with _store_failures():
             book = self._projections.book(ledger)
             head = self.ledgers.head(ledger)
         with book.lock:
-            with _told():
+            with _store_failures():
                 if head != book.seen or book.tree != book.seen or not head.size:
                     head = self.ledgers.head(ledger)  # again: another thread may have gone on
                     book.follow(head, partial(self.ledgers.read, ledger))
@@ -351,7 +351,7 @@ class Service:
         """Price commands before any lock is taken. Raise NotFound, Unavailable."""
         if not any(map(takes_long, commands)):
             return
-        with _told():
+        with _store_failures():
             terms = terms_of(self._projections.book(ledger).fold.state)
         if terms is not None:
             for asked in self._pricing.left(terms, commands):
@@ -425,7 +425,7 @@ def _known(error: BaseException) -> bool:
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _store_failures() -> Iterator[None]:
     """Translate failures of the database into problems."""
     try:
         yield

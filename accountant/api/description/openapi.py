@@ -67,7 +67,7 @@ def calls_of(app: FastAPI) -> dict[str, Call]:
 def _complete(call: Schema, route: RouteContext, schemas: dict[str, Schema]) -> None:
     """Add to FastAPI's account of a call what FastAPI cannot know."""
     name, path = route.name or "", route.path_format or ""
-    says: Call = route.endpoint.call  # type: ignore[union-attr]
+    described: Call = route.endpoint.call  # type: ignore[union-attr]
     inner = list(_dependencies(route.dependant))
     roles: tuple[Role, ...] = next((one.roles for one in inner if hasattr(one, "roles")), ())
     takes_key = idempotency_key in inner
@@ -87,18 +87,18 @@ def _complete(call: Schema, route: RouteContext, schemas: dict[str, Schema]) -> 
     if takes_key:
         given.append(
             TEXTS["parameters"]["Idempotency-Key"]
-            | {"required": getattr(says.takes, "needs_key", False)}
+            | {"required": getattr(described.takes, "needs_key", False)}
         )
     call["parameters"] = [*given, TEXTS["parameters"]["X-Request-ID"]]
-    if says.takes is not None:
-        call["requestBody"] = _request_body(says.takes, says.within, schemas, story)
-    topics = {"every", *says.topics.split()}
-    topics |= {"body"} if says.takes else set()
-    topics |= {"json"} if says.takes not in (None, Policy) else set()
+    if described.takes is not None:
+        call["requestBody"] = _request_body(described.takes, described.within, schemas, story)
+    topics = {"every", *described.topics.split()}
+    topics |= {"body"} if described.takes else set()
+    topics |= {"json"} if described.takes not in (None, Policy) else set()
     topics |= {"key"} if takes_key else set()
     topics |= {"ledger"} if "{population}" in path and name != _REGISTERS else set()
     success = next((s for s in call["responses"] if s.startswith("2")), "200")
-    good = {success: _success(says, success, takes_key, story)}
+    good = {success: _success(described, success, takes_key, story)}
     call["responses"] = good | _refusals(topics, bool(roles), story)
 
 
@@ -136,13 +136,13 @@ def _request_body(
     return {"required": bool(schema.get("required")), "content": content}
 
 
-def _success(says: Call, status: str, takes_key: bool, story: list[Example]) -> Schema:
+def _success(described: Call, status: str, takes_key: bool, story: list[Example]) -> Schema:
     headers = ("X-Request-ID", "Idempotent-Replay") if takes_key else ("X-Request-ID",)
-    about = cleandoc(says.gives.__doc__) if says.gives else "As asked for."
+    about = cleandoc(described.gives.__doc__) if described.gives else "As asked for."
     return {
         "description": " ".join(about.split()),
         "headers": {name: {"$ref": f"#/components/headers/{name}"} for name in headers},
-        "content": _content(says.gives, says.media.split(), _answers(story, status)),
+        "content": _content(described.gives, described.media.split(), _answers(story, status)),
     }
 
 
