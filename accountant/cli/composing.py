@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from decimal import ROUND_CEILING, Context, Decimal
-from typing import Annotated, Any, Final
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from fractions import Fraction
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from rich.table import Table
 
 from accountant.api.strict_json import parse
-from accountant.budget.accounts.account import Account
-from accountant.budget.accounts.peak import Reading
 from accountant.budget.commands import read_dp_events
 from accountant.budget.errors import Invalid
-from accountant.budget.population.selection import EVERYONE
 from accountant.budget.rules.limit import LimitRule
-from accountant.cli import common, totals
-from accountant.privacy.filters import FILTERS, axis_under
-from accountant.privacy.inverse import largest_count, smallest_factor
+from accountant.cli import common
+from accountant.privacy.filters import FILTERS, Filter, Limit
+from accountant.privacy.inverse import Total, largest_count, least_epsilon, smallest_factor
 from accountant.privacy.mechanisms import Amount, Mechanism, Relation, plain, price
 from accountant.privacy.mechanisms.base import LARGEST_GROUP, MOST_INVOCATIONS
 from accountant.privacy.mechanisms.dp_event import dp_event_of
-from accountant.privacy.units import total
+from accountant.privacy.units import Charge, Currency, exact, show, total, units_up
+
+if TYPE_CHECKING:
+    from accountant.privacy.composition.plan import Tight
 
 MechanismsArgument = Annotated[
     str, typer.Argument(help='{"mechanisms": [ … ]}; - reads standard input')
@@ -33,9 +35,11 @@ GroupOption = Annotated[
     int, typer.Option("--group-size", min=1, max=LARGEST_GROUP, help="records of one privacy unit")
 ]
 Mechanisms = tuple[Mechanism, ...]
-Fits = Callable[[Mechanisms], bool]
-"""Whether a list of mechanisms stays within a limit."""
-
+Row = dict[str, Any]
+EPSILON, DELTA = Currency.EPSILON, Currency.DELTA
+FIXED: Final = (
+    "valid only if the whole list was fixed before any answer was seen; for planning, not a limit"
+)
 _DIGITS: Final = Context(prec=20, rounding=ROUND_CEILING)
 
 
@@ -93,14 +97,35 @@ def compose(
     if plan:
         if not wanted.delta:
             raise Invalid("plan-needs-delta", "a plan is declared at a --delta above 0")
-        declared = totals.plan_of(mechanisms, neighbouring, wanted.delta)
-        if declared is None:
+        bound = _tight(mechanisms, neighbouring, wanted.delta).upper
+        if math.isinf(bound):
             why = [o.text for o in objections[:1]]
             raise Invalid("no-bound", " ".join(["no bound is known for this plan.", *why]))
+        stated = Decimal(bound * (1 + 1e-6)).quantize(Decimal("1e-6"), ROUND_CEILING)
+        declared = {
+            "kind": "plan",
+            "mechanisms": [m.model_dump(mode="json", exclude_defaults=True) for m in mechanisms],
+            "epsilon": plain(stated),
+            "delta": plain(wanted.delta),
+        }
         common.print_json({"mechanisms": [declared]})
         return
-    document = _totals(mechanisms, neighbouring, wanted) | {
-        "objections": [{"code": o.code, "text": o.text} for o in objections]
+    total_at = _total(mechanisms, neighbouring)
+    document: dict[str, Any] = {}
+    if wanted.delta is not None:
+        document["delta"] = plain(wanted.delta)
+        gate = _limits_at_delta(total_at, wanted.delta)
+        report = _tight_at_delta(mechanisms, neighbouring, wanted.delta)
+    else:
+        at = wanted.epsilon or Decimal(0)
+        document["epsilon"] = plain(at)
+        gate = _limits_at_epsilon(total_at, at)
+        report = _tight_at_epsilon(mechanisms, neighbouring, at)
+    document |= {
+        "neighbouring": neighbouring.value,
+        "gate": gate,
+        "report": {"precondition": FIXED} | report,
+        "objections": [{"code": o.code, "text": o.text} for o in objections],
     }
     if json or not common.out.is_terminal:
         common.print_json(document)
@@ -109,35 +134,157 @@ def compose(
     raise typer.Exit(int(bool(objections)))
 
 
-def _totals(mechanisms: Mechanisms, relation: Relation, wanted: _Wanted) -> dict[str, Any]:
-    total_at = totals.charges(mechanisms, relation)
-    if wanted.delta is not None:
-        asked = {"delta": plain(wanted.delta)}
-        gate = totals.gates_at_delta(total_at, wanted.delta)
-        report = totals.reports_at_delta(mechanisms, relation, wanted.delta)
-    else:
-        at = wanted.epsilon or Decimal(0)
-        asked = {"epsilon": plain(at)}
-        gate = totals.gates_at_epsilon(total_at, at)
-        report = totals.reports_at_epsilon(mechanisms, relation, at)
-    return asked | {"neighbouring": relation.value, "gate": gate, "report": report}
-
-
 def _show(document: dict[str, Any]) -> None:
     table = Table("total", "ε", "δ", "note")
     for name, row in document["gate"].items():
         order = f"order {row['order']}" if "order" in row else ""
         table.add_row(name, row["epsilon"] or "-", row.get("delta") or "-", row.get("why", order))
-    report = document["report"]
-    for name, row in report.items():
+    for name, row in document["report"].items():
         if isinstance(row, dict):
             lower = f"at least {row['lower']}" if "lower" in row else ""
             asked = {"epsilon": document.get("epsilon"), "delta": document.get("delta")} | row
             table.add_row(f"({name})", asked["epsilon"], asked["delta"], lower)
     common.out.print(table)
-    common.out.print(f"In brackets: {report['precondition']}", highlight=False)
+    common.out.print(f"In brackets: {FIXED}", highlight=False)
     for objection in document["objections"]:
         common.out.print(f"{objection['code']}: {objection['text']}", style="red", markup=False)
+
+
+def _total(mechanisms: Mechanisms, relation: Relation) -> Total:
+    """Return a function from Renyi orders to the total charge of ``mechanisms``."""
+
+    def at(orders: tuple[int, ...]) -> Charge:
+        return total(price(mechanism, relation, orders).charge for mechanism in mechanisms)
+
+    return at
+
+
+def _limits_at_delta(total_at: Total, delta: Decimal) -> dict[str, Row]:
+    """Return (epsilon, delta) of the smallest limit of each filter that admits the whole list, as
+    decimal strings rounded up. Without one, epsilon is None and ``why`` gives the reason.
+    """
+    sure = total_at(())
+    own, path = sure.units(DELTA), sure.units(EPSILON)
+    own_delta = None if own is None else Fraction(exact(own, DELTA))
+    if own_delta is None or own_delta > delta:
+        why = f"the mechanisms' own deltas add up to {sure.amount(DELTA)}, more than {delta:f}"
+        return {name: {"epsilon": None, "why": why} for name in FILTERS}
+    found = {}
+    for name, gate in FILTERS.items():
+        # Every filter also admits what basic admits.
+        found[name] = {"epsilon": sure.amount(EPSILON), "delta": sure.amount(DELTA)}
+        if name == "basic" or own_delta == delta:
+            continue
+        epsilon = least_epsilon(gate, Fraction(delta), own_delta, total_at)
+        units = None if epsilon is None else units_up(epsilon, EPSILON)
+        if epsilon is not None and units is not None and (path is None or units < path):
+            found[name] = {"epsilon": show(units, EPSILON), "delta": plain(delta)}
+            found[name] |= _order(gate, Limit(epsilon, Fraction(delta), own_delta))
+    return found
+
+
+def _limits_at_epsilon(total_at: Total, epsilon: Decimal) -> dict[str, Row]:
+    """Return the smallest delta, own deltas included, at which a limit of ``epsilon`` under each
+    filter admits the list; None if there is none.
+    """
+    sure = total_at(())
+    own, path = sure.units(DELTA), sure.units(EPSILON)
+    basic = path is not None and own is not None and path <= units_up(Fraction(epsilon), EPSILON)
+    row: Row = {"epsilon": plain(epsilon), "delta": sure.amount(DELTA) if basic else None}
+    found = {name: dict(row) for name in FILTERS}
+    if basic or own is None:
+        return found
+    own_delta = Fraction(exact(own, DELTA))
+
+    def limit(spare: Decimal) -> Limit:
+        return Limit(Fraction(epsilon), own_delta + Fraction(spare), own_delta)
+
+    for name, gate in FILTERS.items():
+        if name != "basic":
+            spare = smallest_factor(
+                lambda spare, gate=gate: (
+                    limit(spare).delta >= 1  # type: ignore[misc]
+                    or _admits(gate, limit(spare), total_at)
+                )
+            )
+            if spare is not None and limit(spare).delta < 1:
+                found[name]["delta"] = plain(exact(own, DELTA) + spare)
+                found[name] |= _order(gate, limit(spare))
+    return found
+
+
+def _admits(gate: Filter, limit: Limit, total_at: Total) -> bool:
+    """Return True if a filter admits a total under ``limit``."""
+    currency, capacity = gate.currency(limit), gate.capacity(limit)
+    charge = total_at((currency.order,) if currency is not None and currency.order else ())
+
+    def within(currency: Currency | None, most: int | None) -> bool:
+        units = None if currency is None else charge.units(currency)
+        return units is not None and most is not None and units <= most
+
+    fits = within(EPSILON, capacity.epsilon) or within(currency, capacity.second)
+    return fits and within(DELTA, capacity.own_delta)
+
+
+def _order(gate: Filter, limit: Limit) -> Row:
+    currency = gate.currency(limit)
+    return {"order": currency.order} if currency is not None and currency.order else {}
+
+
+def _tight(mechanisms: Mechanisms, relation: Relation, delta: Decimal) -> Tight:
+    """Return the tight totals at ``delta``; all None at 0."""
+    from accountant.privacy.composition import plan  # noqa: PLC0415 (takes a second to load)
+
+    return plan.tight(mechanisms, relation, Fraction(delta)) if delta else plan.Tight()
+
+
+def _tight_at_delta(mechanisms: Mechanisms, relation: Relation, delta: Decimal) -> dict[str, Any]:
+    """Return the epsilons at ``delta`` that only inform, rounded up; for pld also the lower end.
+    None where a theorem does not cover this list.
+    """
+    found = _tight(mechanisms, relation, delta)
+    epsilons = {
+        "pld": found.pld.upper if found.pld else None,
+        "optimal": found.optimal,
+        "closed_form": found.closed_form,
+        "renyi_min": found.renyi,
+        "gaussian": found.gaussian,
+    }
+    rows: dict[str, Any] = {
+        name: None if epsilon is None else {"epsilon": _printed(epsilon, ROUND_CEILING)}
+        for name, epsilon in epsilons.items()
+    }
+    if found.pld:
+        rows["pld"]["lower"] = _printed(found.pld.lower, ROUND_FLOOR)
+    return rows
+
+
+def _tight_at_epsilon(
+    mechanisms: Mechanisms, relation: Relation, epsilon: Decimal
+) -> dict[str, Any]:
+    """Return the smallest deltas at ``epsilon`` that only inform, rounded up; None without one."""
+
+    def smallest(read: Callable[[Tight], float | None]) -> Row | None:
+        def fits(delta: Decimal) -> bool:
+            if delta >= 1:
+                return True
+            found = read(_tight(mechanisms, relation, delta))
+            return found is not None and found <= epsilon
+
+        delta = smallest_factor(fits)
+        return {"delta": plain(delta)} if delta is not None and delta < 1 else None
+
+    return {
+        "pld": smallest(lambda found: found.pld.upper if found.pld else None),
+        "renyi_min": smallest(lambda found: found.renyi),
+    }
+
+
+def _printed(epsilon: float, rounding: str) -> str:
+    """Return a float with nine decimals."""
+    if epsilon == math.inf:
+        return "infinite"
+    return format(Decimal(epsilon).quantize(Decimal("1e-9"), rounding), "f")
 
 
 @common.app.command()
@@ -154,51 +301,31 @@ def fit(
     Answers for every privacy filter and, for planning, for a list fixed in advance (pld).
     """
     mechanisms = _read(file, group_size)
-    document: dict[str, Any] = {
-        "limit": {"epsilon": epsilon, "delta": delta},
-        "neighbouring": neighbouring.value,
-        "fits": {
-            name: _answer(mechanisms, fits)
-            for name, fits in _ways_to_fit(epsilon, delta, neighbouring).items()
-        },
-        "precondition_of_pld": totals.FIXED,
-    }
-    if json or not common.out.is_terminal:
-        common.print_json(document)
-        return
-    table = Table("", "runs", "noise factor")
-    for name, row in document["fits"].items():
-        table.add_row(name, str(row["count"]), row["noise"] or "-")
-    common.out.print(table)
-    common.out.print(f"pld: {totals.FIXED}", highlight=False)
-
-
-def _ways_to_fit(epsilon: str, delta: str, relation: Relation) -> dict[str, Fits]:
-    """Return the test of each filter, and of the tight total if the limit has a delta."""
-    ways: dict[str, Fits] = {}
+    limit = {"epsilon": epsilon, "delta": delta}
+    fits: dict[str, Row] = {}
     for name in FILTERS:
-        limit = {"epsilon": epsilon, "delta": delta}
         rule = LimitRule.model_validate({"id": "limit", "limit": limit, "gate": name})
-        ways[name] = _filter(rule, relation)
+        fits[name] = _fit(
+            mechanisms,
+            lambda some, rule=rule: _admits(  # type: ignore[misc]
+                rule.filter, rule.promise, _total(some, neighbouring)
+            ),
+        )
     most, at = float(rule.limit.epsilon), rule.limit.delta
     if at:
-        ways["pld"] = lambda planned: totals.tight(planned, relation, at).upper <= most
-    return ways
+        fits["pld"] = _fit(mechanisms, lambda some: _tight(some, neighbouring, at).upper <= most)
+    if json or not common.out.is_terminal:
+        document = {"limit": limit, "neighbouring": neighbouring.value, "fits": fits}
+        common.print_json(document | {"precondition_of_pld": FIXED})
+        return
+    table = Table("", "runs", "noise factor")
+    for name, row in fits.items():
+        table.add_row(name, str(row["count"]), row["noise"] or "-")
+    common.out.print(table)
+    common.out.print(f"pld: {FIXED}", highlight=False)
 
 
-def _filter(rule: LimitRule, relation: Relation) -> Fits:
-    capacity, axis = rule.filter.capacity(rule.promise), axis_under(rule.promise)
-    orders = tuple(c.order for c in axis if c.order is not None)
-    nothing = Reading(Account.empty((), axis), EVERYONE)
-
-    def admits(mechanisms: Mechanisms) -> bool:
-        charge = total(price(m, relation, orders).charge for m in mechanisms)
-        return nothing.fits(charge.on(axis), capacity)
-
-    return admits
-
-
-def _answer(mechanisms: Mechanisms, fits: Fits) -> dict[str, Any]:
+def _fit(mechanisms: Mechanisms, fits: Callable[[Mechanisms], bool]) -> Row:
     """Return the largest number of runs that fit, and the smallest factor for the noise."""
 
     def repeated(times: int) -> Mechanisms:
