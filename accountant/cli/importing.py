@@ -15,13 +15,12 @@ import shutil
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
-from typing import IO, Annotated, Any, Final
+from typing import IO, Annotated, Any, Final, NamedTuple
 
 import typer
 from pydantic import ValidationError
@@ -80,8 +79,7 @@ def import_(
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """The place after a line: the line's number, how many lines up to it were not blank, the offset
     of the next one, the line's key, and SHA-256 of all bytes ``before`` the offset.
     """
@@ -93,12 +91,8 @@ class Place:
     before: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """A line that is not blank, as the command to execute, and the place after it."""
-
-    asked: Envelope
-    place: Place
+Line = tuple[Envelope, Place]
+"""A line that is not blank, as the command to execute, and the place after it."""
 
 
 class Import:
@@ -118,14 +112,14 @@ class Import:
         bars.remove_task(checking)
         counts = Counter(recorded=0, already_there=start.lines, overruns=0)
         recording = bars.add_task("recording", total=total, completed=start.lines)
-        lines = self._lines(file, start)
-        while part := [line for line in islice(lines, BATCH) if line is not None]:
-            for answer in self._record([line.asked for line in part]):
+        lines = self._lines(file, start, _changed)
+        while part := list(islice(lines, BATCH)):
+            for answer in self._record([asked for asked, _ in part]):
                 counts["already_there" if answer.repeated else "recorded"] += 1
                 overrun = b'"overrun":true' in answer.entries[0].body
                 counts["overruns"] += overrun and not answer.repeated
             bars.advance(recording, len(part))
-            self._remember(beside, part[-1].place)
+            self._remember(beside, part[-1][1])
         if beside is not None:
             beside.unlink(missing_ok=True)
         return dict(counts)
@@ -136,30 +130,31 @@ class Import:
         """Return the place of the last line that is already recorded, and the number of lines.
         Raise Invalid, naming the bad lines, if any would be refused.
         """
-        wrong: list[str] = []
-        bad, last, recorded = 0, start, start
+        said, bad = ["nothing is recorded:"], 0
+        last = recorded = start
+
+        def refuse(line: str) -> None:
+            nonlocal bad
+            bad += 1
+            if bad <= common.SHOWN:
+                said.append(line)
+
         with self._service.state(self._population) as state:
-            for found in self._lines(file, start, wrong):
-                if found is not None:
-                    last = found.place
-                    if self._known(state, last.key):
-                        recorded = last
-                    elif (reason := _refused(state, found.asked)) is not None:
-                        wrong.append(f"line {last.number}: {reason}")
-                bad += len(wrong[common.SHOWN :])
-                del wrong[common.SHOWN :]
+            for asked, last in self._lines(file, start, refuse):
+                if self._known(state, last.key):
+                    recorded = last
+                elif (reason := _refused(state, asked)) is not None:
+                    refuse(f"line {last.number}: {reason}")
                 bars.update(task, completed=file.tell())
-        if wrong:
-            more = f"\nand {bad} more" if bad else ""
-            raise Invalid("invalid-request", "nothing is recorded:\n" + "\n".join(wrong) + more)
+        if bad:
+            said += [f"and {bad - common.SHOWN} more"] if bad > common.SHOWN else []
+            raise Invalid("invalid-request", "\n".join(said))
         return recorded, last.lines
 
     def _lines(
-        self, file: IO[bytes], start: Place, wrong: list[str] | None = None
-    ) -> Iterator[Line | None]:
-        """Yield the lines after ``start``; for a bad one append the reason to ``wrong`` and yield
-        None. Without ``wrong``, raise Invalid: the file was changed after it was checked.
-        """
+        self, file: IO[bytes], start: Place, refuse: Callable[[str], None]
+    ) -> Iterator[Line]:
+        """Yield the lines after ``start``; call ``refuse`` with the reason of each bad one."""
         number, lines, key = start.number, start.lines, bytes.fromhex(start.key)
         before = _digest_to(file, start.offset)
         while data := file.readline(LONGEST + 1):
@@ -171,15 +166,12 @@ class Import:
             if isinstance(found, RecordInvocations):
                 lines += 1
                 key = sha256(key + Envelope(self._client, found).canonical).digest()
-                asked = Envelope(self._client, found, f"import:{key.hex()}")
-                yield Line(asked, Place(number, lines, file.tell(), key.hex(), before.hexdigest()))
+                place = Place(number, lines, file.tell(), key.hex(), before.hexdigest())
+                yield Envelope(self._client, found, f"import:{key.hex()}"), place
                 continue
-            if wrong is None:
-                raise Invalid("invalid-request", f"line {number}: {found}")
-            wrong.append(f"line {number}: {found}")
+            refuse(f"line {number}: {found}")
             while not data.endswith(b"\n") and (data := file.readline(LONGEST)):
                 before.update(data)  # the rest of a line that is too long
-            yield None
 
     def _command(self, data: bytes) -> RecordInvocations | str:
         """Return the command of a line, or why there is none."""
@@ -217,12 +209,12 @@ class Import:
         """
         try:
             document = json_.loads(beside.read_text()) if beside else {}
-            place = Place(**{k: v for k, v in document.items() if k != "check"})
-        except (AttributeError, OSError, TypeError, ValueError):
+            check = document.pop("check")
+            place = Place(**document)
+        except (AttributeError, KeyError, OSError, TypeError, ValueError):
             return self._start
-        if (
-            document.get("check") == self._checked(place)
-            and _digest_to(file, place.offset).hexdigest() == place.before
+        if check == self._checked(place) and _digest_to(file, place.offset).hexdigest() == (
+            place.before
         ):
             with self._service.state(self._population) as state:
                 if self._known(state, place.key):
@@ -231,14 +223,19 @@ class Import:
 
     def _remember(self, beside: Path | None, place: Place) -> None:
         if beside is not None:
-            text = json_.dumps(asdict(place) | {"check": self._checked(place)}, indent=1)
+            text = json_.dumps(place._asdict() | {"check": self._checked(place)}, indent=1)
             with suppress(OSError):  # without the file, a restart reads from the start
                 write_whole(beside, text + "\n")
 
     def _checked(self, place: Place) -> str:
         """Return a digest that binds a place to this import's name, client and population."""
-        bound = [asdict(place), self._start.key, self._client, self._population]
+        bound = [place._asdict(), self._start.key, self._client, self._population]
         return sha256(json_.dumps(bound, sort_keys=True).encode()).hexdigest()
+
+
+def _changed(line: str) -> None:
+    """Raise Invalid: the line was changed after it was checked."""
+    raise Invalid("invalid-request", line)
 
 
 def _refused(state: State, asked: Envelope) -> str | None:
