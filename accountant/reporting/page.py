@@ -5,10 +5,9 @@ JSON and CSV have everything; the page says how much it leaves out.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from functools import lru_cache, partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -25,8 +24,7 @@ BAR: Final = 160
 NO_BOUND: Final = "no bound"
 
 
-@dataclass(frozen=True, slots=True)
-class Bar:
+class Bar(NamedTuple):
     """Pixels of a bar that are spent and reserved; the rest is left."""
 
     spent: float
@@ -35,16 +33,15 @@ class Bar:
     label: str
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
-    """One dataset, or all of them together (``dataset`` None)."""
+class Section(NamedTuple):
+    """One dataset, or all of them together (``dataset`` None). ``main`` is its tightest limit."""
 
     anchor: str
     name: str
     dataset: DatasetFacts | None
     main: Standing | None
-    standings: tuple[Standing, ...]
-    clients: tuple[Standing, ...]
+    standings: list[Standing]
+    clients: list[Standing]
     lifetime: Lifetime
     picture: Chart | None
     splits: tuple[Split[Place], ...]
@@ -81,52 +78,42 @@ def _environment() -> Environment:
 
 def sections(report: Report) -> list[Section]:
     """Return a section for each dataset, then one for all together where a rule limits them."""
-    lifetimes = {lifetime.dataset: lifetime for lifetime in report.lifetimes}
-    found = [
-        _section(report, i, data.id, data, lifetimes[data.id])
-        for i, data in enumerate(report.datasets, start=1)
-    ]
+    found = [_section(report, i, data.id, data) for i, data in enumerate(report.datasets, start=1)]
     if any(s.dataset == ALL for s in report.limits):
-        found.append(_section(report, 0, ALL, None, lifetimes[ALL]))
+        found.append(_section(report, 0, ALL, None))
     return found
 
 
-def _section(
-    report: Report, number: int, name: str, data: DatasetFacts | None, lifetime: Lifetime
-) -> Section:
-    standings = tuple(s for s in report.limits if s.dataset == name and not s.client)
-    clients = sorted((s for s in report.limits if s.dataset == name and s.client), key=_left)
-    main, series = _main(report, standings, data), None
-    if main:
-        wanted = main.rule, main.dataset
-        series = next((s for s in report.series if (s.rule, s.dataset) == wanted), None)
-    own = main is not None and main.dataset == name
-    title = "all datasets together" if name == ALL else name
-    shown = title if own else "all datasets together"
+def _section(report: Report, number: int, name: str, data: DatasetFacts | None) -> Section:
+    main = [s for s in report.limits if not s.client]
+    standings = [s for s in main if s.dataset == name]
+    if data is not None:
+        tightest = [s for s in main if (s.rule, s.dataset) == (data.rule, data.rule_scope)]
+    else:
+        order = sorted(standings, key=lambda s: (s.status != "over", bool(s.window), _left(s)))
+        tightest = order[:1]
+    own = [s for s in tightest if s.dataset == name]
+    pictures = [
+        chart(series, f"burndown-{number}", _name(name if own else ALL))
+        for limit in tightest
+        for series in report.series
+        if (series.rule, series.dataset) == (limit.rule, limit.dataset)
+    ]
     return Section(
         anchor=f"data-{number}",
-        name=title,
+        name=_name(name),
         dataset=data,
-        main=main,
+        main=tightest[0] if tightest else None,
         standings=standings,
-        clients=tuple(clients),
-        lifetime=lifetime,
-        picture=chart(series, f"burndown-{number}", shown) if series else None,
-        splits=main.splits if main and own else (),
+        clients=sorted((s for s in report.limits if s.dataset == name and s.client), key=_left),
+        lifetime=next(lifetime for lifetime in report.lifetimes if lifetime.dataset == name),
+        picture=pictures[0] if pictures else None,
+        splits=own[0].splits if own else (),
     )
 
 
-def _main(
-    report: Report, standings: tuple[Standing, ...], data: DatasetFacts | None
-) -> Standing | None:
-    """Return the tightest limit: the one that the dataset names, or the tightest over all."""
-    if data is not None:
-        wanted = data.rule, data.rule_scope
-        rows = (s for s in report.limits if (s.rule, s.dataset) == wanted and not s.client)
-        return next(rows, None)
-    return min(
-        standings, key=lambda s: (s.status != "over", bool(s.window), _left(s)), default=None
-    )
+def _name(dataset: str) -> str:
+    return "all datasets together" if dataset == ALL else dataset
 
 
 def _left(standing: Standing) -> Decimal:
