@@ -35,33 +35,10 @@ from accountant.reporting.schema import (
 )
 from accountant.reporting.texts import Texts
 from accountant.reporting.verdict import verdict
-from accountant.reporting.words import (
-    bare_unit,
-    formula,
-    membership_in_words,
-    relation_in_words,
-    rule_in_words,
-    unit_of,
-)
+from accountant.reporting.words import about, formula, prose, rule_in_words, unit_of
 from accountant.store.ledgers import Signed, Stored
 
 MOST_RESERVATIONS: Final = 200
-
-NOTES: Final = (
-    "Spent and reserved amounts are rounded up; remaining amounts and limits are rounded down.",
-    "Losses of the same {privacy_unit} add up. Requests about different subject groups do not: "
-    "each {privacy_unit} lies in one group for life, so a total is that of the group that has "
-    "used most, never the sum of the groups.",
-    "Lifetime totals are path-wise sums: every epsilon ever booked on the group that has used most "
-    "is added up, over all epochs of all limits, open reservations included. They hold whatever "
-    "happened to any limit; a new epoch of a limit does not lower them.",
-    "The privacy unit is {unit}. Somebody to whom several such units belong is protected as each "
-    "one of them, not as a whole.",
-    "A reservation that expires is charged in full. What was given back was, by the client’s "
-    "attestation, never executed on the data.",
-    "A claimed epsilon is compared with the stated parameters of the mechanism. The ledger cannot "
-    "show whether the mechanism ran with these parameters.",
-)
 
 
 def build_report(
@@ -99,29 +76,24 @@ def build_report(
         notable=tuple(history.seen.values()),
         policy=_policy(state, history),
         formulas=_formulas(state),
-        notes=_notes(people) if people else (),
+        notes=tuple(about(note, people) for note in prose()["notes"]) if people else (),
         ledger=facts,
     )
 
 
 def _population(people: Population) -> PopulationFacts:
+    public = prose()["memberships"][people.membership.value]
     return PopulationFacts(
         name=people.name,
         privacy_unit=people.privacy_unit,
         unit=unit_of(people),
         neighbouring=people.relation.value,
-        neighbouring_in_words=relation_in_words(people),
+        neighbouring_in_words=about(prose()["relations"][people.relation.value], people),
         membership=people.membership.value,
-        membership_in_words=membership_in_words(people),
+        membership_in_words=public if people.dimensions else "",
         dimensions={name: len(values) for name, values in people.dimensions},
         cells=people.cells,
     )
-
-
-def _notes(people: Population) -> tuple[str, ...]:
-    # Not format(): a privacy unit may hold braces.
-    unit, bare = unit_of(people), bare_unit(people.privacy_unit)
-    return tuple(note.replace("{unit}", unit).replace("{privacy_unit}", bare) for note in NOTES)
 
 
 def _dataset(
