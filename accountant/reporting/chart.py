@@ -51,8 +51,8 @@ class Chart(NamedTuple):
     """
 
     id: str
-    title: str
-    description: str
+    name: str
+    series: SeriesFacts
     left: str
     left_with_reservations: str
     limit: str
@@ -89,8 +89,8 @@ def chart(series: SeriesFacts, identity: str, name: str) -> Chart | None:
     changes = zip(xs[1:], points, points[1:], strict=False)
     return Chart(
         id=identity,
-        title=f"Budget left over time: {name}, rule {series.rule}",
-        description=_description(points),
+        name=name,
+        series=series,
         left=paths[0],
         left_with_reservations=paths[1] if held != spent else "",
         limit=paths[2],
@@ -141,20 +141,6 @@ def _end(point: PointFacts) -> str:
     text = format(abs(short), "f")
     text = text.rstrip("0").rstrip(".") if "." in text else text
     return f"{text} " + ("left" if left >= 0 else "over")
-
-
-def _description(points: Sequence[PointFacts]) -> str:
-    first, last = points[0], points[-1]
-    if last.spent == INFINITE:
-        state = "a release without any bound on its loss has been booked"
-    else:
-        state = f"epsilon {last.spent} of {last.limit} is spent"
-    if last.spent_and_reserved not in (last.spent, INFINITE):
-        state += f", {last.spent_and_reserved} with reservations"
-    return (
-        f"From event {first.sequence} ({first.time}), when {first.spent} of {first.limit} was "
-        f"spent, to event {last.sequence} ({last.time}): {state}."
-    )
 
 
 def _step(span: float, most: int) -> float:

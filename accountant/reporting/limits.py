@@ -45,7 +45,7 @@ def _standing(state: State, counted: Counted) -> Standing:
         total=total,
         meaning=_meaning(row, total, unit_of(state.people())),
         splits=tuple(_split(state, counted, axis) for axis in axes),
-        ladder=tuple(RungFacts(r.gate, r.used, formula(r.gate)[0]) for r in row.ladder),
+        ladder=tuple(RungFacts(**rung, name=formula(rung["gate"])[0]) for rung in row.ladder),
     )
 
 

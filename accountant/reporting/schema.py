@@ -1,7 +1,7 @@
 """The classes of the compliance report. Their names are the names of the JSON report.
 
-Names are added, never renamed or removed. Amounts are decimal strings, or "infinite". Spent and
-reserved amounts are rounded up, remaining amounts and limits are rounded down. Times are RFC 3339.
+Names are added, never renamed or removed. Amounts are decimal strings, or "infinite": spent and
+reserved ones rounded up, remaining ones and limits rounded down. Times are RFC 3339.
 """
 
 from __future__ import annotations
@@ -108,16 +108,11 @@ class Meaning(Struct, frozen=True):
     with_reservations: str
 
 
-class Rung(Struct, frozen=True):
-    """What one filter computes from the charges, reserved ones included."""
+class RungFacts(Struct, frozen=True):
+    """What one filter, called ``name``, computes from the charges, reserved ones included."""
 
     gate: str
     used: str
-
-
-class RungFacts(Rung, frozen=True):
-    """A rung with the filter's name in words."""
-
     name: str
 
 

@@ -20,7 +20,7 @@ from accountant.ledger.events import rfc3339
 from accountant.privacy.filters import BASIC, FILTERS
 from accountant.privacy.units import INFINITE, SURE, Currency, amount, show
 from accountant.reporting.peak_cell import Ruler, Worst
-from accountant.reporting.schema import Account, Amounts, LimitFacts, Rung, Status
+from accountant.reporting.schema import Account, Amounts, LimitFacts, Status
 
 NEAR: Final = 0.8
 """The share of a limit from which on it is nearly used up."""
@@ -64,7 +64,7 @@ class Line(Account, frozen=True, kw_only=True):
     total: Balance
     lifetime: dict[str, str]
     groups: list[Balance]
-    ladder: list[Rung]
+    ladder: list[dict[str, str]]
 
 
 def accounts_json(
@@ -123,7 +123,7 @@ def line(state: State, counted: Counted, axis: int | None = None) -> Line:
     [ever] = lifetime_sums(state, key.dataset, None)
     # Without a delta of its limit only the plain sum means anything.
     filters = FILTERS.values() if epoch.axis != SURE else [BASIC]
-    worst = {one.name: Ruler(rule, epoch, one).worst(used) for one in filters}
+    worst = [(one.name, Ruler(rule, epoch, one).worst(used).epsilon) for one in filters]
     return Line(
         rule=rule.id,
         scope=scope_name(key.dataset, key.client),
@@ -144,7 +144,7 @@ def line(state: State, counted: Counted, axis: int | None = None) -> Line:
         worst_group=_worst_group(state, counted, used),
         lifetime=ever._asdict(),
         groups=[] if axis is None else balances(state, counted, axis),
-        ladder=[Rung(name, amount(one.epsilon, Currency.EPSILON)) for name, one in worst.items()],
+        ladder=[{"gate": name, "used": amount(n, Currency.EPSILON)} for name, n in worst],
     )
 
 

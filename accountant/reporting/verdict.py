@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from accountant.budget.state import ALL, State
 from accountant.privacy.units import INFINITE
@@ -26,13 +25,6 @@ _EVENTS: Final = (
 )
 
 
-class Doubt(NamedTuple):
-    """A reason to distrust the ledger itself."""
-
-    headline: str
-    text: str
-
-
 def verdict(
     state: State,
     ledger: LedgerFacts,
@@ -43,42 +35,40 @@ def verdict(
     """Return the headline and the points behind it, the gravest first."""
     if state.population is None:
         return Verdict("watch", f"No population called {state.ledger} is registered.", ())
-    doubted = doubts(ledger)
-    grave = [_over(s) for s in limits if s.status == "over" and not s.client]
-    watched = [*_recovery(ledger), *_watch(limits, data)]
+    doubted, main = doubts(ledger), [s for s in limits if not s.client]
+    grave = [_over(s) for s in main if s.status == "over"]
+    watched = [*_recovery(ledger), *_watch(limits, main, data)]
     level: Level = "good"
     if doubted or grave:
         level = "bad"
     elif watched or any(history.seen[sort].total for sort in _TO_LOOK_AT):
         level = "watch"
-    headline = _headline(state, data, limits)
+    headline = _headline(state, data, main)
     if doubted:
-        headline = f"{doubted[0].headline} By its numbers: {headline[0].lower()}{headline[1:]}"
-    points = [doubt.text for doubt in doubted]
-    points += [*_cut(grave), *watched, *_open(data), *_events(history)]
+        headline = f"{next(iter(doubted))} By its numbers: {headline[0].lower()}{headline[1:]}"
+    points = [*doubted.values(), *_cut(grave), *watched, *_open(data), *_events(history)]
     return Verdict(level, headline, tuple(points))
 
 
-def doubts(ledger: LedgerFacts) -> list[Doubt]:
-    """Return every reason to distrust the ledger, the plainest first."""
-    found = []
+def doubts(ledger: LedgerFacts) -> dict[str, str]:
+    """Return every reason to distrust the ledger, the plainest first: a headline and its text."""
+    found = {}
     if (event := ledger.broken_at) is not None:
-        text = f"Event {event} does not match the hash that was stored with it. {_VOID}"
-        found.append(Doubt("An event of the ledger was changed.", text))
+        found["An event of the ledger was changed."] = (
+            f"Event {event} does not match the hash that was stored with it. {_VOID}"
+        )
     if (checkpoint := ledger.checkpoint) is not None and not checkpoint.continued:
-        text = (
+        found["The ledger is not the one that was published."] = (
             f"The first {checkpoint.size} events are not those that were signed and published: "
             f"some were changed or removed. {_VOID}"
         )
-        found.append(Doubt("The ledger is not the one that was published.", text))
     if (alarm := ledger.alarm) is not None:
-        text = (
+        found["A witness contradicts this ledger."] = (
             f"The witness {alarm.witness} was shown the ledger and refused to confirm it, as it "
             "contradicts what the witness had confirmed before: the ledger may have been "
             "rewritten, or restored from an older copy. Nothing has been published since event "
             f"{alarm.sequence}. {_VOID}"
         )
-        found.append(Doubt("A witness contradicts this ledger.", text))
     return found
 
 
@@ -101,38 +91,38 @@ def lost(one: RecoveryFacts) -> str:
     return f"{signed - one.left} of {signed} signed events were lost"
 
 
-def _headline(state: State, data: tuple[DatasetFacts, ...], limits: tuple[Standing, ...]) -> str:
+def _headline(state: State, data: tuple[DatasetFacts, ...], main: list[Standing]) -> str:
     n = len(data)
     if not n:
         return "No dataset is registered yet; nothing has been spent."
     if state.adopted is None:
         covered = "The dataset has" if n == 1 else f"The {n} datasets have"
         return f"{covered} no limit: no policy is adopted, so every request is refused."
-    over = [d for d in data if d.status == "over" and d.rule_scope != ALL]
-    unlimited = [d for d in data if d.status == "no_limit"]
+    over = sum(d.status == "over" and d.rule_scope != ALL for d in data)
+    unlimited = sum(d.status == "no_limit" for d in data)
     said = []
     if over:
-        said.append(f"{_of(over, n)} over {'its' if len(over) == 1 else 'their'} limit")
-    if any(s.status == "over" and s.dataset == ALL and not s.client for s in limits):
+        said.append(f"{_of(over, n)} over {'its' if over == 1 else 'their'} limit")
+    if any(s.status == "over" and s.dataset == ALL for s in main):
         said.append("the total over all datasets is over its limit")
     if unlimited:
         said.append(f"{_of(unlimited, n)} without any limit")
     if said:
         text = "; ".join(said)
         return text[0].upper() + text[1:] + "."
-    if pending := [d for d in data if d.status == "over_if_reservations_run"]:
-        which = "The dataset" if n == 1 else f"{len(pending)} of {n} datasets"
-        limit = "its limit if its" if len(pending) == 1 else "their limits if their"
+    if pending := sum(d.status == "over_if_reservations_run" for d in data):
+        which = "The dataset" if n == 1 else f"{pending} of {n} datasets"
+        limit = "its limit if its" if pending == 1 else "their limits if their"
         return f"{which} will exceed {limit} open reservations are charged."
-    if n == 1:
-        return "The dataset is within its limit."
-    return f"All {n} datasets are within their limits."
+    return (
+        f"All {n} datasets are within their limits."
+        if n > 1
+        else "The dataset is within its limit."
+    )
 
 
-def _of(some: list[DatasetFacts], n: int) -> str:
-    if n == 1:
-        return "the dataset is"
-    return f"{len(some)} of {n} datasets {'is' if len(some) == 1 else 'are'}"
+def _of(some: int, n: int) -> str:
+    return f"{some} of {n} datasets {'is' if some == 1 else 'are'}" if n > 1 else "the dataset is"
 
 
 def _over(standing: Standing) -> str:
@@ -151,8 +141,9 @@ def _over(standing: Standing) -> str:
     return f"{_scope(standing)}: {spent}. The limit of {limit} was exceeded; {left}."
 
 
-def _watch(limits: tuple[Standing, ...], data: tuple[DatasetFacts, ...]) -> list[str]:
-    main = [s for s in limits if not s.client]
+def _watch(
+    limits: tuple[Standing, ...], main: list[Standing], data: tuple[DatasetFacts, ...]
+) -> list[str]:
     points = _cut(
         [
             f"{_scope(s)}: the limit of rule “{s.rule}” will be exceeded if open reservations are "
@@ -198,11 +189,11 @@ def _name(standing: Standing) -> str:
     return f"{data} (rule “{standing.rule}”)"
 
 
-def _listed(names: Sequence[str]) -> str:
+def _listed(names: list[str]) -> str:
     """Return names, not empty, as a part of a sentence."""
     more = len(names) - _MOST_NAMED
-    shown = [*names[:_MOST_NAMED], *([f"{more} more"] if more > 0 else [])]
-    return shown[0] if len(shown) == 1 else ", ".join(shown[:-1]) + " and " + shown[-1]
+    *shown, last = [*names[:_MOST_NAMED], *([f"{more} more"] if more > 0 else [])]
+    return f"{', '.join(shown)} and {last}" if shown else last
 
 
 def _cut(points: list[str]) -> list[str]:

@@ -19,7 +19,7 @@ RULES = "  - {id: a, limit: {epsilon: 3, delta: 1e-5}}\n"
 def ladder(book: Book) -> dict[str, str]:
     """What each gate shows as used under rule ``a``."""
     [line] = statement(book.state, "d")
-    return {rung.gate: rung.used for rung in line.ladder}
+    return {rung["gate"]: rung["used"] for rung in line.ladder}
 
 
 def laplace(count: int, scale: str = "100") -> dict[str, Any]:
