@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from accountant.budget.commands import CommitGrant
 from accountant.budget.explain import explain
@@ -63,11 +63,12 @@ Parts = dict[str, Charge]
 
 
 class Names(NamedTuple):
-    """The names that a charge is booked under."""
+    """The names that a charge is booked under, and its subject group as events hold it."""
 
     dataset: str
     client: str
-    purpose: str
+    purpose: str = UNKNOWN
+    subjects: Any = None
 
 
 @dataclass(slots=True)
@@ -137,11 +138,6 @@ class OpenGrant(NamedTuple):
     at: Names
     parts: Parts
 
-    @property
-    def subjects(self) -> str:
-        """Its subject group in words."""
-        return groups_in_words(self.grant.document.get("subjects"))
-
 
 class History:
     """Collects from every event, its texts opened, after the state has folded it in."""
@@ -162,22 +158,23 @@ class History:
         elif event.type == RECOVERED:
             for name, held in self.held.items():
                 text = f"grant {name} was open when the ledger was recovered; charged in full"
-                self._note("expired", event, held.at, held.subjects, held.grant.total, text)
+                self._note("expired", event, held.at, held.grant.total, text)
             self.held.clear()
         elif event.type == REVALUED:
             self._revalued(event)
         elif event.type == ADOPTED:
             self._adopted(event)
         elif event.type == "population.extended.v1" and event.body["command"].get("attested_new"):
-            groups, at = groups_in_words(event.body["added"]), Names("", event.by, UNKNOWN)
+            at = Names("", event.by, subjects=event.body["added"])
             text = "the members of the new groups were attested to be in no data before"
-            self._note("attested_new", event, at, groups, NOTHING, text)
+            self._note("attested_new", event, at, NOTHING, text)
 
     def _judged(self, state: State, event: Event) -> None:
         body, command = event.body, event.body["command"]
         refused = event.type == "grant.refused.v1"
         parts, total = _by_kind(parts_of(body)), Charge.from_json(body["total"])
-        at = Names(command["dataset"], event.by, command.get("purpose") or UNKNOWN)
+        purpose = command.get("purpose") or UNKNOWN
+        at = Names(command["dataset"], event.by, purpose, command.get("subjects"))
         self.tallies.count(at, parts, refused=refused)
         if not refused:
             self.tallies.book(at, total, parts)
@@ -186,13 +183,13 @@ class History:
             self.held[name] = OpenGrant(state.open[name], at, parts)
         if "fired" not in body:
             return
-        everyone = body.get("charged_to") == "everyone"
-        subjects = groups_in_words(None if everyone else command.get("subjects"))
+        if body.get("charged_to") == "everyone":
+            at = at._replace(subjects=None)
         engine = state.custody.engine_at(event.sequence)
         findings = explain(event, state.adopted, state.people(), engine).decision.findings
         fired = [found for found in findings if found.fired]
         for sort, text, rules in _sorted(fired, refused=refused):
-            self._note(sort, event, at, subjects, total, text, rules)
+            self._note(sort, event, at, total, text, rules)
 
     def _settled(self, state: State, event: Event) -> None:
         held = self.held.pop(grant_in(event))
@@ -201,28 +198,27 @@ class History:
         self.tallies.book(held.at, NOTHING - back, _parts(state, event, held, final), held.parts)
         if event.type == "grant.expired.v1":
             text = f"grant {grant.id} expired at {rfc3339(grant.expires)}; charged in full"
-            self._note("expired", event, held.at, held.subjects, final, text)
+            self._note("expired", event, held.at, final, text)
         elif final != grant.total:
             reason = event.body["command"].get("reason")
             text = f"grant {grant.id}: attested never executed on the data"
             text += f" (“{reason}”)" if reason else ""
-            self._note("given_back", event, held.at, held.subjects, back, text)
+            self._note("given_back", event, held.at, back, text)
 
     def _revalued(self, event: Event) -> None:
         command, more = event.body["command"], Charge.from_json(event.body["more"])
         kinds = {mechanism["kind"] for mechanism in command["mechanisms"]}
-        at = Names(command["dataset"], command["by"], UNKNOWN)
+        subjects = None if command.get("everyone") else command.get("subjects")
+        at = Names(command["dataset"], command["by"], subjects=subjects)
         self.tallies.book(at, more, {kinds.pop() if len(kinds) == 1 else UNKNOWN: more})
-        group = groups_in_words(None if command.get("everyone") else command.get("subjects"))
         text = f"event {command['event']} cost more than was booked for it (“{command['reason']}”)"
-        self._note("revalued", event, at, group, more, text)
+        self._note("revalued", event, at, more, text)
 
     def _note(
         self,
         sort: str,
         event: Event,
         at: Names,
-        subjects: str,
         charge: Charge,
         text: str,
         rules: Iterable[str] = (),
@@ -235,7 +231,7 @@ class History:
             time=rfc3339(event.time),
             client=at.client,
             dataset=at.dataset,
-            subjects=subjects,
+            subjects=groups_in_words(at.subjects),
             epsilon=charge.amount(Currency.EPSILON),
             delta=charge.amount(Currency.DELTA),
             purpose=at.purpose,

@@ -15,27 +15,13 @@ from accountant.budget.state import ALL, State, matches
 from accountant.ledger.events import Event, rfc3339
 from accountant.privacy.filters import BASIC, FILTERS
 from accountant.privacy.units import NOTHING, SURE, Currency, show
+from accountant.reporting import schema, words
 from accountant.reporting.burndown import Burndowns
 from accountant.reporting.custody import Custody
 from accountant.reporting.history import HEADINGS, SORTS, History, Tally
 from accountant.reporting.limits import lifetimes, standings
-from accountant.reporting.schema import (
-    FORMAT,
-    STATUSES,
-    DatasetFacts,
-    FormulaFacts,
-    PolicyFacts,
-    PopulationFacts,
-    Report,
-    Reservation,
-    Reservations,
-    RuleFacts,
-    Standing,
-    Usage,
-)
 from accountant.reporting.texts import Texts
 from accountant.reporting.verdict import verdict
-from accountant.reporting.words import about, formula, prose, rule_in_words, unit_of
 from accountant.store.ledgers import Signed, Stored
 
 MOST_RESERVATIONS: Final = 200
@@ -46,7 +32,7 @@ def build_report(
     stored: Iterable[Stored],
     texts: Texts | None = None,
     published: Signed | None = None,
-) -> Report:
+) -> schema.Report:
     """Return the report of ``ledger`` after the events in ``stored``, read once, in order.
 
     Without ``texts`` it shows where texts are sealed; ``published`` is the last published
@@ -64,8 +50,8 @@ def build_report(
     people, facts = state.population, custody.facts(state)
     limits = standings(state) if people else ()
     data = tuple(_dataset(state, history, limits, name) for name in sorted(state.datasets))
-    return Report(
-        format=FORMAT,
+    return schema.Report(
+        format=schema.FORMAT,
         ledger_name=ledger,
         verdict=verdict(state, facts, data, limits, history),
         population=_population(people) if people else None,
@@ -76,19 +62,21 @@ def build_report(
         notable=tuple(history.seen.values()),
         policy=_policy(state, history),
         formulas=_formulas(state),
-        notes=tuple(about(note, people) for note in prose()["notes"]) if people else (),
+        notes=tuple(words.about(note, people) for note in words.prose()["notes"]) if people else (),
         ledger=facts,
     )
 
 
-def _population(people: Population) -> PopulationFacts:
-    public = prose()["memberships"][people.membership.value]
-    return PopulationFacts(
+def _population(people: Population) -> schema.PopulationFacts:
+    public = words.prose()["memberships"][people.membership.value]
+    return schema.PopulationFacts(
         name=people.name,
         privacy_unit=people.privacy_unit,
-        unit=unit_of(people),
+        unit=words.unit_of(people),
         neighbouring=people.relation.value,
-        neighbouring_in_words=about(prose()["relations"][people.relation.value], people),
+        neighbouring_in_words=words.about(
+            words.prose()["relations"][people.relation.value], people
+        ),
         membership=people.membership.value,
         membership_in_words=public if people.dimensions else "",
         dimensions={name: len(values) for name, values in people.dimensions},
@@ -97,12 +85,12 @@ def _population(people: Population) -> PopulationFacts:
 
 
 def _dataset(
-    state: State, history: History, limits: tuple[Standing, ...], name: str
-) -> DatasetFacts:
+    state: State, history: History, limits: tuple[schema.Standing, ...], name: str
+) -> schema.DatasetFacts:
     dataset = state.datasets[name]
     tightest = _tightest(state, limits, name)
     tables = [_usages(history.tallies.rows(name, heading)) for heading in HEADINGS]
-    return DatasetFacts(
+    return schema.DatasetFacts(
         id=name,
         namespace=dataset.namespace,
         name=dataset.name,
@@ -120,7 +108,9 @@ def _dataset(
     )
 
 
-def _tightest(state: State, limits: tuple[Standing, ...], dataset: str) -> Standing | None:
+def _tightest(
+    state: State, limits: tuple[schema.Standing, ...], dataset: str
+) -> schema.Standing | None:
     """Return the limit on the dataset with the worst status, then the most used, a window last.
 
     A limit over all datasets counts only where the dataset has none of its own.
@@ -132,13 +122,13 @@ def _tightest(state: State, limits: tuple[Standing, ...], dataset: str) -> Stand
     return max(own or shared, key=_gravity, default=None)
 
 
-def _gravity(standing: Standing) -> tuple[int, bool, bool, Decimal]:
+def _gravity(standing: schema.Standing) -> tuple[int, bool, bool, Decimal]:
     left = Decimal(standing.total.remaining) / Decimal(standing.limit.epsilon)
     lifetime, blocks = not standing.window, standing.action == "block"
-    return STATUSES.index(standing.status), lifetime, blocks, -left
+    return schema.STATUSES.index(standing.status), lifetime, blocks, -left
 
 
-def _usages(rows: dict[str | None, Tally]) -> tuple[Usage, ...]:
+def _usages(rows: dict[str | None, Tally]) -> tuple[schema.Usage, ...]:
     """Return the rows under one heading, most used first, the row of all other names last."""
 
     def place(row: tuple[str | None, Tally]) -> tuple[bool, int, int, str]:
@@ -148,8 +138,8 @@ def _usages(rows: dict[str | None, Tally]) -> tuple[Usage, ...]:
     return tuple(_usage(name, tally) for name, tally in sorted(rows.items(), key=place))
 
 
-def _usage(name: str | None, tally: Tally) -> Usage:
-    return Usage(
+def _usage(name: str | None, tally: Tally) -> schema.Usage:
+    return schema.Usage(
         name=name or "",
         other=name is None,
         requests=tally.requests,
@@ -165,19 +155,19 @@ def _unbounded(tally: Tally) -> int:
     return tally.net.on(SURE).infinite[0]
 
 
-def _reservations(state: State, history: History, dataset: str) -> Reservations:
+def _reservations(state: State, history: History, dataset: str) -> schema.Reservations:
     grants = [grant for grant in state.open.values() if grant.dataset == dataset]
     grants.sort(key=lambda grant: (grant.expires, grant.sequence))
     total = sum((grant.total for grant in grants), start=NOTHING)
-    return Reservations(
+    return schema.Reservations(
         open=len(grants),
         epsilon=total.amount(Currency.EPSILON),
         first_expiry=rfc3339(grants[0].expires) if grants else None,
         listed=tuple(
-            Reservation(
+            schema.Reservation(
                 grant=grant.id,
                 client=grant.by,
-                subjects=history.held[grant.id].subjects,
+                subjects=words.groups_in_words(history.held[grant.id].at.subjects),
                 purpose=history.held[grant.id].at.purpose,
                 epsilon=grant.total.amount(Currency.EPSILON),
                 opened=rfc3339(grant.opened),
@@ -188,24 +178,27 @@ def _reservations(state: State, history: History, dataset: str) -> Reservations:
     )
 
 
-def _policy(state: State, history: History) -> PolicyFacts | None:
+def _policy(state: State, history: History) -> schema.PolicyFacts | None:
     if (adopted := state.adopted) is None:
         return None
-    unit = unit_of(state.people())
-    return PolicyFacts(
+    unit = words.unit_of(state.people())
+    return schema.PolicyFacts(
         name=adopted.policy.policy,
         digest=adopted.digest,
         sequence=adopted.sequence,
-        rules=tuple(RuleFacts(rule.id, rule_in_words(rule, unit)) for rule in adopted.policy.rules),
+        rules=tuple(
+            schema.RuleFacts(rule.id, words.rule_in_words(rule, unit))
+            for rule in adopted.policy.rules
+        ),
         changes=history.policies_total,
         latest_changes=tuple(history.policies),
     )
 
 
-def _formulas(state: State) -> tuple[FormulaFacts, ...]:
+def _formulas(state: State) -> tuple[schema.FormulaFacts, ...]:
     if state.adopted is None:
         return ()
     names = list(dict.fromkeys(rule.filter.name for rule in state.adopted.policy.limits))
     if names != [BASIC.name]:  # the ladder shows all filters
         names = list(FILTERS)
-    return tuple(FormulaFacts(name, *formula(name)) for name in names)
+    return tuple(schema.FormulaFacts(name, *words.formula(name)) for name in names)
