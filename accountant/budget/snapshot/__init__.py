@@ -125,7 +125,7 @@ def _head(
     while few := list(islice(grants, _BREATH)):
         opened += _grant_rows(few, numbers, lists)
         breathe()
-    commands = lists.all_commands()
+    commands = b"\n".join(lists.commands)
     head = Head(
         ledger=state.ledger,
         sequence=state.sequence,
@@ -216,7 +216,7 @@ def _passing_size(row: AccountRow) -> int:
 
 
 def _passing_rows(entries: Sequence[tuple[int, Selection, Charge]], lists: Lists) -> bytes:
-    numbers = lists.selections([cells for _, cells, _ in entries])
+    numbers = lists.numbers(lists.selections, [cells for _, cells, _ in entries])
     entered = [
         (ends, number, *charge.finite, *charge.infinite)
         for (ends, _, charge), number in zip(entries, numbers, strict=True)
@@ -239,14 +239,14 @@ def _grant_rows(grants: Sequence[Grant], numbers: dict[AccountKey, int], lists: 
     bookings, sessions, positives, negatives = others
     ordered = (
         sequences,
-        lists.texts(by),
-        lists.texts(datasets),
-        lists.selections(selections),
-        lists.commands(commands),
-        lists.charges(totals),
+        lists.numbers(lists.texts, by),
+        lists.numbers(lists.texts, datasets),
+        lists.numbers(lists.selections, selections),
+        lists.numbers(lists.commands, commands),
+        lists.numbers(lists.charges, totals),
         opened,
         expires,
-        lists.bookings(bookings, numbers),
+        lists.held(bookings, numbers),
         sessions,
         positives,
         negatives,

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
 from typing import Annotated, Any, TypeVar
 
 import numpy as np
@@ -21,6 +20,7 @@ from accountant.budget.population.population import Dataset, Population
 from accountant.budget.population.selection import Selection, Side, side_of
 from accountant.privacy.units import FIXED, Axis, Charge, Currency
 
+K = TypeVar("K")
 T = TypeVar("T")
 Big = Annotated[
     int,
@@ -122,15 +122,15 @@ class Head(BaseModel, frozen=True, extra="forbid", strict=True):
 
 
 class Lists:
-    """The head's lists, while it is written."""
+    """The head's lists, while it is written: a number for each item."""
 
     def __init__(self) -> None:
-        self._axes: dict[Axis, int] = {}
-        self._charges: dict[Charge, int] = {}
-        self._selections: dict[Selection, int] = {}
-        self._bookings: dict[BookingsRow, int] = {}
-        self._commands: dict[bytes, int] = {}
-        self._texts: dict[str, int] = {}
+        self.axes: dict[Axis, int] = {}
+        self.charges: dict[Charge, int] = {}
+        self.selections: dict[Selection, int] = {}
+        self.bookings: dict[BookingsRow, int] = {}
+        self.commands: dict[bytes, int] = {}
+        self.texts: dict[str, int] = {}
         self._seen: dict[int, int] = {}
         """Numbers of objects by identity: many grants share one, and hashing it takes long."""
         self._here: list[object] = []
@@ -138,76 +138,45 @@ class Lists:
 
     def axis(self, axis: Axis) -> int:
         """Return the number of these currencies."""
-        return _number(self._axes, axis)
+        return self.axes.setdefault(axis, len(self.axes))
 
-    def charges(self, charges: Sequence[Charge]) -> list[int]:
-        """Return the numbers of charges."""
-        return self._numbers(charges, self._new_charge)
-
-    def _new_charge(self, charge: Charge) -> int:
-        self.axis(charge.axis)
-        return _number(self._charges, charge)
-
-    def selections(self, selections: Sequence[Selection]) -> list[int]:
-        """Return the numbers of selections."""
-        return self._numbers(selections, partial(_number, self._selections))
-
-    def bookings(
-        self, bookings: Sequence[Bookings], accounts: Mapping[AccountKey, int]
+    def numbers(
+        self, table: dict[K, int], items: Sequence[T], key: Callable[[T], K] | None = None
     ) -> list[int]:
-        """Return the numbers of what accounts, which have numbers too, hold of each grant."""
-
-        def new(held: Bookings) -> int:
-            charges = self.charges([booked for _, booked in held])
-            row = zip([accounts[key] for key, _ in held], charges, strict=True)
-            return _number(self._bookings, tuple(row))
-
-        return self._numbers(bookings, new)
-
-    def commands(self, commands: Sequence[bytes]) -> list[int]:
-        """Return the numbers of commands. Many grants may share one, or each has its own."""
-        return self._numbers(commands, partial(_number, self._commands))
-
-    def texts(self, texts: Sequence[str]) -> list[int]:
-        """Return the numbers of texts."""
-        for text in dict.fromkeys(texts):
-            _number(self._texts, text)
-        return list(map(self._texts.__getitem__, texts))
-
-    def _numbers(self, items: Sequence[T], new: Callable[[T], int]) -> list[int]:
-        """Return the number of each item; ``new`` numbers an item that was not seen before."""
+        """Return the number of each item in ``table``, which lists ``key`` of it."""
         for place, item in dict(zip(map(id, items), items, strict=True)).items():
             if place not in self._seen:
-                self._seen[place] = new(item)
+                listed: Any = item if key is None else key(item)
+                self._seen[place] = table.setdefault(listed, len(table))
                 self._here.append(item)
         return list(map(self._seen.__getitem__, map(id, items)))
 
-    def all_commands(self) -> bytes:
-        """Return the commands, in the order of their numbers, a line each."""
-        return b"\n".join(self._commands)
+    def held(self, bookings: Sequence[Bookings], accounts: Mapping[AccountKey, int]) -> list[int]:
+        """Return the numbers of what ``accounts``, which have numbers too, hold of each grant."""
+
+        def row(held: Bookings) -> BookingsRow:
+            charges = self.numbers(self.charges, [booked for _, booked in held])
+            return tuple(zip([accounts[key] for key, _ in held], charges, strict=True))
+
+        return self.numbers(self.bookings, bookings, row)
 
     def rows(self) -> dict[str, Any]:
         """Return the lists, as fields of the head."""
+        charges = tuple(
+            ChargeRow(self.axis(charge.axis), charge.finite, charge.infinite)
+            for charge in self.charges
+        )
+        selections = tuple(
+            SelectionRow(cells.everyone, tuple(tuple(map(_runs, box)) for box in cells.boxes))
+            for cells in self.selections
+        )
         return {
-            "axes": tuple(tuple(map(str, axis)) for axis in self._axes),
-            "charges": tuple(
-                ChargeRow(self._axes[charge.axis], charge.finite, charge.infinite)
-                for charge in self._charges
-            ),
-            "selections": tuple(
-                SelectionRow(
-                    selection.everyone,
-                    tuple(tuple(map(_runs, box)) for box in selection.boxes),
-                )
-                for selection in self._selections
-            ),
-            "bookings": tuple(self._bookings),
-            "texts": tuple(self._texts),
+            "axes": tuple(tuple(map(str, axis)) for axis in self.axes),
+            "charges": charges,
+            "selections": selections,
+            "bookings": tuple(self.bookings),
+            "texts": tuple(self.texts),
         }
-
-
-def _number(table: dict[T, int], item: T) -> int:
-    return table.setdefault(item, len(table))
 
 
 def axis_from(names: tuple[str, ...]) -> Axis:
