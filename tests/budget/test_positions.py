@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 from support import Book, hospital, laplace, make, snapshot
 
 from accountant.budget.apply import fold
@@ -120,7 +120,7 @@ def test_nobody_can_ask_by_positions() -> None:
         )
     for bad in ({"bits": text, "gaps": text}, {}, {"bits": "AA"}, {"bits": 1}):
         with pytest.raises(ValidationError):
-            Positions.model_validate(bad, context=STORED)
+            TypeAdapter(Positions).validate_python(bad, context=STORED)
 
 
 def test_a_retry_is_known_in_any_order_of_a_long_list() -> None:

@@ -13,13 +13,11 @@ from pydantic import (
     Field,
     StrictInt,
     Tag,
-    ValidationInfo,
     WithJsonSchema,
-    model_validator,
 )
 from pydantic_core import PydanticCustomError
 
-from accountant.budget.population.selection import Subjects
+from accountant.budget.population.selection import Subjects, stored_only
 from accountant.privacy.mechanisms import Mechanism
 from accountant.privacy.mechanisms.dp_event import DpEvent, is_dp_event, mechanisms_of
 
@@ -38,17 +36,10 @@ class Sealed(BaseModel, frozen=True, extra="forbid"):
 
     sealed: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
-    @model_validator(mode="before")
-    @classmethod
-    def _only_stored(cls, value: Any, info: ValidationInfo) -> Any:
-        """A client sends the text itself: without it, a digest cannot be opened later."""
-        if not (info.context or {}).get("stored"):
-            raise PydanticCustomError("not_text", "it must be text")
-        return value
-
 
 FreeText = Annotated[
-    Annotated[Text, Tag(":text")] | Annotated[Sealed, Tag(":sealed")],
+    Annotated[Text, Tag(":text")]
+    | Annotated[Sealed, stored_only("not_text", "it must be text"), Tag(":sealed")],
     Discriminator(lambda value: ":sealed" if isinstance(value, dict | Sealed) else ":text"),
     WithJsonSchema({"type": "string", "minLength": 1, "maxLength": 2_000}),
 ]

@@ -12,11 +12,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from accountant.budget.commands import STORED, Command
+from accountant.budget.commands import Command
 from accountant.budget.errors import Invalid
 from accountant.budget.population.population import Population
 from accountant.budget.population.positions import CODES, read, spell
-from accountant.budget.population.selection import Positions, Subjects
+from accountant.budget.population.selection import Subjects
 from accountant.ledger.events import canonical
 
 LONGEST: Final = 4_096
@@ -38,7 +38,7 @@ def packed(people: Population | None, command: Command) -> Command:
         if not _long(values):
             return values
         positions = np.unique(people.indices(people.axis(dimension), values))
-        return Positions.model_validate(spell(positions), context=STORED)
+        return spell(positions)
 
     try:
         return command.model_copy(update={"subjects": _each(subjects, pack)})

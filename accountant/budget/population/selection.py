@@ -15,12 +15,13 @@ from typing import Annotated, Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import (
+    AfterValidator,
     BaseModel,
+    BeforeValidator,
     Discriminator,
     Field,
     Tag,
     ValidationInfo,
-    model_validator,
 )
 from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticCustomError
@@ -50,37 +51,34 @@ class Range(BaseModel, frozen=True, extra="forbid", populate_by_name=True):
 DimensionName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]{0,63}$")]
 
 
-class Positions(BaseModel, frozen=True, extra="forbid"):
-    """Values as events hold them where their names would take too much (positions.py)."""
+def stored_only(code: str, message: str) -> BeforeValidator:
+    """Return a validator that refuses a form that only events hold, with this error."""
 
-    bits: str | None = None
-    gaps: str | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _only_stored(cls, value: Any, info: ValidationInfo) -> Any:
-        """A client sends names, not positions."""
+    def check(value: Any, info: ValidationInfo) -> Any:
         if not (info.context or {}).get("stored"):
-            raise PydanticCustomError("not_names", "it must be a list of names, or a range")
+            raise PydanticCustomError(code, message)
         return value
 
-    @model_validator(mode="after")
-    def _one_spelling(self) -> Positions:
-        self.read()
-        return self
+    return BeforeValidator(check)
 
-    def read(self) -> NDArray[np.int64]:
-        """Return the positions. Raises ValueError if they are not in their one spelling."""
-        return read(self.model_dump(exclude_none=True))
+
+def _one_spelling(values: dict[str, str]) -> dict[str, str]:
+    read(values)
+    return values
 
 
 def _sort_of(value: Any) -> str:
     if isinstance(value, list):
         return ":values"
-    stored = isinstance(value, Positions) or (isinstance(value, dict) and value.keys() <= CODES)
-    return ":positions" if stored else ":range"
+    return ":positions" if isinstance(value, dict) and value.keys() <= CODES else ":range"
 
 
+Positions = Annotated[
+    dict[str, str],
+    stored_only("not_names", "it must be a list of names, or a range"),
+    AfterValidator(_one_spelling),
+]
+"""Values as events hold them where names would take too many bytes (positions.py)."""
 Values = Annotated[
     Annotated[list[Name], Field(min_length=1), Tag(":values")]
     | Annotated[Range, Tag(":range")]
@@ -294,8 +292,8 @@ def _box(population: Population, term: Term) -> Box:
                     "ranges follow the declared order",
                 )
             sides[axis] = range(first, last + 1)
-        elif isinstance(wanted, Positions):
-            positions = wanted.read()
+        elif isinstance(wanted, dict):
+            positions = read(wanted)
             if positions[-1] >= population.shape[axis]:
                 raise Invalid(
                     "unknown-group", f"dimension {dimension!r} has no position {positions[-1]}"
