@@ -1,10 +1,8 @@
 """Grants: open ones whole, settled ones as three numbers in columns.
 
-Later decisions need only the owner, the end and the time of a settled grant. Its mechanisms and its
-charge stand in the two events whose sequences are kept.
-
-A grant that has ended stays in the indexes of open grants until a reader meets it: removing it
-sooner would take longer.
+Later decisions need only the owner, the end and the time of a settled grant; all else stands in the
+two events whose sequences are kept. Indexes of open grants drop one that has ended when a reader
+meets it: sooner would take longer.
 """
 
 from __future__ import annotations
@@ -99,21 +97,18 @@ class Settled:
         return False
 
 
-class Names:
-    """Few names that stand in many places, numbered."""
-
-    __slots__ = ("_numbers", "listed")
+class Names(list[str]):
+    """Few names that stand in many places, by number."""
 
     def __init__(self) -> None:
-        self.listed: list[str] = []
-        """All names, by number."""
+        super().__init__()
         self._numbers: dict[str, int] = {}
 
     def number(self, name: str) -> int:
         """Return the number of ``name``, a new one if need be."""
-        number = self._numbers.setdefault(name, len(self.listed))
-        if number == len(self.listed):
-            self.listed.append(name)
+        number = self._numbers.setdefault(name, len(self))
+        if number == len(self):
+            self.append(name)
         return number
 
 
@@ -293,8 +288,8 @@ class Grants:
             return None
         return Settled(
             f"g{sequence}",
-            self._owners.listed[about >> _OWNER & _MOST_OWNERS - 1],
-            self._datasets.listed[about >> _DATASET],
+            self._owners[about >> _OWNER & _MOST_OWNERS - 1],
+            self._datasets[about >> _DATASET],
             _ENDINGS[(about & 3) - 1],
             self._expires[sequence],
             sequence,
@@ -309,8 +304,7 @@ class Grants:
 
     def legend(self) -> Legend:
         """Return what belongs to the columns."""
-        owners, datasets = tuple(self._owners.listed), tuple(self._datasets.listed)
-        return Legend(len(self._about), owners, datasets)
+        return Legend(len(self._about), tuple(self._owners), tuple(self._datasets))
 
     def dump(self) -> Iterator[bytes]:
         """Yield the columns of settled grants, for ``load``."""
@@ -335,7 +329,7 @@ class Grants:
         about = np.asarray(self._about)
         about = about[about != 0]
         owner, dataset = about >> _OWNER & _MOST_OWNERS - 1, about >> _DATASET
-        bounds = (owner, len(self._owners.listed)), (dataset, len(self._datasets.listed))
+        bounds = (owner, len(self._owners)), (dataset, len(self._datasets))
         if (about & 3 == 0).any() or any(((n < 0) | (n >= most)).any() for n, most in bounds):
             raise ValueError("a settled grant has no ending, or a number without a name")
 

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from decimal import Decimal
 from fractions import Fraction
 from hashlib import sha256
+from math import prod
 from typing import Any, Final
 
 import numpy as np
@@ -166,7 +167,9 @@ def _fact(
         decision, priced = explained.decision, explained.request.priced
         if name == "invocation.recorded":
             fact["overrun"] = body.get("overrun", False)
-        fact["cells"] = explained.request.selection.cells(state.people())
+        cells = explained.request.selection
+        sizes = (prod(map(len, box)) for box in cells.boxes)
+        fact["cells"] = state.people().cells if cells.everyone else sum(sizes)
         fact["outcome"] = decision.outcome
         fired = {(found.rule, found.code) for found in decision.findings if found.fired}
         assert fired == {(rule, code) for rule, code in body.get("fired", ())}

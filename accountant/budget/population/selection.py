@@ -1,7 +1,7 @@
 """Subject groups: selections over public dimensions, compiled to disjoint boxes of cells.
 
-A box is a product of index sets, one a dimension, so charging it is one strided NumPy operation.
-A union is cut into disjoint boxes: no cell is charged twice however the parts overlap.
+A box is a product of index sets, one a dimension: one strided NumPy operation charges it. Disjoint
+boxes charge no cell twice, however the terms of a union overlap.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from math import prod
 from typing import Annotated, Any, Final, NamedTuple
 
 import numpy as np
@@ -132,8 +131,7 @@ class Layout(NamedTuple):
         for side in reversed(self.sides):
             at, place = divmod(at, len(side))
             found.append(side[place])
-        found.reverse()
-        return tuple(found)
+        return tuple(reversed(found))
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,10 +174,6 @@ class Selection:
             found = (self.mask(shape) - 1) * _FAR
             object.__setattr__(self, "_outside", found)
         return found
-
-    def cells(self, population: Population) -> int:
-        """Return the number of its cells."""
-        return population.cells if self.everyone else sum(prod(map(len, b)) for b in self.boxes)
 
     def __or__(self, other: Selection) -> Selection:
         """Both, which must be disjoint."""
