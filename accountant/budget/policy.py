@@ -2,20 +2,71 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from decimal import Context, Decimal
 from functools import cached_property
 from typing import Annotated, Any, Final
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from accountant.budget.custody.publication import NO_WITNESSES, Publication
 from accountant.budget.rules import AnyRule
 from accountant.budget.rules.base import Rule, RuleId, Strict
 from accountant.budget.rules.limit import LimitRule
 from accountant.budget.rules.threshold import ThresholdRule
+from accountant.ledger.notes import COSIGNATURE, Verifier
 
 MAX_RULES: Final = 200
 """The event of a request keeps up to a hundred bytes of each limit, and holds 64 kB in all."""
+MAX_WITNESSES: Final = 12
+"""With the ledger's own signatures a checkpoint has at most 16, which every client accepts."""
+
+
+class Witness(Strict):
+    """A C2SP witness: its address, and the key that it cosigns with."""
+
+    url: Annotated[str, Field(pattern=r"^https?://[^\s]+$", max_length=500)]
+    key: Annotated[str, Field(max_length=400)]
+
+    @field_validator("key")
+    @classmethod
+    def _cosigns(cls, text: str) -> str:
+        if Verifier.from_text(text).kind != COSIGNATURE:
+            raise ValueError("a witness cosigns with an Ed25519 cosignature key (type 4)")
+        return text
+
+    @property
+    def verifier(self) -> Verifier:
+        """Its key."""
+        return Verifier.from_text(self.key)
+
+
+class Publication(Strict):
+    """A head counts as published once ``required`` of the witnesses have cosigned it."""
+
+    witnesses: Annotated[list[Witness], Field(max_length=MAX_WITNESSES)] = []  # noqa: RUF012
+    required: Annotated[int, Field(ge=0, le=MAX_WITNESSES)] = 0
+
+    @model_validator(mode="after")
+    def _possible(self) -> Publication:
+        names = [witness.verifier.name for witness in self.witnesses]
+        if len(set(names)) != len(names):
+            raise ValueError("two witnesses have the same name")
+        if self.required > len(names):
+            raise ValueError(f"{self.required} of {len(names)} witnesses cannot agree")
+        return self
+
+    def met_by(self, cosigners: Iterable[str]) -> bool:
+        """Return whether enough of the witnesses are among ``cosigners``."""
+        names = {witness.verifier.name for witness in self.witnesses}
+        return sum(name in names for name in cosigners) >= self.required
+
+    def as_strict(self, old: Publication) -> bool:
+        """Return whether at least as many of the same witnesses have to agree as under ``old``."""
+        fewer = {witness.key for witness in self.witnesses} <= {w.key for w in old.witnesses}
+        return self.required >= old.required and (fewer or old.required == 0)
+
+
+NO_WITNESSES: Final = Publication()
 
 
 class Policy(Strict):

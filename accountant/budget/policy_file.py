@@ -10,7 +10,7 @@ from hashlib import sha256
 from typing import Any, Final
 
 import yaml
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from accountant.budget.errors import Invalid
 from accountant.budget.malformed import MOST, reason
@@ -34,14 +34,15 @@ def parse_policy(text: str) -> tuple[Policy, str]:
         mark = getattr(error, "problem_mark", None)
         where = f"line {mark.line + 1}: " if mark else ""
         raise _malformed(f"{where}{getattr(error, 'problem', None) or error}") from None
-    lines: dict[tuple[str | int, ...], int] = {}
     if node is None:
         raise _malformed("line 1: it is empty")
+    lines: dict[tuple[str | int, ...], int] = {}
+    document = _plain(node, (), lines)
     try:
-        document = _plain(node, (), lines)
-        policy = TypeAdapter(Policy).validate_python(document)
+        policy = Policy.model_validate(document)
     except ValidationError as error:
-        raise _malformed("; ".join(_reasons(error, lines))) from None
+        found = error.errors(include_url=False)[:MOST]
+        raise _malformed("; ".join(_reason(item, lines) for item in found)) from None
     return policy.resolved(), sha256(text.encode()).hexdigest()
 
 
@@ -71,15 +72,12 @@ def _plain(node: yaml.Node, path: tuple[str | int, ...], lines: dict[Any, int]) 
     return document
 
 
-def _reasons(error: ValidationError, lines: dict[Any, int]) -> list[str]:
-    reasons = []
-    for item in error.errors(include_url=False)[:MOST]:
-        path = tuple(item["loc"])
-        prefixes = (path[:n] for n in range(len(path), -1, -1))
-        line = next(lines[p] for p in prefixes if p in lines)
-        name = ".".join(str(part) for part in path) or "policy"
-        reasons.append(f"line {line}: {name}: {reason(item)}")
-    return reasons
+def _reason(item: Any, lines: dict[Any, int]) -> str:
+    path = tuple(item["loc"])
+    prefixes = (path[:n] for n in range(len(path), -1, -1))
+    line = next(lines[p] for p in prefixes if p in lines)
+    name = ".".join(map(str, path)) or "policy"
+    return f"line {line}: {name}: {reason(item)}"
 
 
 def _malformed(reason: str) -> Invalid:

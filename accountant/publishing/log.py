@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from functools import partial
 from itertools import dropwhile
 
-from accountant.budget.custody.publication import Publication
 from accountant.budget.errors import NotFound
+from accountant.budget.policy import Publication
 from accountant.ledger.checkpoints import Checkpoint, Receipt
 from accountant.ledger.merkle import (
     TILE_HEIGHT,

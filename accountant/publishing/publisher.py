@@ -15,9 +15,9 @@ import structlog
 from accountant.auditing.totals import in_force, most_of
 from accountant.budget.commands import AdoptSigningKey, Envelope, StopPublication
 from accountant.budget.custody.custody import Custody
-from accountant.budget.custody.publication import NO_WITNESSES, Publication, Witness
 from accountant.budget.decide import SYSTEM
 from accountant.budget.errors import NotFound, Unavailable
+from accountant.budget.policy import NO_WITNESSES, Publication, Witness
 from accountant.budget.state import State
 from accountant.ledger import notes
 from accountant.ledger.checkpoints import Checkpoint, Known

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING, Final
 
-from accountant.budget.custody.publication import Witness
+from accountant.budget.policy import Witness
 from accountant.ledger import notes
 from accountant.ledger.notes import BadNote
 

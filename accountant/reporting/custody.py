@@ -6,7 +6,7 @@ from typing import Final, TypeVar
 
 from msgspec import Struct
 
-from accountant.budget.custody.publication import NO_WITNESSES
+from accountant.budget.policy import NO_WITNESSES
 from accountant.budget.state import State
 from accountant.ledger import notes
 from accountant.ledger.checkpoints import Checkpoint

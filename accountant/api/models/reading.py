@@ -18,7 +18,7 @@ from accountant.api.models.values import (
     Rules,
     Time,
 )
-from accountant.budget.custody.publication import Publication
+from accountant.budget.policy import Publication
 
 
 class Population(TypedDict):
