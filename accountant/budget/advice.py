@@ -97,7 +97,7 @@ class _Trials:
 
         def refused(count: int) -> bool:
             units = [None if infinite else units * count for units, infinite in finite]
-            return not self._admits(self._costing(Charge.over(axis, units).saturated()))
+            return not self._admits(self._priced_at(Charge.over(axis, units).saturated()))
 
         guess = how_many(self._state, self._at(one))
         if not 0 < guess < asked or refused(guess) or not refused(guess + 1):
@@ -133,7 +133,7 @@ class _Trials:
         first = _step_of(start)
 
         def admitted(step: int) -> bool:
-            return self._admits(self._with(changed(_number_at(step))))
+            return self._admits(costs_of(self._state, changed(_number_at(step))))
 
         try:
             if not admitted(first + _MOST):
@@ -148,32 +148,29 @@ class _Trials:
             return {}
         axis = self._asked.total.axis
         unit = Charge.over(axis, [int(currency == Currency.DELTA) for currency in axis])
-        left = how_many(self._state, self._costing(unit))  # units of own delta under all limits
+        left = how_many(self._state, self._at(self._priced_at(unit)))  # under all limits
         for share in (10, 1):
             units = Decimal(left // mechanism.count // share)
             delta = _rounded(units / Currency.DELTA.per_one, 1, ROUND_DOWN)
             if delta == 0:
                 continue
             stated = _changed(mechanism, delta=delta)
-            if self._admits(self._with([stated])):
+            if self._admits(costs_of(self._state, [stated])):
                 return {"delta": _plain(delta)}
             if noise := self._noise(stated):
                 return {"delta": _plain(delta)} | noise
         return {}
 
-    def _admits(self, request: Request) -> bool:
-        return evaluate(self._state, request).outcome != "block"
+    def _admits(self, costs: Costs) -> bool:
+        return evaluate(self._state, self._at(costs)).outcome != "block"
 
-    def _with(self, mechanisms: Sequence[Mechanism]) -> Request:
-        """Return the request for other mechanisms."""
-        return self._at(costs_of(self._state, mechanisms))
-
-    def _costing(self, charge: Charge) -> Request:
-        """Return the request at another price of its one mechanism."""
+    def _priced_at(self, charge: Charge) -> Costs:
+        """Return the costs at another price of the one mechanism."""
         [priced] = self._asked.priced
-        return self._at(Costs(self._mechanisms, [priced._replace(charge=charge)]))
+        return Costs(self._mechanisms, [priced._replace(charge=charge)])
 
     def _at(self, costs: Costs) -> Request:
+        """Return the request at other costs."""
         asked = self._asked
         return Request(asked.by, self._command, asked.selection, costs, asked.unplaced, asked.now)
 

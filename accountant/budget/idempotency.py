@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
+from functools import lru_cache
 from hashlib import sha256
 from typing import Final
 
@@ -23,14 +24,11 @@ _LEAST: Final = 16
 
 
 class IdempotencyIndex:
-    """(client, key) -> (fingerprint of the command, sequence of the event). Answers are taken back
-    in the reverse order in which they were put.
-    """
+    """Maps (client, key) to (fingerprint of the command, sequence of the event)."""
 
-    __slots__ = ("_asked", "_names", "_places", "_prints", "_sequences")
+    __slots__ = ("_names", "_places", "_prints", "_sequences")
 
     def __init__(self) -> None:
-        self._asked = ("", "", _name("", ""))
         self._names = bytearray()
         self._prints = bytearray()
         self._sequences = array("q")
@@ -42,7 +40,7 @@ class IdempotencyIndex:
 
     def get(self, by: str, key: str) -> tuple[bytes, int] | None:
         """Return the fingerprint and the sequence of the answer, or None."""
-        number = self._places[self._find(self._named(by, key))]
+        number = self._places[self._find(_name(by, key))]
         if number == _FREE:
             return None
         at = (number - 1) * DIGEST
@@ -50,7 +48,7 @@ class IdempotencyIndex:
 
     def put(self, by: str, key: str, fingerprint: bytes, sequence: int) -> None:
         """Put an answer; it replaces an earlier one of the same client and key."""
-        name = self._named(by, key)
+        name = _name(by, key)
         place = self._find(name)
         if number := self._places[place]:
             at = (number - 1) * DIGEST
@@ -77,18 +75,11 @@ class IdempotencyIndex:
         places, mask = self._places, len(self._places) - 1
         at = place
         while number := places[at := (at + 1) & mask]:
-            wanted = int.from_bytes(self._names[(number - 1) * DIGEST :][:8], "little") & mask
+            name = (number - 1) * DIGEST
+            wanted = int.from_bytes(self._names[name : name + 8], "little") & mask
             if (at - wanted) & mask >= (at - place) & mask:
                 places[place], place = number, at
         places[place] = _FREE
-
-    def _named(self, by: str, key: str) -> bytes:
-        """Return ``_name``, remembering the last: a key is mostly looked up before it is put."""
-        last_by, last_key, name = self._asked
-        if last_by != by or last_key != key:
-            name = _name(by, key)
-            self._asked = by, key, name
-        return name
 
     def _find(self, name: bytes) -> int:
         """Return the place of ``name``, or the free one that it would take."""
@@ -148,6 +139,7 @@ def _places_for(count: int) -> int:
     return max(_LEAST, 1 << (2 * count - 1).bit_length())
 
 
+@lru_cache(maxsize=64)  # a key is looked up before it is put
 def _name(by: str, key: str) -> bytes:
     # The length keeps two pairs from having one spelling.
     return sha256(f"{len(by)}:{by}{key}".encode("utf-8", "surrogatepass")).digest()[:DIGEST]

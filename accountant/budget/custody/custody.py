@@ -1,12 +1,12 @@
 """A ledger's custody: its signing keys, publication, versions of the bounds, recoveries.
 
-The ledger holds the public halves of its keys, so that a reader who knows one key learns the later
-ones from it.
+The ledger holds the public halves of its keys: a reader who knows one key learns the later ones.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 FIRST_ENGINE: Final = 1
@@ -26,9 +26,7 @@ class SigningKey(NamedTuple):
 
 
 class AcceptedTime(NamedTuple):
-    """The time on the clock when an operator accepted it, by the event at ``sequence``. ``time`` is
-    that event's stamp, which is later if stamps were ahead of the clock already.
-    """
+    """The clock at its acceptance by an operator; ``time`` is the event's stamp, if later."""
 
     sequence: int
     clock: int
@@ -72,17 +70,10 @@ class Custody:
         ``before``: the key in force, and those of the same name that were in force after
         ``before``, so that each key is vouched for by the one before it.
         """
-        adopted = [key for key in self.keys if key.sequence < size]
-        if not adopted:
-            return []
-        current = adopted[-1]
-        chain = [key for key in adopted if key.name == current.name]
-        needed = [current]
-        for older, newer in zip(chain[-2::-1], chain[:0:-1], strict=False):
-            if newer.sequence < before:
-                break
-            needed.append(older)
-        return needed
+        adopted = [key for key in reversed(self.keys) if key.sequence < size]
+        chain = [key for key in adopted if key.name == adopted[0].name]
+        older = [old for new, old in pairwise(chain) if new.sequence >= before]
+        return chain[:1] + older
 
     def log_of(self, size: int) -> str | None:
         """Return the origin of a checkpoint of ``size``."""

@@ -9,7 +9,7 @@ import orjson
 from accountant.budget.apply import OpenedBatch, apply, savepoint
 from accountant.budget.batches import OPENED, REFUSED, OpenBatch
 from accountant.budget.changes import NOTHING
-from accountant.budget.commands import Batch, Command, CommitGrant, Envelope, ExpireGrant, digest_of
+from accountant.budget.commands import Batch, CommitGrant, Envelope, ExpireGrant, digest_of
 from accountant.budget.decide.spending import SPENDING, SYSTEM, expire
 from accountant.budget.errors import Invalid, Problem
 from accountant.budget.outcome import REFUSED as REFUSED_GRANT
@@ -34,10 +34,11 @@ def batch(state: State, asked: Envelope, command: Batch, now: int) -> list[Outco
     expired: list[Outcome] = []
     taken: list[Outcome] = []
     with savepoint(state):  # each item is decided after those before it, folded in until the end
-        for name in _due(state, asked.items, now):
-            due = ExpireGrant(grant=name)
-            expired += expire(state, Envelope(SYSTEM, due), due, now)
-            apply(state, expired[-1])
+        for name in [item.grant for item in asked.items if isinstance(item, CommitGrant)]:
+            if (grant := state.open.get(name)) and grant.due(now):
+                due = ExpireGrant(grant=name)
+                expired += expire(state, Envelope(SYSTEM, due), due, now)
+                apply(state, expired[-1])
         header = _opened(state, asked, command, now)
         apply(state, header)
         for place, part in enumerate(asked.parts):
@@ -68,12 +69,6 @@ def _check(command: Batch, items: list[bytes]) -> None:
             "batch-too-large",
             f"the items take {size} bytes of the ledger, the most is {MOST_BYTES}: split the batch",
         )
-
-
-def _due(state: State, items: tuple[Command, ...], now: int) -> list[str]:
-    """Return the grants past their time that are to be committed: the commit is only noted."""
-    named = dict.fromkeys(item.grant for item in items if isinstance(item, CommitGrant))
-    return [name for name in named if (grant := state.open.get(name)) and grant.due(now)]
 
 
 def _refused(header: Outcome, ledger: str, asked: Envelope, place: int, one: Outcome) -> Outcome:

@@ -24,6 +24,7 @@ from accountant.ledger.events import MAX_BYTES, Event, canonical, rfc3339
 from accountant.privacy.filters import FILTERS, LineFilter
 from accountant.privacy.units import SURE
 
+Body = dict[str, Any]
 PORTION: Final = 30_000
 """Bytes of the values that one event appends: it names them twice, in the command and beside."""
 
@@ -54,9 +55,7 @@ def register_population(
     return _appended(event, added, attested_new=command.attested_new)
 
 
-def extend_population(
-    state: State, asked: Envelope, command: ExtendPopulation, now: int
-) -> dict[str, Any]:
+def extend_population(state: State, asked: Envelope, command: ExtendPopulation, now: int) -> Body:
     """Append values to dimensions."""
     there = dict(state.people().dimensions)
     if not command.added or not command.added.keys() <= there.keys():
@@ -142,7 +141,7 @@ def _added(
 
 def register_dataset(
     state: State, asked: Envelope, command: ask.RegisterDataset, now: int
-) -> dict[str, Any] | None:
+) -> Body | None:
     """Register a dataset, or its new owner or parents."""
     there = state.datasets.get(command.id)
     if there is not None:
@@ -165,9 +164,7 @@ def register_dataset(
     return {}
 
 
-def adopt_policy(
-    state: State, asked: Envelope, command: ask.AdoptPolicy, now: int
-) -> dict[str, Any] | None:
+def adopt_policy(state: State, asked: Envelope, command: ask.AdoptPolicy, now: int) -> Body | None:
     """Adopt a policy. Raises Forbidden if it loosens the one in force under one name only."""
     policy = Policy.model_validate(command.policy)
     if state.adopted and state.adopted.policy == policy:
@@ -195,11 +192,11 @@ def adopt_policy(
     return body
 
 
-def _epoch(state: State, rule: LimitRule, now: int) -> dict[str, Any]:
+def _epoch(state: State, rule: LimitRule, now: int) -> Body:
     """Return what a verifier needs of the epoch that ``rule`` is in once adopted."""
     start = start_of(state.adopted, rule)
     epoch = next_epoch(state.adopted, rule, state.last_epoch.get(rule.id, 0) + 1, now)
-    stated: dict[str, Any] = {
+    stated: Body = {
         "number": epoch.number,
         "start": start.name.lower(),
         "capacity": {str(currency): str(most) for currency, most in sides(epoch.capacity)},

@@ -77,8 +77,11 @@ def load(ledger: str, data: bytes | memoryview) -> State:
         written = bytes(rest.take(int.from_bytes(rest.take(_LENGTH), "little")))
         head = Head.model_validate_json(written)
         grants, commands = rest.take(8 * _COLUMNS * head.open), bytes(rest.take(head.commands))
+        lines = commands.split(b"\n") if commands else []  # canonical bytes have no line breaks
+        if not all(isinstance(orjson.loads(line), dict) for line in lines):
+            raise ValueError("the command of an open grant is no object")
         passing = rest.take(8 * sum(map(_passing_size, head.accounts)))
-        state = _state(head, grants, _commands(commands), passing, rest.take)
+        state = _state(head, grants, lines, passing, rest.take)
         rest.end()
         again = _head(state, state.grants.legend(), len(state.idempotency), lambda: None)
     except (ArithmeticError, LookupError, TypeError) as error:
@@ -285,14 +288,6 @@ def _opened(
         positives,
         negatives,
     )
-
-
-def _commands(lines: bytes) -> list[bytes]:
-    """Split the commands of the open grants. Raises ValueError if one is no object."""
-    found = lines.split(b"\n") if lines else []
-    if not all(isinstance(orjson.loads(line), dict) for line in found):
-        raise ValueError("the command of an open grant is no object")
-    return found
 
 
 def _adopted_row(adopted: Adopted) -> AdoptedRow:
