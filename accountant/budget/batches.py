@@ -1,7 +1,7 @@
 """Batches in the ledger: a header, and directly behind it an event for each item.
 
-A header names the client, the key, the number of items and their digest. An item names its header
-and has no key. A commit never leaves a part of a batch in the ledger.
+A header names client, key, number of items and their digest; an item names its header and has no
+key. A commit never leaves a part of a batch in the ledger.
 """
 
 from __future__ import annotations

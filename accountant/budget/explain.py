@@ -28,9 +28,7 @@ JUDGED = frozenset({RESERVED, REFUSED, RECORDED, "batch.refused.v1"})
 
 
 class Decision(NamedTuple):
-    """An outcome with all findings: fired rules first, the strictest first among them, objections
-    to the request itself before exhausted budgets.
-    """
+    """An outcome with all findings, in the order of ``order_of``: the reason for it first."""
 
     outcome: Outcome
     findings: tuple[Finding, ...]

@@ -1,8 +1,7 @@
 """Grants: open ones whole, settled ones as three numbers in columns.
 
-Later decisions need only the owner, the end and the time of a settled grant; all else stands in the
-two events whose sequences are kept. Indexes of open grants drop one that has ended when a reader
-meets it: sooner would take longer.
+The two events whose sequences are kept hold all else of a settled grant. Indexes of open grants
+drop one that has ended when a reader meets it: sooner would take longer.
 """
 
 from __future__ import annotations
@@ -126,8 +125,6 @@ class Legend:
 class Listing:
     """Ascending sequences of open grants by client and dataset."""
 
-    __slots__ = ("_entries",)
-
     def __init__(self) -> None:
         self._entries: dict[tuple[str | None, str | None], list[int]] = {}
 
@@ -166,17 +163,6 @@ class Listing:
 
 class Grants:
     """All grants of a ledger by name; ``open`` are those not settled yet."""
-
-    __slots__ = (
-        "_about",
-        "_calendar",
-        "_datasets",
-        "_expires",
-        "_owners",
-        "_settled",
-        "listing",
-        "open",
-    )
 
     def __init__(self) -> None:
         self.open: MutableMapping[str, Grant] = {}

@@ -26,8 +26,6 @@ _LEAST: Final = 16
 class IdempotencyIndex:
     """Maps (client, key) to (fingerprint of the command, sequence of the event)."""
 
-    __slots__ = ("_names", "_places", "_prints", "_sequences")
-
     def __init__(self) -> None:
         self._names = bytearray()
         self._prints = bytearray()

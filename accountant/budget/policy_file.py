@@ -25,8 +25,8 @@ _PLAIN_TAGS: Final = frozenset(
 
 
 def parse_policy(text: str) -> tuple[Policy, str]:
-    """Read a policy file. Returns the policy with defaults written out, and the digest of its text.
-    Raises Invalid ("malformed-policy") with the line and the reason.
+    """Return the policy with defaults written out, and the digest of ``text``. Raises Invalid
+    ("malformed-policy") with the line and the reason.
     """
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)

@@ -1,7 +1,7 @@
 """Free texts stay outside the ledger, which holds only their salted digests.
 
-A text can then be erased without touching an event. What rules compare stays in clear: a purpose
-that the policy lists, and a blank text.
+A text can then be erased without touching an event. What rules compare stays in clear: purposes
+that the policy lists, and blank texts.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
 from accountant.budget.batches import OPENED, REFUSED
-from accountant.budget.commands import Command, Envelope, Sealed
+from accountant.budget.commands import Envelope, Sealed
 from accountant.budget.commands.base import construct
 from accountant.budget.population.packing import packed, packed_as
 from accountant.budget.rules.require import blank
@@ -53,7 +53,8 @@ def seal(
             opened |= {field_of(place, field): one for field, one in texts.items()}
         return Envelope.together(asked.by, parts, asked.key), opened
     opened = {}
-    asked = _as(asked, packed(state.population, asked.command))
+    if (command := packed(state.population, asked.command)) is not asked.command:
+        asked = replace(asked, command=command)
     for field in FIELDS:
         text = vars(asked.command).get(field)
         if not isinstance(text, str) or blank(text):
@@ -111,7 +112,8 @@ def _again(
     prefix: str = "",
 ) -> Envelope:
     digests = {}
-    asked = _as(asked, packed_as(state.population, asked.command, command))
+    if (packed_so := packed_as(state.population, asked.command, command)) is not asked.command:
+        asked = replace(asked, command=packed_so)
     for field in FIELDS:
         text, held = getattr(asked.command, field, None), command.get(field)
         if not isinstance(text, str) or not isinstance(held, dict):
@@ -120,11 +122,6 @@ def _again(
         if kept is None or (kept.text == text and kept.digest == held["sealed"]):
             digests[field] = held["sealed"]
     return _with(asked, digests)
-
-
-def _as(asked: Envelope, command: Command) -> Envelope:
-    # An unchanged envelope keeps what was derived from it.
-    return asked if command is asked.command else replace(asked, command=command)
 
 
 def _with(asked: Envelope, digests: Mapping[str, str]) -> Envelope:

@@ -1,8 +1,7 @@
-"""The commands of a ledger. Each event holds the command that it answers.
+"""The commands of a ledger, which are also the request bodies of the HTTP door.
 
-The models are also the request bodies of the HTTP door: door, command line and ledger share one
-schema. ``to_json`` leaves defaults out: a field added later does not change old commands, and a
-field's default never changes (charter, ledger/events.py).
+Each event holds the command that it answers. ``to_json`` leaves defaults out: a field added later
+does not change old commands, and a default never changes (charter, ledger/events.py).
 """
 
 from __future__ import annotations

@@ -29,6 +29,9 @@ class Term(dict[str, Any]):
     memo: tuple[Any, Any] | None = None
 
 
+_KINDS: Final[dict[type, Callable[[Any], Any]]] = {list: Listed, dict: Term}
+
+
 class Parts:
     """Parts by their bytes, with what ``read`` makes of these. Thread-safe."""
 
@@ -42,7 +45,8 @@ class Parts:
         found = self._known.get(data)
         if found is None:
             part, spelled = self._read(data)
-            found = _able_to_remember(part), spelled
+            kept = _KINDS.get(type(part))
+            found = kept(part) if kept else part, spelled
             if self._met_before(data):
                 if len(self._known) >= _REMEMBERED:
                     self._known.clear()
@@ -59,9 +63,3 @@ class Parts:
             self._met.clear()
         self._met.add(mark)
         return False
-
-
-def _able_to_remember(part: Any) -> Any:
-    if isinstance(part, list):
-        return Listed(part)
-    return Term(part) if isinstance(part, dict) else part

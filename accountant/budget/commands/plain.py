@@ -23,9 +23,7 @@ _ENDS: Final = {"from", "to"}
 
 
 def mechanisms(data: bytes) -> tuple[list[Mechanism], bytes] | None:
-    """Return the mechanisms that ``data`` spells, and their canonical bytes; None if the models
-    have to read them. Raises ValueError if it is not JSON.
-    """
+    """Return mechanisms and canonical bytes; None leaves them to the models. Raises ValueError."""
     found = orjson.loads(data)
     if type(found) is not list or len(found) != 1 or type(body := found[0]) is not dict:
         return None
@@ -55,9 +53,7 @@ def _mechanism(body: dict[str, Any]) -> Mechanism | None:
 
 
 def subjects(data: bytes) -> tuple[Term, bytes] | None:
-    """Return the subject group that ``data`` spells, one term, and its canonical bytes; None if the
-    models have to read it. Raises ValueError if it is not JSON.
-    """
+    """Return one term and canonical bytes; None leaves it to the models. Raises ValueError."""
     found = orjson.loads(data)
     if type(found) is not dict or not found:
         return None

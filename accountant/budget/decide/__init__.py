@@ -67,9 +67,7 @@ def _happened(event: Event) -> Outcome:
 
 
 def repeated(state: State, asked: Envelope) -> Repeated | None:
-    """Return where ``asked`` was answered before, or None. Raises Invalid if its key was used for
-    another request, or is missing.
-    """
+    """Return where ``asked`` was answered before. Raises Invalid for a missing or reused key."""
     if asked.key is None:
         if asked.command.needs_key:
             raise Invalid(

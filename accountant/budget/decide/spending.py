@@ -88,9 +88,7 @@ def record(
 def _judge(
     state: State, by: str, command: Judged, now: int
 ) -> tuple[Request, Judgement, dict[str, Any]]:
-    """Evaluate a command. The body of its event holds the cost, the rules that fired, and the
-    integers that each rule compared; ``explain`` renders them as text.
-    """
+    """Evaluate a command. Its event holds costs and compared integers; ``explain`` renders text."""
     request = prepare(state, by, command, now)
     judgement = evaluate(state, request)
     costs = request.costs
@@ -258,9 +256,7 @@ def _still_open(grant: Grant | Settled, now: int) -> Grant:
 
 
 def _late(state: State, asked: Envelope, grant: Grant | Settled, now: int) -> list[Outcome] | None:
-    """Note a commit of a grant past its time, which is charged in full, expired already or not.
-    None for any other grant, and from the second note on.
-    """
+    """Note a late commit. Returns None for a grant in time, and from the second note on."""
     if grant.due(now):
         due = ask.ExpireGrant(grant=grant.id)
         [expired] = expire(state, Envelope(SYSTEM, due), due, now)

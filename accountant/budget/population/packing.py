@@ -1,8 +1,7 @@
 """Long lists of values are stored as positions instead of names.
 
-A list of more than ``LONGEST`` bytes is held as a set, without its order and its repetitions: a
-retry with the same names in another order is the same request. A shorter list stays as it was sent;
-so did every list before there were positions.
+A list of more than ``LONGEST`` bytes is held as a set: a retry with the same names in another order
+is the same request. A shorter list stays as it was sent.
 """
 
 from __future__ import annotations

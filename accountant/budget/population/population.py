@@ -65,10 +65,10 @@ class Population:
 
     def axis(self, dimension: str) -> int:
         """Return the position of ``dimension``. Raises Invalid if there is none of that name."""
-        for axis, (name, _) in enumerate(self.dimensions):
-            if name == dimension:
-                return axis
-        known = ", ".join(name for name, _ in self.dimensions) or "none"
+        names = [name for name, _ in self.dimensions]
+        if dimension in names:
+            return names.index(dimension)
+        known = ", ".join(names) or "none"
         raise Invalid(
             "unknown-dimension",
             f"population {self.name} has no dimension {dimension!r}; it has: {known}",

@@ -166,9 +166,7 @@ class Selection:
         return found
 
     def outside(self, shape: tuple[int, ...]) -> NDArray[np.int64]:
-        """Return 0 at the selected cells of an array of ``shape``, and elsewhere a number so low
-        that no sum brings a cell up to a selected one; made once.
-        """
+        """Return 0 at the selected cells, and far below all sums elsewhere; made once."""
         found = self._outside
         if found is None or found.shape != shape:
             found = (self.mask(shape) - 1) * _FAR

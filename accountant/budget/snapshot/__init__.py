@@ -1,12 +1,11 @@
 """Snapshots: a state as bytes, so that a start does not have to fold every event again.
 
-``load(ledger, b"".join(dump(state)))`` is ``state``: every later decision is the same, to the byte.
 A snapshot holds the length of the head, the head (``rows.py``, JSON), then the columns: the open
 grants and their commands, what is to leave windows, the sums of each account, the settled grants,
 the answered keys. Capacities and currencies of epochs follow from the policy and are not in it.
 
-A snapshot is not checked against the events: its caller has to know that it is authentic, and that
-the same code would have folded it (store/snapshots.py).
+It is not checked against the events: its caller has to know that it is authentic, and that the same
+code would have folded it (store/snapshots.py).
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The head of a snapshot: everything of a state but its columns, as one JSON document.
 
-What stands in many places (currencies, charges, selections) is listed once and referred to by its
-number.
+Currencies, charges, selections and texts are listed once and referred to by their numbers.
 """
 
 from __future__ import annotations
