@@ -141,7 +141,7 @@ def stamp(text: str) -> int:
 
 
 def ends(window: str, at: int) -> int:
-    """Return when what is spent at ``at`` leaves a window: ``30d``, ``12h`` or ``month``."""
+    """Return when spending at ``at`` leaves a window: ``30d``, ``12h`` or ``month``."""
     if window != "month":
         return at + int(window[:-1]) * {"h": 3_600, "d": 86_400}[window[-1]] * 10**6
     moment = EPOCH + timedelta(microseconds=at)
@@ -155,7 +155,7 @@ def ends(window: str, at: int) -> int:
 def amounts(charge: Doc, names: Iterable[str]) -> list[int]:
     """Return a charge's units in these currencies, then how often each is infinite."""
     infinite = charge.get("infinite", {})
-    unknown = int(bool(charge.keys() - {"infinite"}))  # times that what is not named is infinite
+    unknown = int(bool(charge.keys() - {"infinite"}))  # times that an unnamed currency is infinite
     stated = [charge.get(name, "0") for name in names]
     stated += [infinite.get(name, 0) if name in charge else unknown for name in names]
     need(all(str(n) == str(abs(int(n))) for n in stated), f"not all are amounts: {stated!r:.99}")
@@ -176,7 +176,7 @@ def plus(left: Iterable[int], right: Iterable[int], sign: int = 1) -> list[int]:
 
 
 class Account:
-    """What is booked per cell: finite units in each currency, then counts of infinite charges.
+    """Sums per cell: finite units in each currency, then counts of infinite charges.
     ``everyone`` counts in every cell, in addition to what ``cells`` has of it. No sum passes 2^62:
     ``bound`` is all that was booked and not given back, ``held`` what open grants may give back.
     With a ``window``, ``passing`` has what is spent, and the stamp at which it stops counting.
@@ -196,12 +196,12 @@ class Account:
             self.cells[cell] = plus(self.cells.get(cell) or [0] * len(units), units, sign)
 
     def at(self, cell: Cell | None) -> list[int]:
-        """Return the sums of a cell; of None, what everyone has."""
+        """Return the sums of a cell; of None, those of everyone."""
         own = self.cells.get(cell) if cell is not None else None
         return plus(self.everyone, own) if own else self.everyone
 
     def of(self, cells: Cells) -> Iterator[list[int]]:
-        """Return what everyone has, and the sums of those of the cells that have more."""
+        """Return the sums of everyone, and of those of the cells that have more."""
         yield self.everyone
         for cell in self.cells if cells is None else self.cells.keys() & cells:
             yield self.at(cell)
@@ -213,7 +213,7 @@ class Account:
         return twin
 
     def advance(self, now: int) -> None:
-        """Take off what the window has passed."""
+        """Take off spending that has left the window."""
         while self.passing and self.passing[0][0] <= now:
             _, cells, units = self.passing.popleft()
             self.add(cells, units, -1)
@@ -225,7 +225,7 @@ class Account:
             self.passing.append((ends(self.window, now), cells, units))
 
     def book(self, cells: Cells, charge: Doc, now: int, *, reserve: bool = False) -> list[int]:
-        """Add a charge; what could take a sum past 2^62 is infinite. Return what was added."""
+        """Add a charge, infinite if it could take a sum past 2^62. Return the units added."""
         self.advance(now)
         units, n = amounts(charge, self.axis), len(self.axis)
         for i, bound in enumerate(self.bound):
@@ -271,7 +271,7 @@ class Account:
             self.bound = list(map(max, self.bound, least))
 
     def keep(self, groups: Groups, now: int) -> None:
-        """Let the window count as spent now what cells got (less than nothing: gave back)."""
+        """Let the window count as spent now the units that cells got, or gave back if negative."""
         for cells, units in groups:
             if any(units):
                 self.bound = plus(self.bound, [max(0, u) for u in units[: len(self.bound)]])
@@ -369,12 +369,12 @@ def gaussian_delta(units: int, epsilon: Fraction) -> Decimal:
 
 
 def endless(units: int | None) -> int:
-    """Return units to compare: what is infinite is more than any."""
+    """Return units to compare: an infinite sum is more than any."""
     return 2 * MOST_UNITS if units is None else units
 
 
 class Limit:
-    """What a rule allows in one epoch; if it goes on from ``before``, by the same order."""
+    """The limit of a rule in one epoch; if it goes on from ``before``, by the same order."""
 
     def __init__(self, rule: Doc, told: Doc, before: Limit | None) -> None:
         self.rule, self.number, self.keeps = rule, told["number"], told["keeps"]
@@ -456,7 +456,7 @@ class Limit:
     def wrong(
         self, least: Account, most: Account | None, cells: Cells, total: Doc, rule: Doc, event: Doc
     ) -> str:
-        """Return what an event says wrongly of a rule, whose account was between two others."""
+        """Return the error in an event about a rule, whose account was between two others."""
         fired, seen = rule["id"] in dict(event.get("fired", [])), event["rules"][rule["id"]]
         share = number(rule["at"][:-1]) / 100 if "of" in rule else Fraction(1)
         capacity, charge = self.capacity(share), self.used(amounts(total, self.keeps))
@@ -518,7 +518,7 @@ def start_of(old: Limit | None, new: Limit) -> str:
 
 
 class Grant(NamedTuple):
-    """An open grant: its client, data and people, what it reserved, and where that counts."""
+    """An open grant: its client, data and people, its reservation, and the accounts of that."""
 
     by: str
     dataset: str
@@ -530,7 +530,7 @@ class Grant(NamedTuple):
 
 
 class Audit:
-    """What was read of a bundle so far, what it adds up to, and all that is wrong with it."""
+    """The part of a bundle that was read so far, its sums, and the findings."""
 
     def __init__(self) -> None:
         self.findings, self.manifest, self.size = list[Doc](), Doc(), 0
@@ -572,7 +572,7 @@ class Audit:
         self.attempt("totals.json", self.add_up)
 
     def pack(self, content: bytes, take: Callable[[bytes], None]) -> None:
-        """Take what is packed as an entry bundle (C2SP tlog-tiles): each after its length."""
+        """Take the entries of an entry bundle (C2SP tlog-tiles), each after its length."""
         while content:
             end = 2 + int.from_bytes(content[:2], "big")
             need(end <= len(content), "ends too early")
@@ -621,7 +621,7 @@ class Audit:
         need(pin is None or pin in self.log, "the key that was given is not one of this log")
 
     def add_up(self) -> None:
-        """Add up what the most charged cell of each account has, and compare ``totals.json``."""
+        """Find the sums of the most charged cell of each account, and compare ``totals.json``."""
         for key in sorted(self.accounts):
             account, limit = self.accounts[key], self.limits.get(key[0])
             if key[0] and (limit is None or limit.number != key[1]):
@@ -640,7 +640,7 @@ class Audit:
         need(self.files.get("totals.json", text) == text, "the events add up to other totals")
 
     def fold(self, event: Doc, kind: str, command: Doc) -> None:
-        """Judge an event, and make the changes that the table in docs/evidence.md says."""
+        """Judge an event, and make the changes in the table of docs/evidence.md."""
         if "charges" in event:
             check_total(event["charges"], event["total"])
         if kind in JUDGED:
@@ -656,7 +656,7 @@ class Audit:
         need(prod(map(len, self.dimensions.values())) <= MOST_CELLS, "too many cells")
 
     def book(self, event: Doc, command: Doc) -> None:
-        """Open a grant, called by its sequence; or spend what ran, or what was booked too low."""
+        """Open a grant, named after its sequence; or book invocations, or a correction."""
         everyone = event.get("charged_to") == "everyone" or command.get("everyone") is True
         cells = None if everyone else self.select(command.get("subjects"))
         kind, dataset, now = event["type"], command["dataset"], self.now
@@ -674,7 +674,7 @@ class Audit:
             )
 
     def end(self, event: Doc, command: Doc) -> None:
-        """Settle a grant at what it is charged, which is no more than it reserved."""
+        """Settle a grant at its charge, which is no more than it reserved."""
         grant, charge = self.open.pop(command["grant"]), event.get("charge", {})
         for key, units in grant.booked.items():
             self.accounts[key].settle(grant.cells, units, charge, self.now)
@@ -685,7 +685,7 @@ class Audit:
             need(now == reserved if expired else now <= reserved, f"not the {name} it reserved")
 
     def carry_over(self, _: Doc, command: Doc) -> None:
-        """Raise accounts to what was used before a recovery; what grants hold there is used up."""
+        """Raise accounts to their sums before a recovery; reservations in them become spending."""
         for each in command["accounts"]:
             key = each["rule"], each["epoch"], each["dataset"], each["client"]
             limit = self.limits.get(key[0])
@@ -706,7 +706,7 @@ class Audit:
         self.open.clear()
 
     def account(self, key: Key) -> Account:
-        """Return an account; a new one keeps what its rule's epoch keeps, or is a lifetime."""
+        """Return an account; a new one has the currencies of its rule's epoch, or is a lifetime."""
         if key not in self.accounts:
             limit = self.limits.get(key[0])
             now = limit is not None and limit.number == key[1]
@@ -743,7 +743,7 @@ class Audit:
         return product(*sides.values())
 
     def extend(self, event: Doc, command: Doc) -> None:
-        """Append values of dimensions: new cells inherit, or have what everyone was charged. Open
+        """Append values of dimensions: new cells inherit, or have the sums of everyone. Open
         grants that do not name the dimension cover them.
         """
         inherit = command.get("attested_new") is not True
@@ -778,7 +778,7 @@ class Audit:
         return grant._replace(cells=grant.cells | new)
 
     def inherited(self, key: Key, account: Account, axis: int, new: range) -> Groups:
-        """Return what new cells inherited, less what open grants hold there, by equal amounts."""
+        """Group new cells by the units that they inherited, less those of open grants."""
         held = Account(account.axis)
         for grant in [grant for grant in self.open.values() if key in grant.booked]:
             held.add(grant.cells, grant.booked[key])
@@ -790,7 +790,7 @@ class Audit:
         return [(frozenset(cells), list(units)) for units, cells in groups.items()]
 
     def adopt(self, event: Doc, command: Doc) -> None:
-        """Adopt a policy; an epoch begins with what its rule, or the data, have used."""
+        """Adopt a policy; an epoch begins with the spending of its rule, or of the data."""
         limits, rules = dict[str, Limit](), command["policy"]["rules"]
         for rule in [rule for rule in rules if "limit" in rule]:
             name = rule["id"]
@@ -814,7 +814,7 @@ class Audit:
         self.rules, self.limits, self.adopted = rules, limits, self.size
 
     def bring(self, limit: Limit, keys: list[Key]) -> None:
-        """Begin with what was used in accounts, as a sum of epsilons and deltas."""
+        """Begin with the spending in accounts, as a sum of epsilons and deltas."""
         brought = dict[Key, Account]()
         for key in keys:
             mine = brought.setdefault(limit.key(*key[2:]), Account(limit.keeps))
@@ -835,7 +835,7 @@ class Audit:
         self.judge(event, "grant.refused.v1", items[place], tuple(items[:place]))
 
     def judge(self, event: Doc, kind: str, command: Doc, before: tuple[Doc, ...] = ()) -> None:
-        """Check what an event says of each rule that compares numbers, and its outcome."""
+        """Check an event's outcome, and its numbers of each rule that compares numbers."""
         fired, dataset, total = dict(event.get("fired", [])), command["dataset"], event["total"]
         need(event.get("policy") == self.adopted, "another policy is in force")
         everyone = event.get("charged_to") == "everyone" or "built-in:private-membership" in fired
@@ -864,7 +864,7 @@ class Audit:
         self.outcome(event, kind, dataset, fired)
 
     def outcome(self, event: Doc, kind: str, dataset: str, fired: dict[str, str]) -> None:
-        """Check that a grant is refused if a rule fired that blocks, and what ran an overrun."""
+        """Check that a grant is refused, or a record an overrun, if a rule fired that blocks."""
         actions = {rule["id"]: rule.get("action", "block") for rule in self.rules}
         actions["built-in:unverifiable-claim"] = "flag"
         blocked = [name for name in fired if actions.get(name, "block") == "block"]

@@ -21,7 +21,7 @@ class Problem(Exception):
 
 
 class Invalid(Problem):
-    """The command contradicts what is registered, or itself."""
+    """The command contradicts the registered data, or itself."""
 
 
 class NotFound(Problem):
@@ -29,7 +29,7 @@ class NotFound(Problem):
 
 
 class Conflict(Problem):
-    """The state of what the command names does not allow it."""
+    """The state of a grant, key or other object does not allow the command."""
 
 
 class Forbidden(Problem):

@@ -1,7 +1,7 @@
 """Render decisions as text, from the event, the policy that was in force, and the population.
 
-An event holds only what does not follow from these: the rules that fired, and the integers that
-each limit compared.
+An event holds only the rules that fired and the integers that each limit compared; all else follows
+from these.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def explain(event: Event, adopted: Adopted | None, people: Population, engine: i
 
 
 def decision_of(findings: Sequence[Finding], *, recorded: bool = False) -> Decision:
-    """Return the decision that ``findings`` lead to. What has already run is never blocked."""
+    """Return the decision that ``findings`` lead to. Recorded invocations are never blocked."""
     fired: list[Outcome] = [one.action for one in findings if one.fired]
     outcome: Outcome = max(fired, key=STRICTNESS.__getitem__, default="allow")
     if recorded and outcome == "block":

@@ -289,7 +289,7 @@ class Grants:
         return filter(None, map(self._read, range(len(self._about))))
 
     def legend(self) -> Legend:
-        """Return what belongs to the columns."""
+        """Return the legend of the columns."""
         return Legend(len(self._about), tuple(self._owners), tuple(self._datasets))
 
     def dump(self) -> Iterator[bytes]:

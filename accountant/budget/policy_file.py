@@ -48,7 +48,7 @@ def parse_policy(text: str) -> tuple[Policy, str]:
 
 def _plain(node: yaml.Node, path: tuple[str | int, ...], lines: dict[Any, int]) -> Any:
     """Return the node as dicts, lists and text, and note each path's line. Raises Invalid for a key
-    given twice, and for what is too deep or too large: aliases can repeat a node, even in itself.
+    given twice, and where aliases repeat nodes until it is too deep or too large.
     """
     lines[path] = node.start_mark.line + 1
     if len(path) > MAX_DEPTH or len(lines) > MAX_NODES:

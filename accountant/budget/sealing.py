@@ -1,7 +1,7 @@
 """Free texts stay outside the ledger, which holds only their salted digests.
 
-A text can then be erased without touching an event. What rules compare stays in clear: purposes
-that the policy lists, and blank texts.
+A text can then be erased without touching an event. Texts that rules compare stay in
+clear: purposes that the policy lists, and blank texts.
 """
 
 from __future__ import annotations

@@ -129,14 +129,14 @@ class OpenSparseVector(_Request, name="open_sparse_vector"):
 
 
 class RecordInvocations(_Request, name="record_invocations"):
-    """Record what has already run without a grant. It is recorded even if it exceeds the budget."""
+    """Record invocations that have already run without a grant, also those over budget."""
 
     mechanisms: Mechanisms
     ran_at: Moment | None = Field(None, description="when it ran, RFC 3339 UTC; information only")
 
 
 class CommitGrant(Command, name="commit_grant"):
-    """State what ran: all that was reserved, or a listed part."""
+    """State which mechanisms ran: all that were reserved, or a listed part."""
 
     grant: str
     mechanisms: Mechanisms | None = None
@@ -213,7 +213,7 @@ class CarriedAccount(BaseModel, frozen=True, extra="forbid"):
 
 
 class CarryOver(Command, name="carry_over"):
-    """Raise every cell to at least these sums, so that what lost events spent stays spent."""
+    """Raise every cell to at least these sums, so that spending by lost events stays booked."""
 
     accounts: Annotated[list[CarriedAccount], Field(min_length=1, max_length=MAX_CARRIED)]
 
@@ -240,8 +240,8 @@ class AdoptEngine(Command, name="adopt_engine"):
 
 
 class Revalue(Command, name="revalue"):
-    """Book what an earlier event should have cost beyond what it was booked at. All fields but the
-    reason repeat that event: ``by`` spent ``booked`` on ``subjects`` for ``mechanisms``.
+    """Book the difference between the right cost of an earlier event and its charge. All fields but
+    the reason repeat that event: ``by`` spent ``booked`` on ``subjects`` for ``mechanisms``.
     """
 
     event: Annotated[StrictInt, Field(ge=0)]
@@ -298,7 +298,7 @@ def digest_of(commands: Iterable[bytes]) -> str:
 
 
 def command_from_json(body: dict[str, Any]) -> Command:
-    """Read what ``to_json`` wrote. Raises ValueError (pydantic's) for anything else."""
+    """Read the output of ``to_json``. Raises ValueError (pydantic's) for anything else."""
     fields = dict(body)
     kind = COMMANDS.get(fields.pop("type", None))
     if kind is None:
@@ -331,7 +331,7 @@ class Envelope:
 
     @cached_property
     def parts(self) -> tuple[Envelope, ...]:
-        """The items of a batch as single requests, which keep what is derived from them."""
+        """The items of a batch as single requests, which keep their documents."""
         return tuple(Envelope(self.by, item) for item in self.items)
 
     def again(self, by: str, key: str | None) -> Envelope:

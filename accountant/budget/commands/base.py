@@ -28,7 +28,7 @@ Identifier = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]{0,63}$")]
 Text = Annotated[str, Field(min_length=1, max_length=2_000)]
 
 STORED: Final = {"stored": True}
-"""Validation context for reading what an event holds."""
+"""Validation context for reading events."""
 
 
 class Sealed(BaseModel, frozen=True, extra="forbid"):
@@ -94,7 +94,7 @@ class Command(BaseModel, frozen=True, extra="forbid"):
             COMMANDS[name] = cls
 
     def to_json(self) -> dict[str, Any]:
-        """Return the command as events hold it: its type and what differs from the defaults."""
+        """Return the type, and the fields that differ from the defaults, as events hold them."""
         body = self.model_dump(mode="json", by_alias=True, exclude_defaults=True)
         return {"type": self.command} | body
 

@@ -24,7 +24,7 @@ class AskGrantItem(AskGrant):
 
 
 class CommitGrantItem(CommitGrant):
-    """State what ran: all that was reserved, or a listed part."""
+    """State which mechanisms ran: all that were reserved, or a listed part."""
 
     type: Literal["commit_grant"] = Field(description="which command this item is")
 
@@ -36,7 +36,7 @@ class ReleaseGrantItem(ReleaseGrant):
 
 
 class RecordInvocationsItem(RecordInvocations):
-    """Record what has already run without a grant."""
+    """Record invocations that have already run without a grant."""
 
     type: Literal["record_invocations"] = Field(description="which command this item is")
 
@@ -55,7 +55,7 @@ class BatchRequest(BaseModel, frozen=True, extra="forbid"):
 
 
 def decided_in(items: Sequence[BaseModel]) -> list[int]:
-    """Return the order in which ``items`` are decided: what gives budget back comes first."""
+    """Return the order in which ``items`` are decided: commits and releases come first."""
     return sorted(range(len(items)), key=lambda place: isinstance(items[place], AskGrant))
 
 

@@ -1,8 +1,8 @@
 """The long parts of commands, mechanisms and subject groups, remembered by their bytes.
 
-A part is remembered from the second time on that it is asked for: most parts are asked for once,
-and keeping them would cost as much as reading them again. A part keeps what was last derived from
-it, and from what. Nothing here is authoritative: forgetting it costs time.
+A part is remembered from its second request on: most parts are requested once, and keeping them
+would cost as much as reading them again. A part keeps the last result that was derived from it.
+Nothing here is authoritative: forgetting it costs time.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Any, Final
 
 _REMEMBERED: Final = 4_096
 _MET: Final = 16_384
-"""Hashes of parts that were asked for once."""
+"""Hashes of parts that were requested once."""
 _LONGEST: Final = 2_048
 """Bytes of a part that is remembered."""
 
 
 class Listed(list[Any]):
-    """Mechanisms, or a union of groups, that were read. ``memo``: terms, and what they gave."""
+    """Mechanisms, or a union of groups, that were read. ``memo``: the terms of a result, and it."""
 
     memo: tuple[Any, Any] | None = None
 
@@ -33,7 +33,7 @@ _KINDS: Final[dict[type, Callable[[Any], Any]]] = {list: Listed, dict: Term}
 
 
 class Parts:
-    """Parts by their bytes, with what ``read`` makes of these. Thread-safe."""
+    """Parts by their bytes, which ``read`` parses. Thread-safe."""
 
     def __init__(self, read: Callable[[bytes], tuple[Any, bytes]]) -> None:
         self._read = read
@@ -54,7 +54,7 @@ class Parts:
         return found
 
     def _met_before(self, data: bytes) -> bool:
-        """Return whether ``data`` was asked for before; from now on it was."""
+        """Return whether ``data`` was requested before, and note that it is now."""
         if len(data) > _LONGEST:
             return False
         if (mark := hash(data)) in self._met:

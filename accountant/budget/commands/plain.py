@@ -1,8 +1,8 @@
 """Read the long parts of commands without the models where they are plainly valid.
 
 Most requests ask for one mechanism whose parameters are positive amounts, on a group of named
-values. These are read here in a third of the time; the result is what the models make of them, to
-the byte (tests/budget/test_plain.py). All others are left to the models, which state what is wrong.
+values. These are read here in a third of the time, with the result of the models, to the byte
+(tests/budget/test_plain.py). All others are left to the models, which report errors.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Read the commands that events hold, as ``command_from_json`` does, but many times as fast.
 
 Mechanisms and subject groups, the long parts, are read once and remembered by their bytes. Anything
-that is not plainly in canonical form is left to the models, which state what is wrong.
+that is not plainly in canonical form is left to the models, which report errors.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ def _lift(state: State, carried: CarriedAccount, now: int) -> None:
     least = Charge.from_json(carried.used).on(account.axis).saturated()
     for grant in list(state.open.values()):
         for held_in, booked in grant.bookings:
-            if held_in == key:  # it cannot be told apart from what the lost events had spent
+            if held_in == key:  # it may be among the spending of lost events
                 account.release(grant.selection, booked, now)
                 kept = tuple(pair for pair in grant.bookings if pair[0] != key)
                 state.grants.keep(grant._replace(bookings=kept))

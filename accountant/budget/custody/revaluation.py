@@ -110,7 +110,7 @@ class Corrections:
         self.booked[booked.event] = booked._replace(charge=booked.charge + more)
 
     def due(self, state: State) -> list[Booked]:
-        """Return what costs more by the bounds of the state's version than was booked for it."""
+        """Return the charges that are too low by the bounds of the state's version."""
         return [
             booked
             for booked in self.booked.values()

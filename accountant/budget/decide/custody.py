@@ -63,7 +63,7 @@ def resume_publication(
 
 
 def carry_over(state: State, asked: Envelope, command: ask.CarryOver, now: int) -> Body:
-    """Keep what was signed as spent. Raises Invalid if an account's sums cannot be read."""
+    """Keep signed sums as spent. Raises Invalid if an account's sums cannot be read."""
     for account in command.accounts:
         try:
             Charge.from_json(account.used)
@@ -96,7 +96,7 @@ def adopt_engine(state: State, asked: Envelope, command: ask.AdoptEngine, now: i
 
 
 def revalue(state: State, asked: Envelope, command: ask.Revalue, now: int) -> Body | None:
-    """Book the difference to what today's bounds say; nothing if they say no more."""
+    """Book the difference to the price by today's bounds; nothing if that is not higher."""
     engine = state.custody.engine
     _recorded(state, command.event)
     if state.revalued.get(command.event, 0) >= engine:
@@ -114,7 +114,7 @@ def revalue(state: State, asked: Envelope, command: ask.Revalue, now: int) -> Bo
 
 
 def erase_text(state: State, asked: Envelope, command: ask.EraseText, now: int) -> Body:
-    """State what is erased. Raises NotFound for an event that is not recorded yet."""
+    """Erase texts of an event. Raises NotFound if the event is not recorded yet."""
     _recorded(state, command.event)
     return {}
 

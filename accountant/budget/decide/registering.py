@@ -80,7 +80,7 @@ def _in_parts(event: Event, command: ask.RegisterPopulation) -> list[Event]:
 def _appended(
     event: Event, added: dict[str, list[str]], *, attested_new: bool = False
 ) -> list[Event]:
-    """Return extensions from the sequence of ``event`` on, by what fits in an event each."""
+    """Return extensions from the sequence of ``event`` on, each small enough for one event."""
     events: list[Event] = []
     for name, values in added.items():
         for part in _portions(values):
@@ -193,7 +193,7 @@ def adopt_policy(state: State, asked: Envelope, command: ask.AdoptPolicy, now: i
 
 
 def _epoch(state: State, rule: LimitRule, now: int) -> Body:
-    """Return what a verifier needs of the epoch that ``rule`` is in once adopted."""
+    """Return the facts of the epoch of ``rule``, once adopted, that a verifier needs."""
     start = start_of(state.adopted, rule)
     epoch = next_epoch(state.adopted, rule, state.last_epoch.get(rule.id, 0) + 1, now)
     stated: Body = {
@@ -229,7 +229,7 @@ def _orders(epoch: Epoch, *, brings: bool) -> dict[str, str]:
 
 
 def loosens(state: State, policy: Policy) -> list[str]:
-    """Return how ``policy`` blocks less than the one in force, or forgets what was used."""
+    """Return how ``policy`` blocks less than the one in force, or forgets spending."""
     reasons = [
         f"{rule.id} forgets what was used" for rule in policy.limits if _forgets(state, rule)
     ]

@@ -46,7 +46,7 @@ _LAST: Final = 253_402_300_799_999_999
 def ask_grant(
     state: State, asked: Envelope, command: ask.AskGrant | ask.OpenSparseVector, now: int
 ) -> list[Outcome]:
-    """Reserve what is asked for, or refuse it; either is an event."""
+    """Reserve the cost of a request, or refuse it; either is an event."""
     session = isinstance(command, ask.OpenSparseVector)
     if isinstance(command, ask.OpenSparseVector) and command.mechanism.count != 1:
         raise Invalid("one-session", "a sparse vector session has count 1; open one for each")
@@ -75,7 +75,7 @@ def ask_grant(
 def record(
     state: State, asked: Envelope, command: ask.RecordInvocations, now: int
 ) -> list[Outcome]:
-    """Book what has already run, over budget or not, with the comparisons of a request."""
+    """Book invocations that have already run, over budget or not, compared like a request."""
     request, judgement, body = _judge(state, asked.by, command, now)
     if any(one.code == LimitRule.code and one.action == "block" for one in judgement.fired):
         body["overrun"] = True
@@ -105,7 +105,7 @@ def _judge(
 
 
 def commit(state: State, asked: Envelope, command: ask.CommitGrant, now: int) -> list[Outcome]:
-    """Charge what was run and give back the rest."""
+    """Charge the mechanisms that ran and give back the rest."""
     grant = _own(state, asked, command.grant)
     if grant.session:
         raise Conflict("is-a-session", f"grant {grant.id} is a sparse vector session; close it")
@@ -120,7 +120,7 @@ def commit(state: State, asked: Envelope, command: ask.CommitGrant, now: int) ->
 
 def _part(state: State, grant: Grant, mechanisms: Sequence[Mechanism]) -> Charge:
     """Return the cost of a listed part of ``grant``. Raises Invalid unless each mechanism was
-    reserved, at least as many times: only what the rules judged may be committed.
+    reserved, at least as many times: the rules have judged no others.
     """
     left: Counter[Mechanism] = Counter()
     for mechanism in getattr(command_from_json(grant.document), "mechanisms", ()):
@@ -137,7 +137,7 @@ def _part(state: State, grant: Grant, mechanisms: Sequence[Mechanism]) -> Charge
                 committed=mechanism.count,
             )
         left[_once(mechanism)] -= mechanism.count
-    engine = state.custody.engine_at(grant.sequence)  # what was reserved is what comes back
+    engine = state.custody.engine_at(grant.sequence)  # the version that priced the reservation
     prices = price_all(mechanisms, state.people().relation, grant.total.orders, engine)
     return total(p.charge for p in prices)
 
@@ -190,7 +190,7 @@ def count(state: State, asked: Envelope, command: ask.CountAnswers, now: int) ->
 
 
 def close(state: State, asked: Envelope, command: ask.CloseSparseVector, now: int) -> list[Outcome]:
-    """End a session and charge what it has cost."""
+    """End a session and charge its cost."""
     grant = _session(state, asked, command.grant)
     if late := _late(state, asked, grant, now):
         return late
@@ -201,11 +201,11 @@ def close(state: State, asked: Envelope, command: ask.CloseSparseVector, now: in
 
 
 def _realised(state: State, grant: Grant) -> Charge:
-    """Return what a session has cost after its positives.
+    """Return the cost of a session after its positives.
 
     The ex-post bound is path-wise, so only the basic currency gives back; the others keep the
-    whole charge (theory: mechanisms/selection.py). What is given back is the difference of the
-    derived values, also where a larger claim was booked.
+    whole charge (theory: mechanisms/selection.py). The difference of the derived values is
+    given back, also where a larger claim was booked.
     """
     mechanism, relation = _mechanism(grant), state.people().relation
     whole = charge_of(mechanism.loss_after(mechanism.max_positives or 0, relation), 1)

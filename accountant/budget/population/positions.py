@@ -23,7 +23,7 @@ CODES = frozenset({"bits", "gaps"})
 
 
 def spell(positions: NDArray[np.int64]) -> dict[str, str]:
-    """Return what an event holds of positions, which are sorted and unique, at least one."""
+    """Return the object in an event for positions: sorted, unique, at least one."""
     marks = np.zeros(int(positions[-1]) + 1, dtype=np.bool_)
     marks[positions] = True
     bits = np.packbits(marks, bitorder="little").tobytes()

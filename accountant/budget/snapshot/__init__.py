@@ -1,7 +1,7 @@
 """Snapshots: a state as bytes, so that a start does not have to fold every event again.
 
 A snapshot holds the length of the head, the head (``rows.py``, JSON), then the columns: the open
-grants and their commands, what is to leave windows, the sums of each account, the settled grants,
+grants and their commands, the entries of windows, the sums of each account, the settled grants,
 the answered keys. Capacities and currencies of epochs follow from the policy and are not in it.
 
 It is not checked against the events: its caller has to know that it is authentic, and that the same

@@ -151,7 +151,7 @@ class Lists:
         return list(map(self._seen.__getitem__, map(id, items)))
 
     def held(self, bookings: Sequence[Bookings], accounts: Mapping[AccountKey, int]) -> list[int]:
-        """Return the numbers of what ``accounts``, which have numbers too, hold of each grant."""
+        """Return the numbers of bookings; ``accounts`` have numbers too."""
 
         def row(held: Bookings) -> BookingsRow:
             charges = self.numbers(self.charges, [booked for _, booked in held])
