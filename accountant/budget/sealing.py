@@ -112,8 +112,8 @@ def _again(
     prefix: str = "",
 ) -> Envelope:
     digests = {}
-    if (packed_so := packed_as(state.population, asked.command, command)) is not asked.command:
-        asked = replace(asked, command=packed_so)
+    if (held_so := packed_as(state.population, asked.command, command)) is not asked.command:
+        asked = replace(asked, command=held_so)
     for field in FIELDS:
         text, held = getattr(asked.command, field, None), command.get(field)
         if not isinstance(text, str) or not isinstance(held, dict):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, partial
 from hashlib import sha256
 from typing import Annotated, Any, Final, Literal
 
@@ -48,22 +48,17 @@ MOST_ITEMS: Final = 1_000
 Role = Literal["admin", "pipeline", "officer", "auditor"]
 
 
-def _valid(check: Callable[[str], object]) -> AfterValidator:
-    """Return a validator of texts that ``check`` raises ValueError for unless they are valid."""
-
-    def validate(text: str) -> str:
-        check(text)
-        return text
-
-    return AfterValidator(validate)
+def _checked(check: Callable[[str], object], text: str) -> str:
+    check(text)  # raises ValueError
+    return text
 
 
 Moment = Annotated[
     str,
     Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?Z$"),
-    _valid(datetime.fromisoformat),  # there is no month 13
+    AfterValidator(partial(_checked, datetime.fromisoformat)),  # there is no month 13
 ]
-Stamp = Annotated[str, _valid(microseconds)]
+Stamp = Annotated[str, AfterValidator(partial(_checked, microseconds))]
 Values = Annotated[list[Name], Field(min_length=1, max_length=MAX_CELLS)]
 
 

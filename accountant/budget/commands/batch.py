@@ -7,35 +7,30 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import BaseModel, Discriminator, Field
 
-from accountant.budget.commands import (
-    MOST_ITEMS,
-    AskGrant,
-    CommitGrant,
-    RecordInvocations,
-    ReleaseGrant,
-)
+from accountant.budget import commands as ask
+from accountant.budget.commands import MOST_ITEMS
 from accountant.budget.commands.base import COMMANDS, Command, construct
 
 
-class AskGrantItem(AskGrant):
+class AskGrantItem(ask.AskGrant):
     """Ask for budget before anything runs."""
 
     type: Literal["ask_grant"] = Field(description="which command this item is")
 
 
-class CommitGrantItem(CommitGrant):
+class CommitGrantItem(ask.CommitGrant):
     """State which mechanisms ran: all that were reserved, or a listed part."""
 
     type: Literal["commit_grant"] = Field(description="which command this item is")
 
 
-class ReleaseGrantItem(ReleaseGrant):
+class ReleaseGrantItem(ask.ReleaseGrant):
     """Attest that nothing of a grant was executed on the data."""
 
     type: Literal["release_grant"] = Field(description="which command this item is")
 
 
-class RecordInvocationsItem(RecordInvocations):
+class RecordInvocationsItem(ask.RecordInvocations):
     """Record invocations that have already run without a grant."""
 
     type: Literal["record_invocations"] = Field(description="which command this item is")
@@ -56,7 +51,7 @@ class BatchRequest(BaseModel, frozen=True, extra="forbid"):
 
 def decided_in(items: Sequence[BaseModel]) -> list[int]:
     """Return the order in which ``items`` are decided: commits and releases come first."""
-    return sorted(range(len(items)), key=lambda place: isinstance(items[place], AskGrant))
+    return sorted(range(len(items)), key=lambda place: isinstance(items[place], ask.AskGrant))
 
 
 def alone(item: Item) -> Command:

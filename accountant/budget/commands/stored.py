@@ -13,25 +13,8 @@ from typing import Any, Final
 import orjson
 from pydantic import TypeAdapter
 
-from accountant.budget.commands import (
-    DEFAULT_TTL,
-    AskGrant,
-    CommitGrant,
-    ExpireGrant,
-    RecordInvocations,
-    ReleaseGrant,
-    plain,
-)
-from accountant.budget.commands.base import (
-    STORED,
-    Command,
-    FreeText,
-    Identifier,
-    Mechanisms,
-    SubjectsField,
-    Ttl,
-    construct,
-)
+from accountant.budget import commands as ask
+from accountant.budget.commands import base, plain
 from accountant.budget.commands.parts import Parts
 
 Reader = Callable[[Any], Any]
@@ -39,7 +22,7 @@ Reader = Callable[[Any], Any]
 
 
 def _field(kind: Any) -> Reader:
-    return partial(TypeAdapter(kind).validate_python, context=STORED)
+    return partial(TypeAdapter(kind).validate_python, context=base.STORED)
 
 
 def _part(kind: Any, plainly: Callable[[bytes], tuple[Any, bytes] | None]) -> Reader:
@@ -49,7 +32,7 @@ def _part(kind: Any, plainly: Callable[[bytes], tuple[Any, bytes] | None]) -> Re
     def read(data: bytes) -> tuple[Any, bytes]:
         if (found := plainly(data)) is not None and found[1] == data:
             return found
-        part = adapter.validate_python(orjson.loads(data), context=STORED)
+        part = adapter.validate_python(orjson.loads(data), context=base.STORED)
         again = adapter.dump_python(part, mode="json", by_alias=True, exclude_defaults=True)
         if orjson.dumps(again, option=orjson.OPT_SORT_KEYS) != data:
             raise ValueError("the part is not in canonical form")
@@ -59,22 +42,22 @@ def _part(kind: Any, plainly: Callable[[bytes], tuple[Any, bytes] | None]) -> Re
     return lambda value: parts.get(orjson.dumps(value))[0]
 
 
-_MECHANISMS: Final = _part(Mechanisms, plain.mechanisms)
-_SUBJECTS: Final = _part(SubjectsField, plain.subjects)
-_GROUPS: Final[TypeAdapter[Any]] = TypeAdapter(SubjectsField)
+_MECHANISMS: Final = _part(base.Mechanisms, plain.mechanisms)
+_SUBJECTS: Final = _part(base.SubjectsField, plain.subjects)
+_GROUPS: Final[TypeAdapter[Any]] = TypeAdapter(base.SubjectsField)
 _JUDGED: Final[dict[str, Reader]] = {
-    "dataset": _field(Identifier),
+    "dataset": _field(base.Identifier),
     "mechanisms": _MECHANISMS,
     "subjects": _SUBJECTS,
-    "purpose": _field(FreeText),
-    "justification": _field(FreeText),
+    "purpose": _field(base.FreeText),
+    "justification": _field(base.FreeText),
 }
-_FIELDS: Final[dict[type[Command], dict[str, Reader]]] = {
-    AskGrant: _JUDGED | {"ttl_seconds": _field(Ttl)},
-    RecordInvocations: _JUDGED,
-    CommitGrant: {"grant": _field(str), "mechanisms": _MECHANISMS},
-    ReleaseGrant: {"grant": _field(str), "reason": _field(FreeText)},
-    ExpireGrant: {"grant": _field(str)},
+_FIELDS: Final[dict[type[base.Command], dict[str, Reader]]] = {
+    ask.AskGrant: _JUDGED | {"ttl_seconds": _field(base.Ttl)},
+    ask.RecordInvocations: _JUDGED,
+    ask.CommitGrant: {"grant": _field(str), "mechanisms": _MECHANISMS},
+    ask.ReleaseGrant: {"grant": _field(str), "reason": _field(base.FreeText)},
+    ask.ExpireGrant: {"grant": _field(str)},
 }
 """The fields that are read here, each with its reader."""
 _PLAIN: Final = {
@@ -87,7 +70,7 @@ _PLAIN: Final = {
 }
 
 
-def read_plain(document: Mapping[str, Any]) -> Command | None:
+def read_plain(document: Mapping[str, Any]) -> base.Command | None:
     """Return the command that ``document`` holds; None if it is not plainly in canonical form."""
     name = document.get("type")
     known = _PLAIN.get(name) if isinstance(name, str) else None
@@ -98,8 +81,8 @@ def read_plain(document: Mapping[str, Any]) -> Command | None:
         found = {name: readers[name](part) for name, part in document.items() if name != "type"}
     except (ValueError, KeyError, TypeError):
         return None
-    plainly = found.get("ttl_seconds") != DEFAULT_TTL and None not in found.values()
-    return construct(kind, found) if plainly and found.keys() >= required else None
+    plainly = found.get("ttl_seconds") != ask.DEFAULT_TTL and None not in found.values()
+    return base.construct(kind, found) if plainly and found.keys() >= required else None
 
 
 def read_subjects(document: Any) -> Any:
@@ -107,4 +90,4 @@ def read_subjects(document: Any) -> Any:
     try:
         return _SUBJECTS(document)
     except ValueError:
-        return _GROUPS.validate_python(document, context=STORED)
+        return _GROUPS.validate_python(document, context=base.STORED)

@@ -26,7 +26,7 @@ class SigningKey(NamedTuple):
 
 
 class AcceptedTime(NamedTuple):
-    """The clock at its acceptance by an operator; ``time`` is the event's stamp, if later."""
+    """The clock when an operator accepted it, and sequence and stamp of that event."""
 
     sequence: int
     clock: int
@@ -66,9 +66,8 @@ class Custody:
         return self.keys[-1]
 
     def signing(self, size: int, before: int) -> list[SigningKey]:
-        """Return the keys that must sign a checkpoint of ``size`` that follows one of size
-        ``before``: the key in force, and those of the same name that were in force after
-        ``before``, so that each key is vouched for by the one before it.
+        """Return the keys that must sign a checkpoint of ``size`` after one of size ``before``: the
+        key in force, and those of its name that were in force between, each vouching for the next.
         """
         adopted = [key for key in reversed(self.keys) if key.sequence < size]
         chain = [key for key in adopted if key.name == adopted[0].name]

@@ -67,8 +67,8 @@ def _adopt_engine(state: State, event: Event) -> None:
 
 
 def _accept_time(state: State, event: Event) -> None:
-    shown = microseconds(event.body["command"]["clock"])
-    _set(state, accepted=AcceptedTime(event.sequence, shown, event.time))
+    clock = microseconds(event.body["command"]["clock"])
+    _set(state, accepted=AcceptedTime(event.sequence, clock, event.time))
 
 
 HANDLERS: Final[dict[str, Callable[[State, Event], None]]] = {

@@ -111,16 +111,11 @@ class Corrections:
 
     def due(self, state: State) -> list[Booked]:
         """Return the charges that are too low by the bounds of the state's version."""
-        return [
-            booked
-            for booked in self.booked.values()
-            if state.revalued.get(booked.event, 0) < state.custody.engine
-            and _priced_now(state, booked).beyond(booked.charge) is not None
-        ]
-
-
-def _priced_now(state: State, booked: Booked) -> Charge:
-    engine, orders = state.custody.engine, booked.charge.orders
-    mechanisms = booked.command("-").mechanisms
-    prices = price_all(mechanisms, state.people().relation, orders, engine)
-    return total(priced.charge for priced in prices).on(booked.charge.axis)
+        engine, found = state.custody.engine, list[Booked]()
+        for booked in self.booked.values():
+            if state.revalued.get(booked.event, 0) < engine:
+                mechanisms, charge = booked.command("-").mechanisms, booked.charge
+                prices = price_all(mechanisms, state.people().relation, charge.orders, engine)
+                now = total(priced.charge for priced in prices).on(charge.axis)
+                found += [booked] if now.beyond(charge) is not None else []
+        return found
