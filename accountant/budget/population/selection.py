@@ -339,9 +339,9 @@ def _boxes(places: NDArray[np.intp]) -> Iterator[Box]:
         yield (frozenset(places[:, 0].tolist()),)
         return
     firsts, starts = np.unique(places[:, 0], return_index=True)
-    alike: dict[bytes, tuple[NDArray[np.intp], list[int]]] = {}
+    same: dict[bytes, tuple[NDArray[np.intp], list[int]]] = {}
     for first, rest in zip(firsts.tolist(), np.split(places[:, 1:], starts[1:]), strict=True):
-        alike.setdefault(rest.tobytes(), (rest, []))[1].append(first)
-    for rest, side in alike.values():
+        same.setdefault(rest.tobytes(), (rest, []))[1].append(first)
+    for rest, side in same.values():
         for box in _boxes(rest):
             yield (frozenset(side), *box)
