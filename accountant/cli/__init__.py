@@ -20,10 +20,10 @@ __all__ = ["COMMANDS", "app", "load", "main"]
 COMMANDS: Final = {
     "asking": {"accounts", "explain", "preview", "report"},
     "composing": {"compose", "dp-event", "fit"},
-    "custody": {"accept-time", "erase", "recover", "revalue"},
+    "custody": {"accept-time", "erase", "recover", "revalue"}
+    | {"fleet", "publish", "receipt", "resume-publication"},
     "evidence": {"export", "replay", "verify"},
     "importing": {"import"},
-    "publishing": {"fleet", "publish", "receipt", "resume-publication"},
     "serving": {"keys", "migrate", "serve"},
 }
 """The commands by the module that defines them."""

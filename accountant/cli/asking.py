@@ -33,7 +33,7 @@ def accounts(
     by: common.ByOption = None,
     json: common.JsonOption = False,
 ) -> None:
-    """Show for each rule what is limited, spent, reserved and left."""
+    """Show the limit of each rule and the spent, reserved and remaining amounts."""
     with common.local_service() as service, service.state(population) as state:
         document = accounts_json(state, dataset, by)
     if json:
@@ -120,7 +120,7 @@ def explain(
 
 
 def _show_decision(event: Event, explained: Explained) -> None:
-    """Print what was decided, the charge of each mechanism, and each rule with its comparisons."""
+    """Print the decision, the charge of each mechanism, and each rule with its comparisons."""
     decision = explained.decision
     common.show(f"event {event.sequence} ({event.type}), {rfc3339(event.time)}, {event.by}")
     policy = event.body.get("policy")

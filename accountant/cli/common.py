@@ -1,4 +1,4 @@
-"""What the commands share: options, output, progress bars, the service on the local database."""
+"""Shared by all commands: options, output, progress bars, the service on the local database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""compose, fit, dp-event: what a list of mechanisms costs. They need no service and no database."""
+"""compose, fit, dp-event: the cost of a list of mechanisms, without a service or a database."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def _limits_at_delta(total_at: Total, delta: Decimal) -> dict[str, Row]:
         return {name: {"epsilon": None, "why": why} for name in FILTERS}
     found = {}
     for name, gate in FILTERS.items():
-        # Every filter also admits what basic admits.
+        # Every filter also admits all that basic admits.
         found[name] = {"epsilon": sure.amount(EPSILON), "delta": sure.amount(DELTA)}
         if name == "basic" or own_delta == delta:
             continue

@@ -199,7 +199,7 @@ def replay(
 ) -> None:
     """Take every decision again and recompute every total from the events alone.
 
-    Exit code 1 if anything differs from what was recorded.
+    Exit code 1 if anything differs from the record.
     """
     if file is not None:
         with file.open("rb") as lines:
@@ -247,9 +247,9 @@ class _Replayed:
     def found(self, reason: str) -> None:
         self.findings.append(Finding(reason, self.replay.events))
 
-    def ends(self, root: str, whose: str) -> None:
+    def ends(self, root: str, name: str) -> None:
         if self.tree.root.hex() != root:
-            self.found(f"the events have the root {self.tree.root.hex()}, {whose} is {root}")
+            self.found(f"the events have the root {self.tree.root.hex()}, {name} is {root}")
 
 
 def _lines(file: Path) -> Iterator[bytes]:

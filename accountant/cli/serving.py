@@ -77,7 +77,7 @@ def _serve(chosen: Settings, door: socket.socket) -> None:
             common.say("no API key exists yet: accountant keys create --role admin --name me")
 
         def rest() -> ASGIApp:
-            """Load what grants need not wait for: the web framework and the jobs."""
+            """Load the web framework and the jobs, which grants need not wait for."""
             with memory.not_looked_for():
                 from accountant import jobs  # noqa: PLC0415
                 from accountant.api.app import create_app  # noqa: PLC0415
@@ -90,7 +90,7 @@ def _serve(chosen: Settings, door: socket.socket) -> None:
 
 
 def limits_of(chosen: Settings) -> Limits:
-    """Return the bounds of what clients may hold."""
+    """Return the bounds on connections and request bodies."""
     return Limits(
         body_bytes=chosen.max_body_bytes,
         connections=chosen.max_connections,

@@ -29,7 +29,7 @@ FULL: Final = "accountant", "verify"
 MINIMAL: Final = ("accountant.verify_minimal",)
 
 Found = dict[str, Any]
-"""What a verifier or the service shows."""
+"""The result of a verifier, or the accounts of the service."""
 
 
 def note(accountant: Accountant, folder: Path) -> str:
@@ -74,7 +74,7 @@ def audit(shown: Found, folder: Path) -> str:
 
 
 def offline(folder: Path, *arguments: str) -> Found:
-    """Return what a verifier, started in ``folder`` without our settings, says of a bundle."""
+    """Return the result of a verifier, run in ``folder`` without our settings."""
     done = subprocess.run(  # noqa: S603 (our own interpreter and modules)
         [sys.executable, "-m", *arguments, "--json"],
         cwd=folder,

@@ -1,8 +1,8 @@
 """Noise drawn by OpenDP, beside the data and never in the service.
 
-A ``Noise`` holds a sampler and its declaration for the service together, so that they agree.
-``epsilon`` is OpenDP's own privacy map: a check on the charge that the service derives from the
-declaration, which ``check_covered`` compares before anything is drawn.
+A ``Noise`` holds a sampler and its declaration for the service together, so that they agree. The
+declaration claims the epsilon of OpenDP's own privacy map. The service books no less than a claim,
+and refuses one below its own derivation: a grant always covers OpenDP's cost of the noise.
 """
 
 from __future__ import annotations
@@ -89,28 +89,13 @@ def _declared(kind: str, sampler: Any, distance: float, **parameters: str) -> No
     )
 
 
-class NotCovered(Exception):
-    """The mechanisms about to run may cost more than was granted for them."""
-
-
-def check_covered(granted: Decimal, *epsilons: float) -> None:
-    """Raise NotCovered unless ``granted`` pays for all mechanisms about to run.
-
-    Pipelines call it between the grant and the noise. It fails only if somebody changes the noise
-    and forgets the request.
-    """
-    needed = sum(map(Decimal, epsilons), start=Decimal(0))
-    if needed > granted:
-        raise NotCovered(f"OpenDP puts it at epsilon {needed}, granted were {granted}")
-
-
 class AboveThreshold:
     """The sparse vector technique: Lyu, Su, Li 2017, Algorithm 7, with OpenDP's Laplace noise.
 
-    It answers many questions whether a count reaches a threshold; only answers "above" cost. Its
-    privacy rests on what the broken variants lack: the threshold's noise is drawn once; each
-    comparison has fresh noise, scaled with ``positives``, the number of answers "above" after which
-    it stops; and no number is released.
+    It answers many questions whether a count reaches a threshold; only answers "above" cost. The
+    broken variants lack one of three points: the threshold's noise is drawn once; each comparison
+    has fresh noise, scaled with ``positives``, the number of answers "above" after which it stops;
+    and no number is released.
     """
 
     def __init__(
@@ -137,9 +122,9 @@ class AboveThreshold:
         self._threshold = once.draw(threshold)  # reads no data
 
     def ask(self, count: float) -> bool:
-        """Return whether a count is above. Raise NotCovered after the last positive."""
+        """Return whether a count is above. Raise RuntimeError after the last positive."""
         if self.left == 0:
-            raise NotCovered("the session has used up its positives")
+            raise RuntimeError("the session has used up its positives")
         above = bool(self._fresh.draw(count) >= self._threshold)
         self.left -= above
         return above

@@ -10,7 +10,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from decimal import Decimal
-from itertools import product
+from itertools import product, takewhile
 from math import sqrt
 from typing import Final
 
@@ -18,24 +18,8 @@ from rich.console import Console
 from rich.table import Table
 
 from accountant.client import Accountant, Failed, Grant, Mechanism, Refused
-from accountant.demo.noise import (
-    FLIPS,
-    AboveThreshold,
-    check_covered,
-    discrete_laplace,
-    laplace,
-    two_coins,
-    unary_encoding,
-)
-from accountant.demo.survey_data import (
-    CHILDREN,
-    DIMENSIONS,
-    POPULATION,
-    RATINGS,
-    WOMEN,
-    Survey,
-    labels,
-)
+from accountant.demo import noise, survey_data
+from accountant.demo.survey_data import RATINGS, WOMEN, Survey, labels
 
 OFFICE: Final = 550
 """The women that a counselling office needs. A threshold must come from outside the data."""
@@ -64,9 +48,8 @@ def survey_team(accountant: Accountant, survey: Survey) -> None:
 
 def ask_about_affairs(accountant: Accountant, survey: Survey) -> None:
     """Ask with two coins (Warner 1965): the truth with probability 1/2, else a coin's answer."""
-    coins, purpose = two_coins(), "survey: share of women who had an affair"
+    coins, purpose = noise.two_coins(), "survey: share of women who had an affair"
     with accountant.grant("affairs", [coins.declaration], purpose=purpose) as grant:
-        check_covered(grant.epsilon, coins.epsilon)
         answers = survey.column("affairs", "affairs") > 0
         yes = sum(coins.draw(bool(answer)) for answer in answers) / WOMEN
     estimate = (yes - 0.25) / 0.5  # the reported share is 1/4 + truth / 2
@@ -79,26 +62,25 @@ def ask_about_affairs(accountant: Accountant, survey: Survey) -> None:
 
 def ask_for_ratings(accountant: Accountant, survey: Survey) -> None:
     """Ask for one bit per category, each flipped at random: unary encoding. ε = 2 ln(5/3)."""
-    bits, purpose = unary_encoding(len(RATINGS)), "survey: how marriages are rated"
+    bits, purpose = noise.unary_encoding(len(RATINGS)), "survey: how marriages are rated"
     with accountant.grant("marriages", [bits.declaration], purpose=purpose) as grant:
-        check_covered(grant.epsilon, bits.epsilon)
         ratings = survey.column("marriages", "rate_marriage")
         reports = [
             bits.draw(tuple(int(rating == value) for value in range(1, len(RATINGS) + 1)))
             for rating in ratings
         ]
-    error = 1.96 * sqrt(FLIPS * (1 - FLIPS) / WOMEN) / (1 - 2 * FLIPS)
+    error = 1.96 * sqrt(noise.FLIPS * (1 - noise.FLIPS) / WOMEN) / (1 - 2 * noise.FLIPS)
     console.print(f"ratings of marriages, each ± {error:.1%} (true); ε {grant.epsilon}:")
     for value, (name, ones) in enumerate(
         zip(RATINGS, zip(*reports, strict=True), strict=True), start=1
     ):
-        share = (sum(ones) / WOMEN - FLIPS) / (1 - 2 * FLIPS)
+        share = (sum(ones) / WOMEN - noise.FLIPS) / (1 - 2 * noise.FLIPS)
         console.print(f"  {name:>9}: {share:6.1%} ({(ratings == value).mean():.1%})")
 
 
 def look_for_offices(accountant: Accountant, survey: Survey) -> None:
     """Ask of every subgroup whether at least ``OFFICE`` women in it had an affair."""
-    sparse = AboveThreshold(
+    sparse = noise.AboveThreshold(
         OFFICE, threshold_scale=Decimal(8), comparison_scale=Decimal(16), positives=5
     )
     affairs = survey.column("affairs", "affairs") > 0
@@ -106,20 +88,20 @@ def look_for_offices(accountant: Accountant, survey: Survey) -> None:
     above: list[str] = []
     uncounted: Counter[bool] = Counter()
     with accountant.sparse_vector("affairs", sparse.declaration, purpose=purpose) as session:
-        check_covered(session.epsilon, sparse.epsilon)
-        for group in _subgroups():
+
+        def count() -> None:
+            # Before the answers are shown. If this process dies, the session is charged in full.
+            session.count(positives=uncounted[True], negatives=uncounted[False])
+            uncounted.clear()
+
+        for group in takewhile(lambda _: sparse.left, _subgroups()):
             answer = sparse.ask(float((affairs & survey.members(**group)).sum()))
             uncounted[answer] += 1
             above += [", ".join(group.values())] * answer
-            # Answers are counted before anybody sees them. If this process dies before, the session
-            # expires and is charged in full.
-            if uncounted.total() == BATCH or not sparse.left:
-                session.count(positives=uncounted[True], negatives=uncounted[False])
-                uncounted.clear()
-            if not sparse.left:
-                break
+            if uncounted.total() == BATCH:
+                count()
         if uncounted:
-            session.count(positives=uncounted[True], negatives=uncounted[False])
+            count()
         charged = Decimal(session.close()["charged"]["epsilon"])
     console.print(
         f"{session.positives + session.negatives} questions whether {OFFICE} women of a subgroup "
@@ -132,9 +114,10 @@ def look_for_offices(accountant: Accountant, survey: Survey) -> None:
 
 def _subgroups() -> Iterator[dict[str, str]]:
     """Yield every combination of values of one, two or all three dimensions."""
-    for values in product(*(["", *labels(dimension)] for dimension in DIMENSIONS)):
+    dimensions = survey_data.DIMENSIONS
+    for values in product(*(["", *labels(dimension)] for dimension in dimensions)):
         if any(values):
-            yield {d: value for d, value in zip(DIMENSIONS, values, strict=True) if value}
+            yield {d: value for d, value in zip(dimensions, values, strict=True) if value}
 
 
 # -- the dashboard: good marriages by education, refreshed until the budget is used up ----------
@@ -144,10 +127,10 @@ def dashboard(accountant: Accountant, survey: Survey) -> None:
     """Refresh six counts until a request is refused.
 
     Each count is charged to its own group only. A woman is in one group for life, so a refresh
-    costs her the epsilon of one count (parallel composition). Refreshes add up, because anybody can
+    costs her the epsilon of one count (parallel composition). Refreshes add up: a reader can
     average them.
     """
-    noise, purpose = laplace(Decimal(4)), "dashboard: good marriages by education"
+    sampler, purpose = noise.laplace(Decimal(4)), "dashboard: good marriages by education"
     good = survey.column("marriages", "rate_marriage") >= 1 + RATINGS.index("good")
     groups = labels("education")
     truth = {group: int((good & survey.members(education=group)).sum()) for group in groups}
@@ -158,13 +141,12 @@ def dashboard(accountant: Accountant, survey: Survey) -> None:
             for group in groups:
                 with accountant.grant(
                     "marriages",
-                    [noise.declaration],
+                    [sampler.declaration],
                     subjects={"education": [group]},
                     purpose=purpose,
                     justification=f"refresh number {number}",
                 ) as grant:
-                    check_covered(grant.epsilon, noise.epsilon)
-                    noisy = noise.draw(float(truth[group]))
+                    noisy = sampler.draw(float(truth[group]))
                 # The number may be shown only here, after the commit.
                 shown[group].append(noisy)
                 flagged += grant.outcome == "flag"
@@ -172,7 +154,7 @@ def dashboard(accountant: Accountant, survey: Survey) -> None:
             console.print(f"refresh {number}: {refused.detail}")
             break
         note = f"; {flagged} grants flagged: nearly used up" if flagged else ""
-        console.print(f"refresh {number}: {len(groups)} counts, ε {noise.epsilon} each{note}")
+        console.print(f"refresh {number}: {len(groups)} counts, ε {sampler.epsilon} each{note}")
     console.print("From now on the dashboard shows the last numbers that it could afford:")
     table = Table("education", "first refresh", "last refresh", "true")
     for column in table.columns[1:]:
@@ -193,8 +175,8 @@ class NotRefused(Exception):
 def careless(accountant: Accountant, survey: Survey) -> None:
     """Make every mistake in turn, and crash with exit code 70.
 
-    The service refuses what has not happened yet, records what has, and charges what nobody
-    accounts for.
+    The service refuses requests before the run, records runs after the fact, and charges a grant
+    that is never settled.
     """
     children = survey.column("households", "children")
     ask_for_too_little(accountant)
@@ -205,7 +187,7 @@ def careless(accountant: Accountant, survey: Survey) -> None:
 
 def ask_for_too_little(accountant: Accountant) -> None:
     """Make four requests that are refused, each for its own reason."""
-    honest = discrete_laplace(Decimal(1)).declaration
+    honest = noise.discrete_laplace(Decimal(1)).declaration
     # Alg. 4 of Lyu, Su, Li 2017: ten positives, but noise and claim as if there were one.
     broken = {
         "kind": "sparse_vector",
@@ -240,12 +222,12 @@ def expect_refusal(name: str, ask: Callable[[], object]) -> None:
 
 def retry(accountant: Accountant, families: int) -> None:
     """Lose the answer and ask again with the same key: the same grant, charged once."""
-    noise = discrete_laplace(Decimal(4))
+    sampler = noise.discrete_laplace(Decimal(4))
 
     def ask(times: int) -> Grant:
         return accountant.grant(
             "households",
-            [noise.declaration] * times,
+            [sampler.declaration] * times,
             purpose=HURRY,
             idempotency_key="families-with-children",
         )
@@ -254,19 +236,18 @@ def retry(accountant: Accountant, families: int) -> None:
     if again.id != first.id or not again.repeated:
         raise NotRefused("a retry got a second grant")
     with first:
-        check_covered(first.epsilon, noise.epsilon)
-        noisy = noise.draw(families)
+        noisy = sampler.draw(families)
     console.print(f"retry: grant {first.id} both times, charged once; {noisy} families")
     expect_refusal("another question under that key", lambda: ask(2))
 
 
 def run_without_asking(accountant: Accountant, children: list[float]) -> None:
     """Run six counts and record them afterwards: they are charged, and the limit is overrun."""
-    noise = discrete_laplace(Decimal(2))
-    counts = [noise.draw(children.count(number)) for number in CHILDREN]
+    sampler = noise.discrete_laplace(Decimal(2))
+    counts = [sampler.draw(children.count(number)) for number in survey_data.CHILDREN]
     answer = accountant.record(
         "households",
-        [noise.declaration | {"count": len(counts)}],
+        [sampler.declaration | {"count": len(counts)}],
         subjects={"education": ["advanced degree"]},
         purpose=HURRY,
     )
@@ -278,15 +259,15 @@ def run_without_asking(accountant: Accountant, children: list[float]) -> None:
 
 def crash(accountant: Accountant, families: int) -> None:
     """Draw noise and die before the commit: the grant expires and is charged."""
-    noise = discrete_laplace(Decimal(2))
+    sampler = noise.discrete_laplace(Decimal(2))
     with accountant.grant(
         "households",
-        [noise.declaration],
+        [sampler.declaration],
         subjects={"education": ["college graduate"]},
         purpose=HURRY,
         ttl_seconds=TTL,
     ) as grant:
-        noise.draw(families)
+        sampler.draw(families)
         console.print(f"crash with grant {grant.id} open: it expires in {TTL} s and is charged")
         sys.stdout.flush()
         os._exit(CRASHED)
@@ -294,5 +275,5 @@ def crash(accountant: Accountant, families: int) -> None:
 
 if __name__ == "__main__":
     programs = {"survey-team": survey_team, "dashboard": dashboard, "careless": careless}
-    with Accountant.from_environment(POPULATION) as service:
+    with Accountant.from_environment(survey_data.POPULATION) as service:
         programs[sys.argv[1]](service, Survey())

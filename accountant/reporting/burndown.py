@@ -1,4 +1,4 @@
-"""What is used of each limit over time, for the burn-down pictures.
+"""The use of each limit over time, for the burn-down pictures.
 
 A series keeps a few hundred points, however many events there are. Reading the peak cell costs as
 much as there are cells, so it is read only for the points that are kept: at first for every event;
@@ -7,8 +7,8 @@ whenever the series is full, every second point goes, and half as many events ar
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Final
 
 from accountant.budget.accounts.sums import Sums
@@ -28,14 +28,14 @@ MANY_CELLS: Final = 10_000
 """From so many cells on a series has at most FEW_POINTS points."""
 
 _ALL_GRANTS: Final = {ADOPTED, "population.extended.v1", "ledger.carried_over.v1", RECOVERED}
-"""Events that may change what any open grant holds."""
+"""Events that may change the bookings of any open grant."""
 _ALL_DATASETS: Final = {ADOPTED, "dataset.registered.v1", "ledger.carried_over.v1", RECOVERED}
-"""Events that may change what is used of every dataset."""
+"""Events that may change the use of every dataset."""
 
 
 class Held:
-    """What open grants hold in each account, kept up with the events. Adding it up anew for each
-    point would take as long as there are open grants.
+    """The sums that open grants hold in each account, updated with every event. Adding them up
+    anew for each point would take time in proportion to the open grants.
     """
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class Held:
                 self._book(state, grant, 1)
 
     def of(self, key: AccountKey) -> Sums | None:
-        """Return what open grants hold in one account; None if nothing."""
+        """Return the sums that open grants hold in one account; None if they hold nothing."""
         sums = self._sums.get(key)
         holds = sums is not None and (any(sums.most()) or any(sums.most_infinite()))
         return sums if holds else None
@@ -68,53 +68,36 @@ class Held:
             sums.add(grant.selection, booked.finite, booked.infinite, sign)
 
 
-@dataclass(slots=True)
-class Series:
-    """The points of one rule on one dataset; one in ``every`` events on it is a point."""
-
-    points: list[PointFacts] = field(default_factory=list)
-    every: int = 1
-    seen: int = 0
-
-    def due(self) -> bool:
-        """Count an event; return True if it is a point."""
-        self.seen += 1
-        return (self.seen - 1) % self.every == 0
-
-    def add(self, point: PointFacts, most: int) -> None:
-        """Append a point, and thin the series if it has ``most``."""
-        self.points.append(point)
-        if len(self.points) >= most:
-            self.points = self.points[::2]
-            self.every *= 2
-
-
 class Burndowns:
     """The series of every limit rule on data; a client's limit has none."""
 
     def __init__(self) -> None:
-        self._series: dict[tuple[str, str], Series] = {}
+        self._series: dict[tuple[str, str], SeriesFacts] = {}
+        self._seen: Counter[tuple[str, str]] = Counter()
         self._held = Held()
 
     def add(self, state: State, event: Event) -> None:
         """Add the points that ``event``, already folded in, is due for."""
         self._held.add(state, event)
         for counted in _limits(state, _touched(state, event)):
-            series = self._series.setdefault((counted.rule.id, counted.key.dataset), Series())
-            if series.due():
+            place = counted.rule.id, counted.key.dataset
+            series = self._series.setdefault(place, SeriesFacts(*place))
+            if self._seen[place] % series.every == 0:
+                series.points.append(self._point(state, event.sequence, event.time, counted))
                 most = MOST_POINTS if state.people().cells < MANY_CELLS else FEW_POINTS
-                series.add(self._point(state, event.sequence, event.time, counted), most)
+                if len(series.points) >= most:
+                    series.points = series.points[::2]
+                    series.every *= 2
+            self._seen[place] += 1
 
     def series(self, state: State) -> tuple[SeriesFacts, ...]:
         """Return the series of every rule in force, each with a point at the ledger's end."""
         found: dict[tuple[str, str], SeriesFacts] = {}
         for counted in _limits(state, state.datasets):
             place = counted.rule.id, counted.key.dataset
-            series = self._series.get(place, Series())
-            points = tuple(series.points)
-            if not points or points[-1].sequence < state.last:
-                points = (*points, self._point(state, state.last, state.time, counted))
-            found[place] = SeriesFacts(*place, series.every, points)
+            found[place] = series = self._series.get(place, SeriesFacts(*place))
+            if not series.points or series.points[-1].sequence < state.last:
+                series.points.append(self._point(state, state.last, state.time, counted))
         return tuple(found[place] for place in sorted(found))
 
     def _point(self, state: State, sequence: int, time: int, counted: Counted) -> PointFacts:
@@ -133,7 +116,7 @@ class Burndowns:
 
 
 def _touched(state: State, event: Event) -> Iterable[str]:
-    """Return the datasets of which ``event`` may change what is used."""
+    """Return the datasets whose use ``event`` may change."""
     if event.type in BOOKING or event.type == REVALUED:
         return [event.body["command"]["dataset"]]
     if event.type in SETTLING:

@@ -44,7 +44,7 @@ class Booked(NamedTuple):
 
     @classmethod
     def of(cls, body: Mapping[str, Any]) -> Booked:
-        """Return what an event has booked."""
+        """Return the charge that an event has booked."""
         command, revalued = body["command"], body["type"] == REVALUED
         everyone = body.get("charged_to") == "everyone" or command.get("everyone", False)
         charge = Charge.from_json(body["more" if revalued else "total"])

@@ -79,7 +79,7 @@ class RecoveryFacts(Struct, frozen=True):
 
 
 class AcceptedFacts(Struct, frozen=True):
-    """An operator's statement that a suspect clock is right. ``clock`` is what the clock showed;
+    """An operator's statement that a suspect clock is right. ``clock`` is the time that it showed;
     ``before`` is the stamp of the event before, at which ledger time had stood still.
     """
 
@@ -166,7 +166,7 @@ class Custody:
         self._before = event.time
 
     def facts(self, state: State) -> LedgerFacts:
-        """Return what was collected, once ``state`` has folded in all events."""
+        """Return the collected facts, once ``state`` has folded in all events."""
         facts = self._facts
         facts.events, facts.root = state.sequence, self._tree.root.hex()
         if facts.events:

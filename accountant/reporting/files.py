@@ -10,18 +10,16 @@ from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
 from accountant.privacy.units import INFINITE
+from accountant.reporting.schema import LifetimeGroup, Report
 from accountant.reporting.texts import Texts, visible
 from accountant.runtime.service import Service
 from accountant.store.ledgers import Signed
 from accountant.store.whole import whole
-
-if TYPE_CHECKING:
-    from accountant.reporting.schema import Report
 
 FORMATS: Final = ("html", "json", "csv")
 LIFETIME: Final = "built-in:lifetime"
@@ -62,7 +60,7 @@ NUMBERS: Final = frozenset(
 )
 
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
-"""What makes a spreadsheet read a cell as a formula, or look past the cell's first character."""
+"""Prefixes that make a spreadsheet read a cell as a formula, or skip its first character."""
 
 
 def report_of(service: Service, population: str, published: Signed | None) -> Report:
@@ -104,10 +102,9 @@ def rendered(report: Report, form: str) -> str:
     return to_csv(report)
 
 
-def to_json(report: Report) -> dict[str, Any]:
+def to_json(report: Report) -> Any:
     """Return the report under its own names (schema.py). It has no floats."""
-    facts: dict[str, Any] = msgspec.to_builtins(report)
-    return facts
+    return msgspec.to_builtins(report)
 
 
 def to_csv(report: Report) -> str:
@@ -126,31 +123,32 @@ def to_csv(report: Report) -> str:
 
 def _rows(report: Report) -> Iterator[dict[str, Any]]:
     for standing in report.limits:
-        places = [(split.dimension, place) for split in standing.splits for place in split.groups]
-        for dimension, place in [("", standing.total), *places]:
-            yield _row(report=report, standing=standing, dimension=dimension, place=place)
+        yield _row(report, "", standing=standing, place=standing.total)
+        for split in standing.splits:
+            for place in split.groups:
+                yield _row(report, split.dimension, standing=standing, place=place)
     for lifetime in report.lifetimes:
-        groups = [("", "everyone", lifetime.epsilon, lifetime.delta)]
-        for split in lifetime.splits:
-            groups += [(split.dimension, g.group, g.epsilon, g.delta) for g in split.groups]
-        for dimension, group, epsilon, delta in groups:
-            yield _row(report=report, dimension=dimension) | {
+        everyone = LifetimeGroup("everyone", lifetime.epsilon, lifetime.delta)
+        groups = [("", everyone)]
+        groups += [(split.dimension, one) for split in lifetime.splits for one in split.groups]
+        for dimension, one in groups:
+            yield _row(report, dimension) | {
                 "rule": LIFETIME,
                 "gate": "sum",
                 "dataset": lifetime.dataset,
-                "group": group,
-                "lifetime_epsilon": epsilon,
-                "lifetime_delta_probability": delta,
+                "group": one.group,
+                "lifetime_epsilon": one.epsilon,
+                "lifetime_delta_probability": one.delta,
             }
 
 
-def _row(**parts: Any) -> dict[str, Any]:
-    """Return the columns whose values are in ``parts``."""
-    values = SimpleNamespace(**parts)
+def _row(report: Report, dimension: str, **parts: Any) -> dict[str, Any]:
+    """Return the columns whose values are in ``report``, ``dimension`` or ``parts``."""
+    values = SimpleNamespace(report=report, dimension=dimension, **parts)
     return {
         name: attrgetter(path)(values)
         for name, path in COLUMNS.items()
-        if path.partition(".")[0] in parts
+        if hasattr(values, path.partition(".")[0])
     }
 
 

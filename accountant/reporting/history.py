@@ -1,4 +1,4 @@
-"""What one pass over the events collects: usage by client, kind and purpose, and notable events.
+"""Usage by client, kind and purpose, and notable events, collected in one pass over the events.
 
 Memory grows with open grants and with the capped tables, not with the number of events.
 """
@@ -113,7 +113,7 @@ class Tallies:
             tally.requests += not refused
 
     def book(self, at: Names, change: Charge, parts: Parts, held: Parts | None = None) -> None:
-        """Book ``change``: ``parts`` in place of what a grant has ``held``."""
+        """Book ``change``: ``parts`` in place of the parts that a grant has ``held``."""
         before, settled = held or {}, held is not None
         for tally in self._common(at):
             tally.add(change, settled=settled)

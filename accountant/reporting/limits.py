@@ -1,4 +1,4 @@
-"""The status of every limit and the lifetime totals, with what the numbers mean."""
+"""The status of every limit and the lifetime totals, with the meaning of the numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report as a page: the same facts, cut to what a reader can take in.
+"""The report as a page: the same facts, cut to a readable length.
 
 JSON and CSV have everything; the page says how much it leaves out.
 """
@@ -153,7 +153,7 @@ def _rounded(amount: str, digits: int | None = None, *, rounding: str) -> str:
 
 
 def one_in(delta: str) -> str:
-    """Return a delta as a share that people can picture: "1 in 1,000,000"."""
+    """Return a delta with its odds: "1 in 1,000,000"."""
     if delta == INFINITE:
         return NO_BOUND
     value = Decimal(delta)
@@ -161,7 +161,7 @@ def one_in(delta: str) -> str:
 
 
 def percent(place: Place, limit: str) -> str:
-    """Return what is spent and reserved as a share of the limit, rounded up."""
+    """Return the spent and reserved share of the limit, rounded up."""
     if (held := place.together) == INFINITE:
         return NO_BOUND
     share = Decimal(held) / Decimal(limit) * 100

@@ -1,8 +1,8 @@
-"""The peak cell under a rule: it bounds everybody's loss under parallel composition.
+"""The peak cell under a rule: it bounds the loss of every person under parallel composition.
 
 A person lies in one cell, so a group's number is the largest of its cells' numbers. Each cell is
 read by itself: the largest sum of epsilons and the largest sum of squares may lie in different
-cells, and together they would describe nobody.
+cells, and together they would describe no person.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class LimitFacts(Struct, frozen=True):
 
 
 class Amounts(Struct, frozen=True, kw_only=True):
-    """What a group has used of a limit, at the group's peak cell."""
+    """A group's use of a limit, at the group's peak cell."""
 
     group: str
     spent: str
@@ -82,7 +82,7 @@ class Amounts(Struct, frozen=True, kw_only=True):
 
 
 class Place(Amounts, frozen=True, kw_only=True):
-    """A row of a limit's table: what a group has used, its status and its lifetime total."""
+    """A row of a limit's table: a group's use, its status and its lifetime total."""
 
     status: Status
     lifetime_epsilon: str
@@ -99,8 +99,8 @@ class Split(Struct, Generic[Group], frozen=True):
 
 
 class Meaning(Struct, frozen=True):
-    """What epsilon and delta mean in plain words: of the limit, of the spent amount, and of spent
-    and reserved together (empty if nothing is reserved).
+    """The guarantee of the limit, of the spent amount, and of spent and reserved together (empty if
+    nothing is reserved), in words.
     """
 
     limit: str
@@ -109,7 +109,7 @@ class Meaning(Struct, frozen=True):
 
 
 class RungFacts(Struct, frozen=True):
-    """What one filter, called ``name``, computes from the charges, reserved ones included."""
+    """The result of one filter, called ``name``, from the charges, reserved ones included."""
 
     gate: str
     used: str
@@ -165,7 +165,7 @@ class Lifetime(Struct, frozen=True):
 
 
 class Usage(Struct, frozen=True):
-    """What was booked under one name, without what was given back. ``unbounded`` counts charges
+    """The charges booked under one name, less those given back. ``unbounded`` counts charges
     that have no finite epsilon. ``other``: the sum of all names that are not listed singly.
     """
 
@@ -222,7 +222,7 @@ class DatasetFacts(Struct, frozen=True):
 
 
 class PointFacts(Struct, frozen=True):
-    """What is used of a limit after an event."""
+    """The use of a limit after an event."""
 
     sequence: int
     time: str
@@ -232,13 +232,13 @@ class PointFacts(Struct, frozen=True):
     epoch: int
 
 
-class SeriesFacts(Struct, frozen=True):
-    """What is used of a limit over time. Every ``every``-th event on the account is a point."""
+class SeriesFacts(Struct):
+    """The use of a limit over time. Every ``every``-th event on the account is a point."""
 
     rule: str
     dataset: str
-    every: int
-    points: tuple[PointFacts, ...]
+    every: int = 1
+    points: list[PointFacts] = []
 
 
 class NotableFacts(Struct, frozen=True):

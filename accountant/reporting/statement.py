@@ -1,4 +1,4 @@
-"""The statement: per limit rule and scope, what is spent, reserved and left, by group.
+"""The statement: the spent, reserved and remaining amounts of each limit rule and scope, by group.
 
 A group's number is that of its peak cell (peak_cell.py). Spent amounts are rounded up, remaining
 amounts down.
@@ -36,7 +36,7 @@ class Total(NamedTuple):
 
 
 class Balance(Amounts, frozen=True, kw_only=True):
-    """What a group has used of a limit, as the API serves it."""
+    """A group's use of a limit, as the API serves it."""
 
     share: float | None
     """Spent and reserved as a share of the limit, for a picture; None if infinite."""

@@ -1,6 +1,6 @@
 """Free texts in place of their digests, and text from outside made safe to show.
 
-For readers who may see the texts. Without them, every place says that a text is sealed there.
+For readers with access to the texts. Without them, every place shows that a text is sealed there.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from accountant.reporting.schema import DatasetFacts, Level, Standing, Verdict
 
 _MOST_NAMED: Final = 5
 _TO_LOOK_AT: Final = ("overrun", "against_rule", "unverifiable")
-"""What was spent against a rule, or on a claim that nothing verifies. A blocked request or an
+"""Spent against a rule, or on a claim that nothing verifies. A blocked request or an
 expired reservation only shows that the rules work."""
 _VOID: Final = "Do not rely on the numbers below until the cause is known."
 _EVENTS: Final = (
@@ -82,7 +82,7 @@ def _recovery(ledger: LedgerFacts) -> list[str]:
 
 
 def lost(one: RecoveryFacts) -> str:
-    """Return what was lost before a recovery."""
+    """Return the loss before a recovery in words."""
     if not one.lost:
         return "its signing key was lost"
     signed = max(head.size for head in one.lost)

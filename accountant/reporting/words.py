@@ -54,7 +54,7 @@ def bare_unit(privacy_unit: str) -> str:
 
 
 def meaning(epsilon: str, delta: str, unit: str) -> str:
-    """Return what (epsilon, delta) guarantees to one unit."""
+    """Return the guarantee of (epsilon, delta) to one unit in words."""
     if INFINITE in (epsilon, delta):
         return in_plain_words(None, Decimal(0), unit)
     if Decimal(epsilon) == 0 and Decimal(delta) == 0:

@@ -181,7 +181,7 @@ def _series(*rows: tuple[int, str, str, str]) -> SeriesFacts:
         PointFacts(i, f"2026-0{1 + i}-01T00:00:00.000000Z", limit, spent, held, 1)
         for i, limit, spent, held in rows
     ]
-    return SeriesFacts("a", "d", 1, tuple(points))
+    return SeriesFacts("a", "d", 1, points)
 
 
 @pytest.mark.parametrize(
