@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -201,55 +200,42 @@ def replay(
 
     Exit code 1 if anything differs from the record.
     """
+    expected, wrong = {}, []
     if file is not None:
         with file.open("rb") as lines:
             count = sum(1 for _ in lines)
-        result = _replayed(population or _ledger_of(file), _lines(file), count, processes)
+        step, found = _replayed(population or _ledger_of(file), _lines(file), count, processes)
     elif population is not None:
         with common.local_service() as service:
             end = service.head(population)
             if end.size == 0:
                 raise NotFound("unknown-population", f"no population is called {population!r}")
             stored = (row.body for row in islice(service.stream(population), end.size))
-            result = _replayed(population, stored, end.size, processes)
+            step, found = _replayed(population, stored, end.size, processes)
             if service.events(population, end.size, 1) and service.head(population) == end:
-                result.found("events stand beyond the head")
-        result.ends(end.root.hex(), "the head of the database")
+                wrong.append("events stand beyond the head")
+        expected["the head of the database"] = end.root.hex()
     else:
         raise Invalid("what-to-replay", "give a file of events, or a --population of the database")
     if root is not None:
-        result.ends(root.strip().lower(), "the root that was given")
+        expected["the root that was given"] = root.strip().lower()
+    for name, other in expected.items():
+        if other != found:
+            wrong.append(f"the events have the root {found}, {name} is {other}")
+    findings = [Finding(one.reason, one.sequence) for one in step.findings]
+    findings += [Finding(reason, step.events) for reason in wrong]
     document = {
-        "ledger": result.replay.state.ledger,
-        "events": result.replay.events,
-        "root": result.tree.root.hex(),
-        "findings": [finding.to_json() for finding in result.findings],
-        "totals": _totals(result.replay.state, by),
+        "ledger": step.state.ledger,
+        "events": step.events,
+        "root": found,
+        "findings": [finding.to_json() for finding in findings],
+        "totals": _totals(step.state, by),
     }
     if json:
         common.print_json(document)
     else:
-        _show_replay(document, result.findings, anchored=file is None or root is not None)
-    raise typer.Exit(int(bool(result.findings)))
-
-
-@dataclass(slots=True)
-class _Replayed:
-    """A replay, the Merkle tree of its events, and all findings."""
-
-    replay: Replay
-    tree: Tree
-    findings: list[Finding] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.findings = [Finding(one.reason, one.sequence) for one in self.replay.findings]
-
-    def found(self, reason: str) -> None:
-        self.findings.append(Finding(reason, self.replay.events))
-
-    def ends(self, root: str, name: str) -> None:
-        if self.tree.root.hex() != root:
-            self.found(f"the events have the root {self.tree.root.hex()}, {name} is {root}")
+        _show_replay(document, findings, anchored=file is None or root is not None)
+    raise typer.Exit(int(bool(findings)))
 
 
 def _lines(file: Path) -> Iterator[bytes]:
@@ -267,7 +253,10 @@ def _ledger_of(file: Path) -> str:
         ) from None
 
 
-def _replayed(ledger: str, events: Iterable[bytes], total: int, processes: int | None) -> _Replayed:
+def _replayed(
+    ledger: str, events: Iterable[bytes], total: int, processes: int | None
+) -> tuple[Replay, str]:
+    """Return the replay of all events, and the root of their tree in hex."""
     tree, leaves = Tree(), list[bytes]()
 
     def hashed() -> Iterator[bytes]:
@@ -286,7 +275,7 @@ def _replayed(ledger: str, events: Iterable[bytes], total: int, processes: int |
         step = Replay(State(ledger))
         for step in replay_on(ledger, hashed(), total, processes):
             bars.update(task, completed=step.events)
-    return _Replayed(step, tree)
+    return step, tree.root.hex()
 
 
 def _show_replay(document: dict[str, Any], findings: Sequence[Finding], *, anchored: bool) -> None:

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from textwrap import TextWrapper
-from types import FrameType
 from typing import Final
 
 from rich.console import Console
@@ -23,13 +22,8 @@ from accountant.demo.pipelines import CRASHED, TTL
 from accountant.demo.running import AUDIT, DemoFailed, NotOurs, Runner, prepare
 from accountant.demo.survey_data import DATASETS, DIMENSIONS, POPULATION, WOMEN
 
-KEYS: Final = {
-    "steward": "admin",
-    "dashboard": "pipeline",
-    "survey-team": "pipeline",
-    "careless": "pipeline",
-    "auditor": "auditor",
-}
+PIPELINES: Final = ("survey-team", "dashboard", "careless")
+ROLES: Final = {"steward": "admin", "auditor": "auditor"} | dict.fromkeys(PIPELINES, "pipeline")
 INDENT: Final = "    "
 console = Console(highlight=False, width=None if sys.stdout.isatty() else 100)
 
@@ -37,15 +31,11 @@ console = Console(highlight=False, width=None if sys.stdout.isatty() else 100)
 def main() -> int:
     """Run the demonstration; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m accountant.demo", description=__doc__)
-    parser.add_argument(
-        "--out",
-        type=Path,
-        default=Path("demo-output"),
-        metavar="DIR",
-        help="folder for everything that the run leaves behind; default: %(default)s",
-    )
+    told = "folder for everything that the run leaves behind; default: %(default)s"
+    parser.add_argument("--out", type=Path, default="demo-output", metavar="DIR", help=told)
     folder: Path = parser.parse_args().out
-    signal.signal(signal.SIGTERM, _terminated)
+    # As an exception does, which stops the service on the way out.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     os.environ |= {"NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}  # nothing leaves this machine
     started = time.monotonic()
     try:
@@ -74,7 +64,7 @@ def run(folder: Path) -> None:
         runner.command("migrate")
         keys = {
             name: runner.command("keys", "create", "--role", role, "--name", name).strip()
-            for name, role in KEYS.items()
+            for name, role in ROLES.items()
         }
 
     def start(name: str) -> None:
@@ -158,11 +148,6 @@ def tell(text: str) -> None:
     )
     for line in text.splitlines():
         console.print(wrapper.fill(line), markup=False, style="dim", soft_wrap=True)
-
-
-def _terminated(number: int, frame: FrameType | None) -> None:
-    """End the run as an exception does, which stops the service on the way out."""
-    sys.exit(128 + number)
 
 
 if __name__ == "__main__":

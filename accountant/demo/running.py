@@ -180,20 +180,16 @@ def end_with_parent() -> None:
     """Terminate this process once the parent is gone, even if it was killed: the pipe at standard
     input, which only the parent holds open, closes then.
     """
-
-    def wait() -> None:
-        # Not through sys.stdin: its lock, held here, would stop the interpreter from ending.
-        while os.read(0, 1024):
-            pass
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    threading.Thread(target=wait, daemon=True).start()
+    # Not through sys.stdin: its lock, held here, would stop the interpreter from ending.
+    while os.read(0, 1024):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 if __name__ == "__main__":
     from accountant.cli import main
 
     # While it serves, the door takes the signal itself.
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
-    end_with_parent()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    threading.Thread(target=end_with_parent, daemon=True).start()
     main()
