@@ -69,7 +69,13 @@ def _serve(chosen: Settings, door: socket.socket) -> None:
     with common.local_service() as service, ExitStack() as stopping:
         publisher = common.publisher_of(service)
         service.ledgers.check()
-        _warn(service.ledgers.excess())
+        if excess := service.ledgers.excess():
+            common.say(
+                f"warning: the service's database role has {'; '.join(excess)}. It should not own "
+                "the tables: set ACCOUNTANT_OWNER_URL to their owner and ACCOUNTANT_DATABASE_URL "
+                "to a role of the service's own, then run `accountant migrate` again",
+                "yellow",
+            )
         believed = ClockMark(chosen.home).read()
         service.begin(believed, int(chosen.clock_ahead_hours * 3_600_000_000))
         memory.seldom()
@@ -99,16 +105,6 @@ def limits_of(chosen: Settings) -> Limits:
         body_seconds=chosen.body_seconds,
         idle_seconds=chosen.idle_seconds,
     )
-
-
-def _warn(excess: list[str]) -> None:
-    if excess:
-        common.say(
-            f"warning: the service's database role has {'; '.join(excess)}. It should not own the "
-            "tables: set ACCOUNTANT_OWNER_URL to their owner and ACCOUNTANT_DATABASE_URL to a role "
-            "of the service's own, then run `accountant migrate` again",
-            "yellow",
-        )
 
 
 @keys.command("create")

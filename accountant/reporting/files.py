@@ -66,7 +66,7 @@ _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "�
 def report_of(service: Service, population: str, published: Signed | None) -> Report:
     """Return the report of everything committed; ``published`` is the last published checkpoint.
 
-    Raises NotFound for an unknown population.
+    Raise NotFound for an unknown population.
     """
     # Imported late, as below: a service makes one report a day, most commands none.
     from accountant.reporting.model import build_report  # noqa: PLC0415
@@ -86,7 +86,7 @@ def write_report(report: Report, folder: Path) -> dict[str, Path]:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Put ``text`` at ``path`` by renaming: a reader never sees half of it. Raises OSError."""
+    """Put ``text`` at ``path`` by renaming: a reader never sees half of it. Raise OSError."""
     with whole(path) as file:
         file.write(text.encode())
 

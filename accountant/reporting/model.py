@@ -36,7 +36,7 @@ def build_report(
     """Return the report of ``ledger`` after the events in ``stored``, read once, in order.
 
     Without ``texts`` it shows where texts are sealed; ``published`` is the last published
-    checkpoint. Raises ValueError if an event is not canonical or does not follow the one before.
+    checkpoint. Raise ValueError if an event is not canonical or does not follow the one before.
     """
     state, texts = State(ledger), texts or Texts()
     history, burndowns, custody = History(), Burndowns(), Custody(published)

@@ -24,15 +24,6 @@ BAR: Final = 160
 NO_BOUND: Final = "no bound"
 
 
-class Bar(NamedTuple):
-    """Pixels of a bar that are spent and reserved; the rest is left."""
-
-    spent: float
-    reserved: float
-    over: bool
-    label: str
-
-
 class Section(NamedTuple):
     """One dataset, or all of them together (``dataset`` None). ``main`` is its tightest limit."""
 
@@ -127,15 +118,17 @@ def alike(split: Split[Place]) -> bool:
     return len(places) == 1 and not split.left_out and len(split.groups) > 1
 
 
-def bar(place: Place, limit: str) -> Bar:
-    """Return the bar of a group under a limit."""
+def bar(place: Place, limit: str) -> tuple[float, float, bool, str]:
+    """Return the bar of a group under a limit: the pixels that are spent and reserved, whether the
+    group is over the limit, and a label.
+    """
     if place.together == INFINITE:
-        return Bar(BAR, 0, over=True, label="no bound on the loss")
+        return BAR, 0, True, "no bound on the loss"
     spent = min(Decimal(1), Decimal(place.spent) / Decimal(limit))
     held = min(Decimal(1), Decimal(place.together) / Decimal(limit))
     over = place.status in ("over", "over_if_reservations_run")
     label = f"{place.spent} of {limit} spent, {place.reserved} reserved, {place.remaining} left"
-    return Bar(round(float(spent) * BAR, 1), round(float(held - spent) * BAR, 1), over, label)
+    return round(float(spent) * BAR, 1), round(float(held - spent) * BAR, 1), over, label
 
 
 def places(limit: str) -> int:

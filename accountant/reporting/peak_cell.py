@@ -61,12 +61,16 @@ class Ruler:
 
     def by_value(self, cells: Integers) -> list[Worst]:
         """Return the numbers of each value, for ``cells`` (rows, values, rest)."""
-        epsilon, second = self._columns(cells)
+        capacity, currency = self.capacity, self.capacity.second_currency
+        epsilon, own = self._sums(cells, Currency.EPSILON), self._sums(cells, Currency.DELTA)
+        second = np.zeros_like(epsilon) if currency is None else self._sums(cells, currency)
+        fit = epsilon <= capacity.epsilon
+        if currency is not None and capacity.second is not None:
+            fit |= second <= capacity.second
+        within: NDArray[np.bool_] = np.all(fit & (own <= capacity.own_delta), axis=1)
         tops = epsilon.argmax(axis=1)
-        rows = np.arange(len(tops))
-        alone = second[rows, tops] >= second.max(axis=1)
-        sums, deltas = epsilon.max(axis=1), self._sums(cells, Currency.DELTA).max(axis=1)
-        within: NDArray[np.bool_] = np.all(self._within(cells, epsilon, second), axis=1)
+        alone = second[np.arange(len(tops)), tops] >= second.max(axis=1)
+        sums, deltas = epsilon.max(axis=1), own.max(axis=1)
         found = []
         for i in range(len(tops)):
             if alone[i]:
@@ -75,32 +79,20 @@ class Ruler:
             else:
                 places = frontier(epsilon[i], second[i])
             spent, cell = max((self._spent(e, s), -at) for e, s, at in places)
-            own = _finite(deltas[i])
+            delta = _finite(deltas[i])
             found.append(
                 Worst(
                     epsilon=_finite(spent),
                     path_sum=_finite(sums[i]),
-                    own_delta=own,
-                    delta=own if own is None or spent >= sums[i] else own + self._filter_delta,
+                    own_delta=delta,
+                    delta=delta
+                    if delta is None or spent >= sums[i]
+                    else delta + self._filter_delta,
                     over=not bool(within[i]),
                     cell=-cell,
                 )
             )
         return found
-
-    def _within(self, cells: Integers, epsilon: Integers, second: Integers) -> NDArray[np.bool_]:
-        """Return which cells hold no more than the rule's capacity."""
-        fit = epsilon <= self.capacity.epsilon
-        if self.capacity.second_currency is not None and self.capacity.second is not None:
-            fit = fit | (second <= self.capacity.second)
-        own: NDArray[np.bool_] = self._sums(cells, Currency.DELTA) <= self.capacity.own_delta
-        return fit & own
-
-    def _columns(self, cells: Integers) -> tuple[Integers, Integers]:
-        epsilon = self._sums(cells, Currency.EPSILON)
-        if self.capacity.second_currency is None:
-            return epsilon, np.zeros_like(epsilon)
-        return epsilon, self._sums(cells, self.capacity.second_currency)
 
     def _sums(self, cells: Integers, currency: Currency) -> Integers:
         i = self.axis.index(currency)

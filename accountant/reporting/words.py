@@ -36,21 +36,19 @@ def formula(name: str) -> tuple[str, str, str]:
 
 
 def about(text: str, people: Population) -> str:
-    """Return a text of the report about the privacy unit of a population."""
-    bare = bare_unit(people.privacy_unit)
+    """Return a text of the report about the privacy unit: "{unit}" becomes "one person", "{bare}"
+    becomes "person".
+    """
+    first, _, rest = people.privacy_unit.partition(" ")
+    article = rest and first.lower() in ("a", "an", "one", "each")
+    bare = rest if article else people.privacy_unit
     units = {"{unit}": f"one {bare}", "{bare}": bare}  # which may hold braces
     return re.sub(r"\{unit\}|\{bare\}", lambda found: units[found[0]], text)
 
 
 def unit_of(people: Population) -> str:
     """Return the privacy unit with its article: "one person"."""
-    return f"one {bare_unit(people.privacy_unit)}"
-
-
-def bare_unit(privacy_unit: str) -> str:
-    """Return the privacy unit without its article: "person"."""
-    first, _, rest = privacy_unit.partition(" ")
-    return rest if rest and first.lower() in ("a", "an", "one", "each") else privacy_unit
+    return about("{unit}", people)
 
 
 def meaning(epsilon: str, delta: str, unit: str) -> str:
