@@ -22,7 +22,6 @@ from flint import arb, ctx, fmpq
 
 FIRST_BITS: Final = 100
 MOST_BITS: Final = 4096
-
 _FINE: Final = 10**60
 _lock: Final = RLock()
 """``flint.ctx``, and so the precision, is one for the whole process."""

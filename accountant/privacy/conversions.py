@@ -46,7 +46,6 @@ _LARGEST_MU_SQUARED: Final = 10**10
 """From here on epsilon exceeds 4.9e9, more than an account can hold."""
 _BITS: Final = 64
 """Enough to tell one unit of epsilon from the next."""
-
 _LARGE: Final = 1000
 _NEAR: Final = 20
 

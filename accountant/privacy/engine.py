@@ -17,7 +17,6 @@ CURRENT: Final = 1
 
 Former = Callable[[Any, Any], Any]
 """Maps (mechanism, its stated relation) to the Loss that was booked for one invocation."""
-
 FORMER: Final[dict[str, dict[int, Former]]] = {}
 """kind -> the last version that booked it -> that bound. No bound was wrong so far."""
 

@@ -5,12 +5,10 @@ earlier answers. Formulas that assume a schedule fixed in advance (Dwork-Rothblu
 Kairouz-Oh-Viswanath, numerical PLDs, Renyi minimised over orders) are no filters and not here.
 
 The delta of a limit is split once, when the rule is adopted: ``own_delta`` is kept for the deltas
-that mechanisms bring themselves, the rest, delta', belongs to the filter. Under that split
-**"basic holds or this filter holds"** is a valid filter: the own-delta failures cost at most
-``own_delta`` in all, and outside them paths that end under basic are bounded surely and those under
-the filter up to delta'. A limit without a delta is basic only.
-
-Admission compares integers: capacities are rounded down here, charges were rounded up.
+that mechanisms bring themselves, the rest, delta', belongs to the filter. Then **"basic holds or
+this filter holds"** is a valid filter: the own-delta failures cost at most ``own_delta`` in all,
+and outside them paths that end under basic are bounded surely and those under the filter up to
+delta'. Without a delta a limit is basic only. Capacities are rounded down, charges were rounded up.
 
 Most filters are lines. A line at one fixed order a says: except with probability delta', at every
 time at once, the loss is at most slope x (sum in the filter's own currency) + intercept. It holds
@@ -33,15 +31,10 @@ from accountant.privacy.balls import Real, ball
 from accountant.privacy.conversions import best_order_within, intercept, most_mu_squared
 from accountant.privacy.units import SURE, Axis, Currency, units_down
 
-ORDERS: Final = (
-    *range(2, 65),
-    *(step << power for power in range(3, 11) for step in (9, 10, 11, 12, 13, 14, 15, 16)),
-)
+ORDERS: Final = (*range(2, 65), *(step << p for p in range(3, 11) for step in range(9, 17)))
 """The candidates: every integer to 64, then eight to each doubling, to 16,384."""
-
 _FOR_SPENT: Final = Fraction(1, 10)
 """The part of delta' for the line, which gives what is spent."""
-
 FOR_CAPACITY: Final = 1 - _FOR_SPENT
 """The part of delta' for the capacity."""
 
@@ -209,17 +202,14 @@ class Advanced(LineFilter):
     the new request's included. At the best order a it is sqrt(2 ln(1/delta') S) + S/2 <= epsilon.
 
     Source: Whitehouse, Ramdas, Rogers, Wu, "Fully adaptive composition in differential privacy",
-    ICML 2023, Theorem 1. Preconditions: delta' > 0; each mechanism is (eps_i, delta_i)-DP given its
-    past, its delta_i paid from ``own_delta``.
+    ICML 2023, Theorem 1 (Ville's inequality at one order). Preconditions: delta' > 0; each
+    mechanism is (eps_i, delta_i)-DP given its past, its delta_i paid from ``own_delta``.
 
-    The filter is the line that Ville's inequality gives at one order a: except with probability
-    delta', at every time at once, loss <= a S/2 + ln(1/delta')/(a-1). The order is the one that is
-    best when S reaches its capacity V = (sqrt(2L + 2 epsilon) - sqrt(2L))^2, L = ln(1/delta'):
-    a - 1 = sqrt(2L/V), so that the line meets epsilon exactly there.
-
-    The order has to be fixed before the first charge that S counts. Converting S afresh at a moment
-    chosen after seeing answers is *not* valid, be it at each step or when a limit is changed
-    (five well-timed raises reach 2.2 delta'). So ``spent`` stays on the line; a changed limit that
+    The order is the one that is best when S reaches its capacity V = (sqrt(2L + 2 epsilon) -
+    sqrt(2L))^2, L = ln(1/delta'): a - 1 = sqrt(2L/V), so that the line meets epsilon exactly there.
+    It has to be fixed before the first charge that S counts. Converting S afresh at a moment chosen
+    after seeing answers is *not* valid, be it at each step or when a limit is changed (five
+    well-timed raises reach 2.2 delta'). So ``spent`` stays on the line; a changed limit that
     carries on S keeps its order; and a limit adopted on used data counts earlier use as a sure sum
     of epsilons (E counts as S = 2 E / a) and draws its line from there.
     """

@@ -37,18 +37,15 @@ Combine = Callable[[Sequence[Number | None]], Number | None]
 
 
 def _times(value: Number | None, count: int) -> Number | None:
-    """Return ``count`` times a bound."""
     return None if value is None else value * count
 
 
 def _total(values: Sequence[Number | None]) -> Number | None:
-    """Return the sum of some bounds."""
     known = _known(values)
     return balls.total(known) if len(known) == len(values) else None
 
 
 def _least(values: Sequence[Number | None]) -> Number | None:
-    """Return the least of some bounds of one quantity."""
     known = _known(values)
     return balls.least(*known) if known else None
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import lru_cache
 from itertools import chain, repeat
-from operator import add, le, sub
+from operator import add, sub
 from typing import Any, ClassVar, Final
 
 from accountant.privacy import balls
@@ -65,16 +65,12 @@ Axis = tuple[Currency, ...]
 
 SURE: Final[Axis] = (Currency.EPSILON, Currency.DELTA)
 """The currencies of every account, in this order: the sums that hold along every path."""
-
 FIXED: Final[Axis] = (*SURE, Currency.EPSILON_SQUARED, Currency.RHO, Currency.MU_SQUARED)
 """The currencies of every charge; Renyi divergences follow at the orders that are asked for."""
-
 INFINITE: Final = "infinite"
 """The spelling of a sum without a bound."""
-
 LARGEST: Final = 2**62
 """The most units that a sum may hold: a larger one is booked as infinite."""
-
 _MOST_OTHERS: Final = 3
 """Axes, but for one, that a charge is remembered on."""
 
@@ -208,12 +204,6 @@ class Charge:
     def orders(self) -> tuple[int, ...]:
         """The Renyi orders that it has a column for."""
         return tuple(c.order for c in self.axis if c.order is not None)
-
-    def within(self, other: Charge) -> bool:
-        """True if this is at most ``other`` in every currency (infinities before finite sums)."""
-        other = other.on(self.axis)
-        theirs = zip(other.infinite, other.finite, strict=True)
-        return all(map(le, zip(self.infinite, self.finite, strict=True), theirs))
 
     def beyond(self, other: Charge) -> Charge | None:
         """Return the excess over ``other``, which has the same axis, currency by currency; None if

@@ -160,6 +160,14 @@ def cost(body: dict[str, Any], population: Relation, **more: Any) -> Charge:
     return price(parse(body | more), population, ORDERS).charge
 
 
+def within(one: Charge, other: Charge) -> bool:
+    """True if ``one`` is at most ``other`` in every currency."""
+    other = other.on(one.axis)
+    ours = zip(one.infinite, one.finite, strict=True)
+    theirs = zip(other.infinite, other.finite, strict=True)
+    return all(mine <= more for mine, more in zip(ours, theirs, strict=True))
+
+
 relations = st.sampled_from(list(Relation))
 
 
@@ -185,11 +193,11 @@ def test_every_legal_mechanism_has_a_price(
     for loss in (found.derived, found.claimed):
         if loss is not None and not priced.charge.is_infinite(Currency.EPSILON):
             stated = charge_of(loss, count).on(SURE)
-            assert stated.within(priced.charge)
+            assert within(stated, priced.charge)
     if found.derived is not None and not priced.objections:
         beside = found.derived.exact and found.claimed is not None and found.claimed.delta
         derived = charge_of(found.derived, count, ORDERS)
-        assert (derived.on(SURE) if beside else derived).within(priced.charge)
+        assert within(derived.on(SURE) if beside else derived, priced.charge)
 
 
 @settings(max_examples=200, deadline=None)
@@ -238,7 +246,7 @@ def test_more_noise_never_costs_more(
     """Multiplying every scale lowers the charge in each currency, or leaves it as it is."""
     if body["kind"] in NO_SCALE or "claimed" in body:
         return
-    assert cost(noisier(body, factor), population).within(cost(body, population))
+    assert within(cost(noisier(body, factor), population), cost(body, population))
 
 
 @settings(max_examples=200, deadline=None)
@@ -253,8 +261,8 @@ def test_more_sampling_never_costs_less(
     low, high = sorted((one, other), key=Decimal)
     smaller = cost(body, population, sampling={"poisson": low})
     larger = cost(body, population, sampling={"poisson": high})
-    assert smaller.within(larger)
-    assert larger.within(cost(body, population, sampling=None))
+    assert within(smaller, larger)
+    assert within(larger, cost(body, population, sampling=None))
 
 
 @settings(max_examples=200, deadline=None)
@@ -266,7 +274,7 @@ def test_larger_groups_never_cost_less(
     if "claimed" in body:
         return
     smaller = cost(body, population, group_size=size)
-    assert smaller.within(cost(body, population, group_size=size + more))
+    assert within(smaller, cost(body, population, group_size=size + more))
 
 
 @settings(max_examples=300, deadline=None)

@@ -1,11 +1,10 @@
 """Totals that a theorem gives without a numerical composition, Renyi divergences among them.
 
-Precondition of all: the mechanisms and their parameters were fixed in advance. Renyi divergences
-are added up order by order, and the best order is taken afterwards, which only such a list allows.
-Mironov, *Renyi differential privacy*, CSF 2017 (Propositions 6 and 7 for Laplace and Gaussian
-noise); Canonne, Kamath, Steinke, *The discrete Gaussian for differential privacy*, 2020,
-Proposition 12, for the conversion; Mironov, Talwar, Zhang, *Renyi differential privacy of the
-sampled Gaussian mechanism*, 2019.
+Precondition of all: the mechanisms and their parameters were fixed in advance. Only then may the
+best order be taken after Renyi divergences were added up order by order (Mironov, *Renyi
+differential privacy*, CSF 2017, Props. 6 and 7 for Laplace and Gaussian noise; Canonne, Kamath,
+Steinke, *The discrete Gaussian for differential privacy*, 2020, Prop. 12, for the conversion;
+Mironov, Talwar, Zhang, *Renyi differential privacy of the sampled Gaussian mechanism*, 2019).
 """
 
 from __future__ import annotations
@@ -60,17 +59,14 @@ def closed_form(losses: Mapping[tuple[float, float], int], delta: float) -> floa
 
 
 def optimal_epsilon(epsilon: float, delta: float, count: int, total_delta: float) -> float | None:
-    """Return the smallest epsilon for ``count`` equal (epsilon, delta) mechanisms at
-    ``total_delta``, rounded up by the error of the sum; infinity if the deltas alone are more; None
-    beyond ``MOST`` terms.
+    """Return the epsilon of ``count`` equal (epsilon, delta) mechanisms at ``total_delta``, rounded
+    up; infinity if the deltas alone are more; None beyond ``MOST`` terms.
 
     Kairouz, Oh, Viswanath, *The composition theorem for differential privacy*, ICML 2015, Theorem
     3.3: no k-fold composition of (epsilon, delta)-DP mechanisms loses more than k-fold randomised
     response, whose curve is exact. The theorem states it at the multiples of epsilon; in between
-    the curve is linear in e^epsilon, so it is inverted there too.
-
-    Raises ValueError for an epsilon that is not positive and finite, a delta outside [0, 1), or a
-    count below 1.
+    the curve is linear in e^epsilon, so it is inverted there too. Raises ValueError for an epsilon
+    that is not positive and finite, a delta outside [0, 1), or a count below 1.
     """
     if not (0 < epsilon < math.inf and 0 <= delta < 1 and 0 <= total_delta < 1 and count >= 1):
         raise ValueError(f"no composition of {count} times ({epsilon}, {delta}) at {total_delta}")

@@ -1,19 +1,17 @@
-"""A pair on a grid of losses: a pair above it in every comparison, and one below.
+"""Pairs on a grid of losses: a pair above in every comparison, one below, and their composition.
 
 Above, by *connecting the dots* (Doroshenko, Ghazi, Kamath, Kumar, Manurangsi, *Connect the dots*,
-PETS 2022): the mass between two neighbouring losses of the grid goes to both, in the proportion
-that keeps its P and its Q, which can only make the pair easier to tell apart. Every mass and every
-upper share is rounded up; a curve is a sum of masses times non-negative factors, so the curve of
-any composition is rounded up too.
+PETS 2022): the mass between two losses of the grid goes to both, in the proportion that keeps its
+P and its Q, which can only make the pair easier to tell apart. Every mass and every upper share is
+rounded up; a curve is a sum of masses times non-negative factors, so it is rounded up too.
 
 Below, by post-processing: an observer who sees only the loss of the grid to which an outcome was
 sent, by the same shares, knows less than one who sees the outcome. The P of what is seen is the
 lattice's; its loss is ln P/Q of all that was sent there, which falls short of the lattice's by a
 ``drop``: about grid^2 where a pair is smooth, and up to one step of the grid at its atoms.
 
-Composed under an exponential tilt: masses times e^(tilt * loss) are composed instead of masses. The
-tilted total is centred where the curve reaches delta, so rounding is relative to the masses that
-matter, at any delta.
+Masses times e^(tilt * loss) are composed instead of masses. The tilted total is centred where the
+curve reaches delta, so rounding is relative to the masses that matter, at any delta.
 """
 
 from __future__ import annotations
@@ -276,18 +274,11 @@ def window(stack: Stack, tilt: float, outside: float) -> tuple[float, float]:
     return found[0], found[1]
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """Masses at first, first + 1, …, which add up to 1, and how often they occur."""
-
-    first: int
-    mass: Floats
-    count: int
-
-
-def composed(parts: list[Part], size: int, first: int, allowed: float) -> tuple[Floats, float]:
+def composed(
+    parts: list[tuple[int, Floats, int]], size: int, first: int, allowed: float
+) -> tuple[Floats, float]:
     """Return the mass of the total at first, first + 1, …, modulo ``size``, and a bound on the
-    error of each.
+    error of each. A part is a first place, masses from there on that add up to 1, and a count.
 
     The characteristic functions are multiplied (Koskela, Jalko, Honkela, *Computing tight
     differential privacy guarantees using FFT*, AISTATS 2020). A frequency of a distribution is a
@@ -295,35 +286,34 @@ def composed(parts: list[Part], size: int, first: int, allowed: float) -> tuple[
     frequencies of a product fade quickly: once those from ``live`` on add up to less than a
     fraction of ``allowed`` they are left out, and the rest is summed directly.
     """
-    if sum(part.count for part in parts) == 1:
-        [only] = parts
-        whole = _folded(only.mass, size)
-        return np.roll(whole, only.first - first), UNIT * only.mass.size / size
+    if sum(count for _, _, count in parts) == 1:
+        [(begin, mass, _)] = parts
+        return np.roll(_folded(mass, size), begin - first), UNIT * mass.size / size
     live, left_out = size // 2 + 1, 0.0
     product = np.ones(live, dtype=np.complex128)
     error, most = np.zeros(live), np.ones(live)
     table: Complex = np.empty((0, 0), dtype=np.complex128)
-    widest = max(part.mass.size for part in parts)
-    for part in sorted(parts, key=lambda p: -p.count * p.mass.size):
-        each = UNIT * (8 * math.log2(size) + part.mass.size / size)
+    widest = max(mass.size for _, mass, _ in parts)
+    for _, mass, count in sorted(parts, key=lambda part: -part[2] * part[1].size):
+        each = UNIT * (8 * math.log2(size) + mass.size / size)
         if live * widest <= _DIRECT:
             if table.shape[0] < live:
                 table = _roots(size)[np.outer(np.arange(live), np.arange(widest)) % size]
-            values = table[:live, : part.mass.size] @ part.mass
-            each = UNIT * (32 + part.mass.size)
+            values = table[:live, : mass.size] @ mass
+            each = UNIT * (32 + mass.size)
         else:
-            values = np.fft.rfft(_folded(part.mass, size))[:live]
-        bounds = np.minimum(np.abs(values), 1 + UNIT * part.mass.size) + each
-        most = most * bounds**part.count
-        product = product * _power(values, part.count)
-        error = error + part.count * (each + 64 * UNIT) / bounds
+            values = np.fft.rfft(_folded(mass, size))[:live]
+        bounds = np.minimum(np.abs(values), 1 + UNIT * mass.size) + each
+        most = most * bounds**count
+        product = product * _power(values, count)
+        error = error + count * (each + 64 * UNIT) / bounds
         rest = 2 / size * np.cumsum(most[::-1])[::-1]
         cut = int(np.searchsorted(-rest, -allowed / 64))
         if cut < 0.9 * live:
             left_out += float(rest[cut]) if cut < live else 0.0
             live = max(cut, 1)
             product, error, most = product[:live], error[:live], most[:live]
-    shift = (sum(part.first * part.count for part in parts) - first) % size
+    shift = (sum(begin * count for begin, _, count in parts) - first) % size
     values = np.zeros(size // 2 + 1, dtype=np.complex128)
     values[:live] = product * _roots(size)[np.arange(live) * shift % size]
     wrong = most * (np.expm1(np.minimum(error, 50.0)) + 8 * UNIT * (math.log2(size) + 4))
@@ -342,7 +332,5 @@ def _folded(mass: Floats, size: int) -> Floats:
 
 
 def _power(values: Complex, count: int) -> Complex:
-    if count == 1:
-        return values
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(values == 0, 0.0, np.exp(count * np.log(values)))
+        return values if count == 1 else np.where(values == 0, 0, np.exp(count * np.log(values)))

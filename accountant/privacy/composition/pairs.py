@@ -163,13 +163,8 @@ class DiscreteGaussian(Pair):
     def __post_init__(self) -> None:
         if not (0 < self.sensitivity < _WHOLE and 1e-6 < self.scale < math.inf):
             raise ValueError(f"no discrete Gaussian of {self.sensitivity} and {self.scale}")
-        if self._terms > MOST_TERMS:
+        if _terms(self.scale) > MOST_TERMS:
             raise ValueError(f"a discrete Gaussian of scale {self.scale} has too many masses")
-
-    @property
-    def _terms(self) -> int:
-        """The number of masses that are more than 1e-323 of the largest."""
-        return math.ceil(39 * self.scale) + 2
 
     @property
     def span(self) -> tuple[float, float]:
@@ -178,9 +173,10 @@ class DiscreteGaussian(Pair):
 
     def above(self, loss: Floats) -> tuple[Floats, Floats]:
         """Return masses up to an outcome: the loss of k is (D^2 - 2 k D) / (2 scale^2)."""
-        most = _last_below(self.sensitivity / 2 - loss * (self.scale**2 / self.sensitivity))
-        tails = _tails(self.scale, self._terms)
-        return _at_most(tails, most), _at_most(tails, most - self.sensitivity)
+        d = self.sensitivity
+        most = np.ceil(d / 2 - loss * (self.scale**2 / d)) - 1
+        tails = _tails(self.scale)
+        return _at_most(tails, most), _at_most(tails, most - d)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,10 +190,9 @@ class DiscreteLaplace(Within):
     sensitivity: int
 
     def __post_init__(self) -> None:
-        if not (0 < self.sensitivity < _WHOLE and 0 < self.epsilon_per_step < math.inf):
-            raise ValueError(
-                f"no discrete Laplace of {self.epsilon_per_step} and {self.sensitivity}"
-            )
+        step, d = self.epsilon_per_step, self.sensitivity
+        if not (0 < d < _WHOLE and 0 < step < math.inf):
+            raise ValueError(f"no discrete Laplace of {step} and {d}")
 
     @property
     def epsilon(self) -> float:  # type: ignore[override]
@@ -207,7 +202,7 @@ class DiscreteLaplace(Within):
     def above(self, loss: Floats) -> tuple[Floats, Floats]:
         """Return masses up to an outcome: the loss of k between is (D - 2 k) epsilon_per_step."""
         d = float(self.sensitivity)
-        most = _last_below((d - loss / self.epsilon_per_step) / 2)
+        most = np.ceil((d - loss / self.epsilon_per_step) / 2) - 1
         most = np.where(loss < self.epsilon, np.maximum(most, 0.0), -np.inf)
         most = np.where(loss < -self.epsilon, np.inf, np.minimum(most, d - 1))
         return self._at_most(most), self._at_most(most - d)
@@ -273,15 +268,15 @@ class SampledGaussian(Pair):
         return np.where(np.isnan(exponent), -np.inf, exponent) / self.mu + self.mu / 2
 
 
-def _last_below(x: Floats) -> Floats:
-    """Return the last integer below each x."""
-    below: Floats = np.ceil(x) - 1
-    return below
+def _terms(scale: float) -> int:
+    """Return the number of masses that are more than 1e-323 of the largest."""
+    return math.ceil(39 * scale) + 2
 
 
 @lru_cache(maxsize=32)
-def _tails(scale: float, terms: int) -> Floats:
+def _tails(scale: float) -> Floats:
     """Return the chances of discrete Gaussian noise of at least 0, 1, …, right to 20 roundings."""
+    terms = _terms(scale)
     tails: Floats = np.exp(-((np.arange(terms) / scale) ** 2) / 2)
     step = 1
     while step < terms:

@@ -6,10 +6,10 @@ direction if some pair is not symmetric. The order of the mechanisms does not ma
 The upper end: every mass is raised by the bound on its error, and delta is reduced by the mass
 above the window. The mass below the window wraps around, and matters only for a smaller epsilon.
 
-The lower end: see lattice.py for the pairs that the mechanisms dominate. Their total loss is the
-lattices' minus the sum of the drops, which is more than a ``fall`` only with a probability bounded
-by Chernoff, jointly with the total loss being above epsilon. That probability, the mass that wraps
-around, and the doubtful masses are taken off the curve.
+The lower end: the total loss of the pairs below is the lattices' minus the sum of the drops, which
+is more than a ``fall`` only with a probability bounded by Chernoff, jointly with the total loss
+being above epsilon. That probability, the mass that wraps around, and the doubtful masses are taken
+off the curve.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from scipy.signal import lfilter
 
 from accountant.privacy.composition.lattice import (
     UNIT,
-    Part,
     Stack,
     best_tilt,
     composed,
@@ -160,7 +159,7 @@ class _Composition:
         each = zip(stack.lattices, np.split(weights, stack.starts[1:]), counts, strict=True)
         deviation = math.sqrt(stack.moments(tilt)[2])
         allowed = 1e-7 * min(1.0, stack.grid / max(deviation, stack.grid))
-        parts = [Part(lattice.first, mass, count) for lattice, mass, count in each]
+        parts = [(lattice.first, mass, count) for lattice, mass, count in each]
         mass, error = composed(parts, size, first, allowed)
         losses = np.asarray((first + np.arange(size)) * stack.grid, dtype=np.float64)
         exponent = float(stack.counts @ logs)

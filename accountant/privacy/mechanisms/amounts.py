@@ -20,17 +20,14 @@ from pydantic_core import PydanticCustomError
 
 MOST_DIGITS: Final = 40
 """Significant digits, trailing zeros not counted."""
-
 LARGEST_EXPONENT: Final = 30
 """Amounts but zero lie from 1e-30 to below 1e31, so that no sum or power is costly."""
-
 _LONGEST_TEXT: Final = 120
 _LONGEST_INT: Final = 10**31
 _SPELLING: Final = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,4})?")
 
 _CANONICAL: Final = re.compile(r"(?:0|[1-9][0-9]{0,19})(?:\.[0-9]{0,17}[1-9])?")
 """Amounts in canonical form as they stand: few digits, no exponent, no trailing zeros."""
-
 _ALLOWED: Final = (
     'a finite decimal such as "0.1" or "1e-6", spelled as a string (a JSON number is read as the '
     f"decimal that it spells), with at most {MOST_DIGITS} significant digits and, unless it is "

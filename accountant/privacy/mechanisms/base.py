@@ -50,12 +50,13 @@ def examples(*bodies: dict[str, Any]) -> ConfigDict:
     return ConfigDict(json_schema_extra={"examples": list(bodies)})
 
 
-def forbidden(field: str, code: LiteralString, why: LiteralString) -> Any:
+def forbidden(field: LiteralString, why: LiteralString) -> Any:
     """Return a validator that refuses any value of ``field``."""
+    code = f"{field.removesuffix('ed')}_misplaced"
 
     def check(value: Any) -> Any:
         if value is not None:
-            raise PydanticCustomError(code, why)
+            raise PydanticCustomError(code, f"is not allowed here: {why}")
         return value
 
     return field_validator(field)(check)

@@ -35,7 +35,6 @@ else:
     Mechanism = "Mechanism"  # the union of all kinds, which __init__.py fills in
 
 _MOST_LEVELS: Final = 8
-
 _ROOM: Final = 1 + 1e-7
 """The tight total is computed in binary floats, whose last digits differ between machines; it must
 be this much below the stated epsilon, so that all machines come to the same decision."""

@@ -1,15 +1,14 @@
 """DpEvent trees of the dp_accounting library, read into mechanisms and written from them.
 
 A tree is ``{"class": name, "fields": {…}}``, events inside events likewise. Only the classes listed
-here are known; nothing is ever imported by name. Their meaning is that of dp_accounting's own
-``dp_event.py``: the noise of its Gaussian, Laplace and discrete events is relative to a bound C on
-the norm of what one record adds, so it is stated under add-or-remove-one, and replacing a record
-moves the sum by 2 C. Events that name an epsilon or a rho state no relation: they are taken in the
-population's.
+here are known; nothing is ever imported by name. They mean what dp_accounting's own ``dp_event.py``
+says: the noise of its Gaussian, Laplace and discrete events is relative to a bound C on the norm of
+what one record adds, so it is stated under add-or-remove-one, and replacing a record moves the sum
+by 2 C. Events that name an epsilon or a rho are taken in the population's relation.
 
 A mechanism is written as its own class if there is one, else as the (epsilon, delta) or the rho
-that it costs, with numbers rounded towards more privacy loss. Noise that is stated for replacing
-one record is written with half of its sensitivity.
+that it costs, with numbers rounded towards more loss. Noise that is stated for replacing one record
+is written with half of its sensitivity.
 """
 
 from __future__ import annotations

@@ -31,11 +31,7 @@ from accountant.privacy.mechanisms.relations import Relation
 
 
 class _Local(BaseMechanism):
-    _no_sampling = forbidden(
-        "sampling",
-        "sampling_misplaced",
-        "is not allowed here: whoever collects the reports sees who is in the sample",
-    )
+    _no_sampling = forbidden("sampling", "whoever collects the reports sees who is in the sample")
 
     @property
     def local(self) -> bool:

@@ -29,7 +29,6 @@ from accountant.privacy.mechanisms.base import (
 from accountant.privacy.mechanisms.relations import Relation, convert
 
 BROKEN: Final = "sparse-vector-broken"
-
 _ROUNDING: Final = Fraction(9999, 10000)
 """A claim that was rounded in its fifth digit still counts as the price of one positive."""
 

@@ -47,16 +47,8 @@ Divergences = Annotated[
 
 
 class _Stated(BaseMechanism):
-    _no_claim = forbidden(
-        "claimed",
-        "claim_misplaced",
-        "is not allowed here: there is no derivation to compare it with",
-    )
-    _no_sampling = forbidden(
-        "sampling",
-        "sampling_misplaced",
-        "is not allowed here: state what the sampled mechanism costs",
-    )
+    _no_claim = forbidden("claimed", "there is no derivation to compare it with")
+    _no_sampling = forbidden("sampling", "state what the sampled mechanism costs")
 
 
 class Declared(_Stated):
