@@ -32,22 +32,14 @@ from accountant.privacy.balls import Number, Real, ball
 _LARGEST_RHO: Final = 10**12
 """From here on order 2 is taken: the other terms are negligible."""
 _ROUGH: Final = Context(prec=24, Emin=MIN_EMIN, Emax=MAX_EMAX)
-_FEW: Final = Context(prec=12)
-_CLOSE: Final = Decimal("1.0000000001")
-_LEAST_EXCESS: Final = Decimal("1e-9")
-_MOST_EXCESS: Final = Decimal("1e40")
-
 _PER_EPSILON: Final = 10**9
 _PER_MU_SQUARED: Final = 10**15
 """The units in which both are booked."""
 MU_SQUARED_UNIT: Final = Fraction(1, _PER_MU_SQUARED)
-
 _LARGEST_MU_SQUARED: Final = 10**10
 """From here on epsilon exceeds 4.9e9, more than an account can hold."""
 _BITS: Final = 64
 """Enough to tell one unit of epsilon from the next."""
-_LARGE: Final = 1000
-_NEAR: Final = 20
 
 
 @lru_cache(maxsize=4096)
@@ -62,7 +54,7 @@ def _intercept(order: Fraction, delta: Number) -> arb:
 
 
 def concentrated_epsilon(rho: Fraction, delta: Number) -> Number:
-    """Return a rho + c at the best order, where rho (a - 1)^2 = -ln(a delta); 0 < ``delta`` < 1."""
+    """Return the epsilon of any rho-zCDP mechanism at 0 < ``delta`` < 1: the least a rho + c."""
     if rho > _LARGEST_RHO:
         at_two = Real(partial(_intercept, Fraction(2), delta))
         return balls.most(Fraction(0), at_two) + 2 * rho
@@ -77,10 +69,9 @@ def concentrated_epsilon(rho: Fraction, delta: Number) -> Number:
 
 
 def _best_excess(rho: arb, delta: arb) -> arb:
-    """Return a ball around the root x = a - 1 > 0 of rho x^2 + ln(a delta), which rises with x.
-
-    As a function of ln x it is convex, so Newton's steps from the right approach the root. The ball
-    is widened until the signs at its ends are decided.
+    """Return a ball around the root x = a - 1 > 0 of rho x^2 + ln(a delta), which rises with x. In
+    ln x it is convex, so Newton's steps from the right approach the root. The ball is widened until
+    the signs at its ends are decided.
     """
     log = delta.log()
 
@@ -115,11 +106,11 @@ def best_order_within(epsilon: Fraction, delta: Fraction) -> Fraction:
     it must be the same on every machine, which the specification of ``decimal`` ensures.
     """
     e, d = (_ROUGH.divide(Decimal(x.numerator), Decimal(x.denominator)) for x in (epsilon, delta))
-    low, high = _LEAST_EXCESS, _MOST_EXCESS
-    while _ROUGH.divide(high, low) > _CLOSE:
+    low, high = Decimal("1e-9"), Decimal("1e40")
+    while _ROUGH.divide(high, low) > Decimal("1.0000000001"):
         middle = _ROUGH.sqrt(_ROUGH.multiply(low, high))
         low, high = (low, middle) if _too_large(middle, e, d) else (middle, high)
-    return 1 + Fraction(_FEW.plus(low))
+    return 1 + Fraction(Context(prec=12).plus(low))
 
 
 def _too_large(excess: Decimal, epsilon: Decimal, delta: Decimal) -> bool:
@@ -176,9 +167,9 @@ def mu_squared_of_pure(epsilon: Number) -> Number:
 
     def mu_squared() -> arb:
         e = ball(epsilon)
-        if e < _NEAR:
+        if e < 20:
             root = (e / 2).tanh().erfinv()
-        elif e < _LARGE:
+        elif e < 1000:
             root = (2 / (1 + e.exp())).erfcinv()
         else:
             return 8 * e

@@ -114,9 +114,7 @@ class Filter:
         return epsilon
 
     def per_epsilon(self, limit: Limit) -> Fraction | None:
-        """Return the units of the filter's own currency that stand for one unit of epsilon already
-        spent, when the filter starts on data that were used before; None if nothing can.
-        """
+        """Return the own units that a unit of epsilon spent before counts as; None if unknown."""
         return Fraction(0)
 
 

@@ -30,8 +30,6 @@ _CERTAIN: Final = Fraction(1)
 _LARGE: Final = 10**6
 """From this epsilon on e^epsilon is not computed: delta times it is taken to be certain."""
 _MOST_SUMMED: Final = 1024
-_HOPELESS: Final = 10**6
-"""A divergence that no account can hold."""
 
 Combine = Callable[[Sequence[Number | None]], Number | None]
 
@@ -51,7 +49,6 @@ def _least(values: Sequence[Number | None]) -> Number | None:
 
 
 def _most(values: Sequence[Number | None]) -> Number | None:
-    """Return the largest of some bounds, of which any may be the right one."""
     known = _known(values)
     return balls.most(*known) if len(known) == len(values) else None
 
@@ -136,7 +133,7 @@ def curve_of_sampled_gaussian(rho: Number, rate: Fraction) -> Curve:
 
     def at(order: int) -> Number:
         whole = order * rho
-        if order > _MOST_SUMMED or whole > _HOPELESS or rate == 1:
+        if order > _MOST_SUMMED or whole > 10**6 or rate == 1:  # no account holds 10**6
             return whole
 
         def divergence() -> arb:
@@ -179,10 +176,6 @@ class Loss:
     mu_squared: Number | None = None
     curve: Curve = NO_CURVE
     exact: bool = False
-
-    def __add__(self, other: Loss) -> Loss:
-        """Both mechanisms, one after the other, with parameters that were fixed in advance."""
-        return composed((self, other))
 
     def times(self, count: int) -> Loss:
         """Return the loss of ``count`` invocations as one."""

@@ -14,8 +14,6 @@ from typing import Final
 _WIDER: Final = 1e-12
 _COUNTABLE: Final = Decimal("13.8")
 """Up to about ln(1,000,000) a factor is printed in full; a larger one "exceeds a million"."""
-_COARSE: Final = 100
-"""From here on a factor is printed without decimals."""
 
 
 def most_likely(prior: float, epsilon: Decimal | None) -> float:
@@ -38,7 +36,7 @@ def in_plain_words(epsilon: Decimal | None, delta: Decimal, unit: str = "one per
         belief = "may become all but certainty, either way"
     else:
         factor = math.exp(float(epsilon)) * (1 + _WIDER)
-        times = f"{_ceil(factor, 3):.3f}" if factor < _COARSE else f"{math.ceil(factor):,}"
+        times = f"{_ceil(factor, 3):.3f}" if factor < 100 else f"{math.ceil(factor):,}"
         bound = f"is at most {times} times"
         # As many digits as it takes for the bounds not to read 0 % and 100 %.
         digits = max(1, math.ceil(float(epsilon) / math.log(10)) - 1)

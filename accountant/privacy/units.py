@@ -71,8 +71,6 @@ INFINITE: Final = "infinite"
 """The spelling of a sum without a bound."""
 LARGEST: Final = 2**62
 """The most units that a sum may hold: a larger one is booked as infinite."""
-_MOST_OTHERS: Final = 3
-"""Axes, but for one, that a charge is remembered on."""
 
 
 @lru_cache(maxsize=1024)
@@ -135,7 +133,7 @@ class Charge:
     finite: tuple[int, ...] = ()
     infinite: tuple[int, ...] = ()
     _others: tuple[Charge, ...] = field(default=(), init=False, compare=False, repr=False)
-    """The same charge on other axes that were asked for."""
+    """The same charge on the four axes that were asked for last."""
 
     def on(self, axis: Axis) -> Charge:
         """Return the same charge in the currencies of ``axis``."""
@@ -145,7 +143,7 @@ class Charge:
             if other.axis is axis or other.axis == axis:
                 return other
         other = self._on(axis)
-        object.__setattr__(self, "_others", (other, *self._others[:_MOST_OTHERS]))
+        object.__setattr__(self, "_others", (other, *self._others[:3]))
         return other
 
     def _on(self, axis: Axis) -> Charge:

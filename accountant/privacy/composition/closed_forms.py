@@ -25,7 +25,6 @@ _SLACK: Final = 1e-12
 """Relative error of sums of many floats and a handful of functions."""
 _TAIL_SLACK: Final = 1e-9
 """Far more than the relative errors of a tail, and of the loss that it is taken at (Pair.above)."""
-_HALVINGS: Final = 80
 ORDERS: Final[Floats] = np.union1d(1 + np.geomspace(1e-3, 1e4, 2000), np.arange(2.0, 129.0))
 """They include those that a filter may fix, so this is never above what the filter shows."""
 _LARGEST: Final = 256
@@ -115,7 +114,7 @@ def discrete_epsilon(pair: DiscreteGaussian, delta: float) -> float:
     low, high = 0.0, pair.span[1]
     if high > 600 or not enough(high):
         return math.inf
-    for _ in range(_HALVINGS):
+    for _ in range(80):
         middle = (low + high) / 2
         low, high = (low, middle) if enough(middle) else (middle, high)
     return high * (1 + _TAIL_SLACK)
@@ -177,11 +176,10 @@ def _geometric(pair: pairs.DiscreteLaplace, a: Floats) -> list[Floats]:
 
 
 def _sampled(pair: pairs.SampledGaussian, a: Floats) -> Floats:
-    """Return the divergence of a sampled Gaussian at the orders ``a``.
-
-    Mironov, Talwar, Zhang 2019, section 3.3, at integer orders; by Theorem 5 there the other
-    direction is never more. In between, (a - 1) times the divergence is convex in the order (van
-    Erven, Harremoës 2014, Corollary 2), so it lies below its chords; without sampling it is more.
+    """Return the divergence of a sampled Gaussian at the orders ``a``: Mironov, Talwar, Zhang 2019,
+    Sec. 3.3, at integers; by Thm 5 there the other direction is never more. In between, (a - 1)
+    times the divergence is convex in the order (van Erven, Harremoës 2014, Cor. 2), so it lies
+    below its chords; without sampling it is more.
     """
     n, k = np.arange(2, _LARGEST + 1)[:, None], np.arange(2, _LARGEST + 1)[None, :]
     ways = gammaln(n + 1) - gammaln(k + 1) - gammaln(np.maximum(n - k, 0) + 1)

@@ -126,12 +126,13 @@ def tight(mechanisms: Iterable[BaseMechanism], population: Relation, delta: Frac
 
 def _apart(mechanism: BaseMechanism) -> Iterator[BaseMechanism]:
     """Yield the parts of a plain composition, each with a pair of its own; else the mechanism."""
-    if isinstance(mechanism, Composed) and mechanism.is_plain:
-        for part in mechanism.mechanisms:
-            stated = {"count": part.count * mechanism.count, "neighbouring": mechanism.neighbouring}
-            yield from _apart(part.model_copy(update=stated))
-    else:
-        yield mechanism
+    match mechanism:
+        case Composed(group_size=1, sampling=None, claimed=None, neighbouring=stated):
+            for part in mechanism.mechanisms:
+                whole = {"count": part.count * mechanism.count, "neighbouring": stated}
+                yield from _apart(part.model_copy(update=whole))
+        case _:
+            yield mechanism
 
 
 def _if_any(theorem: Callable[[], T]) -> T | None:
@@ -143,11 +144,9 @@ def _if_any(theorem: Callable[[], T]) -> T | None:
 
 
 def _pair(mechanism: BaseMechanism, population: Relation) -> Pair | Fraction | None:
-    """Return the dominating pair that is exactly a mechanism's between neighbours of the
-    population, as many of its own steps as lie between them; of normal noise, the mu squared.
-
-    Its parameters are rounded so that it is no easier to tell apart. None where no pair is proved,
-    or floats do not hold its parameters.
+    """Return the pair that is exactly a mechanism's between neighbours of the population, with
+    parameters that make it no easier to tell apart; of normal noise, the mu squared. None where no
+    pair is proved, or floats do not hold its parameters.
     """
     stated = mechanism.neighbouring or population
     if mechanism.all_objections(stated) or mechanism.local:

@@ -37,8 +37,6 @@ GRID: Final = 1e-4
 MOST_POINTS: Final = 2**22
 _MOST_WORK: Final = 2**27
 """Points of all mechanisms together: many different ones share a coarser grid."""
-_FINEST: Final = 1e-12
-_COARSEST: Final = 100.0
 _LARGEST: Final = 1e8
 """Larger losses are only added up: there is no noise to speak of."""
 _FEWEST_EACH: Final = 32
@@ -62,10 +60,9 @@ class Interval(NamedTuple):
 
 
 def total(schedule: Mapping[Pair, int], delta: float, grid: float = GRID) -> Interval:
-    """Return the epsilon at ``delta`` of a schedule of pairs, each with its count, whichever of the
-    two neighbours was used. The grid is about ``grid``, finer or coarser if the pairs need it.
-
-    Raises ValueError for an empty schedule, a count below 1 or a delta outside (0, 1).
+    """Return the epsilon at ``delta`` of pairs with their counts, whichever of the two neighbours
+    was used. The grid is about ``grid``, finer or coarser if the pairs need it. Raises ValueError
+    for an empty schedule, a count below 1 or a delta outside (0, 1).
     """
     if not schedule or min(schedule.values()) < 1 or not 0 < delta < 1:
         raise ValueError("a schedule has mechanisms, each at least once, and a delta in (0, 1)")
@@ -102,7 +99,7 @@ def _one_way(schedule: dict[Pair, int], delta: float, grid: float) -> Interval:
         if points <= most:
             break
         coarser = stack.grid * max(1.5, 1.01 * points / most)
-        if coarser > _COARSEST:
+        if coarser > 100:
             return Interval(0.0, _simple_bound(stack, tilt, spare))
         stack = Stack.of(schedule, spans, coarser)
     whole = _Composition.of(stack, counts, tilt, ends)
@@ -117,7 +114,7 @@ def _fine(
     fewest = max(_FEWEST_EACH, _FEWEST_IN_ALL / math.sqrt(steps))
     widest = max(high - low for low, high in spans)
     furthest = max(max(-low, high) for low, high in spans)
-    least = max(_FINEST, widest * 4 / points, furthest * 2.0**-40)
+    least = max(1e-12, widest * 4 / points, furthest * 2.0**-40)
     cells = sum(high - low for low, high in spans) / grid
     coarse = max(grid, widest / _MOST_EACH, least if cells > MOST_POINTS else 0.0)
     stack = Stack.of(schedule, spans, coarse if cells > MOST_POINTS / 4 else grid)
@@ -169,9 +166,8 @@ class _Composition:
 
     def curve(self, sign: int) -> tuple[Floats, Floats, Floats]:
         """Return the positive losses; the curve at each, from above or below by the sign; its slope
-        to the left: at x between l - grid and l it is that of l plus slope * (1 - e^(x - l)).
-
-        The curve is added up from its slopes, so nothing is a difference of larger numbers.
+        to the left: at x between l - grid and l it is that of l plus slope * (1 - e^(x - l)). It is
+        added up from its slopes, so nothing is a difference of larger numbers.
         """
         losses = self.losses[self.losses > 0]
         raised = np.maximum(self.mass[self.losses > 0] + sign * self.error, 0.0)

@@ -23,7 +23,6 @@ MOST_DIGITS: Final = 40
 LARGEST_EXPONENT: Final = 30
 """Amounts but zero lie from 1e-30 to below 1e31, so that no sum or power is costly."""
 _LONGEST_TEXT: Final = 120
-_LONGEST_INT: Final = 10**31
 _SPELLING: Final = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,4})?")
 
 _CANONICAL: Final = re.compile(r"(?:0|[1-9][0-9]{0,19})(?:\.[0-9]{0,17}[1-9])?")
@@ -61,7 +60,7 @@ def _read(value: Any) -> Decimal:
         spelled = len(value) <= _LONGEST_TEXT and _SPELLING.fullmatch(value)
         value = Decimal(value) if spelled else None
     elif isinstance(value, int) and not isinstance(value, bool):
-        value = Decimal(value) if abs(value) < _LONGEST_INT else None
+        value = Decimal(value) if abs(value) < 10**31 else None
     if not isinstance(value, Decimal) or not value.is_finite():
         raise PydanticCustomError("amount", "must be {allowed}", {"allowed": _ALLOWED})
     return _canonical(value)
@@ -73,9 +72,8 @@ def plain_amount(value: str) -> Decimal | None:
 
 
 def _canonical(value: Decimal) -> Decimal:
-    """Return ``value`` without trailing zeros after the point, exponent or negative zero.
-
-    It is built from the digits, because arithmetic would round to the caller's context.
+    """Return ``value`` without trailing zeros after the point, exponent or negative zero, built
+    from the digits: arithmetic would round to the caller's context.
     """
     sign, digits, exponent = value.as_tuple()
     text = "".join(map(str, digits)).lstrip("0")

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import Annotated, Any, ClassVar, Final, LiteralString
+from typing import Annotated, Any, ClassVar, Final, LiteralString, NamedTuple
 
 from pydantic import ConfigDict, Discriminator, Field, StringConstraints, Tag, field_validator
 from pydantic_core import PydanticCustomError
@@ -32,8 +31,7 @@ ShortText = Annotated[
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Objection:
+class Objection(NamedTuple):
     """A reason to refuse a request: ``code`` is for programs, ``text`` for people."""
 
     code: str

@@ -107,11 +107,6 @@ class Composed(Compound):
     kind: Literal["composed"] = Field(description=KIND)
     mechanisms: Parts = Field(description="The parts, in any order; each with its own count.")
 
-    @property
-    def is_plain(self) -> bool:
-        """True if it is no more than its parts: no sample, group or claim of its own."""
-        return self.group_size == 1 and self.sampling is None and self.claimed is None
-
 
 class SubsampleAndAggregate(Compound):
     """A function of any kind is computed on disjoint blocks of the data, and the results are
@@ -180,7 +175,7 @@ class ProposeTestRelease(Compound):
         scale = Fraction(self.distance_scale)
         exponent = Fraction(self.threshold) / scale
         delta = Real(lambda: (-ball(exponent)).exp() / 2)
-        return pure(1 / scale, delta) + cost_of(self.release, stated)
+        return composed([pure(1 / scale, delta), cost_of(self.release, stated)])
 
 
 class MultiplicativeWeights(Compound):
@@ -253,7 +248,7 @@ class Boosting(Compound):
     def loss(self, stated: Relation) -> Loss:
         """Return rounds x (draws x draw + base)."""
         drawn = cost_of(self.draw, stated).times(self.draws)
-        return (drawn + cost_of(self.base, stated)).times(self.rounds)
+        return composed([drawn, cost_of(self.base, stated)]).times(self.rounds)
 
 
 class ReusableHoldout(Compound):
@@ -338,10 +333,8 @@ class Plan(Compound):
 
 @lru_cache(maxsize=64)
 def _tight(plan: Plan, stated: Relation) -> float:
-    """Return the smallest epsilon that is proved for the whole list.
-
-    Tight composition may only inform, except for a list that is charged as one step; no other price
-    imports it. It loads scipy, a quarter of a second, when needed.
+    """Return the smallest epsilon that is proved for the whole list. Only a list that is charged as
+    one step may be priced by tight composition, which loads scipy, a quarter of a second.
     """
     from accountant.privacy.composition.plan import tight  # noqa: PLC0415
 

@@ -46,8 +46,6 @@ Body = dict[str, Any]
 _DIVIDED: Final = Context(prec=30, rounding=ROUND_FLOOR)
 _EXACT: Final = Context(prec=100)
 _MOST_LEVELS: Final = 8
-_MOST_EVENTS: Final = 1000
-_COUNT: TypeAdapter[int] = TypeAdapter(Count)
 _ADD: Final = Relation.ADD_OR_REMOVE_ONE
 _REPLACE: Final = Relation.REPLACE_ONE
 _DOWN: Final = -math.inf
@@ -71,9 +69,8 @@ def is_dp_event(value: Any) -> bool:
 
 
 def mechanisms_of(tree: Any) -> list[Body]:
-    """Return the mechanisms that a DpEvent stands for, as request bodies.
-
-    Raises PydanticCustomError for unknown classes, and for events that no mechanism expresses.
+    """Return the request bodies of the mechanisms that a DpEvent stands for. Raises
+    PydanticCustomError for unknown classes, and for events that no mechanism expresses.
     """
     bodies = _read(tree)
     for body in bodies:
@@ -149,7 +146,7 @@ def _concentrated(rho: Decimal, xi: Decimal) -> list[Body]:
 
 def _repeated(count: int, event: list[Body]) -> list[Body]:
     for body in event:
-        body["count"] = _COUNT.validate_python(body.get("count", 1) * count)
+        body["count"] = TypeAdapter(Count).validate_python(body.get("count", 1) * count)
     return event
 
 
@@ -181,7 +178,7 @@ def _drawn(of: int, sample: int, event: list[Body]) -> list[Body]:
 
 _EVENT: Final = object()
 """The kind of a field with an event inside."""
-_EVENTS: Final = Annotated[list[Any], Field(max_length=_MOST_EVENTS)]
+_EVENTS: Final = Annotated[list[Any], Field(max_length=1000)]
 _BUCKETS: Final = Annotated[int, Field(strict=True, ge=2, le=10**9)]
 
 _CLASSES: Final[dict[str, tuple[dict[str, Any], Callable[..., list[Body]]]]] = {
@@ -220,9 +217,8 @@ _CLASSES: Final[dict[str, tuple[dict[str, Any], Callable[..., list[Body]]]]] = {
 
 
 def dp_event_of(mechanisms: Sequence[BaseMechanism], population: Relation) -> Body:
-    """Return ``mechanisms`` as one DpEvent, for an accountant with the population's relation.
-
-    Raises ValueError for a mechanism that costs neither an (epsilon, delta) nor a rho.
+    """Return ``mechanisms`` as one DpEvent for an accountant with the population's relation. Raises
+    ValueError for a mechanism that costs neither an (epsilon, delta) nor a rho.
     """
     events = [_counted(mechanism, population) for mechanism in mechanisms]
     return events[0] if len(events) == 1 else _event("ComposedDpEvent", events=events)

@@ -41,9 +41,7 @@ class Priced(NamedTuple):
 
 
 class Derivation(NamedTuple):
-    """The loss of one invocation in a population: ``derived`` from the parameters (None: nothing
-    can be) and as ``claimed`` (None: no claim); ``booked`` is the larger of both.
-    """
+    """One invocation: ``derived`` and ``claimed`` (None: not known), and the larger, ``booked``."""
 
     verdict: Verdict
     derived: Loss | None

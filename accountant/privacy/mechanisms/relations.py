@@ -21,11 +21,9 @@ class Relation(StrEnum):
 
 
 def convert(loss: Loss, stated: Relation, wanted: Relation) -> Loss | None:
-    """Return ``loss`` under the relation ``wanted``, or None where it cannot be derived.
-
-    To replace one unit is to remove one and to add one, a group of two: 2 epsilon, (1 + e^epsilon)
-    delta, 4 rho, 2 mu (``Loss.group``). The other way is not derivable: two data sets that differ
-    in size are never one replacement apart.
+    """Return ``loss`` under the relation ``wanted``; None from replace-one to add-or-remove-one:
+    data sets of two sizes are never one replacement apart. To replace one unit is to remove one and
+    to add one, a group of two: 2 epsilon, (1 + e^epsilon) delta, 4 rho, 2 mu (``Loss.group``).
     """
     if stated is wanted:
         return loss

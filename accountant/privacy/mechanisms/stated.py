@@ -33,14 +33,10 @@ def _read(value: Any) -> tuple[tuple[int, Decimal], ...]:
     return tuple(sorted((int(order), tau) for order, tau in found.items()))
 
 
-def _written(points: tuple[tuple[int, Decimal], ...]) -> dict[str, str]:
-    return {str(order): plain(tau) for order, tau in points}
-
-
 Divergences = Annotated[
     tuple[tuple[int, Decimal], ...],
     PlainValidator(_read),
-    PlainSerializer(_written),
+    PlainSerializer(lambda points: {str(order): plain(tau) for order, tau in points}),
     WithJsonSchema(_TABLE.json_schema()),
 ]
 """Renyi divergences by order: an object in documents, sorted pairs here."""
