@@ -34,7 +34,7 @@ from accountant.privacy.units import SURE, Axis, Currency, units_down
 ORDERS: Final = (*range(2, 65), *(step << p for p in range(3, 11) for step in range(9, 17)))
 """The candidates: every integer to 64, then eight to each doubling, to 16,384."""
 _FOR_SPENT: Final = Fraction(1, 10)
-"""The part of delta' for the line, which gives what is spent."""
+"""The part of delta' that pays for the line, by which the spent epsilon is counted."""
 FOR_CAPACITY: Final = 1 - _FOR_SPENT
 """The part of delta' for the capacity."""
 
@@ -114,7 +114,9 @@ class Filter:
         return epsilon
 
     def per_epsilon(self, limit: Limit) -> Fraction | None:
-        """Return the own units that a unit of epsilon spent before counts as; None if unknown."""
+        """Return the units of the filter's own currency that stand for one unit of epsilon already
+        spent, when the filter starts on data that were used before; None if nothing can.
+        """
         return Fraction(0)
 
 

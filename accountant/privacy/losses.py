@@ -1,4 +1,4 @@
-"""What one invocation costs in every currency, and how losses combine.
+"""The loss of one invocation in every currency, and the rules by which losses combine.
 
 All numbers are exact: fractions, or reals as precise as a question needs (``balls``); None stands
 for no finite bound. Except with probability ``delta``, which is the mechanism's own, it is
@@ -227,7 +227,7 @@ class Loss:
         less = pure(balls.kept(partial(_amplified, self.epsilon, rate)))
         squares = _least([self.squares, less.squares])
         found = replace(found, epsilon=less.epsilon, squares=squares)
-        # What needs no delta stays apart from what does.
+        # Bounds that need no delta stay apart from those that do.
         return found if self.exact and self.delta else replace(found._beside(less), exact=False)
 
     def at_least(self, other: Loss) -> Loss:

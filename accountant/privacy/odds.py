@@ -1,4 +1,4 @@
-"""The meaning of an epsilon, for people who read reports. Nothing here takes part in a decision.
+"""The meaning of an epsilon, for readers of reports. Nothing here takes part in a decision.
 
 From Bayes' rule: an observer of the releases can move the odds of any statement about one unit by
 at most a factor e^epsilon either way (Kasiviswanathan and Smith 2014). Floats are good enough for

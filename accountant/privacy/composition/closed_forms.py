@@ -26,7 +26,7 @@ _SLACK: Final = 1e-12
 _TAIL_SLACK: Final = 1e-9
 """Far more than the relative errors of a tail, and of the loss that it is taken at (Pair.above)."""
 ORDERS: Final[Floats] = np.union1d(1 + np.geomspace(1e-3, 1e4, 2000), np.arange(2.0, 129.0))
-"""They include those that a filter may fix, so this is never above what the filter shows."""
+"""They include the orders of filters, so this epsilon is never above that of a filter."""
 _LARGEST: Final = 256
 """The divergence of a sampled Gaussian is summed up to this order."""
 _RENYI_SLACK: Final = 1e-9
@@ -71,7 +71,7 @@ def optimal_epsilon(epsilon: float, delta: float, count: int, total_delta: float
         raise ValueError(f"no composition of {count} times ({epsilon}, {delta}) at {total_delta}")
     if count > MOST:
         return None
-    # 1 - (1 - delta)^k (1 - d) <= total: what randomised response itself may fail with.
+    # 1 - (1 - delta)^k (1 - d) <= total: d is left for randomised response itself.
     spare = -math.expm1(math.log1p(-total_delta) - count * math.log1p(-delta))
     if spare < 0:
         return math.inf

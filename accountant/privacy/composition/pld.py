@@ -230,7 +230,7 @@ def _lower_end(total: _Composition, delta: float, surely: float) -> float:
 
 
 def _fall(stack: Stack, weights: Floats, goal: float) -> float:
-    """Return what the sum of the drops exceeds with a chance of at most e^(-goal), by weight."""
+    """Return a bound on the sum of the drops that holds but for a tilted chance of e^(-goal)."""
     drops = np.concatenate([part.drop for part in stack.lattices])
     squares = float(stack.counts @ stack.each(weights * drops**2))
     guess = min(math.sqrt(2 * goal / max(squares, 1e-300)), 32 / stack.grid)

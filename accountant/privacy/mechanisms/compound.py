@@ -1,4 +1,4 @@
-"""Mechanisms that are made of others. Their charge follows from their parts and is never declared.
+"""Mechanisms made of others. Their charge follows from their parts and is never declared.
 
 The parts are fixed when the whole begins. They are stated under the relation of the whole, and
 carry no claim of their own.

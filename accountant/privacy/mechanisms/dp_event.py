@@ -64,7 +64,7 @@ class DpEvent(BaseModel):
 
 
 def is_dp_event(value: Any) -> bool:
-    """True for what can only be meant as a DpEvent."""
+    """Return true for a value that can only be meant as a DpEvent."""
     return isinstance(value, dict) and "class" in value
 
 
@@ -228,7 +228,7 @@ def _counted(mechanism: BaseMechanism, population: Relation) -> Body:
     stated = mechanism.neighbouring or population
     larger = derive(mechanism, population).verdict is Verdict.CONSERVATIVE
     tree = None if larger else _with_sampling(mechanism, stated)
-    # Only noise is relative to what a record adds, whatever the population.
+    # Only noise is relative to the contribution of a record, under either relation.
     noise = isinstance(mechanism, Noise) and mechanism.sampling is None
     if tree is None or not (stated is population or noise):
         tree = _by_cost(mechanism, population)

@@ -33,7 +33,7 @@ class Verdict(StrEnum):
 
 
 class Priced(NamedTuple):
-    """The ``charge`` of all invocations, and ``objections`` to granting it. What ran is booked."""
+    """The ``charge`` of all invocations, booked in any case, and ``objections`` to a request."""
 
     charge: Charge
     verdict: Verdict
@@ -80,7 +80,7 @@ _price_compound = lru_cache(maxsize=256)(_price)
 
 
 def derive(mechanism: BaseMechanism, population: Relation) -> Derivation:
-    """Derive what one invocation of ``mechanism`` costs, by the bounds in force."""
+    """Derive the loss of one invocation of ``mechanism``, by the bounds in force."""
     stated = mechanism.neighbouring or population
     claim, derived = mechanism.claim(), mechanism.cost(stated)
     objections = mechanism.all_objections(stated) + _misplaced(mechanism, stated, population)
