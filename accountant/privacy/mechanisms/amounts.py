@@ -24,7 +24,6 @@ LARGEST_EXPONENT: Final = 30
 """Amounts but zero lie from 1e-30 to below 1e31, so that no sum or power is costly."""
 _LONGEST_TEXT: Final = 120
 _SPELLING: Final = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,4})?")
-
 _CANONICAL: Final = re.compile(r"(?:0|[1-9][0-9]{0,19})(?:\.[0-9]{0,17}[1-9])?")
 """Amounts in canonical form as they stand: few digits, no exponent, no trailing zeros."""
 _ALLOWED: Final = (

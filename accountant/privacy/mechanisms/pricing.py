@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import replace
 from enum import StrEnum
 from fractions import Fraction
@@ -68,8 +67,10 @@ def price(
 def _price(
     mechanism: BaseMechanism, population: Relation, orders: tuple[int, ...], version: int
 ) -> Priced:
-    with nullcontext() if engine.in_force() == version else engine.pricing(version):
-        found = derive(mechanism, population)
+    if engine.in_force() != version:
+        with engine.pricing(version):
+            return _price(mechanism, population, orders, version)
+    found = derive(mechanism, population)
     charge = charge_of(found.booked or UNBOUNDED, mechanism.count, orders)
     return Priced(charge, found.verdict, found.objections)
 
