@@ -11,6 +11,7 @@ from accountant.auth.keys import Key
 from accountant.budget.commands import Command, Envelope, Role
 from accountant.budget.commands.batch import BatchRequest, alone, decided_in
 from accountant.budget.errors import Forbidden, Invalid, Problem
+from accountant.door.keys import NO_KEY, WRONG_KEY, secret_of
 from accountant.runtime.service import Service
 
 SPEND: Final[tuple[Role, ...]] = ("admin", "pipeline")
@@ -20,13 +21,10 @@ _IDEMPOTENCY_KEY: Final = re.compile(r"[\x21-\x7e]{1,200}")
 
 def key_from(service: Service, header: str | None, name: str) -> Key:
     """Return the key in the header ``name``. Raise Problem ("unauthenticated")."""
-    scheme, _, secret = (header or "").partition(" ")
-    if scheme.lower() != "bearer" or not secret:
-        raise Problem(
-            "unauthenticated",
-            f"send an API key: {name}: Bearer <key>; `accountant keys create` makes one",
-        )
-    key = service.credentials.find(secret.strip())
+    secret = secret_of(header or "")
+    if not secret:
+        raise Problem("unauthenticated", NO_KEY.format(name))
+    key = service.credentials.find(secret)
     if key is None:
         raise not_valid(name)
     return key
@@ -34,7 +32,7 @@ def key_from(service: Service, header: str | None, name: str) -> Key:
 
 def not_valid(name: str) -> Problem:
     """Return the problem of an unknown key in the header ``name``."""
-    return Problem("unauthenticated", f"the key in {name} is not valid, or was revoked")
+    return Problem("unauthenticated", WRONG_KEY.format(name))
 
 
 def needs_role(key: Key, roles: tuple[Role, ...]) -> None:

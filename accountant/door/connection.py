@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import structlog
 
-from accountant.door.keys import secret_of
+from accountant.door.keys import NO_KEY, WRONG_KEY, secret_of
 from accountant.door.limits import HEAD_BYTES
 from accountant.door.messages import CONTINUE, Refused, Reply, Request, wire
 from accountant.door.places import SMALL, Line, busy
@@ -24,8 +24,7 @@ _AHEAD: Final = 65_536
 """Bytes of later requests that are read before the present one is answered."""
 _PART: Final = 16_384
 """Bytes of its answer that a client must read in time; one that reads fewer is cut."""
-_NO_KEY: Final = "send an API key: Authorization: Bearer <key>; `accountant keys create` makes one"
-_WRONG_KEY: Final = "the key in Authorization is not valid, or was revoked"
+_HEADER: Final = "Authorization"
 _GUESSED: Final = "too many wrong API keys came from this address; come again in {} seconds"
 _UNREADABLE: Final = "the database cannot be read; try again with the same Idempotency-Key"
 _log = structlog.get_logger()
@@ -190,7 +189,7 @@ class Connection(asyncio.Protocol):
         if (whole and not limited) or door.keys.known(head.authorization):
             self._admit(head)
         elif not secret_of(head.authorization):
-            raise Refused("unauthenticated", 401, _NO_KEY, closes=False)
+            raise Refused("unauthenticated", 401, NO_KEY.format(_HEADER), closes=False)
         else:
             self._wait_for_reply()
             door.start(self._look_up(head, limited=limited))
@@ -209,7 +208,7 @@ class Connection(asyncio.Protocol):
                 text = _GUESSED.format(wait)
                 raise Refused("too-many-wrong-keys", 429, text, closes=False, seconds=wait)
             else:
-                raise Refused("unauthenticated", 401, _WRONG_KEY, closes=False)
+                raise Refused("unauthenticated", 401, WRONG_KEY.format(_HEADER), closes=False)
         except Refused as refusal:
             self.refuse(refusal)
         self._resume()

@@ -230,7 +230,7 @@ class Service:
 
     def expire_due(self) -> int:
         """Charge open grants whose time has passed, at most ``MAX_EXPIRIES`` a ledger; return how
-        many. Raises the first Problem met, after trying every ledger.
+        many. Raise the first Problem met, after trying every ledger.
         """
         expired, problems = 0, []
         for ledger in self.populations():
