@@ -54,11 +54,11 @@ class OpenBatch(NamedTuple):
         if outcome.batch != self.header or type(outcome.batch) is not int:
             raise ValueError(f"event {entry.sequence} is no item of the batch at {self.header}")
         if (outcome.by, entry.time, outcome.key) != (self.by, self.time, None):
-            raise ValueError(f"event {entry.sequence} is not by whom, or when, its batch is")
+            raise ValueError(f"event {entry.sequence} has not client, time and key of its batch")
         if entry.type not in _ITEMS[self.asked.kind]:
             raise ValueError(f"event {entry.sequence} cannot be an item of such a batch")
         if not outcome.command.endswith(_ENDINGS[self.asked.kind]):
-            raise ValueError(f"event {entry.sequence} answers what no batch consists of")
+            raise ValueError(f"event {entry.sequence} answers a command that no such batch holds")
         items = (*self.items, outcome.command)
         if len(items) < self.asked.size:
             return self._replace(items=items)

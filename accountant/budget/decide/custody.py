@@ -41,7 +41,7 @@ def adopt_signing_key(
         )
     if custody.key is None and key.name in names:
         raise Conflict(
-            "origin-used", f"{key.name} has signed what was lost; a new epoch has another name"
+            "origin-used", f"{key.name} has signed lost events; a new epoch has another name"
         )
     return {}
 
@@ -68,7 +68,7 @@ def carry_over(state: State, asked: Envelope, command: ask.CarryOver, now: int) 
         try:
             Charge.from_json(account.used)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise Invalid("malformed-account", f"what {account.dataset} used: {error!r}") from None
+            raise Invalid("malformed-account", f"sums of {account.dataset}: {error!r}") from None
     return {}
 
 
@@ -122,7 +122,7 @@ def erase_text(state: State, asked: Envelope, command: ask.EraseText, now: int) 
 def accept_time(state: State, asked: Envelope, command: ask.AcceptTime, now: int) -> Body:
     """Go on by a clock that was in doubt. Raises Invalid if it does not show this stamp."""
     if now != max(command.stamp, state.time):
-        raise Invalid("clock-differs", "what is accepted is the time at which it is accepted")
+        raise Invalid("clock-differs", "the accepted time has to be the stamp of its own event")
     return {}
 
 

@@ -58,7 +58,7 @@ def _read(code: str, text: str) -> NDArray[np.int64]:
     else:
         positions = np.cumsum(_numbers(raw) + 1) - 1
     if not positions.size or positions[-1] >= MAX_CELLS or spell(positions) != {code: text}:
-        raise ValueError("this is not how these positions are spelled")
+        raise ValueError("these positions have another spelling")
     positions.flags.writeable = False  # the cache shares it
     return positions
 
