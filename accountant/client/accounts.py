@@ -19,7 +19,7 @@ Subjects = Group | Sequence[Group]
 
 
 class About(TypedDict, total=False):
-    """What any request may say beside its dataset and mechanisms. None is not sent."""
+    """The optional fields of every request. None is not sent."""
 
     subjects: Subjects | None
     purpose: str | None
@@ -27,13 +27,13 @@ class About(TypedDict, total=False):
 
 
 class Asked(About, total=False):
-    """What a request for a reservation may also say: seconds until it expires."""
+    """Also of a request for a reservation: the seconds until it expires."""
 
     ttl_seconds: int | None
 
 
 class Ran(About, total=False):
-    """What a record of a past run may also say: when it ran (RFC 3339)."""
+    """Also of a record of a past run: its time (RFC 3339)."""
 
     ran_at: str | None
 
@@ -167,9 +167,7 @@ class Accountant(Connection):
         return self._get(f"/decisions/{decision}")
 
     def accounts(self, dataset: str | None = None, by: str | None = None) -> dict[str, Any]:
-        """Return for each rule the limit, spent, reserved and left, and the lifetime totals;
-        ``by`` splits them by a dimension.
-        """
+        """Return the sums and limits of all rules, and lifetimes, split ``by`` a dimension."""
         return self._get("/accounts", dataset=dataset, by=by)
 
     def checkpoint(self) -> Checkpoint:

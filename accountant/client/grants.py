@@ -26,13 +26,12 @@ class MayHaveRun(AccountantError):
 
 
 class _Reservation:
-    """What grants and sessions share: the service's answer and its settlement."""
+    """The base of grants and sessions: the service's answer and its settlement."""
 
     def __init__(self, connection: Connection, path: str, reply: Reply, *, named: bool) -> None:
         self._connection = connection
         self.answer = reply.body
-        self.repeated = reply.repeated
-        """Whether this request had been answered before. A retry is charged once."""
+        self.repeated = reply.repeated  # The request was answered before; it is charged once
         # Only a key that the caller chose can have been used by an earlier run.
         self._earlier_run = reply.repeated and named
         self.id: str = self.answer["id"]

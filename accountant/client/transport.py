@@ -16,8 +16,7 @@ from typing import Any, Final, NamedTuple, Self
 
 import httpx2
 
-TRY_AGAIN: Final = frozenset({429, 502, 503, 504})
-"""Statuses with which the service, or a proxy before it, asks the client to retry later."""
+TRY_AGAIN: Final = frozenset({429, 502, 503, 504})  # Retry later
 LONGEST_WAIT: Final = 30.0  # The most seconds to wait for one Retry-After
 
 
@@ -88,9 +87,7 @@ class Reply(NamedTuple):
 
 
 class Connection:
-    """A connection to the service about one population, with one API key. Not thread-safe. As a
-    context manager it closes when the block ends.
-    """
+    """The service about one population; closes as a context manager. Not thread-safe."""
 
     def __init__(
         self,

@@ -1,8 +1,7 @@
 """Helper processes of one computation: this program again, one process a core.
 
 Parent and helper exchange pickled messages over a pair of sockets. A helper ends when its socket
-closes, so none outlives its parent. A thread of the helper receives, so that sending never blocks
-for long.
+closes. A thread of the helper receives, so that sending never blocks for long.
 """
 
 from __future__ import annotations
@@ -13,11 +12,12 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from multiprocessing.connection import Connection, Pipe
 from multiprocessing.connection import wait as ready
 from queue import SimpleQueue
 from threading import Thread
-from typing import Any, Final, Self
+from typing import Any, Final
 
 _MOST: Final = 8
 
@@ -62,30 +62,23 @@ class Helper:
         )
 
     def end(self) -> None:
-        """End the process, whatever it does."""
+        """Kill the process."""
         self._process.kill()
         self.socket.close()
         self._process.wait()
 
 
-class Helpers:
+class Helpers(ExitStack):
     """A number of helpers, which end with the block."""
 
     def __init__(self, module: str, count: int) -> None:
+        super().__init__()
         self.each: list[Helper] = []
-        try:
+        with ExitStack() as made:
             for _ in range(count):
                 self.each.append(Helper(module))
-        except BaseException:
-            self.__exit__()
-            raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for helper in self.each:
-            helper.end()
+                made.callback(self.each[-1].end)
+            self.push(made.pop_all())
 
     def post(self, message: Any, to: int | None = None) -> None:
         """Send a message to one helper, or to all. Raises HelperError."""

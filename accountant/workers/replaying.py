@@ -1,10 +1,9 @@
 """Replay on every core: each process folds all events, and decides its share of them again.
 
-Events are handed round in runs. One process decides a run again and compares bytes
-(``Replay.decide``); the others fold it in as it says (``Replay.believe``), which takes a third of
-the time. A run is decided from a state that other processes may have checked: if every event is
-what the state before it decides, all are, by induction, and the findings are those of one process.
-In the end all processes must have come to the same state, to the byte.
+One process decides a run of events again and compares bytes (``Replay.decide``); the others fold it
+in as it says (``Replay.believe``), in a third of the time. If every event is what the state before
+it decides, all are, by induction, whichever process has checked that state; so the findings are
+those of one process. In the end all processes must have come to the same state, to the byte.
 """
 
 from __future__ import annotations
@@ -39,9 +38,7 @@ Run = list[bytes]
 
 
 def _digest(state: State) -> bytes:
-    """Return the digest of a state: of all that a snapshot holds, the long columns one after the
-    other, so that no copy of the whole is made.
-    """
+    """Return the digest of all that a snapshot of the state holds, without a copy of the whole."""
     made = sha256(repr((state.batch, state.grants.legend())).encode())
     hollow = Grants()
     hollow.open = state.grants.open
@@ -55,9 +52,8 @@ def _digest(state: State) -> bytes:
 def replay_on(
     ledger: str, bodies: Iterable[bytes], expected: int, processes: int | None = None
 ) -> Iterator[Replay]:
-    """Replay as ``budget.replay.replay`` does, on so many processes: by default one a core, if
-    there are about ``expected`` events and those are worth it. A rule kind that only this process
-    has registered keeps the replay in this process. Raises HelperError.
+    """Replay as ``budget.replay.replay``, on every core if that pays. A rule kind that only this
+    process has registered keeps the replay in this process. Raises HelperError.
     """
     if processes is None:
         processes = cores() if expected >= WORTH else 1
@@ -74,8 +70,7 @@ class Shared:
     def __init__(self, ledger: str, helpers: Helpers) -> None:
         self._helpers = helpers
         self._replay = Replay(State(ledger))
-        self._owners: deque[int] = deque()
-        """The process that decides each run that is not reported yet."""
+        self._owners: deque[int] = deque()  # The process that decides each run not reported yet
         self._found: list[deque[list[Finding]]] = [deque() for _ in range(len(helpers.each) + 1)]
         """The findings of each process in the runs that it decided, not reported yet."""
         self._posted: list[deque[int]] = [deque() for _ in helpers.each]
