@@ -1,1 +1,1 @@
-"""Where ledgers are kept: tables, engines, and appending under the head's lock."""
+"""Storage of ledgers: tables, engines, and appending under the head's lock."""

@@ -1,16 +1,14 @@
-"""Copies SQLite's write-ahead log into the database file while others go on writing.
+"""Copy SQLite's write-ahead log into the database file while others go on writing.
 
-SQLite calls this a checkpoint (here: a signed head), and by default the committing thread does it:
-a third of the time that writing takes, while all others wait. Here a thread of its own does it, and
-a commit only where the log gets long nevertheless.
+SQLite calls this a checkpoint, and by default the committing thread does it: a third of the time
+that writing takes. Here a thread of its own does it, and a commit only where the log gets long.
 
 Before SQLite 3.51.3 a checkpoint may lose a commit that starts the log anew while it begins
-(sqlite.org, "Write-Ahead Logging", section "The WAL-Reset Bug"). So from before the thread copies
-until after, a snapshot of the same database holds one of SQLite's read locks. If that is one of the
-log (locks 1 to 4), no commit can start the log anew, for that takes all of these
-(``walRestartLog`` in wal.c). If all of the log had been copied, it is the one of the database file
-(lock 0), and nothing is copied, for that takes lock 0 (``walCheckpoint``). A commit copies under
-the lock beside the file, which keeps all other commits away.
+(sqlite.org, "Write-Ahead Logging", section "The WAL-Reset Bug"). So while the thread copies, a
+snapshot of the same database holds one of SQLite's read locks. If that is one of the log (locks 1
+to 4), no commit can start the log anew, for that takes all of these (``walRestartLog`` in wal.c).
+If all of the log had been copied, it is the one of the database file (lock 0), and nothing is
+copied, for that takes lock 0 (``walCheckpoint``). A commit copies under the lock beside the file.
 """
 
 from __future__ import annotations
@@ -24,12 +22,9 @@ from typing import Final
 import structlog
 
 _PAGE: Final = 4_096
-_EVERY: Final = 1_000 * _PAGE
-"""Bytes written to the log, as far as is known, before it is copied: SQLite's own measure."""
-_COMMIT: Final = 6 * _PAGE
-"""What a commit writes beside the rows: the last pages of tables and of their indexes."""
-_LONG: Final = 4_000
-"""Pages in the log from which on a commit copies it: then it can be started anew."""
+_EVERY: Final = 1_000 * _PAGE  # Bytes written before the log is copied: SQLite's measure
+_COMMIT: Final = 6 * _PAGE  # Bytes beside the rows: last pages of tables and indexes
+_LONG: Final = 4_000  # Pages from which on a commit copies, so that the log starts anew
 _log = structlog.get_logger()
 
 
@@ -50,9 +45,7 @@ class Backfill:
         self._bytes += size
 
     def committed(self, writer: sqlite3.Connection) -> None:
-        """Copy if it is time; to be called after each commit, still under the lock. Never raises,
-        for that would be taken for a commit that failed: it is tried again another time.
-        """
+        """Copy if it is time, after a commit, under the lock. Never raises: it is tried again."""
         self.wrote(_COMMIT)
         if self._thread is not None and self._thread.is_alive():
             return

@@ -1,8 +1,4 @@
-"""What a database is to this room: errors, what is appended, and the base of both kinds.
-
-SQLite and PostgreSQL differ in how they lock, insert and clean up, and in nothing else that a
-reader of ledgers could notice.
-"""
+"""The base of both kinds of database, their errors, and what is appended."""
 
 from __future__ import annotations
 
@@ -19,12 +15,9 @@ from accountant.ledger.merkle import Node, Tree, leaf_hash
 from accountant.store.reading import Text
 
 T = TypeVar("T")
-WAIT_MS: Final = 10_000
-"""How long a writer waits for others, in this process and then in the database."""
-AGAIN: Final = {"40001", "40P01", "23505"}
-"""SQLSTATEs of a writer that came second: serialization failure, deadlock, unique violation."""
-_DRIVERS: Final = {"sqlalchemy", "sqlite3", "psycopg"}
-"""Packages whose errors are a database's. By name: a driver is loaded only where it is used."""
+WAIT_MS: Final = 10_000  # For others, in this process and then in the database
+AGAIN: Final = {"40001", "40P01", "23505"}  # SQLSTATEs: serialization, deadlock, unique violation
+_DRIVERS: Final = {"sqlalchemy", "sqlite3", "psycopg"}  # By name: a driver loads where used
 
 
 class StoreError(Exception):
@@ -32,14 +25,13 @@ class StoreError(Exception):
 
 
 class Moved(StoreError):
-    """Another writer moved the head first: read it again and decide from scratch. If that happens
-    again and again without another writer, the database is damaged: an event stands beyond its
-    head.
+    """Another writer moved the head first: read it again and decide from scratch. If that goes on
+    without another writer, the database is damaged: an event stands beyond its head.
     """
 
 
 class Unknown(StoreError):
-    """Whether the commit happened is unknown. Only the head, read back, tells."""
+    """The outcome of a commit is unknown until the head is read back."""
 
 
 @contextmanager
@@ -65,7 +57,7 @@ class Begun(NamedTuple):
 
 
 class Growth(NamedTuple):
-    """What a ledger grows by. Events are columns: sequence, type, time, body, leaf."""
+    """Rows to append. Events are columns: sequence, type, time, body, leaf."""
 
     ledger: str
     before: Tree
@@ -130,10 +122,7 @@ class Database(ABC):
 
     @abstractmethod
     def at_once(self, connection: Connection, more: Growth, beside: str, end: Tree) -> bool:
-        """``append`` in the ledger's turn, over a connection that is ``ready``, and durable at
-        once, if the ledger ``beside`` ends with ``end`` and no other writes; False if nothing was
-        done. Raises Unknown if that cannot be told.
-        """
+        """``append`` and commit in one step, if ``beside`` ends with ``end``. Raises Unknown."""
 
     @abstractmethod
     def commit(self, connection: Connection) -> None:
@@ -155,8 +144,3 @@ class Database(ABC):
         """Close every connection."""
         self._reader.dispose()
         self._writer.dispose()
-
-
-def raw(connection: Connection) -> Any:
-    """Return the driver's connection."""
-    return connection.connection.driver_connection

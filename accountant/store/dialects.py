@@ -1,7 +1,7 @@
-"""What migrations say differently to each database.
+"""Statements of migrations that differ by database.
 
-Triggers are a second fence. The first is that the service only ever appends; on PostgreSQL its role
-has no right to do anything else either (``roles.py``).
+Triggers are a second fence. The first: the service only appends, and on PostgreSQL its role has no
+right to do anything else (``postgres.py``).
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ as all the rest of inserting it.
 
 
 def word(length: int) -> sa.types.TypeEngine[str]:
-    """Return a text type that orders by bytes, whatever the language of the server."""
+    """Return a text type that orders by bytes, in any language of the server."""
     return sa.String(length).with_variant(sa.String(length, collation="C"), "postgresql")
 
 
 def words() -> sa.types.TypeEngine[str]:
-    """Return the same, of any length."""
+    """Return such a type of any length."""
     return sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 
 
@@ -50,32 +50,26 @@ def sized(dialect: str, name: str, column: str, condition: str) -> sa.CheckConst
 
 def guards(dialect: str, table: str, places: Sequence[str], *, erasable: bool) -> list[str]:
     """Return statements that make a table append-only; an erasable one may lose rows."""
-    verbs = ("UPDATE",) if erasable else ("UPDATE", "DELETE")
+    verbs = ["UPDATE"] if erasable else ["UPDATE", "DELETE"]
+    names = {verb: f"{table}_no_{verb.lower()}" for verb in (*verbs, "TRUNCATE")}
     if dialect == "postgresql":
-        return [
-            statement
-            for verb in (*verbs, "TRUNCATE")
-            for statement in _postgres(f"{table}_no_{verb.lower()}", verb, table)
-        ]
-    return [
-        *(_sqlite(f"{table}_no_{v.lower()}", f"BEFORE {v} ON {table}") for v in verbs),
-        _no_replace(f"{table}_no_replace", table, places),
-    ]
+        return [text for verb in names for text in _refuse(dialect, names[verb], verb, table)]
+    refused = [text for verb in verbs for text in _refuse(dialect, names[verb], verb, table)]
+    return [*refused, *_no_replace(f"{table}_no_replace", table, places)]
 
 
 def head_guards(dialect: str) -> list[str]:
     """Return statements that let a head only go forward."""
     table, rewinds = "ledger_head", "NEW.sequence <= OLD.sequence"
     if dialect == "postgresql":
-        return [
-            *_postgres("head_no_delete", "DELETE", table),
-            *_postgres("head_no_rewind", "UPDATE", table, f"{rewinds} OR NEW.ledger <> OLD.ledger"),
-            *_postgres("head_no_truncate", "TRUNCATE", table),
-        ]
+        rewinds += " OR NEW.ledger <> OLD.ledger"
+        last = _refuse(dialect, "head_no_truncate", "TRUNCATE", table)
+    else:
+        last = _no_replace("head_no_replace", table, ())
     return [
-        _sqlite("head_no_delete", f"BEFORE DELETE ON {table}"),
-        _sqlite("head_no_rewind", f"BEFORE UPDATE ON {table} WHEN {rewinds}"),
-        _no_replace("head_no_replace", table, ()),
+        *_refuse(dialect, "head_no_delete", "DELETE", table),
+        *_refuse(dialect, "head_no_rewind", "UPDATE", table, rewinds),
+        *last,
     ]
 
 
@@ -84,21 +78,19 @@ def preparations(dialect: str) -> list[str]:
     return [_FUNCTION, _VACUUM] if dialect == "postgresql" else []
 
 
-def _sqlite(name: str, when: str) -> str:
-    return f"CREATE TRIGGER {name} {when} BEGIN SELECT RAISE(ABORT, '{_REFUSAL}'); END"
-
-
-def _no_replace(name: str, table: str, places: Sequence[str]) -> str:
-    """Refuse an INSERT over an existing row: on a connection without recursive_triggers SQLite's
-    INSERT OR REPLACE fires no DELETE trigger.
-    """
+def _no_replace(name: str, table: str, places: Sequence[str]) -> list[str]:
+    """Refuse an INSERT OR REPLACE, which fires no DELETE trigger on some connections."""
     same = " AND ".join(f"{place} = NEW.{place}" for place in ("ledger", *places))
-    there = f"SELECT 1 FROM {table} WHERE {same}"  # noqa: S608 (names of our own)
-    return _sqlite(name, f"BEFORE INSERT ON {table} WHEN EXISTS ({there})")
+    there = f"EXISTS (SELECT 1 FROM {table} WHERE {same})"  # noqa: S608 (names of our own)
+    return _refuse("sqlite", name, "INSERT", table, there)
 
 
-def _postgres(name: str, verb: str, table: str, when: str = "") -> list[str]:
-    """Return a trigger that fires ALWAYS: even in a session that says it is a replica's."""
+def _refuse(dialect: str, name: str, verb: str, table: str, when: str = "") -> list[str]:
+    """Return statements for a trigger that refuses ``verb``; in a replica's session too."""
+    if dialect == "sqlite":
+        when = f" WHEN {when}" if when else ""
+        refused = f"BEGIN SELECT RAISE(ABORT, '{_REFUSAL}'); END"
+        return [f"CREATE TRIGGER {name} BEFORE {verb} ON {table}{when} {refused}"]
     each = "STATEMENT" if verb == "TRUNCATE" else "ROW"
     condition = f"WHEN ({when}) " if when else ""
     return [

@@ -42,30 +42,24 @@ def shown(url: str) -> str:
     return parsed(url).render_as_string(hide_password=True)
 
 
-def database_of(url: str) -> Database:
-    """Return the database at ``url``; nothing is opened yet. Raises ValueError."""
-    found = parsed(url)
-    if found.get_backend_name() == "sqlite":
-        return Sqlite(url)
-    from accountant.store.postgres import Postgres  # noqa: PLC0415 its driver takes long to load
-
-    return Postgres(found)
-
-
 class Ledgers(Reading):
     """All ledgers of one database. Every method may raise StoreError."""
 
     def __init__(self, url: str) -> None:
-        self._database = database_of(url)
+        found = parsed(url)
+        if found.get_backend_name() == "sqlite":
+            self._database: Database = Sqlite(url)
+        else:
+            from accountant.store.postgres import Postgres  # noqa: PLC0415 its driver loads long
+
+            self._database = Postgres(found)
         self._erased = False
 
     @contextmanager
     def writing(self, ledger: str, beside: str = "", *, light: bool = False) -> Iterator[Writing]:
         """Open a write transaction on one ledger, whose head is locked from the beginning; roll
-        back what is not committed when it ends. It also reads where the ledger ``beside`` ends. A
-        ``light`` one begins when it has to, perhaps never (``Writing.believe``).
-
-        Raises StoreError if others keep the ledger busy for too long.
+        back at the end what is not committed. A ``light`` one begins when it has to, perhaps never
+        (``Writing.believe``). Raises StoreError if others keep the ledger busy for too long.
         """
         database = self._database
         with translated(), database.turn(ledger), ExitStack() as opened:

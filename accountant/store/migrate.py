@@ -9,7 +9,7 @@ from alembic.config import Config
 from sqlalchemy import Connection, inspect
 
 from accountant.config import shipped
-from accountant.store import postgres, roles
+from accountant.store import postgres
 from accountant.store.database import translated
 from accountant.store.ledgers import parsed, shown
 from accountant.store.sqlite import file_lock, sqlite_path, writer
@@ -19,16 +19,12 @@ from accountant.store.whole import made_folder
 def migrate(url: str, owner_url: str = "") -> bool:
     """Bring the database at ``url`` to the newest schema. Return True if there was none before.
 
-    On PostgreSQL the tables belong to the role of ``owner_url``, if that is given, and the role of
-    ``url`` gets the rights that the service needs, and no others. Raises ValueError for a URL that
-    is not supported or a database of something else, OSError or StoreError if it fails.
+    On PostgreSQL the role of ``owner_url``, if given, owns the tables, and that of ``url`` gets the
+    rights of the service. Raises ValueError for a URL or database of something else, OSError,
+    StoreError.
     """
-    if parsed(url).get_backend_name() == "sqlite":
-        return _migrate_file(url)
-    return _migrate_server(url, owner_url or url)
-
-
-def _migrate_file(url: str) -> bool:
+    if parsed(url).get_backend_name() != "sqlite":
+        return _migrate_server(url, owner_url or url)
     path = sqlite_path(url)
     if not path.parent.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {path.parent.parent}")
@@ -45,16 +41,16 @@ def _migrate_file(url: str) -> bool:
 
 def _migrate_server(url: str, owner_url: str) -> bool:
     """Migrate in one transaction: one that fails leaves nothing. Of two at once, one waits."""
-    engine = postgres.engine(parsed(owner_url), pool=1)
+    role, owner = parsed(url).username, parsed(owner_url)
+    engine = postgres.engine(owner, pool=1)
     try:
         with translated(), engine.begin() as connection:
             connection.exec_driver_sql("BEGIN")
             connection.exec_driver_sql("SET LOCAL statement_timeout = 0")  # as long as it takes
             connection.exec_driver_sql("SELECT pg_advisory_xact_lock(hashtext('accountant'))")
             new = _upgrade(connection, shown(owner_url))
-            role = parsed(url).username
-            if role and role != parsed(owner_url).username:
-                roles.grant(connection, role)
+            if role and role != owner.username:
+                postgres.grant(connection, role)
             return new
     finally:
         engine.dispose()

@@ -1,11 +1,9 @@
 """PostgreSQL 15 and later, through psycopg 3.
 
-A writer holds the lock of the ledger's head row (SELECT ... FOR UPDATE) from before it reads what
-others have appended until its commit, under READ COMMITTED: each statement after the lock sees all
-that was committed before it. A writer that knows where the ledger ends appends without that, by a
-single statement that does nothing if the ledger ends elsewhere. Nothing else is relied upon. Every
-read is one statement, which is a snapshot by itself: it needs no transaction, and no second round
-trip.
+A writer locks the ledger's head row (SELECT ... FOR UPDATE) before it reads, until its commit,
+under READ COMMITTED: each statement after the lock sees all that was committed before it. A writer
+that knows where the ledger ends appends without the lock, by a single statement that does nothing
+if the ledger ends elsewhere. Every read is one statement, hence a snapshot by itself.
 """
 
 from __future__ import annotations
@@ -24,19 +22,9 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, text
 from sqlalchemy.exc import DBAPIError
 
 from accountant.ledger.merkle import Tree
-from accountant.store import roles
 from accountant.store.arrays import blobs, integers, learn, texts
-from accountant.store.database import (
-    WAIT_MS,
-    Begun,
-    Database,
-    Growth,
-    Moved,
-    StoreError,
-    Unknown,
-    raw,
-)
-from accountant.store.reading import HEAD_OF, tree_of
+from accountant.store.database import WAIT_MS, Begun, Database, Growth, Moved, StoreError, Unknown
+from accountant.store.reading import HEAD_OF, raw, tree_of
 
 T = TypeVar("T")
 
@@ -46,11 +34,9 @@ _NODE: Final[_Kinds] = (integers, integers, blobs)
 _TEXT: Final[_Kinds] = (integers, texts, blobs, texts)
 
 STATEMENT_MS: Final = 30_000
-IDLE_MS: Final = 30_000
-"""A session that holds a transaction open for so long is ended, so that others go on."""
+IDLE_MS: Final = 30_000  # A session that idles in a transaction is ended then
 READERS: Final = 8
-WRITERS: Final = 4
-"""Connections of each kind; a ledger needs at most one writing connection in a process."""
+WRITERS: Final = 4  # Connections; a process needs at most one a ledger to write
 POOL_SECONDS: Final = 10.0  # How long a request waits for a free connection
 _NETWORK: Final[dict[str, Any]] = {  # a host that is gone is noticed within half a minute
     "connect_timeout": 5,
@@ -59,13 +45,27 @@ _NETWORK: Final[dict[str, Any]] = {  # a host that is gone is noticed within hal
     "keepalives_count": 3,
     "tcp_user_timeout": 25_000,
 }
-_SESSION: Final = {
-    "timezone": "UTC",
+_LIMITS: Final = {
     "statement_timeout": STATEMENT_MS,
     "lock_timeout": WAIT_MS,
     "idle_in_transaction_session_timeout": IDLE_MS,
 }
 _STANDBY: Final = text("SELECT pg_is_in_recovery()")
+RIGHTS: Final = {
+    "event": "SELECT, INSERT",
+    "node": "SELECT, INSERT",
+    "checkpoint": "SELECT, INSERT",
+    "cosignature": "SELECT, INSERT",
+    "ledger_head": "SELECT, INSERT, UPDATE (sequence, peaks)",
+    "text": "SELECT, INSERT, DELETE",
+}
+"""The rights of the service's role: to append, move a head forward, erase a text."""
+_REWRITING: Final = ("DELETE", "TRIGGER", "TRUNCATE", "UPDATE")  # Rights to change what is there
+_HELD: Final = text(
+    "SELECT name, verb FROM unnest(CAST(:names AS text[])) AS name,"
+    " unnest(CAST(:verbs AS text[])) AS verb"
+    " WHERE has_table_privilege(CAST(name AS regclass), verb) ORDER BY name, verb"
+)
 # One statement, hence one message and one answer. Nothing is inserted unless the head is moved.
 # COPY would take half the time; but no timeout ends a COPY whose client is frozen, and meanwhile
 # no other could write to the ledger.
@@ -90,7 +90,7 @@ _MOVE: Final = (
 )
 _MOVED: Final = _MOVE + _ROWS
 # A transaction of its own: it does not wait for the head, compares where the other ledger ends, and
-# is durable whatever the session is set to.
+# is durable under any setting of the session.
 _AT_ONCE: Final = (
     _MOVE + " AND EXISTS (SELECT FROM ledger_head WHERE ledger = %b FOR UPDATE SKIP LOCKED)"  # noqa: S608
     " AND (SELECT peaks FROM ledger_head WHERE ledger = %b) = %b"
@@ -99,25 +99,23 @@ _AT_ONCE: Final = (
 _BEGIN: Final = sql.SQL(
     "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;"
     " SET LOCAL synchronous_commit = on;"
-    f" SET LOCAL statement_timeout = {STATEMENT_MS};"
-    f" SET LOCAL lock_timeout = {WAIT_MS};"
-    f" SET LOCAL idle_in_transaction_session_timeout = {IDLE_MS};"
-    f" {HEAD_OF}{{ledger}} FOR UPDATE{{wait}};"
+    + "".join(f" SET LOCAL {name} = {limit};" for name, limit in _LIMITS.items())
+    + f" {HEAD_OF}{{ledger}} FOR UPDATE{{wait}};"
     f" {HEAD_OF}{{beside}}"
 )
-"""How a transaction that writes begins. Each repeats the settings, for a pooler may hand out a
+"""The beginning of a transaction that writes. It repeats the settings, for a pooler may hand out a
 session that another client has changed. Durability depends on synchronous_commit: a server whose
-default is off answers before anything is on disk. A server with fsync=off is not refused: its
-operator says so that something below keeps the writes, or that this is a test.
+default is off answers before anything is on disk. A server with fsync=off is not refused.
 """
 
 
 def engine(url: URL, *, pool: int) -> Engine:
     """Return an engine of sessions with our settings, which begin transactions only when told."""
-    options = " ".join(f"-c {name}={value}" for name, value in _SESSION.items())
+    session = {"timezone": "UTC"} | _LIMITS
+    options = " ".join(f"-c {name}={value}" for name, value in session.items())
     mine: dict[str, Any] = {"application_name": "accountant"} | _NETWORK
     arguments = {name: value for name, value in mine.items() if name not in url.query}
-    arguments["client_encoding"] = "utf8"  # of arrays.py, whatever the URL or the environment says
+    arguments["client_encoding"] = "utf8"  # as arrays.py encodes
     arguments["options"] = f"{options} {url.query.get('options', '')}".strip()
     if "prepare_threshold" in url.query:  # "none" for poolers that cannot follow what is prepared
         times = str(url.query["prepare_threshold"])
@@ -178,9 +176,7 @@ class Postgres(Database):
     def _connected(
         self, first: Callable[[psycopg.Connection[Any]], T]
     ) -> Iterator[tuple[Connection, T]]:
-        """Return a connection that writes, and the result of ``first``, which must change nothing:
-        a connection that proves dead is replaced, and all that are kept may be dead.
-        """
+        """Return a connection and the result of ``first``, tried on others while they are dead."""
         for last in (*repeat(False, WRITERS), True):
             connection = self._writer.connect()
             driver = raw(connection)
@@ -198,10 +194,7 @@ class Postgres(Database):
             _release(connection)
 
     def at_once(self, connection: Connection, more: Growth, beside: str, end: Tree) -> bool:
-        """Append by one statement, a transaction of its own: one message and one answer. An error
-        over a living connection is the server's word that nothing was done; a transaction that is
-        begun then meets the reason.
-        """
+        """Append by one statement, a transaction of its own. An error means: nothing was done."""
         try:
             done = _append(connection, more, _AT_ONCE, more.ledger, beside, end.packed)
         except psycopg.Error as error:
@@ -213,13 +206,11 @@ class Postgres(Database):
         return done > 0
 
     def append(self, connection: Connection, more: Growth) -> bool:
-        """Append in one round trip, whatever the number of rows."""
+        """Append any number of rows in one round trip."""
         return _append(connection, more, _MOVED) == len(more.events[0])
 
     def commit(self, connection: Connection) -> None:
-        """Make the transaction durable. An error over a living connection is the server's word that
-        it is not; a connection that broke meanwhile says nothing.
-        """
+        """Make the transaction durable. Only over a living connection an error says it is not."""
         # COMMIT of a failed transaction is answered with ROLLBACK, and no error.
         driver = raw(connection)
         if driver.info.transaction_status != TransactionStatus.INTRANS:
@@ -241,8 +232,27 @@ class Postgres(Database):
             raise StoreError("the server is a standby, which cannot be written to")
 
     def excess(self) -> list[str]:
-        """Return rights of an owner or a superuser."""
-        return self.reading(roles.excess)
+        """Return the rights by which this role could rewrite a ledger, in words."""
+        asked = {"names": list(RIGHTS), "verbs": list(_REWRITING)}
+        found: dict[str, list[str]] = {}
+        for table, verb in self.reading(lambda c: c.execute(_HELD, asked).all()):
+            if f"{verb}," not in f"{RIGHTS[table]},":  # UPDATE (sequence, peaks) is not UPDATE
+                found.setdefault(verb, []).append(table)
+        return [f"{verb} on {', '.join(tables)}" for verb, tables in found.items()]
+
+
+def grant(connection: Connection, role: str) -> None:
+    """Give ``role`` its rights on our tables and revoke all others; for the owner to call."""
+    quoted = connection.dialect.identifier_preparer.quote_identifier
+    name, here = quoted(role), connection.execute(text("SELECT current_schema()")).scalar_one()
+    schema = quoted(here)
+    for statement in (
+        f"REVOKE ALL ON SCHEMA {schema} FROM {name}",
+        f"GRANT USAGE ON SCHEMA {schema} TO {name}",
+        f"REVOKE ALL ON ALL TABLES IN SCHEMA {schema} FROM {name}, PUBLIC",
+        *(f"GRANT {rights} ON {schema}.{table} TO {name}" for table, rights in RIGHTS.items()),
+    ):
+        connection.exec_driver_sql(statement)
 
 
 @lru_cache(maxsize=1_024)
@@ -252,9 +262,7 @@ def _begin(ledger: str, beside: str, wait: LiteralString) -> bytes:
 
 
 def _heads(driver: psycopg.Connection[Any], begin: bytes) -> list[Tree]:
-    """Begin, and read where both ledgers end once the first one's head is locked: in one message
-    and one answer. Each of the statements sees what was committed before it.
-    """
+    """Begin, and read where both ledgers end under the lock, in one message and one answer."""
     cursor = driver.execute(begin, prepare=False)  # several statements cannot be
     return [tree_of(cursor.set_result(last).fetchone()) for last in (-2, -1)]
 

@@ -51,24 +51,21 @@ F = TypeVar("F", bound=Fold)
 
 @dataclass(slots=True)
 class Projection(Generic[F]):
-    """The fold of one ledger with the tree of the events that it was folded from, guarded by
-    ``lock``.
+    """The fold of one ledger and the tree of the same events, guarded by ``lock``.
 
-    ``seen`` is where the ledger was last seen to end, committed. Unlike the fold it is never
-    dropped, so a database that went back is noticed whatever happened in between. ``known`` are
-    heads that were signed or published: they outlive the process.
+    ``seen`` is the end last seen, committed. Unlike the fold it is never dropped, so a database
+    that went back is noticed. ``known`` are heads that were signed or published: they outlive the
+    process.
     """
 
     ledger: str
     nothing: Callable[[], F]  # The fold of no event
     known: tuple[Known, ...] = ()
-    kept: Callable[[], tuple[F, Tree] | None] = lambda: None
-    """Returns a snapshot, if the database continues it."""
+    kept: Callable[[], tuple[F, Tree] | None] = lambda: None  # Reads a snapshot
     fold: F = field(init=False)
     tree: Tree = field(init=False)
     seen: Tree = field(init=False, default=Tree())
-    others: float = field(init=False, default=-inf)
-    """When events of another writer were last found (seconds of the monotonic clock)."""
+    others: float = field(init=False, default=-inf)  # When another writer was last noticed
     lock: threading.RLock = field(init=False, default_factory=threading.RLock)
 
     def __post_init__(self) -> None:
@@ -93,9 +90,7 @@ class Projection(Generic[F]):
         self.tree = self.seen = end
 
     def follow(self, head: Tree, read: Callable[[int], Iterable[Stored]]) -> None:
-        """Fold in the events appended since, up to ``head``, hashing each. Raises Diverged if the
-        database went back or another way, StoreError if it is damaged.
-        """
+        """Fold in the events up to ``head``, hashing each. Raises Diverged, StoreError."""
         for known in self._heads():
             if head.size < known.size:
                 raise Diverged(self.ledger, known, head)

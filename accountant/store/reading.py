@@ -74,6 +74,11 @@ def tree_of(row: Sequence[Any] | None) -> Tree:
     return Tree(size, tuple([kept[at : at + HASH] for at in range(0, len(kept), HASH)]))
 
 
+def raw(connection: Connection) -> Any:
+    """Return the driver's connection."""
+    return connection.connection.driver_connection
+
+
 class Reading:
     """The reads of a database, or of a transaction on it. Every method may raise StoreError."""
 

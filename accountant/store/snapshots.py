@@ -1,10 +1,8 @@
 """Snapshots on disk, so that a start does not have to fold every event again.
 
-A snapshot ends with a MAC over all before it (HMAC-SHA-256), whose key is in the vault. Whoever can
-write the folder but not read the vault changes only how long a start takes; whoever can read the
-vault has the signing keys as well. An older snapshot that is put back is a sound one of fewer
-events: the database has to continue its tree. Any change of the code that folds makes a snapshot
-stale. Nothing is lost with snapshots, or with the key.
+A snapshot ends with a MAC over all before it (HMAC-SHA-256), whose key is in the vault. An older
+snapshot that is put back is a sound one of fewer events: the database has to continue its tree. Any
+change of the code that folds makes a snapshot stale. Nothing is lost with snapshots, or their key.
 """
 
 from __future__ import annotations
@@ -30,8 +28,7 @@ _FORMAT: Final = b"accountant snapshot 1\n"
 _LENGTH: Final = 8
 _MAC: Final = sha256().digest_size
 _PACKAGE: Final = Path(__file__).resolve().parent.parent
-_FOLDING: Final = ("budget", "privacy", "ledger/events.py")
-"""Where the code is that a folded state depends on."""
+_FOLDING: Final = ("budget", "privacy", "ledger/events.py")  # The code that states depend on
 
 _log = structlog.get_logger()
 
@@ -45,15 +42,10 @@ def code_digest(package: Path = _PACKAGE) -> str:
     return digest([[name, sha256(file.read_bytes()).hexdigest()] for name, file in names])
 
 
-class _NotBelievedError(ValueError):
-    """Why a snapshot is of no use."""
-
-
 @dataclass(frozen=True)
 class Snapshots:
     """The snapshots in ``folder``, one a ledger, by a key in ``vault``. No method raises: a failure
-    is logged, and costs time. ``code`` is read when this is made, which has to be before the files
-    that the process was started from can change.
+    is logged, and costs time. ``code`` is read at the start, before its files can change.
     """
 
     folder: Path
@@ -62,9 +54,8 @@ class Snapshots:
 
     def keep(self, ledger: str, tree: Tree, parts: Sequence[bytes]) -> bool:
         """Keep the state after the committed events of ``tree``. Return whether that worked."""
-        head = canonical(
-            self._terms(ledger) | {"size": tree.size, "peaks": [peak.hex() for peak in tree.peaks]}
-        )
+        end = {"size": tree.size, "peaks": [peak.hex() for peak in tree.peaks]}
+        head = canonical(self._terms(ledger) | end)
         try:
             mac = hmac.new(self.vault.snapshot_key() or self.vault.new_snapshot_key(), None, sha256)
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -104,21 +95,20 @@ class Snapshots:
         return {"ledger": ledger, "code": self.code, "engine": engine.CURRENT}
 
     def _read(self, ledger: str) -> tuple[Tree, memoryview]:
-        whole_file = self._path(ledger).read_bytes()
-        if not whole_file.startswith(_FORMAT):
-            raise _NotBelievedError("it has another format")
+        data = memoryview(self._path(ledger).read_bytes())
+        if bytes(data[: len(_FORMAT)]) != _FORMAT:
+            raise ValueError("it has another format")
         if (key := self.vault.snapshot_key()) is None:
-            raise _NotBelievedError("the key that it was made with is lost")
-        data = memoryview(whole_file)
+            raise ValueError("the key that it was made with is lost")
         if not hmac.compare_digest(hmac.digest(key, data[:-_MAC], "sha256"), data[-_MAC:]):
-            raise _NotBelievedError("it is torn, or another service made it, or it was changed")
+            raise ValueError("it is torn, or another service made it, or it was changed")
         # From here on it is what some service with this key wrote, perhaps for another ledger.
         begin = len(_FORMAT) + _LENGTH
         end = begin + int.from_bytes(data[len(_FORMAT) : begin], "little")
         head = orjson.loads(data[begin:end])
         for name, expected in self._terms(ledger).items():
             if head[name] != expected:
-                raise _NotBelievedError(f"it was made with another {name}")
+                raise ValueError(f"it was made with another {name}")
         return Tree(head["size"], tuple(map(bytes.fromhex, head["peaks"]))), data[end:-_MAC]
 
 

@@ -19,22 +19,13 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from sqlalchemy import Connection, Engine, create_engine, event, make_url
-from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from sqlalchemy.pool import QueuePool, StaticPool
 
 from accountant.ledger.merkle import Tree
 from accountant.store.backfill import Backfill
-from accountant.store.database import (
-    WAIT_MS,
-    Begun,
-    Database,
-    Growth,
-    Moved,
-    StoreError,
-    Unknown,
-    raw,
-)
-from accountant.store.reading import HEAD_OF, tree_of
+from accountant.store.database import WAIT_MS, Begun, Database, Growth, Moved, StoreError, Unknown
+from accountant.store.reading import HEAD_OF, raw, tree_of
 
 T = TypeVar("T")
 _POLL: Final = 0.002  # Seconds between two looks at a lock that another process holds
@@ -46,13 +37,10 @@ _DURABLE: Final = (
     "synchronous=FULL",
     "recursive_triggers=ON",  # REPLACE then fires DELETE triggers
 )
-_PRIMARY: Final = 0xFF
-"""The part of an error's code that says what it is; the rest says where it came from."""
+_PRIMARY: Final = 0xFF  # The part of an error's code that names the error
 _ATTEMPTS: Final = 5
-_PROBE: Final = 65_536
-"""Bytes that are written to see whether the disk is full: more than a small commit takes."""
-_MOST_ROWS: Final = 64
-"""Rows that one statement inserts: a statement for each number of them stays prepared."""
+_PROBE: Final = 65_536  # Bytes to write to see if the disk is full: more than a small commit
+_MOST_ROWS: Final = 64  # In one statement: there is one prepared for each number of rows
 _NEW_HEAD: Final = "INSERT INTO ledger_head VALUES (?, ?, ?)"
 _HEAD: Final = (
     "UPDATE ledger_head SET sequence = ?, peaks = ? WHERE ledger = ? AND sequence = ? AND peaks = ?"
@@ -60,16 +48,13 @@ _HEAD: Final = (
 
 
 def sqlite_path(url: str) -> Path:
-    """Return the database file. Raises ValueError for a URL of anything but a SQLite file."""
-    give = "give a SQLite file, e.g. sqlite:///var/accountant.db"
-    try:
-        parsed = make_url(url)
-    except ArgumentError:
-        raise ValueError(f"the database URL cannot be read: {give}") from None
-    if parsed.get_backend_name() != "sqlite" or parsed.database in (None, "", ":memory:"):
-        name = parsed.render_as_string(hide_password=True)
+    """Return the database file of a URL. Raises ValueError for any other database."""
+    found = make_url(url)
+    if found.get_backend_name() != "sqlite" or found.database in (None, "", ":memory:"):
+        name = found.render_as_string(hide_password=True)
+        give = "give a SQLite file, e.g. sqlite:///var/accountant.db"
         raise ValueError(f"cannot use the database {name!r}: {give}")
-    return Path(str(parsed.database))
+    return Path(str(found.database))
 
 
 def writer(url: str) -> Engine:
@@ -83,10 +68,8 @@ def reader(url: str) -> Engine:
 
 
 def _engine(url: str, begin: str, *, query_only: bool = False, **pool: Any) -> Engine:
-    sqlite_path(url)  # raises
-    engine = create_engine(
-        url, connect_args={"check_same_thread": False, "cached_statements": 256}, **pool
-    )
+    arguments = {"check_same_thread": False, "cached_statements": 256}
+    engine = create_engine(url, connect_args=arguments, **pool)
 
     @event.listens_for(engine, "connect")
     def _connect(connection: Any, _: Any) -> None:
@@ -108,22 +91,18 @@ def file_lock(path: Path, seconds: float = WAIT_MS / 1000) -> Iterator[None]:
     deadline = time.monotonic() + seconds
     handle = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        while not _locked(handle):
-            if time.monotonic() >= deadline:
-                kept = f" for {seconds:g} seconds" if seconds else ""
-                raise TimeoutError(f"another process has kept the database{kept}")
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    kept = f" for {seconds:g} seconds" if seconds else ""
+                    raise TimeoutError(f"another process has kept the database{kept}") from None
             time.sleep(_POLL)
         yield
     finally:
         os.close(handle)
-
-
-def _locked(handle: int) -> bool:
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 class Sqlite(Database):
@@ -135,8 +114,7 @@ class Sqlite(Database):
         self._backfill = Backfill(self._path)
         event.listen(self._writer, "connect", _of_ours)
         self._kept = False
-        """Another process has kept the file past the time limit: until it lets go, no writer waits
-        again."""
+        """Another process kept the file past the time limit: until it lets go, no writer waits."""
         self._writing: Connection | None = None
 
     def reading(self, work: Callable[[Connection], T]) -> T:
@@ -152,9 +130,7 @@ class Sqlite(Database):
 
     @contextmanager
     def begun(self, ledger: str, beside: str) -> Iterator[Begun]:
-        """Begin a transaction that keeps all others from writing, to any ledger. It waits for
-        another process once; if that was in vain, no writer waits until that process has let go.
-        """
+        """Begin a transaction that keeps all others from writing, to any ledger."""
         milliseconds = 0 if self._kept else WAIT_MS
         with ExitStack() as opened:
             try:
@@ -173,9 +149,7 @@ class Sqlite(Database):
 
     @contextmanager
     def ready(self) -> Iterator[Connection]:
-        """Return the connection that writes. It stays out of the pool, which would take a twentieth
-        of a small batch each time; one on which a transaction could not be ended goes back.
-        """
+        """Return the connection that writes, kept out of the pool while its transactions end."""
         connection = self._writing = self._writing or self._writer.connect()
         try:
             yield connection
@@ -216,7 +190,7 @@ class Sqlite(Database):
             done = done or _head(driver, beside) == end
             done = done and self.append(connection, more)
             if done:
-                self._commit(driver)
+                self.commit(connection)
             return done
 
     def append(self, connection: Connection, more: Growth) -> bool:
@@ -236,12 +210,8 @@ class Sqlite(Database):
         return True
 
     def commit(self, connection: Connection) -> None:
-        """Make the transaction durable. A failed write may have reached the disk: then what the log
-        holds decides, when the file is opened next.
-        """
-        self._commit(raw(connection))
-
-    def _commit(self, driver: sqlite3.Connection) -> None:
+        """Make the transaction durable. A failed write may still have reached the disk."""
+        driver = raw(connection)
         if not driver.in_transaction:  # an error has ended it; committing would be silent
             raise StoreError("the transaction has failed and was rolled back")
         try:
@@ -253,19 +223,16 @@ class Sqlite(Database):
     def finish_erasing(self) -> bool:
         """Empty the write-ahead log. False if a reader still needs it."""
         for _ in range(_ATTEMPTS):
-            if self._emptied():
+            with self.turn(""), self.begun("", "") as begun:
+                begun.connection.rollback()
+                self._backfill.wait()
+                driver = raw(begun.connection)
+                driver.execute(f"PRAGMA busy_timeout={_PATIENCE_MS}")
+                [busy, *_] = driver.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            if not busy:
                 return True
             time.sleep(_PATIENCE_MS / 1_000)
         return False
-
-    def _emptied(self) -> bool:
-        with self.turn(""), self.begun("", "") as begun:
-            begun.connection.rollback()
-            self._backfill.wait()
-            driver = raw(begun.connection)
-            driver.execute(f"PRAGMA busy_timeout={_PATIENCE_MS}")
-            [busy, *_] = driver.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-        return not busy
 
     def check(self) -> None:
         """Check that the file may be written to, by its permissions, its lock and the disk."""
@@ -296,9 +263,7 @@ class Sqlite(Database):
 
 @contextmanager
 def _finally(work: Callable[[], object]) -> Iterator[None]:
-    """Call ``work``, such as a rollback, when the block ends, before the lock goes. If it fails,
-    the block's own error is raised, such as Unknown, and ``ready`` replaces the connection.
-    """
+    """Call ``work`` when the block ends; if it fails, the block's own error is raised."""
     try:
         yield
     finally:

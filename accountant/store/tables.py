@@ -12,7 +12,8 @@ from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, Text, te
 from sqlmodel import Field, SQLModel
 
 TERMS: Final = "type IN ('population.registered.v1', 'population.extended.v1', 'engine.adopted.v1')"
-"""The few events that say on what terms a ledger counts. They have an index of their own."""
+"""The few events that define the population or the bounds. They have an index of their own."""
+_WHERE: Final = text(TERMS)
 
 
 def _column(kind: Any, *, key: bool = False) -> Any:
@@ -25,15 +26,8 @@ class EventRow(SQLModel, table=True):
 
     __tablename__ = "event"
     __table_args__ = (
-        Index(
-            "event_terms",
-            "ledger",
-            "sequence",
-            sqlite_where=text(TERMS),
-            postgresql_where=text(TERMS),
-        ),
+        Index("event_terms", "ledger", "sequence", sqlite_where=_WHERE, postgresql_where=_WHERE),
     )
-
     ledger: str = Field(primary_key=True, max_length=64)
     sequence: int = _column(BigInteger, key=True)
     type: str = Field(max_length=64)
@@ -46,7 +40,6 @@ class NodeRow(SQLModel, table=True):
     """The hash of a full subtree of 256**level events: what tiles above the lowest consist of."""
 
     __tablename__ = "node"
-
     ledger: str = Field(primary_key=True, max_length=64)
     level: int = _column(Integer, key=True)
     number: int = _column(BigInteger, key=True)
@@ -54,12 +47,9 @@ class NodeRow(SQLModel, table=True):
 
 
 class HeadRow(SQLModel, table=True):
-    """Where a ledger ends, moved by compare-and-swap in the transaction that appends: the next
-    event's sequence, and the tree's peaks one after the other.
-    """
+    """The end of a ledger: the next sequence and the tree's peaks, moved by compare-and-swap."""
 
     __tablename__ = "ledger_head"
-
     ledger: str = Field(primary_key=True, max_length=64)
     sequence: int = _column(BigInteger)
     peaks: bytes = _column(LargeBinary)
@@ -69,7 +59,6 @@ class CheckpointRow(SQLModel, table=True):
     """A signed checkpoint, kept for ever. ``number`` counts up, so that two cannot both follow."""
 
     __tablename__ = "checkpoint"
-
     ledger: str = Field(primary_key=True, max_length=64)
     number: int = _column(BigInteger, key=True)
     size: int = _column(BigInteger)
@@ -80,7 +69,6 @@ class CosignatureRow(SQLModel, table=True):
     """A witness's signature line under a checkpoint."""
 
     __tablename__ = "cosignature"
-
     ledger: str = Field(primary_key=True, max_length=64)
     number: int = _column(BigInteger, key=True)
     witness: str = _column(Text, key=True)
@@ -91,7 +79,6 @@ class TextRow(SQLModel, table=True):
     """A free text of an event, which holds only its salted digest. The only rows that may go."""
 
     __tablename__ = "text"
-
     ledger: str = Field(primary_key=True, max_length=64)
     sequence: int = _column(BigInteger, key=True)
     field: str = Field(primary_key=True, max_length=64)

@@ -1,13 +1,11 @@
-"""What is kept outside the database: signing keys, the heads last signed and published, and the key
-that authenticates snapshots.
+"""Signing keys, heads last signed and published, and the snapshots' key, outside the database.
 
 A database that is put back from a backup does not take these with it, so that it is noticed. Only
-the owner may read the folder: whoever has a key can sign another history.
+the owner may read the folder: a key can sign another history.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,9 +23,7 @@ KINDS: Final[dict[Kind, str]] = {
     "signed": "the head last signed",
     "published": "the head last published",
 }
-_OWNER: Final = 0o600
-_SNAPSHOT_KEY: Final = "_snapshots.key"
-"""Beside the ledgers' folders; no ledger's name begins with it."""
+_SNAPSHOT_KEY: Final = "_snapshots.key"  # Beside the ledgers' folders, which begin with no "_"
 _SNAPSHOT_KEY_BYTES: Final = 32
 
 
@@ -54,8 +50,7 @@ class Vault:
         """Return the private half of ``key``. Raises VaultError, saying what to do, without it."""
         path = self._key(ledger, key)
         try:
-            _private_to_owner(path, "signing key")
-            signer = Signer.from_text(path.read_text("ascii"))
+            signer = Signer.from_text(_private(path, "signing key").decode("ascii"))
         except FileNotFoundError:
             raise VaultError(
                 f"the signing key {path} is not there: put it back, or, if it is lost for good, "
@@ -70,7 +65,8 @@ class Vault:
     def new_signer(self, ledger: str, name: str) -> Signer:
         """Make a key and keep it, before anything is signed with it."""
         signer = Signer.new(name)
-        self._write_new(self._key(ledger, signer.verifier), (signer.to_text() + "\n").encode())
+        path = self._key(ledger, signer.verifier)
+        self._write(path, (signer.to_text() + "\n").encode(), new=True)
         return signer
 
     def snapshot_key(self) -> bytes | None:
@@ -78,8 +74,7 @@ class Vault:
         path = self._folder / _SNAPSHOT_KEY
         with _explained(path, "read"):
             try:
-                _private_to_owner(path, "key of the snapshots")
-                key = path.read_bytes()
+                key = _private(path, "key of the snapshots")
             except FileNotFoundError:
                 return None
         if len(key) != _SNAPSHOT_KEY_BYTES:
@@ -88,8 +83,8 @@ class Vault:
 
     def new_snapshot_key(self) -> bytes:
         """Make that key. With a lost key only the snapshots are lost."""
-        path, key = self._folder / _SNAPSHOT_KEY, token_bytes(_SNAPSHOT_KEY_BYTES)
-        self._write(path, key)
+        key = token_bytes(_SNAPSHOT_KEY_BYTES)
+        self._write(self._folder / _SNAPSHOT_KEY, key)
         return key
 
     def keep(self, ledger: str, kind: Kind, data: bytes) -> None:
@@ -141,38 +136,25 @@ class Vault:
     def _key(self, ledger: str, key: Verifier) -> Path:
         return self._folder / ledger / f"{key.id.hex()}.key"
 
-    def _make(self, folder: Path) -> None:
-        self._folder.parent.mkdir(parents=True, exist_ok=True)
-        for each in (self._folder, folder):
-            made_folder(each, 0o700)
-
-    def _write(self, path: Path, data: bytes) -> None:
-        """Write a file, in place of one that is there."""
+    def _write(self, path: Path, data: bytes, *, new: bool = False) -> None:
+        """Write a file, in place of one that is there; but a ``new`` one takes no other's place."""
         with _explained(path, "written"):
-            self._make(path.parent)
-            with whole(path, _OWNER) as file:
+            self._folder.parent.mkdir(parents=True, exist_ok=True)
+            for folder in (self._folder, path.parent):
+                made_folder(folder, 0o700)
+            if new and path.exists():
+                raise FileExistsError("it is there already")
+            with whole(path, 0o600) as file:
                 file.write(data)
-
-    def _write_new(self, path: Path, data: bytes) -> None:
-        """Write a file that is not there yet: a key never takes another one's place."""
-        with _explained(path, "written"):
-            self._make(path.parent)
-            with open(path, "xb", opener=lambda name, flags: os.open(name, flags, _OWNER)) as file:
-                try:
-                    file.write(data)
-                    file.flush()
-                    os.fsync(file.fileno())
-                except OSError:
-                    path.unlink()  # half a key is none
-                    raise
-            for folder in (path.parent, self._folder, self._folder.parent):
+            for folder in (self._folder, self._folder.parent) if new else ():
                 sync(folder)  # another process may have made them a moment ago
 
 
-def _private_to_owner(path: Path, what: str) -> None:
-    """Raise VaultError if others may read ``path``, OSError if it is not there."""
+def _private(path: Path, what: str) -> bytes:
+    """Return the content of a file. Raises VaultError if others may read it, OSError."""
     if path.stat().st_mode & 0o077:
         raise VaultError(f"others may read the {what} {path}: chmod 600 it")
+    return path.read_bytes()
 
 
 def vault_of(home: Path) -> Vault:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
 
 @contextmanager
 def whole(path: Path, mode: int = 0o666, *, durable: bool = True) -> Iterator[IO[bytes]]:
-    """Open a file to write to, which takes the place of ``path`` at the end. Raises OSError. If it
-    is not ``durable``, it may be torn after a loss of power, and its reader finds that out.
-    """
+    """Open a file that replaces ``path`` at the end; a power loss tears it unless ``durable``."""
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder; name a file in it")
     if not path.parent.is_dir():
@@ -43,8 +41,6 @@ def sync(folder: Path) -> None:
 
 def made_folder(path: Path, mode: int = 0o777) -> None:
     """Make the folder, if it is not there, and its name durable."""
-    try:
+    with suppress(FileExistsError):
         path.mkdir(mode=mode)
-    except FileExistsError:
-        return
-    sync(path.parent)
+        sync(path.parent)

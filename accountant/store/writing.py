@@ -23,10 +23,9 @@ class Writing(Reading):
     """A write transaction on one ledger. Every method may raise StoreError, Moved if another writer
     has moved the head.
 
-    It begins with ``begin``, or with the first call that needs the database. A caller that knows
-    the ends of the ledgers may say so before (``believe``): if it asks for nothing else, what it
-    appends goes to the database in one step, which fails with Moved if the ledgers do not end
-    there.
+    It begins with the first call that needs the database. A caller that knows the ends of the
+    ledgers may say so before (``believe``): if it asks for nothing else, what it appends goes to
+    the database in one step, which fails with Moved if the ledgers do not end there.
     """
 
     database: Database
@@ -34,8 +33,7 @@ class Writing(Reading):
     beside_name: str
     ready: Connection  # The connection of the transaction, or of the one step
     _begin: Callable[[], Begun]
-    erased: bool = False
-    """A text was erased, and may still be found in what the database keeps for itself."""
+    erased: bool = False  # Erased texts may still be in what the database keeps for itself
     _begun: Begun | None = None
     _believed: tuple[Tree, Tree] | None = None
     _beside_matters: bool = False
@@ -75,10 +73,7 @@ class Writing(Reading):
         return self.begin().connection
 
     def head(self, ledger: str) -> Tree:
-        """Return the ledger's end, read or believed. If another writer moves it before this
-        transaction ends, the transaction fails. Of two writers that both see a new ledger, the
-        second to append gets Moved. Raises ValueError for another ledger.
-        """
+        """Return the ledger's end, read or believed. Raises ValueError for another ledger."""
         if ledger != self.ledger:
             raise ValueError(f"the transaction is on {self.ledger}, not on {ledger}")
         if self._believed is None:
@@ -99,19 +94,17 @@ class Writing(Reading):
             self._ended = True
             if self._begun is not None:
                 self.database.commit(self._begun.connection)
-            elif self._appended is not None and not self._at_once(self._appended):
-                raise Moved(f"{self.ledger} does not end where it did, or could not be written to")
-
-    def _at_once(self, more: Growth) -> bool:
-        beside, end = self.ledger, more.before  # this ledger itself, if no other matters
-        if self._beside_matters and self._believed:
-            beside, end = self.beside_name, self._believed[1]
-        return self.database.at_once(self.ready, more, beside, end)
+            elif (more := self._appended) is not None:
+                beside, end = self.ledger, more.before  # this ledger itself, if no other matters
+                if self._beside_matters and self._believed:
+                    beside, end = self.beside_name, self._believed[1]
+                if not self.database.at_once(self.ready, more, beside, end):
+                    reason = "does not end where it did, or could not be written to"
+                    raise Moved(f"{self.ledger} {reason}")
 
     def append(self, ledger: str, entries: Sequence[Entry], texts: Sequence[Text] = ()) -> Tree:
-        """Append events, at least one, and keep free texts of events that hold only their salted
-        digests. Return the ledger's new end. Raises Moved if the events do not follow its head,
-        ValueError if they do not follow each other.
+        """Append events, at least one, with the free texts of which they hold digests. Return the
+        new end. Raises Moved if they do not follow the head, ValueError if they do not each other.
         """
         before = self.head(ledger)
         if entries[0].sequence != before.size:

@@ -17,7 +17,7 @@ from support import World, ask, laplace
 import accountant.store.tables  # noqa: F401 (registers them)
 from accountant.store import postgres
 from accountant.store.ledgers import parsed
-from accountant.store.roles import RIGHTS
+from accountant.store.postgres import RIGHTS
 
 PORTABLE = (BigInteger, Integer, LargeBinary, String, Text)
 TABLES = {
