@@ -1,34 +1,35 @@
-"""One evidence bundle, read once from front to back (docs/evidence.md)."""
+"""One evidence bundle, read once from front to back (docs/evidence.md).
+
+Members are counted, never listed, since a manifest may claim any size.
+"""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from itertools import chain
 from typing import IO, Final
 
 from accountant.auditing.findings import Findings
-from accountant.auditing.members import Layout, Packs, TileCheck
 from accountant.auditing.signatures import Custodian, Signatures
 from accountant.auditing.texts import TextCheck
 from accountant.ledger import bundle, notes
 from accountant.ledger.bundle import Manifest, Member
 from accountant.ledger.checkpoints import Checkpoint
 from accountant.ledger.events import canonical
-from accountant.ledger.merkle import leaf_hash
+from accountant.ledger.merkle import TILE_HEIGHT, Tree, leaf_hash
 from accountant.ledger.notes import BadNote
-from accountant.ledger.tiles import Tile, unpack_entries
+from accountant.ledger.tiles import HASH, WIDTH, Tile, covered, unpack_entries
 
-MAX_FILES: Final = 2**30
-"""Bytes of keys, checkpoints and policies that are read in; what is beyond is reported."""
+MAX_FILES: Final = 2**30  # Bytes of keys, checkpoints and policies to read in
+_LARGEST: Final = 2**53
 
 
 class Archive:
-    """Reads a bundle, reporting to ``findings``. ``entries`` must be consumed before ``finish``.
-    ``earlier`` are checkpoints, with their names in findings, that the tree has to continue.
-
-    Raises ValueError if the manifest is of no use: then nothing else can be checked.
+    """Reads a bundle. ``entries`` must be consumed before ``finish``; ``earlier`` are checkpoints,
+    with their names in findings, that the tree has to continue. Raises ValueError if the manifest
+    is of no use: then nothing else can be checked.
     """
 
     def __init__(
@@ -60,8 +61,6 @@ class Archive:
         self.tiles = TileCheck(findings, self._sizes())
         self.checkpoint = self._files.get(bundle.CHECKPOINT, b"")
         self.totals = self._files.get(bundle.TOTALS, b"")
-
-    # -- the beginning ----------------------------------------------------------------------
 
     def _next(self) -> Member | None:
         """Return the next sound member; report what is wrong before it."""
@@ -125,8 +124,6 @@ class Archive:
             except BadNote:
                 continue  # reported with the signatures
 
-    # -- tiles and entries ------------------------------------------------------------------
-
     def entries(self, told: Callable[[int], None]) -> Iterator[bytes]:
         """Yield the bytes of every entry, in order."""
         for name, data, _ in iter(self._next, None):
@@ -159,16 +156,15 @@ class Archive:
             self._findings.add("its entries are not those of the tree", member=tile.path)
         return bodies
 
-    # -- the end ----------------------------------------------------------------------------
-
     def finish(self, whole: bool, pin: str | None = None) -> None:
-        """Check what needs everything to be read. ``whole``: all events of the tree were read, in
-        this bundle or those before it; ``pin`` is a key that is known otherwise.
-        """
-        self._absent(len(self._layout))
+        """Check the end. ``whole``: all events were read; ``pin``: a key known otherwise."""
+        self._absent(self._layout.count)
         self._head()
         keys = self._files.get(bundle.KEYS, b"").decode(errors="replace").split("\n")
-        self._same_keys(keys, whole)
+        adopted = [key.text for key in self._custodian.keys]
+        held = keys[:-1] if whole else [key for key in keys if key in adopted]
+        if keys[-1] != "" or held != adopted:
+            self._findings.add("they are not those that events adopted", member=bundle.KEYS)
         self._same_policies(whole)
         try:
             checkpoints = Signatures(self._findings, self._custodian, keys[:-1], whole)
@@ -197,12 +193,6 @@ class Archive:
         if (self.tiles.tree.size, self.tiles.tree.root) != (head.size, head.root):
             self._findings.add("its tiles are not of the checkpoint's tree")
 
-    def _same_keys(self, keys: list[str], whole: bool) -> None:
-        adopted = [key.text for key in self._custodian.keys]
-        held = keys[:-1] if whole else [key for key in keys if key in adopted]
-        if keys[-1] != "" or held != adopted:
-            self._findings.add("they are not those that events adopted", member=bundle.KEYS)
-
     def _same_policies(self, whole: bool) -> None:
         adopted = set()
         for policy in self._custodian.policies:
@@ -216,3 +206,121 @@ class Archive:
         for name in sorted(there):
             if bundle.policy_member(sha256(self._files[name]).hexdigest()) != name:
                 self._findings.add("its content has another digest", member=name)
+
+
+class Layout:
+    """The places of all members but the manifest and texts, from 0 on: ``files``, the hash tiles of
+    a tree of ``size``, then the entry bundles of the entries from ``first`` to before ``end``.
+    """
+
+    def __init__(self, files: Sequence[str], size: int, first: int, end: int) -> None:
+        self._files, self._size = list(files), size
+        self._places = {name: place for place, name in enumerate(files)}
+        self._runs: dict[int | None, tuple[int, range]] = {}
+        """The first place of the tiles of each level, and their numbers."""
+        place = len(self._files)
+        for level in (*range(size.bit_length() // TILE_HEIGHT + 1), None):
+            numbers = range(-(-covered(level, size) // WIDTH))
+            if level is None:
+                numbers = range(first // WIDTH, -(-end // WIDTH))
+            self._runs[level] = (place, numbers)
+            place += len(numbers)
+        self.count = place
+
+    def place(self, name: str) -> int | None:
+        """Return the place of a member; None if there is none of that name."""
+        if name in self._places:
+            return self._places[name]
+        try:
+            tile = Tile.from_path(name)
+            place, numbers = self._runs[tile.level]
+            place += numbers.index(tile.number)
+        except (KeyError, ValueError):
+            return None
+        return place if self.name(place) == name else None
+
+    def name(self, place: int) -> str:
+        """Return the name of the member at a place."""
+        if place < len(self._files):
+            return self._files[place]
+        runs = reversed(self._runs.items())
+        level, (first, numbers) = next(run for run in runs if run[1][0] <= place)
+        return Tile.of(level, numbers[place - first], self._size).path
+
+
+class Packs:
+    """The checkpoints of a bundle, in ``count`` packs of ``files``, unpacked one pack at a time."""
+
+    def __init__(self, findings: Findings, files: Mapping[str, bytes], count: int) -> None:
+        self._packs: dict[int, bytes] = {}
+        self._count = count
+        for number in range(count):
+            member = bundle.pack_member(number)
+            if member not in files:
+                continue  # its absence is reported as such
+            try:
+                held = len(bundle.checkpoints_of(files[member]))
+            except ValueError as error:
+                findings.add(str(error), member=member)
+                continue
+            self._packs[number] = files[member]
+            if held < WIDTH and number != count - 1:
+                findings.add(f"it has {held} checkpoints, though others follow", member=member)
+
+    def __iter__(self) -> Iterator[tuple[str, bytes]]:
+        """Return every checkpoint in order, with its name in findings."""
+        for number, pack in self._packs.items():
+            for place, note in enumerate(bundle.checkpoints_of(pack), number * WIDTH):
+                yield f"checkpoint {place}", note
+
+    @property
+    def last(self) -> bytes | None:
+        """The last checkpoint; None if its pack is of no use, which is reported."""
+        pack = self._packs.get(self._count - 1)
+        return None if pack is None else bundle.checkpoints_of(pack)[-1]
+
+
+class TileCheck:
+    """Grows the tree from the lowest tiles and compares those above; ``roots`` has wanted sizes."""
+
+    def __init__(self, findings: Findings, wanted: Iterable[int]) -> None:
+        self._findings = findings
+        self._wanted = sorted({size for size in wanted if 0 < size < _LARGEST}, reverse=True)
+        self._above: dict[int, list[bytes]] = {}
+        self._digests: dict[int, bytes] = {}
+        self._broken = False
+        self.tree = Tree()
+        self.roots: dict[int, bytes] = {0: Tree().root}
+
+    def take(self, tile: Tile, data: bytes) -> None:
+        """Check one tile."""
+        if len(data) != tile.width * HASH:
+            self._findings.add("its length is not that of its hashes", member=tile.path)
+            self._broken = True
+            return
+        hashes = [data[at : at + HASH] for at in range(0, len(data), HASH)]
+        if tile.level == 0:
+            self._digests[tile.number] = sha256(data).digest()
+            self._grow(tile, hashes)
+        elif not self._broken:
+            above = self._above.get(tile.level or 0, [])
+            if above[tile.first : tile.first + tile.width] != hashes:
+                reason = "its hashes are not those of the tiles below it"
+                self._findings.add(reason, member=tile.path)
+
+    def _grow(self, tile: Tile, hashes: list[bytes]) -> None:
+        self._broken |= tile.first != self.tree.size
+        end = self.tree.size if self._broken else tile.first + tile.width
+        while self.tree.size < end:
+            wanted = self._wanted and self._wanted[-1] <= end
+            stop = self._wanted.pop() if wanted else end
+            leaves = hashes[self.tree.size - tile.first : stop - tile.first]
+            self.tree, nodes = self.tree.grown(leaves)
+            for node in nodes:
+                self._above.setdefault(node.level, []).append(node.hash)
+            if wanted:
+                self.roots[stop] = self.tree.root
+
+    def holds(self, tile: Tile, leaves: list[bytes]) -> bool:
+        """Return whether the lowest tile at an entry bundle's place has these leaf hashes."""
+        return self._digests.get(tile.number) == sha256(b"".join(leaves)).digest()

@@ -1,4 +1,4 @@
-"""What an audit finds: every place where the evidence is wrong, and why."""
+"""The findings of an audit: every place where the evidence is wrong, and why."""
 
 from __future__ import annotations
 

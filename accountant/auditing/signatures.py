@@ -63,9 +63,8 @@ class Signatures:
         *,
         in_a_row: bool = True,
     ) -> int:
-        """Check checkpoints, given with their names in findings, against the tree's ``roots`` by
-        size. Return how many witnesses cosign the last one. ``in_a_row``: they are all that there
-        are, so that the key before must vouch for each new key.
+        """Check checkpoints, with their names in findings, against the ``roots`` by size. Return
+        how many witnesses cosign the last. ``in_a_row``: they are all, so keys vouch for the next.
         """
         before, cosigned = 0, 0
         for member, data in checkpoints:
@@ -106,9 +105,7 @@ class Signatures:
                 raise BadNote(f"it lacks the signature of {key}")
 
     def anchor(self, checkpoint: bytes, pin: str) -> None:
-        """Report a checkpoint that the key ``pin`` does not vouch for: by having signed it or,
-        where all events are known, by the chain of keys of one log, which a recovery breaks.
-        """
+        """Report a checkpoint that ``pin`` has not signed, nor vouches for by a chain of keys."""
         try:
             note = notes.parse(checkpoint)
             head, key = Checkpoint.from_text(note.text), Verifier.from_text(pin)

@@ -23,9 +23,7 @@ _Place = tuple[int, str]  # A sequence, and a field of its event
 
 
 def _sealed_in(body: bytes) -> Iterator[tuple[str, str]]:
-    """Yield the fields of an entry that hold a digest, with it; of a refused batch, of each item.
-    A malformed entry is reported by the replay.
-    """
+    """Yield the sealed fields, with digests, of an entry or of the items of a refused batch."""
     if body.endswith(_REFUSED):
         try:
             for place, command in enumerate(orjson.loads(body)["items"]):
@@ -48,9 +46,7 @@ class Part(NamedTuple):
 
 
 class TextCheck:
-    """Checks entries in order, each entry bundle with its texts, over bundles that continue each
-    other: an event in a later one may erase a text.
-    """
+    """Checks entries in order with their texts, over bundles that continue each other."""
 
     def __init__(self, findings: Findings) -> None:
         self._findings = findings

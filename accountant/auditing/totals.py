@@ -1,7 +1,6 @@
-"""The totals of a ledger's events, which a bundle carries for other verifiers to compare.
-
-Of each account in force the most charged cell: the largest sum in each currency and, under a rule,
-the epsilon that is spent. Accounts in which nothing was ever used are left out.
+"""The totals of a ledger's events, which a bundle carries for other verifiers to compare: of each
+account in force, unless nothing was used, the largest sum of any cell in each currency and, under a
+rule, the most epsilon that a cell has spent.
 """
 
 from __future__ import annotations

@@ -26,8 +26,7 @@ from accountant.privacy.engine import FORMER
 from accountant.privacy.units import Charge, total
 from accountant.workers.replaying import replay_on
 
-Told = Callable[[int, int], None]
-"""Called with the entries that were just read, and those of all bundles opened so far."""
+Told = Callable[[int, int], None]  # (entries just read, entries of the bundles opened)
 
 
 @dataclass(slots=True)
@@ -58,11 +57,10 @@ def verify(
     processes: int | None = None,
     told: Told = lambda _, __: None,
 ) -> Verdict:
-    """Check bundles of one ledger, each continuing the one before it.
+    """Check bundles of one ledger, each continuing the one before it. All problems become findings.
 
     ``key`` is a verifier key that the auditor was given apart from the bundle; ``earlier`` are
     checkpoints or receipts kept from before; ``processes`` is how many decide (``replay_on``).
-    Whatever is wrong is a finding, never an exception.
     """
     findings = Findings()
     audit = _Audit(findings, _checkpoints(findings, earlier), key, told, processes)
@@ -158,9 +156,7 @@ class _Audit:
     def _chained(
         self, archive: Archive, others: Sequence[IO[bytes]], ledger: str
     ) -> Iterator[bytes]:
-        """Yield the entries of one bundle after the other. Each bundle continues the tree of the
-        one before it, and the last one all ``earlier`` checkpoints.
-        """
+        """Yield the entries of all bundles, each of which continues the tree of the one before."""
         whole, left = archive.first == 0, list(others)
         while True:
             for body in archive.entries(lambda more: self.told(more, self.expected)):
@@ -192,7 +188,10 @@ class _Audit:
                 if event.time < before:
                     raise ValueError("it is stamped before the one it follows")
                 before = event.time
-                _sums(event)
+                if "charges" in event.body:
+                    added = total(map(Charge.from_json, event.body["charges"]))
+                    if Charge.from_json(event.body["total"]).on(added.axis) != added:
+                        raise ValueError("its total is not the sum of its charges")
             except (AttributeError, KeyError, TypeError, ValueError) as error:
                 self.findings.add(str(error), sequence=sequence)
 
@@ -202,14 +201,6 @@ def _watched(bodies: Iterator[bytes], corrections: Corrections) -> Iterator[byte
         with suppress(AttributeError, KeyError, TypeError, ValueError):  # the replay reports it
             corrections.take(Event.from_bytes(body))
         yield body
-
-
-def _sums(event: Event) -> None:
-    """Raise ValueError unless an event's total is the sum of its charges."""
-    if "charges" in event.body:
-        added = total(map(Charge.from_json, event.body["charges"]))
-        if Charge.from_json(event.body["total"]).on(added.axis) != added:
-            raise ValueError("its total is not the sum of its charges")
 
 
 def _checkpoints(findings: Findings, kept: Sequence[bytes]) -> list[tuple[str, bytes]]:

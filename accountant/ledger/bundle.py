@@ -25,8 +25,7 @@ TOTALS: Final = "totals.json"
 BLOCK: Final = 512
 END: Final = bytes(2 * BLOCK)
 _POLICY: Final = re.compile(r"policies/[0-9a-f]{64}\.json")
-MAX_MEMBER: Final = 2**25
-"""Bytes in a member: an entry bundle has at most 256 x 65,537, its texts about as much."""
+MAX_MEMBER: Final = 2**25  # Bytes: an entry bundle has at most 256 x 65,537, its texts as much
 
 
 def pack_member(number: int) -> str:

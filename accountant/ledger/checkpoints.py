@@ -1,5 +1,5 @@
 """Checkpoints (C2SP tlog-checkpoint v1.0.0): a log's name, size and root, in a signed note; and
-receipts (C2SP tlog-proof): that an event stands in a ledger, for whoever keeps the event.
+receipts (C2SP tlog-proof), which prove to the holder of an event that a ledger has it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _INDEX: Final = re.compile(r"index (0|[1-9][0-9]{0,18})")
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """What a log is at one moment."""
+    """A log at one moment: its name, size and root."""
 
     origin: str
     size: int
@@ -83,9 +83,7 @@ class Receipt:
         return cls(int(match[1]), proof, checkpoint)
 
     def check(self, entry: bytes, origin: str, trusted: list[Verifier]) -> Checkpoint:
-        """Return the checkpoint under which ``entry`` stands in the log. ``trusted`` are the log's
-        own keys: one of them must have signed. Raises BadNote if it does not stand there.
-        """
+        """Return the checkpoint, by one of the keys ``trusted``, of ``entry``. Raises BadNote."""
         note = notes.parse(self.checkpoint)
         if not note.verified(trusted):
             raise BadNote("no trusted key has signed the checkpoint")

@@ -11,7 +11,7 @@ Charter
        beside the ledger, which holds its salted digest.
     5. An event holds the command that it answers, so that the decision can be taken again, by the
        version of the bounds that the ledger names at that place. No version is ever taken away.
-    6. Whatever was written in a format that was ever released is accepted for ever: bundles of each
+    6. Every format that was ever released is accepted for ever: bundles of each
        are among the tests.
 """
 
@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import datetime, timedelta
 from functools import lru_cache
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
@@ -31,8 +31,7 @@ MAX_BYTES: Final = 65_535  # An entry of the evidence formats has a 16-bit lengt
 
 MAX_DEPTH: Final = 64
 
-_EPOCH: Final = date(1970, 1, 1)
-_DAY: Final = 86_400
+_EPOCH: Final = datetime(1970, 1, 1)  # UTC
 _MAX_SAFE: Final = 2**53
 _STAMP: Final = re.compile(
     r"[1-9]\d{3}-\d\d-\d\dT([01]\d|2[0-3]):[0-5]\d:[0-5]\d\.\d{6}Z", re.ASCII
@@ -61,7 +60,7 @@ class Event:
     body: dict[str, Any]
 
     def to_json(self) -> dict[str, Any]:
-        """The event as it is hashed and served."""
+        """Return the event as it is hashed and served."""
         return self.body | {
             "ledger": self.ledger,
             "sequence": self.sequence,
@@ -71,7 +70,7 @@ class Event:
         }
 
     def to_bytes(self) -> bytes:
-        """Canonical bytes (RFC 8785). Raises EventTooLarge, or ValueError for a forbidden value."""
+        """Return canonical bytes. Raises EventTooLarge, or ValueError for a forbidden value."""
         data = canonical(self.to_json())
         if len(data) > MAX_BYTES:
             raise EventTooLarge(len(data))
@@ -79,24 +78,17 @@ class Event:
 
     @classmethod
     def from_bytes(cls, data: bytes, *, compared: bool = False) -> Event:
-        """Reads canonical bytes. Raises ValueError if they are not exactly what we would write.
-
-        ``compared``: whoever calls compares the bytes with what this program would write; then only
-        what would make an Event of a wrong shape is looked at.
+        """Read canonical bytes. Raises ValueError if they are not exactly what we would write;
+        where the caller compares them itself (``compared``), only if the Event has a wrong shape.
         """
         plain = None if compared else _read_plain(data)
         body = orjson.loads(data) if plain is None else plain
         if not isinstance(body, dict):
             raise ValueError("an event is a JSON object")
         try:
-            event = cls(
-                ledger=body.pop("ledger"),
-                sequence=body.pop("sequence"),
-                type=body.pop("type"),
-                time=microseconds(body.pop("time")),
-                by=body.pop("by"),
-                body=body,
-            )
+            pop = body.pop
+            ledger, sequence, kind = pop("ledger"), pop("sequence"), pop("type")
+            event = cls(ledger, sequence, kind, microseconds(pop("time")), pop("by"), body)
         except (KeyError, TypeError) as missing:
             raise ValueError(f"the event lacks a field or has a wrong one: {missing}") from None
         sound = type(event.ledger) is type(event.type) is type(event.by) is str
@@ -107,13 +99,13 @@ class Event:
         return event
 
     def check(self, data: bytes) -> None:
-        """Raises ValueError unless ``data`` are the event's canonical bytes."""
+        """Raise ValueError unless ``data`` are the event's canonical bytes."""
         if self.to_bytes() != data:
             raise ValueError("the event's bytes are not in canonical form")
 
     @classmethod
     def of_entry(cls, ledger: str, entry: Entry) -> Event:
-        """The event of an entry whose bytes are known to be canonical."""
+        """Return the event of an entry whose bytes are known to be canonical."""
         body: dict[str, Any] = orjson.loads(entry.body)
         by = body.pop("by")
         for name in ("ledger", "sequence", "type", "time"):
@@ -131,19 +123,19 @@ class Entry(NamedTuple):
 
     @classmethod
     def of(cls, event: Event) -> Entry:
-        """The entry of ``event``. Raises as ``to_bytes``."""
+        """Return the entry of ``event``. Raises as ``to_bytes``."""
         return cls(event.sequence, event.type, event.time, event.to_bytes())
 
     @classmethod
     def read(cls, data: bytes) -> Entry:
-        """The entry of an event's canonical bytes. Raises as ``Event.from_bytes``."""
+        """Return the entry of canonical bytes. Raises as ``Event.from_bytes``."""
         event = Event.from_bytes(data)
         return cls(event.sequence, event.type, event.time, data)
 
 
 def canonical(document: Any) -> bytes:
-    """RFC 8785 bytes, for documents of objects with ASCII keys, strings, booleans and integers
-    below 2**53 (for these, orjson's sorted output is RFC 8785). Raises ValueError otherwise.
+    """Return the RFC 8785 bytes of objects with ASCII keys, strings, booleans and integers below
+    2**53, for which orjson's sorted output is RFC 8785. Raises ValueError for other documents.
     """
     _check(document, MAX_DEPTH)
     try:
@@ -160,9 +152,7 @@ _DECODER: Final = msgspec.json.Decoder(float_hook=_no_float)
 
 
 def _read_plain(data: bytes) -> dict[str, Any] | None:
-    """Read canonical bytes of an object that need no closer look: all ASCII (so are the keys), with
-    too few brackets to be nested too deep. None for any others, canonical or not.
-    """
+    """Read canonical bytes in the common case: all ASCII, few brackets. Return None for others."""
     if type(data) is not bytes or not data.isascii() or len(data) > MAX_BYTES:
         return None
     if data.count(b"{") + data.count(b"[") >= MAX_DEPTH:
@@ -179,14 +169,12 @@ _STRICT: Final = orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER
 
 
 def written(document: Any) -> bytes:
-    """``canonical``, of a document that is known to be sound."""
+    """Return the ``canonical`` bytes of a document that is known to be sound."""
     return orjson.dumps(document, option=orjson.OPT_SORT_KEYS)
 
 
 def to_keep(data: bytes) -> bytes:
-    """The same bytes in no more memory than they need: what orjson 3.13 writes holds on to its
-    buffer of four kilobytes or more, for as long as it is there.
-    """
+    """Return a copy without spare memory: orjson leaves bytes a buffer of 4 KiB or more."""
     return bytes(memoryview(data))
 
 
@@ -216,32 +204,25 @@ def _check_fields(fields: dict[Any, Any], depth: int) -> None:
 
 
 def digest(document: Any) -> str:
-    """SHA-256 of the canonical bytes, in hex."""
+    """Return the SHA-256 of the canonical bytes, in hex."""
     return sha256(canonical(document)).hexdigest()
 
 
 def rfc3339(time: int) -> str:
-    """Microseconds since 1970 as RFC 3339 UTC with six digits."""
+    """Return microseconds since 1970 as RFC 3339 UTC with six digits."""
     second, rest = divmod(time, 1_000_000)
     return f"{_to_the_second(second)}{rest:06d}Z"
 
 
 @lru_cache(maxsize=8_192)
 def _to_the_second(second: int) -> str:
-    """A second since 1970 up to the point. What happens about now is stamped over and over."""
-    day, second = divmod(second, _DAY)
-    minute, second = divmod(second, 60)
-    return f"{_date(day)}T{minute // 60:02d}:{minute % 60:02d}:{second:02d}."
-
-
-@lru_cache(maxsize=1_024)
-def _date(day: int) -> str:
+    """Return a second up to the point. Events of one moment share it."""
     # Years before 1000 lose their zeros, and are no stamps.
-    return (_EPOCH + timedelta(days=day)).isoformat().lstrip("0")
+    return (_EPOCH + timedelta(seconds=second)).isoformat().lstrip("0") + "."
 
 
 def microseconds(text: str) -> int:
-    """The inverse of ``rfc3339``. Raises ValueError for any other form."""
+    """Invert ``rfc3339``. Raises ValueError for any other form."""
     if not _STAMP.fullmatch(text):
         raise ValueError(f"{text!r} is no stamp of an event")
     return _seconds(text[:19]) * 1_000_000 + int(text[20:26])
@@ -249,10 +230,4 @@ def microseconds(text: str) -> int:
 
 @lru_cache(maxsize=8_192)
 def _seconds(text: str) -> int:
-    minutes = int(text[11:13]) * 60 + int(text[14:16])
-    return _day(text[:10]) * _DAY + minutes * 60 + int(text[17:19])
-
-
-@lru_cache(maxsize=1_024)
-def _day(text: str) -> int:
-    return (date.fromisoformat(text) - _EPOCH).days
+    return (datetime.fromisoformat(text) - _EPOCH) // timedelta(seconds=1)

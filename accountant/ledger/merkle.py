@@ -34,8 +34,8 @@ class MissingHash(LookupError):
 
 
 def leaf_hash(entry: bytes) -> bytes:
-    """Return the hash of an entry. In pieces, for at 2 KiB and more hashlib lets other threads run,
-    and waiting for the next turn takes a thousand times longer than hashing.
+    """Return the hash of an entry. At 2 KiB and more hashlib lets other threads run, and waiting
+    for the next turn takes a thousand times longer than hashing: hence pieces.
     """
     hashed = sha256(b"\x00" + entry[:_PIECE])
     for first in range(_PIECE, len(entry), _PIECE):
@@ -98,9 +98,7 @@ def tree_of(read: Read, size: int) -> Tree:
 
 
 def inclusion_proof(read: Read, index: int, size: int) -> list[bytes]:
-    """Return hashes from the leaf up that tie entry ``index`` to the root at ``size`` (section
-    2.1.1). Raises ValueError unless 0 <= index < size, MissingHash.
-    """
+    """Return hashes from entry ``index`` to the root (2.1.1). Raises ValueError, MissingHash."""
     if not 0 <= index < size:
         raise ValueError(f"a tree of {size} entries has no entry {index}")
     path, _ = _descend(read, index, size, 0)
@@ -108,9 +106,7 @@ def inclusion_proof(read: Read, index: int, size: int) -> list[bytes]:
 
 
 def consistency_proof(read: Read, old: int, new: int) -> list[bytes]:
-    """Return hashes that tie the root at ``old`` to the root at ``new`` (section 2.1.2). Raises
-    ValueError unless 0 <= old <= new, MissingHash.
-    """
+    """Return hashes that tie both roots (section 2.1.2). Raises ValueError, MissingHash."""
     if not 0 <= old <= new:
         raise ValueError(f"a tree of {new} entries does not continue one of {old}")
     if old in (0, new):
@@ -120,9 +116,7 @@ def consistency_proof(read: Read, old: int, new: int) -> list[bytes]:
 
 
 def _descend(read: Read, index: int, size: int, end: int) -> tuple[list[bytes], int]:
-    """Go down from the root to entry ``index``, or to a subtree that ends before ``end``. Return
-    the siblings of the way, from below up, and the first entry of the subtree.
-    """
+    """Return the siblings, lowest first, down to a subtree before ``end``, and its first entry."""
     path, low, high = [], 0, size
     while high - low > 1 and high != end:
         middle = low + _split(high - low)
@@ -136,9 +130,7 @@ def _descend(read: Read, index: int, size: int, end: int) -> tuple[list[bytes], 
 
 
 def includes(root: bytes, size: int, index: int, leaf: bytes, proof: Sequence[bytes]) -> bool:
-    """Return whether ``proof`` ties the leaf hash ``leaf`` at ``index`` to ``root`` at ``size``
-    (RFC 9162, section 2.1.3.2).
-    """
+    """Return whether ``proof`` ties ``leaf`` at ``index`` to ``root`` (RFC 9162, 2.1.3.2)."""
     if not 0 <= index < size:
         return False
     roots = _climb(index, size - 1, leaf, proof)
@@ -148,9 +140,7 @@ def includes(root: bytes, size: int, index: int, leaf: bytes, proof: Sequence[by
 def continues(
     old_size: int, old_root: bytes, new_size: int, new_root: bytes, proof: Sequence[bytes]
 ) -> bool:
-    """Return whether ``proof`` shows that the tree at ``new_size`` begins with the one at
-    ``old_size`` (RFC 9162, section 2.1.4.2). Nothing has to be shown of an empty tree.
-    """
+    """Return whether ``proof`` shows that the new tree begins with the old (RFC 9162, 2.1.4.2)."""
     if not 0 <= old_size <= new_size:
         return False
     if old_size == new_size:
@@ -170,8 +160,7 @@ def _climb(
     position: int, last: int, node: bytes, proof: Sequence[bytes]
 ) -> tuple[bytes, bytes] | None:
     """Go up from ``node`` at ``position`` of a level that ends at ``last``. Return the root of the
-    tree that ends with the node and the root of the whole tree; None if the proof is too long or
-    too short.
+    tree that ends with it, and of the whole tree; None if the proof has another length.
     """
     old = new = node
     for step in proof:

@@ -24,16 +24,12 @@ MAX_SIGNATURES: Final = 100
 
 _NAME: Final = re.compile(r"[^\s+\x00-\x1f\x7f]{1,255}")
 _PRIVATE: Final = "PRIVATE+KEY+"
+_OPEN: Final = "its text does not end in a newline"
 _LINE: Final = re.compile(r"— ([^\s+]{1,255}) ([A-Za-z0-9+/]+={0,2})")
 
 
 class BadNote(ValueError):
-    """It is no note, or a trusted key's signature does not hold, or none is there."""
-
-
-def key_id(name: str, kind: int, public: bytes) -> bytes:
-    """Return the four bytes that say which key a signature claims."""
-    return sha256(name.encode() + b"\n" + bytes([kind]) + public).digest()[:4]
+    """The note is malformed, or a trusted key's signature is bad or missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +60,9 @@ class Verifier:
 
     @property
     def id(self) -> bytes:
-        """The key's id, four bytes."""
-        return key_id(self.name, self.kind, self.public)
+        """The four bytes by which a signature names its key."""
+        key = self.name.encode() + b"\n" + bytes([self.kind]) + self.public
+        return sha256(key).digest()[:4]
 
     def __str__(self) -> str:
         material = base64.b64encode(bytes([self.kind]) + self.public).decode()
@@ -98,9 +95,9 @@ class Signer:
 
     @classmethod
     def new(cls, name: str, kind: int = ED25519) -> Signer:
-        """Make a key."""
+        """Make a key. Raises ValueError for a bad name."""
         signer = cls(name, kind, Ed25519PrivateKey.generate())
-        _ = signer.verifier  # refuses a bad name now
+        _ = signer.verifier  # checks the name
         return signer
 
     @classmethod
@@ -167,7 +164,7 @@ class Note:
 def sign(text: str, signers: Iterable[Signer]) -> bytes:
     """Return the note of ``text`` with a line for each signer. Raises ValueError for a bad text."""
     data = text.encode()
-    _check_text(data)
+    _plain(data, _OPEN)
     return data + b"\n" + "".join(signer.line(data) for signer in signers).encode()
 
 
@@ -179,10 +176,8 @@ def parse(data: bytes) -> Note:
     if end < 0:
         raise BadNote("it has no blank line before its signatures")
     text, rest = data[: end + 1], data[end + 2 :]
-    _check_text(text)
-    if not rest.endswith(b"\n"):
-        raise BadNote("its last line does not end")
-    lines = _plain(rest).split("\n")[:-1]
+    _plain(text, _OPEN)
+    lines = _plain(rest, "its last line does not end").split("\n")[:-1]
     if len(lines) > MAX_SIGNATURES:
         raise BadNote(f"it has {len(lines)} signatures, the most is {MAX_SIGNATURES}")
     return Note(text, tuple(map(signature, lines)))
@@ -203,13 +198,10 @@ def _cosigned(time: int, text: bytes) -> bytes:
     return f"cosignature/v1\ntime {time}\n".encode() + text
 
 
-def _check_text(text: bytes) -> None:
-    if not text.endswith(b"\n"):
-        raise BadNote("its text does not end in a newline")
-    _plain(text)
-
-
-def _plain(data: bytes) -> str:
+def _plain(data: bytes, unended: str) -> str:
+    """Return the text of whole lines. Raises BadNote, ``unended`` if the last one has no end."""
+    if not data.endswith(b"\n"):
+        raise BadNote(unended)
     try:
         text = data.decode()
     except UnicodeDecodeError:

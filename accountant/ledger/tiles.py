@@ -28,6 +28,11 @@ def spelled(number: int) -> str:
     return "/".join([*("x" + group for group in groups[:-1]), groups[-1]])
 
 
+def covered(level: int | None, size: int) -> int:
+    """Return how many hashes of a level, or entries, a tree of ``size`` entries has."""
+    return size >> (TILE_HEIGHT * (level or 0))
+
+
 @dataclass(frozen=True, slots=True)
 class Tile:
     """A place in the layout; ``level`` is None for an entry bundle."""
@@ -36,9 +41,14 @@ class Tile:
     number: int
     width: int = WIDTH
 
+    @classmethod
+    def of(cls, level: int | None, number: int, size: int) -> Tile:
+        """Return a tile of the tree of ``size`` entries, as wide as it is there."""
+        return cls(level, number, min(WIDTH, covered(level, size) - number * WIDTH))
+
     @property
     def path(self) -> str:
-        """Where it lies."""
+        """The path of the tile."""
         kind = "entries" if self.level is None else str(self.level)
         partial = f".p/{self.width}" if self.width < WIDTH else ""
         return f"tile/{kind}/{spelled(self.number)}{partial}"
@@ -63,17 +73,10 @@ class Tile:
 
 
 def tiles_of(size: int, entries: bool = False) -> Iterator[Tile]:
-    """Return all hash tiles (or entry bundles) of a tree, lowest level first."""
-    level = 0
-    while size:
-        full, rest = divmod(size, WIDTH)
-        kind = None if entries else level
-        yield from (Tile(kind, number) for number in range(full))
-        if rest:
-            yield Tile(kind, full, rest)
-        if entries:
-            return
-        level, size = level + 1, size >> TILE_HEIGHT
+    """Yield all hash tiles (or entry bundles) of a tree, lowest level first."""
+    for level in (None,) if entries else range(size.bit_length() // TILE_HEIGHT + 1):
+        for number in range(-(-covered(level, size) // WIDTH)):
+            yield Tile.of(level, number, size)
 
 
 def pack_entries(entries: Iterable[bytes]) -> bytes:
@@ -82,7 +85,7 @@ def pack_entries(entries: Iterable[bytes]) -> bytes:
 
 
 def entries_of(data: bytes) -> Iterator[bytes]:
-    """Return the entries of a bundle, one by one. Raises ValueError where it ends within one."""
+    """Yield the entries of a bundle. Raises ValueError where it ends within one."""
     at = 0
     while at < len(data):
         end = at + 2 + int.from_bytes(data[at : at + 2], "big")

@@ -47,9 +47,9 @@ def write_bundle(
     with_texts: bool = True,
     told: Told = lambda _: None,
 ) -> None:
-    """Write the ledger up to the checkpoint ``signed`` as a bundle (docs/evidence.md); ``state`` is
-    its present state. Raises Conflict if a text is erased meanwhile: nothing in the bundle would
-    show why it is missing.
+    """Write the ledger up to ``signed`` as a bundle (docs/evidence.md); ``state`` is its present
+    state. Raises Conflict if a text is erased meanwhile: the bundle could not show why it is
+    missing.
     """
     log, head = Log(ledgers, ledger), checkpoint_of(signed)
     files = _small_files(ledgers, ledger, signed, state)
@@ -69,7 +69,7 @@ def write_bundle(
     for tile in tiles_of(head.size):
         bundle.write_member(out, tile.path, log.tile(tile, head.size))
     for first in range(entries.start, entries.stop, WIDTH):
-        tile = Tile(None, first // WIDTH, min(WIDTH, head.size - first))
+        tile = Tile.of(None, first // WIDTH, head.size)
         bundle.write_member(out, tile.path, log.tile(tile, head.size))
         last = first + tile.width - 1
         if with_texts and (texts := ledgers.texts(ledger, tile.first, last)):
@@ -122,10 +122,7 @@ def _lines(texts: Iterable[Text]) -> bytes:
 
 
 def write_tiles(folder: Path, ledgers: Ledgers, ledger: str, signed: Signed, told: Told) -> None:
-    """Write the log as plain files, the checkpoint last, so that all it covers is there.
-
-    Full tiles that exist are left as they are: they never change.
-    """
+    """Write the log as plain files, the checkpoint last. Full tiles that exist never change."""
     log, size = Log(ledgers, ledger), signed.size
     for tile in (*tiles_of(size), *tiles_of(size, entries=True)):
         path = folder / tile.path

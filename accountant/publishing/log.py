@@ -10,15 +10,9 @@ from itertools import dropwhile
 from accountant.budget.errors import NotFound
 from accountant.budget.policy import Publication
 from accountant.ledger.checkpoints import Checkpoint, Receipt
-from accountant.ledger.merkle import (
-    TILE_HEIGHT,
-    MissingHash,
-    consistency_proof,
-    includes,
-    inclusion_proof,
-)
+from accountant.ledger.merkle import MissingHash, consistency_proof, includes, inclusion_proof
 from accountant.ledger.notes import BadNote, parse
-from accountant.ledger.tiles import Tile, pack_entries
+from accountant.ledger.tiles import Tile, covered, pack_entries
 from accountant.store.ledgers import Ledgers, Signed, StoreError
 
 
@@ -28,13 +22,12 @@ class Log:
     def __init__(self, ledgers: Ledgers, ledger: str) -> None:
         self._ledgers = ledgers
         self._ledger = ledger
-        self.hashes = partial(ledgers.hashes, ledger)
-        """Returns kept hashes of the tree, by level, first and count."""
+        self.hashes = partial(ledgers.hashes, ledger)  # (level, first, count)
 
     def tile(self, tile: Tile, size: int) -> bytes:
         """Return a tile, or entry bundle, of the log at ``size``. Raises NotFound beyond it."""
         level, first, width = tile.level, tile.first, tile.width
-        if first + width > size >> (TILE_HEIGHT * (level or 0)):
+        if first + width > covered(level, size):
             raise NotFound("no-such-tile", f"the log of {size} entries has no {tile.path} yet")
         if level is not None:
             data = self.hashes(level, first, width)
@@ -52,10 +45,8 @@ class Log:
         return None
 
     def kept_since(self, kept: bytes | None) -> Iterator[Signed]:
-        """Yield checkpoints from ``kept``, the note that the vault kept last, back to the first.
-
-        A later one is known to the database only and is not shown: if the database were restored
-        from a copy, another could be signed in its place.
+        """Yield checkpoints from the one with the note ``kept``, in the vault, back to the first. A
+        later one stands in the database only, and after a recovery another could take its place.
         """
         return dropwhile(lambda signed: signed.note != kept, self.newest())
 

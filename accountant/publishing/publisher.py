@@ -1,14 +1,13 @@
-"""Signing heads and publishing them.
+"""Sign heads and publish them.
 
-Events and head are committed in one transaction. Then the head is signed, by compare-and-swap from
-the last signed head, and kept in the vault, outside the database. Publication comes last. A signed
-head is never replaced.
+The head of committed events is signed, by compare-and-swap from the last signed head, and kept in
+the vault, outside the database. Publication comes last. A signed head is never replaced.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import structlog
 
@@ -25,25 +24,19 @@ from accountant.ledger.events import canonical
 from accountant.ledger.merkle import tree_of
 from accountant.ledger.notes import Verifier
 from accountant.publishing.log import Log, checkpoint_of, complete
-from accountant.publishing.witness import Contradiction, Unanswered, ask, connected
+from accountant.publishing.witness import Contradiction, Unanswered, ask
 from accountant.runtime.projections import Fold
 from accountant.runtime.service import Service
 from accountant.store.ledgers import Signed, Writing
 from accountant.store.projection import Projection
 from accountant.store.vault import Vault
 
-if TYPE_CHECKING:
-    import httpx2
-
 _log = structlog.get_logger()
 ATTEMPTS: Final = 3  # How often a witness that has seen another head of this ledger is asked again
 
 
 class Publisher:
-    """Signs and publishes the heads of all ledgers of a service. Thread-safe.
-
-    ``origin`` is the first part of the name that a ledger gets with its first key.
-    """
+    """Signs and publishes the heads of ledgers, whose names begin with ``origin``. Thread-safe."""
 
     def __init__(self, service: Service, vault: Vault, origin: str) -> None:
         self._service = service
@@ -83,8 +76,6 @@ class Publisher:
         with self._service.state(ledger) as state:
             adopted = state.adopted
             return adopted.policy.publication if adopted else NO_WITNESSES, state.custody
-
-    # -- signing ----------------------------------------------------------------------------
 
     def sign(self, ledger: str) -> Signed:
         """Return the checkpoint of the ledger's present head; sign it if it is not signed."""
@@ -151,13 +142,9 @@ class Publisher:
         """Replace the signing key. The next checkpoint is signed with both."""
         return self._adopt_key(ledger, self._name(ledger), by)
 
-    # -- publishing -------------------------------------------------------------------------
-
     def publish(self, ledger: str) -> Signed | None:
-        """Sign the head and ask the witnesses; return the checkpoint if it is now published.
-
-        A witness that contradicts the ledger raises an alarm: an event that stops publication
-        until an operator ends it.
+        """Sign the head and ask the witnesses; return the checkpoint if it is now published. A
+        witness that contradicts the ledger raises an alarm: an event that stops publication.
         """
         signed = self.sign(ledger)
         publication, custody = self._terms(ledger)
@@ -180,38 +167,33 @@ class Publisher:
     def _witnessed(self, ledger: str, signed: Signed, publication: Publication) -> Signed | None:
         """Return the checkpoint with its cosignatures; None if a witness contradicts it."""
         have = dict(self._stored(ledger, signed.number).cosignatures)
-        with connected() as client:
-            for witness in publication.witnesses:
-                name = witness.verifier.name
-                if name in have:
-                    continue
-                try:
-                    line = self._cosigned(client, ledger, witness, signed)
-                except Unanswered as reason:
-                    _log.warning("a witness does not answer", witness=name, reason=str(reason))
-                except Contradiction as reason:
-                    self._alarm(ledger, name, reason, signed)
-                    return None
-                else:
-                    with self._service.writing(ledger) as unit:
-                        stored = self._stored(ledger, signed.number)
-                        if name not in dict(stored.cosignatures):  # another process may have asked
-                            unit.writing.keep_cosignature(ledger, signed.number, name, line)
+        for witness in publication.witnesses:
+            name = witness.verifier.name
+            if name in have:
+                continue
+            try:
+                line = self._cosigned(ledger, witness, signed)
+            except Unanswered as reason:
+                _log.warning("a witness does not answer", witness=name, reason=str(reason))
+            except Contradiction as reason:
+                self._alarm(ledger, name, reason, signed)
+                return None
+            else:
+                with self._service.writing(ledger) as unit:
+                    stored = self._stored(ledger, signed.number)
+                    if name not in dict(stored.cosignatures):  # another process may have asked
+                        unit.writing.keep_cosignature(ledger, signed.number, name, line)
         return self._stored(ledger, signed.number)
 
     def _stored(self, ledger: str, number: int) -> Signed:
         return self._service.ledgers.signed(ledger, number)[0]
 
-    def _cosigned(
-        self, client: httpx2.Client, ledger: str, witness: Witness, signed: Signed
-    ) -> str:
-        """Return a witness's cosignature line. After a crash the witness may know a later head than
-        was kept here: then it answers with that size, and is asked again from there.
-        """
+    def _cosigned(self, ledger: str, witness: Witness, signed: Signed) -> str:
+        """Return a cosignature line; ask again from the size that the witness says it knows."""
         log, old = self.log(ledger), self._cosigned_before(ledger, witness, signed)
         for _ in range(ATTEMPTS):
             try:
-                return ask(client, witness, old, log.consistency(old, signed.size), signed.note)
+                return ask(witness, old, log.consistency(old, signed.size), signed.note)
             except Contradiction as answer:
                 known = answer.size
                 if answer.status != 409 or known == old or (known is None and old == signed.size):
@@ -248,10 +230,8 @@ class Publisher:
 
 
 def totals_of(state: State, signed: Signed) -> bytes:
-    """Return the largest sums of every account in force, with the head that they belong to.
-
-    A checkpoint binds only the events. If the database is then restored from an older copy, the
-    sums must not go back with it, so these totals are kept with each signed head.
+    """Return the largest sums of every account in force, with the head that they belong to. Kept
+    with each signed head, they do not go back when the database is restored from an older copy.
     """
     accounts = [
         key._asdict() | {"used": most_of(account).to_json()} for key, _, account in in_force(state)

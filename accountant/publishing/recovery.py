@@ -1,8 +1,8 @@
 """Recovery: going on with a database that does not continue the signed head.
 
 Signed events that are not in the database are lost, but not their sums: these were kept with the
-signed head, and are carried over as the least that is spent. The log gets another name and key:
-under the old name it would contradict the checkpoints that others hold.
+signed head, and are carried over as the least that is spent. The log gets another name and key, for
+it would contradict the checkpoints that others hold.
 """
 
 from __future__ import annotations

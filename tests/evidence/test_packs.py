@@ -14,8 +14,8 @@ from house import House, audit, eventful, reasons, resident
 from support import Clock
 
 from accountant.auditing import archive
+from accountant.auditing.archive import Packs
 from accountant.auditing.findings import Findings
-from accountant.auditing.members import Packs
 from accountant.ledger import bundle
 from accountant.ledger.tiles import WIDTH, pack_entries, unpack_entries
 from accountant.store.ledgers import Ledgers, Signed, StoreError

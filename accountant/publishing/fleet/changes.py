@@ -1,12 +1,9 @@
-"""What an event changes in which accounts, and the proof that these changes add up to the accounts.
+"""The changes that an event makes in accounts, and the proof that they add up to the accounts.
 
-Nothing is priced or decided here. A change is taken from what the fold keeps with a grant, or is
-the difference that the fold made. Plain addition of all changes gives the accounts: ``Sums`` checks
-that.
-
-Some events do not add one charge to one group: new cells inherit a largest sum, a recovery lifts
-cells to a least sum, a new epoch starts from what another account holds. Their changes are the
-differences between the accounts before and after; cells with the same difference are one group.
+Nothing is priced or decided here: a change is what the fold keeps with a grant, or a difference of
+accounts before and after an event. The latter where an event does not add one charge to one group:
+new cells inherit a largest sum, a recovery lifts cells to a least sum, a new epoch starts from what
+another account holds. Cells with the same difference are one group.
 """
 
 from __future__ import annotations
@@ -113,7 +110,7 @@ def _change(key: AccountKey, selection: Selection, *, reserved: Charge, spent: C
 
 
 class Picture(NamedTuple):
-    """What an account holds, reserved above spent: everyone's part, and the cells' beside it."""
+    """The sums of an account, reserved above spent: those of everyone, and of cells beside."""
 
     everyone: Integers
     cells: Integers | None
@@ -178,9 +175,7 @@ class Sums:
             known += units
 
     def agree(self, state: State) -> None:
-        """Raise StoreError unless the sums are what ``state`` holds in every cell of every account:
-        tables that say something else must not be published.
-        """
+        """Raise StoreError unless the sums are what every account holds in every cell."""
         for key, (everyone, cells) in pictures(state, state.time).items():
             shape = state.people().shape
             rows = len(everyone)

@@ -21,15 +21,14 @@ from accountant.store.ledgers import Ledgers, Signed, StoreError
 from accountant.store.projection import Projection
 from accountant.store.whole import sync
 
-SQL: Final = Path(__file__).resolve().parent / "sql"
-"""The queries that are copied beside the tables."""
+SQL: Final = Path(__file__).resolve().parent / "sql"  # Queries to copy beside the tables
 
 _PAGE: Final = 1_000
 Told = Callable[[int], None]  # Called with the number of events that were just written
 
 
 class Written(NamedTuple):
-    """What was written of one ledger."""
+    """The export of one ledger."""
 
     ledger: str
     size: int
@@ -40,9 +39,7 @@ class Written(NamedTuple):
 def write_fleet(
     folder: Path, ledgers: Ledgers, signed: Mapping[str, Signed], told: Told = lambda _: None
 ) -> list[Written]:
-    """Write each ledger of ``signed`` up to its checkpoint; ``folder`` must not exist. Raises
-    StoreError if a ledger is not what was signed, or its charges do not add up.
-    """
+    """Write ledgers up to their checkpoints into a new ``folder``. Raises StoreError."""
     if folder.exists():
         raise FileExistsError(f"{folder} is there already: name a folder to be made")
     part = folder.with_name(f".{folder.name}.{os.getpid()}.part")
@@ -81,8 +78,7 @@ class _Writing:
         self._tables, self._told = tables, told
         self.sums = Sums()
         self.state = State(ledger)
-        self.selections: dict[Selection, int] = {EVERYONE: 0}
-        """The groups that were charged, with their numbers."""
+        self.selections: dict[Selection, int] = {EVERYONE: 0}  # Charged groups
 
     @property
     def sequence(self) -> int:
