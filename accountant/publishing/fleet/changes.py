@@ -100,7 +100,7 @@ def _booked(change: object, before: Any) -> Iterator[Change]:
 
 def _by_key(booked: Iterable[Booked]) -> list[tuple[AccountKey, Charge]]:
     """Return what was added to each account, in the order of the keys."""
-    return sorted((key, one.added) for one in booked for key in one.keys)
+    return sorted({key: one.added for one in booked for key in one.keys}.items())
 
 
 def _change(key: AccountKey, selection: Selection, *, reserved: Charge, spent: Charge) -> Change:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from itertools import product
+from math import prod
 from pathlib import Path
 from typing import Any, Final
 
@@ -141,9 +141,11 @@ def _runs(places: list[int]) -> Iterator[tuple[int, int]]:
 
 def _cells(people: Population) -> Iterator[tuple[Any, ...]]:
     """Yield a row for each dimension of each cell. The last dimension is numbered fastest."""
-    for cell, values in enumerate(product(*(enumerate(values) for _, values in people.dimensions))):
-        for (name, _), (position, value) in zip(people.dimensions, values, strict=True):
-            yield cell, name, position, value
+    for axis, (name, values) in enumerate(people.dimensions):
+        step = prod(people.shape[axis + 1 :])
+        for cell in range(people.cells):
+            position = cell // step % len(values)
+            yield cell, name, position, values[position]
 
 
 def _rules(state: State) -> Iterator[tuple[Any, ...]]:
