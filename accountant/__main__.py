@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 
-from accountant.runtime.memory import not_looked_for
+from accountant.runtime.memory import collection_paused
 
 
 def main() -> None:
@@ -18,7 +18,7 @@ def main() -> None:
     # While modules load, Ctrl-C simply ends the process: KeyboardInterrupt would be reported as an
     # error of the module that is loading.
     interrupted = signal.signal(signal.SIGINT, signal.SIG_DFL)
-    with not_looked_for():
+    with collection_paused():
         from accountant import cli  # noqa: PLC0415
 
         cli.load(sys.argv[1:])

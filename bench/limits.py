@@ -137,7 +137,7 @@ def _compared(engine: str, url: str, inserts: dict[str, Insert]) -> list[Row]:
             service.execute_all(LEDGER, list(islice(asks, 256)))
         grants = _copies(_grants(service))
         gc.collect()
-        memory.seldom()  # as `accountant serve` does
+        memory.collect_rarely()  # as `accountant serve` does
         for group in GROUPS:
             names = ("service", "service, unseen", *inserts)
             found: dict[str, list[float]] = {name: [] for name in names}

@@ -27,15 +27,19 @@ from accountant.budget.commands import (
     ReleaseGrant,
     plain,
 )
-from accountant.budget.commands.base import SubjectsField, construct
+from accountant.budget.commands.base import (
+    IDENTIFIER,
+    LONGEST_TEXT,
+    LONGEST_TTL,
+    SubjectsField,
+    construct,
+)
 from accountant.budget.commands.batch import decided_in
 from accountant.budget.commands.parts import Parts
 from accountant.ledger.events import canonical, to_keep, written
 
-_NAME: Final = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}", re.ASCII)
+_NAME: Final = re.compile(IDENTIFIER, re.ASCII)
 _SECONDS: Final = re.compile(rb"[1-9]\d{0,6}", re.ASCII)
-_MOST_SECONDS: Final = 30 * 86_400
-_LONGEST_TEXT: Final = 2_000
 _PLAIN: Final = re.compile(
     rb'\[\{(?:"[a-z_0-9]+":\s?(?:"[0-9A-Za-z_.+-]{1,60}"|[1-9]\d{0,8}),?\s?)+\}\]', re.ASCII
 )
@@ -191,12 +195,12 @@ def _dumped(adapter: TypeAdapter[Any], value: Any) -> Any:
 
 
 def _sound(text: str) -> str:
-    if not 0 < len(text) <= _LONGEST_TEXT or "\x00" in text:
+    if not 0 < len(text) <= LONGEST_TEXT or "\x00" in text:
         raise NotQuickError
     return text
 
 
 def _seconds(data: bytes) -> int:
-    if not _SECONDS.fullmatch(data) or (seconds := int(data)) > _MOST_SECONDS:
+    if not _SECONDS.fullmatch(data) or (seconds := int(data)) > LONGEST_TTL:
         raise NotQuickError
     return seconds

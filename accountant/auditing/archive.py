@@ -83,7 +83,9 @@ class Archive:
             if not self._in_order(member.name):
                 continue
             if len(member.data) > left:
-                reason = f"it was not checked: with it, files have more than {MAX_FILES} bytes"
+                reason = (
+                    f"it was not checked: the files before it and this one exceed {MAX_FILES} bytes"
+                )
                 self._findings.add(reason, member=member.name)
                 continue
             self._files[member.name] = member.data

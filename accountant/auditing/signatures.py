@@ -119,5 +119,5 @@ class Signatures:
             reason = f"the key {pin} has not signed it: to see whether it vouches for those that "
             self._findings.add(f"{reason}have, all events are needed", member="checkpoint")
         elif pin not in chain:
-            reason = f"the key {pin} is none of the log {head.origin}, as which it is signed"
+            reason = f"the log {head.origin}, named by the checkpoint, never adopted the key {pin}"
             self._findings.add(reason, member="checkpoint")

@@ -121,7 +121,9 @@ class TextCheck:
 
 
 def _text(line: bytes) -> tuple[_Place, Opened]:
-    """Return a text and its place. Raises one of _MALFORMED if no export writes it so."""
+    """Return a text and its place. Raise AttributeError, KeyError, TypeError or ValueError
+    for a malformed line.
+    """
     document = orjson.loads(line)
     sequence, field, salt, text = (document[n] for n in ("sequence", "field", "salt", "text"))
     opened = Opened(bytes.fromhex(salt), text)

@@ -54,7 +54,9 @@ class OpenBatch(NamedTuple):
         if outcome.batch != self.header or type(outcome.batch) is not int:
             raise ValueError(f"event {entry.sequence} is no item of the batch at {self.header}")
         if (outcome.by, entry.time, outcome.key) != (self.by, self.time, None):
-            raise ValueError(f"event {entry.sequence} has not client, time and key of its batch")
+            raise ValueError(
+                f"event {entry.sequence} differs from its batch in client, time or key"
+            )
         if entry.type not in _ITEMS[self.asked.kind]:
             raise ValueError(f"event {entry.sequence} cannot be an item of such a batch")
         if not outcome.command.endswith(_ENDINGS[self.asked.kind]):

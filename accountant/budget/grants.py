@@ -172,7 +172,7 @@ class Grants:
         """The open grants by client and dataset, from the first call of ``page`` on."""
         # By the sequence that reserved the grant, which is its name; zero where there is none.
         self._about, self._expires, self._settled = array("q"), array("q"), array("q")
-        self._owners, self._datasets = Names(), Names()
+        self._clients, self._datasets = Names(), Names()
 
     def get(self, name: str) -> Grant | Settled | None:
         """Return the grant of that name, open or settled."""
@@ -194,7 +194,7 @@ class Grants:
         twin = Grants()
         twin.open = dict(self.open)
         twin._about, twin._expires, twin._settled = self._about, self._expires, self._settled
-        twin._owners, twin._datasets = self._owners, self._datasets
+        twin._clients, twin._datasets = self._clients, self._datasets
         return twin
 
     def due(self, now: int, most: int) -> list[str]:
@@ -237,7 +237,7 @@ class Grants:
     def settle(self, grant: Grant, ending: Ending, at: int) -> None:
         """End an open grant by the event at ``at``. Raises OverflowError for too many owners."""
         self.open.pop(grant.id, None)
-        owner, dataset = self._owners.number(grant.by), self._datasets.number(grant.dataset)
+        owner, dataset = self._clients.number(grant.by), self._datasets.number(grant.dataset)
         if owner >= _MOST_OWNERS:
             raise OverflowError(f"a ledger settles grants of at most {_MOST_OWNERS} clients")
         flags = 1 + _ENDINGS.index(ending) | grant.session * _SESSION
@@ -274,7 +274,7 @@ class Grants:
             return None
         return Settled(
             f"g{sequence}",
-            self._owners[about >> _OWNER & _MOST_OWNERS - 1],
+            self._clients[about >> _OWNER & _MOST_OWNERS - 1],
             self._datasets[about >> _DATASET],
             _ENDINGS[(about & 3) - 1],
             self._expires[sequence],
@@ -290,7 +290,7 @@ class Grants:
 
     def legend(self) -> Legend:
         """Return the legend of the columns."""
-        return Legend(len(self._about), tuple(self._owners), tuple(self._datasets))
+        return Legend(len(self._about), tuple(self._clients), tuple(self._datasets))
 
     def dump(self) -> Iterator[bytes]:
         """Yield the columns of settled grants, for ``load``."""
@@ -304,7 +304,10 @@ class Grants:
         grants._about, grants._expires, grants._settled = (
             growing(take, "q", legend.length) for _ in range(3)
         )
-        for names, listed in ((grants._owners, legend.people), (grants._datasets, legend.datasets)):
+        for names, listed in (
+            (grants._clients, legend.people),
+            (grants._datasets, legend.datasets),
+        ):
             for name in listed:
                 names.number(name)
         grants._check()
@@ -315,7 +318,7 @@ class Grants:
         about = np.asarray(self._about)
         about = about[about != 0]
         owner, dataset = about >> _OWNER & _MOST_OWNERS - 1, about >> _DATASET
-        bounds = (owner, len(self._owners)), (dataset, len(self._datasets))
+        bounds = (owner, len(self._clients)), (dataset, len(self._datasets))
         if (about & 3 == 0).any() or any(((n < 0) | (n >= most)).any() for n, most in bounds):
             raise ValueError("a settled grant has no ending, or a number without a name")
 

@@ -1,4 +1,4 @@
-"""What is wrong with a document, field by field, in the reader's words."""
+"""Validation errors of a document, field by field, in plain words."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from accountant.budget.commands import ITEMS
 from accountant.privacy.mechanisms import KINDS
 
 MOST: Final = 20
-"""Reasons that are told at once."""
+"""The most errors in one answer."""
 
 _LONGEST_SHOWN: Final = 60
 _TAGS: Final = set(KINDS) | {one.command for kinds in ITEMS.values() for one in kinds}
 
-_TOLD: Final = {
+_MESSAGES: Final = {
     "extra_forbidden": "there is no such field",
     "missing": "is missing",
     "too_short": "must not be empty",
@@ -43,10 +43,10 @@ def in_one_line(found: list[dict[str, str]], whole: str) -> str:
 
 def reason(item: Any) -> str:
     """One of pydantic's errors in words that tell what to do."""
-    told = _TOLD.get(item["type"])
-    if told is None:
+    message = _MESSAGES.get(item["type"])
+    if message is None:
         return str(item["msg"]).removeprefix("Value error, ") + _shown(item.get("input"))
-    return told.format(**item.get("ctx", {}))
+    return message.format(**item.get("ctx", {}))
 
 
 def _shown(value: Any) -> str:

@@ -93,7 +93,7 @@ class State:
     def frozen(self, now: int = 0, *, whole: bool = False) -> State:
         """Return a copy at stamp ``now``, or the last event's if that is later, for readers while
         this one goes on. Cells are only copied if they are changed meanwhile;
-        answers and settled grants not at all: who looks for one of those holds this state still.
+        answers and settled grants are shared: to look one up, hold the lock of the projection.
         """
         at = max(self.time, now)
         return replace(

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from accountant.budget.errors import Problem
 from accountant.budget.malformed import in_one_line, reasons
 from accountant.cli.common import app, say
-from accountant.runtime.memory import not_looked_for
+from accountant.runtime.memory import collection_paused
 from accountant.store.ledgers import StoreError
 
 __all__ = ["COMMANDS", "app", "load", "main"]
@@ -59,6 +59,6 @@ def load(words: Sequence[str]) -> None:
         first += 1 if "=" in words[first] else 2
     command = "".join(words[first : first + 1])
     named = [module for module, names in COMMANDS.items() if command in names]
-    with not_looked_for():
+    with collection_paused():
         for module in named or COMMANDS:
             import_module(f"accountant.cli.{module}")

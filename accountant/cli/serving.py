@@ -78,13 +78,13 @@ def _serve(chosen: Settings, door: socket.socket) -> None:
             )
         believed = ClockMark(chosen.home).read()
         service.begin(believed, int(chosen.clock_ahead_hours * 3_600_000_000))
-        memory.seldom()
+        memory.collect_rarely()
         if not service.credentials.all():
             common.say("no API key exists yet: accountant keys create --role admin --name me")
 
         def rest() -> ASGIApp:
             """Load the web framework and the jobs, which grants need not wait for."""
-            with memory.not_looked_for():
+            with memory.collection_paused():
                 from accountant import jobs  # noqa: PLC0415
                 from accountant.api.app import create_app  # noqa: PLC0415
             stopping.callback(jobs.start(service, publisher, chosen).shutdown)

@@ -116,7 +116,7 @@ class Places:
 
 def busy() -> Refused:
     """Return the refusal of a request whose memory others need."""
-    text = "too many half-sent requests wait; try again in a moment"
+    text = "the memory for request bodies is full; try again in a moment"
     return Refused("too-many-waiting", 503, text)
 
 

@@ -1,1 +1,1 @@
-"""Facts: events, their canonical bytes and the chain that binds them. Pure: no I/O, no clock."""
+"""Facts: events, their canonical bytes and the Merkle tree over them. Pure: no I/O, no clock."""

@@ -206,7 +206,7 @@ class Publisher:
                         raise
                     raise Unanswered("another process has shown it a later head") from None
                 old = known
-        raise Unanswered("others show it heads of this ledger at the same time")
+        raise Unanswered("another process is submitting heads of this ledger")
 
     def _cosigned_before(self, ledger: str, witness: Witness, signed: Signed) -> int:
         """Return the size that the witness cosigned last. Raises Unanswered if that is later."""

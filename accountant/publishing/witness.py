@@ -53,7 +53,7 @@ def ask(witness: Witness, old: int, proof: Sequence[bytes], note: bytes) -> str:
             for chunk in answer.iter_raw():
                 data += chunk
                 if len(data) > MAX_ANSWER or time.monotonic() > end:
-                    raise ValueError("its answer takes no end")
+                    raise ValueError("its answer is too long or too slow")
         status, text = answer.status_code, data.decode()
     except (httpx2.HTTPError, httpx2.InvalidURL, OSError, ValueError) as error:
         raise Unanswered(f"{type(error).__name__}: {error}") from error

@@ -139,7 +139,7 @@ class CommandQueue:
             thread.join()
 
     def _start(self, ledger: str, line: _Line) -> None:
-        name = f"sequencer-{ledger}"
+        name = f"queue-{ledger}"
         thread = threading.Thread(target=self._work, args=(ledger, line), name=name, daemon=True)
         thread.start()
         self._threads.add(thread)

@@ -43,7 +43,9 @@ class Dispatcher:
                 for one in left:
                     one.outcome = problem.with_traceback(None)
             return
-        moved = "others write to this ledger all the time; try again with the same Idempotency-Key"
+        moved = (
+            "other processes keep writing to this ledger; try again with the same Idempotency-Key"
+        )
         for one in left:
             one.outcome = Unavailable("storage-failed", moved)
 

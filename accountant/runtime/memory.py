@@ -32,7 +32,7 @@ def give_back() -> None:
 
 
 @contextmanager
-def not_looked_for() -> Iterator[None]:
+def collection_paused() -> Iterator[None]:
     """Collect no garbage while modules are loaded or long states read: the new objects stay, and
     looking through them again and again would take a sixth of the time.
     """
@@ -45,7 +45,7 @@ def not_looked_for() -> Iterator[None]:
             gc.enable()
 
 
-def seldom() -> None:
+def collect_rarely() -> None:
     """Collect young garbage only, from now on. A collection of all objects finds nothing, since the
     state stays and deciding leaves no cycles; under load it came every second and stopped all
     threads for a fifth of one.

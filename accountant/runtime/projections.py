@@ -20,7 +20,7 @@ from accountant.budget.state import State
 from accountant.ledger.checkpoints import Checkpoint, Known
 from accountant.ledger.merkle import MissingHash, Tree, tree_of
 from accountant.ledger.notes import BadNote, parse
-from accountant.runtime.memory import not_looked_for
+from accountant.runtime.memory import collection_paused
 from accountant.store.ledgers import Ledgers, StoreError
 from accountant.store.projection import Projection
 from accountant.store.snapshots import Snapshots
@@ -129,7 +129,7 @@ class Projections:
         try:
             if not self._continued(ledger, tree):
                 raise ValueError("the database does not continue it")
-            with not_looked_for():
+            with collection_paused():
                 state = load(ledger, data)
         except ValueError as error:
             _log.warning("snapshot of no use", ledger=ledger, reason=str(error))

@@ -1,4 +1,4 @@
-"""All ledgers of one database. No room above this one knows which kind of database that is."""
+"""All ledgers of one database. Only ``store`` knows whether it is SQLite or PostgreSQL."""
 
 from __future__ import annotations
 

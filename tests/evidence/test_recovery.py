@@ -60,7 +60,7 @@ def test_a_recovered_ledger_is_another_log(house: Callable[..., House]) -> None:
     assert verdict.keys[0] == key
     assert len(verdict.keys) == 2
     assert reasons(audit(data, key=verdict.keys[1], earlier=[old.note])) == []
-    assert "is none of the log" in reasons(audit(data, key=key))[0]
+    assert "never adopted the key" in reasons(audit(data, key=key))[0]
     assert audit(data, earlier=[signed.note]).count == 1
     [event] = [
         event

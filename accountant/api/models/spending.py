@@ -51,7 +51,7 @@ class Reservation(Judged):
 class Record(Judged):
     """Invocations that already ran, as booked."""
 
-    overrun: Annotated[bool, "a rule would have refused it; it is charged nevertheless"]
+    overrun: Annotated[bool, "a limit that blocks was exceeded; it is charged nevertheless"]
 
 
 class Settlement(Stamped):

@@ -1,9 +1,8 @@
 """Accounts of a window: what was spent stops counting when the window has passed it.
 
 What a grant holds counts for as long as it is open; what was spent counts from the event that
-spent it. An account stands at the stamp of whoever looked at it last, and goes on to a later one,
-or back to an earlier one: so what has passed is taken off once, however often somebody looks, and
-an event is still decided by its own stamp and by nothing else.
+spent it. Each read moves an account to its stamp, forward or back. So what has passed is taken off
+once, however many reads there are, and an event is still decided by its own stamp alone.
 """
 
 from __future__ import annotations

@@ -24,8 +24,12 @@ from accountant.privacy.mechanisms.dp_event import DpEvent, is_dp_event, mechani
 DAY: Final = 86_400
 MOST_PLANS: Final = 5
 
-Identifier = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]{0,63}$")]
-Text = Annotated[str, Field(min_length=1, max_length=2_000)]
+IDENTIFIER: Final = r"[a-z0-9][a-z0-9_.-]{0,63}"
+LONGEST_TEXT: Final = 2_000
+LONGEST_TTL: Final = 30 * DAY
+
+Identifier = Annotated[str, Field(pattern=f"^{IDENTIFIER}$")]
+Text = Annotated[str, Field(min_length=1, max_length=LONGEST_TEXT)]
 
 STORED: Final = {"stored": True}
 """Validation context for reading events."""
@@ -41,7 +45,7 @@ FreeText = Annotated[
     Annotated[Text, Tag(":text")]
     | Annotated[Sealed, stored_only("not_text", "it must be text"), Tag(":sealed")],
     Discriminator(lambda value: ":sealed" if isinstance(value, dict | Sealed) else ":text"),
-    WithJsonSchema({"type": "string", "minLength": 1, "maxLength": 2_000}),
+    WithJsonSchema({"type": "string", "minLength": 1, "maxLength": LONGEST_TEXT}),
 ]
 """Text kept beside the ledger, which holds its salted digest."""
 
@@ -76,7 +80,7 @@ SubjectsField = Annotated[
 ]
 Ttl = Annotated[
     StrictInt,
-    Field(ge=1, le=30 * DAY, description="seconds until an open grant expires, and is charged"),
+    Field(ge=1, le=LONGEST_TTL, description="seconds until an open grant expires, and is charged"),
 ]
 
 

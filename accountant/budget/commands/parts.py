@@ -18,7 +18,7 @@ _LONGEST: Final = 2_048
 
 
 class Listed(list[Any]):
-    """Mechanisms, or a union of groups, that were read. ``memo``: the terms of a result, and it."""
+    """Mechanisms or a union of groups. ``memo``: the terms of the last result, and the result."""
 
     memo: tuple[Any, Any] | None = None
 

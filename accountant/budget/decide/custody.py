@@ -41,7 +41,8 @@ def adopt_signing_key(
         )
     if custody.key is None and key.name in names:
         raise Conflict(
-            "origin-used", f"{key.name} has signed lost events; a new epoch has another name"
+            "origin-used",
+            f"the origin {key.name} was used before the recovery: give the new key another name",
         )
     return {}
 

@@ -74,10 +74,6 @@ class Population:
             f"population {self.name} has no dimension {dimension!r}; it has: {known}",
         )
 
-    def index(self, axis: int, value: str) -> int:
-        """Return the position of ``value`` on ``axis``. Raises Invalid if it is not registered."""
-        return self.indices(axis, [value])[0]
-
     def indices(self, axis: int, values: Iterable[str]) -> list[int]:
         """Return the positions of ``values`` on ``axis``. Raises Invalid for an unknown value."""
         positions = self._positions[axis]

@@ -75,7 +75,7 @@ class View(Protocol):
 
     dataset: str
     client: str
-    """Who asks."""
+    """The name of the key that asks."""
     now: int
     """The stamp that the answer will have, in microseconds."""
     kinds: frozenset[str]

@@ -84,7 +84,7 @@ class LimitRule(Rule):
         return self.compared(not fits, seen(peak, None if fits else capacity))
 
     def applies(self, dataset: str) -> bool:
-        """Only where it has seen an account."""
+        """Return False: without numbers in the event there is no finding."""
         return False
 
     def words(self, compared: Compared, told: Told) -> Finding:

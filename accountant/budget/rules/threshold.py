@@ -51,7 +51,7 @@ class ThresholdRule(Rule):
         return self.compared(not fits, seen(peak, None))
 
     def applies(self, dataset: str) -> bool:
-        """Only where it has seen an account."""
+        """Return False: without numbers in the event there is no finding."""
         return False
 
     def words(self, compared: Compared, told: Told) -> Finding:

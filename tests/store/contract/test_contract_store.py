@@ -220,7 +220,7 @@ def test_texts_can_be_erased_and_nothing_else(ledgers: Ledgers, place: Place) ->
 @given(
     times=st.lists(st.integers(-(2**63), 2**63 - 1), max_size=6),
     body=st.binary(min_size=1),
-    text=st.text(st.characters(codec="utf-8", exclude_characters="\0")),
+    text=st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=60),
 )
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_whatever_a_column_holds_is_kept(
