@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from accountant.budget.commands import AskGrant, OpenSparseVector
 from accountant.budget.evaluate import evaluate, how_many
-from accountant.budget.request import Costs, Request, costs_of, prepare
+from accountant.budget.request import Costs, Request, costs_on, prepare, terms_of
 from accountant.budget.rules.limit import LimitRule
 from accountant.budget.state import State
 from accountant.privacy.mechanisms import Mechanism
@@ -69,7 +69,7 @@ class _Trials:
     """Requests like the one that was refused, tried on a state that stays as it is."""
 
     def __init__(self, state: State, by: str, command: AskGrant | OpenSparseVector, now: int):
-        self._state, self._command = state, command
+        self._state, self._command, self._terms = state, command, terms_of(state)
         self._asked = prepare(state, by, command, now)
         self._mechanisms: tuple[Mechanism, ...] = self._asked.mechanisms
 
@@ -91,7 +91,7 @@ class _Trials:
         asked = mechanism.count
         if asked == 1 or isinstance(mechanism, Plan):  # pricing a plan anew takes a second
             return {}
-        one = costs_of(self._state, [mechanism.model_copy(update={"count": 1})])
+        one = costs_on(self._terms, [mechanism.model_copy(update={"count": 1})])
         axis, total = one.total.axis, one.total
         finite = list(zip(total.finite, total.infinite, strict=True))
 
@@ -133,7 +133,7 @@ class _Trials:
         first = _step_of(start)
 
         def admitted(step: int) -> bool:
-            return self._admits(costs_of(self._state, changed(_number_at(step))))
+            return self._admits(costs_on(self._terms, changed(_number_at(step))))
 
         try:
             if not admitted(first + _MOST):
@@ -155,7 +155,7 @@ class _Trials:
             if delta == 0:
                 continue
             stated = _changed(mechanism, delta=delta)
-            if self._admits(costs_of(self._state, [stated])):
+            if self._admits(costs_on(self._terms, [stated])):
                 return {"delta": _plain(delta)}
             if noise := self._noise(stated):
                 return {"delta": _plain(delta)} | noise

@@ -11,12 +11,11 @@ from typing import Any, NamedTuple
 
 from accountant.budget.accounts.epochs import Adopted
 from accountant.budget.batches import as_single
-from accountant.budget.commands import OpenSparseVector, command_from_json
+from accountant.budget.commands import command_from_json
 from accountant.budget.evaluate import Judgement, order_of
 from accountant.budget.outcome import RECORDED, REFUSED, RESERVED
 from accountant.budget.population.population import Population
-from accountant.budget.population.selection import EVERYONE, select
-from accountant.budget.request import Costs, Judged, Request, price_all, unplaced
+from accountant.budget.request import Judged, Request, Terms, request_on
 from accountant.budget.rules import built_in
 from accountant.budget.rules.base import STRICTNESS, Compared, Finding, Outcome, Rule, Told
 from accountant.budget.state import State
@@ -87,16 +86,8 @@ def in_words(
 def _request(event: Event, people: Population, engine: int) -> Request:
     """Return the request as it was judged."""
     command: Judged = command_from_json(event.body["command"])  # type: ignore[assignment]
-    mechanisms = (
-        [command.mechanism] if isinstance(command, OpenSparseVector) else command.mechanisms
-    )
-    orders = Charge.from_json(event.body["total"]).orders
-    costs = Costs(mechanisms, price_all(mechanisms, people.relation, orders, engine))
-    selection = select(people, command.subjects)
-    misplaced = unplaced(people, selection, mechanisms)
-    if misplaced:
-        selection, costs = EVERYONE, costs.unbounded
-    return Request(event.by, command, selection, costs, misplaced, event.time)
+    terms = Terms(people.relation, Charge.from_json(event.body["total"]).orders, engine)
+    return request_on(people, terms, event.by, command, event.time)
 
 
 def _told(event: Event, adopted: Adopted, people: Population, request: Request) -> Told:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import cached_property, lru_cache
+from typing import NamedTuple
 
 from accountant.budget.accounts.sums import FEW
 from accountant.budget.commands import (
@@ -27,8 +28,14 @@ from accountant.privacy.units import FIXED, Charge, charge_of, total
 
 Judged = AskGrant | OpenSparseVector | RecordInvocations
 """The commands that rules judge."""
-Terms = tuple[Relation, tuple[int, ...], int]
-"""What prices depend on beside the mechanism: neighbours, Renyi orders, the bounds' version."""
+
+
+class Terms(NamedTuple):
+    """The terms of a price beside the mechanism. ``engine`` is the version of the bounds."""
+
+    relation: Relation
+    orders: tuple[int, ...]
+    engine: int
 
 
 class Request:
@@ -107,11 +114,16 @@ def prepare(state: State, by: str, command: Judged, now: int) -> Request:
     """
     people = state.people()
     state.dataset(command.dataset)
+    return request_on(people, terms_of(state), by, command, now)
+
+
+def request_on(people: Population, terms: Terms, by: str, command: Judged, now: int) -> Request:
+    """Price and compile ``command`` on stated terms. Raises Invalid for an unknown group."""
     selection = selected(people, command.subjects)
     mechanisms: Sequence[Mechanism] = (
         [command.mechanism] if isinstance(command, OpenSparseVector) else command.mechanisms
     )
-    costs = costs_of(state, mechanisms)
+    costs = costs_on(terms, mechanisms)
     misplaced = unplaced(people, selection, mechanisms)
     if misplaced:  # whoever may have moved in or out has lost without bound
         selection, costs = EVERYONE, costs.unbounded
@@ -119,16 +131,14 @@ def prepare(state: State, by: str, command: Judged, now: int) -> Request:
 
 
 def work_out(state: State, commands: Iterable[Command]) -> None:
-    """Price the mechanisms and compile the groups of ``commands`` that remember it, before they are
-    decided one by one: one step for all, then the next, takes half of the time of all steps for
-    one, then the next, for the processor keeps what a step needs at hand. Changes nothing else, and
-    leaves it to ``prepare`` to say what is wrong.
+    """Price the mechanisms and compile the groups of ``commands`` that can remember it. To price
+    all, then to compile all takes half the time (ADR 0022). Errors are left to ``prepare``.
     """
-    people = state.people()
+    people, terms = state.people(), terms_of(state)
     judged = [one for one in commands if isinstance(one, AskGrant | RecordInvocations)]
     for one in judged:
         if isinstance(one.mechanisms, Listed):
-            _ = costs_of(state, one.mechanisms).written
+            _ = costs_on(terms, one.mechanisms).written
     for one in judged:
         if isinstance(one.subjects, Term | Listed):
             with suppress(Invalid):
@@ -147,9 +157,13 @@ def selected(people: Population, subjects: Subjects | None) -> Selection:
     return found
 
 
-def costs_of(state: State, mechanisms: Sequence[Mechanism]) -> Costs:
-    """Return what ``mechanisms`` cost on the terms in force, from their memo if they have one."""
-    terms = state.people().relation, state.orders, state.custody.engine
+def terms_of(state: State) -> Terms:
+    """Return the terms in force. Raises NotFound before the population is registered."""
+    return Terms(state.people().relation, state.orders, state.custody.engine)
+
+
+def costs_on(terms: Terms, mechanisms: Sequence[Mechanism]) -> Costs:
+    """Return the costs of ``mechanisms``, from their memo if they have one."""
     if not isinstance(mechanisms, Listed):
         return _priced(mechanisms, terms)
     if mechanisms.memo is None or mechanisms.memo[0] != terms:

@@ -41,13 +41,13 @@ class Dispatcher:
                 continue  # another process was first: decide again, after its events
             except Problem as problem:
                 for one in left:
-                    one.outcome = problem.with_traceback(None)
+                    one.outcome = one.outcome or problem.with_traceback(None)
             return
         moved = (
             "other processes keep writing to this ledger; try again with the same Idempotency-Key"
         )
         for one in left:
-            one.outcome = Unavailable("storage-failed", moved)
+            one.outcome = one.outcome or Unavailable("storage-failed", moved)
 
     def _unit(self, ledger: str, batch: list[Waiting], *, light: bool) -> list[Waiting]:
         """Answer commands in one unit of work, ``light`` if it may be; return those left over."""

@@ -7,36 +7,20 @@ mechanisms, and plans, may take from a millisecond to seconds.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import orjson
 
 from accountant.budget.commands import Envelope
-from accountant.budget.request import price_all
-from accountant.budget.state import State
+from accountant.budget.request import Terms, price_all
 from accountant.ledger.events import to_keep
-from accountant.privacy.mechanisms import Mechanism, Relation
+from accountant.privacy.mechanisms import Mechanism
 from accountant.privacy.mechanisms.compound import Compound
 
 _REMEMBERED: Final = 16_384
 """Commands that are remembered."""
 _MANY: Final = 20
 """Mechanisms in one command that together take long."""
-
-
-class Terms(NamedTuple):
-    """What prices depend on beside the mechanism: relation, Renyi orders, version of the bounds."""
-
-    relation: Relation
-    orders: tuple[int, ...]
-    engine: int
-
-
-def terms_of(state: State) -> Terms | None:
-    """Return the terms in force; None before the population is registered."""
-    if state.population is None:
-        return None
-    return Terms(state.population.relation, state.orders, state.custody.engine)
 
 
 def takes_long(asked: Envelope) -> bool:

@@ -28,14 +28,14 @@ from accountant.budget.errors import Conflict, NotFound, Problem, Unavailable
 from accountant.budget.evaluate import evaluate, how_many
 from accountant.budget.explain import JUDGED, Decision, Explained, explain, in_words
 from accountant.budget.outcome import REFUSED
-from accountant.budget.request import Request, prepare
+from accountant.budget.request import Request, Terms, prepare, terms_of
 from accountant.budget.state import Grant, Settled, State
 from accountant.config.settings import MOST_WAITING
 from accountant.ledger.events import Entry, Event
 from accountant.runtime.clock import Doubt, TrustedClock, ticks, wall_clock
 from accountant.runtime.command_queue import CommandQueue, Waiting, settle
 from accountant.runtime.dispatcher import Dispatcher, opening
-from accountant.runtime.prices import Pricing, Terms, takes_long, terms_of
+from accountant.runtime.prices import Pricing, takes_long
 from accountant.runtime.projections import Fold, Projections
 from accountant.runtime.unit_of_work import Answer, UnitOfWork
 from accountant.store.ledgers import Ledgers, Moved, StoreError, Unknown, Writing
@@ -352,15 +352,18 @@ class Service:
         if not any(map(takes_long, commands)):
             return
         with _store_failures():
-            terms = terms_of(self._projections.book(ledger).fold.state)
-        if terms is not None:
+            state = self._projections.book(ledger).fold.state
+        if state.population is not None:
+            terms = terms_of(state)
             for asked in self._pricing.left(terms, commands):
                 self._pricing.price(terms, asked)
 
     def terms(self, ledger: str) -> Terms | None:
         """Return the terms of prices now; None for a ledger that is new, or not in memory."""
         book = self._projections.there(ledger)
-        return None if book is None else terms_of(book.fold.state)
+        if book is None or book.fold.state.population is None:
+            return None
+        return terms_of(book.fold.state)
 
     def priced(self, ledger: str, asked: Envelope) -> bool:
         """Return whether a command's price is remembered, or quick to find."""

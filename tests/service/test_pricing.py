@@ -5,7 +5,8 @@ from __future__ import annotations
 from support import laplace, make
 
 from accountant.budget.commands import Envelope, batch_of
-from accountant.runtime.prices import Pricing, Terms
+from accountant.budget.request import Terms
+from accountant.runtime.prices import Pricing
 
 ONE, OTHER = Terms("add_or_remove_one", (2,), 0), Terms("replace_one", (2, 3), 0)
 
