@@ -126,7 +126,7 @@ class Archive:
             except BadNote:
                 continue  # reported with the signatures
 
-    def entries(self, told: Callable[[int], None]) -> Iterator[bytes]:
+    def entries(self, progress: Callable[[int], None]) -> Iterator[bytes]:
         """Yield the bytes of every entry, in order."""
         for name, data, _ in iter(self._next, None):
             if not self._in_order(name) or not name.startswith("tile/"):
@@ -144,7 +144,7 @@ class Archive:
             for sequence, body in enumerate(bodies, start=tile.first):
                 self._custodian.take(sequence, body)
             yield from bodies
-            told(len(bodies))
+            progress(len(bodies))
 
     def _unpacked(self, tile: Tile, data: bytes) -> list[bytes]:
         try:

@@ -26,7 +26,7 @@ from accountant.privacy.engine import FORMER
 from accountant.privacy.units import Charge, total
 from accountant.workers.replaying import replay_on
 
-Told = Callable[[int, int], None]  # (entries just read, entries of the bundles opened)
+Progress = Callable[[int, int], None]  # (entries just read, entries of the bundles opened)
 
 
 @dataclass(slots=True)
@@ -55,7 +55,7 @@ def verify(
     key: str | None = None,
     earlier: Sequence[bytes] = (),
     processes: int | None = None,
-    told: Told = lambda _, __: None,
+    progress: Progress = lambda _, __: None,
 ) -> Verdict:
     """Check bundles of one ledger, each continuing the one before it. All problems become findings.
 
@@ -63,7 +63,7 @@ def verify(
     checkpoints or receipts kept from before; ``processes`` is how many decide (``replay_on``).
     """
     findings = Findings()
-    audit = _Audit(findings, _checkpoints(findings, earlier), key, told, processes)
+    audit = _Audit(findings, _checkpoints(findings, earlier), key, progress, processes)
     state = None
     try:
         state = audit.run(bundles)
@@ -93,7 +93,7 @@ class _Audit:
     findings: Findings
     earlier: list[tuple[str, bytes]]
     pin: str | None
-    told: Told
+    progress: Progress
     processes: int | None
     custodian: Custodian = field(default_factory=Custodian)
     texts: TextCheck = field(init=False)
@@ -159,7 +159,7 @@ class _Audit:
         """Yield the entries of all bundles, each of which continues the tree of the one before."""
         whole, left = archive.first == 0, list(others)
         while True:
-            for body in archive.entries(lambda more: self.told(more, self.expected)):
+            for body in archive.entries(lambda more: self.progress(more, self.expected)):
                 self.entries += 1
                 yield body
             archive.finish(whole and archive.reaches_end, None if left else self.pin)

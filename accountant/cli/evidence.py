@@ -56,11 +56,11 @@ def export(
         entries = range(signed.size) if tiles else covering(first, last, signed.size)
         task = bars.add_task("exporting", total=len(entries))
 
-        def told(more: int) -> None:
+        def progress(more: int) -> None:
             bars.advance(task, more)
 
         if tiles:
-            write_tiles(file, ledgers, population, signed, told)
+            write_tiles(file, ledgers, population, signed, progress)
         else:
             with service.state(population) as state, whole(file) as handle:
                 write_bundle(
@@ -71,7 +71,7 @@ def export(
                     state,
                     entries,
                     with_texts=not without_texts,
-                    told=told,
+                    progress=progress,
                 )
     common.say(f"wrote {file}: checkpoint of {signed.size} events")
 
@@ -105,7 +105,7 @@ def verify_(
             key=key,
             earlier=earlier,
             processes=processes,
-            told=lambda more, of: bars.update(task, advance=more, total=of),
+            progress=lambda more, of: bars.update(task, advance=more, total=of),
         )
     if json:
         document = {
@@ -142,8 +142,8 @@ def _show_verdict(verdict: Verdict, *, anchored: bool) -> None:
     for line in lines:
         common.show(line, soft_wrap=True)  # without line breaks, to be copied
     if verdict.cosigned or verdict.required:
-        told = f"cosigned by {verdict.cosigned} witnesses; the policy requires {verdict.required}"
-        common.show(told, "yellow" if verdict.cosigned < verdict.required else None)
+        text = f"cosigned by {verdict.cosigned} witnesses; the policy requires {verdict.required}"
+        common.show(text, "yellow" if verdict.cosigned < verdict.required else None)
     custody = verdict.state.custody if verdict.state else None
     if custody and custody.recovered is not None:
         common.show(

@@ -31,8 +31,8 @@ console = Console(highlight=False, width=None if sys.stdout.isatty() else 100)
 def main() -> int:
     """Run the demonstration; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m accountant.demo", description=__doc__)
-    told = "folder for everything that the run leaves behind; default: %(default)s"
-    parser.add_argument("--out", type=Path, default="demo-output", metavar="DIR", help=told)
+    help_out = "folder for everything that the run leaves behind; default: %(default)s"
+    parser.add_argument("--out", type=Path, default="demo-output", metavar="DIR", help=help_out)
     folder: Path = parser.parse_args().out
     # As an exception does, which stops the service on the way out.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))

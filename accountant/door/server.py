@@ -213,26 +213,26 @@ def run(
     """
 
     async def serve() -> None:
-        loop, told = asyncio.get_running_loop(), asyncio.Event()
+        loop, stopping = asyncio.get_running_loop(), asyncio.Event()
 
         def end() -> None:
             for number in _ENDING:
                 loop.remove_signal_handler(number)
                 signal.signal(number, signal.SIG_DFL)
             signal.setitimer(signal.ITIMER_REAL, 2 * limits.stop_seconds)
-            told.set()
+            stopping.set()
 
         for number in _ENDING:
             loop.add_signal_handler(number, end)
         made = loop.run_in_executor(None, make)
-        made.add_done_callback(lambda _: told.set() if _failed(made) else None)
+        made.add_done_callback(lambda _: stopping.set() if _failed(made) else None)
 
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
             await (await asyncio.shield(made))(scope, receive, send)
 
         door = Door(Requests(app, take), keys, limits)
         door.listen(listening)
-        await told.wait()
+        await stopping.wait()
         if _failed(made):
             door.close()
             await made

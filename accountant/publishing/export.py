@@ -23,7 +23,7 @@ from accountant.store.ledgers import Ledgers, Signed, StoreError, Text
 from accountant.store.whole import whole
 
 _ERASED: Final = b'"type":"text.erased.v1"}'
-Told = Callable[[int], None]  # Called with the number of entries that were just written
+Progress = Callable[[int], None]  # Called with the number of entries that were just written
 
 
 def covering(first: int, last: int | None, size: int) -> range:
@@ -45,7 +45,7 @@ def write_bundle(
     entries: range,
     *,
     with_texts: bool = True,
-    told: Told = lambda _: None,
+    progress: Progress = lambda _: None,
 ) -> None:
     """Write the ledger up to ``signed`` as a bundle (docs/evidence.md); ``state`` is its present
     state. Raises Conflict if a text is erased meanwhile: the bundle could not show why it is
@@ -74,7 +74,7 @@ def write_bundle(
         last = first + tile.width - 1
         if with_texts and (texts := ledgers.texts(ledger, tile.first, last)):
             bundle.write_member(out, bundle.texts_member(tile.path), _lines(texts))
-        told(tile.width)
+        progress(tile.width)
     if with_texts and any(row.body.endswith(_ERASED) for row in ledgers.stream(ledger, head.size)):
         raise Conflict("text-erased", "a text was erased during the export: export again")
     out.write(bundle.END)
@@ -121,7 +121,9 @@ def _lines(texts: Iterable[Text]) -> bytes:
     return b"".join(orjson.dumps(one, option=orjson.OPT_SORT_KEYS) + b"\n" for one in documents)
 
 
-def write_tiles(folder: Path, ledgers: Ledgers, ledger: str, signed: Signed, told: Told) -> None:
+def write_tiles(
+    folder: Path, ledgers: Ledgers, ledger: str, signed: Signed, progress: Progress
+) -> None:
     """Write the log as plain files, the checkpoint last. Full tiles that exist never change."""
     log, size = Log(ledgers, ledger), signed.size
     for tile in (*tiles_of(size), *tiles_of(size, entries=True)):
@@ -132,6 +134,6 @@ def write_tiles(folder: Path, ledgers: Ledgers, ledger: str, signed: Signed, tol
             with whole(path, durable=False) as file:
                 file.write(data)
         if tile.level is None:
-            told(tile.width)
+            progress(tile.width)
     with whole(folder / "checkpoint", durable=False) as file:
         file.write(signed.full)

@@ -285,7 +285,7 @@ def test_an_erasure_during_an_export(house: Callable[..., House]) -> None:
     signed = made.sign()
     erased = []
 
-    def told(_: int) -> None:
+    def progress(_: int) -> None:
         if not erased:
             erased.append(made.service.erase("fair", "officer", grant.sequence, None, "x"))
 
@@ -293,7 +293,7 @@ def test_an_erasure_during_an_export(house: Callable[..., House]) -> None:
     entries = covering(0, None, signed.size)
     ledgers = made.service.ledgers
     with made.service.state("fair") as state, pytest.raises(Conflict, match="erased"):
-        write_bundle(out, ledgers, "fair", signed, state, entries, told=told)
+        write_bundle(out, ledgers, "fair", signed, state, entries, progress=progress)
     assert [name for name, _ in members_of(made.bundle()) if name.startswith("texts/")] == [
         "texts/002"
     ]

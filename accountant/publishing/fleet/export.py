@@ -24,7 +24,7 @@ from accountant.store.whole import sync
 SQL: Final = Path(__file__).resolve().parent / "sql"  # Queries to copy beside the tables
 
 _PAGE: Final = 1_000
-Told = Callable[[int], None]  # Called with the number of events that were just written
+Progress = Callable[[int], None]  # Called with the number of events that were just written
 
 
 class Written(NamedTuple):
@@ -37,7 +37,10 @@ class Written(NamedTuple):
 
 
 def write_fleet(
-    folder: Path, ledgers: Ledgers, signed: Mapping[str, Signed], told: Told = lambda _: None
+    folder: Path,
+    ledgers: Ledgers,
+    signed: Mapping[str, Signed],
+    progress: Progress = lambda _: None,
 ) -> list[Written]:
     """Write ledgers up to their checkpoints into a new ``folder``. Raises StoreError."""
     if folder.exists():
@@ -45,7 +48,7 @@ def write_fleet(
     part = folder.with_name(f".{folder.name}.{os.getpid()}.part")
     part.mkdir()
     try:
-        written = [_write(part, ledgers, name, head, told) for name, head in signed.items()]
+        written = [_write(part, ledgers, name, head, progress) for name, head in signed.items()]
         shutil.copytree(SQL, part / "sql")
         for path in [*part.rglob("*"), part]:
             sync(path)
@@ -56,14 +59,16 @@ def write_fleet(
     return written
 
 
-def _write(part: Path, ledgers: Ledgers, ledger: str, signed: Signed, told: Told) -> Written:
+def _write(
+    part: Path, ledgers: Ledgers, ledger: str, signed: Signed, progress: Progress
+) -> Written:
     head = checkpoint_of(signed)
     with complete():
         tree = tree_of(Log(ledgers, ledger).hashes, head.size)
     if tree.root != head.root:
         raise StoreError(f"the database does not continue the checkpoint of {ledger}")
     with tables_of(part, ledger) as tables:
-        writing, events = _Writing(tables, ledger, told), ledgers.stream(ledger)
+        writing, events = _Writing(tables, ledger, progress), ledgers.stream(ledger)
         Projection(ledger, lambda: writing).follow(tree, lambda _: islice(events, _PAGE))
         writing.sums.agree(writing.state)
         describe(tables, writing.state, writing.selections)
@@ -74,8 +79,8 @@ def _write(part: Path, ledgers: Ledgers, ledger: str, signed: Signed, told: Told
 class _Writing:
     """The fold of one ledger, which writes its events and their charges into the tables."""
 
-    def __init__(self, tables: Mapping[str, Table], ledger: str, told: Told) -> None:
-        self._tables, self._told = tables, told
+    def __init__(self, tables: Mapping[str, Table], ledger: str, progress: Progress) -> None:
+        self._tables, self._progress = tables, progress
         self.sums = Sums()
         self.state = State(ledger)
         self.selections: dict[Selection, int] = {EVERYONE: 0}  # Charged groups
@@ -97,7 +102,7 @@ class _Writing:
         dataset = command.get("dataset") if found is None else found.dataset
         about = (event.time, event.by, body.get("key"), dataset, grant)
         self._tables["event"].add(event.sequence, event.type, *about, data, leaf_hash(data))
-        self._told(1)
+        self._progress(1)
 
     def _charge(self, sequence: int, change: Change) -> None:
         key, axis, selection, reserved, spent = change
