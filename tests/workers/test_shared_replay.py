@@ -143,7 +143,7 @@ def test_states_that_differ_are_a_finding() -> None:
     """Processes that folded the same events compare what they have come to."""
     steps = Shared("fair", _Inline(1, 0)).run(STORED)
     step = next(steps)
-    step.state.grants._owners.number("nobody")
+    step.state.grants._clients.number("nobody")
     assert [f.reason for f in last(steps).findings] == [
         "processes that folded the same events have come to different states"
     ]
