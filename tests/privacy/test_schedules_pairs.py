@@ -8,7 +8,7 @@ from collections.abc import Callable
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import assume, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from accountant.privacy.composition.closed_forms import divergence, renyi_epsilon
@@ -149,11 +149,12 @@ def test_discrete_gaussian_tails_are_right(pair: DiscreteGaussian, outcome: int)
 @example(50.0, 0.9, 1e-6)
 @example(1e-4, 1e-6, 1e-6)
 @example(10**1.5, 0.1, 0.1)
+@example(10.0, 1e-12, 1e-12)
 def test_one_sampled_gaussian_is_its_curve(mu: float, rate: float, delta: float) -> None:
     """Never below the exact hockey-stick divergence of the worse direction, and hardly above."""
-    assume(not rate * (1 - 1e-3) < delta <= rate)  # there the curve is flat, and errors decide
     pair = SampledGaussian(mu, rate)
-    assert encloses(pair, delta, sampled_curve(pair), slack=5e-3)
+    flat = rate * (1 - 1e-3) < delta <= rate  # there the losses' own error decides how wide it is
+    assert encloses(pair, delta, sampled_curve(pair), slack=math.inf if flat else 5e-3)
 
 
 @settings(max_examples=20)
