@@ -15,7 +15,8 @@ from typing import Final, NamedTuple
 
 from structlog.contextvars import bound_contextvars
 
-from accountant.api.answers import Json, ready, respond
+from accountant.api import answers
+from accountant.api.answers import Json, ready
 from accountant.api.problems import answer_to
 from accountant.api.quick import Quick
 from accountant.api.requests import SPEND, ask, body_of, not_valid, sound_idempotency_key
@@ -156,7 +157,7 @@ class Hot:
     def _reply(self, request: Request, client: str | None, outcome: Answer | Exception) -> Reply:
         if isinstance(outcome, Answer):
             try:
-                return replied(respond(self._service, outcome), client)
+                return answers.reply(self._service, outcome, client)
             except Exception as error:  # noqa: BLE001 every request gets a reply
                 return _failure(request, client, error)
         return _failure(request, client, outcome)

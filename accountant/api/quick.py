@@ -57,9 +57,9 @@ class _Outline(msgspec.Struct, forbid_unknown_fields=True):
 
     dataset: str
     mechanisms: msgspec.Raw
-    subjects: msgspec.Raw = msgspec.Raw(_NULL)
-    purpose: str | None = None
-    justification: str | None = None
+    subjects: msgspec.Raw = msgspec.Raw(b"")
+    purpose: str | msgspec.UnsetType | None = msgspec.UNSET
+    justification: str | msgspec.UnsetType | None = msgspec.UNSET
     ttl_seconds: msgspec.Raw = msgspec.Raw(b"")
 
 
@@ -100,7 +100,6 @@ class _Batch(msgspec.Struct, forbid_unknown_fields=True):
 _OUTLINE: Final = msgspec.json.Decoder(_Outline)
 _ITEM: Final[msgspec.json.Decoder[_Item]] = msgspec.json.Decoder(_Item)
 _BATCH: Final = msgspec.json.Decoder(_Batch)
-_QUOTED: Final = tuple(b'"%b"' % name.encode() for name in _Outline.__struct_fields__)
 _MECHANISMS: Final[TypeAdapter[Mechanisms]] = TypeAdapter(Mechanisms)
 _SUBJECTS: Final[TypeAdapter[SubjectsField]] = TypeAdapter(SubjectsField)
 
@@ -143,10 +142,7 @@ class Quick:
         self, kind: type[Command], by: str, body: bytes, outline: _Outline, key: str | None
     ) -> Envelope:
         mechanisms, subjects = bytes(outline.mechanisms), bytes(outline.subjects)
-        inside = mechanisms + subjects
-        if b"\\" in body or any(body.count(name) - inside.count(name) > 1 for name in _QUOTED):
-            raise NotQuickError  # a key may be given twice; msgspec would take the last
-        if not _NAME.fullmatch(outline.dataset):
+        if not _each_once(body, outline) or not _NAME.fullmatch(outline.dataset):
             raise NotQuickError
         found, spelled = self._mechanisms.get(mechanisms)
         fields: dict[str, Any] = {"dataset": outline.dataset, "mechanisms": found}
@@ -155,11 +151,11 @@ class Quick:
             "dataset": outline.dataset,
             "mechanisms": orjson.Fragment(spelled),
         }
-        if subjects != _NULL:
+        if subjects and subjects != _NULL:
             fields["subjects"], group = self._subjects.get(subjects)
             document["subjects"] = orjson.Fragment(group)
         for name in ("purpose", "justification"):
-            if (text := getattr(outline, name)) is not None:
+            if isinstance(text := getattr(outline, name), str):
                 fields[name] = document[name] = _sound(text)
         if cut := bytes(outline.ttl_seconds):
             if kind is not AskGrant:
@@ -170,6 +166,21 @@ class Quick:
         asked = Envelope(by, construct(kind, fields), key, sound=True)
         vars(asked)["document"] = document
         return asked
+
+
+def _each_once(body: bytes, outline: _Outline) -> bool:
+    """Return whether ``body`` spells each key of ``outline`` once: msgspec takes the last of two
+    that are alike. Without a backslash every quote is the end of a key or a text.
+    """
+    mechanisms, subjects = bytes(outline.mechanisms), bytes(outline.subjects)
+    quotes = 6 + mechanisms.count(b'"') + subjects.count(b'"')  # two keys and a name, at least
+    quotes += 2 * bool(subjects) + 2 * bool(bytes(outline.ttl_seconds))
+    for text in (outline.purpose, outline.justification):
+        if text is not msgspec.UNSET:
+            quotes += 2 if text is None else 4
+    if isinstance(outline, _Ask | _Record):
+        quotes += 4  # the type, and its name
+    return b"\\" not in body and body.count(b'"') == quotes
 
 
 def _read_mechanisms(data: bytes) -> tuple[Any, bytes]:

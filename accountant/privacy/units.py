@@ -187,7 +187,8 @@ class Charge:
 
     def amounts(self) -> dict[str, str]:
         """Return ``amount`` in every currency of the axis."""
-        return {str(currency): self.amount(currency) for currency in self.axis}
+        sums = zip(self.axis, self.finite, self.infinite, strict=True)
+        return {str(c): INFINITE if closed else show(n, c) for c, n, closed in sums}
 
     def is_infinite(self, currency: Currency) -> bool:
         """True if a charge in it is infinite in this currency."""

@@ -7,7 +7,7 @@ mechanisms, and plans, may take from a millisecond to seconds.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import orjson
 
@@ -26,14 +26,16 @@ _MANY: Final = 20
 def takes_long(asked: Envelope) -> bool:
     """Return whether pricing may take longer than all the rest of a command."""
     found = _mechanisms(asked)
-    return len(found) > _MANY or any(
-        one.sampling is not None or isinstance(one, Compound) for one in found
-    )
+    for one in found:
+        if one.sampling is not None or isinstance(one, Compound):
+            return True
+    return len(found) > _MANY
 
 
-def _mechanisms(asked: Envelope) -> list[Mechanism]:
-    commands: tuple[Any, ...] = asked.items or (asked.command,)
-    return [one for each in commands for one in getattr(each, "mechanisms", None) or ()]
+def _mechanisms(asked: Envelope) -> Sequence[Mechanism]:
+    if not asked.items:
+        return getattr(asked.command, "mechanisms", None) or ()
+    return [one for each in asked.items for one in getattr(each, "mechanisms", None) or ()]
 
 
 class Pricing:

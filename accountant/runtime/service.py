@@ -367,6 +367,8 @@ class Service:
 
     def priced(self, ledger: str, asked: Envelope) -> bool:
         """Return whether a command's price is remembered, or quick to find."""
+        if not takes_long(asked):
+            return True
         terms = self.terms(ledger)
         return terms is not None and not self._pricing.left(terms, [asked])
 

@@ -102,6 +102,10 @@ def test_no_byte_that_is_put_anywhere_makes_a_difference(more: bytes, place: int
     [
         f'{{"dataset":"d","dataset":"e","mechanisms":[{LAPLACE}]}}',
         f'{{"dataset":"d","mechanisms":[{LAPLACE}],"mechanisms":[{LAPLACE}]}}',
+        f'{{"dataset":"d","mechanisms":[{LAPLACE}],"purpose" :"a","purpose":"b"}}',
+        f'{{"dataset":"d","mechanisms":[{LAPLACE}],"purpose":"a","purpose":null}}',
+        f'{{"dataset":"d","mechanisms":[{LAPLACE}],"subjects":null,"subjects":{{"a":["x"]}}}}',
+        f'{{"dataset":"d","mechanisms":[{LAPLACE}],"ttl_seconds":60,"ttl_seconds":61}}',
         '{"dataset":"d","mechanisms":[{"kind":"laplace","scale":"1","scale":"9","sensitivity":"1"}]}',
         f'{{"dataset":"d","mechanisms":[{LAPLACE}],"ttl_seconds":060}}',
         f'{{"dataset":"d","mechanisms":[{LAPLACE}],"ttl_seconds":60.0}}',

@@ -8,6 +8,7 @@ values. These are read here in a third of the time, with the result of the model
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 from typing import Any, Final
 
 import orjson
@@ -34,6 +35,7 @@ def mechanisms(data: bytes) -> tuple[list[Mechanism], bytes] | None:
 
 
 def _mechanism(body: dict[str, Any]) -> Mechanism | None:
+    """Return the mechanism; its amounts in ``body`` get their canonical form."""
     kind = body.get("kind")
     model = PLAIN.get(kind) if type(kind) is str else None
     if model is None:
@@ -43,7 +45,7 @@ def _mechanism(body: dict[str, Any]) -> Mechanism | None:
         value = body.get(name)
         if type(value) is not str or (amount := plain_amount(value)) is None:
             return None
-        fields[name] = amount
+        fields[name], body[name] = Decimal(amount), amount
     if "count" in body:
         count = body["count"]
         if type(count) is not int or not 1 < count <= MOST_INVOCATIONS:

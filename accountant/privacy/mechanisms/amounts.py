@@ -26,6 +26,8 @@ _LONGEST_TEXT: Final = 120
 _SPELLING: Final = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,4})?")
 _CANONICAL: Final = re.compile(r"(?:0|[1-9][0-9]{0,19})(?:\.[0-9]{0,17}[1-9])?")
 """Amounts in canonical form as they stand: few digits, no exponent, no trailing zeros."""
+_PLAIN: Final = re.compile(r"(0|[1-9][0-9]{0,19})(?:\.0{1,20}|(\.[0-9]{0,17}[1-9])0{0,20})?")
+"""The same, perhaps with trailing zeros."""
 _ALLOWED: Final = (
     'a finite decimal such as "0.1" or "1e-6", spelled as a string (a JSON number is read as the '
     f"decimal that it spells), with at most {MOST_DIGITS} significant digits and, unless it is "
@@ -65,9 +67,15 @@ def _read(value: Any) -> Decimal:
     return _canonical(value)
 
 
-def plain_amount(value: str) -> Decimal | None:
-    """Return the amount that ``value`` spells, if it is positive and plainly in canonical form."""
-    return Decimal(value) if value != "0" and _CANONICAL.fullmatch(value) else None
+def plain_amount(value: str) -> str | None:
+    """Return the canonical form of ``value``, if it plainly spells a positive amount: few digits,
+    no exponent; zeros may follow.
+    """
+    spelled = _PLAIN.fullmatch(value)
+    if spelled is None:
+        return None
+    whole, fraction = spelled.groups()
+    return whole + fraction if fraction else whole if whole != "0" else None
 
 
 def _canonical(value: Decimal) -> Decimal:
