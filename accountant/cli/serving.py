@@ -17,7 +17,7 @@ from accountant.cli import common
 from accountant.config import logs
 from accountant.config.settings import Settings
 from accountant.door.limits import Limits
-from accountant.runtime import memory
+from accountant.runtime import cores, memory
 from accountant.runtime.clock import ClockMark
 from accountant.store.ledgers import shown
 
@@ -79,6 +79,8 @@ def _serve(chosen: Settings, door: socket.socket) -> None:
         believed = ClockMark(chosen.home).read()
         service.begin(believed, int(chosen.clock_ahead_hours * 3_600_000_000))
         memory.collect_rarely()
+        if chosen.one_core:
+            cores.share_one_core()
         if not service.credentials.all():
             common.say("no API key exists yet: accountant keys create --role admin --name me")
 

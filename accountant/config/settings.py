@@ -44,6 +44,7 @@ class Settings:
     idle_seconds: float = _within(0.1, 86_400, 75.0)
     max_held_bytes: int = _within(1_000_000, 10**12, 64 << 20)
     clock_ahead_hours: float = _within(0.01, 24 * 366, 24.0)
+    one_core: bool = True
 
     @classmethod
     def from_environment(cls, env: Mapping[str, str] = os.environ) -> Settings:
