@@ -110,12 +110,12 @@ def apply(state: State, outcome: Outcome) -> None:
         state.journal.append(undo)
 
 
-def begin(state: State) -> None:
-    """Begin a transaction: what is applied until ``end`` can be rolled back."""
+def keep_journal(state: State) -> None:
+    """Begin a transaction: what is applied until ``drop_journal`` can be rolled back."""
     state.journal = []
 
 
-def end(state: State) -> None:
+def drop_journal(state: State) -> None:
     """End the transaction; what was applied stays."""
     state.journal = None
 
@@ -141,14 +141,14 @@ def rollback(state: State, mark: int = 0) -> bool:
 def savepoint(state: State) -> Iterator[None]:
     """Roll back, at the end of the block, what was applied in it, which has to be possible."""
     if alone := state.journal is None:
-        begin(state)
+        keep_journal(state)
     mark = len(state.journal) if state.journal else 0
     try:
         yield
     finally:
         rollback(state, mark)
         if alone:
-            end(state)
+            drop_journal(state)
 
 
 @dataclass(frozen=True, slots=True)

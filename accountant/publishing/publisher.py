@@ -86,14 +86,14 @@ class Publisher:
             return last
         self._name(ledger)
         with self._service.writing(ledger) as unit:
-            writing, book = unit.writing, unit.book
+            writing, projection = unit.writing, unit.projection
             last = writing.last_signed(ledger)
             key = unit.state.custody.key
             lost = last is not None and key is not None and _origin(last) != key.name
             if last is not None and not lost:
-                _continued(writing, book, last)
-            if last is None or lost or last.size < book.tree.size:
-                last = self._signed(book, last)
+                _continued(writing, projection, last)
+            if last is None or lost or last.size < projection.tree.size:
+                last = self._signed(projection, last)
                 writing.keep_signed(ledger, last)
             totals = totals_of(unit.state, last)
         if not self._kept(ledger, last):
@@ -103,10 +103,12 @@ class Publisher:
     def _kept(self, ledger: str, signed: Signed) -> bool:
         return self._vault.read(ledger, "signed") == signed.note
 
-    def _signed(self, book: Projection[Fold], last: Signed | None) -> Signed:
-        tree, before = book.tree, last.size if last else 0
-        keys = book.fold.state.custody.signing(tree.size, before)
-        signers = [self._vault.signer(book.ledger, Verifier.from_text(key.text)) for key in keys]
+    def _signed(self, projection: Projection[Fold], last: Signed | None) -> Signed:
+        tree, before = projection.tree, last.size if last else 0
+        keys = projection.fold.state.custody.signing(tree.size, before)
+        signers = [
+            self._vault.signer(projection.ledger, Verifier.from_text(key.text)) for key in keys
+        ]
         head = Checkpoint(signers[0].name, tree.size, tree.root)
         number = last.number + 1 if last else 0
         return Signed(number, tree.size, notes.sign(head.to_text(), signers))
@@ -119,7 +121,7 @@ class Publisher:
                 self._vault.keep(ledger, "totals", totals)
                 self._vault.keep(ledger, "signed", signed.note)
                 head = checkpoint_of(signed)
-                unit.book.known = (Known(head.size, head.root, "the head last signed"),)
+                unit.projection.known = (Known(head.size, head.root, "the head last signed"),)
 
     def _name(self, ledger: str) -> str:
         """Return the name that the ledger signs under; adopt its first key if it has none."""
@@ -243,14 +245,14 @@ def _origin(signed: Signed) -> str:
     return checkpoint_of(signed).origin
 
 
-def _continued(writing: Writing, book: Projection[Fold], last: Signed) -> None:
+def _continued(writing: Writing, projection: Projection[Fold], last: Signed) -> None:
     """Raise Unavailable unless the tree continues the last signed head."""
     with complete():
-        root = tree_of(partial(writing.hashes, book.ledger), last.size).root
+        root = tree_of(partial(writing.hashes, projection.ledger), last.size).root
     if root != checkpoint_of(last).root:
         raise Unavailable(
             "ledger-diverged",
-            f"ledger {book.ledger} does not continue its checkpoint {last.number} of {last.size} "
-            f"events (root {checkpoint_of(last).root.hex()}): now they have the root {root.hex()}. "
-            "Nothing is signed until the right database is put back",
+            f"ledger {projection.ledger} does not continue its checkpoint {last.number} of "
+            f"{last.size} events (root {checkpoint_of(last).root.hex()}): now they have the root "
+            f"{root.hex()}. Nothing is signed until the right database is put back",
         )

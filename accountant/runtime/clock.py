@@ -4,7 +4,7 @@ Stamps never go back, so one wrong reading lasts for ever: a clock that shows ne
 would charge every open grant. Each reading is checked:
 
 * the first since the start against the ledger's last stamp: not a minute before it, and not so long
-  after it that every open grant would have expired. A service that starts (``begin``) doubts the
+  after it that every open grant would have expired. A service that starts (``start``) doubts the
   clock sooner, if it was not believed for a day;
 * later ones against a clock that cannot be set: both agree, to a minute, since the last reading;
 * all against the last stamp, which another service may have written: not a minute before it.
@@ -74,7 +74,7 @@ class Doubt(NamedTuple):
         )
 
 
-class Reading(NamedTuple):
+class CheckedTime(NamedTuple):
     """The stamp of the next event, and the doubt about the clock, if there is one."""
 
     stamp: int
@@ -106,7 +106,7 @@ class TrustedClock:
         self._since: int | None = None
         self._ahead = LONGEST
 
-    def begin(self, since: int, ahead: int) -> None:
+    def start(self, since: int, ahead: int) -> None:
         """Start the service: ``since`` is when a ledger was last written to, or the clock last
         believed. A clock more than ``ahead`` microseconds after that is in doubt until an operator
         accepts it.
@@ -114,7 +114,7 @@ class TrustedClock:
         with self._lock:
             self._since, self._ahead = since, ahead
 
-    def look(self, state: State, *, believed: bool = False) -> Reading:
+    def look(self, state: State, *, believed: bool = False) -> CheckedTime:
         """Read and check the clock. Remember nothing if ``state`` is only ``believed``."""
         with self._lock:
             now, ticks = self._clock(), self._ticks()
@@ -130,7 +130,7 @@ class TrustedClock:
             doubt = None if sound else Doubt(state.ledger, now, earliest, state.time)
             if not believed:
                 self._log_doubt(state.ledger, doubt)
-        return Reading(state.time if doubt else now, doubt)
+        return CheckedTime(state.time if doubt else now, doubt)
 
     def _expected(self, state: State, known: _Known | None, ticks: int) -> tuple[int, int]:
         """Return the bounds of a sound reading; a minute before the first is sound too."""

@@ -73,7 +73,7 @@ class Projections:
         self._kept: dict[str, _Kept] = {}
         self._keeping = threading.Lock()
 
-    def book(self, ledger: str, *, opens: bool = False) -> Projection[Fold]:
+    def of(self, ledger: str, *, opens: bool = False) -> Projection[Fold]:
         """Return a ledger's projection. Raise NotFound if there is none, unless ``opens``."""
         if ledger not in self._all and not opens:
             head = self._ledgers.head(ledger)
@@ -85,15 +85,15 @@ class Projections:
                     ledger,
                     lambda: Fold(State(ledger)),
                     self._known(ledger),
-                    partial(self._begin, ledger),
+                    partial(self._from_snapshot, ledger),
                 )
             return self._all[ledger]
 
-    def there(self, ledger: str) -> Projection[Fold] | None:
+    def in_memory(self, ledger: str) -> Projection[Fold] | None:
         """Return the projection of a ledger that is in memory; read nothing."""
         return self._all.get(ledger)
 
-    def books(self) -> list[Projection[Fold]]:
+    def all(self) -> list[Projection[Fold]]:
         """Return the projections of all ledgers that are in memory."""
         return list(self._all.values())
 
@@ -102,25 +102,25 @@ class Projections:
         if self._snapshots is None:
             return
         with self._keeping:
-            for book in list(self._all.values()):
-                kept = self._kept.get(book.ledger, _Kept(0, 0.0, 0.0))
+            for projection in list(self._all.values()):
+                kept = self._kept.get(projection.ledger, _Kept(0, 0.0, 0.0))
                 due = now or time.monotonic() >= kept.at + _SHARE * kept.seconds
-                if due and book.seen.size - kept.size >= max(_WORTH, kept.size // _PART):
-                    self._keep(book, self._snapshots, 0.0 if now else _BREATH)
+                if due and projection.seen.size - kept.size >= max(_WORTH, kept.size // _PART):
+                    self._keep(projection, self._snapshots, 0.0 if now else _BREATH)
 
-    def _keep(self, book: Projection[Fold], snapshots: Snapshots, breath: float) -> None:
+    def _keep(self, projection: Projection[Fold], snapshots: Snapshots, breath: float) -> None:
         begun = time.monotonic()
-        with book.lock:
-            tree = book.seen
-            if book.tree != tree:
+        with projection.lock:
+            tree = projection.seen
+            if projection.tree != tree:
                 return  # dropped, and not read back yet
-            copied = Copied.of(book.fold.state)
+            copied = Copied.of(projection.fold.state)
         parts = copied.dump(partial(time.sleep, breath))
-        if snapshots.keep(book.ledger, tree, parts):
+        if snapshots.keep(projection.ledger, tree, parts):
             ended = time.monotonic()
-            self._kept[book.ledger] = _Kept(tree.size, ended, ended - begun)
+            self._kept[projection.ledger] = _Kept(tree.size, ended, ended - begun)
 
-    def _begin(self, ledger: str) -> tuple[Fold, Tree] | None:
+    def _from_snapshot(self, ledger: str) -> tuple[Fold, Tree] | None:
         """Return the valid snapshot that a projection starts from, if there is one."""
         found = self._snapshots.read(ledger) if self._snapshots else None
         if found is None:

@@ -14,7 +14,7 @@ from accountant.auth.keys import LEDGER as KEYS
 from accountant.auth.keys import Credentials
 from accountant.budget.accounts.epochs import Adopted, adopted_by
 from accountant.budget.advice import Advice, would_fit
-from accountant.budget.apply import HANDLERS, begin, end, rollback
+from accountant.budget.apply import HANDLERS, drop_journal, keep_journal, rollback
 from accountant.budget.commands import (
     AskGrant,
     Envelope,
@@ -107,7 +107,7 @@ class Service:
     def execute(self, ledger: str, asked: Envelope) -> Answer:
         """Answer one command durably. Raise Problem; then nothing was recorded."""
         with _store_failures():  # raises NotFound before the command waits
-            self._projections.book(ledger, opens=opening([asked]))
+            self._projections.of(ledger, opens=opening([asked]))
         self.price_ahead(ledger, asked)
         future = self._queued(ledger, asked)
         try:
@@ -145,7 +145,7 @@ class Service:
         """Adopt this program's bounds, if that has not happened; return the ledger's size."""
         with self.writing(ledger) as unit:
             unit.upgrade(by)
-            return unit.book.fold.sequence
+            return unit.projection.fold.sequence
 
     @contextmanager
     def writing(
@@ -161,43 +161,45 @@ class Service:
         """
         decided: Sequence[Entry] = ()
         with _store_failures():
-            book = self._projections.book(ledger, opens=opens)
+            projection = self._projections.of(ledger, opens=opens)
             try:
-                light = light and book.alone
+                light = light and projection.alone
                 beginning = self.ledgers.writing(ledger, beside=KEYS, light=light)
-                with beginning as writing, book.lock:
-                    unit = self._unit(book, writing, light=light)
-                    state = book.fold.state
-                    begin(state)
+                with beginning as writing, projection.lock:
+                    unit = self._unit(projection, writing, light=light)
+                    state = projection.fold.state
+                    keep_journal(state)
                     try:
                         yield unit
                         decided, ahead = unit.entries, unit.flush()
                         writing.commit()
                     except BaseException as error:
                         if unit.broken or not _known(error) or not rollback(state):
-                            book.drop()  # ahead of the commit: read it back
+                            projection.drop()  # ahead of the commit: read it back
                         raise
                     finally:
-                        end(state)
-                    book.committed(ahead)
+                        drop_journal(state)
+                    projection.committed(ahead)
                     if light:  # the commit has confirmed the state
-                        self._clock.look(book.fold.state)
+                        self._clock.look(projection.fold.state)
             except Unknown as unknown:
                 if not self._happened(ledger, decided):
                     raise Moved(str(unknown)) from unknown
             except Moved:
-                book.moved()
+                projection.moved()
                 raise
 
-    def _unit(self, book: Projection[Fold], writing: Writing, *, light: bool) -> UnitOfWork:
+    def _unit(self, projection: Projection[Fold], writing: Writing, *, light: bool) -> UnitOfWork:
         """Return a unit of work on the stored state; if ``light`` and safe, on that in memory."""
         if light:
-            reading = self._clock.look(book.fold.state, believed=True)
-            if not reading.doubt and book.alone:
-                writing.believe(book.tree, self.credentials.seen)
-                return UnitOfWork(book, writing, reading)
-        book.follow(writing.head(book.ledger), partial(writing.read, book.ledger, limit=PAGE))
-        return UnitOfWork(book, writing, self._clock.look(book.fold.state))
+            time = self._clock.look(projection.fold.state, believed=True)
+            if not time.doubt and projection.alone:
+                writing.believe(projection.tree, self.credentials.seen)
+                return UnitOfWork(projection, writing, time)
+        projection.follow(
+            writing.head(projection.ledger), partial(writing.read, projection.ledger, limit=PAGE)
+        )
+        return UnitOfWork(projection, writing, self._clock.look(projection.fold.state))
 
     def _happened(self, ledger: str, decided: Sequence[Entry]) -> bool:
         """Return whether a commit of unknown outcome took place. Its transaction has ended once the
@@ -266,15 +268,15 @@ class Service:
     def _up_to_date(self, ledger: str) -> Iterator[Fold]:
         """Give the committed fold, locked. Raise NotFound for an unknown population."""
         with _store_failures():
-            book = self._projections.book(ledger)
+            projection = self._projections.of(ledger)
             head = self.ledgers.head(ledger)
-        with book.lock:
+        with projection.lock:
             with _store_failures():
-                if head != book.seen or book.tree != book.seen or not head.size:
+                if head != projection.seen or projection.tree != projection.seen or not head.size:
                     head = self.ledgers.head(ledger)  # again: another thread may have gone on
-                    book.follow(head, partial(self.ledgers.read, ledger))
-            book.fold.state.people()
-            yield book.fold
+                    projection.follow(head, partial(self.ledgers.read, ledger))
+            projection.fold.state.people()
+            yield projection.fold
 
     def known(self, ledger: str) -> None:
         """Raise NotFound for an unknown population."""
@@ -336,14 +338,14 @@ class Service:
 
     def would_fit(self, event: Event) -> Advice:
         """Return the request that would be granted now in place of a refused one."""
-        book = self._projections.there(event.ledger)
-        if book is None or event.type != REFUSED:
+        projection = self._projections.in_memory(event.ledger)
+        if projection is None or event.type != REFUSED:
             return {}
         command = command_from_json(event.body["command"])
         if not isinstance(command, AskGrant | OpenSparseVector):
             return {}
-        with book.lock:
-            state, now = book.fold.state, self.now(book.fold.state)
+        with projection.lock:
+            state, now = projection.fold.state, self.now(projection.fold.state)
             state = state.about(command.dataset, event.by, now)
         return would_fit(state, event.by, command, now)
 
@@ -352,7 +354,7 @@ class Service:
         if not any(map(takes_long, commands)):
             return
         with _store_failures():
-            state = self._projections.book(ledger).fold.state
+            state = self._projections.of(ledger).fold.state
         if state.population is not None:
             terms = terms_of(state)
             for asked in self._pricing.left(terms, commands):
@@ -360,10 +362,10 @@ class Service:
 
     def terms(self, ledger: str) -> Terms | None:
         """Return the terms of prices now; None for a ledger that is new, or not in memory."""
-        book = self._projections.there(ledger)
-        if book is None or book.fold.state.population is None:
+        projection = self._projections.in_memory(ledger)
+        if projection is None or projection.fold.state.population is None:
             return None
-        return terms_of(book.fold.state)
+        return terms_of(projection.fold.state)
 
     def priced(self, ledger: str, asked: Envelope) -> bool:
         """Return whether a command's price is remembered, or quick to find."""
@@ -387,7 +389,7 @@ class Service:
         """Return the names of all populations, in order."""
         return [name for name in self.ledgers.names() if name != KEYS]
 
-    def begin(self, believed: int | None, ahead: int) -> None:
+    def start(self, believed: int | None, ahead: int) -> None:
         """Read all ledgers, and check the clock: more than ``ahead`` after their last stamp, and
         after it was last ``believed``, it is in doubt. Microseconds. A ledger that cannot be read
         is logged.
@@ -401,14 +403,14 @@ class Service:
                 reason = error.detail if isinstance(error, Problem) else repr(error)
                 _log.error("a ledger cannot be read", ledger=ledger, reason=reason)
         if since:
-            self._clock.begin(since, ahead)
+            self._clock.start(since, ahead)
 
     def clock_doubt(self) -> Doubt | None:
         """Return the first doubt about the clock by the ledgers in memory."""
-        for book in self._projections.books():
-            with book.lock:
-                doubt = self._clock.look(book.fold.state, believed=True).doubt
-                if book.tree.size and doubt:
+        for projection in self._projections.all():
+            with projection.lock:
+                doubt = self._clock.look(projection.fold.state, believed=True).doubt
+                if projection.tree.size and doubt:
                     return doubt
         return None
 

@@ -27,7 +27,7 @@ from accountant.budget.state import State
 from accountant.ledger.events import Entry, Event, EventTooLarge
 from accountant.ledger.merkle import Tree
 from accountant.privacy import engine as bounds
-from accountant.runtime.clock import Reading
+from accountant.runtime.clock import CheckedTime
 from accountant.runtime.projections import Fold
 from accountant.store.ledgers import Text, Writing
 from accountant.store.projection import Projection
@@ -60,11 +60,11 @@ class Answer(NamedTuple):
 
 @dataclass(slots=True)
 class UnitOfWork:
-    """An open transaction on ``book``, which is up to date and locked."""
+    """An open transaction on ``projection``, which is up to date and locked."""
 
-    book: Projection[Fold]
+    projection: Projection[Fold]
     writing: Writing
-    reading: Reading
+    time: CheckedTime
     """The clock, read once: commands that are committed together have one stamp."""
     entries: list[Entry] = field(default_factory=list)
     """Events that were decided and are not appended yet."""
@@ -78,7 +78,7 @@ class UnitOfWork:
     @property
     def state(self) -> State:
         """The state, with the events of this unit of work."""
-        return self.book.fold.state
+        return self.projection.fold.state
 
     def answer(self, asked: Envelope) -> Answer:
         """Decide a command and fold its events in. Raise Problem; then nothing has changed."""
@@ -89,7 +89,7 @@ class UnitOfWork:
             raise
 
     def _answer(self, asked: Envelope) -> Answer:
-        state, ledger = self.state, self.book.ledger
+        state, ledger = self.state, self.projection.ledger
         asked, opened = self._sealed(state, asked)
         try:
             outcome = decide(state, asked, self._stamp(state, asked))
@@ -118,23 +118,23 @@ class UnitOfWork:
 
     def upgrade(self, by: str) -> None:
         """Adopt this program's bounds, by an event, unless the ledger has them."""
-        state = self.book.fold.state
+        state = self.projection.fold.state
         if state.custody.engine < bounds.CURRENT and state.population is not None:
             self.answer(Envelope(by, AdoptEngine(version=bounds.CURRENT)))
 
     def flush(self) -> Tree:
         """Append the events that were decided; return the ledger's new head."""
         if not self.entries:
-            return self.book.tree
-        return self.writing.append(self.book.ledger, self.entries, self.texts)
+            return self.projection.tree
+        return self.writing.append(self.projection.ledger, self.entries, self.texts)
 
     def _stamp(self, state: State, asked: Envelope) -> int:
         """Return a command's stamp. Raise Unavailable if it needs a clock that is not in doubt."""
         if isinstance(asked.command, AcceptTime):
             return asked.command.stamp
-        if self.reading.doubt and repeated(state, asked) is None:
-            self.reading.admit(asked)
-        return self.reading.stamp
+        if self.time.doubt and repeated(state, asked) is None:
+            self.time.admit(asked)
+        return self.time.stamp
 
     def _sealed(self, state: State, asked: Envelope) -> tuple[Envelope, dict[str, Opened]]:
         """Return ``asked`` with its free texts sealed, in a retry as they were the first time."""
@@ -152,7 +152,7 @@ class UnitOfWork:
             return ()
         first, last = entries[0].sequence, entries[-1].sequence
         kept = [text for text in self.texts if first <= text.sequence <= last]
-        return kept or self.writing.texts(self.book.ledger, first, last)
+        return kept or self.writing.texts(self.projection.ledger, first, last)
 
     def _answered(self, sequence: int) -> tuple[Entry, ...]:
         """Return the event that answered a command, and the items of a batch after it."""
@@ -169,5 +169,5 @@ class UnitOfWork:
         if self.entries and sequence >= self.entries[0].sequence:
             place = sequence - self.entries[0].sequence
             return self.entries[place : place + count]
-        stored = self.writing.read(self.book.ledger, sequence, count)
+        stored = self.writing.read(self.projection.ledger, sequence, count)
         return [Entry.read(one.body) for one in stored]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import Book, Clock, World, ask, hospital, laplace, sparse_vector
 
-from accountant.budget.apply import apply, begin, end, rollback
+from accountant.budget.apply import apply, drop_journal, keep_journal, rollback
 from accountant.budget.commands import Envelope
 from accountant.budget.decide import decide
 from accountant.budget.facts import grant_in
@@ -170,12 +170,12 @@ def trial(book: Book, kind: str, by: str, **fields: Any) -> None:
     """
     from support import make  # noqa: PLC0415
 
-    begin(book.state)
+    keep_journal(book.state)
     [one] = decide(book.state, Envelope(by, make(kind, **fields), "k"), book.now)  # type: ignore[misc]
     apply(book.state, one)
     book.state.grants.page(None, None, -1, 1000)
     assert rollback(book.state)
-    end(book.state)
+    drop_journal(book.state)
 
 
 def test_what_has_ended_is_not_kept() -> None:

@@ -313,7 +313,7 @@ def test_a_start_asks_before_it_believes_the_clock(world: Callable[..., World]) 
     ):
         later = world(Clock(clock.now + ahead * 10**6))
         mark = None if believed is None else clock.now + believed * 10**6
-        later.service.begin(mark, DAY * 10**6)
+        later.service.start(mark, DAY * 10**6)
         size = len(later.stored())
         assert later.http.get("/readyz").status_code == (503 if doubted else 200)
         if doubted:

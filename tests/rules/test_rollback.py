@@ -1,4 +1,4 @@
-"""Whatever is folded in after ``begin`` can be taken back, to the last unit and byte."""
+"""Whatever is folded in after ``keep_journal`` can be taken back, to the last unit and byte."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from random_ledgers import Ops, asking, batch, carry_on, ending, ledger, ops
 from support import Book, cells_of, hospital, laplace, snapshot
 
-from accountant.budget.apply import begin, end, fold, rollback, savepoint
+from accountant.budget.apply import drop_journal, fold, keep_journal, rollback, savepoint
 from accountant.budget.facts import grant_in
 from accountant.budget.snapshot import dump, load
 from accountant.budget.state import State
@@ -56,7 +56,7 @@ def test_a_transaction_that_is_taken_back_never_was(
     """
     book = ledger(gate, wide, before)
     twin, was, size = told(book), seen(book.state), len(book.stored)
-    begin(book.state)
+    keep_journal(book.state)
     carry_on(book, gate, some, "some")
     assert book.state.journal is not None
     mark, then, there = len(book.state.journal), seen(book.state), len(book.stored)
@@ -66,7 +66,7 @@ def test_a_transaction_that_is_taken_back_never_was(
         del book.stored[there:]
         assert seen(book.state) == then
     assert rollback(book.state)
-    end(book.state)
+    drop_journal(book.state)
     del book.stored[size:]
     assert seen(book.state) == was
     twin.now, twin.keys = book.now, book.keys
@@ -87,7 +87,7 @@ def test_deciding_a_batch_within_a_transaction_changes_nothing(
     """
     book = ledger(gate, False, before)
     was, size = seen(book.state), len(book.stored)
-    begin(book.state)
+    keep_journal(book.state)
     with savepoint(book.state):
         carry_on(book, gate, batches, "outer")
         inner, there = seen(book.state), len(book.stored)
@@ -99,7 +99,7 @@ def test_deciding_a_batch_within_a_transaction_changes_nothing(
     assert rollback(book.state)
     assert seen(book.state) == was
     del book.stored[size:]
-    end(book.state)
+    drop_journal(book.state)
     carry_on(book, gate, batches, "outer")
     assert seen(book.state) == seen(told(book).state)
 
@@ -109,7 +109,7 @@ def test_what_is_reserved_is_told_anew() -> None:
     taken back, another event with that number leads to another sum.
     """
     book = hospital()
-    begin(book.state)
+    keep_journal(book.state)
     book.grant(laplace("0.3"))
     assert book.reserved() == [(300_000_000, 0, 0, 0)]
     assert rollback(book.state)
@@ -121,7 +121,7 @@ def test_an_open_grant_is_where_it_was() -> None:
     """A grant that is opened again stands before those that were opened after it."""
     book = hospital()
     first, then = (grant_in(book.grant(laplace("0.1"))) for _ in range(2))
-    begin(book.state)
+    keep_journal(book.state)
     book.do("commit_grant", grant=first)
     assert rollback(book.state)
     assert [grant.id for grant in book.state.grants.in_order()] == [first, then]
@@ -131,7 +131,7 @@ def test_an_open_grant_is_where_it_was() -> None:
 def test_what_has_happened_is_not_taken_back(rules: str) -> None:
     """An adoption or a registration cannot be taken back: ``rollback`` says so and leaves all."""
     book = hospital()
-    begin(book.state)
+    keep_journal(book.state)
     book.grant(laplace("0.1"))
     mark = len(book.state.journal or ())
     book.policy(rules)

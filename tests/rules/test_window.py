@@ -36,7 +36,7 @@ from support import (
 )
 
 from accountant.budget.accounts.window import Window, WindowAccount
-from accountant.budget.apply import begin, end, fold, follow, rollback
+from accountant.budget.apply import drop_journal, fold, follow, keep_journal, rollback
 from accountant.budget.decide import SYSTEM
 from accountant.budget.errors import Forbidden, Problem
 from accountant.budget.evaluate import evaluate, how_many
@@ -936,11 +936,11 @@ def undone(book: Book, ops: list[tuple[Any, ...]]) -> None:
     """What is decided and folded in, and then taken back, as after a commit that failed."""
     now, keys, size = book.now, book.keys, len(book.stored)
     before = book.state.frozen().accounts
-    begin(book.state)
+    keep_journal(book.state)
     for op in ops:
         do(book, op)
     assert rollback(book.state)
-    end(book.state)
+    drop_journal(book.state)
     del book.stored[size:]
     book.now, book.keys = now, keys
     assert book.state.frozen().accounts == before
@@ -1095,7 +1095,7 @@ def test_no_path_starts_more_than_the_limit_inside_one_fixed_window() -> None:
     book = hospital("  - {id: w, window: 12h, limit: {epsilon: 1}}\n")
     spend(book, "0.5")
     first = book.now + 6 * HOUR
-    begin(book.state)
+    keep_journal(book.state)
     paths = attack(book, (first, first + 12 * HOUR), 6, 0)
     rollback(book.state)
     assert paths == 10**9

@@ -105,7 +105,7 @@ def test_a_state_that_is_dropped_is_gone(busy: World, monkeypatch: pytest.Monkey
         raise StoreError("no")
 
     with busy.service.state("fair"):  # it is there
-        book = busy.service._projections.book("fair")
+        book = busy.service._projections.of("fair")
     monkeypatch.setattr(busy.service.ledgers._database, "commit", fail)
     before = weakref.ref(book.fold)
     some = crowd(busy, 60, make("register_dataset", id="e", namespace="n", name="e"))

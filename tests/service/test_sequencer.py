@@ -131,7 +131,7 @@ def test_too_many_are_asked_to_come_again(world: Callable[..., World]) -> None:
     made = world(most_waiting=3).hospital("  - {id: a, limit: {epsilon: 100}}\n")
     size, told = len(made.stored()), list[Any]()
     grant = ask(laplace("0.01"))
-    book = made.service._projections.book("fair")
+    book = made.service._projections.of("fair")
     with book.lock:
         threads = []
         for number in range(8):

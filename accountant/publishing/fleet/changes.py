@@ -17,7 +17,7 @@ from accountant.budget.accounts.account import Account
 from accountant.budget.accounts.sums import Integers
 from accountant.budget.accounts.sums import Sums as Cells
 from accountant.budget.accounts.window import WindowAccount
-from accountant.budget.apply import apply, begin, end, read
+from accountant.budget.apply import apply, drop_journal, keep_journal, read
 from accountant.budget.changes import Booked, End, Record, Reserve
 from accountant.budget.grants import AccountKey
 from accountant.budget.population.selection import EVERYONE, Selection, alike
@@ -70,12 +70,12 @@ def _changed(state: State, event: Event) -> Iterator[Change]:
                     yield Change(key, state.accounts[key].axis, selection, reserved, spent)
         return
     outcome = read(state, event)
-    begin(state)
+    keep_journal(state)
     try:
         apply(state, outcome)
         booked = state.journal[-1].before if state.journal else None
     finally:
-        end(state)
+        drop_journal(state)
     yield from _booked(outcome.change, booked)
 
 

@@ -25,7 +25,7 @@ def test_a_restored_backup_is_noticed(world: Callable[..., World], place: Place)
     for _ in range(2):
         diverged(made)  # its memory is the witness that something is missing
     assert made.post("/grants", ask(*[laplace("0.01", i + 1) for i in range(200)] * 3)).is_error
-    made.service._projections.book("fair").drop()  # as after a commit that failed
+    made.service._projections.of("fair").drop()  # as after a commit that failed
     diverged(made)
     fresh = world()
     assert hundredth(fresh.service, "p", "k2").sequence == 3
@@ -45,7 +45,7 @@ def test_a_history_of_the_same_length_is_noticed(world: Callable[..., World], pl
     other.ledgers.close()
     for _ in range(2):
         diverged(made)
-        made.service._projections.book("fair").drop()
+        made.service._projections.of("fair").drop()
     assert hundredth(world().service, "p", "k2").type == "grant.refused.v1"  # all is spent
     clean(made := world())
     assert made.head().size == 5

@@ -272,13 +272,13 @@ def test_who_was_not_alone_decides_again(
         other = Service(ledgers)
         together(other, grants("other-learn", 30))
         open_ = together(other, grants("open", 3))
-        assert other._projections.book("fair").alone
+        assert other._projections.of("fair").alone
         before = together(made.service, grants("mine", count))
-        fold = other._projections.book("fair").fold
+        fold = other._projections.of("fair").fold
         asked = [*grants("k", count), *commits(open_, "c"), *(grants("mine", 1) * mixed)]
         answers = together(other, asked)
-        assert other._projections.book("fair").fold is fold  # nothing was read back but what is new
-        assert not other._projections.book("fair").alone
+        assert other._projections.of("fair").fold is fold  # nothing was read back but what is new
+        assert not other._projections.of("fair").alone
         assert [one.entries[0].body for one in answers[: count + 3]] == made.stored()[-count - 3 :]
         assert not any(one.repeated for one in answers[: count + 3])
         if mixed:
@@ -299,12 +299,12 @@ def test_nobody_is_refused_by_what_is_only_believed(made: World) -> None:
     with closing(Ledgers(made.url)) as ledgers:
         other = Service(ledgers)
         [mine] = together(other, grants("other", 1))
-        assert other._projections.book("fair").alone
+        assert other._projections.of("fair").alone
         [theirs] = together(made.service, grants("k", 1))
         [done] = together(other, commits([theirs], "c"))
         assert isinstance(done, Answer)
         time.sleep(books._LATELY + 0.1)
-        assert other._projections.book("fair").alone
+        assert other._projections.of("fair").alone
         [late] = together(made.service, commits([mine], "m"))
         assert isinstance(late, Answer)
         [refused] = together(other, commits([mine], "o"))
