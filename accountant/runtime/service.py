@@ -14,7 +14,7 @@ from accountant.auth.keys import LEDGER as KEYS
 from accountant.auth.keys import Credentials
 from accountant.budget.accounts.epochs import Adopted, adopted_by
 from accountant.budget.advice import Advice, would_fit
-from accountant.budget.apply import HANDLERS, drop_journal, keep_journal, rollback
+from accountant.budget.apply import drop_journal, keep_journal, rollback
 from accountant.budget.commands import (
     AskGrant,
     Envelope,
@@ -27,6 +27,7 @@ from accountant.budget.decide import SYSTEM
 from accountant.budget.errors import Conflict, NotFound, Problem, Unavailable
 from accountant.budget.evaluate import evaluate, how_many
 from accountant.budget.explain import JUDGED, Decision, Explained, explain, in_words
+from accountant.budget.handlers import HANDLERS
 from accountant.budget.outcome import REFUSED
 from accountant.budget.request import Request, Terms, prepare, terms_of
 from accountant.budget.state import Grant, Settled, State

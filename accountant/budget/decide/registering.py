@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from accountant.budget import commands as ask
 from accountant.budget.accounts.epochs import Epoch, Start, next_epoch, same_scope, start_of
-from accountant.budget.apply import sources_of
 from accountant.budget.commands import Envelope, ExtendPopulation
 from accountant.budget.errors import Conflict, Forbidden, Invalid
+from accountant.budget.handlers import sources_of
 from accountant.budget.policy import Policy
 from accountant.budget.population.population import MAX_CELLS
 from accountant.budget.rules.base import matches

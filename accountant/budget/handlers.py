@@ -1,0 +1,200 @@
+"""Handlers of events about the ledger as a whole: registrations, adoptions, corrections.
+
+Nothing here can be taken back; a transaction begins before such an event is applied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from accountant.budget.accounts.account import Account
+from accountant.budget.accounts.epochs import Adopted, Epoch, Start, next_epoch, start_of
+from accountant.budget.accounts.window import WindowAccount
+from accountant.budget.changes import Record
+from accountant.budget.commands import command_from_json
+from accountant.budget.commands.stored import read_subjects
+from accountant.budget.custody import handlers as custody
+from accountant.budget.grants import Grant
+from accountant.budget.policy import Policy
+from accountant.budget.population.population import Dataset, Membership, Population
+from accountant.budget.population.selection import EVERYONE, Selection, reaching, select
+from accountant.budget.request import selected
+from accountant.budget.rules.base import matches
+from accountant.budget.rules.limit import LimitRule
+from accountant.budget.state import AccountKey, State, account_key, lifetime
+from accountant.ledger.events import Entry, Event
+from accountant.privacy.filters import FILTERS
+from accountant.privacy.mechanisms import Relation
+from accountant.privacy.units import SURE, Charge
+
+
+def selection_of(state: State, event: Event) -> Selection:
+    """Return the compiled subject group of an event's command."""
+    subjects = event.body["command"].get("subjects")
+    if subjects is None:
+        return EVERYONE  # nothing else of the command bears on it
+    return selected(state.people(), read_subjects(subjects))
+
+
+def _register_population(state: State, event: Event) -> None:
+    body = event.body["command"]
+    state.population = Population(
+        name=state.ledger,
+        privacy_unit=body["privacy_unit"],
+        relation=Relation(body["neighbouring"]),
+        membership=Membership(body["membership"]),
+        dimensions=tuple((k, tuple(v)) for k, v in sorted(body.get("dimensions", {}).items())),
+    )
+
+
+def _extend_population(state: State, event: Event) -> None:
+    inherit = not event.body["command"].get("attested_new", False)
+    for dimension, values in event.body["added"].items():
+        population = state.people()
+        axis = population.axis(dimension)
+        for account in state.accounts.distinct():
+            account.at(event.time).extend(axis, len(values), inherit)
+        state.population = population.extended(dimension, tuple(values))
+        for grant in state.grants.in_order():
+            _widen(state, grant, dimension, values, inherit, event.time)
+        if inherit:
+            _inherit(state, dimension, values, event.time)
+
+
+def _inherit(state: State, dimension: str, values: list[str], now: int) -> None:
+    """In a window, treat what new cells inherited as spent now, so that it expires with it."""
+    state.held = None
+    reserved, new = state.reserved(), select(state.people(), {dimension: values})
+    for key, account in state.accounts.items():
+        if isinstance(account, WindowAccount):
+            account.inherit(new, reserved.get(key), now)
+
+
+def _widen(
+    state: State, grant: Grant, dimension: str, values: list[str], inherited: bool, now: int
+) -> None:
+    """Extend an open grant whose group does not name ``dimension`` to the new values: what it runs
+    from now on reaches their members. A rule that does not hold the reservation counts it there as
+    spent.
+    """
+    asked = command_from_json(grant.document)
+    new = reaching(state.people(), getattr(asked, "subjects", None), dimension, values)
+    if grant.selection.everyone or not new.boxes:
+        return
+    holding = dict(grant.bookings)
+    if not inherited:
+        for key, booked in grant.bookings:
+            state.accounts.alone(key).widen(new, booked)
+        for key in state.route(grant.dataset, grant.by).keys:
+            if key not in holding:
+                state.to_change(key).book(new, grant.total, reserve=False, now=now)
+    state.grants.keep(grant._replace(selection=grant.selection | new))
+
+
+def _register_dataset(state: State, event: Event) -> None:
+    body = event.body["command"]
+    state.datasets[body["id"]] = Dataset(
+        id=body["id"],
+        namespace=body["namespace"],
+        name=body["name"],
+        owner=body.get("owner"),
+        parents=tuple(body.get("parents", ())),
+    )
+
+
+def _adopt_policy(state: State, event: Event) -> None:
+    policy = Policy.model_validate(event.body["command"]["policy"])
+    before = state.adopted
+    epochs: dict[str, Epoch] = {}
+    for rule in policy.limits:
+        number = state.last_epoch.get(rule.id, 0) + 1
+        epoch, start = next_epoch(before, rule, number, event.time), start_of(before, rule)
+        state.last_epoch[rule.id] = epoch.number
+        old = before.epochs[rule.id].number if before and rule.id in before.epochs else 0
+        carried = False
+        if start is Start.CARRIED:
+            carried = _carry(state, rule, old, epoch.number)
+        elif sources := sources_of(state, rule, start):
+            carried = _bring(state, rule, epoch, sources)
+        epochs[rule.id] = replace(epoch, carried=carried) if carried else epoch
+    state.accounts.share()
+    rules = {rule.id: rule for rule in before.policy.remembering} if before else {}
+    state.memories = {
+        rule.id: rule.begins(state.memories.get(rule.id), rules[rule.id])
+        for rule in policy.remembering
+        if rule.id in rules
+    }
+    state.custody = replace(state.custody, policies=(*state.custody.policies, event.sequence))
+    state.adopted = Adopted(policy, event.body["command"]["source_digest"], event.sequence, epochs)
+
+
+def sources_of(state: State, rule: LimitRule, start: Start) -> list[AccountKey]:
+    """Return the accounts whose sums of epsilons and deltas a new epoch of ``rule`` starts from."""
+    if start is Start.CONVERTED and state.adopted is not None:
+        return _own(state, rule, state.adopted.epochs[rule.id].number)
+    return _used(state, rule) if start is Start.BROUGHT else []
+
+
+def _own(state: State, rule: LimitRule, epoch: int) -> list[AccountKey]:
+    return [key for key in state.accounts if (key.rule, key.epoch) == (rule.id, epoch)]
+
+
+def _used(state: State, rule: LimitRule) -> list[AccountKey]:
+    """Return the lifetimes of the rule's datasets; none for a client's sub-limit, which starts at
+    zero: it is no promise about the data.
+    """
+    datasets = [d for d in sorted(state.datasets) if matches(rule.datasets, d) and not rule.per]
+    return [lifetime(dataset) for dataset in datasets if lifetime(dataset) in state.accounts]
+
+
+def _carry(state: State, rule: LimitRule, old: int, new: int) -> bool:
+    """Copy the accounts of the epoch ``old`` to ``new``, with open reservations. Returns whether
+    there were any.
+    """
+    keys = {key: key._replace(epoch=new) for key in _own(state, rule, old)}
+    for key, after in keys.items():
+        state.accounts.put(after, state.accounts[key].copy())
+    for grant in list(state.open.values()):
+        also = tuple((keys[key], booked) for key, booked in grant.bookings if key in keys)
+        if also:
+            state.grants.keep(grant._replace(bookings=grant.bookings + also))
+    return bool(keys)
+
+
+def _bring(state: State, rule: LimitRule, epoch: Epoch, sources: list[AccountKey]) -> bool:
+    """Open accounts that start from what was used or reserved in ``sources``, as a plain sum of
+    epsilons. Returns whether there were any.
+    """
+    brought: dict[AccountKey, Account] = {}
+    for source in sources:
+        account = state.accounts[source]
+        key = account_key(rule, epoch.number, source.dataset, source.client)
+        brought.setdefault(key, Account.empty(account.used.shape, epoch.axis)).absorb(account)
+    for gate in FILTERS.values() if epoch.axis != SURE else ():
+        if (currency := gate.currency(epoch.limit)) is not None:
+            for account in brought.values():
+                account.restate(currency, gate.per_epsilon(epoch.limit))
+    for key, account in brought.items():
+        state.accounts.put(key, account)
+    return bool(brought)
+
+
+def _revalue(state: State, event: Event) -> None:
+    command = event.body["command"]
+    selection = EVERYONE if command.get("everyone") else selection_of(state, event)
+    more = Charge.from_json(event.body["more"])
+    booked = Record(command["dataset"], command["by"], selection, more)
+    booked.fold(state, Entry.of(event))
+    state.revalued[command["event"]] = state.custody.engine
+
+
+HANDLERS: Final[dict[str, Callable[[State, Event], None]]] = custody.HANDLERS | {
+    "population.registered.v1": _register_population,
+    "population.extended.v1": _extend_population,
+    "dataset.registered.v1": _register_dataset,
+    "policy.adopted.v1": _adopt_policy,
+    "charge.revalued.v1": _revalue,
+}
+"""What each type of event changes in a state."""
