@@ -12,7 +12,7 @@ from accountant.budget.accounts.peak import Reading, times
 from accountant.budget.commands import Sealed
 from accountant.budget.request import Request
 from accountant.budget.rules import built_in
-from accountant.budget.rules.base import STRICTNESS, Compared, Outcome
+from accountant.budget.rules.base import STRICTNESS, Compared, Ruling
 from accountant.budget.state import State
 from accountant.privacy.units import Charge
 
@@ -26,7 +26,7 @@ class Judgement(NamedTuple):
     """Those that fired, the reason for the outcome first."""
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> Ruling:
         """allow, flag or block: the strictest action that fired."""
         return self.fired[0].action if self.fired else "allow"
 

@@ -25,7 +25,7 @@ _MOST_SHOWN: Final = 600
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Discrepancy:
     """Something that is wrong at a sequence."""
 
     sequence: int
@@ -41,7 +41,7 @@ class Replay:
 
     state: State
     events: int = 0
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[Discrepancy] = field(default_factory=list)
     broken: bool = False
     """An event could not be folded: ``state`` is that before it."""
     expected: int = 0
@@ -60,7 +60,7 @@ class Replay:
         self._pass(event)
         if not self.broken:
             self.broken = not _take(self.state, event, data, reasons)
-        self.findings += [Finding(place, reason) for reason in reasons]
+        self.findings += [Discrepancy(place, reason) for reason in reasons]
 
     def believe(self, data: bytes) -> None:
         """Fold the next event in as it is; another process decides it again. It ends in the same
@@ -86,7 +86,7 @@ class Replay:
         """Report a batch that lacks items: no event is to follow."""
         if (batch := self.state.batch) is not None and not self.broken:
             reason = f"the ledger ends inside the batch at {batch.header}"
-            self.findings.append(Finding(self.events - 1, reason))
+            self.findings.append(Discrepancy(self.events - 1, reason))
 
     def _pass(self, event: Event | None) -> None:
         self.events += 1

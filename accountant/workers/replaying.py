@@ -19,7 +19,7 @@ from typing import Final
 
 from accountant.budget.grants import Grants
 from accountant.budget.idempotency import IdempotencyIndex
-from accountant.budget.replay import Finding, Replay, replay
+from accountant.budget.replay import Discrepancy, Replay, replay
 from accountant.budget.rules import KINDS
 from accountant.budget.snapshot import dump
 from accountant.budget.state import State
@@ -71,7 +71,9 @@ class Shared:
         self._helpers = helpers
         self._replay = Replay(State(ledger))
         self._owners: deque[int] = deque()  # The process that decides each run not reported yet
-        self._found: list[deque[list[Finding]]] = [deque() for _ in range(len(helpers.each) + 1)]
+        self._found: list[deque[list[Discrepancy]]] = [
+            deque() for _ in range(len(helpers.each) + 1)
+        ]
         """The findings of each process in the runs that it decided, not reported yet."""
         self._posted: list[deque[int]] = [deque() for _ in helpers.each]
         """The process that decides each run that a helper has not taken up yet."""
@@ -142,10 +144,10 @@ class Shared:
             self._exchange(wait=True)
         if {_digest(self._replay.state)} != {*self._ends.values()}:
             reason = "processes that folded the same events have come to different states"
-            self._replay.findings.append(Finding(self._replay.events - 1, reason))
+            self._replay.findings.append(Discrepancy(self._replay.events - 1, reason))
 
 
-def _taken(mine: Replay, process: int, owner: int, run: Run) -> list[Finding]:
+def _taken(mine: Replay, process: int, owner: int, run: Run) -> list[Discrepancy]:
     """Take up a run, as process ``process``; return what was found in it."""
     before, mine.findings = mine.findings, []
     take = mine.decide if owner == process else mine.believe
@@ -178,7 +180,7 @@ class Helping:
     def __init__(self, ledger: str, number: int) -> None:
         self._replay, self._number = Replay(State(ledger)), number
 
-    def answer(self, message: tuple[int, Run] | None) -> list[Finding] | bytes:
+    def answer(self, message: tuple[int, Run] | None) -> list[Discrepancy] | bytes:
         """Take up a run; return its findings if it is this one's. At the end, return the digest."""
         if message is None:
             return _digest(self._replay.state)

@@ -23,7 +23,7 @@ from support import (
 
 from accountant.budget.apply import fold
 from accountant.budget.facts import grant_in
-from accountant.budget.replay import Finding, Replay
+from accountant.budget.replay import Discrepancy, Replay
 from accountant.ledger.events import Event, canonical
 
 
@@ -62,7 +62,7 @@ BOOK = example()
 STORED = list(BOOK.stored)
 
 
-def findings(stored: list[Any]) -> list[Finding]:
+def findings(stored: list[Any]) -> list[Discrepancy]:
     """All findings; every one has a place and a reason."""
     found = last_replay(BOOK.name, stored).findings
     assert all(0 <= f.sequence < len(stored) and f.reason for f in found)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 RuleId = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]{0,63}$")]
 Action = Literal["block", "flag"]
-Outcome = Literal["allow", "flag", "block"]
+Ruling = Literal["allow", "flag", "block"]
 STRICTNESS: Final[dict[str, int]] = {"allow": 0, "flag": 1, "block": 2}
 
 
