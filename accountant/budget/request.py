@@ -39,7 +39,7 @@ class Terms(NamedTuple):
 
 
 class Request:
-    """A prepared request: who asks, for which cells of which dataset, at what cost."""
+    """A prepared request: the client, the dataset, the cells and the cost."""
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ def request_on(people: Population, terms: Terms, by: str, command: Judged, now: 
     )
     costs = costs_on(terms, mechanisms)
     misplaced = unplaced(people, selection, mechanisms)
-    if misplaced:  # whoever may have moved in or out has lost without bound
+    if misplaced:  # a person who may have moved in or out has lost without bound
         selection, costs = EVERYONE, costs.unbounded
     return Request(by, command, selection, costs, misplaced, now)
 

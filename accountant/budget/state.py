@@ -72,7 +72,7 @@ class State:
     memories: dict[str, Any] = field(default_factory=dict)
     """What rules remember, by rule: JSON values, which are replaced and never changed."""
     now: int = field(default=0, compare=False)
-    """The stamp at which somebody reads, if that is later than the last one."""
+    """The stamp of the read, if that is later than the last event's."""
     batch: OpenBatch | None = None
     """The batch whose items are being folded in; between two commits there is none."""
     held: tuple[int, dict[AccountKey, Sums]] | None = field(default=None, compare=False)
@@ -142,7 +142,7 @@ class State:
         return self.datasets[name]
 
     def grant(self, name: str) -> Grant | Settled:
-        """Return a grant, whatever became of it. Raises NotFound."""
+        """Return a grant, open or settled. Raises NotFound."""
         if (grant := self.grants.get(name)) is None:
             raise NotFound("unknown-grant", f"no grant is called {name!r} in {self.ledger}")
         return grant

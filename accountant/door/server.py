@@ -209,7 +209,7 @@ def run(
     the process at once, like SIGKILL; so does SIGALRM after twice ``stop_seconds``.
 
     Requests that ``take`` takes are answered at once. ``make`` makes an application for all others,
-    in a thread, since that may take a while. Raise whatever ``make`` raises.
+    in a thread, since that may take a while. Raise what ``make`` raises.
     """
 
     async def serve() -> None:

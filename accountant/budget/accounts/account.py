@@ -21,7 +21,7 @@ from accountant.privacy.units import LARGEST, SURE, Axis, Charge, Currency
 
 
 class Mark(NamedTuple):
-    """What an account remembers of itself before a booking."""
+    """The state of an account before a booking, for ``go_back``."""
 
     flat: bool
     bound: list[int]

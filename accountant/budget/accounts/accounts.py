@@ -23,8 +23,8 @@ Group = tuple[Account, Keys]
 
 
 class Accounts(Mapping[AccountKey, Account]):
-    """Reads like a mapping. Whoever changes an account takes it from ``alone``, ``together`` or
-    ``holding``, which see to it that no other key holds it.
+    """A mapping of keys to accounts. To change an account, take it from ``alone``, ``together`` or
+    ``holding``: they copy an account that other keys hold too.
     """
 
     __slots__ = ("_by_key", "_grouped")
@@ -47,8 +47,8 @@ class Accounts(Mapping[AccountKey, Account]):
         return self._by_key.get(key, default)
 
     def open(self, keys: Iterable[AccountKey], empty: Callable[[AccountKey], Account]) -> Keys:
-        """Open an account for each of ``keys`` that has none; return these. They hold one where
-        they keep the same currencies.
+        """Open an account for each of ``keys`` that has none; return those keys. Keys that keep the
+        same currencies share one.
         """
         opened = tuple([key for key in keys if key not in self._by_key])
         alike: list[Account] = []
@@ -66,23 +66,23 @@ class Accounts(Mapping[AccountKey, Account]):
         return opened
 
     def put(self, key: AccountKey, account: Account) -> None:
-        """Let ``key``, which holds none, hold ``account``, which counts it already."""
+        """Set the account of ``key``, which has none; ``account.holders`` counts it already."""
         self._by_key[key] = account
         self._grouped.clear()
 
     def close(self, keys: Keys) -> None:
-        """Take the accounts of ``keys`` away: they were not opened after all."""
+        """Remove the accounts of ``keys``: the charge that opened them was rolled back."""
         for key in keys:
             self._by_key.pop(key).holders -= 1
         self._grouped.clear()
 
     def alone(self, key: AccountKey) -> Account:
-        """Return the account of ``key``, which no other key holds."""
+        """Return the account of ``key``, shared with no other key."""
         return self._part((key,))
 
     def together(self, keys: Keys) -> list[Group]:
-        """Return the accounts of ``keys``, which no other keys hold. Remembered by identity, for
-        routes are asked for over and over.
+        """Return the accounts of ``keys``, shared with no other keys. The result is cached by the
+        identity of ``keys``: a route is charged many times.
         """
         found = self._grouped.get(id(keys))
         if found is not None and found[0] is keys:
@@ -97,7 +97,7 @@ class Accounts(Mapping[AccountKey, Account]):
         return made
 
     def holding(self, bookings: Bookings) -> list[tuple[Account, Keys, Charge]]:
-        """Return the accounts that hold a grant, which no others hold, with what each holds."""
+        """Return the accounts that hold a grant, shared with no other keys, and their bookings."""
         groups: dict[tuple[int, int], tuple[list[AccountKey], Charge]] = {}
         for key, booked in bookings:
             place = id(self._by_key[key]), id(booked)
@@ -105,7 +105,7 @@ class Accounts(Mapping[AccountKey, Account]):
         return [(self._part(tuple(keys)), tuple(keys), booked) for keys, booked in groups.values()]
 
     def _part(self, keys: Keys) -> Account:
-        """Return the account that ``keys`` hold together; it is theirs alone from now on."""
+        """Return the account that ``keys`` share; copy it if other keys share it too."""
         account = self._by_key[keys[0]]
         if account.holders != len(keys):
             account.holders -= len(keys)
@@ -121,7 +121,7 @@ class Accounts(Mapping[AccountKey, Account]):
         return list({id(account): account for account in self._by_key.values()}.values())
 
     def share(self) -> None:
-        """Let keys whose accounts are equal hold one."""
+        """Merge equal accounts into one."""
         alike: dict[object, list[Account]] = {}
         for key, account in self._by_key.items():
             if type(account) is not Account:

@@ -41,7 +41,7 @@ class Peak(NamedTuple):
 
 
 class Reading:
-    """One account over the cells of one selection; what was worked out is kept."""
+    """The sums of one account over the cells of one selection, with cached results."""
 
     __slots__ = ("_dominants", "_most", "_parts", "_peaks", "account", "selection")
 

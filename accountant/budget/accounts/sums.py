@@ -2,7 +2,7 @@
 
 Charges to everyone stay one list of integers. The array of cells is made on the first narrower
 charge, and that of infinities on the first narrower infinite one: a population of a million cells
-costs nothing until somebody needs the cells.
+costs nothing until a charge needs the cells.
 """
 
 from __future__ import annotations
@@ -266,7 +266,7 @@ class Sums:
         self._shared = False
 
     def _own(self) -> Integers:
-        """Return the cells, to be changed."""
+        """Return the cells for writing."""
         if self._cells is None:
             self._cells = np.zeros((self.rows, *self.shape), dtype=np.int64)
         elif self._shared:
@@ -277,7 +277,7 @@ class Sums:
         return self._cells
 
     def _own_infinite(self) -> Integers:
-        """Return the infinities by cell, to be changed."""
+        """Return the infinities by cell for writing."""
         cells = self._own()
         if self._infinite is None:
             self._infinite = np.zeros_like(cells)

@@ -1,4 +1,4 @@
-"""A cap per request: fires when one request costs more than it may, whatever is left of a limit."""
+"""A cap per request: fires when one request costs more than the cap, whatever a limit has left."""
 
 from __future__ import annotations
 
