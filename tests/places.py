@@ -9,7 +9,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
-from accountant.store.sqlite import file_lock, sqlite_path
+from accountant.store.ledgers import sqlite_path
+from accountant.store.sqlite import file_lock
 from bench.postgres import Server
 
 TABLES = ("checkpoint", "cosignature", "event", "ledger_head", "node", "text")

@@ -20,7 +20,7 @@ from alembic import command
 from alembic.config import Config
 from pydantic import TypeAdapter
 
-from accountant.api.decisions import decided
+from accountant.api.views import decided
 from accountant.budget.accounts.epochs import adopted_by
 from accountant.budget.accounts.sums import Sums
 from accountant.budget.apply import apply
@@ -38,9 +38,9 @@ from accountant.privacy.units import Currency
 from accountant.publishing.publisher import Publisher
 from accountant.runtime.clock import ticks, wall_clock
 from accountant.runtime.service import Service
-from accountant.store.ledgers import Ledgers
+from accountant.store.ledgers import Ledgers, sqlite_path
 from accountant.store.snapshots import snapshots_of
-from accountant.store.sqlite import sqlite_path, writer
+from accountant.store.sqlite import writer
 from accountant.store.vault import vault_of
 
 MIGRATIONS = Path(__file__).resolve().parent.parent / "migrations"

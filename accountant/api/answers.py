@@ -9,8 +9,7 @@ import msgspec
 import orjson
 from starlette.responses import JSONResponse
 
-from accountant.api.decisions import amounts, decided
-from accountant.api.models import decisions as models
+from accountant.api.models import spending as models
 from accountant.api.models.reading import Health
 from accountant.api.models.spending import (
     BatchAnswer,
@@ -21,6 +20,7 @@ from accountant.api.models.spending import (
     Settlement,
     Stamped,
 )
+from accountant.api.views import amounts, decided
 from accountant.budget.advice import in_words
 from accountant.budget.batches import OPENED, REFUSED
 from accountant.budget.commands import DEFAULT_TTL

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Final
 import typer
 from rich.table import Table
 
-from accountant.api.decisions import in_full
 from accountant.api.strict_json import parse
+from accountant.api.views import in_full
 from accountant.budget.batches import REFUSED as REFUSED_BATCH
 from accountant.budget.commands import AskGrant
 from accountant.budget.errors import Invalid

@@ -32,9 +32,8 @@ from accountant.config.settings import Settings
 from accountant.publishing.publisher import Publisher
 from accountant.reporting.texts import visible
 from accountant.runtime.service import Service
-from accountant.store.ledgers import Ledgers, parsed
+from accountant.store.ledgers import Ledgers, parsed, sqlite_path
 from accountant.store.snapshots import snapshots_of
-from accountant.store.sqlite import sqlite_path
 from accountant.store.vault import vault_of
 
 SHOWN = 50

@@ -62,7 +62,7 @@ class Dispatcher:
                     self._credentials.refresh(unit.writing.beside)
                     admitted = self._admitted(batch)
                     if len(admitted) < len(batch):
-                        unit.writing.begin()  # no refusal rests on a state that is only believed
+                        unit.writing.lock()  # no refusal rests on a state that is only believed
                     batch = admitted
                 unit.work_out([one.asked for one in batch])
                 for culprit in batch:

@@ -85,7 +85,7 @@ class UnitOfWork:
         try:
             return self._answer(asked)
         except Problem:
-            self.writing.begin()  # no refusal rests on a state that is only believed
+            self.writing.lock()  # no refusal rests on a state that is only believed
             raise
 
     def _answer(self, asked: Envelope) -> Answer:
@@ -98,7 +98,7 @@ class UnitOfWork:
         if isinstance(outcome, Repeated):
             return Answer(ledger, self._answered(outcome.sequence), repeated=True)
         if any(isinstance(one.change, Happened) for one in outcome):
-            self.writing.begin()  # it cannot be rolled back
+            self.writing.lock()  # it cannot be rolled back
         self.broken = True
         for one in outcome:
             apply(state, one)

@@ -8,7 +8,7 @@ type with any values, at a tenth of the time.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import psycopg
@@ -43,11 +43,8 @@ class _Blobs(_Array):
     element, oid = 17, 1001
 
 
-def integers(values: Sequence[int]) -> bytes:
-    """Return a bigint[]. Raises struct.error for a value that is no bigint."""
-    head = _HEAD.pack(1, 0, _Integers.element, len(values), 1)
-    sized = [part for value in values for part in (8, value)]
-    return _Integers(head + struct.pack(">" + "iq" * len(values), *sized))
+blobs: Final[Callable[[Sequence[bytes]], bytes]] = _Blobs.of
+"""Return a bytea[]."""
 
 
 def texts(values: Sequence[str]) -> bytes:
@@ -55,15 +52,11 @@ def texts(values: Sequence[str]) -> bytes:
     return _Texts.of([value.encode() for value in values])
 
 
-def blobs(values: Sequence[bytes]) -> bytes:
-    """Return a bytea[]."""
-    return _Blobs.of(values)
-
-
-def learn(connection: psycopg.Connection[Any]) -> None:
-    """Let the connection take such columns."""
-    for dumper in _DUMPERS:
-        connection.adapters.register_dumper(*dumper)
+def integers(values: Sequence[int]) -> bytes:
+    """Return a bigint[]. Raises struct.error for a value that is no bigint."""
+    head = _HEAD.pack(1, 0, _Integers.element, len(values), 1)
+    sized = [part for value in values for part in (8, value)]
+    return _Integers(head + struct.pack(">" + "iq" * len(values), *sized))
 
 
 class _AsItIs(Dumper):
@@ -73,7 +66,8 @@ class _AsItIs(Dumper):
         return bytes(obj)
 
 
-_DUMPERS: Final = [
-    (kind, type(f"{kind.__name__}Dumper", (_AsItIs,), {"oid": kind.oid}))
-    for kind in (_Integers, _Texts, _Blobs)
-]
+def learn(connection: psycopg.Connection[Any]) -> None:
+    """Let the connection take such columns."""
+    for kind in (_Integers, _Texts, _Blobs):
+        dumper = type(f"{kind.__name__}Dumper", (_AsItIs,), {"oid": kind.oid})
+        connection.adapters.register_dumper(kind, dumper)

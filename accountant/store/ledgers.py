@@ -1,24 +1,26 @@
-"""All ledgers of one database. Only ``store`` knows whether it is SQLite or PostgreSQL."""
+"""``Ledgers``: all ledgers of one database. The base of the two engines, SQLite and PostgreSQL."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
-from typing import TypeVar
+from pathlib import Path
+from typing import Any, Final, Self, TypeVar
 
-from sqlalchemy import URL, Connection, make_url
+from sqlalchemy import URL, Connection, Engine, make_url
 from sqlalchemy.exc import ArgumentError
 
 from accountant.ledger.merkle import Tree
-from accountant.store.database import Database, Moved, StoreError, Unknown, translated
-from accountant.store.reading import HEAD_OF, Reading, Signed, Stored, Text, tree_of
-from accountant.store.sqlite import Sqlite, sqlite_path
-from accountant.store.writing import Writing
+from accountant.store.errors import Moved, StoreError, Unknown, translated
+from accountant.store.queries import HEAD_OF, Queries, Signed, Stored, Text, tree_of
+from accountant.store.writing import Growth, Locked, Writing
 
 __all__ = ["Ledgers", "Moved", "Signed", "StoreError", "Stored", "Text", "Unknown", "Writing"]
 
 T = TypeVar("T")
+WAIT_MS: Final = 10_000  # For others, in this process and then in the database
 
 
 def parsed(url: str) -> URL:
@@ -37,44 +39,66 @@ def parsed(url: str) -> URL:
     return found
 
 
+def sqlite_path(url: str) -> Path:
+    """Return the database file of a URL. Raises ValueError for any other database."""
+    found = make_url(url)
+    if found.get_backend_name() != "sqlite" or found.database in (None, "", ":memory:"):
+        name = found.render_as_string(hide_password=True)
+        give = "give a SQLite file, e.g. sqlite:///var/accountant.db"
+        raise ValueError(f"cannot use the database {name!r}: {give}")
+    return Path(str(found.database))
+
+
 def shown(url: str) -> str:
     """Return the URL without its password."""
     return parsed(url).render_as_string(hide_password=True)
 
 
-class Ledgers(Reading):
-    """All ledgers of one database. Every method may raise StoreError."""
+class Ledgers(Queries):
+    """All ledgers of the database at a URL. ``Ledgers(url)`` makes a ``Sqlite`` or a ``Postgres``.
 
-    def __init__(self, url: str) -> None:
-        found = parsed(url)
-        if found.get_backend_name() == "sqlite":
-            self._database: Database = Sqlite(url)
-        else:
+    Methods raise StoreError. Those that only a write transaction calls (``lock`` to ``commit``)
+    raise what drivers raise.
+    """
+
+    _reader: Engine
+    _writer: Engine
+    erased = False
+    """Erased texts may still be in what the database keeps for itself."""
+
+    def __new__(cls, url: str) -> Self:  # noqa: D102 chooses a subclass, as pathlib.Path does
+        kind: type[Any] = cls
+        if cls is Ledgers and parsed(url).get_backend_name() == "sqlite":
+            from accountant.store.sqlite import Sqlite  # noqa: PLC0415 it imports this module
+
+            kind = Sqlite
+        elif cls is Ledgers:
             from accountant.store.postgres import Postgres  # noqa: PLC0415 its driver loads long
 
-            self._database = Postgres(found)
-        self._erased = False
+            kind = Postgres
+        made: Self = super().__new__(kind)
+        return made
+
+    def __init__(self, url: str) -> None:
+        self._turns: dict[str, threading.Lock] = {}
 
     @contextmanager
     def writing(self, ledger: str, beside: str = "", *, light: bool = False) -> Iterator[Writing]:
         """Open a write transaction on one ledger, whose head is locked from the beginning; roll
-        back at the end what is not committed. A ``light`` one begins when it has to, perhaps never
-        (``Writing.believe``). Raises StoreError if others keep the ledger busy for too long.
+        back at the end what is not committed. A ``light`` one locks the head when it has to,
+        perhaps never (``Writing.believe``). Raises StoreError if others keep the ledger busy for
+        too long.
         """
-        database = self._database
-        with translated(), database.turn(ledger), ExitStack() as opened:
+        with translated(), self.turn(ledger), ExitStack() as opened:
             if light:  # wait for what has to be waited for before anything is decided
-                ready = opened.enter_context(database.ready())
-                begin = partial(database.begin, ready, ledger, beside)
-                writing = Writing(
-                    database, ledger, beside, ready, lambda: opened.enter_context(begin())
-                )
+                ready = opened.enter_context(self.connected())
+                now = partial(self.lock_now, ready, ledger, beside)
+                yield Writing(self, ledger, beside, ready, lambda: opened.enter_context(now()))
             else:
-                begun = opened.enter_context(database.begun(ledger, beside))
-                writing = Writing(database, ledger, beside, begun.connection, lambda: begun)
-                writing.begin()
-            yield writing
-            self._erased |= writing.erased
+                locked = opened.enter_context(self.lock(ledger, beside))
+                writing = Writing(self, ledger, beside, locked.connection, lambda: locked)
+                writing.lock()
+                yield writing
 
     def head(self, ledger: str) -> Tree:
         """Return the tree of the whole ledger; size 0 if it has no event."""
@@ -93,26 +117,66 @@ class Ledgers(Reading):
 
     def _read(self, work: Callable[[Connection], T]) -> T:
         with translated():
-            return self._database.reading(work)
-
-    def finish_erasing(self) -> bool:
-        """Remove erased rows from the file and log; return False if a reader still sees them."""
-        if self._erased:
-            with translated():
-                self._erased = not self._database.finish_erasing()
-        return not self._erased
+            return self.reading(work)
 
     def check(self) -> None:
         """Check that the database can be read and, as far as can be seen, written to."""
         self.names()
-        with translated():
-            self._database.check()
 
     def excess(self) -> list[str]:
         """Return the rights on the database that this service should not have, in words."""
-        with translated():
-            return self._database.excess()
+        return []
+
+    def finish_erasing(self) -> bool:
+        """Remove erased rows from what the database keeps; False if a reader still sees them."""
+        return True
 
     def close(self) -> None:
-        """Close the database. Raises TimeoutError if another process keeps its file."""
-        self._database.close()
+        """Close every connection. Raises TimeoutError if another process keeps the database."""
+        self._reader.dispose()
+        self._writer.dispose()
+
+    # -- what a database provides, for ``Writing`` to call ---------------------------------------
+
+    def reading(self, work: Callable[[Connection], T]) -> T:
+        """Return the result of ``work``: one statement, a snapshot by itself. It may run twice."""
+        raise NotImplementedError
+
+    @contextmanager
+    def turn(self, ledger: str) -> Iterator[None]:
+        """Keep other threads from writing to the ledger. Raises StoreError after a time limit."""
+        turn = self._turns.setdefault(ledger, threading.Lock())
+        if not turn.acquire(timeout=WAIT_MS / 1000):
+            raise StoreError("too many requests wait to write")
+        try:
+            yield
+        finally:
+            turn.release()
+
+    def lock(self, ledger: str, beside: str) -> AbstractContextManager[Locked]:
+        """Begin a transaction that locks the head, after other writers; roll back at the end."""
+        raise NotImplementedError
+
+    def connected(self) -> AbstractContextManager[Connection]:
+        """Return a connection for ``lock_now`` or ``append_and_commit``, which do not wait."""
+        raise NotImplementedError
+
+    def lock_now(
+        self, connection: Connection, ledger: str, beside: str
+    ) -> AbstractContextManager[Locked]:
+        """``lock`` over a ``connected`` connection. Raises Moved if another writes."""
+        raise NotImplementedError
+
+    def append(self, connection: Connection, more: Growth) -> bool:
+        """Append, and move the head by compare-and-swap; return False if it has moved."""
+        raise NotImplementedError
+
+    def append_and_commit(
+        self, connection: Connection, more: Growth, beside: str, end: Tree
+    ) -> bool:
+        """``append`` and commit in one step, if ``beside`` ends with ``end``. Raises Unknown."""
+        raise NotImplementedError
+
+    def commit(self, connection: Connection) -> None:
+        """Make the transaction durable. Raises Unknown if it may or may not be."""
+        raise NotImplementedError

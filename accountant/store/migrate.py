@@ -10,9 +10,9 @@ from sqlalchemy import Connection, inspect
 
 from accountant.config import shipped
 from accountant.store import postgres
-from accountant.store.database import translated
-from accountant.store.ledgers import parsed, shown
-from accountant.store.sqlite import file_lock, sqlite_path, writer
+from accountant.store.errors import translated
+from accountant.store.ledgers import parsed, shown, sqlite_path
+from accountant.store.sqlite import file_lock, writer
 from accountant.store.whole import made_folder
 
 

@@ -23,8 +23,10 @@ from sqlalchemy.exc import DBAPIError
 
 from accountant.ledger.merkle import Tree
 from accountant.store.arrays import blobs, integers, learn, texts
-from accountant.store.database import WAIT_MS, Begun, Database, Growth, Moved, StoreError, Unknown
-from accountant.store.reading import HEAD_OF, raw, tree_of
+from accountant.store.errors import Moved, StoreError, Unknown, translated
+from accountant.store.ledgers import WAIT_MS, Ledgers, parsed
+from accountant.store.queries import HEAD_OF, raw, tree_of
+from accountant.store.writing import Growth, Locked
 
 T = TypeVar("T")
 
@@ -80,7 +82,7 @@ _ROWS: Final = (
     " SELECT %b::text, e.* FROM moved,"
     " unnest(%b::bigint[], %b::text[], %b::bigint[], %b::bytea[], %b::bytea[]) AS e"
 )
-_BEGUN: Final = (
+_NEW_HEAD: Final = (
     "WITH moved AS (INSERT INTO ledger_head (ledger, sequence, peaks) VALUES (%b, %b, %b)"  # noqa: S608 (words of our own)
     + _ROWS
 )
@@ -91,12 +93,12 @@ _MOVE: Final = (
 _MOVED: Final = _MOVE + _ROWS
 # A transaction of its own: it does not wait for the head, compares where the other ledger ends, and
 # is durable under any setting of the session.
-_AT_ONCE: Final = (
+_APPEND_AND_COMMIT: Final = (
     _MOVE + " AND EXISTS (SELECT FROM ledger_head WHERE ledger = %b FOR UPDATE SKIP LOCKED)"  # noqa: S608
     " AND (SELECT peaks FROM ledger_head WHERE ledger = %b) = %b"
     " AND set_config('synchronous_commit', 'on', true) = 'on'" + _ROWS
 )
-_BEGIN: Final = sql.SQL(
+_LOCK: Final = sql.SQL(
     "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;"
     " SET LOCAL synchronous_commit = on;"
     + "".join(f" SET LOCAL {name} = {limit};" for name, limit in _LIMITS.items())
@@ -133,11 +135,13 @@ def engine(url: URL, *, pool: int) -> Engine:
     return made
 
 
-class Postgres(Database):
+class Postgres(Ledgers):
     """A database on a server, with a pool for readers and one for writers."""
 
-    def __init__(self, url: URL) -> None:
-        super().__init__(engine(url, pool=READERS), engine(url, pool=WRITERS))
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        found = parsed(url)
+        self._reader, self._writer = engine(found, pool=READERS), engine(found, pool=WRITERS)
 
     def reading(self, work: Callable[[Connection], T]) -> T:
         """Return the result of ``work``, done again if the pooled connection was dead."""
@@ -151,26 +155,26 @@ class Postgres(Database):
             return work(connection)
 
     @contextmanager
-    def begun(self, ledger: str, beside: str) -> Iterator[Begun]:
+    def lock(self, ledger: str, beside: str) -> Iterator[Locked]:
         """Begin a transaction that holds the head's lock."""
-        begin = _begin(ledger, beside, "")
-        with self._connected(lambda driver: _heads(driver, begin)) as (connection, heads):
-            yield Begun(connection, *heads)
+        statement = _lock_statement(ledger, beside, "")
+        with self._connected(lambda driver: _heads(driver, statement)) as (connection, heads):
+            yield Locked(connection, *heads)
 
     @contextmanager
-    def ready(self) -> Iterator[Connection]:
+    def connected(self) -> Iterator[Connection]:
         """Return a connection that the server has not closed."""
         with self._connected(_listened) as (connection, _):
             yield connection
 
     @contextmanager
-    def begin(self, connection: Connection, ledger: str, beside: str) -> Iterator[Begun]:
-        """``begun``, if no other holds the head; other errors come up when one waits for it."""
+    def lock_now(self, connection: Connection, ledger: str, beside: str) -> Iterator[Locked]:
+        """``lock``, if no other holds the head; other errors come up when one waits for it."""
         try:
-            heads = _heads(raw(connection), _begin(ledger, beside, " NOWAIT"))
+            heads = _heads(raw(connection), _lock_statement(ledger, beside, " NOWAIT"))
         except psycopg.Error as error:
             raise Moved(f"another process writes, or none can: {error}") from error
-        yield Begun(connection, *heads)
+        yield Locked(connection, *heads)
 
     @contextmanager
     def _connected(
@@ -193,10 +197,12 @@ class Postgres(Database):
         finally:
             _release(connection)
 
-    def at_once(self, connection: Connection, more: Growth, beside: str, end: Tree) -> bool:
+    def append_and_commit(
+        self, connection: Connection, more: Growth, beside: str, end: Tree
+    ) -> bool:
         """Append by one statement, a transaction of its own. An error means: nothing was done."""
         try:
-            done = _append(connection, more, _AT_ONCE, more.ledger, beside, end.packed)
+            done = _append(connection, more, _APPEND_AND_COMMIT, more.ledger, beside, end.packed)
         except psycopg.Error as error:
             if raw(connection).closed:
                 raise Unknown(f"the connection broke while appending: {error}") from error
@@ -222,15 +228,16 @@ class Postgres(Database):
                 raise Unknown(f"the connection broke while committing: {error}") from error
             raise
 
-    def finish_erasing(self) -> bool:
-        """Return True: the server itself vacuums the table (docs/how-to/scaling.md)."""
-        return True
+    # ``finish_erasing`` has nothing to do: the server vacuums the table (docs/how-to/scaling.md).
 
+    @translated()
     def check(self) -> None:
         """Check that the server takes writes: a standby does not."""
+        super().check()
         if self.reading(lambda c: c.execute(_STANDBY).scalar_one()):
             raise StoreError("the server is a standby, which cannot be written to")
 
+    @translated()
     def excess(self) -> list[str]:
         """Return the rights by which this role could rewrite a ledger, in words."""
         asked = {"names": list(RIGHTS), "verbs": list(_REWRITING)}
@@ -256,14 +263,14 @@ def grant(connection: Connection, role: str) -> None:
 
 
 @lru_cache(maxsize=1_024)
-def _begin(ledger: str, beside: str, wait: LiteralString) -> bytes:
+def _lock_statement(ledger: str, beside: str, wait: LiteralString) -> bytes:
     names = {"ledger": sql.Literal(ledger), "beside": sql.Literal(beside)}
-    return _BEGIN.format(**names, wait=sql.SQL(wait)).as_bytes()
+    return _LOCK.format(**names, wait=sql.SQL(wait)).as_bytes()
 
 
-def _heads(driver: psycopg.Connection[Any], begin: bytes) -> list[Tree]:
+def _heads(driver: psycopg.Connection[Any], statement: bytes) -> list[Tree]:
     """Begin, and read where both ledgers end under the lock, in one message and one answer."""
-    cursor = driver.execute(begin, prepare=False)  # several statements cannot be
+    cursor = driver.execute(statement, prepare=False)  # several statements cannot be
     return [tree_of(cursor.set_result(last).fetchone()) for last in (-2, -1)]
 
 
@@ -291,7 +298,7 @@ def _append(connection: Connection, more: Growth, move: str, *held: str | bytes)
         head = [*head[1:], ledger, before.size, before.packed, *held]
     rows = [*_columns(ledger, nodes, _NODE), *_columns(ledger, texts, _TEXT), ledger]
     rows += [column(each) for column, each in zip(_EVENT, events, strict=True)]
-    done: int = raw(connection).execute(move if before.size else _BEGUN, head + rows).rowcount
+    done: int = raw(connection).execute(move if before.size else _NEW_HEAD, head + rows).rowcount
     return done
 
 

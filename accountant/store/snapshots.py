@@ -80,13 +80,6 @@ class Snapshots:
         _log.info("no snapshot", ledger=ledger, reason=reason)
         return None
 
-    def drop(self, ledger: str) -> None:
-        """Remove the snapshot of a ledger."""
-        try:
-            self._path(ledger).unlink(missing_ok=True)
-        except OSError as error:
-            _log.warning("snapshot not dropped", ledger=ledger, reason=str(error))
-
     def _path(self, ledger: str) -> Path:
         return self.folder / f"{ledger}.snapshot"
 

@@ -18,14 +18,16 @@ from itertools import chain, repeat
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from sqlalchemy import Connection, Engine, create_engine, event, make_url
+from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from sqlalchemy.pool import QueuePool, StaticPool
 
 from accountant.ledger.merkle import Tree
 from accountant.store.backfill import Backfill
-from accountant.store.database import WAIT_MS, Begun, Database, Growth, Moved, StoreError, Unknown
-from accountant.store.reading import HEAD_OF, raw, tree_of
+from accountant.store.errors import Moved, StoreError, Unknown, translated
+from accountant.store.ledgers import WAIT_MS, Ledgers, sqlite_path
+from accountant.store.queries import HEAD_OF, raw, tree_of
+from accountant.store.writing import Growth, Locked
 
 T = TypeVar("T")
 _POLL: Final = 0.002  # Seconds between two looks at a lock that another process holds
@@ -45,16 +47,6 @@ _NEW_HEAD: Final = "INSERT INTO ledger_head VALUES (?, ?, ?)"
 _HEAD: Final = (
     "UPDATE ledger_head SET sequence = ?, peaks = ? WHERE ledger = ? AND sequence = ? AND peaks = ?"
 )
-
-
-def sqlite_path(url: str) -> Path:
-    """Return the database file of a URL. Raises ValueError for any other database."""
-    found = make_url(url)
-    if found.get_backend_name() != "sqlite" or found.database in (None, "", ":memory:"):
-        name = found.render_as_string(hide_password=True)
-        give = "give a SQLite file, e.g. sqlite:///var/accountant.db"
-        raise ValueError(f"cannot use the database {name!r}: {give}")
-    return Path(str(found.database))
 
 
 def writer(url: str) -> Engine:
@@ -105,12 +97,13 @@ def file_lock(path: Path, seconds: float = WAIT_MS / 1000) -> Iterator[None]:
         os.close(handle)
 
 
-class Sqlite(Database):
+class Sqlite(Ledgers):
     """One file: a connection that writes under the file's lock, and connections that read."""
 
     def __init__(self, url: str) -> None:
-        self._path: Path = sqlite_path(url)
-        super().__init__(reader(url), writer(url))
+        super().__init__(url)
+        self._path = sqlite_path(url)
+        self._reader, self._writer = reader(url), writer(url)
         self._backfill = Backfill(self._path)
         event.listen(self._writer, "connect", _of_ours)
         self._kept = False
@@ -129,13 +122,13 @@ class Sqlite(Database):
             yield
 
     @contextmanager
-    def begun(self, ledger: str, beside: str) -> Iterator[Begun]:
+    def lock(self, ledger: str, beside: str) -> Iterator[Locked]:
         """Begin a transaction that keeps all others from writing, to any ledger."""
         milliseconds = 0 if self._kept else WAIT_MS
         with ExitStack() as opened:
             try:
                 opened.enter_context(file_lock(self._path, milliseconds / 1000))
-                connection = opened.enter_context(self.ready())
+                connection = opened.enter_context(self.connected())
                 driver = raw(connection)
                 driver.execute(f"PRAGMA busy_timeout={milliseconds}")  # of other programs
                 opened.enter_context(_finally(lambda: driver.execute(_NO_WAIT)))
@@ -145,10 +138,10 @@ class Sqlite(Database):
                 self._kept = _busy(error)
                 raise
             self._kept = False
-            yield _begun(connection, ledger, beside)
+            yield _locked(connection, ledger, beside)
 
     @contextmanager
-    def ready(self) -> Iterator[Connection]:
+    def connected(self) -> Iterator[Connection]:
         """Return the connection that writes, kept out of the pool while its transactions end."""
         connection = self._writing = self._writing or self._writer.connect()
         try:
@@ -163,10 +156,10 @@ class Sqlite(Database):
             connection.close()
 
     @contextmanager
-    def begin(self, connection: Connection, ledger: str, beside: str) -> Iterator[Begun]:
-        """``begun``, if no other process has the file's lock, and no other program the file."""
+    def lock_now(self, connection: Connection, ledger: str, beside: str) -> Iterator[Locked]:
+        """``lock``, if no other process has the file's lock, and no other program the file."""
         with self._now(connection.begin), _finally(connection.rollback):
-            yield _begun(connection, ledger, beside)
+            yield _locked(connection, ledger, beside)
 
     @contextmanager
     def _now(self, begin: Callable[[], object]) -> Iterator[None]:
@@ -181,7 +174,9 @@ class Sqlite(Database):
                 raise Moved("another process writes") from error
             yield
 
-    def at_once(self, connection: Connection, more: Growth, beside: str, end: Tree) -> bool:
+    def append_and_commit(
+        self, connection: Connection, more: Growth, beside: str, end: Tree
+    ) -> bool:
         """Append and commit by a transaction of the driver."""
         driver = raw(connection)
         with self._now(lambda: driver.execute("BEGIN IMMEDIATE")), _finally(driver.rollback):
@@ -220,22 +215,26 @@ class Sqlite(Database):
             raise Unknown(f"the commit failed: {error}") from error
         self._backfill.committed(driver)
 
+    @translated()
     def finish_erasing(self) -> bool:
         """Empty the write-ahead log. False if a reader still needs it."""
-        for _ in range(_ATTEMPTS):
-            with self.turn(""), self.begun("", "") as begun:
-                begun.connection.rollback()
+        for _ in range(_ATTEMPTS if self.erased else 0):
+            with self.turn(""), self.lock("", "") as locked:
+                locked.connection.rollback()
                 self._backfill.wait()
-                driver = raw(begun.connection)
+                driver = raw(locked.connection)
                 driver.execute(f"PRAGMA busy_timeout={_PATIENCE_MS}")
                 [busy, *_] = driver.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+                self.erased = bool(busy)
             if not busy:
-                return True
+                break
             time.sleep(_PATIENCE_MS / 1_000)
-        return False
+        return not self.erased
 
+    @translated()
     def check(self) -> None:
         """Check that the file may be written to, by its permissions, its lock and the disk."""
+        super().check()
         for place in (self._path, self._path.parent):
             if not os.access(place, os.W_OK):
                 raise StoreError("the database cannot be written to")
@@ -283,9 +282,9 @@ def _of_ours(connection: Any, _: Any) -> None:
     connection.execute(_NO_WAIT)
 
 
-def _begun(connection: Connection, ledger: str, beside: str) -> Begun:
+def _locked(connection: Connection, ledger: str, beside: str) -> Locked:
     driver = raw(connection)
-    return Begun(connection, _head(driver, ledger), _head(driver, beside))
+    return Locked(connection, _head(driver, ledger), _head(driver, beside))
 
 
 def _head(driver: sqlite3.Connection, ledger: str) -> Tree:

@@ -1,40 +1,74 @@
-"""Appending to a ledger, and what is kept beside its events, in one transaction."""
+"""``Writing``: a transaction that appends to one ledger, and to the tables beside its events."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from sqlalchemy import Connection, delete, insert
 
 from accountant.ledger.events import Entry
-from accountant.ledger.merkle import Tree
-from accountant.store.database import Begun, Database, Growth, Moved, StoreError, translated
-from accountant.store.reading import Reading, Signed, Text
+from accountant.ledger.merkle import Node, Tree, leaf_hash
+from accountant.store.errors import Moved, StoreError, translated
+from accountant.store.queries import Queries, Signed, Text
 from accountant.store.tables import CHECKPOINT, COSIGNATURE, TEXT
+
+if TYPE_CHECKING:
+    from accountant.store.ledgers import Ledgers
 
 T = TypeVar("T")
 
 
+class Locked(NamedTuple):
+    """A transaction, the end of its ledger under lock, and the end of the ledger beside it."""
+
+    connection: Connection
+    head: Tree
+    beside: Tree
+
+
+class Growth(NamedTuple):
+    """Rows to append. Events are columns: sequence, type, time, body, leaf."""
+
+    ledger: str
+    before: Tree
+    after: Tree
+    events: list[Sequence[Any]]
+    nodes: list[Node]
+    texts: Sequence[Text]
+
+    @classmethod
+    def of(
+        cls, ledger: str, before: Tree, entries: Sequence[Entry], texts: Sequence[Text]
+    ) -> Growth:
+        """Append entries to ``before``. Raises ValueError if they do not follow each other."""
+        columns: list[Sequence[Any]] = list(zip(*entries, strict=True))
+        sequences, _, _, bodies = columns
+        if sequences != tuple(range(sequences[0], sequences[0] + len(entries))):
+            raise ValueError("the events do not follow each other")
+        leaves = [leaf_hash(body) for body in bodies]
+        after, nodes = before.grown(leaves)
+        return cls(ledger, before, after, [*columns, leaves], nodes, texts)
+
+
 @dataclass(slots=True)
-class Writing(Reading):
+class Writing(Queries):
     """A write transaction on one ledger. Every method may raise StoreError, Moved if another writer
     has moved the head.
 
-    It begins with the first call that needs the database. A caller that knows the ends of the
-    ledgers may say so before (``believe``): if it asks for nothing else, what it appends goes to
-    the database in one step, which fails with Moved if the ledgers do not end there.
+    The head is locked by the first call that needs the database. A caller that knows the ends of
+    the ledgers may say so before (``believe``): if it asks for nothing else, what it appends goes
+    to the database in one step, which fails with Moved if the ledgers do not end there.
     """
 
-    database: Database
+    ledgers: Ledgers
     ledger: str
     beside_name: str
     ready: Connection  # The connection of the transaction, or of the one step
-    _begin: Callable[[], Begun]
-    erased: bool = False  # Erased texts may still be in what the database keeps for itself
-    _begun: Begun | None = None
+    _lock: Callable[[], Locked]
+    _locked: Locked | None = None
     _believed: tuple[Tree, Tree] | None = None
     _beside_matters: bool = False
     _appended: Growth | None = None  # What is to go to the database in one step
@@ -42,49 +76,49 @@ class Writing(Reading):
     _head: Tree = field(default_factory=Tree)
 
     @property
-    def begun(self) -> bool:
+    def locked(self) -> bool:
         """There is a transaction, which holds the head's lock."""
-        return self._begun is not None
+        return self._locked is not None
 
-    def begin(self) -> Begun:
+    def lock(self) -> Locked:
         """Begin the transaction, once. Raises Moved if what was believed is not so."""
-        if self._begun is None:
+        if self._locked is None:
             if self._appended:
                 raise StoreError("what was appended is on its way already")
             with self._open():
-                begun = self._begin()
+                locked = self._lock()
             if self._believed is not None:
                 head, beside = self._believed
-                if begun.head != head or (self._beside_matters and begun.beside != beside):
+                if locked.head != head or (self._beside_matters and locked.beside != beside):
                     self._ended = True
                     raise Moved(f"{self.ledger} does not end where it did")
-            self._begun, self._head = begun, begun.head
-        return self._begun
+            self._locked, self._head = locked, locked.head
+        return self._locked
 
     def believe(self, head: Tree, beside: Tree) -> None:
         """Take the ends as given. Raises ValueError for a new ledger, or after the beginning."""
-        if self._begun is not None or not head.size:
+        if self._locked is not None or not head.size:
             raise ValueError("nothing can be believed of a new ledger, nor after the beginning")
         self._believed, self._head = (head, beside), head
 
     @property
     def connection(self) -> Connection:
         """The connection of the transaction."""
-        return self.begin().connection
+        return self.lock().connection
 
     def head(self, ledger: str) -> Tree:
         """Return the ledger's end, read or believed. Raises ValueError for another ledger."""
         if ledger != self.ledger:
             raise ValueError(f"the transaction is on {self.ledger}, not on {ledger}")
         if self._believed is None:
-            self.begin()
+            self.lock()
         return self._head
 
     @property
     def beside(self) -> Tree:
         """The end of the ledger beside it; if only believed, the commit checks it."""
-        believed = self._believed[1] if self._believed and self._begun is None else Tree()
-        found = believed if believed.size else self.begin().beside
+        believed = self._believed[1] if self._believed and self._locked is None else Tree()
+        found = believed if believed.size else self.lock().beside
         self._beside_matters = True
         return found
 
@@ -92,13 +126,13 @@ class Writing(Reading):
         """Make what was appended durable. Raises Unknown if that may have happened or not."""
         with self._open():
             self._ended = True
-            if self._begun is not None:
-                self.database.commit(self._begun.connection)
+            if self._locked is not None:
+                self.ledgers.commit(self._locked.connection)
             elif (more := self._appended) is not None:
                 beside, end = self.ledger, more.before  # this ledger itself, if no other matters
                 if self._beside_matters and self._believed:
                     beside, end = self.beside_name, self._believed[1]
-                if not self.database.at_once(self.ready, more, beside, end):
+                if not self.ledgers.append_and_commit(self.ready, more, beside, end):
                     reason = "does not end where it did, or could not be written to"
                     raise Moved(f"{self.ledger} {reason}")
 
@@ -111,8 +145,8 @@ class Writing(Reading):
             raise Moved(f"{ledger}/{entries[0].sequence} does not follow {before.size - 1}")
         more = Growth.of(ledger, before, entries, texts)
         with self._open():
-            if self._begun is not None:
-                if not self.database.append(self._begun.connection, more):
+            if self._locked is not None:
+                if not self.ledgers.append(self._locked.connection, more):
                     raise Moved(f"the head of {ledger} moved while it was locked")
             elif self._appended is not None:
                 raise StoreError("only one thing can be appended in one step")
@@ -137,7 +171,7 @@ class Writing(Reading):
         """Erase texts of one event; with the commit they are gone from the file."""
         which = (TEXT.c.ledger == ledger) & (TEXT.c.sequence == sequence)
         self._execute(delete(TEXT).where(which, TEXT.c.field.in_(fields)))
-        self.erased = True
+        self.ledgers.erased = True
 
     def _execute(self, statement: Any) -> None:
         self._read(lambda connection: connection.execute(statement))

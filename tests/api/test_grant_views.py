@@ -101,7 +101,7 @@ def test_the_last_count_is_found_among_many_events(
     world: Callable[..., World], made: World, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of an expired session the last count is shown, however much was written after it."""
-    monkeypatch.setattr("accountant.api.grants.PAGE", 3)
+    monkeypatch.setattr("accountant.api.views.PAGE", 3)
     other = made.post("/sparse-vector", SESSION | {"ttl_seconds": 9}).json()["id"]
     made.post(f"/sparse-vector/{other}/answers", {"positives": 0, "negatives": 99})
     for _ in range(8):

@@ -9,11 +9,10 @@ from typing import Any
 
 from support import client_of
 
-from accountant.api.description.examples import CLIENTS, STORY, Example
+from accountant.api.description.texts import CLIENTS, STORY, Example
 from accountant.config.settings import Settings
 from accountant.runtime.service import Service
-from accountant.store.ledgers import Ledgers
-from accountant.store.sqlite import sqlite_path
+from accountant.store.ledgers import Ledgers, sqlite_path
 from accountant.store.vault import vault_of
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")

@@ -12,9 +12,8 @@ import pytest
 from story_runner import Told
 
 from accountant.api.app import create_app
-from accountant.api.description.examples import STORY
 from accountant.api.description.page import curl, page, pretty
-from accountant.api.description.problem_codes import PROBLEMS
+from accountant.api.description.texts import PROBLEMS, STORY
 from accountant.config.settings import Settings
 from accountant.privacy.mechanisms import KINDS
 

@@ -6,7 +6,7 @@ import pytest
 from schema_check import errors
 from story_runner import Told, differences, masked
 
-from accountant.api.description.examples import STORY
+from accountant.api.description.texts import STORY
 
 
 @pytest.fixture

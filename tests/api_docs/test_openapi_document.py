@@ -15,7 +15,7 @@ from story_runner import Told
 import accountant
 from accountant.api.app import create_app
 from accountant.api.description.openapi import calls_of, document
-from accountant.api.description.problem_codes import PROBLEMS
+from accountant.api.description.texts import PROBLEMS
 from accountant.api.problems import _STATUS_OF_CODE
 from accountant.budget.commands import Role
 from accountant.config.settings import Settings

@@ -9,7 +9,7 @@ from typing import get_args
 
 import pytest
 
-from accountant.api.description.problem_codes import PROBLEMS
+from accountant.api.description.texts import PROBLEMS
 from accountant.auth import keys
 from accountant.budget import apply
 from accountant.budget.policy_file import parse_policy

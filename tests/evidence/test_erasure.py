@@ -21,7 +21,7 @@ from support import ask, cells_of, laplace, snapshot
 
 from accountant.budget.errors import Conflict, NotFound
 from accountant.publishing.export import covering, write_bundle
-from accountant.store.database import StoreError
+from accountant.store.errors import StoreError
 from accountant.store.sqlite import Sqlite
 
 SECRET = "Marigold-Featherstonehaugh"
@@ -131,7 +131,7 @@ def test_a_reader_in_the_way_does_not_keep_the_text(house: Callable[..., House])
     """
     made = resident(house())
     first, second = made.grant(purpose=SECRET), made.grant(purpose=f"{SECRET} 2")
-    with made.service.ledgers._database._reader.begin() as connection:
+    with made.service.ledgers._reader.begin() as connection:
         connection.exec_driver_sql("SELECT count(*) FROM text").fetchall()
         assert erase(made, first.sequence) == 200
         assert made.raw(f"SELECT count(*) FROM text WHERE sequence = {first.sequence}") == [(0,)]

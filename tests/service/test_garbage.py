@@ -18,7 +18,7 @@ from accountant.budget.errors import Problem
 from accountant.budget.state import State
 from accountant.door.messages import Request
 from accountant.runtime.command_queue import Waiting, tell
-from accountant.store.database import StoreError
+from accountant.store.errors import StoreError
 
 _numbers = count()
 
@@ -106,7 +106,7 @@ def test_a_state_that_is_dropped_is_gone(busy: World, monkeypatch: pytest.Monkey
 
     with busy.service.state("fair"):  # it is there
         book = busy.service._projections.of("fair")
-    monkeypatch.setattr(busy.service.ledgers._database, "commit", fail)
+    monkeypatch.setattr(busy.service.ledgers, "commit", fail)
     before = weakref.ref(book.fold)
     some = crowd(busy, 60, make("register_dataset", id="e", namespace="n", name="e"))
     busy.service.dispatcher.answer("fair", some)

@@ -10,7 +10,8 @@ import pytest
 from sqlalchemy import text
 from support import World, ask, laplace, migrate
 
-from accountant.store.sqlite import reader, sqlite_path, writer
+from accountant.store.ledgers import sqlite_path
+from accountant.store.sqlite import reader, writer
 
 
 @pytest.fixture

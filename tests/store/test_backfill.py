@@ -21,8 +21,7 @@ from accountant.ledger.events import Entry, Event
 from accountant.ledger.merkle import Tree, leaf_hash
 from accountant.store import backfill
 from accountant.store.backfill import Backfill
-from accountant.store.ledgers import Ledgers
-from accountant.store.sqlite import sqlite_path
+from accountant.store.ledgers import Ledgers, sqlite_path
 
 PAGE = 4_096
 HEADER, FRAME = 32, 24 + PAGE
@@ -72,7 +71,7 @@ def sound(database: str, ledgers: Ledgers, ledger: str, events: int) -> None:
 
 def finished(ledgers: Ledgers) -> None:
     """Waits until nothing is under way."""
-    ledgers._database._backfill.wait()
+    ledgers._backfill.wait()
 
 
 class Slow:
@@ -247,7 +246,7 @@ def test_a_copy_that_fails_fails_no_commit(
     ]
     with monkeypatch.context() as patch:
         patch.setattr(backfill, "_log", SimpleNamespace(warning=full))
-        patch.setattr(ledgers._database._backfill, "_pages", 10_000)
+        patch.setattr(ledgers._backfill, "_pages", 10_000)
         write(ledgers, "a", 1)  # who commits copies, in vain
         assert times == 2
     while times < 4:

@@ -57,7 +57,7 @@ def appended(ledgers: Ledgers, size: int) -> bool:
             writing.believe(ledgers.head("a"), Tree())
         writing.append("a", [Entry(size, "x.y.v1", size, b"event")])
         writing.commit()
-        return not writing.begun
+        return not writing.locked
 
 
 def test_a_light_round_is_durable_whatever_the_default(hosted: Hosted) -> None:

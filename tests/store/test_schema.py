@@ -124,9 +124,9 @@ def test_every_statement_names_its_ledger(world: Callable[..., World], hosted: H
         else:
             named = ".ledger = %(ledger" in statement or "WHERE ledger = %s" in statement
             assert named, statement
-    for statement in (postgres._BEGUN, postgres._MOVED, postgres._AT_ONCE):
+    for statement in (postgres._NEW_HEAD, postgres._MOVED, postgres._APPEND_AND_COMMIT):
         inserts = statement.count("INSERT INTO")
         assert statement.count("(ledger, ") == inserts
         assert inserts == 4 or "WHERE ledger = %b" in statement
-    began = postgres._BEGIN.format(ledger="a", beside="b", wait="").as_string()
+    began = postgres._LOCK.format(ledger="a", beside="b", wait="").as_string()
     assert began.count("SELECT") == began.count("WHERE ledger = '")

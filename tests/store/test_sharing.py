@@ -20,8 +20,7 @@ from accountant.budget.errors import Unavailable
 from accountant.ledger.events import Entry
 from accountant.ledger.merkle import Tree
 from accountant.store import sqlite
-from accountant.store.ledgers import Ledgers, Unknown
-from accountant.store.sqlite import sqlite_path
+from accountant.store.ledgers import Ledgers, Unknown, sqlite_path
 
 
 def test_a_disk_that_is_full_changes_nothing(world: Callable[..., World]) -> None:
@@ -30,7 +29,7 @@ def test_a_disk_that_is_full_changes_nothing(world: Callable[..., World]) -> Non
     """
     made = world().hospital()
     hundredth(made.service, "p", "first")
-    engine = made.service.ledgers._database._writer
+    engine = made.service.ledgers._writer
     with engine.begin() as connection:
         pages = connection.exec_driver_sql("PRAGMA page_count").scalar()
         connection.exec_driver_sql(f"PRAGMA max_page_count={pages}")

@@ -217,13 +217,4 @@ def test_a_folder_that_cannot_be_written_is_no_error(tmp_path: Path, log: LogCap
     made = Snapshots(tmp_path / "file", Vault(tmp_path / "vault"))
     assert made.keep(LEDGER, TREE, PARTS) is False
     assert made.read(LEDGER) is None
-    made.drop(LEDGER)
     assert {entry["log_level"] for entry in log.entries} == {"info", "warning"}
-
-
-def test_dropping_is_safe(snapshots: Snapshots) -> None:
-    """A dropped snapshot is gone, and may be dropped again."""
-    snapshots.drop(LEDGER)
-    assert not path(snapshots).exists()
-    assert snapshots.read(LEDGER) is None
-    snapshots.drop(LEDGER)

@@ -1,7 +1,7 @@
 """The OpenAPI document: FastAPI's account of the routes, completed.
 
 Handlers read bodies raw and strictly, so FastAPI sees no request schemas: they come from the
-commands, those of answers from accountant.api.models, examples from examples.py.
+commands, those of answers from accountant.api.models, examples from texts.py.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ from fastapi.routing import RouteContext, iter_route_contexts
 from pydantic import BaseModel
 
 from accountant.api.access import Call, idempotency_key
-from accountant.api.description.examples import STORY, Example
-from accountant.api.description.problem_codes import PROBLEMS
-from accountant.api.description.schemas import REFERENCE, TEXTS, Schema, components, tidied
-from accountant.api.models.decisions import Problem
+from accountant.api.description.schemas import REFERENCE, Schema, components, tidied
+from accountant.api.description.texts import PROBLEMS, STORY, TEXTS, Example
+from accountant.api.models.spending import Problem
 from accountant.budget.commands import Role
 from accountant.budget.policy import Policy
 from accountant.door.messages import MEDIA

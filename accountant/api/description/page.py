@@ -12,10 +12,9 @@ from fastapi import FastAPI
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from accountant.api.description.examples import STORY, Example
 from accountant.api.description.openapi import document
-from accountant.api.description.problem_codes import PROBLEMS
 from accountant.api.description.schemas import Schema
+from accountant.api.description.texts import PROBLEMS, STORY, Example
 from accountant.config import shipped
 
 _WIDTH: Final = 96

@@ -9,14 +9,13 @@ from pydantic import BaseModel, TypeAdapter
 from pydantic.json_schema import models_json_schema
 from typing_extensions import is_typeddict
 
-from accountant.api.description import data
+from accountant.api.description.texts import TEXTS
 from accountant.budget.population.selection import Subjects
 from accountant.budget.rules import AnyRule
 from accountant.privacy.mechanisms import Amount, Mechanism
 
 Schema = dict[str, Any]
 REFERENCE: Final = "#/components/schemas/{model}"
-TEXTS: Final = data("texts")
 _STORED: Final = ("Positions", "Sealed")
 """Components that stand for long lists and free texts in events, and never in requests."""
 

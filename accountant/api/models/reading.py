@@ -7,12 +7,12 @@ from typing import Annotated, Any, NotRequired
 from pydantic import ConfigDict, with_config
 from typing_extensions import TypedDict
 
-from accountant.api.models.decisions import Limit
-from accountant.api.models.values import (
+from accountant.api.models.spending import (
     Client,
     CountedIn,
     DatasetOrAll,
     FilterName,
+    Limit,
     Loss,
     RuleId,
     Rules,

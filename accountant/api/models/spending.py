@@ -1,21 +1,65 @@
-"""Answers to grants, settlements, invocations and batches."""
+"""Answers about spending and decisions, and the types of fields that many answers have."""
 
 from __future__ import annotations
 
-from typing import Annotated, NotRequired
+from typing import Annotated, Any, Final, NotRequired
 
-from typing_extensions import TypedDict
+from pydantic import ConfigDict, Field, WithJsonSchema, with_config
+from typing_extensions import TypeAliasType, TypedDict
 
-from accountant.api.models.values import (
-    Asked,
-    Charge,
-    Client,
-    Costs,
-    DatasetId,
-    RuleCode,
-    RuleId,
-    Time,
+from accountant.privacy.units import FIXED
+
+COMPONENTS: Final = "#/components/schemas/"
+
+Loss = TypeAliasType(
+    "Loss",
+    Annotated[
+        str,
+        Field(
+            pattern=r"^([0-9]+(\.[0-9]+)?|infinite)$",
+            description='A decimal string such as "0.25", or "infinite".',
+        ),
+    ],
 )
+_LOSS: Final = {"$ref": f"{COMPONENTS}Loss"}
+Charge = TypeAliasType(
+    "Charge",
+    Annotated[
+        dict[str, str],
+        WithJsonSchema(
+            {
+                "type": "object",
+                "description": "A privacy loss in every currency that is kept, and, as "
+                "`tau_<order>`, the Renyi divergence at each order that a rule in force counts at.",
+                "properties": {
+                    str(currency): _LOSS | {"description": f"sum of {currency.replace('_', ' ')}"}
+                    for currency in FIXED
+                },
+                "required": [str(currency) for currency in FIXED],
+                "patternProperties": {
+                    "^tau_[0-9]+$": _LOSS
+                    | {"description": "sum of Renyi divergences at that order"}
+                },
+            }
+        ),
+    ],
+)
+Time = Annotated[str, WithJsonSchema({"type": "string", "format": "date-time"})]
+Rules = Annotated[
+    list[Any], WithJsonSchema({"type": "array", "items": {"$ref": f"{COMPONENTS}Rule"}})
+]
+
+Client = Annotated[str, "the name of the key that asked"]
+DatasetId = Annotated[str, "the dataset's id"]
+DatasetOrAll = Annotated[str, "the dataset's id, or * for the total over all"]
+Costs = Annotated[Charge, "the cost of all mechanisms together, per cell"]
+FilterName = Annotated[str, "how losses are added up"]
+RuleId = Annotated[str, "the rule's id"]
+RuleCode = Annotated[str, "the problem code that it stands for"]
+CountedIn = Annotated[int, "the last event that is counted in"]
+Asked = Annotated[
+    dict[str, Any], "the request, defaults left out; a text that was erased is (erased)"
+]
 
 
 class Stamped(TypedDict):
@@ -108,3 +152,162 @@ class OpenGrants(TypedDict):
 
     grants: Annotated[list[OpenGrant], "in the order in which they were reserved"]
     last: Annotated[int, "send it as `after` for the next page"]
+
+
+class Limit(TypedDict):
+    """A limit (epsilon, delta)."""
+
+    epsilon: Annotated[Loss, "at most this epsilon"]
+    delta: Annotated[Loss, "except with about this probability"]
+    own_delta: NotRequired[Annotated[Loss, "the part of delta kept for mechanisms' own deltas"]]
+
+
+class Comparison(TypedDict):
+    """One inequality: used + charge <= capacity."""
+
+    currency: Annotated[str, "the currency that is compared"]
+    used: Annotated[Loss, "already spent or reserved at the peak cell"]
+    charge: Annotated[Loss, "the amount that this request would add"]
+    capacity: Annotated[Loss, "the most that the rule admits"]
+    holds: Annotated[bool, "whether it fits"]
+
+
+class LimitFinding(TypedDict, total=False):
+    """The part of a finding that only limit rules have."""
+
+    scope: Annotated[str, "limit rules: the account, in words"]
+    dataset: Annotated[str, "limit rules: the account's dataset, or * for all together"]
+    client: Annotated[str, "limit rules: the client of a sub-limit, or empty"]
+    group: Annotated[dict[str, str], "limit rules: the peak cell; empty if all cells are alike"]
+    limit: Annotated[Limit, "limit rules: the limit"]
+    gate: Annotated[str, "limit rules: how losses are added up"]
+    spent_before: Annotated[Loss, "limit rules: epsilon before this request"]
+    spent_after: Annotated[Loss, "limit rules: epsilon if it were admitted"]
+    comparisons: Annotated[
+        list[Comparison],
+        "both sides; epsilon or the gate's own currency has to hold, and delta has to",
+    ]
+
+
+class RuleFinding(LimitFinding):
+    """One rule's comparison. Rules that the policy does not state are called built-in:…."""
+
+    rule: RuleId
+    action: Annotated[str, "its action when it fires: block or flag"]
+    fired: Annotated[bool, "whether it fired"]
+    code: RuleCode
+    text: Annotated[str, "the comparison in words"]
+
+
+class Decision(TypedDict):
+    """The outcome of a request, and the findings of all rules."""
+
+    outcome: Annotated[str, "allow, flag or block: the strictest action of the rules that fired"]
+    rules: Annotated[list[RuleFinding], "every rule that was evaluated, those that fired first"]
+
+
+class NamedDecision(Decision):
+    """A decision and its id."""
+
+    id: Annotated[str, "d and a sequence"]
+
+
+class WouldFit(TypedDict, total=False):
+    """A request that would be granted now in place of one that a limit refuses. Fields are absent
+    where nothing fits. Claims are not taken into account.
+    """
+
+    count: Annotated[int, "the largest count of the one mechanism"]
+    scale: Annotated[Loss, "its smallest scale, in three digits"]
+    times: Annotated[Loss, "several mechanisms or scales: the least factor for all their noise"]
+    delta: Annotated[
+        Loss,
+        "Gaussian noise without a delta, where limits count its epsilon only: a delta to "
+        "state, with the scale if that alone is not enough",
+    ]
+
+
+class WrongField(TypedDict):
+    """A field that is not valid."""
+
+    field: Annotated[str, "where it stands"]
+    reason: Annotated[str, "the error"]
+
+
+@with_config(ConfigDict(extra="allow"))
+class Problem(TypedDict):
+    """An error and how to correct it (RFC 9457). Further fields carry the facts."""
+
+    type: Annotated[
+        str,
+        Field(
+            pattern="^urn:accountant:problem:[a-z-]+$",
+            description="the code after the last colon is the one that programs compare",
+        ),
+    ]
+    title: Annotated[str, "the code in words"]
+    status: Annotated[int, "the HTTP status"]
+    detail: Annotated[str, "the error and the remedy"]
+    errors: NotRequired[Annotated[list[WrongField], "invalid-request: each field with its reason"]]
+    decision: NotRequired[Annotated[NamedDecision, "refusals: every rule that was evaluated"]]
+    charge: NotRequired[Annotated[Charge, "refusals: the cost of the request"]]
+    would_fit: NotRequired[
+        Annotated[
+            WouldFit, "refusals by a limit: a request that would fit now; may differ in a retry"
+        ]
+    ]
+    sequence: NotRequired[Annotated[int, "the event that this is about"]]
+    item: NotRequired[Annotated[int, "batches: the place of the item, from 0 on"]]
+
+
+class Preview(TypedDict):
+    """The decision that the request would get now."""
+
+    decision: Annotated[Decision, "the rules that were evaluated"]
+    charge: Costs
+    fits: Annotated[int, "how many requests like this the limits admit"]
+    sequence: CountedIn
+
+
+class PricedMechanism(TypedDict):
+    """One mechanism's price."""
+
+    kind: Annotated[str, "the mechanism's kind"]
+    count: Annotated[int, "invocations"]
+    verdict: Annotated[
+        str, "of the claim: consistent, conservative, understated, unverifiable or unclaimed"
+    ]
+    charge: Annotated[Charge, "the amount booked for all invocations"]
+
+
+class Contribution(TypedDict):
+    """One charge."""
+
+    sequence: Annotated[int, "the event that booked it"]
+    client: Client
+    dataset: DatasetId
+    purpose: Annotated[str | None, "its purpose; (erased) if it was erased"]
+    state: Annotated[str, "recorded or revalued, or the state of the grant"]
+    epsilon: Annotated[Loss, "its charge"]
+    delta: Annotated[Loss, "its own delta"]
+
+
+class Contributors(TypedDict):
+    """The charges that used a limit up before a decision."""
+
+    rule: Annotated[str, "the limit rule's id"]
+    events: Annotated[list[Contribution], "the largest charges, largest first, as they are now"]
+    left_out: Annotated[int, "how many smaller ones are not listed"]
+
+
+class DecisionInFull(NamedDecision, Stamped):
+    """A decision with the request that led to it."""
+
+    type: Annotated[str, "the type of the event that holds it"]
+    client: Client
+    request: Asked
+    charge: Costs
+    mechanisms: Annotated[list[PricedMechanism], "the price of each mechanism, in the order asked"]
+    used_up_by: NotRequired[
+        Annotated[list[Contributors], "the charges under each limit that fired; not for pipelines"]
+    ]

@@ -19,11 +19,10 @@ from accountant.api.access import (
     TheService,
     of_a_population,
 )
-from accountant.api.decisions import in_full
-from accountant.api.grants import in_names
-from accountant.api.models.decisions import Contributors, DecisionInFull
 from accountant.api.models.reading import Accounts, Event, Events
+from accountant.api.models.spending import Contributors, DecisionInFull
 from accountant.api.requests import only_own
+from accountant.api.views import in_full, in_names
 from accountant.reporting.files import rendered, report_of
 from accountant.reporting.statement import accounts_json
 from accountant.reporting.texts import Texts

@@ -23,18 +23,18 @@ from accountant.api.access import (
     of_a_population,
 )
 from accountant.api.answers import preview_view, respond_to_batch
-from accountant.api.grants import grant_view, listed
-from accountant.api.models.decisions import Preview
 from accountant.api.models.spending import (
     BatchAnswer,
     Counted,
     Grant,
     OpenGrants,
+    Preview,
     Record,
     Reservation,
     Settlement,
 )
 from accountant.api.requests import only_own, read_batch
+from accountant.api.views import grant_view, listed
 from accountant.budget.commands import (
     AskGrant,
     CloseSparseVector,

@@ -50,7 +50,7 @@ def append(ledgers: Ledgers, ledger: str, first: int, end: int) -> None:
         writing.commit()
 
 
-def at_once(ledgers: Ledgers, head: Tree, beside: Tree, *, relied: bool = True) -> bool:
+def appended_alone(ledgers: Ledgers, head: Tree, beside: Tree, *, relied: bool = True) -> bool:
     """Appends five events to ``a`` in one step; says whether a transaction began on the way."""
     with ledgers.writing("a", "b", light=True) as writing:
         writing.believe(head, beside)
@@ -59,7 +59,7 @@ def at_once(ledgers: Ledgers, head: Tree, beside: Tree, *, relied: bool = True) 
         last = head.size + 5
         writing.append("a", entries(head.size, last), [Text(head.size, "purpose", b"s", "why")])
         writing.commit()
-        return writing.begun
+        return writing.locked
 
 
 def begins(ledgers: Ledgers, head: Tree, beside: Tree, *, reads: bool) -> None:
@@ -70,7 +70,7 @@ def begins(ledgers: Ledgers, head: Tree, beside: Tree, *, reads: bool) -> None:
         if reads:
             writing.read("a", 0, 1)
         else:
-            writing.begin()
+            writing.lock()
 
 
 def kept(ledgers: Ledgers, ledger: str = "a") -> list[Any]:
@@ -90,7 +90,7 @@ def test_what_was_believed_and_is_so_is_appended_in_one_step(ledgers: Ledgers) -
             assert (writing.head("a"), writing.beside) == (ledgers.head("a"), ledgers.head("b"))
             after = writing.append("a", entries(first, end), [Text(first, "purpose", b"s", "why")])
             writing.commit()
-            assert not writing.begun
+            assert not writing.locked
         assert ledgers.head("a") == after
     assert [one.body for one in ledgers.stream("a")] == [one.body for one in entries(0, 301)]
     assert after == Tree().grown(ledgers.hashes("a", 0, 0, 999))[0]
@@ -113,7 +113,7 @@ def test_what_was_believed_wrongly_has_moved(ledgers: Ledgers, wrong: str, reads
         head = Tree().grown([bytes([n]) * 32 for n in range(2 if wrong == "shorter" else 3)])[0]
     before = kept(ledgers)
     with pytest.raises(Moved):
-        at_once(ledgers, head, beside)
+        appended_alone(ledgers, head, beside)
     with pytest.raises(Moved):
         begins(ledgers, head, beside, reads=reads)
     assert kept(ledgers) == before
@@ -135,12 +135,12 @@ def test_a_ledger_beside_itself(ledgers: Ledgers) -> None:
 def test_nobody_minds_what_was_not_relied_upon(ledgers: Ledgers) -> None:
     """The ledger beside may have gone on, if nobody has asked where it ends."""
     another = Tree().grown([b"x" * 32])[0]
-    assert not at_once(ledgers, ledgers.head("a"), another, relied=False)
+    assert not appended_alone(ledgers, ledgers.head("a"), another, relied=False)
     assert ledgers.head("a").size == 8
     with ledgers.writing("a", "b", light=True) as writing:
         writing.believe(ledgers.head("a"), Tree())
         assert writing.beside == ledgers.head("b")  # nothing is believed of it: it is looked up
-        assert writing.begun
+        assert writing.locked
 
 
 def test_whatever_needs_the_database_begins(ledgers: Ledgers) -> None:
@@ -152,7 +152,7 @@ def test_whatever_needs_the_database_begins(ledgers: Ledgers) -> None:
         with ledgers.writing("a", "b", light=True) as writing:
             writing.believe(ledgers.head("a"), ledgers.head("b"))
             assert len(writing.read("a", 0, 9)) == 3
-            assert writing.begun
+            assert writing.locked
             writing.append("a", entries(3, 4))
             if commit:
                 writing.commit()
@@ -169,7 +169,7 @@ def test_what_cannot_be_believed(ledgers: Ledgers) -> None:
             writing.believe(Tree(), Tree())
         writing.believe(ledgers.head("a"), ledgers.head("b"))
         writing.commit()
-        assert not writing.begun
+        assert not writing.locked
     with ledgers.writing("a", "b") as writing, pytest.raises(ValueError, match="believed"):
         writing.believe(ledgers.head("a"), ledgers.head("b"))
     assert kept(ledgers) == before
@@ -183,7 +183,7 @@ def test_a_light_round_waits_for_nobody(ledgers: Ledgers, place: Place) -> None:
     with place.hold("a"):
         started = time.monotonic()
         with pytest.raises(Moved):
-            at_once(ledgers, head, beside)
+            appended_alone(ledgers, head, beside)
         with pytest.raises(Moved):
             begins(ledgers, head, beside, reads=False)
         assert time.monotonic() - started < 2
@@ -225,7 +225,7 @@ def commits(answers: list[Any], prefix: str) -> list[Envelope]:
 @pytest.fixture
 def begun(made: World, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """One item for each transaction that begins from now on."""
-    found, database = list[str](), made.service.ledgers._database
+    found, database = list[str](), made.service.ledgers
 
     def noted(really: Callable[..., Any]) -> Callable[..., Any]:
         def begin(*arguments: Any) -> Any:
@@ -234,7 +234,7 @@ def begun(made: World, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
         return begin
 
-    for name in ("begin", "begun"):
+    for name in ("lock", "lock_now"):
         monkeypatch.setattr(database, name, noted(getattr(database, name)))
     return found
 

@@ -65,7 +65,7 @@ def committing(service: Service, *ways: Any) -> Iterator[list[Any]]:
     """The next commits go other ways, each called with how it is really done; then as always. A
     light round's is one with its append.
     """
-    database = service.ledgers._database
+    database = service.ledgers
     left = list(ways)
 
     def going(really: Callable[..., Any]) -> Callable[..., Any]:
@@ -76,7 +76,7 @@ def committing(service: Service, *ways: Any) -> Iterator[list[Any]]:
         return go
 
     with pytest.MonkeyPatch.context() as patch:
-        for step in ("commit", "at_once"):
+        for step in ("commit", "append_and_commit"):
             patch.setattr(database, step, going(getattr(database, step)))
         yield left
 
@@ -327,17 +327,17 @@ def test_a_database_that_is_gone_leaves_nobody_waiting(
     made.service._projections._snapshots = snapshots_of(made.settings.home)
     monkeypatch.setattr("accountant.runtime.projections._WORTH", 1)
     made.service.keep_snapshots()
-    reading = made.service.ledgers._database.reading
+    reading = made.service.ledgers.reading
     size = len(made.stored())
 
     def gone(really: Callable[[], None]) -> None:
-        monkeypatch.setattr(made.service.ledgers._database, "reading", lost)
+        monkeypatch.setattr(made.service.ledgers, "reading", lost)
         failed(really)
 
     with committing(made.service, gone):
         told = together(made.service, grants("k", *["0.01"] * 3))
     assert [type(one) for one in told] == [Unavailable] * 3
-    monkeypatch.setattr(made.service.ledgers._database, "reading", reading)
+    monkeypatch.setattr(made.service.ledgers, "reading", reading)
     with made.service.state("fair") as state:
         assert (state.sequence, dict(state.open)) == (size, {})
     assert made.post("/grants", ask(laplace("0.01"))).status_code == 201

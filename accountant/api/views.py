@@ -1,27 +1,74 @@
-"""Grants as the API serves them. A settled one is read from the events that began and ended it."""
+"""Charges, decisions and grants as the API serves them."""
 
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import orjson
 
-from accountant.api.decisions import amounts
 from accountant.api.models import spending as models
+from accountant.budget import explain
 from accountant.budget.facts import final_of
 from accountant.budget.population import packing
+from accountant.budget.request import Request
 from accountant.budget.state import Grant, Settled
 from accountant.ledger.events import Event, rfc3339
-from accountant.privacy.units import Charge
+from accountant.privacy.units import FIXED, NOTHING, Charge
 from accountant.reporting.texts import Texts
 from accountant.runtime.service import PAGE, Service
 
 RECOVERED: Final = "ledger.recovered.v1"
 
 
+def amounts(charge: Charge | dict[str, Any]) -> models.Charge:
+    """Return a charge in decimal strings; an infinite amount is "infinite"."""
+    if not isinstance(charge, Charge):
+        charge = Charge.from_json(charge)
+    return (charge if charge.axis else NOTHING.on(FIXED)).amounts()
+
+
+def decided(decision: explain.Decision) -> models.Decision:
+    """Return the outcome and the finding of every rule."""
+    findings = [cast(models.RuleFinding, finding.to_json()) for finding in decision.findings]
+    return {"outcome": decision.outcome, "rules": findings}
+
+
+def in_full(
+    event: Event, explained: explain.Explained, request: dict[str, Any]
+) -> models.DecisionInFull:
+    """Return the decision of a judged event. ``request`` is its command, with texts and names."""
+    decision = decided(explained.decision)
+    return {
+        "id": f"d{event.sequence}",
+        "type": event.type,
+        "sequence": event.sequence,
+        "time": rfc3339(event.time),
+        "client": event.by,
+        "request": request,
+        "charge": amounts(event.body["total"]),
+        "mechanisms": _priced(explained.request),
+        "outcome": decision["outcome"],
+        "rules": decision["rules"],
+    }
+
+
+def _priced(request: Request) -> list[models.PricedMechanism]:
+    return [
+        {
+            "kind": mechanism.kind,
+            "count": mechanism.count,
+            "verdict": price.verdict.value,
+            "charge": amounts(price.charge.on(FIXED)),
+        }
+        for mechanism, price in zip(request.mechanisms, request.priced, strict=True)
+    ]
+
+
 def grant_view(service: Service, ledger: str, grant: Grant | Settled, now: int) -> models.Grant:
-    """Return the grant at stamp ``now``, with its texts."""
+    """Return the grant at stamp ``now``, with its texts. A settled one is read from the events that
+    began and ended it.
+    """
     event = service.event(ledger, grant.sequence)
     asked = Texts(partial(service.texts, ledger), page=1).opened(event)
     reserved = Charge.from_json(event.body["total"])

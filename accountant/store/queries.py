@@ -1,4 +1,4 @@
-"""Reading a ledger: one statement each, within a transaction or without."""
+"""Queries on a ledger: one statement each, within a transaction or without."""
 
 from __future__ import annotations
 
@@ -79,8 +79,8 @@ def raw(connection: Connection) -> Any:
     return connection.connection.driver_connection
 
 
-class Reading:
-    """The reads of a database, or of a transaction on it. Every method may raise StoreError."""
+class Queries:
+    """The queries on a database, or in a transaction on it. Every method may raise StoreError."""
 
     __slots__ = ()
 
