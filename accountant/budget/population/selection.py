@@ -266,6 +266,24 @@ def side_of(positions: Collection[int]) -> Side:
     return frozenset(positions)
 
 
+def runs_of(side: Side) -> tuple[tuple[int, int], ...]:
+    """Return the first and the last position of each part without a gap."""
+    if isinstance(side, range):
+        return ((side[0], side[-1]),)
+    values = np.sort(np.fromiter(side, dtype=np.int64, count=len(side)))
+    ends = np.flatnonzero(np.diff(values) != 1)
+    firsts, lasts = values[[0, *(ends + 1)]], values[[*ends, -1]]
+    return tuple(zip(firsts.tolist(), lasts.tolist(), strict=True))
+
+
+def side_from(runs: Sequence[tuple[int, int]], most: int) -> Side:
+    """Return the side of these runs. Raises ValueError unless it fits into ``most`` positions."""
+    if not runs or max(last for _, last in runs) >= most:
+        raise ValueError("a side of a box is empty or too long")
+    first, *others = (range(first, last + 1) for first, last in runs)
+    return side_of(set(first).union(*others) if others else first)
+
+
 def _scattered(boxes: Iterable[Box]) -> int:
     """Return the number of members of sets; ranges cost nothing."""
     return sum(len(side) for box in boxes for side in box if not isinstance(side, range))

@@ -1,0 +1,400 @@
+"""Snapshots: a state as bytes, so that a start does not have to fold every event again.
+
+A snapshot holds the length of the head, the head (``Head``, JSON), then columns: the open grants
+and their commands, the entries of windows, the sums of each account, the settled grants, the
+answered keys. Capacities and currencies of epochs follow from the policy. A snapshot is not checked
+against the events: the caller has to know that it is authentic, and that the same code folded it
+(store/snapshots.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import islice
+from typing import Annotated, Any, Final, TypeVar
+
+import numpy as np
+import orjson
+from pydantic import BaseModel, BeforeValidator, Field, PlainSerializer
+
+from accountant.budget.accounts.account import Account
+from accountant.budget.accounts.accounts import Accounts
+from accountant.budget.accounts.epochs import Adopted, epoch_of
+from accountant.budget.accounts.sums import Sums
+from accountant.budget.accounts.window import Window, WindowAccount
+from accountant.budget.columns import Take, raw
+from accountant.budget.custody.custody import Custody
+from accountant.budget.grants import AccountKey, Bookings, Grant, Grants, Legend
+from accountant.budget.idempotency import IdempotencyIndex
+from accountant.budget.policy import Policy
+from accountant.budget.population.population import Dataset, Population
+from accountant.budget.population.selection import Selection, runs_of, side_from
+from accountant.budget.state import State
+from accountant.privacy.units import FIXED, Axis, Charge, Currency
+
+K = TypeVar("K")
+T = TypeVar("T")
+_LENGTH: Final = 8
+_COLUMNS: Final = 12
+"""Integers of an open grant: the fields of ``Grant`` but for its name, which is its sequence."""
+_BREATH: Final = 512
+"""Open grants that are written without a break, within a millisecond."""
+
+Big = Annotated[
+    int,
+    BeforeValidator(lambda value: int(value) if isinstance(value, str) else value),
+    PlainSerializer(str, return_type=str),
+]
+"""A whole number of any size: a string, as in events."""
+Number = Annotated[int, Field(ge=0)]
+"""A count, or a place in one of the head's lists."""
+Run = tuple[Number, Number]
+"""The first and the last of numbers that follow each other."""
+ChargeRow = tuple[Number, tuple[Big, ...], tuple[int, ...]]
+"""A charge: its axis, the finite sums, the infinite ones."""
+SelectionRow = tuple[bool, tuple[tuple[tuple[Run, ...], ...], ...]]
+"""Whether it is everyone; its boxes, each side as runs."""
+BookingsRow = tuple[tuple[Number, Number], ...]
+"""Accounts, and the charges that they hold of a grant."""
+EpochRow = tuple[int, Big, tuple[Fraction, Fraction] | None, bool, bool]
+"""What of an epoch does not follow from its rule: number, since, chosen, carried, whole."""
+AdoptedRow = tuple[dict[str, Any], str, int, tuple[EpochRow, ...]]
+"""The policy as its event has it, digest, sequence, and the epochs of its limit rules in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class AccountRow:
+    """An account without its sums."""
+
+    rule: str
+    epoch: int
+    dataset: str
+    client: str
+    axis: Number
+    bound: tuple[Big, ...]
+    held: tuple[Big, ...]
+    kept: Annotated[int, Field(ge=0, le=2)]
+    """How many arrays of cells there are (``Sums.parts_kept``)."""
+    window: str | None
+    passing: Number
+    """How many entries are to leave the window: each is a row among the columns."""
+
+    @property
+    def entry(self) -> int:
+        """The integers of an entry: stamp, cells, finite sums, infinities."""
+        return 2 + 2 * len(self.bound)
+
+
+class Head(BaseModel, frozen=True, extra="forbid", strict=True):
+    """Everything but the columns. Dictionaries are lists, which keep their order. Currencies,
+    charges, selections and texts are listed once and referred to by their numbers.
+    """
+
+    ledger: str
+    sequence: Number
+    time: Big
+    population: Population | None
+    datasets: tuple[Dataset, ...]
+    adopted: AdoptedRow | None
+    last_epoch: tuple[tuple[str, int], ...]
+    custody: Custody
+    revalued: tuple[tuple[int, int], ...]
+    memories: tuple[tuple[str, Any], ...]
+    axes: tuple[tuple[str, ...], ...]
+    charges: tuple[ChargeRow, ...]
+    selections: tuple[SelectionRow, ...]
+    bookings: tuple[BookingsRow, ...]
+    commands: Number
+    """How many bytes the commands take, which stand among the columns, a line each."""
+    texts: tuple[str, ...]
+    accounts: tuple[AccountRow, ...]
+    open: Number
+    """How many grants are open: each is a row among the columns."""
+    settled: Legend
+    answers: Number
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """A copy of a state, made within a moment, to be dumped while the state goes on."""
+
+    state: State
+    """Frozen, but for the settled grants and the answers, which the other fields hold."""
+    legend: Legend
+    answers: int
+    columns: tuple[bytes, ...]
+
+    @classmethod
+    def of(cls, state: State) -> Copied:
+        """Return a copy of ``state``, which must not change meanwhile."""
+        frozen = state.frozen(whole=True)  # at the last stamp, even if it was read at a later one
+        sums = (part for account in frozen.accounts.values() for part in account.used.dump())
+        columns = *sums, *state.grants.dump(), *state.idempotency.dump()
+        return cls(frozen, state.grants.legend(), len(state.idempotency), columns)
+
+    def dump(self, breathe: Callable[[], None] = lambda: None) -> list[bytes]:
+        """Return the parts of one file, calling ``breathe`` often, so that other threads run."""
+        head, *opened = _head(self.state, self.legend, self.answers, breathe)
+        return [len(head).to_bytes(_LENGTH, "little"), head, *opened, *self.columns]
+
+
+def dump(state: State) -> list[bytes]:
+    """Return the state as parts of one file."""
+    return Copied.of(state).dump()
+
+
+def load(ledger: str, data: bytes | memoryview) -> State:
+    """Return the state of ``ledger``. Raises ValueError unless ``dump`` writes ``data`` of it."""
+    rest = _Rest(memoryview(data))
+    try:
+        written = bytes(rest.take(int.from_bytes(rest.take(_LENGTH), "little")))
+        head = Head.model_validate_json(written)
+        grants, commands = rest.take(8 * _COLUMNS * head.open), bytes(rest.take(head.commands))
+        lines = commands.split(b"\n") if commands else []  # canonical bytes have no line breaks
+        if not all(isinstance(orjson.loads(line), dict) for line in lines):
+            raise ValueError("the command of an open grant is no object")
+        passing = rest.take(8 * sum(row.passing * row.entry for row in head.accounts))
+        state = _state(head, grants, lines, passing, rest.take)
+        if rest.data:
+            raise ValueError("the snapshot goes on after its end")
+        again = _head(state, state.grants.legend(), len(state.idempotency), lambda: None)
+    except (ArithmeticError, LookupError, TypeError) as error:
+        raise ValueError(f"the snapshot of {ledger} is damaged: {error!r}") from error
+    if state.ledger != ledger or again != (written, bytes(grants), commands, bytes(passing)):
+        raise ValueError(f"a snapshot of {ledger} would be another one")
+    return state
+
+
+class _Rest:
+    """The bytes of a snapshot that are not read yet."""
+
+    def __init__(self, data: memoryview) -> None:
+        self.data = data
+
+    def take(self, size: int) -> memoryview:
+        """Return the next ``size`` bytes. Raises ValueError if there are fewer."""
+        if not 0 <= size <= len(self.data):
+            raise ValueError("the snapshot ends too early")
+        taken, self.data = self.data[:size], self.data[size:]
+        return taken
+
+
+class _Lists:
+    """The head's lists, while it is written: a number for each item."""
+
+    def __init__(self) -> None:
+        self.axes: dict[Axis, int] = {}
+        self.charges: dict[Charge, int] = {}
+        self.selections: dict[Selection, int] = {}
+        self.bookings: dict[BookingsRow, int] = {}
+        self.commands: dict[bytes, int] = {}
+        self.texts: dict[str, int] = {}
+        self._seen: dict[int, int] = {}
+        """Numbers of objects by identity: many grants share one, and hashing it takes long."""
+        self._here: list[object] = []
+        """The objects of ``_seen``, which keep their identity while they are here."""
+
+    def axis(self, axis: Axis) -> int:
+        """Return the number of these currencies."""
+        return self.axes.setdefault(axis, len(self.axes))
+
+    def numbers(
+        self, table: dict[K, int], items: Sequence[T], key: Callable[[T], K] | None = None
+    ) -> list[int]:
+        """Return the number of each item in ``table``, which lists ``key`` of it."""
+        for place, item in dict(zip(map(id, items), items, strict=True)).items():
+            if place not in self._seen:
+                listed: Any = item if key is None else key(item)
+                self._seen[place] = table.setdefault(listed, len(table))
+                self._here.append(item)
+        return list(map(self._seen.__getitem__, map(id, items)))
+
+    def held(self, bookings: Sequence[Bookings], accounts: Mapping[AccountKey, int]) -> list[int]:
+        """Return the numbers of bookings; ``accounts`` have numbers too."""
+
+        def row(held: Bookings) -> BookingsRow:
+            charges = self.numbers(self.charges, [booked for _, booked in held])
+            return tuple(zip([accounts[key] for key, _ in held], charges, strict=True))
+
+        return self.numbers(self.bookings, bookings, row)
+
+    def rows(self) -> dict[str, Any]:
+        """Return the lists, as fields of the head. Charges come first: they number axes."""
+        return {
+            "charges": tuple((self.axis(c.axis), c.finite, c.infinite) for c in self.charges),
+            "axes": tuple(tuple(map(str, axis)) for axis in self.axes),
+            "selections": tuple(
+                (cells.everyone, tuple(tuple(map(runs_of, box)) for box in cells.boxes))
+                for cells in self.selections
+            ),
+            "bookings": tuple(self.bookings),
+            "texts": tuple(self.texts),
+        }
+
+
+def _head(
+    state: State, legend: Legend, answers: int, breathe: Callable[[], None]
+) -> tuple[bytes, bytes, bytes, bytes]:
+    """Return head, grants, commands and windows. The order of making them numbers the lists."""
+    lists = _Lists()
+    numbers = {key: number for number, key in enumerate(state.accounts)}
+    accounts = tuple(_account_row(*item, lists) for item in state.accounts.items())
+    passing = bytearray()
+    for account in state.accounts.values():
+        entries = account.entries() if isinstance(account, WindowAccount) else iter(())
+        while some := list(islice(entries, _BREATH)):
+            cells = lists.numbers(lists.selections, [selection for _, selection, _ in some])
+            rows = [
+                (ends, number, *charge.finite, *charge.infinite)
+                for (ends, _, charge), number in zip(some, cells, strict=True)
+            ]
+            passing += raw(np.array(rows, dtype=np.int64))
+            breathe()
+    opened, grants = bytearray(), iter(state.grants.in_order())
+    while few := list(islice(grants, _BREATH)):
+        opened += _grant_rows(few, numbers, lists)
+        breathe()
+    commands = b"\n".join(lists.commands)
+    head = Head(
+        ledger=state.ledger,
+        sequence=state.sequence,
+        time=state.time,
+        population=state.population,
+        datasets=tuple(state.datasets.values()),
+        adopted=_adopted_row(state.adopted) if state.adopted else None,
+        last_epoch=tuple(state.last_epoch.items()),
+        custody=state.custody,
+        revalued=tuple(state.revalued.items()),
+        memories=tuple(state.memories.items()),
+        accounts=accounts,
+        open=len(state.open),
+        commands=len(commands),
+        settled=legend,
+        answers=answers,
+        **lists.rows(),
+    )
+    return head.model_dump_json().encode(), bytes(opened), commands, bytes(passing)
+
+
+def _state(
+    head: Head, grants: memoryview, commands: list[bytes], passing: memoryview, take: Take
+) -> State:
+    axes = list(map(_axis, head.axes))
+    charges = [_charge(axes[axis], finite, infinite) for axis, finite, infinite in head.charges]
+    shape = head.population.shape if head.population else ()
+    selections = [_selection(row, shape) for row in head.selections]
+    accounts = Accounts(dict(_accounts(head, axes, shape, selections, passing, take)))
+    accounts.share()
+    keys = list(accounts)
+    held = [tuple((keys[key], charges[booked]) for key, booked in row) for row in head.bookings]
+    tables = head.texts, head.texts, selections, commands, charges, (), (), (), held, (False, True)
+    columns = np.frombuffer(grants, dtype="<i8").reshape(head.open, _COLUMNS).T.tolist()
+    fields = [
+        [table[number] for number in column] if table else column
+        for column, table in zip(columns, (*tables, (), ()), strict=True)
+    ]
+    return State(
+        ledger=head.ledger,
+        sequence=head.sequence,
+        time=head.time,
+        population=head.population,
+        datasets={dataset.id: dataset for dataset in head.datasets},
+        adopted=_adopted(head.adopted) if head.adopted else None,
+        accounts=accounts,
+        grants=Grants.load(take, head.settled, map(Grant, map("g{}".format, columns[7]), *fields)),
+        idempotency=IdempotencyIndex.load(take, head.answers),
+        last_epoch=dict(head.last_epoch),
+        custody=head.custody,
+        revalued=dict(head.revalued),
+        memories=dict(head.memories),
+    )
+
+
+def _account_row(key: AccountKey, account: Account, lists: _Lists) -> AccountRow:
+    window, passing = None, 0
+    if isinstance(account, WindowAccount):
+        window, passing = account.window.text, sum(len(part.charges) for part in account.passing)
+    sums = tuple(account.bound), tuple(account.held), account.used.parts_kept
+    return AccountRow(*key, lists.axis(account.axis), *sums, window, passing)
+
+
+def _accounts(
+    head: Head,
+    axes: list[Axis],
+    shape: tuple[int, ...],
+    selections: list[Selection],
+    passing: memoryview,
+    take: Take,
+) -> Iterator[tuple[AccountKey, Account]]:
+    entries, first = np.frombuffer(passing, dtype="<i8"), 0
+    for row in head.accounts:
+        axis, n = axes[row.axis], len(row.bound)
+        if not len(axis) == n == len(row.held):
+            raise ValueError("an account is not as long as its axis")
+        used = Sums.load(take, n, shape, row.kept)
+        held = axis, used, list(row.bound), list(row.held)
+        account = Account(*held)
+        if row.window is not None:
+            account = WindowAccount(*held, Window.read(row.window))
+            last = first + row.passing * row.entry
+            account.entered(
+                (ends, selections[cells], Charge(axis, tuple(units[:n]), tuple(units[n:])))
+                for ends, cells, *units in entries[first:last].reshape(-1, row.entry).tolist()
+            )
+            first = last
+        yield AccountKey(row.rule, row.epoch, row.dataset, row.client), account
+
+
+def _grant_rows(grants: Sequence[Grant], numbers: dict[AccountKey, int], lists: _Lists) -> bytes:
+    """Return a row of each grant, made by columns: grant by grant takes four times as long."""
+    _, by, datasets, selections, commands, totals, opened, expires, sequences, held, *counted = zip(
+        *grants, strict=True
+    )
+    columns = (
+        lists.numbers(lists.texts, by),
+        lists.numbers(lists.texts, datasets),
+        lists.numbers(lists.selections, selections),
+        lists.numbers(lists.commands, commands),
+        lists.numbers(lists.charges, totals),
+        *(opened, expires, sequences),
+        lists.held(held, numbers),
+        *counted,
+    )
+    return raw(np.array(columns, dtype=np.int64).T)
+
+
+def _adopted_row(adopted: Adopted) -> AdoptedRow:
+    epochs = [adopted.epochs[rule.id] for rule in adopted.policy.limits]
+    rows = tuple((e.number, e.since, e.limit.chosen, e.carried, e.whole) for e in epochs)
+    return adopted.policy.to_json(), adopted.digest, adopted.sequence, rows
+
+
+def _adopted(row: AdoptedRow) -> Adopted:
+    document, digest, sequence, rows = row
+    policy = Policy.model_validate(document)
+    epochs = {
+        rule.id: epoch_of(rule, chosen, number, since, carried=carried, whole=whole)
+        for rule, (number, since, chosen, carried, whole) in zip(policy.limits, rows, strict=True)
+    }
+    return Adopted(policy, digest, sequence, epochs)
+
+
+def _axis(names: tuple[str, ...]) -> Axis:
+    axis = tuple(map(Currency, names))
+    if unknown := [c for c in axis if c not in FIXED and c.order is None]:
+        raise ValueError(f"no currency is called {unknown[0]!r}")
+    return axis
+
+
+def _charge(axis: Axis, finite: tuple[int, ...], infinite: tuple[int, ...]) -> Charge:
+    if not len(axis) == len(finite) == len(infinite):
+        raise ValueError("a charge is not as long as its axis")
+    return Charge(axis, finite, infinite)
+
+
+def _selection(row: SelectionRow, shape: tuple[int, ...]) -> Selection:
+    everyone, boxes = row
+    sides = (tuple(side_from(*each) for each in zip(box, shape, strict=True)) for box in boxes)
+    return Selection(everyone, tuple(sides))
