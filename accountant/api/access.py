@@ -45,7 +45,7 @@ class Call:
 
 
 def _of_the_app(name: str) -> Any:
-    """A dependency: an attribute of the app's state. Async, since it needs no thread."""
+    """Return a dependency: an attribute of the app's state. Async, since it needs no thread."""
 
     async def found(request: Request) -> Any:
         return getattr(request.app.state, name)
@@ -60,7 +60,7 @@ Authorization = Annotated[str | None, Header(include_in_schema=False)]
 
 
 def caller(*roles: Role) -> Callable[..., Key]:
-    """A dependency: the caller's key, which must have one of ``roles``."""
+    """Return a dependency: the caller's key, which must have one of ``roles``."""
 
     def authenticate(
         request: Request, service: TheService, authorization: Authorization = None
@@ -108,13 +108,10 @@ async def idempotency_key(request: Request) -> str | None:
     return values[0]
 
 
-def of_a_population(*tags: str) -> APIRouter:
-    """A router for the calls under /v1/populations/{population}."""
-    return APIRouter(
-        prefix="/v1/populations/{population}",
-        dependencies=[Depends(known_parameters)],
-        tags=list(tags),
-    )
+def of_a_population(tag: str) -> APIRouter:
+    """Return a router for calls under /v1/populations/{population}."""
+    known = [Depends(known_parameters)]
+    return APIRouter(prefix="/v1/populations/{population}", dependencies=known, tags=[tag])
 
 
 OVERSEE: Final[tuple[Role, ...]] = ("admin", "officer", "auditor")
@@ -134,25 +131,17 @@ Custodian = Annotated[Key, Depends(caller("admin", "officer"))]
 Administrator = Annotated[Key, Depends(caller("admin"))]
 
 
-@dataclass(frozen=True, slots=True)
-class _Posted:
-    population: str
-    key: Key
-    body: dict[str, Any]
-    idempotency: str | None
-    service: Service
-
-    def answer(self, kind: type[Command], **path: str) -> JSONResponse:
-        """Execute the command in the body, with its fields in the path; return the response."""
-        command = ask(kind, self.key, self.body, self.idempotency, **path)
-        return respond(self.service, self.service.execute(self.population, command))
-
-
-async def _posted(
+def _posted(
     population: Name, key: Spender, body: Body, idempotency: Idempotency, service: TheService
-) -> _Posted:
-    return _Posted(population, key, body, idempotency, service)
+) -> Callable[..., JSONResponse]:
+    def answer(kind: type[Command], **path: str) -> JSONResponse:
+        command = ask(kind, key, body, idempotency, **path)
+        return respond(service, service.execute(population, command))
+
+    return answer
 
 
-Posted = Annotated[_Posted, Depends(_posted)]
-"""A command as a client has sent it."""
+Posted = Annotated[Callable[..., JSONResponse], Depends(_posted)]
+"""Executes the command in the body, of the kind given, with its fields in the path; returns the
+response.
+"""

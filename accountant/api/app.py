@@ -14,7 +14,7 @@ from accountant.api.access import Call, TheService
 from accountant.api.answers import ready
 from accountant.api.models.reading import Health
 from accountant.api.quick import Quick
-from accountant.api.routes import evidence, reading, registering, spending
+from accountant.api.routes import reading, registering, spending
 from accountant.config.settings import Settings
 from accountant.door.messages import problem
 from accountant.publishing.publisher import Publisher
@@ -59,15 +59,13 @@ def create_app(service: Service, settings: Settings, publisher: Publisher | None
         """The service can decide: the database can be read and written to."""
         return ready(service)
 
-    for calls in (registering, spending, reading, evidence):
-        app.include_router(calls.router)
-    _describe(app)
-    return app
+    for router in (
+        *(registering.router, spending.router, spending.sessions),
+        *(reading.router, reading.evidence),
+    ):
+        app.include_router(router)
 
-
-def _describe(app: App) -> None:
-    """Serve /openapi.json and /docs to everybody, built on the first request; send / to /docs."""
-
+    # The description is built on the first request, and served to everybody.
     @app.get("/openapi.json", include_in_schema=False)
     def openapi_json() -> JSONResponse:
         from accountant.api.description.openapi import document  # noqa: PLC0415 seldom read
@@ -83,3 +81,5 @@ def _describe(app: App) -> None:
     @app.get("/", include_in_schema=False)
     def home() -> RedirectResponse:
         return RedirectResponse("/docs")
+
+    return app

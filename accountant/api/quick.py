@@ -25,6 +25,7 @@ from accountant.budget.commands import (
     Mechanisms,
     RecordInvocations,
     ReleaseGrant,
+    decided_in,
     plain,
 )
 from accountant.budget.commands.base import (
@@ -34,7 +35,6 @@ from accountant.budget.commands.base import (
     SubjectsField,
     construct,
 )
-from accountant.budget.commands.batch import decided_in
 from accountant.budget.commands.parts import Parts
 from accountant.ledger.events import canonical, to_keep, written
 

@@ -8,8 +8,7 @@ from typing import Any, Final
 from accountant.api.quick import Quick
 from accountant.api.strict_json import parse
 from accountant.auth.keys import Key
-from accountant.budget.commands import Command, Envelope, Role
-from accountant.budget.commands.batch import BatchRequest, alone, decided_in
+from accountant.budget.commands import BatchRequest, Command, Envelope, Role, decided_in
 from accountant.budget.errors import Forbidden, Invalid, Problem
 from accountant.door.keys import NO_KEY, WRONG_KEY, secret_of
 from accountant.runtime.service import Service
@@ -68,9 +67,9 @@ def read_batch(quick: Quick, key: Key, body: bytes) -> tuple[list[Envelope], lis
     try:
         return quick.batch(key.name, body)
     except Exception:  # noqa: BLE001 the models report every error
-        request = BatchRequest.model_validate(body_of(body))
-        order = decided_in(request.items)
-        return [Envelope(key.name, alone(request.items[place])) for place in order], order
+        items = BatchRequest.model_validate(body_of(body)).commands()
+        order = decided_in(items)
+        return [Envelope(key.name, items[place]) for place in order], order
 
 
 def ask(

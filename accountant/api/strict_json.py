@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from decimal import Decimal, InvalidOperation
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from accountant.budget.errors import Invalid
 
@@ -21,61 +21,52 @@ def parse(data: bytes) -> Any:
             data.decode("utf-8"),
             parse_float=partial(_number, Decimal),
             parse_int=partial(_number, int),
-            parse_constant=_constant,
+            parse_constant=lambda text: _refuse(f"{text} is no number"),
             object_pairs_hook=_object,
         )
         _check(document, 0)
     except UnicodeDecodeError as error:
-        raise _malformed(f"it is not UTF-8 (byte {error.start})") from None
+        _refuse(f"it is not UTF-8 (byte {error.start})")
     except json.JSONDecodeError as error:
-        raise _malformed(f"{error.msg} at line {error.lineno} column {error.colno}") from None
+        _refuse(f"{error.msg} at line {error.lineno} column {error.colno}")
     except RecursionError:
-        raise _malformed("it is nested too deeply") from None
+        _refuse("it is nested too deeply")
     return document
 
 
 def _number(kind: type[Decimal | int], text: str) -> Decimal | int:
     if len(text) > 100:
-        raise _malformed("a number has more than 100 characters")
+        _refuse("a number has more than 100 characters")
     try:
         return kind(text)
     except InvalidOperation:
-        raise _malformed(f"the number {text} is too large or too small") from None
-
-
-def _constant(text: str) -> Any:
-    raise _malformed(f"{text} is no number")
+        _refuse(f"the number {text} is too large or too small")
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     document: dict[str, Any] = {}
     for name, value in pairs:
         if name in document:
-            raise _malformed(f"the key {name!r} is given twice")
+            _refuse(f"the key {name!r} is given twice")
         document[name] = value
     return document
 
 
 def _check(value: Any, depth: int) -> None:
     if depth > MAX_DEPTH:
-        raise _malformed(f"it is nested more than {MAX_DEPTH} deep")
+        _refuse(f"it is nested more than {MAX_DEPTH} deep")
     if isinstance(value, str):
-        _text(value)
+        if not value.isascii() and any("\ud800" <= c <= "\udfff" for c in value):
+            _refuse("a string has half of a surrogate pair")
+        if "\x00" in value:
+            _refuse("a string has a NUL character")
     elif isinstance(value, list):
         for item in value:
             _check(item, depth + 1)
     elif isinstance(value, dict):
-        for key, item in value.items():
-            _text(key)
-            _check(item, depth + 1)
+        for part in (*value, *value.values()):
+            _check(part, depth + 1)
 
 
-def _text(value: str) -> None:
-    if not value.isascii() and any("\ud800" <= c <= "\udfff" for c in value):
-        raise _malformed("a string has half of a surrogate pair")
-    if "\x00" in value:
-        raise _malformed("a string has a NUL character")
-
-
-def _malformed(reason: str) -> Invalid:
-    return Invalid("malformed-json", f"this is not acceptable JSON: {reason}")
+def _refuse(reason: str) -> NoReturn:
+    raise Invalid("malformed-json", f"this is not acceptable JSON: {reason}") from None

@@ -11,7 +11,6 @@ from accountant.api.models import spending as models
 from accountant.budget import explain
 from accountant.budget.facts import final_of
 from accountant.budget.population import packing
-from accountant.budget.request import Request
 from accountant.budget.state import Grant, Settled
 from accountant.ledger.events import Event, rfc3339
 from accountant.privacy.units import FIXED, NOTHING, Charge
@@ -35,34 +34,30 @@ def decided(decision: explain.Decision) -> models.Decision:
 
 
 def in_full(
-    event: Event, explained: explain.Explained, request: dict[str, Any]
+    event: Event, explained: explain.Explained, command: dict[str, Any]
 ) -> models.DecisionInFull:
-    """Return the decision of a judged event. ``request`` is its command, with texts and names."""
-    decision = decided(explained.decision)
+    """Return the decision of a judged event. ``command`` is its command, with texts and names."""
+    decision, request = decided(explained.decision), explained.request
     return {
         "id": f"d{event.sequence}",
         "type": event.type,
         "sequence": event.sequence,
         "time": rfc3339(event.time),
         "client": event.by,
-        "request": request,
+        "request": command,
         "charge": amounts(event.body["total"]),
-        "mechanisms": _priced(explained.request),
+        "mechanisms": [
+            {
+                "kind": mechanism.kind,
+                "count": mechanism.count,
+                "verdict": price.verdict.value,
+                "charge": amounts(price.charge.on(FIXED)),
+            }
+            for mechanism, price in zip(request.mechanisms, request.priced, strict=True)
+        ],
         "outcome": decision["outcome"],
         "rules": decision["rules"],
     }
-
-
-def _priced(request: Request) -> list[models.PricedMechanism]:
-    return [
-        {
-            "kind": mechanism.kind,
-            "count": mechanism.count,
-            "verdict": price.verdict.value,
-            "charge": amounts(price.charge.on(FIXED)),
-        }
-        for mechanism, price in zip(request.mechanisms, request.priced, strict=True)
-    ]
 
 
 def grant_view(service: Service, ledger: str, grant: Grant | Settled, now: int) -> models.Grant:
@@ -72,45 +67,37 @@ def grant_view(service: Service, ledger: str, grant: Grant | Settled, now: int) 
     event = service.event(ledger, grant.sequence)
     asked = Texts(partial(service.texts, ledger), page=1).opened(event)
     reserved = Charge.from_json(event.body["total"])
-    due = grant.due(now)
-    state, charged, counted = "expired" if due else grant.status, reserved if due else None, None
+    charged = reserved if grant.due(now) else None
+    view = _view(grant, now, event.time, reserved)
     if isinstance(grant, Settled):
         end = service.event(ledger, grant.settled)
         charged = reserved if end.type == RECOVERED else final_of(end.body, reserved)
         if grant.session:
-            counted = _counted(service, grant, end)
-    elif grant.session:
-        counted = grant.positives, grant.negatives
-    view: models.Grant = {
-        "id": grant.id,
-        "state": state,
-        "client": grant.by,
-        "dataset": grant.dataset,
+            view["positives"], view["negatives"] = _counted(service, grant, end)
+    return {
+        **view,
         "request": in_names(service, ledger, asked.body["command"]),
-        "opened": rfc3339(event.time),
-        "expires": rfc3339(grant.expires),
-        "reserved": amounts(reserved),
         "charged": None if charged is None else amounts(charged),
-        "sequence": grant.sequence,
     }
-    if counted is not None:
-        view["positives"], view["negatives"] = counted
-    return view
 
 
 def listed(grant: Grant, now: int) -> models.OpenGrant:
     """Return an open grant at stamp ``now``, without reading its event."""
+    return _view(grant, now, grant.opened, grant.total)
+
+
+def _view(grant: Grant | Settled, now: int, opened: int, reserved: Charge) -> models.OpenGrant:
     view: models.OpenGrant = {
         "id": grant.id,
         "state": "expired" if grant.due(now) else grant.status,
         "client": grant.by,
         "dataset": grant.dataset,
-        "opened": rfc3339(grant.opened),
+        "opened": rfc3339(opened),
         "expires": rfc3339(grant.expires),
-        "reserved": amounts(grant.total),
+        "reserved": amounts(reserved),
         "sequence": grant.sequence,
     }
-    if grant.session:
+    if isinstance(grant, Grant) and grant.session:
         view["positives"], view["negatives"] = grant.positives, grant.negatives
     return view
 
@@ -125,18 +112,14 @@ def in_names(service: Service, ledger: str, command: dict[str, Any]) -> dict[str
 
 def _counted(service: Service, grant: Settled, end: Event) -> tuple[int, int]:
     """Return the positives and negatives of a session that has ended, by its last count."""
-    found = end.body if "positives" in end.body else _last_count(service, end.ledger, grant)
-    return found.get("positives", 0), found.get("negatives", 0)
-
-
-def _last_count(service: Service, ledger: str, grant: Settled) -> dict[str, Any]:
-    stop = grant.settled
-    while stop > grant.sequence:
+    found, stop = end.body, grant.settled
+    while "positives" not in found and stop > grant.sequence:
         first = max(grant.sequence, stop - PAGE)
-        for row in reversed(service.events(ledger, first, stop - first)):
-            if b'"type":"sparse_vector.answered.v1"' in row.body:
-                body: dict[str, Any] = orjson.loads(row.body)
-                if body["command"]["grant"] == grant.id:
-                    return body
+        counts = (
+            orjson.loads(row.body)
+            for row in reversed(service.events(end.ledger, first, stop - first))
+            if b'"type":"sparse_vector.answered.v1"' in row.body
+        )
+        found = next((body for body in counts if body["command"]["grant"] == grant.id), found)
         stop = first
-    return {}
+    return found.get("positives", 0), found.get("negatives", 0)

@@ -115,12 +115,15 @@ class _Trials:
 
     def _times(self) -> Advice:
         """Find the least factor for all noise."""
-        distinct = set(self._mechanisms)
+        distinct, wide = set(self._mechanisms), Context(prec=40, rounding=ROUND_UP)
         if len(distinct) > _MOST_DISTINCT or not all(map(_scales, distinct)):
             return {}
 
         def noisier(factor: Decimal) -> list[Mechanism]:
-            found = {mechanism: _scaled(mechanism, factor) for mechanism in distinct}
+            found = {}
+            for one in distinct:
+                scales = {name: wide.multiply(getattr(one, name), factor) for name in _scales(one)}
+                found[one] = _changed(one, **scales)
             return [found[mechanism] for mechanism in self._mechanisms]
 
         found = self._least(Decimal(1), noisier)
@@ -196,13 +199,6 @@ def _first(holds: Callable[[int], bool], low: int, high: int) -> int:
 def _scales(mechanism: Mechanism) -> list[str]:
     """Return the fields that state how much noise there is."""
     return [name for name in _SCALES if getattr(mechanism, name, None)]
-
-
-def _scaled(mechanism: Mechanism, factor: Decimal) -> Mechanism:
-    """Return the mechanism with ``factor`` times the noise."""
-    wide = Context(prec=40, rounding=ROUND_UP)
-    scales = {name: wide.multiply(getattr(mechanism, name), factor) for name in _scales(mechanism)}
-    return _changed(mechanism, **scales)
 
 
 def _changed(mechanism: Mechanism, **fields: Decimal) -> Mechanism:

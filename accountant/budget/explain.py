@@ -50,7 +50,9 @@ def explain(event: Event, adopted: Adopted | None, people: Population, engine: i
     force, ``engine`` the version of the bounds that decided.
     """
     event = as_single(event)
-    request = _request(event, people, engine)
+    command: Judged = command_from_json(event.body["command"])  # type: ignore[assignment]
+    terms = Terms(people.relation, Charge.from_json(event.body["total"]).orders, engine)
+    request = request_on(people, terms, event.by, command, event.time)
     findings = list(built_in.findings(request, adopted, event.ledger))
     if adopted is not None:
         told = _told(event, adopted, people, request)
@@ -81,13 +83,6 @@ def in_words(
         rules = {rule.id: rule for rule in state.adopted.policy.rules}
         findings += [rules[c.rule].words(c, told) for c in judgement.compared if c.rule in rules]
     return decision_of(findings)
-
-
-def _request(event: Event, people: Population, engine: int) -> Request:
-    """Return the request as it was judged."""
-    command: Judged = command_from_json(event.body["command"])  # type: ignore[assignment]
-    terms = Terms(people.relation, Charge.from_json(event.body["total"]).orders, engine)
-    return request_on(people, terms, event.by, command, event.time)
 
 
 def _told(event: Event, adopted: Adopted, people: Population, request: Request) -> Told:

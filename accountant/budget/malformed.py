@@ -29,7 +29,7 @@ _MESSAGES: Final = {
 
 
 def reasons(error: ValidationError) -> list[dict[str, str]]:
-    """``field`` and ``reason`` of everything that pydantic found, at most ``MOST``."""
+    """Return ``field`` and ``reason`` of each error of a validation, at most ``MOST``."""
     return [
         {"field": field_name(item["loc"]), "reason": reason(item)}
         for item in error.errors(include_url=False)[:MOST]
@@ -37,12 +37,12 @@ def reasons(error: ValidationError) -> list[dict[str, str]]:
 
 
 def in_one_line(found: list[dict[str, str]], whole: str) -> str:
-    """The first reasons for people; ``whole`` is what a reason without a field is about."""
+    """Return the first reasons as text; ``whole`` names the document, where no field is named."""
     return "; ".join(f"{f['field'] or whole}: {f['reason']}" for f in found[:5])
 
 
 def reason(item: Any) -> str:
-    """One of pydantic's errors in words that tell what to do."""
+    """Return one of pydantic's errors as text that says what to do."""
     message = _MESSAGES.get(item["type"])
     if message is None:
         return str(item["msg"]).removeprefix("Value error, ") + _shown(item.get("input"))
@@ -50,16 +50,15 @@ def reason(item: Any) -> str:
 
 
 def _shown(value: Any) -> str:
-    """What was given, if it is short: "must be greater than 0 (it is "-1")"."""
+    """Return the value, if it is short: "must be greater than 0 (it is "-1")"."""
     if not isinstance(value, str | int | float | Decimal):
         return ""
-    text = json.dumps(value if isinstance(value, str | bool) else str(value), ensure_ascii=True)
-    text = text if isinstance(value, str) else text.strip('"')
+    text = json.dumps(value) if isinstance(value, str | bool) else str(value)
     return f" (it is {text})" if len(text) <= _LONGEST_SHOWN else ""
 
 
 def field_name(location: tuple[int | str, ...]) -> str:
-    """The field as it is written, without the tags that pydantic puts in for unions."""
+    """Return the field as clients write it, without pydantic's tags of unions."""
     text = ""
     for before, part in zip((None, *location), location, strict=False):
         tag = isinstance(before, int) or before == "mechanism"

@@ -289,11 +289,11 @@ def _state(
     accounts.share()
     keys = list(accounts)
     held = [tuple((keys[key], charges[booked]) for key, booked in row) for row in head.bookings]
-    tables = head.texts, head.texts, selections, commands, charges, (), (), (), held, (False, True)
     columns = np.frombuffer(grants, dtype="<i8").reshape(head.open, _COLUMNS).T.tolist()
+    tables: list[Any] = [head.texts, head.texts, selections, commands, charges, *[None] * 3, held]
     fields = [
-        [table[number] for number in column] if table else column
-        for column, table in zip(columns, (*tables, (), ()), strict=True)
+        column if table is None else [table[number] for number in column]
+        for column, table in zip(columns, (*tables, (False, True), None, None), strict=True)
     ]
     return State(
         ledger=head.ledger,

@@ -13,7 +13,7 @@ from sqlalchemy import URL, Connection, Engine, make_url
 from sqlalchemy.exc import ArgumentError
 
 from accountant.ledger.merkle import Tree
-from accountant.store.errors import Moved, StoreError, Unknown, translated
+from accountant.store import Moved, StoreError, Unknown, translated
 from accountant.store.queries import HEAD_OF, Queries, Signed, Stored, Text, tree_of
 from accountant.store.writing import Growth, Locked, Writing
 

@@ -9,8 +9,7 @@ from alembic.config import Config
 from sqlalchemy import Connection, inspect
 
 from accountant.config import shipped
-from accountant.store import postgres
-from accountant.store.errors import translated
+from accountant.store import postgres, translated
 from accountant.store.ledgers import parsed, shown, sqlite_path
 from accountant.store.sqlite import file_lock, writer
 from accountant.store.whole import made_folder

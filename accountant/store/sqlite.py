@@ -23,8 +23,8 @@ from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from sqlalchemy.pool import QueuePool, StaticPool
 
 from accountant.ledger.merkle import Tree
+from accountant.store import Moved, StoreError, Unknown, translated
 from accountant.store.backfill import Backfill
-from accountant.store.errors import Moved, StoreError, Unknown, translated
 from accountant.store.ledgers import WAIT_MS, Ledgers, sqlite_path
 from accountant.store.queries import HEAD_OF, raw, tree_of
 from accountant.store.writing import Growth, Locked

@@ -21,14 +21,17 @@ def _column(kind: Any, *, key: bool = False) -> Any:
     return Field(sa_column=Column(kind, primary_key=key, nullable=False, autoincrement=False))
 
 
-class EventRow(SQLModel, table=True):
+class _Row(SQLModel):
+    ledger: str = Field(primary_key=True, max_length=64)
+
+
+class EventRow(_Row, table=True):
     """One event as its canonical bytes, with its leaf hash in the ledger's tree."""
 
     __tablename__ = "event"
     __table_args__ = (
         Index("event_terms", "ledger", "sequence", sqlite_where=_WHERE, postgresql_where=_WHERE),
     )
-    ledger: str = Field(primary_key=True, max_length=64)
     sequence: int = _column(BigInteger, key=True)
     type: str = Field(max_length=64)
     time: int = _column(BigInteger)
@@ -36,50 +39,45 @@ class EventRow(SQLModel, table=True):
     leaf: bytes = _column(LargeBinary)
 
 
-class NodeRow(SQLModel, table=True):
+class NodeRow(_Row, table=True):
     """The hash of a full subtree of 256**level events: what tiles above the lowest consist of."""
 
     __tablename__ = "node"
-    ledger: str = Field(primary_key=True, max_length=64)
     level: int = _column(Integer, key=True)
     number: int = _column(BigInteger, key=True)
     hash: bytes = _column(LargeBinary)
 
 
-class HeadRow(SQLModel, table=True):
+class HeadRow(_Row, table=True):
     """The end of a ledger: the next sequence and the tree's peaks, moved by compare-and-swap."""
 
     __tablename__ = "ledger_head"
-    ledger: str = Field(primary_key=True, max_length=64)
     sequence: int = _column(BigInteger)
     peaks: bytes = _column(LargeBinary)
 
 
-class CheckpointRow(SQLModel, table=True):
+class CheckpointRow(_Row, table=True):
     """A signed checkpoint, kept for ever. ``number`` counts up, so that two cannot both follow."""
 
     __tablename__ = "checkpoint"
-    ledger: str = Field(primary_key=True, max_length=64)
     number: int = _column(BigInteger, key=True)
     size: int = _column(BigInteger)
     note: bytes = _column(LargeBinary)
 
 
-class CosignatureRow(SQLModel, table=True):
+class CosignatureRow(_Row, table=True):
     """A witness's signature line under a checkpoint."""
 
     __tablename__ = "cosignature"
-    ledger: str = Field(primary_key=True, max_length=64)
     number: int = _column(BigInteger, key=True)
     witness: str = _column(Text, key=True)
     line: str = _column(Text)
 
 
-class TextRow(SQLModel, table=True):
+class TextRow(_Row, table=True):
     """A free text of an event, which holds only its salted digest. The only rows that may go."""
 
     __tablename__ = "text"
-    ledger: str = Field(primary_key=True, max_length=64)
     sequence: int = _column(BigInteger, key=True)
     field: str = Field(primary_key=True, max_length=64)
     salt: bytes = _column(LargeBinary)

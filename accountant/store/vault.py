@@ -15,7 +15,7 @@ from typing import Final, Literal
 from accountant.ledger import notes
 from accountant.ledger.checkpoints import Checkpoint, Known
 from accountant.ledger.notes import BadNote, Signer, Verifier
-from accountant.store.errors import StoreError
+from accountant.store import StoreError
 from accountant.store.whole import made_folder, sync, whole
 
 Kind = Literal["signed", "published", "totals"]

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, delete, insert
 
 from accountant.ledger.events import Entry
 from accountant.ledger.merkle import Node, Tree, leaf_hash
-from accountant.store.errors import Moved, StoreError, translated
+from accountant.store import Moved, StoreError, translated
 from accountant.store.queries import Queries, Signed, Text
 from accountant.store.tables import CHECKPOINT, COSIGNATURE, TEXT
 

@@ -4,24 +4,17 @@ The events are copied byte for byte into a table of the new shape: an append-onl
 column be filled. The hash chain is checked on the way: what was changed before must not get hashes
 that fit. A database that is damaged is refused, and left as it was.
 
-PostgreSQL begins here, with the same tables; where the two differ, ``dialects.py`` has the words.
+PostgreSQL begins here, with the same tables. Triggers are a second fence. The first: the service
+only appends, and on PostgreSQL its role has no right to do anything else.
 """
 
+from collections.abc import Sequence
 from hashlib import sha256
 
 import sqlalchemy as sa
 from alembic import op
 
 from accountant.ledger.merkle import Tree, leaf_hash
-from accountant.store.dialects import (
-    dialect_of,
-    guards,
-    head_guards,
-    preparations,
-    sized,
-    word,
-    words,
-)
 
 revision = "0002"
 down_revision = "0001"
@@ -33,6 +26,20 @@ _APPEND_ONLY = {
     "checkpoint": ("number",),
     "cosignature": ("number", "witness"),
 }
+_REFUSAL = "the ledger is append-only"
+_FUNCTION = f"""
+CREATE OR REPLACE FUNCTION accountant_append_only() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION '{_REFUSAL}' USING ERRCODE = 'restrict_violation';
+END $$
+"""
+_VACUUM = """
+ALTER TABLE text SET (
+    autovacuum_vacuum_threshold = 0, autovacuum_vacuum_scale_factor = 0,
+    toast.autovacuum_vacuum_threshold = 0, toast.autovacuum_vacuum_scale_factor = 0
+)
+"""
+"""An erased text is a dead row until the table is vacuumed: one is reason enough."""
 
 
 def _key(name: str, kind: sa.types.TypeEngine) -> sa.Column:
@@ -40,17 +47,17 @@ def _key(name: str, kind: sa.types.TypeEngine) -> sa.Column:
 
 
 def upgrade() -> None:
-    dialect = dialect_of(op.get_bind())
+    dialect = op.get_bind().dialect.name
     if dialect == "sqlite":
         for table in ("event", "ledger_head"):
             op.rename_table(table, f"{table}_0001")
     _create(dialect)
     if dialect == "sqlite":
         _copy_all(op.get_bind())
-    statements = [*preparations(dialect), *head_guards(dialect)]
+    statements = [*_preparations(dialect), *_head_guards(dialect)]
     for table, places in _APPEND_ONLY.items():
-        statements += guards(dialect, table, places, erasable=False)
-    statements += guards(dialect, "text", ("sequence", "field"), erasable=True)
+        statements += _guards(dialect, table, places, erasable=False)
+    statements += _guards(dialect, "text", ("sequence", "field"), erasable=True)
     for statement in statements:
         op.execute(statement)
 
@@ -58,48 +65,48 @@ def upgrade() -> None:
 def _create(dialect: str) -> None:
     op.create_table(
         "event",
-        _key("ledger", word(64)),
+        _key("ledger", _word(64)),
         _key("sequence", sa.BigInteger()),
         sa.Column("type", sa.String(64), nullable=False),
         sa.Column("time", sa.BigInteger(), nullable=False),
         sa.Column("body", sa.LargeBinary(), nullable=False),
         sa.Column("leaf", sa.LargeBinary(), nullable=False),
-        sized(dialect, "event_body", "body", "<= 65535"),
-        sized(dialect, "event_leaf", "leaf", "= 32"),
+        _sized(dialect, "event_body", "body", "<= 65535"),
+        _sized(dialect, "event_leaf", "leaf", "= 32"),
     )
     op.create_table(
         "node",
-        _key("ledger", word(64)),
+        _key("ledger", _word(64)),
         _key("level", sa.Integer()),
         _key("number", sa.BigInteger()),
         sa.Column("hash", sa.LargeBinary(), nullable=False),
-        sized(dialect, "node_hash", "hash", "= 32"),
+        _sized(dialect, "node_hash", "hash", "= 32"),
     )
     op.create_table(
         "ledger_head",
-        _key("ledger", word(64)),
+        _key("ledger", _word(64)),
         sa.Column("sequence", sa.BigInteger(), nullable=False),
         sa.Column("peaks", sa.LargeBinary(), nullable=False),
     )
     op.create_table(
         "checkpoint",
-        _key("ledger", word(64)),
+        _key("ledger", _word(64)),
         _key("number", sa.BigInteger()),
         sa.Column("size", sa.BigInteger(), nullable=False),
         sa.Column("note", sa.LargeBinary(), nullable=False),
     )
     op.create_table(
         "cosignature",
-        _key("ledger", word(64)),
+        _key("ledger", _word(64)),
         _key("number", sa.BigInteger()),
-        _key("witness", words()),
+        _key("witness", _words()),
         sa.Column("line", sa.Text(), nullable=False),
     )
     op.create_table(
         "text",
-        _key("ledger", word(64)),
+        _key("ledger", _word(64)),
         _key("sequence", sa.BigInteger()),
-        _key("field", word(64)),
+        _key("field", _word(64)),
         sa.Column("salt", sa.LargeBinary(), nullable=False),
         sa.Column("text", sa.Text(), nullable=False),
     )
@@ -159,6 +166,75 @@ def _copy(connection: sa.Connection, ledger: str, end: int, head: bytes) -> None
         sa.text("INSERT INTO ledger_head (ledger, sequence, peaks) VALUES (:ledger, :end, :peaks)"),
         {"ledger": ledger, "end": end, "peaks": b"".join(tree.peaks)},
     )
+
+
+def _word(length: int) -> sa.types.TypeEngine[str]:
+    """Return a text type that orders by bytes, in any language of the server."""
+    return sa.String(length).with_variant(sa.String(length, collation="C"), "postgresql")
+
+
+def _words() -> sa.types.TypeEngine[str]:
+    """Return such a type of any length."""
+    return sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
+
+
+def _sized(dialect: str, name: str, column: str, condition: str) -> sa.CheckConstraint:
+    """Return the constraint that ``column`` holds bytes whose number meets ``condition``."""
+    if dialect == "postgresql":
+        return sa.CheckConstraint(f"octet_length({column}) {condition}", name=name)
+    return sa.CheckConstraint(f"typeof({column}) = 'blob' AND length({column}) {condition}", name)
+
+
+def _guards(dialect: str, table: str, places: Sequence[str], *, erasable: bool) -> list[str]:
+    """Return statements that make a table append-only; an erasable one may lose rows."""
+    verbs = ["UPDATE"] if erasable else ["UPDATE", "DELETE"]
+    names = {verb: f"{table}_no_{verb.lower()}" for verb in (*verbs, "TRUNCATE")}
+    if dialect == "postgresql":
+        return [text for verb in names for text in _refuse(dialect, names[verb], verb, table)]
+    refused = [text for verb in verbs for text in _refuse(dialect, names[verb], verb, table)]
+    return [*refused, *_no_replace(f"{table}_no_replace", table, places)]
+
+
+def _head_guards(dialect: str) -> list[str]:
+    """Return statements that let a head only go forward."""
+    table, rewinds = "ledger_head", "NEW.sequence <= OLD.sequence"
+    if dialect == "postgresql":
+        rewinds += " OR NEW.ledger <> OLD.ledger"
+        last = _refuse(dialect, "head_no_truncate", "TRUNCATE", table)
+    else:
+        last = _no_replace("head_no_replace", table, ())
+    return [
+        *_refuse(dialect, "head_no_delete", "DELETE", table),
+        *_refuse(dialect, "head_no_rewind", "UPDATE", table, rewinds),
+        *last,
+    ]
+
+
+def _preparations(dialect: str) -> list[str]:
+    """Return the statements that come before the guards."""
+    return [_FUNCTION, _VACUUM] if dialect == "postgresql" else []
+
+
+def _no_replace(name: str, table: str, places: Sequence[str]) -> list[str]:
+    """Refuse an INSERT OR REPLACE, which fires no DELETE trigger on some connections."""
+    same = " AND ".join(f"{place} = NEW.{place}" for place in ("ledger", *places))
+    there = f"EXISTS (SELECT 1 FROM {table} WHERE {same})"  # noqa: S608 (names of our own)
+    return _refuse("sqlite", name, "INSERT", table, there)
+
+
+def _refuse(dialect: str, name: str, verb: str, table: str, when: str = "") -> list[str]:
+    """Return statements for a trigger that refuses ``verb``; in a replica's session too."""
+    if dialect == "sqlite":
+        when = f" WHEN {when}" if when else ""
+        refused = f"BEGIN SELECT RAISE(ABORT, '{_REFUSAL}'); END"
+        return [f"CREATE TRIGGER {name} BEFORE {verb} ON {table}{when} {refused}"]
+    each = "STATEMENT" if verb == "TRUNCATE" else "ROW"
+    condition = f"WHEN ({when}) " if when else ""
+    return [
+        f"CREATE TRIGGER {name} BEFORE {verb} ON {table} FOR EACH {each} {condition}"
+        "EXECUTE FUNCTION accountant_append_only()",
+        f"ALTER TABLE {table} ENABLE ALWAYS TRIGGER {name}",
+    ]
 
 
 def downgrade() -> None:

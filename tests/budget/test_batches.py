@@ -13,8 +13,14 @@ from hypothesis import strategies as st
 from support import SECOND, Book, hospital, laplace, make, snapshot
 
 from accountant.budget.apply import fold
-from accountant.budget.commands import Command, Envelope, batch_of, digest_of
-from accountant.budget.commands.batch import BatchRequest, alone, decided_in
+from accountant.budget.commands import (
+    BatchRequest,
+    Command,
+    Envelope,
+    batch_of,
+    decided_in,
+    digest_of,
+)
 from accountant.budget.decide import Repeated, decide
 from accountant.budget.errors import Conflict, Forbidden, Invalid, NotFound
 from accountant.budget.facts import grant_in
@@ -135,8 +141,8 @@ def test_a_batch_is_its_items_one_after_the_other(todo: list[list[Command]]) -> 
 
 def ordered(listed: list[Command]) -> list[Command]:
     """The commands of a batch that lists these, in the order in which they are decided."""
-    request = BatchRequest.model_validate({"items": [item.to_json() for item in listed]})
-    return [alone(request.items[place]) for place in decided_in(request.items)]
+    items = BatchRequest.model_validate({"items": [item.to_json() for item in listed]}).commands()
+    return [items[place] for place in decided_in(items)]
 
 
 @given(spending, st.randoms(use_true_random=False))

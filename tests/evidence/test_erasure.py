@@ -21,7 +21,7 @@ from support import ask, cells_of, laplace, snapshot
 
 from accountant.budget.errors import Conflict, NotFound
 from accountant.publishing.export import covering, write_bundle
-from accountant.store.errors import StoreError
+from accountant.store import StoreError
 from accountant.store.sqlite import Sqlite
 
 SECRET = "Marigold-Featherstonehaugh"

@@ -18,7 +18,7 @@ from accountant.budget.errors import Problem
 from accountant.budget.state import State
 from accountant.door.messages import Request
 from accountant.runtime.command_queue import Waiting, tell
-from accountant.store.errors import StoreError
+from accountant.store import StoreError
 
 _numbers = count()
 

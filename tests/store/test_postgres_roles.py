@@ -14,7 +14,7 @@ import pytest
 from places import TABLES, Hosted, everything
 from support import World, ask, laplace
 
-from accountant.store.errors import StoreError
+from accountant.store import StoreError
 from accountant.store.ledgers import Ledgers
 from accountant.store.migrate import migrate
 from bench.postgres import Server

@@ -12,8 +12,7 @@ from fastapi import FastAPI
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from accountant.api.description.openapi import document
-from accountant.api.description.schemas import Schema
+from accountant.api.description.openapi import Schema, document
 from accountant.api.description.texts import PROBLEMS, STORY, Example
 from accountant.config import shipped
 
@@ -26,6 +25,7 @@ _PLAIN: Final = {
     "date-time": "time",
 }
 _LINK: Final = Markup('<a href="#part-{0}">{0}</a>')
+"""The name of a component, linked to its description."""
 _CODE: Final = Markup("<code>{}</code>")
 
 
@@ -41,8 +41,8 @@ def page(app: FastAPI) -> str:
     )
     spec = document(app)
     environment.filters |= {
-        "prose": _prose,
-        "linked": _linked,
+        "prose": lambda text: _marked(text.split("`"), _CODE),
+        "linked": lambda text: _marked(re.split(r"\b([A-Z][A-Za-z]+)\b", text), _LINK),
         "pretty": pretty,
         "curl": curl,
         "type": partial(_type, spec["components"]["schemas"]),
@@ -113,16 +113,6 @@ def _type(schemas: dict[str, Schema], schema: Schema) -> str:
 def _name(reference: Schema) -> str:
     """Return the name of the component that a schema refers to."""
     return str(reference["$ref"]).rsplit("/", 1)[1]
-
-
-def _linked(text: str) -> Markup:
-    """Return a type in words with a link from each component's name to its description."""
-    return _marked(re.split(r"\b([A-Z][A-Za-z]+)\b", text), _LINK)
-
-
-def _prose(text: str) -> Markup:
-    """Return text with `code` set as code."""
-    return _marked(text.split("`"), _CODE)
 
 
 def _marked(parts: list[str], markup: Markup) -> Markup:

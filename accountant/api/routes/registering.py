@@ -33,10 +33,10 @@ from accountant.budget.policy import Policy
 from accountant.budget.population import population as datasets
 from accountant.budget.state import State
 
-router = of_a_population()
+router = of_a_population("registering")
 
 
-@router.put("", tags=["registering"])
+@router.put("")
 @Call(Population, RegisterPopulation, topics="population")
 def register_population(
     population: Name, key: Administrator, body: Body, service: TheService
@@ -51,7 +51,7 @@ def register_population(
         return JSONResponse(_population(state))
 
 
-@router.get("", tags=["registering"])
+@router.get("")
 @Call(PopulationInForce)
 def show_population(population: Name, key: Reader, service: TheService) -> JSONResponse:
     """Show a population with its datasets and the policy in force."""
@@ -92,7 +92,7 @@ def _policy(policy: Policy, digest: str) -> PolicyInForce:
     return cast(PolicyInForce, {"digest": digest, **policy.to_json()})
 
 
-@router.put("/datasets/{dataset}", tags=["registering"])
+@router.put("/datasets/{dataset}")
 @Call(Dataset, RegisterDataset, within="id", topics="dataset")
 def register_dataset(
     population: Name, dataset: DatasetName, key: Administrator, body: Body, service: TheService
@@ -103,7 +103,7 @@ def register_dataset(
         return JSONResponse(_dataset(state.datasets[dataset]))
 
 
-@router.put("/policy", tags=["registering"])
+@router.put("/policy")
 @Call(AdoptedPolicy, Policy, topics="policy")
 def adopt_policy(
     population: Name,

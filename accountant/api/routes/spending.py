@@ -37,6 +37,7 @@ from accountant.api.requests import only_own, read_batch
 from accountant.api.views import grant_view, listed
 from accountant.budget.commands import (
     AskGrant,
+    BatchRequest,
     CloseSparseVector,
     CommitGrant,
     CountAnswers,
@@ -45,20 +46,20 @@ from accountant.budget.commands import (
     RecordInvocations,
     ReleaseGrant,
 )
-from accountant.budget.commands.batch import BatchRequest
 from accountant.budget.errors import Problem
 
-router = of_a_population()
+router = of_a_population("spending")
+sessions = of_a_population("sparse vector")
 
 
-@router.post("/grants", status_code=201, tags=["spending"])
+@router.post("/grants", status_code=201)
 @Call(Reservation, AskGrant, topics="data asking refusal")
 def ask_grant(posted: Posted) -> JSONResponse:
     """Ask for budget before anything runs: 201 reserved, or 403 with the decision and what fits."""
-    return posted.answer(AskGrant)
+    return posted(AskGrant)
 
 
-@router.get("/grants", tags=["spending"])
+@router.get("/grants")
 @Call(OpenGrants, topics="data own")
 def list_grants(
     population: Name,
@@ -90,7 +91,7 @@ def list_grants(
     return JSONResponse(page)
 
 
-@router.get("/grants/{grant}", tags=["spending"])
+@router.get("/grants/{grant}")
 @Call(Grant, topics="grant own")
 def show_grant(population: Name, grant: GrantId, key: Reader, service: TheService) -> JSONResponse:
     """Show a grant as it is now. A pipeline sees its own."""
@@ -99,28 +100,28 @@ def show_grant(population: Name, grant: GrantId, key: Reader, service: TheServic
     return JSONResponse(grant_view(service, population, found, now))
 
 
-@router.post("/grants/{grant}/commit", tags=["spending"])
+@router.post("/grants/{grant}/commit")
 @Call(Settlement, CommitGrant, within="grant", topics="grant own settling")
 def commit_grant(grant: GrantId, posted: Posted) -> JSONResponse:
     """Commit what was run: all (empty body), or the listed part; the rest is given back."""
-    return posted.answer(CommitGrant, grant=grant)
+    return posted(CommitGrant, grant=grant)
 
 
-@router.post("/grants/{grant}/release", tags=["spending"])
+@router.post("/grants/{grant}/release")
 @Call(Settlement, ReleaseGrant, within="grant", topics="grant own settling")
 def release_grant(grant: GrantId, posted: Posted) -> JSONResponse:
     """Release a grant: attest, with a reason, that nothing of it was executed on the data."""
-    return posted.answer(ReleaseGrant, grant=grant)
+    return posted(ReleaseGrant, grant=grant)
 
 
-@router.post("/invocations", status_code=201, tags=["spending"])
+@router.post("/invocations", status_code=201)
 @Call(Record, RecordInvocations, topics="data asking")
 def record_invocations(posted: Posted) -> JSONResponse:
     """Record what has already run. It is always recorded, and flagged where it is over budget."""
-    return posted.answer(RecordInvocations)
+    return posted(RecordInvocations)
 
 
-@router.post("/batch", status_code=201, tags=["spending"])
+@router.post("/batch", status_code=201)
 @Call(BatchAnswer, BatchRequest, topics="data asking refusal grant own settling batch")
 def batch(
     population: Name,
@@ -149,7 +150,7 @@ def batch(
     return respond_to_batch(service, answer, order)
 
 
-@router.post("/preview", tags=["spending"])
+@router.post("/preview")
 @Call(Preview, AskGrant, topics="data asking")
 def preview(population: Name, key: Asker, body: Body, service: TheService) -> JSONResponse:
     """Show the decision that a request would get, and how many like it fit. Nothing is recorded."""
@@ -157,22 +158,22 @@ def preview(population: Name, key: Asker, body: Body, service: TheService) -> JS
     return JSONResponse(preview_view(service.preview(population, key.name, command)))
 
 
-@router.post("/sparse-vector", status_code=201, tags=["sparse vector"])
+@sessions.post("/sparse-vector", status_code=201)
 @Call(Reservation, OpenSparseVector, topics="data asking refusal session")
 def open_sparse_vector(posted: Posted) -> JSONResponse:
     """Open a sparse vector session: its whole cost is reserved."""
-    return posted.answer(OpenSparseVector)
+    return posted(OpenSparseVector)
 
 
-@router.post("/sparse-vector/{grant}/answers", tags=["sparse vector"])
+@sessions.post("/sparse-vector/{grant}/answers")
 @Call(Counted, CountAnswers, within="grant", topics="grant own settling session")
 def count_answers(grant: GrantId, posted: Posted) -> JSONResponse:
     """Count answers given since the last count. Negatives are free."""
-    return posted.answer(CountAnswers, grant=grant)
+    return posted(CountAnswers, grant=grant)
 
 
-@router.post("/sparse-vector/{grant}/close", tags=["sparse vector"])
+@sessions.post("/sparse-vector/{grant}/close")
 @Call(Settlement, CloseSparseVector, within="grant", topics="grant own settling session")
 def close_sparse_vector(grant: GrantId, posted: Posted) -> JSONResponse:
     """Close a session: epsilon for positives that were not used is given back."""
-    return posted.answer(CloseSparseVector, grant=grant)
+    return posted(CloseSparseVector, grant=grant)

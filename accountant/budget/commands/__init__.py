@@ -9,11 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cached_property, partial
+from functools import cached_property, partial, reduce
 from hashlib import sha256
-from typing import Annotated, Any, Final, Literal
+from operator import or_
+from typing import Annotated, Any, ClassVar, Final, Literal
 
-from pydantic import AfterValidator, BaseModel, Field, StrictBool, StrictInt
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    Discriminator,
+    Field,
+    StrictBool,
+    StrictInt,
+    create_model,
+)
 
 from accountant.budget.commands.base import (
     COMMANDS,
@@ -26,6 +35,7 @@ from accountant.budget.commands.base import (
     SubjectsField,
     Text,
     Ttl,
+    construct,
     read_dp_events,
 )
 from accountant.budget.custody.custody import FIRST_ENGINE
@@ -60,6 +70,8 @@ Moment = Annotated[
 ]
 Stamp = Annotated[str, AfterValidator(partial(_checked, microseconds))]
 Values = Annotated[list[Name], Field(min_length=1, max_length=MAX_CELLS)]
+GrantId = Annotated[str, Field(description="the grant's id")]
+Count = Annotated[StrictInt, Field(ge=0, le=10**9)]
 
 
 class RegisterPopulation(Command, name="register_population"):
@@ -90,8 +102,8 @@ class RegisterDataset(Command, name="register_dataset"):
     id: Identifier
     namespace: Text = Field(description="OpenLineage namespace, e.g. postgres://warehouse")
     name: Text = Field(description="OpenLineage name, e.g. public.visits")
-    owner: Text | None = None
-    parents: Annotated[list[Text], Field(max_length=100)] = []  # noqa: RUF012
+    owner: Text | None = Field(None, description="the owner of the data")
+    parents: list[Text] = Field([], max_length=100, description="the datasets it was made from")
 
 
 class AdoptPolicy(Command, name="adopt_policy"):
@@ -103,7 +115,7 @@ class AdoptPolicy(Command, name="adopt_policy"):
 
 
 class _Request(Command, needs_key=True):
-    dataset: Identifier
+    dataset: Identifier = Field(description="the dataset's short id")
     subjects: SubjectsField = None
     purpose: FreeText | None = Field(None, description="what the answer is for, in a few words")
     justification: FreeText | None = Field(None, description="why it is worth its privacy")
@@ -119,7 +131,7 @@ class AskGrant(_Request, name="ask_grant"):
 class OpenSparseVector(_Request, name="open_sparse_vector"):
     """Open a sparse vector session: reserve its whole cost, then count its answers."""
 
-    mechanism: SparseVector
+    mechanism: SparseVector = Field(description="the session")
     ttl_seconds: Ttl = DEFAULT_TTL
 
 
@@ -133,35 +145,35 @@ class RecordInvocations(_Request, name="record_invocations"):
 class CommitGrant(Command, name="commit_grant"):
     """State which mechanisms ran: all that were reserved, or a listed part."""
 
-    grant: str
-    mechanisms: Mechanisms | None = None
+    grant: GrantId
+    mechanisms: Mechanisms | None = Field(None, description="the part that was run, as asked for")
 
 
 class ReleaseGrant(Command, name="release_grant"):
     """Attest that nothing of a grant was executed on the data."""
 
-    grant: str
-    reason: FreeText
+    grant: GrantId
+    reason: FreeText = Field(description="the reason, in words")
 
 
 class ExpireGrant(Command, name="expire_grant"):
     """Charge a grant that has expired. Only the service sends this command."""
 
-    grant: str
+    grant: GrantId
 
 
 class CountAnswers(Command, name="count_answers", needs_key=True):
     """Count the answers that a session has given since the last count."""
 
-    grant: str
-    positives: Annotated[StrictInt, Field(ge=0, le=10**9)]
-    negatives: Annotated[StrictInt, Field(ge=0, le=10**9)]
+    grant: GrantId
+    positives: Count = Field(description="positive answers since the last count")
+    negatives: Count = Field(description="negative answers since the last count; they are free")
 
 
 class CloseSparseVector(Command, name="close_sparse_vector"):
     """Close a session. The epsilon of positives that it did not use comes back."""
 
-    grant: str
+    grant: GrantId
 
 
 class AdoptSigningKey(Command, name="adopt_signing_key"):
@@ -290,6 +302,38 @@ def batch_of(items: Sequence[Command], commands: Iterable[bytes] | None = None) 
 def digest_of(commands: Iterable[bytes]) -> str:
     """Return SHA-256 of the array of these canonical commands, in hex."""
     return sha256(b"[" + b",".join(commands) + b"]").hexdigest()
+
+
+def _item(kind: type[Command]) -> type[Command]:
+    """Return the model of a command as an item of a batch: it says its type."""
+    named: Any = Literal[kind.command], Field(description="which command this item is")
+    return create_model(f"{kind.__name__}Item", __base__=kind, __doc__=kind.__doc__, type=named)
+
+
+_KINDS: list[type[Command]] = [AskGrant, CommitGrant, ReleaseGrant, RecordInvocations]
+_Item: Any = reduce(or_, map(_item, _KINDS))
+
+
+class BatchRequest(BaseModel, frozen=True, extra="forbid"):
+    """Commits, releases and grants, all or nothing; or invocations, all recorded."""
+
+    needs_key: ClassVar[bool] = True
+    items: Annotated[
+        list[Annotated[_Item, Discriminator("type")]],
+        Field(min_length=1, max_length=MOST_ITEMS, description="they do not refer to each other"),
+    ]
+
+    def commands(self) -> list[Command]:
+        """Return the commands of the items, as if each were sent alone."""
+        return [
+            construct(COMMANDS[item.type], {k: v for k, v in item if k != "type"})
+            for item in self.items
+        ]
+
+
+def decided_in(items: Sequence[BaseModel]) -> list[int]:
+    """Return the order in which ``items`` are decided: commits and releases come first."""
+    return sorted(range(len(items)), key=lambda place: isinstance(items[place], AskGrant))
 
 
 def command_from_json(body: dict[str, Any]) -> Command:

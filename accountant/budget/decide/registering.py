@@ -5,7 +5,6 @@ Deciders return the body of the event, without the command; None if nothing has 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from math import prod
 from typing import Any, Final
@@ -50,9 +49,8 @@ def register_population(
     if not added:
         return []
     event = state.next_event(asked, "population.extended.v1", now, {"added": added})
-    if _size(event) <= MAX_BYTES:
-        return [event]
-    return _appended(event, added, attested_new=command.attested_new)
+    fits = _size(event) <= MAX_BYTES
+    return [event] if fits else _appended(event, added, attested_new=command.attested_new)
 
 
 def extend_population(state: State, asked: Envelope, command: ExtendPopulation, now: int) -> Body:
@@ -81,28 +79,22 @@ def _appended(
     event: Event, added: dict[str, list[str]], *, attested_new: bool = False
 ) -> list[Event]:
     """Return extensions from the sequence of ``event`` on, each small enough for one event."""
-    events: list[Event] = []
+    portions: list[tuple[str, list[str]]] = []
     for name, values in added.items():
-        for part in _portions(values):
-            asked = ExtendPopulation(added={name: part}, attested_new=attested_new)
-            body = {"command": asked.to_json(), "added": {name: part}}
-            number = event.sequence + len(events)
-            events.append(replace(event, type="population.extended.v1", sequence=number, body=body))
+        size = PORTION
+        for value in values:
+            more = len(canonical(value)) + 1
+            if size + more > PORTION:
+                portions.append((name, []))
+                size = 0
+            portions[-1][1].append(value)
+            size += more
+    events: list[Event] = []
+    for number, (name, part) in enumerate(portions, start=event.sequence):
+        asked = ExtendPopulation(added={name: part}, attested_new=attested_new)
+        body = {"command": asked.to_json(), "added": {name: part}}
+        events.append(replace(event, type="population.extended.v1", sequence=number, body=body))
     return events
-
-
-def _portions(values: list[str]) -> Iterator[list[str]]:
-    """Yield ``values`` in order, at most ``PORTION`` bytes at a time."""
-    part: list[str] = []
-    size = 0
-    for value in values:
-        more = len(canonical(value)) + 1
-        if part and size + more > PORTION:
-            yield part
-            part, size = [], 0
-        part.append(value)
-        size += more
-    yield part
 
 
 def _check_cells(dimensions: dict[str, tuple[str, ...]]) -> None:
@@ -126,17 +118,14 @@ def _added(
             "dimensions-append-only",
             f"the dimensions are {', '.join(old) or 'none'}; others need another population",
         )
-    added = {}
     for name, values in new.items():
-        before = old[name]
-        if values[: len(before)] != before:
+        if values[: len(old[name])] != old[name]:
             raise Conflict(
                 "dimensions-append-only",
                 f"dimension {name!r} can only get further values at its end",
             )
-        if values[len(before) :]:
-            added[name] = list(values[len(before) :])
-    return added
+    added = {name: list(values[len(old[name]) :]) for name, values in new.items()}
+    return {name: values for name, values in added.items() if values}
 
 
 def register_dataset(
@@ -247,12 +236,11 @@ def loosens(state: State, policy: Policy) -> list[str]:
 
 
 def _forgets(state: State, rule: LimitRule) -> bool:
-    used = (d for d in state.datasets if lifetime(d) in state.accounts)
     if rule.span and not (state.adopted and state.adopted.rule(rule.id)):
         return False  # a window that begins has nothing to forget
-    return start_of(state.adopted, rule) is Start.EMPTY and any(
-        matches(rule.datasets, dataset) for dataset in used
-    )
+    used = (d for d in state.datasets if lifetime(d) in state.accounts)
+    forgets = start_of(state.adopted, rule) is Start.EMPTY
+    return forgets and any(matches(rule.datasets, dataset) for dataset in used)
 
 
 def _as_strict(old: LimitRule, new: LimitRule) -> bool:
