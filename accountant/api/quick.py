@@ -35,7 +35,7 @@ from accountant.budget.commands.base import (
     SubjectsField,
     construct,
 )
-from accountant.budget.commands.parts import Parts
+from accountant.budget.commands.plain import Parts
 from accountant.ledger.events import canonical, to_keep, written
 
 _NAME: Final = re.compile(IDENTIFIER, re.ASCII)

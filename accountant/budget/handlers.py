@@ -14,7 +14,7 @@ from accountant.budget.accounts.epochs import Adopted, Epoch, Start, next_epoch,
 from accountant.budget.accounts.window import WindowAccount
 from accountant.budget.changes import Record
 from accountant.budget.commands import command_from_json
-from accountant.budget.commands.stored import read_subjects
+from accountant.budget.commands.plain import read_subjects
 from accountant.budget.custody import handlers as custody
 from accountant.budget.grants import Grant
 from accountant.budget.policy import Policy

@@ -15,7 +15,7 @@ from accountant.budget.commands import (
     RecordInvocations,
     Sealed,
 )
-from accountant.budget.commands.parts import Listed, Term
+from accountant.budget.commands.plain import Listed, Term
 from accountant.budget.errors import Invalid
 from accountant.budget.population.population import Membership, Population
 from accountant.budget.population.selection import EVERYONE, Selection, Subjects, select

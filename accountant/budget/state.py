@@ -12,7 +12,7 @@ from accountant.budget.accounts.epochs import Adopted, Epoch
 from accountant.budget.accounts.sums import Sums
 from accountant.budget.batches import REFUSED, OpenBatch
 from accountant.budget.commands import Envelope, command_from_json
-from accountant.budget.commands.stored import read_plain
+from accountant.budget.commands.plain import read_plain
 from accountant.budget.custody.custody import Custody
 from accountant.budget.errors import Invalid, NotFound
 from accountant.budget.grants import AccountKey, Grant, Grants, Settled

@@ -8,7 +8,7 @@ from typing import Annotated, Final, Literal, cast
 import orjson
 from fastapi import Depends, Path, Query, Request, Response
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from accountant.api.access import (
     OVERSEE,
@@ -220,19 +220,16 @@ def show_receipt(
 _TEXT: Final = r"^(items\.[0-9]{1,3}\.)?(justification|purpose|reason)$"
 
 
-class Erasure(BaseModel):
+class Erasure(BaseModel, frozen=True, extra="forbid"):
     """The free texts of an event to erase, by default all, and the reason."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-    fields: Annotated[
-        list[Annotated[str, Field(pattern=_TEXT)]] | None,
-        Field(
-            min_length=1,
-            description="which texts; absent: all that the event has; in a refused "
-            "batch those of an item: items.3.purpose",
-        ),
-    ] = None
-    reason: Annotated[Text, Field(description="why they are erased; kept as a text itself")]
+    fields: list[Annotated[str, Field(pattern=_TEXT)]] | None = Field(
+        None,
+        min_length=1,
+        description="which texts; absent: all that the event has; in a refused batch those of an "
+        "item: items.3.purpose",
+    )
+    reason: Text = Field(description="why they are erased; kept as a text itself")
 
 
 @evidence.post("/events/{sequence}/erase")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated, cast
 
 from fastapi import Header
@@ -30,7 +31,6 @@ from accountant.budget.commands import AdoptPolicy, Envelope, RegisterDataset, R
 from accountant.budget.errors import Forbidden, Invalid
 from accountant.budget.facts import opened_by
 from accountant.budget.policy import Policy
-from accountant.budget.population import population as datasets
 from accountant.budget.state import State
 
 router = of_a_population("registering")
@@ -59,7 +59,7 @@ def show_population(population: Name, key: Reader, service: TheService) -> JSONR
         adopted = state.adopted
         in_force: PopulationInForce = {
             **_population(state),
-            "datasets": [_dataset(one) for one in state.datasets.values()],
+            "datasets": [cast(Dataset, asdict(one)) for one in state.datasets.values()],
             "policy": _policy(adopted.policy, adopted.digest) if adopted else None,
         }
         return JSONResponse(in_force)
@@ -78,16 +78,6 @@ def _population(state: State) -> Population:
     }
 
 
-def _dataset(dataset: datasets.Dataset) -> Dataset:
-    return {
-        "id": dataset.id,
-        "namespace": dataset.namespace,
-        "name": dataset.name,
-        "owner": dataset.owner,
-        "parents": list(dataset.parents),
-    }
-
-
 def _policy(policy: Policy, digest: str) -> PolicyInForce:
     return cast(PolicyInForce, {"digest": digest, **policy.to_json()})
 
@@ -100,7 +90,7 @@ def register_dataset(
     """Register a dataset about the population under a short id."""
     service.execute(population, ask(RegisterDataset, key, body, None, id=dataset))
     with service.state(population) as state:
-        return JSONResponse(_dataset(state.datasets[dataset]))
+        return JSONResponse(asdict(state.datasets[dataset]))
 
 
 @router.put("/policy")
