@@ -19,13 +19,7 @@ from accountant.api.access import (
     TheService,
     of_a_population,
 )
-from accountant.api.models.reading import (
-    AdoptedPolicy,
-    Dataset,
-    PolicyInForce,
-    Population,
-    PopulationInForce,
-)
+from accountant.api.models import reading as models
 from accountant.api.requests import ask, key_from
 from accountant.budget.commands import AdoptPolicy, Envelope, RegisterDataset, RegisterPopulation
 from accountant.budget.errors import Forbidden, Invalid
@@ -37,7 +31,7 @@ router = of_a_population("registering")
 
 
 @router.put("")
-@Call(Population, RegisterPopulation, topics="population")
+@Call(models.Population, RegisterPopulation, topics="population")
 def register_population(
     population: Name, key: Administrator, body: Body, service: TheService
 ) -> JSONResponse:
@@ -52,20 +46,20 @@ def register_population(
 
 
 @router.get("")
-@Call(PopulationInForce)
+@Call(models.PopulationInForce)
 def show_population(population: Name, key: Reader, service: TheService) -> JSONResponse:
     """Show a population with its datasets and the policy in force."""
     with service.state(population) as state:
         adopted = state.adopted
-        in_force: PopulationInForce = {
+        in_force: models.PopulationInForce = {
             **_population(state),
-            "datasets": [cast(Dataset, asdict(one)) for one in state.datasets.values()],
+            "datasets": [cast(models.Dataset, asdict(one)) for one in state.datasets.values()],
             "policy": _policy(adopted.policy, adopted.digest) if adopted else None,
         }
         return JSONResponse(in_force)
 
 
-def _population(state: State) -> Population:
+def _population(state: State) -> models.Population:
     people = state.people()
     return {
         "population": people.name,
@@ -78,12 +72,12 @@ def _population(state: State) -> Population:
     }
 
 
-def _policy(policy: Policy, digest: str) -> PolicyInForce:
-    return cast(PolicyInForce, {"digest": digest, **policy.to_json()})
+def _policy(policy: Policy, digest: str) -> models.PolicyInForce:
+    return cast(models.PolicyInForce, {"digest": digest, **policy.to_json()})
 
 
 @router.put("/datasets/{dataset}")
-@Call(Dataset, RegisterDataset, within="id", topics="dataset")
+@Call(models.Dataset, RegisterDataset, within="id", topics="dataset")
 def register_dataset(
     population: Name, dataset: DatasetName, key: Administrator, body: Body, service: TheService
 ) -> JSONResponse:
@@ -94,7 +88,7 @@ def register_dataset(
 
 
 @router.put("/policy")
-@Call(AdoptedPolicy, Policy, topics="policy")
+@Call(models.AdoptedPolicy, Policy, topics="policy")
 def adopt_policy(
     population: Name,
     key: Administrator,
@@ -124,7 +118,7 @@ def adopt_policy(
     command = AdoptPolicy(policy=policy.to_json(), source_digest=digest, approved_by=second)
     answer = service.execute(population, Envelope(key.name, command))
     changed = answer.events[0].body if answer.events else {}
-    adopted: AdoptedPolicy = {
+    adopted: models.AdoptedPolicy = {
         **_policy(policy, digest),
         "adopted": bool(answer.events),
         "opens_epoch": opened_by(changed),

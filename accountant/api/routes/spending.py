@@ -23,29 +23,10 @@ from accountant.api.access import (
     of_a_population,
 )
 from accountant.api.answers import preview_view, respond_to_batch
-from accountant.api.models.spending import (
-    BatchAnswer,
-    Counted,
-    Grant,
-    OpenGrants,
-    Preview,
-    Record,
-    Reservation,
-    Settlement,
-)
+from accountant.api.models import spending as models
 from accountant.api.requests import only_own, read_batch
 from accountant.api.views import grant_view, listed
-from accountant.budget.commands import (
-    AskGrant,
-    BatchRequest,
-    CloseSparseVector,
-    CommitGrant,
-    CountAnswers,
-    Envelope,
-    OpenSparseVector,
-    RecordInvocations,
-    ReleaseGrant,
-)
+from accountant.budget import commands as ask
 from accountant.budget.errors import Problem
 
 router = of_a_population("spending")
@@ -53,14 +34,14 @@ sessions = of_a_population("sparse vector")
 
 
 @router.post("/grants", status_code=201)
-@Call(Reservation, AskGrant, topics="data asking refusal")
+@Call(models.Reservation, ask.AskGrant, topics="data asking refusal")
 def ask_grant(posted: Posted) -> JSONResponse:
     """Ask for budget before anything runs: 201 reserved, or 403 with the decision and what fits."""
-    return posted(AskGrant)
+    return posted(ask.AskGrant)
 
 
 @router.get("/grants")
-@Call(OpenGrants, topics="data own")
+@Call(models.OpenGrants, topics="data own")
 def list_grants(
     population: Name,
     key: Reader,
@@ -84,7 +65,7 @@ def list_grants(
     if wanted is not None:
         only_own(key, wanted, f"a grant of {wanted!r}")
     found, now = service.open_grants(population, wanted, dataset, after, limit)
-    page: OpenGrants = {
+    page: models.OpenGrants = {
         "grants": [listed(grant, now) for grant in found],
         "last": found[-1].sequence if found else after,
     }
@@ -92,7 +73,7 @@ def list_grants(
 
 
 @router.get("/grants/{grant}")
-@Call(Grant, topics="grant own")
+@Call(models.Grant, topics="grant own")
 def show_grant(population: Name, grant: GrantId, key: Reader, service: TheService) -> JSONResponse:
     """Show a grant as it is now. A pipeline sees its own."""
     found, now = service.grant(population, grant)
@@ -101,28 +82,28 @@ def show_grant(population: Name, grant: GrantId, key: Reader, service: TheServic
 
 
 @router.post("/grants/{grant}/commit")
-@Call(Settlement, CommitGrant, within="grant", topics="grant own settling")
+@Call(models.Settlement, ask.CommitGrant, within="grant", topics="grant own settling")
 def commit_grant(grant: GrantId, posted: Posted) -> JSONResponse:
     """Commit what was run: all (empty body), or the listed part; the rest is given back."""
-    return posted(CommitGrant, grant=grant)
+    return posted(ask.CommitGrant, grant=grant)
 
 
 @router.post("/grants/{grant}/release")
-@Call(Settlement, ReleaseGrant, within="grant", topics="grant own settling")
+@Call(models.Settlement, ask.ReleaseGrant, within="grant", topics="grant own settling")
 def release_grant(grant: GrantId, posted: Posted) -> JSONResponse:
     """Release a grant: attest, with a reason, that nothing of it was executed on the data."""
-    return posted(ReleaseGrant, grant=grant)
+    return posted(ask.ReleaseGrant, grant=grant)
 
 
 @router.post("/invocations", status_code=201)
-@Call(Record, RecordInvocations, topics="data asking")
+@Call(models.Record, ask.RecordInvocations, topics="data asking")
 def record_invocations(posted: Posted) -> JSONResponse:
     """Record what has already run. It is always recorded, and flagged where it is over budget."""
-    return posted(RecordInvocations)
+    return posted(ask.RecordInvocations)
 
 
 @router.post("/batch", status_code=201)
-@Call(BatchAnswer, BatchRequest, topics="data asking refusal grant own settling batch")
+@Call(models.BatchAnswer, ask.BatchRequest, topics="data asking refusal grant own settling batch")
 def batch(
     population: Name,
     key: Spender,
@@ -140,7 +121,7 @@ def batch(
     """
     parts, order = read_batch(quick, key, body)
     try:
-        asked = Envelope.together(key.name, parts, idempotency)
+        asked = ask.Envelope.together(key.name, parts, idempotency)
         answer = service.execute(population, asked)
     except Problem as problem:
         if (item := problem.numbers.get("item")) is not None:
@@ -151,29 +132,29 @@ def batch(
 
 
 @router.post("/preview")
-@Call(Preview, AskGrant, topics="data asking")
+@Call(models.Preview, ask.AskGrant, topics="data asking")
 def preview(population: Name, key: Asker, body: Body, service: TheService) -> JSONResponse:
     """Show the decision that a request would get, and how many like it fit. Nothing is recorded."""
-    command = AskGrant.model_validate(body)
+    command = ask.AskGrant.model_validate(body)
     return JSONResponse(preview_view(service.preview(population, key.name, command)))
 
 
 @sessions.post("/sparse-vector", status_code=201)
-@Call(Reservation, OpenSparseVector, topics="data asking refusal session")
+@Call(models.Reservation, ask.OpenSparseVector, topics="data asking refusal session")
 def open_sparse_vector(posted: Posted) -> JSONResponse:
     """Open a sparse vector session: its whole cost is reserved."""
-    return posted(OpenSparseVector)
+    return posted(ask.OpenSparseVector)
 
 
 @sessions.post("/sparse-vector/{grant}/answers")
-@Call(Counted, CountAnswers, within="grant", topics="grant own settling session")
+@Call(models.Counted, ask.CountAnswers, within="grant", topics="grant own settling session")
 def count_answers(grant: GrantId, posted: Posted) -> JSONResponse:
     """Count answers given since the last count. Negatives are free."""
-    return posted(CountAnswers, grant=grant)
+    return posted(ask.CountAnswers, grant=grant)
 
 
 @sessions.post("/sparse-vector/{grant}/close")
-@Call(Settlement, CloseSparseVector, within="grant", topics="grant own settling session")
+@Call(models.Settlement, ask.CloseSparseVector, within="grant", topics="grant own settling session")
 def close_sparse_vector(grant: GrantId, posted: Posted) -> JSONResponse:
     """Close a session: epsilon for positives that were not used is given back."""
-    return posted(CloseSparseVector, grant=grant)
+    return posted(ask.CloseSparseVector, grant=grant)
