@@ -44,7 +44,7 @@ def needs_role(key: Key, roles: tuple[Role, ...]) -> None:
 
 
 def only_own(key: Key, owner: str, what: str) -> None:
-    """Raise Forbidden if the key is a pipeline's and ``what`` belongs to another client."""
+    """Raise Forbidden if the key is a pipeline's and the object belongs to another client."""
     if key.role == "pipeline" and key.name != owner:
         raise Forbidden("not-your-grant", f"{what} belongs to another client")
 

@@ -38,7 +38,7 @@ _SCALES: Final = ("scale", "threshold_scale", "comparison_scale", "answer_scale"
 
 
 def would_fit(state: State, by: str, command: AskGrant | OpenSparseVector, now: int) -> Advice:
-    """Return what ``by`` would be granted at stamp ``now`` in place of ``command``.
+    """Return changes with which ``command`` of ``by`` would be granted at stamp ``now``.
 
     * ``count``: the largest number of invocations, for a single mechanism;
     * ``scale``: its least noise, in three digits; a claim is left out;
@@ -146,7 +146,7 @@ class _Trials:
         return _number_at(_first(admitted, first, first + _MOST))
 
     def _delta(self, mechanism: Mechanism) -> Advice:
-        """Find a delta to state: a tenth of what is left for mechanisms' own, if that will do."""
+        """Find a delta to state: a tenth of the rest for mechanisms' own, if that will do."""
         if not isinstance(mechanism, Gaussian | DiscreteGaussian) or mechanism.delta is not None:
             return {}
         axis = self._asked.total.axis

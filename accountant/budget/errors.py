@@ -10,7 +10,7 @@ from typing import Any
 
 class Problem(Exception):
     """A command that cannot be answered. ``code`` names the violated condition, ``detail`` states
-    what is wrong and what to do, ``numbers`` are further fields of the answer.
+    the error and the remedy, ``numbers`` are further fields of the answer.
     """
 
     def __init__(self, code: str, detail: str, **numbers: Any) -> None:

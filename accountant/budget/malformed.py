@@ -42,7 +42,7 @@ def in_one_line(found: list[dict[str, str]], whole: str) -> str:
 
 
 def reason(item: Any) -> str:
-    """Return one of pydantic's errors as text that says what to do."""
+    """Return one of pydantic's errors as text that names the remedy."""
     message = _MESSAGES.get(item["type"])
     if message is None:
         return str(item["msg"]).removeprefix("Value error, ") + _shown(item.get("input"))

@@ -59,7 +59,7 @@ SelectionRow = tuple[bool, tuple[tuple[tuple[Run, ...], ...], ...]]
 BookingsRow = tuple[tuple[Number, Number], ...]
 """Accounts, and the charges that they hold of a grant."""
 EpochRow = tuple[int, Big, tuple[Fraction, Fraction] | None, bool, bool]
-"""What of an epoch does not follow from its rule: number, since, chosen, carried, whole."""
+"""The facts of an epoch beside its rule: number, since, chosen, carried, whole."""
 AdoptedRow = tuple[dict[str, Any], str, int, tuple[EpochRow, ...]]
 """The policy as its event has it, digest, sequence, and the epochs of its limit rules in order."""
 

@@ -20,7 +20,7 @@ _DRIVERS: Final = {"sqlalchemy", "sqlite3", "psycopg"}  # By name: a driver load
 
 
 class StoreError(Exception):
-    """The database did not do what was asked. Nothing of the transaction is kept."""
+    """The database failed. Nothing of the transaction is kept."""
 
 
 class Moved(StoreError):

@@ -35,7 +35,7 @@ class Backfill:
         self._path = path
         self._thread: threading.Thread | None = None
         self._bytes = 0
-        with suppress(OSError):  # what processes that have ended may have left in the log
+        with suppress(OSError):  # the log that ended processes may have left
             self._bytes = Path(f"{path}-wal").stat().st_size
         """Written since it was copied last, as far as is known."""
         self._pages = 0  # In the log when it was copied last
@@ -68,8 +68,8 @@ class Backfill:
     def _copy_beside(self) -> None:
         try:
             with closing(self._connection()) as copier, closing(self._connection()) as snapshot:
-                # The first time leaves what is committed meanwhile. The second finds little and has
-                # mostly copied it before there is more: then SQLite synchronises the file too.
+                # The first time leaves pages that are committed meanwhile. The second finds few and
+                # mostly copies them before there are more: then SQLite synchronises the file too.
                 for _ in range(2):
                     snapshot.execute("BEGIN")
                     snapshot.execute("SELECT count(*) FROM ledger_head").fetchone()
@@ -84,7 +84,7 @@ class Backfill:
         return connection
 
     def _copy(self, connection: sqlite3.Connection) -> None:
-        """Copy what no snapshot forbids; nothing if another process is copying."""
+        """Copy the pages that no snapshot forbids; none if another process is copying."""
         busy, pages, _ = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         if not busy:
             self._pages = pages

@@ -57,14 +57,16 @@ def shown(url: str) -> str:
 class Ledgers(Queries):
     """All ledgers of the database at a URL. ``Ledgers(url)`` makes a ``Sqlite`` or a ``Postgres``.
 
-    Methods raise StoreError. Those that only a write transaction calls (``lock`` to ``commit``)
-    raise what drivers raise.
+    Methods raise StoreError; those that only ``Writing`` calls (``lock`` to ``commit``) raise the
+    errors of the driver.
     """
 
+    one_writer = False
+    """No two threads may write at once, not even to different ledgers."""
     _reader: Engine
     _writer: Engine
     erased = False
-    """Erased texts may still be in what the database keeps for itself."""
+    """Erased texts may still be in the database's own files."""
 
     def __new__(cls, url: str) -> Self:  # noqa: D102 chooses a subclass, as pathlib.Path does
         kind: type[Any] = cls
@@ -84,13 +86,12 @@ class Ledgers(Queries):
 
     @contextmanager
     def writing(self, ledger: str, beside: str = "", *, light: bool = False) -> Iterator[Writing]:
-        """Open a write transaction on one ledger, whose head is locked from the beginning; roll
-        back at the end what is not committed. A ``light`` one locks the head when it has to,
-        perhaps never (``Writing.believe``). Raises StoreError if others keep the ledger busy for
-        too long.
+        """Open a write transaction on one ledger with its head locked; roll back at the end unless
+        it was committed. A ``light`` one locks the head when it has to, perhaps never
+        (``Writing.believe``). Raises StoreError if others keep the ledger busy for too long.
         """
         with translated(), self.turn(ledger), ExitStack() as opened:
-            if light:  # wait for what has to be waited for before anything is decided
+            if light:  # every wait comes before the first decision
                 ready = opened.enter_context(self.connected())
                 now = partial(self.lock_now, ready, ledger, beside)
                 yield Writing(self, ledger, beside, ready, lambda: opened.enter_context(now()))
@@ -128,7 +129,7 @@ class Ledgers(Queries):
         return []
 
     def finish_erasing(self) -> bool:
-        """Remove erased rows from what the database keeps; False if a reader still sees them."""
+        """Remove erased rows from the database's files; False if a reader still sees them."""
         return True
 
     def close(self) -> None:
@@ -136,7 +137,7 @@ class Ledgers(Queries):
         self._reader.dispose()
         self._writer.dispose()
 
-    # -- what a database provides, for ``Writing`` to call ---------------------------------------
+    # -- provided by each engine, for ``Writing`` to call ----------------------------------------
 
     def reading(self, work: Callable[[Connection], T]) -> T:
         """Return the result of ``work``: one statement, a snapshot by itself. It may run twice."""
@@ -145,7 +146,7 @@ class Ledgers(Queries):
     @contextmanager
     def turn(self, ledger: str) -> Iterator[None]:
         """Keep other threads from writing to the ledger. Raises StoreError after a time limit."""
-        turn = self._turns.setdefault(ledger, threading.Lock())
+        turn = self._turns.setdefault("" if self.one_writer else ledger, threading.Lock())
         if not turn.acquire(timeout=WAIT_MS / 1000):
             raise StoreError("too many requests wait to write")
         try:
@@ -164,7 +165,7 @@ class Ledgers(Queries):
     def lock_now(
         self, connection: Connection, ledger: str, beside: str
     ) -> AbstractContextManager[Locked]:
-        """``lock`` over a ``connected`` connection. Raises Moved if another writes."""
+        """Do as ``lock`` over a ``connected`` connection. Raises Moved if another writes."""
         raise NotImplementedError
 
     def append(self, connection: Connection, more: Growth) -> bool:
@@ -174,7 +175,7 @@ class Ledgers(Queries):
     def append_and_commit(
         self, connection: Connection, more: Growth, beside: str, end: Tree
     ) -> bool:
-        """``append`` and commit in one step, if ``beside`` ends with ``end``. Raises Unknown."""
+        """Append and commit in one step, if ``beside`` ends with ``end``. Raises Unknown."""
         raise NotImplementedError
 
     def commit(self, connection: Connection) -> None:

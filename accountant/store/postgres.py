@@ -232,7 +232,7 @@ class Postgres(Ledgers):
 
     @contextmanager
     def lock_now(self, connection: Connection, ledger: str, beside: str) -> Iterator[Locked]:
-        """``lock``, if no other holds the head; other errors come up when one waits for it."""
+        """Do as ``lock``, if no other holds the head; other errors show when one waits for it."""
         try:
             heads = _heads(raw(connection), _lock_statement(ledger, beside, " NOWAIT"))
         except psycopg.Error as error:

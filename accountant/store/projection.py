@@ -1,4 +1,4 @@
-"""A ledger's fold in memory: kept in step with the database, and a witness of what was there."""
+"""A ledger's fold in memory: kept in step with the database, and a witness of its past."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Projection(Generic[F]):
         self.others = time.monotonic()
 
     def committed(self, end: Tree) -> None:
-        """Note that what is folded in is durable: the ledger may not end before it any more."""
+        """Note that the folded events are durable: the ledger may not end before them any more."""
         self.tree = self.seen = end
 
     def follow(self, head: Tree, read: Callable[[int], Iterable[Stored]]) -> None:

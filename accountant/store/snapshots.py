@@ -84,7 +84,7 @@ class Snapshots:
         return self.folder / f"{ledger}.snapshot"
 
     def _terms(self, ledger: str) -> dict[str, Any]:
-        """Return what has to be as it was when the snapshot was made."""
+        """Return the facts that must be as they were when the snapshot was made."""
         return {"ledger": ledger, "code": self.code, "engine": engine.CURRENT}
 
     def _read(self, ledger: str) -> tuple[Tree, memoryview]:
@@ -95,7 +95,7 @@ class Snapshots:
             raise ValueError("the key that it was made with is lost")
         if not hmac.compare_digest(hmac.digest(key, data[:-_MAC], "sha256"), data[-_MAC:]):
             raise ValueError("it is torn, or another service made it, or it was changed")
-        # From here on it is what some service with this key wrote, perhaps for another ledger.
+        # From here on the bytes are those of a service with this key, perhaps for another ledger.
         begin = len(_FORMAT) + _LENGTH
         end = begin + int.from_bytes(data[len(_FORMAT) : begin], "little")
         head = orjson.loads(data[begin:end])

@@ -100,6 +100,8 @@ def file_lock(path: Path, seconds: float = WAIT_MS / 1000) -> Iterator[None]:
 class Sqlite(Ledgers):
     """One file: a connection that writes under the file's lock, and connections that read."""
 
+    one_writer = True
+
     def __init__(self, url: str) -> None:
         super().__init__(url)
         self._path = sqlite_path(url)
@@ -114,12 +116,6 @@ class Sqlite(Ledgers):
         """Return the result of ``work`` on one snapshot."""
         with self._reader.begin() as connection:
             return work(connection)
-
-    @contextmanager
-    def turn(self, _: str) -> Iterator[None]:
-        """Keep all other threads of this process from writing, to any ledger."""
-        with super().turn(""):
-            yield
 
     @contextmanager
     def lock(self, ledger: str, beside: str) -> Iterator[Locked]:
@@ -157,7 +153,7 @@ class Sqlite(Ledgers):
 
     @contextmanager
     def lock_now(self, connection: Connection, ledger: str, beside: str) -> Iterator[Locked]:
-        """``lock``, if no other process has the file's lock, and no other program the file."""
+        """Do as ``lock``, if no other process has the file's lock and no other program the file."""
         with self._now(connection.begin), _finally(connection.rollback):
             yield _locked(connection, ledger, beside)
 

@@ -40,7 +40,7 @@ class EventRow(_Row, table=True):
 
 
 class NodeRow(_Row, table=True):
-    """The hash of a full subtree of 256**level events: what tiles above the lowest consist of."""
+    """The hash of a full subtree of 256**level events: tiles above the lowest consist of them."""
 
     __tablename__ = "node"
     level: int = _column(Integer, key=True)

@@ -28,7 +28,7 @@ _SNAPSHOT_KEY_BYTES: Final = 32
 
 
 class VaultError(StoreError):
-    """Something in the vault is wrong; the message says what to do."""
+    """The vault cannot be used; the message names the remedy."""
 
 
 @contextmanager
@@ -47,7 +47,7 @@ class Vault:
         self._folder = folder
 
     def signer(self, ledger: str, key: Verifier) -> Signer:
-        """Return the private half of ``key``. Raises VaultError, saying what to do, without it."""
+        """Return the private half of ``key``. Raises VaultError with the remedy without it."""
         path = self._key(ledger, key)
         try:
             signer = Signer.from_text(_private(path, "signing key").decode("ascii"))
@@ -92,7 +92,7 @@ class Vault:
         self._write(self._folder / ledger / kind, data)
 
     def read(self, ledger: str, kind: Kind) -> bytes | None:
-        """Return what was kept last; None if nothing was."""
+        """Return the bytes that were kept last; None if there are none."""
         path = self._folder / ledger / kind
         with _explained(path, "read"):
             try:

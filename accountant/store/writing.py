@@ -59,8 +59,8 @@ class Writing(Queries):
     has moved the head.
 
     The head is locked by the first call that needs the database. A caller that knows the ends of
-    the ledgers may say so before (``believe``): if it asks for nothing else, what it appends goes
-    to the database in one step, which fails with Moved if the ledgers do not end there.
+    the ledgers may say so before (``believe``): if it asks for nothing else, its events go to the
+    database in one step, which fails with Moved if the ledgers do not end there.
     """
 
     ledgers: Ledgers
@@ -71,7 +71,7 @@ class Writing(Queries):
     _locked: Locked | None = None
     _believed: tuple[Tree, Tree] | None = None
     _beside_matters: bool = False
-    _appended: Growth | None = None  # What is to go to the database in one step
+    _appended: Growth | None = None  # Goes to the database in one step
     _ended: bool = False
     _head: Tree = field(default_factory=Tree)
 
@@ -81,7 +81,7 @@ class Writing(Queries):
         return self._locked is not None
 
     def lock(self) -> Locked:
-        """Begin the transaction, once. Raises Moved if what was believed is not so."""
+        """Begin the transaction, once. Raises Moved if the believed ends are wrong."""
         if self._locked is None:
             if self._appended:
                 raise StoreError("what was appended is on its way already")
@@ -123,7 +123,7 @@ class Writing(Queries):
         return found
 
     def commit(self) -> None:
-        """Make what was appended durable. Raises Unknown if that may have happened or not."""
+        """Make the appended events durable. Raises Unknown if they may or may not be."""
         with self._open():
             self._ended = True
             if self._locked is not None:

@@ -74,7 +74,7 @@ def calls_of(app: FastAPI) -> dict[str, Call]:
 
 
 def _complete(call: Schema, route: RouteContext, schemas: dict[str, Schema]) -> None:
-    """Add to FastAPI's account of a call what FastAPI cannot know."""
+    """Complete FastAPI's description of a call with roles, bodies, answers and problems."""
     name, path = route.name or "", route.path_format or ""
     described: Call = route.endpoint.call  # type: ignore[union-attr]
     inner = list(_dependencies(route.dependant))

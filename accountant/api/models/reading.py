@@ -1,4 +1,4 @@
-"""Answers about what is registered, spent and left, and about the ledger."""
+"""Answers about registrations, spending, remaining budget and the ledger."""
 
 from __future__ import annotations
 

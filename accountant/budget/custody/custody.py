@@ -1,6 +1,6 @@
 """A ledger's custody: its signing keys, publication, versions of the bounds, recoveries.
 
-The ledger holds the public halves of its keys: a reader who knows one key learns the later ones.
+The ledger holds the public halves of its keys: a reader with one key learns the later ones.
 """
 
 from __future__ import annotations

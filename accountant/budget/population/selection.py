@@ -174,7 +174,7 @@ class Selection:
         return found
 
     def __or__(self, other: Selection) -> Selection:
-        """Both, which must be disjoint."""
+        """Return the union of both, which must be disjoint."""
         return Selection(self.everyone or other.everyone, self.boxes + other.boxes)
 
 
