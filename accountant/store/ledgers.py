@@ -118,7 +118,7 @@ class Ledgers(Queries):
 
     def _read(self, work: Callable[[Connection], T]) -> T:
         with translated():
-            return self.reading(work)
+            return self.query(work)
 
     def check(self) -> None:
         """Check that the database can be read and, as far as can be seen, written to."""
@@ -139,7 +139,7 @@ class Ledgers(Queries):
 
     # -- provided by each engine, for ``Writing`` to call ----------------------------------------
 
-    def reading(self, work: Callable[[Connection], T]) -> T:
+    def query(self, work: Callable[[Connection], T]) -> T:
         """Return the result of ``work``: one statement, a snapshot by itself. It may run twice."""
         raise NotImplementedError
 

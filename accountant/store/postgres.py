@@ -86,7 +86,7 @@ class _AsItIs(Dumper):
         return bytes(obj)
 
 
-def learn(connection: psycopg.Connection[Any]) -> None:
+def register_arrays(connection: psycopg.Connection[Any]) -> None:
     """Let the connection take such columns."""
     for kind in (_Integers, _Texts, _Blobs):
         dumper = type(f"{kind.__name__}Dumper", (_AsItIs,), {"oid": kind.oid})
@@ -194,7 +194,7 @@ def engine(url: URL, *, pool: int) -> Engine:
         hide_parameters=True,
         connect_args=arguments,
     )
-    event.listen(made, "connect", lambda connection, _: learn(connection))
+    event.listen(made, "connect", lambda connection, _: register_arrays(connection))
     return made
 
 
@@ -206,7 +206,7 @@ class Postgres(Ledgers):
         found = parsed(url)
         self._reader, self._writer = engine(found, pool=READERS), engine(found, pool=WRITERS)
 
-    def reading(self, work: Callable[[Connection], T]) -> T:
+    def query(self, work: Callable[[Connection], T]) -> T:
         """Return the result of ``work``, done again if the pooled connection was dead."""
         with self._reader.connect() as connection:
             try:
@@ -221,13 +221,13 @@ class Postgres(Ledgers):
     def lock(self, ledger: str, beside: str) -> Iterator[Locked]:
         """Begin a transaction that holds the head's lock."""
         statement = _lock_statement(ledger, beside, "")
-        with self._connected(lambda driver: _heads(driver, statement)) as (connection, heads):
+        with self._living(lambda driver: _heads(driver, statement)) as (connection, heads):
             yield Locked(connection, *heads)
 
     @contextmanager
     def connected(self) -> Iterator[Connection]:
         """Return a connection that the server has not closed."""
-        with self._connected(_listened) as (connection, _):
+        with self._living(_listened) as (connection, _):
             yield connection
 
     @contextmanager
@@ -240,7 +240,7 @@ class Postgres(Ledgers):
         yield Locked(connection, *heads)
 
     @contextmanager
-    def _connected(
+    def _living(
         self, first: Callable[[psycopg.Connection[Any]], T]
     ) -> Iterator[tuple[Connection, T]]:
         """Return a connection and the result of ``first``, tried on others while they are dead."""
@@ -297,7 +297,7 @@ class Postgres(Ledgers):
     def check(self) -> None:
         """Check that the server takes writes: a standby does not."""
         super().check()
-        if self.reading(lambda c: c.execute(_STANDBY).scalar_one()):
+        if self.query(lambda c: c.execute(_STANDBY).scalar_one()):
             raise StoreError("the server is a standby, which cannot be written to")
 
     @translated()
@@ -305,7 +305,7 @@ class Postgres(Ledgers):
         """Return the rights by which this role could rewrite a ledger, in words."""
         asked = {"names": list(RIGHTS), "verbs": list(_REWRITING)}
         found: dict[str, list[str]] = {}
-        for table, verb in self.reading(lambda c: c.execute(_HELD, asked).all()):
+        for table, verb in self.query(lambda c: c.execute(_HELD, asked).all()):
             if f"{verb}," not in f"{RIGHTS[table]},":  # UPDATE (sequence, peaks) is not UPDATE
                 found.setdefault(verb, []).append(table)
         return [f"{verb} on {', '.join(tables)}" for verb, tables in found.items()]

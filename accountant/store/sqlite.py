@@ -112,7 +112,7 @@ class Sqlite(Ledgers):
         """Another process kept the file past the time limit: until it lets go, no writer waits."""
         self._writing: Connection | None = None
 
-    def reading(self, work: Callable[[Connection], T]) -> T:
+    def query(self, work: Callable[[Connection], T]) -> T:
         """Return the result of ``work`` on one snapshot."""
         with self._reader.begin() as connection:
             return work(connection)

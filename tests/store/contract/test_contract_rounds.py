@@ -327,17 +327,17 @@ def test_a_database_that_is_gone_leaves_nobody_waiting(
     made.service._projections._snapshots = snapshots_of(made.settings.home)
     monkeypatch.setattr("accountant.runtime.projections._WORTH", 1)
     made.service.keep_snapshots()
-    reading = made.service.ledgers.reading
+    query = made.service.ledgers.query
     size = len(made.stored())
 
     def gone(really: Callable[[], None]) -> None:
-        monkeypatch.setattr(made.service.ledgers, "reading", lost)
+        monkeypatch.setattr(made.service.ledgers, "query", lost)
         failed(really)
 
     with committing(made.service, gone):
         told = together(made.service, grants("k", *["0.01"] * 3))
     assert [type(one) for one in told] == [Unavailable] * 3
-    monkeypatch.setattr(made.service.ledgers, "reading", reading)
+    monkeypatch.setattr(made.service.ledgers, "query", query)
     with made.service.state("fair") as state:
         assert (state.sequence, dict(state.open)) == (size, {})
     assert made.post("/grants", ask(laplace("0.01"))).status_code == 201
