@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager as Context
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
@@ -154,17 +155,15 @@ class Ledgers(Queries):
         finally:
             turn.release()
 
-    def lock(self, ledger: str, beside: str) -> AbstractContextManager[Locked]:
+    def lock(self, ledger: str, beside: str) -> Context[Locked]:
         """Begin a transaction that locks the head, after other writers; roll back at the end."""
         raise NotImplementedError
 
-    def connected(self) -> AbstractContextManager[Connection]:
-        """Return a connection for ``lock_now`` or ``append_and_commit``, which do not wait."""
+    def connected(self) -> Context[Connection]:
+        """Return a connection for ``lock_now`` or ``append_now``, which do not wait."""
         raise NotImplementedError
 
-    def lock_now(
-        self, connection: Connection, ledger: str, beside: str
-    ) -> AbstractContextManager[Locked]:
+    def lock_now(self, connection: Connection, ledger: str, beside: str) -> Context[Locked]:
         """Do as ``lock`` over a ``connected`` connection. Raises Moved if another writes."""
         raise NotImplementedError
 
@@ -172,9 +171,7 @@ class Ledgers(Queries):
         """Append, and move the head by compare-and-swap; return False if it has moved."""
         raise NotImplementedError
 
-    def append_and_commit(
-        self, connection: Connection, more: Growth, beside: str, end: Tree
-    ) -> bool:
+    def append_now(self, connection: Connection, more: Growth, beside: str, end: Tree) -> bool:
         """Append and commit in one step, if ``beside`` ends with ``end``. Raises Unknown."""
         raise NotImplementedError
 

@@ -30,6 +30,7 @@ from accountant.store.queries import HEAD_OF, raw, tree_of
 from accountant.store.writing import Growth, Locked
 
 T = TypeVar("T")
+Driver = psycopg.Connection[Any]
 
 # Columns of rows are arrays in PostgreSQL's binary format. The driver looks at each element for its
 # type, and names the array's type by the largest: the same statement would be planned anew for
@@ -86,7 +87,7 @@ class _AsItIs(Dumper):
         return bytes(obj)
 
 
-def register_arrays(connection: psycopg.Connection[Any]) -> None:
+def register_arrays(connection: Driver) -> None:
     """Let the connection take such columns."""
     for kind in (_Integers, _Texts, _Blobs):
         dumper = type(f"{kind.__name__}Dumper", (_AsItIs,), {"oid": kind.oid})
@@ -156,7 +157,7 @@ _MOVE: Final = (
 _MOVED: Final = _MOVE + _ROWS
 # A transaction of its own: it does not wait for the head, compares where the other ledger ends, and
 # is durable under any setting of the session.
-_APPEND_AND_COMMIT: Final = (
+_APPEND_NOW: Final = (
     _MOVE + " AND EXISTS (SELECT FROM ledger_head WHERE ledger = %b FOR UPDATE SKIP LOCKED)"  # noqa: S608
     " AND (SELECT peaks FROM ledger_head WHERE ledger = %b) = %b"
     " AND set_config('synchronous_commit', 'on', true) = 'on'" + _ROWS
@@ -240,9 +241,7 @@ class Postgres(Ledgers):
         yield Locked(connection, *heads)
 
     @contextmanager
-    def _living(
-        self, first: Callable[[psycopg.Connection[Any]], T]
-    ) -> Iterator[tuple[Connection, T]]:
+    def _living(self, first: Callable[[Driver], T]) -> Iterator[tuple[Connection, T]]:
         """Return a connection and the result of ``first``, tried on others while they are dead."""
         for last in (*repeat(False, WRITERS), True):
             connection = self._writer.connect()
@@ -260,12 +259,10 @@ class Postgres(Ledgers):
         finally:
             _release(connection)
 
-    def append_and_commit(
-        self, connection: Connection, more: Growth, beside: str, end: Tree
-    ) -> bool:
+    def append_now(self, connection: Connection, more: Growth, beside: str, end: Tree) -> bool:
         """Append by one statement, a transaction of its own. An error means: nothing was done."""
         try:
-            done = _append(connection, more, _APPEND_AND_COMMIT, more.ledger, beside, end.packed)
+            done = _append(connection, more, _APPEND_NOW, more.ledger, beside, end.packed)
         except psycopg.Error as error:
             if raw(connection).closed:
                 raise Unknown(f"the connection broke while appending: {error}") from error
@@ -331,13 +328,13 @@ def _lock_statement(ledger: str, beside: str, wait: LiteralString) -> bytes:
     return _LOCK.format(**names, wait=sql.SQL(wait)).as_bytes()
 
 
-def _heads(driver: psycopg.Connection[Any], statement: bytes) -> list[Tree]:
+def _heads(driver: Driver, statement: bytes) -> list[Tree]:
     """Begin, and read where both ledgers end under the lock, in one message and one answer."""
     cursor = driver.execute(statement, prepare=False)  # several statements cannot be
     return [tree_of(cursor.set_result(last).fetchone()) for last in (-2, -1)]
 
 
-def _listened(driver: psycopg.Connection[Any]) -> None:
+def _listened(driver: Driver) -> None:
     """Raise OperationalError if the server has closed the connection, or is about to."""
     poll = select.poll()
     poll.register(driver.fileno(), select.POLLIN)

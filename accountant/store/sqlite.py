@@ -170,9 +170,7 @@ class Sqlite(Ledgers):
                 raise Moved("another process writes") from error
             yield
 
-    def append_and_commit(
-        self, connection: Connection, more: Growth, beside: str, end: Tree
-    ) -> bool:
+    def append_now(self, connection: Connection, more: Growth, beside: str, end: Tree) -> bool:
         """Append and commit by a transaction of the driver."""
         driver = raw(connection)
         with self._now(lambda: driver.execute("BEGIN IMMEDIATE")), _finally(driver.rollback):

@@ -132,7 +132,7 @@ class Writing(Queries):
                 beside, end = self.ledger, more.before  # this ledger itself, if no other matters
                 if self._beside_matters and self._believed:
                     beside, end = self.beside_name, self._believed[1]
-                if not self.ledgers.append_and_commit(self.ready, more, beside, end):
+                if not self.ledgers.append_now(self.ready, more, beside, end):
                     reason = "does not end where it did, or could not be written to"
                     raise Moved(f"{self.ledger} {reason}")
 

@@ -124,7 +124,7 @@ def test_every_statement_names_its_ledger(world: Callable[..., World], hosted: H
         else:
             named = ".ledger = %(ledger" in statement or "WHERE ledger = %s" in statement
             assert named, statement
-    for statement in (postgres._NEW_HEAD, postgres._MOVED, postgres._APPEND_AND_COMMIT):
+    for statement in (postgres._NEW_HEAD, postgres._MOVED, postgres._APPEND_NOW):
         inserts = statement.count("INSERT INTO")
         assert statement.count("(ledger, ") == inserts
         assert inserts == 4 or "WHERE ledger = %b" in statement

@@ -76,7 +76,7 @@ def committing(service: Service, *ways: Any) -> Iterator[list[Any]]:
         return go
 
     with pytest.MonkeyPatch.context() as patch:
-        for step in ("commit", "append_and_commit"):
+        for step in ("commit", "append_now"):
             patch.setattr(database, step, going(getattr(database, step)))
         yield left
 
