@@ -73,10 +73,8 @@ class Snapshots:
         """Return the tree and the state that were kept, if they are whole, ours and not stale."""
         try:
             return self._read(ledger)
-        except FileNotFoundError:
-            reason = "there is none"
         except (ValueError, KeyError, TypeError, OSError, VaultError) as error:
-            reason = str(error)
+            reason = "there is none" if isinstance(error, FileNotFoundError) else str(error)
         _log.info("no snapshot", ledger=ledger, reason=reason)
         return None
 

@@ -166,8 +166,7 @@ def show_checkpoint(population: Name, publisher: ThePublisher) -> Response:
     those of the witnesses. Where the service runs with `ACCOUNTANT_PUBLIC_LOG=yes`, the
     log needs no key.
     """
-    signed = publisher.published(population)
-    return _plain(signed.full, "no-cache")
+    return _plain(publisher.published(population).full, "no-cache")
 
 
 @evidence.get("/log/tile/{place:path}", dependencies=[LogReader])
@@ -242,11 +241,10 @@ def erase_texts(
     The event and its salted digests stay, and no spent budget changes. The erasure, with its client
     and reason, is an event of its own.
     """
-    asked = Erasure.model_validate(body)
-    answer = service.erase(population, key.name, int(sequence), asked.fields, asked.reason)
-    event = answer.events[-1]
+    asked, number = Erasure.model_validate(body), int(sequence)
+    event = service.erase(population, key.name, number, asked.fields, asked.reason).events[-1]
     fields = event.body["command"]["fields"]
-    return JSONResponse({"event": int(sequence), "erased": fields, "sequence": event.sequence})
+    return JSONResponse({"event": number, "erased": fields, "sequence": event.sequence})
 
 
 def _plain(data: bytes, cache: str) -> Response:
