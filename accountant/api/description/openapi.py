@@ -7,7 +7,7 @@ commands, those of answers from accountant.api.models, examples from texts.py.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from inspect import cleandoc
 from typing import Any, Final, NotRequired, get_origin, get_type_hints
 
@@ -30,6 +30,8 @@ from accountant.door.messages import MEDIA
 from accountant.privacy.mechanisms import Amount, Mechanism
 
 Schema = dict[str, Any]
+Alternatives = dict[str, tuple[str, list[Schema]]]
+"""The keyword and the alternatives of types that pydantic writes out wherever they occur."""
 REFERENCE: Final = "#/components/schemas/{model}"
 _STORED: Final = ("Positions", "Sealed")
 """Components that stand for long lists and free texts in events, and never in requests."""
@@ -194,31 +196,21 @@ def _content(model: Any, media: list[str], examples: list[tuple[Example, Any]]) 
 def schemas_of(app: FastAPI) -> dict[str, Schema]:
     """Return all components by name, for the registered kinds of rules and mechanisms."""
     calls = list(calls_of(app).values())
-    requests = {one.takes: None for one in calls if one.takes}
-    return components(requests, [one.gives for one in calls if one.gives] + [Problem])
-
-
-def components(requests: Iterable[type[BaseModel]], answers: Iterable[Any]) -> dict[str, Schema]:
-    """Return all components by name, for the registered kinds of rules and mechanisms."""
-    named = {"Amount": Amount, "Mechanism": Mechanism, "Subjects": Subjects, "Rule": AnyRule}
-    alternatives = {name: _alternatives(kind) for name, kind in named.items()}
-    schemas = _of_answers({one.__name__: one for one in answers}, alternatives)
-    schemas |= _of_requests(list(requests), alternatives)
+    answers = {one.gives.__name__: one.gives for one in calls if one.gives} | {"Problem": Problem}
+    requests = list(dict.fromkeys(one.takes for one in calls if one.takes))
+    named: dict[str, Any] = {"Amount": Amount, "Mechanism": Mechanism}
+    named |= {"Subjects": Subjects, "Rule": AnyRule}
+    alternatives: Alternatives = {}
+    for name, kind in named.items():
+        schema = TypeAdapter(kind).json_schema(ref_template=REFERENCE)
+        word = "anyOf" if "anyOf" in schema else "oneOf"
+        alternatives[name] = word, schema[word]
+    schemas = _of_answers(answers, alternatives) | _of_requests(requests, alternatives)
     for name, (word, options) in alternatives.items():
         text = TEXTS["components"][name]
         schemas[name] = {"description": text, word: tidied(options, alternatives)}
     schemas["Mechanism"]["discriminator"] = {"propertyName": "kind"}
     return schemas
-
-
-Alternatives = dict[str, tuple[str, list[Schema]]]
-"""The keyword and the alternatives of types that pydantic writes out wherever they occur."""
-
-
-def _alternatives(kind: Any) -> tuple[str, list[Schema]]:
-    schema = TypeAdapter(kind).json_schema(ref_template=REFERENCE)
-    word = "anyOf" if "anyOf" in schema else "oneOf"
-    return word, schema[word]
 
 
 def tidied(schema: Any, named: Alternatives) -> Any:
@@ -274,8 +266,7 @@ def _of_answers(models: dict[str, Any], named: Alternatives) -> dict[str, Schema
         ref_template=REFERENCE,
     )
     schemas: dict[str, Schema] = tidied(top["$defs"], named)
-    known = vars(spending) | vars(reading)
-    for name, model in known.items():
+    for name, model in (vars(spending) | vars(reading)).items():
         if name not in schemas or not is_typeddict(model):
             continue
         for field, hint in get_type_hints(model, include_extras=True).items():
