@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from accountant.budget.outcome import RESERVED
 from accountant.ledger.events import Event
-from accountant.privacy.units import FIXED, Charge
+from accountant.privacy.units import Charge
 
 SECOND: Final = 1_000_000
 
@@ -30,16 +30,6 @@ def mechanisms_of(command: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the mechanisms that a judged command names."""
     found: list[dict[str, Any]] = command.get("mechanisms") or [command["mechanism"]]
     return found
-
-
-def parts_of(body: Mapping[str, Any]) -> list[tuple[str, Charge]]:
-    """Return kind and charge of each mechanism of a judged event, without Renyi divergences."""
-    kinds = [str(mechanism["kind"]) for mechanism in mechanisms_of(body["command"])]
-    total = Charge.from_json(body["total"])
-    if len(kinds) == 1:
-        return [(kinds[0], total.on(FIXED))]
-    charges = map(Charge.from_json, body["charges"])
-    return list(zip(kinds, charges, strict=True))
 
 
 def final_of(body: Mapping[str, Any], reserved: Charge) -> Charge:

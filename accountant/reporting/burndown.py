@@ -1,13 +1,12 @@
 """The use of each limit over time, for the burn-down pictures.
 
-A series keeps a few hundred points, however many events there are. Reading the peak cell costs as
-much as there are cells, so it is read only for the points that are kept: at first for every event;
-whenever the series is full, every second point goes, and half as many events are read from then on.
+A series keeps a few hundred points, however many events there are. Reading the peak cell takes time
+in proportion to the cells, so it is read only for events whose points are kept.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable
 from typing import Final
 
@@ -34,8 +33,8 @@ _ALL_DATASETS: Final = {ADOPTED, "dataset.registered.v1", "ledger.carried_over.v
 
 
 class Held:
-    """The sums that open grants hold in each account, updated with every event. Adding them up
-    anew for each point would take time in proportion to the open grants.
+    """The sums that open grants hold in each account of a limit rule on data, updated with every
+    event. Adding them up anew for each point would take time in proportion to the open grants.
     """
 
     def __init__(self) -> None:
@@ -62,49 +61,67 @@ class Held:
 
     def _book(self, state: State, grant: Grant, sign: int) -> None:
         for key, booked in grant.bookings:
+            if not key.rule or key.client:
+                continue
             if (sums := self._sums.get(key)) is None:
                 shape = state.accounts[key].used.shape
                 sums = self._sums[key] = Sums(len(booked.axis), shape)
             sums.add(grant.selection, booked.finite, booked.infinite, sign)
 
 
+class Series:
+    """The points of one limit. Whenever it has ``most``, every second one is dropped and half as
+    many events are read from then on.
+    """
+
+    def __init__(self) -> None:
+        self.points: list[PointFacts] = []
+        self.every = 1
+        self._seen = 0
+
+    def due(self) -> bool:
+        """Count an event; return whether its point is due."""
+        self._seen += 1
+        return (self._seen - 1) % self.every == 0
+
+    def add(self, point: PointFacts, most: int) -> None:
+        """Add a point."""
+        self.points.append(point)
+        if len(self.points) >= most:
+            self.points = self.points[::2]
+            self.every *= 2
+
+
 class Burndowns:
     """The series of every limit rule on data; a client's limit has none."""
 
     def __init__(self) -> None:
-        self._series: dict[tuple[str, str], SeriesFacts] = {}
-        self._seen: Counter[tuple[str, str]] = Counter()
+        self._series: defaultdict[tuple[str, str], Series] = defaultdict(Series)
         self._held = Held()
 
     def add(self, state: State, event: Event) -> None:
         """Add the points that ``event``, already folded in, is due for."""
         self._held.add(state, event)
         for counted in _limits(state, _touched(state, event)):
-            place = counted.rule.id, counted.key.dataset
-            series = self._series.setdefault(place, SeriesFacts(*place))
-            if self._seen[place] % series.every == 0:
-                series.points.append(self._point(state, event.sequence, event.time, counted))
+            series = self._series[counted.rule.id, counted.key.dataset]
+            if series.due():
                 most = MOST_POINTS if state.people().cells < MANY_CELLS else FEW_POINTS
-                if len(series.points) >= most:
-                    series.points = series.points[::2]
-                    series.every *= 2
-            self._seen[place] += 1
+                series.add(self._point(state, event.sequence, event.time, counted), most)
 
     def series(self, state: State) -> tuple[SeriesFacts, ...]:
         """Return the series of every rule in force, each with a point at the ledger's end."""
-        found: dict[tuple[str, str], SeriesFacts] = {}
+        found = []
         for counted in _limits(state, state.datasets):
             place = counted.rule.id, counted.key.dataset
-            found[place] = series = self._series.get(place, SeriesFacts(*place))
-            if not series.points or series.points[-1].sequence < state.last:
-                series.points.append(self._point(state, state.last, state.time, counted))
-        return tuple(found[place] for place in sorted(found))
+            points, every = self._series[place].points, self._series[place].every
+            if not points or points[-1].sequence < state.last:
+                points = [*points, self._point(state, state.last, state.time, counted)]
+            found.append(SeriesFacts(*place, every, tuple(points)))
+        return tuple(sorted(found, key=lambda one: (one.rule, one.dataset)))
 
     def _point(self, state: State, sequence: int, time: int, counted: Counted) -> PointFacts:
         ruler, key = Ruler(counted.rule, counted.epoch), counted.key
-        used, reserved = state.seen(key).used.stacked(), self._held.of(key)
-        held = ruler.worst(used)
-        spent = held if reserved is None else ruler.worst(used - reserved.stacked())
+        [(held, spent)] = ruler.split(state.seen(key).used, self._held.of(key))
         return PointFacts(
             sequence=sequence,
             time=rfc3339(time),
@@ -126,10 +143,5 @@ def _touched(state: State, event: Event) -> Iterable[str]:
 
 def _limits(state: State, datasets: Iterable[str]) -> Iterable[Counted]:
     """Return the accounts of the limit rules on some datasets, without those of clients."""
-    found = {
-        counted.key: counted
-        for dataset in datasets
-        for counted in state.limits_on(dataset, "")
-        if counted.rule.per is None
-    }
-    return found.values()
+    limits = (counted for dataset in datasets for counted in state.limits_on(dataset, ""))
+    return {one.key: one for one in limits if one.rule.per is None}.values()

@@ -136,28 +136,31 @@ class Custody:
         if self._head is not None and self._tree.size == self._head.size:
             self._continued = self._tree.root == self._head.root
         body, said = event.body, event.body.get("command", {})
-        place = event.sequence, rfc3339(event.time)
         match event.type:
             case "publication.stopped.v1":
                 answer = said["witness"], said["status"], said["detail"], said["size"]
-                facts.alarm = AlarmFacts(*place, *answer)
+                facts.alarm = AlarmFacts(*_place(event), *answer)
                 facts.alarms += 1
             case "publication.resumed.v1":
                 facts.alarm = None
-                resumed = ResumedFacts(*place, event.by, body["alarm"], said["reason"])
+                resumed = ResumedFacts(*_place(event), event.by, body["alarm"], said["reason"])
                 keep(facts.resumed, resumed, LATEST)
             case "ledger.recovered.v1":
                 left = self._carried[0][0] if self._carried else event.sequence
                 lost = tuple(LostFacts(**head) for head in body["lost"])
                 counts = len(body["charged"]), sum(accounts for _, accounts in self._carried)
-                recovery = RecoveryFacts(*place, event.by, said["reason"], left, lost, *counts)
+                recovery = RecoveryFacts(
+                    *_place(event), event.by, said["reason"], left, lost, *counts
+                )
                 keep(facts.recoveries, recovery, LATEST)
                 facts.recovered += 1
             case "text.erased.v1":
                 facts.erasures += 1
             case "clock.accepted.v1":
                 before = rfc3339(self._before)
-                accepted = AcceptedFacts(*place, event.by, said["clock"], before, said["reason"])
+                accepted = AcceptedFacts(
+                    *_place(event), event.by, said["clock"], before, said["reason"]
+                )
                 keep(facts.accepted, accepted, LATEST)
         if event.type == "ledger.carried_over.v1":
             self._carried.append((event.sequence, len(said["accounts"])))
@@ -186,6 +189,10 @@ class Custody:
                 continued=self._continued,
             )
         return facts
+
+
+def _place(event: Event) -> tuple[int, str]:
+    return event.sequence, rfc3339(event.time)
 
 
 def keep(latest: list[Facts], one: Facts, most: int) -> None:

@@ -5,36 +5,25 @@ Memory grows with open grants and with the capped tables, not with the number of
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from accountant.budget.commands import CommitGrant
 from accountant.budget.explain import explain
-from accountant.budget.facts import final_of, grant_in, opened_by, parts_of
+from accountant.budget.facts import final_of, grant_in, mechanisms_of, opened_by
 from accountant.budget.request import price_all
-from accountant.budget.rules.base import Finding
+from accountant.budget.rules.base import Compared, Finding
 from accountant.budget.state import Grant, State, envelope_of
 from accountant.ledger.events import Event, rfc3339
-from accountant.privacy.units import NOTHING, SURE, Charge, Currency
+from accountant.privacy.units import INFINITE, NOTHING, SURE, Charge, Currency, show
 from accountant.reporting.custody import keep
-from accountant.reporting.schema import ChangeFacts, NotableFacts, SeenFacts
+from accountant.reporting.schema import ChangeFacts, NotableFacts, SeenFacts, Usage
 from accountant.reporting.words import groups_in_words, shortened
 
 LATEST: Final = 200
 """Events of one sort that are listed; all are counted."""
-SORTS: Final = (
-    "overrun",
-    "against_rule",
-    "blocked",
-    "flagged",
-    "unverifiable",
-    "understated",
-    "expired",
-    "given_back",
-    "revalued",
-    "attested_new",
-)
 HEADINGS: Final = ("client", "kind", "purpose")
 _ALL: Final = ""
 """The heading of the one row that adds up a dataset."""
@@ -58,8 +47,21 @@ UNVERIFIABLE: Final = "unverifiable-claim"
 UNKNOWN: Final = ""
 """Stands for a purpose that was not stated, and for a kind that an event does not name."""
 
+_LISTED: Final[dict[str, Callable[[Compared | Finding], bool]]] = {
+    "overrun": lambda one: one.action == "block" and one.code == "budget-exceeded",
+    "against_rule": lambda one: one.action == "block" and one.code != "budget-exceeded",
+    "blocked": lambda one: one.action == "block",
+    "flagged": lambda one: one.action == "flag" and one.code != UNVERIFIABLE,
+    "unverifiable": lambda one: one.code == UNVERIFIABLE,
+    "understated": lambda one: one.code == "claim-understated",
+}
+"""The rules that put a judged event among those of a sort, if they fire."""
+SORTS: Final = (*_LISTED, "expired", "given_back", "revalued", "attested_new")
+
 Parts = dict[str, Charge]
 """A charge by mechanism kind."""
+Text = tuple[str, tuple[str, ...]]
+"""The text of a notable event, and the rules behind it."""
 
 
 class Names(NamedTuple):
@@ -73,23 +75,43 @@ class Names(NamedTuple):
 
 @dataclass(slots=True)
 class Tally:
-    """The requests and charges under one name."""
+    """The requests under one name, and the charges less those given back, in units; ``unbounded``
+    counts those without a finite epsilon.
+    """
 
     requests: int = 0
     refused: int = 0
-    net: Charge = NOTHING
-    given_back: Charge = NOTHING
+    epsilon: int = 0
+    delta: int = 0
+    unbounded: int = 0
+    given_back: int = 0
+    given_back_unbounded: int = 0
 
-    def add(self, change: Charge, *, settled: bool) -> None:
+    def add(self, change: Charge, *, settled: bool = False) -> None:
         """Add a charge, or the change that settling a grant makes."""
         change = change.on(SURE)  # the Renyi orders of charges differ over time
-        self.net += change
+        (epsilon, delta), (unbounded, _) = change.finite, change.infinite
+        self.epsilon += epsilon
+        self.delta += delta
+        self.unbounded += unbounded
         if settled:
-            self.given_back += Charge(
-                change.axis,
-                tuple(max(0, -amount) for amount in change.finite),
-                tuple(max(0, -amount) for amount in change.infinite),
-            )
+            self.given_back += max(0, -epsilon)
+            self.given_back_unbounded += max(0, -unbounded)
+
+    def facts(self, name: str | None) -> Usage:
+        """Return the row of the report; ``name`` is None for all names that have no row."""
+        return Usage(
+            name=name or "",
+            other=name is None,
+            requests=self.requests,
+            refused=self.refused,
+            epsilon=show(self.epsilon, Currency.EPSILON),
+            delta=show(self.delta, Currency.DELTA),
+            unbounded=self.unbounded,
+            given_back=INFINITE
+            if self.given_back_unbounded
+            else show(self.given_back, Currency.EPSILON),
+        )
 
 
 class Tallies:
@@ -98,37 +120,40 @@ class Tallies:
     def __init__(self) -> None:
         self._rows: dict[tuple[str, str], dict[str | None, Tally]] = {}
 
-    def rows(self, dataset: str, heading: str) -> dict[str | None, Tally]:
-        """Return the tallies under one heading."""
-        return self._rows.get((dataset, heading), {})
+    def usages(self, dataset: str, heading: str) -> tuple[Usage, ...]:
+        """Return the rows under one heading, most used first, the row of all other names last."""
 
-    def total(self, dataset: str) -> Tally:
-        """Return the tally of the whole dataset."""
-        return self.rows(dataset, _ALL).get("", Tally())
+        def place(row: tuple[str | None, Tally]) -> tuple[bool, int, int, str]:
+            name, tally = row
+            return name is None, -tally.unbounded, -tally.epsilon, name or ""
 
-    def count(self, at: Names, kinds: Iterable[str], *, refused: bool) -> None:
-        """Count a request."""
-        for tally in [*self._common(at), *(self._tally(at.dataset, "kind", k) for k in kinds)]:
-            tally.refused += refused
-            tally.requests += not refused
+        rows = self._rows.get((dataset, heading), {})
+        return tuple(tally.facts(name) for name, tally in sorted(rows.items(), key=place))
 
-    def book(self, at: Names, change: Charge, parts: Parts, held: Parts | None = None) -> None:
-        """Book ``change``: ``parts`` in place of the parts that a grant has ``held``."""
-        before, settled = held or {}, held is not None
-        for tally in self._common(at):
+    def total(self, dataset: str) -> Usage:
+        """Return the sum of the whole dataset."""
+        return self._rows.get((dataset, _ALL), {}).get("", Tally()).facts("")
+
+    def of(self, at: Names, kinds: Iterable[str] = ()) -> Iterator[Tally]:
+        """Yield the tallies of the dataset, the client and the purpose, and of each kind."""
+        yield self._tally(at.dataset, _ALL, "")
+        yield self._tally(at.dataset, "client", at.client)
+        yield self._tally(at.dataset, "purpose", at.purpose)
+        for kind in kinds:
+            yield self._tally(at.dataset, "kind", kind)
+
+    def book(self, at: Names, change: Charge, parts: Parts, *, settled: bool = False) -> None:
+        """Book ``change``, whose ``parts`` are those of the kinds."""
+        for tally in self.of(at):
             tally.add(change, settled=settled)
-        for kind in parts.keys() | before.keys():
-            part = parts.get(kind, NOTHING) - before.get(kind, NOTHING)
+        for kind, part in parts.items():
             self._tally(at.dataset, "kind", kind).add(part, settled=settled)
-
-    def _common(self, at: Names) -> Iterator[Tally]:
-        for heading, name in ((_ALL, ""), ("client", at.client), ("purpose", at.purpose)):
-            yield self._tally(at.dataset, heading, name)
 
     def _tally(self, dataset: str, heading: str, name: str) -> Tally:
         rows = self._rows.setdefault((dataset, heading), {})
-        full = name not in rows and len(rows) >= MOST_NAMES
-        return rows.setdefault(None if full else name, Tally())
+        if (found := rows.get(name)) is None:
+            found = rows.setdefault(name if len(rows) < MOST_NAMES else None, Tally())
+        return found
 
 
 class OpenGrant(NamedTuple):
@@ -139,15 +164,56 @@ class OpenGrant(NamedTuple):
     parts: Parts
 
 
+class Notable(NamedTuple):
+    """A notable event. ``text`` is called only if the event is listed, as rendering a decision
+    takes long.
+    """
+
+    event: Event
+    at: Names
+    charge: Charge
+    text: Callable[[], Text]
+
+    def facts(self) -> NotableFacts:
+        """Return the event as the report lists it."""
+        text, rules = self.text()
+        return NotableFacts(
+            sequence=self.event.sequence,
+            time=rfc3339(self.event.time),
+            client=self.at.client,
+            dataset=self.at.dataset,
+            subjects=groups_in_words(self.at.subjects),
+            epsilon=self.charge.amount(Currency.EPSILON),
+            delta=self.charge.amount(Currency.DELTA),
+            purpose=self.at.purpose,
+            rules=rules,
+            text=shortened(text, 400),
+        )
+
+
 class History:
     """Collects from every event, its texts opened, after the state has folded it in."""
 
     def __init__(self) -> None:
         self.tallies = Tallies()
-        self.seen = {sort: SeenFacts(sort) for sort in SORTS}
+        self.counts: dict[str, Counter[str]] = {sort: Counter() for sort in SORTS}
+        """The notable events of each sort, by dataset."""
+        self._latest = {sort: deque[Notable](maxlen=LATEST) for sort in SORTS}
         self.policies: list[ChangeFacts] = []
         self.policies_total = 0
         self.held: dict[str, OpenGrant] = {}
+
+    def seen(self) -> tuple[SeenFacts, ...]:
+        """Return the notable events of each sort."""
+        return tuple(
+            SeenFacts(
+                sort=sort,
+                total=counts.total(),
+                by_dataset=dict(counts),
+                latest=tuple(notable.facts() for notable in reversed(self._latest[sort])),
+            )
+            for sort, counts in self.counts.items()
+        )
 
     def add(self, state: State, event: Event) -> None:
         """Collect from one event."""
@@ -172,34 +238,40 @@ class History:
     def _judged(self, state: State, event: Event) -> None:
         body, command = event.body, event.body["command"]
         refused = event.type == "grant.refused.v1"
-        parts, total = _by_kind(parts_of(body)), Charge.from_json(body["total"])
+        total, kinds = Charge.from_json(body["total"]), [m["kind"] for m in mechanisms_of(command)]
+        each = [total] if len(kinds) == 1 else map(Charge.from_json, body["charges"])
+        parts = _by_kind(zip(kinds, each, strict=True))
         purpose = command.get("purpose") or UNKNOWN
         at = Names(command["dataset"], event.by, purpose, command.get("subjects"))
-        self.tallies.count(at, parts, refused=refused)
+        for tally in self.tallies.of(at, parts):
+            tally.refused += refused
+            tally.requests += not refused
         if not refused:
             self.tallies.book(at, total, parts)
         if event.type == "grant.reserved.v1":
             name = grant_in(event)
             self.held[name] = OpenGrant(state.open[name], at, parts)
-        if "fired" not in body:
-            return
-        if body.get("charged_to") == "everyone":
-            at = at._replace(subjects=None)
-        engine = state.custody.engine_at(event.sequence)
-        findings = explain(event, state.adopted, state.people(), engine).decision.findings
-        fired = [found for found in findings if found.fired]
-        for sort, text, rules in _sorted(fired, refused=refused):
-            self._note(sort, event, at, total, text, rules)
+        if fired := body.get("fired"):
+            if body.get("charged_to") == "everyone":
+                at = at._replace(subjects=None)
+            for sort in _sorts(state, fired, refused=refused):
+                self._list(sort, Notable(event, at, total, _explained(sort, state, event)))
 
     def _settled(self, state: State, event: Event) -> None:
         held = self.held.pop(grant_in(event))
         grant, final = held.grant, final_of(event.body, held.grant.total)
-        back = grant.total - final
-        self.tallies.book(held.at, NOTHING - back, _parts(state, event, held, final), held.parts)
         if event.type == "grant.expired.v1":
             text = f"grant {grant.id} expired at {rfc3339(grant.expires)}; charged in full"
             self._note("expired", event, held.at, final, text)
-        elif final != grant.total:
+        if final == grant.total:
+            return
+        back, parts = grant.total - final, _parts(state, event, held, final)
+        changes = {
+            kind: parts.get(kind, NOTHING) - held.parts.get(kind, NOTHING)
+            for kind in parts.keys() | held.parts.keys()
+        }
+        self.tallies.book(held.at, NOTHING - back, changes, settled=True)
+        if event.type != "grant.expired.v1":
             reason = event.body["command"].get("reason")
             text = f"grant {grant.id}: attested never executed on the data"
             text += f" (“{reason}”)" if reason else ""
@@ -214,31 +286,12 @@ class History:
         text = f"event {command['event']} cost more than was booked for it (“{command['reason']}”)"
         self._note("revalued", event, at, more, text)
 
-    def _note(
-        self,
-        sort: str,
-        event: Event,
-        at: Names,
-        charge: Charge,
-        text: str,
-        rules: Iterable[str] = (),
-    ) -> None:
-        seen = self.seen[sort]
-        seen.total += 1
-        seen.by_dataset[at.dataset] = seen.by_dataset.get(at.dataset, 0) + 1
-        notable = NotableFacts(
-            sequence=event.sequence,
-            time=rfc3339(event.time),
-            client=at.client,
-            dataset=at.dataset,
-            subjects=groups_in_words(at.subjects),
-            epsilon=charge.amount(Currency.EPSILON),
-            delta=charge.amount(Currency.DELTA),
-            purpose=at.purpose,
-            rules=tuple(rules),
-            text=shortened(text, 400),
-        )
-        keep(seen.latest, notable, LATEST)
+    def _note(self, sort: str, event: Event, at: Names, charge: Charge, text: str) -> None:
+        self._list(sort, Notable(event, at, charge, lambda: (text, ())))
+
+    def _list(self, sort: str, notable: Notable) -> None:
+        self.counts[sort][notable.at.dataset] += 1
+        self._latest[sort].append(notable)
 
     def _adopted(self, event: Event) -> None:
         command = event.body["command"]
@@ -256,40 +309,48 @@ class History:
         keep(self.policies, change, LATEST)
 
 
-def _sorted(fired: list[Finding], *, refused: bool) -> Iterator[tuple[str, str, list[str]]]:
-    """Yield each sort of notable event that a request belongs to, given the rules that fired: the
-    sort, its text and its rules.
-    """
-    blocking = [rule for rule in fired if rule.action == "block"]
-    claims = [rule for rule in fired if rule.code == UNVERIFIABLE]
-    sorts: dict[str, list[Finding]] = {}
+def _sorts(state: State, fired: Iterable[tuple[str, str]], *, refused: bool) -> list[str]:
+    """Return the sorts of a judged event on which rules ``fired``, given as (rule, code)."""
+    policy = state.adopted.policy.rules if state.adopted else ()
+    actions = {rule.id: rule.action for rule in policy}
+    rules = [
+        Compared(rule, actions.get(rule, "flag" if code == UNVERIFIABLE else "block"), True, code)
+        for rule, code in fired
+    ]
+    sorts = [sort for sort, lists in _LISTED.items() if any(map(lists, rules))]
     if refused:
-        sorts["blocked"] = blocking
-    elif blocking:  # it had already run
-        sorts["overrun"] = [rule for rule in blocking if rule.code == "budget-exceeded"]
-        sorts["against_rule"] = [rule for rule in blocking if rule.code != "budget-exceeded"]
-    else:
-        sorts["flagged"] = [rule for rule in fired if rule.code != UNVERIFIABLE]
-    for sort, rules in sorts.items():
-        if rules or refused:
-            yield sort, "; ".join(rule.text for rule in rules), [rule.rule for rule in rules]
-    if claims and not refused:
-        yield "unverifiable", "; ".join(dict.fromkeys(rule.text for rule in claims)), []
-    if any(rule.code == "claim-understated" for rule in fired):
-        yield "understated", "refused" if refused else "recorded", []
+        return [sort for sort in sorts if sort in ("blocked", "understated")]
+    # What has already run is not blocked but an overrun.
+    hidden = ("blocked", "flagged") if "blocked" in sorts else ()
+    return [sort for sort in sorts if sort not in hidden]
+
+
+def _explained(sort: str, state: State, event: Event) -> Callable[[], Text]:
+    """Return a function that renders the decision of ``event``, with the policy of this moment."""
+    adopted, people = state.adopted, state.people()
+    engine = state.custody.engine_at(event.sequence)
+
+    def text() -> Text:
+        if sort == "understated":
+            return "refused" if event.type == "grant.refused.v1" else "recorded", ()
+        findings = explain(event, adopted, people, engine).decision.findings
+        found = [one for one in findings if one.fired and _LISTED[sort](one)]
+        if sort == "unverifiable":
+            return "; ".join(dict.fromkeys(one.text for one in found)), ()
+        return "; ".join(one.text for one in found), tuple(one.rule for one in found)
+
+    return text
 
 
 def _parts(state: State, event: Event, held: OpenGrant, final: Charge) -> Parts:
-    """Return the final charge of a settled grant by kind."""
-    total = held.grant.total
-    if final == total:
-        return held.parts
+    """Return the final charge by kind of a grant that was not charged in full."""
     if not any(final.finite + final.infinite):
         return {}
     command = envelope_of(event).command
     if isinstance(command, CommitGrant) and command.mechanisms:
         engine = state.custody.engine_at(held.grant.sequence)
-        prices = price_all(command.mechanisms, state.people().relation, total.orders, engine)
+        orders = held.grant.total.orders
+        prices = price_all(command.mechanisms, state.people().relation, orders, engine)
         kinds = [mechanism.kind for mechanism in command.mechanisms]
         return _by_kind(zip(kinds, [priced.charge for priced in prices], strict=True))
     return dict.fromkeys(held.parts, final) if len(held.parts) == 1 else {UNKNOWN: final}
@@ -299,5 +360,5 @@ def _by_kind(charges: Iterable[tuple[str, Charge]]) -> Parts:
     """Add up charges by kind."""
     parts: Parts = {}
     for kind, charge in charges:
-        parts[kind] = parts.get(kind, NOTHING) + charge
+        parts[kind] = parts[kind] + charge if kind in parts else charge
     return parts

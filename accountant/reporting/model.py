@@ -16,11 +16,11 @@ from accountant.budget.population.population import Population
 from accountant.budget.state import ALL, Counted, State, matches
 from accountant.ledger.events import Event, rfc3339
 from accountant.privacy.filters import BASIC, FILTERS
-from accountant.privacy.units import NOTHING, SURE, Currency, show
+from accountant.privacy.units import NOTHING, Currency
 from accountant.reporting import schema, words
 from accountant.reporting.burndown import Burndowns
 from accountant.reporting.custody import Custody
-from accountant.reporting.history import HEADINGS, SORTS, History, Tally
+from accountant.reporting.history import HEADINGS, SORTS, History
 from accountant.reporting.statement import Balance, Total, balances, lifetime_sums, line, scopes
 from accountant.reporting.texts import Texts
 from accountant.reporting.verdict import verdict
@@ -63,7 +63,7 @@ def build_report(
         limits=limits,
         lifetimes=lifetimes(state) if people else (),
         series=burndowns.series(state),
-        notable=tuple(history.seen.values()),
+        notable=history.seen(),
         policy=_policy(state, history),
         formulas=_formulas(state),
         notes=tuple(words.about(note, people) for note in words.prose()["notes"]) if people else (),
@@ -172,7 +172,7 @@ def _dataset(
 ) -> schema.DatasetFacts:
     dataset = state.datasets[name]
     tightest = _tightest(state, limits, name)
-    tables = [_usages(history.tallies.rows(name, heading)) for heading in HEADINGS]
+    tables = [history.tallies.usages(name, heading) for heading in HEADINGS]
     return schema.DatasetFacts(
         id=name,
         namespace=dataset.namespace,
@@ -182,12 +182,12 @@ def _dataset(
         status=tightest.status if tightest else "no_limit",
         rule=tightest.rule if tightest else "",
         rule_scope=tightest.dataset if tightest else "",
-        booked=_usage("", history.tallies.total(name)),
+        booked=history.tallies.total(name),
         by_client=tables[0],
         by_kind=tables[1],
         by_purpose=tables[2],
         reservations=_reservations(state, history, name),
-        counts={sort: history.seen[sort].by_dataset.get(name, 0) for sort in SORTS},
+        counts={sort: history.counts[sort][name] for sort in SORTS},
     )
 
 
@@ -209,33 +209,6 @@ def _gravity(standing: schema.Standing) -> tuple[int, bool, bool, Decimal]:
     left = Decimal(standing.total.remaining) / Decimal(standing.limit.epsilon)
     lifetime, blocks = not standing.window, standing.action == "block"
     return schema.STATUSES.index(standing.status), lifetime, blocks, -left
-
-
-def _usages(rows: dict[str | None, Tally]) -> tuple[schema.Usage, ...]:
-    """Return the rows under one heading, most used first, the row of all other names last."""
-
-    def place(row: tuple[str | None, Tally]) -> tuple[bool, int, int, str]:
-        name, tally = row
-        return name is None, -_unbounded(tally), -tally.net[Currency.EPSILON], name or ""
-
-    return tuple(_usage(name, tally) for name, tally in sorted(rows.items(), key=place))
-
-
-def _usage(name: str | None, tally: Tally) -> schema.Usage:
-    return schema.Usage(
-        name=name or "",
-        other=name is None,
-        requests=tally.requests,
-        refused=tally.refused,
-        epsilon=show(tally.net[Currency.EPSILON], Currency.EPSILON),
-        delta=show(tally.net[Currency.DELTA], Currency.DELTA),
-        unbounded=_unbounded(tally),
-        given_back=tally.given_back.amount(Currency.EPSILON),
-    )
-
-
-def _unbounded(tally: Tally) -> int:
-    return tally.net.on(SURE).infinite[0]
 
 
 def _reservations(state: State, history: History, dataset: str) -> schema.Reservations:

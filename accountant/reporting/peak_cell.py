@@ -8,6 +8,7 @@ cells, and together they would describe no person.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 import numpy as np
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from accountant.budget.accounts.epochs import Epoch
 from accountant.budget.accounts.peak import frontier
-from accountant.budget.accounts.sums import Integers
+from accountant.budget.accounts.sums import Integers, Sums
 from accountant.budget.rules.limit import LimitRule
 from accountant.privacy.filters import Filter
 from accountant.privacy.units import Currency, units_up
@@ -53,11 +54,23 @@ class Ruler:
         self.capacity = other.capacity(epoch.limit) if other else epoch.capacity
         self.axis = epoch.axis
         self._filter_delta = units_up(epoch.limit.filter_delta, Currency.DELTA)
-        self._known: dict[tuple[int, int], int] = {}
 
     def worst(self, cells: Integers) -> Worst:
         """Return the numbers over all ``cells`` (rows, ...)."""
         return self.by_value(cells.reshape(len(cells), 1, -1))[0]
+
+    def split(
+        self, used: Sums, reserved: Sums | None, axis: int | None = None
+    ) -> list[tuple[Worst, Worst]]:
+        """Return for each value of a dimension (all cells together if ``axis`` is None) the numbers
+        of all that is used, and of the part of it that is spent.
+        """
+        cells = by_axis(used.stacked(), axis)
+        if reserved is None:
+            return [(one, one) for one in self.by_value(cells)]
+        spent = cells - by_axis(reserved.stacked(), axis)
+        found = self.by_value(np.concatenate([cells, spent], axis=1))
+        return list(zip(found[: len(found) // 2], found[len(found) // 2 :], strict=True))
 
     def by_value(self, cells: Integers) -> list[Worst]:
         """Return the numbers of each value, for ``cells`` (rows, values, rest)."""
@@ -71,14 +84,14 @@ class Ruler:
         tops = epsilon.argmax(axis=1)
         alone = second[np.arange(len(tops)), tops] >= second.max(axis=1)
         sums, deltas = epsilon.max(axis=1), own.max(axis=1)
-        found = []
+        spent_on, found = cache(self._spent), []
         for i in range(len(tops)):
             if alone[i]:
                 top = int(tops[i])
                 places = [(int(epsilon[i, top]), int(second[i, top]), top)]
             else:
                 places = frontier(epsilon[i], second[i])
-            spent, cell = max((self._spent(e, s), -at) for e, s, at in places)
+            spent, cell = max((spent_on(e, s), -at) for e, s, at in places)
             delta = _finite(deltas[i])
             found.append(
                 Worst(
@@ -100,11 +113,16 @@ class Ruler:
         return sums
 
     def _spent(self, epsilon: int, second: int) -> int:
-        key = (epsilon, second)
-        if key not in self._known:
-            spent = self.filter.spent(self.limit, _finite(epsilon), _finite(second))
-            self._known[key] = _UNBOUNDED if spent is None else spent
-        return self._known[key]
+        spent = self.filter.spent(self.limit, _finite(epsilon), _finite(second))
+        return _UNBOUNDED if spent is None else spent
+
+
+def by_axis(cells: Integers, axis: int | None) -> Integers:
+    """Return cells (rows, *shape) as (rows, values of a dimension, rest); one value if None."""
+    if axis is None:
+        return cells.reshape(len(cells), 1, -1)
+    first = np.moveaxis(cells, axis + 1, 1)
+    return first.reshape(*first.shape[:2], -1)
 
 
 def _finite(value: int | np.int64) -> int | None:

@@ -232,13 +232,13 @@ class PointFacts(Struct, frozen=True):
     epoch: int
 
 
-class SeriesFacts(Struct):
+class SeriesFacts(Struct, frozen=True):
     """The use of a limit over time. Every ``every``-th event on the account is a point."""
 
     rule: str
     dataset: str
-    every: int = 1
-    points: list[PointFacts] = []
+    every: int
+    points: tuple[PointFacts, ...]
 
 
 class NotableFacts(Struct, frozen=True):
@@ -256,13 +256,13 @@ class NotableFacts(Struct, frozen=True):
     text: str
 
 
-class SeenFacts(Struct):
+class SeenFacts(Struct, frozen=True):
     """The notable events of one sort. All are counted; the latest are listed, last first."""
 
     sort: str
-    total: int = 0
-    by_dataset: dict[str, int] = {}
-    latest: list[NotableFacts] = []
+    total: int
+    by_dataset: dict[str, int]
+    latest: tuple[NotableFacts, ...]
 
 
 class RuleFacts(Struct, frozen=True):

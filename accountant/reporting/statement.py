@@ -19,7 +19,7 @@ from accountant.budget.state import ALL, AccountKey, Counted, State, account_key
 from accountant.ledger.events import rfc3339
 from accountant.privacy.filters import BASIC, FILTERS
 from accountant.privacy.units import INFINITE, SURE, Currency, amount, show
-from accountant.reporting.peak_cell import Ruler, Worst
+from accountant.reporting.peak_cell import Ruler, Worst, by_axis
 from accountant.reporting.schema import Account, Amounts, LimitFacts, Status
 
 NEAR: Final = 0.8
@@ -151,12 +151,9 @@ def line(state: State, counted: Counted, axis: int | None = None) -> Line:
 def balances(state: State, counted: Counted, axis: int | None) -> list[Balance]:
     """Return the balance of each value of a dimension, in declared order; of everyone if None."""
     names = ["everyone"] if axis is None else state.people().dimensions[axis][1]
-    account, ruler = state.seen(counted.key), Ruler(counted.rule, counted.epoch)
-    used, reserved = account.used.stacked(), state.reserved().get(counted.key)
-    before = after = ruler.by_value(_by(used, axis))
-    if reserved is not None:
-        before = ruler.by_value(_by(used - reserved.stacked(), axis))
-    return [_balance(name, ruler, a, b) for name, a, b in zip(names, after, before, strict=True)]
+    ruler, reserved = Ruler(counted.rule, counted.epoch), state.reserved().get(counted.key)
+    found = ruler.split(state.seen(counted.key).used, reserved, axis)
+    return [_balance(name, ruler, *both) for name, both in zip(names, found, strict=True)]
 
 
 def _balance(group: str, ruler: Ruler, used: Worst, spent: Worst) -> Balance:
@@ -182,13 +179,6 @@ def _balance(group: str, ruler: Ruler, used: Worst, spent: Worst) -> Balance:
         void=spent.over,
         sum_of_epsilons=amount(used.path_sum, Currency.EPSILON),
     )
-
-
-def _by(cells: Integers, axis: int | None) -> Integers:
-    """Return the cells as (rows, values of the dimension, rest); one value if ``axis`` is None."""
-    if axis is None:
-        return cells.reshape(len(cells), 1, -1)
-    return np.moveaxis(cells, axis + 1, 1).reshape(len(cells), cells.shape[axis + 1], -1)
 
 
 def _worst_group(state: State, counted: Counted, used: Integers) -> dict[str, str]:
@@ -234,12 +224,12 @@ def lifetime_sums(state: State, dataset: str, axis: int | None) -> list[Total]:
     has counted everything; over all datasets, the sum of the datasets' numbers.
     """
     cells = state.seen(lifetime(dataset)).used.stacked()
-    columns = _by(cells, axis).max(axis=2).T.tolist()
+    columns = by_axis(cells, axis).max(axis=2).T.tolist()
     sums = [Total(_sure(column, 0), _sure(column, 1)) for column in columns]
     for counted in scopes(state) if any(INFINITE in total for total in sums) else ():
         if counted.epoch.whole and _same_data(state, counted, dataset):
             used = state.seen(counted.key).used.stacked()
-            found = Ruler(counted.rule, counted.epoch).by_value(_by(used, axis))
+            found = Ruler(counted.rule, counted.epoch).by_value(by_axis(used, axis))
             sums = [
                 # Over its limit a rule guarantees nothing.
                 total if INFINITE not in total or worst.over else _measured(worst)

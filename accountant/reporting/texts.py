@@ -41,8 +41,8 @@ class Texts:
         """
         item = event.body["item"] if event.type == REFUSED else None
         event = as_single(event)
-        command = event.body.get("command")
-        if not isinstance(command, dict) or not any(_sealed(*field) for field in command.items()):
+        command = event.body.get("command", {})
+        if not any(type(command.get(name)) is dict for name in FIELDS):
             return event
         opened = self.open(event.sequence, command, item)
         return replace(event, body=event.body | {"command": opened})
@@ -54,10 +54,10 @@ class Texts:
         ``item`` is its place in a refused batch.
         """
         opened = dict(command)
-        for name, value in command.items():
-            if _sealed(name, value):
+        for name in FIELDS:  # a dimension may be called "sealed", so no other field is looked at
+            if type(sealed := command.get(name)) is dict:
                 field = name if item is None else field_of(item, name)
-                opened[name] = self._text(sequence, field, value["sealed"])
+                opened[name] = self._text(sequence, field, sealed["sealed"])
         return opened
 
     def _text(self, sequence: int, field: str, digest: str) -> str:
@@ -71,11 +71,6 @@ class Texts:
         if kept is None:
             return ERASED
         return kept.text if kept.digest == digest else ALTERED
-
-
-def _sealed(field: str, value: Any) -> bool:
-    # Elsewhere in a command a dimension may be called "sealed".
-    return field in FIELDS and isinstance(value, dict)
 
 
 def visible(text: str) -> str:

@@ -41,7 +41,7 @@ def verdict(
     level: Level = "good"
     if doubted or grave:
         level = "bad"
-    elif watched or any(history.seen[sort].total for sort in _TO_LOOK_AT):
+    elif watched or any(history.counts[sort].total() for sort in _TO_LOOK_AT):
         level = "watch"
     headline = _headline(state, data, main)
     if doubted:
@@ -174,7 +174,7 @@ def _open(data: tuple[DatasetFacts, ...]) -> list[str]:
 def _events(history: History) -> list[str]:
     said = []
     for sort, noun, what in _EVENTS:
-        if count := history.seen[sort].total:
+        if count := history.counts[sort].total():
             some, was = ("", "was") if count == 1 else ("s", "were")
             said.append(f"{count} {noun}{some} {what.format(was=was)}")
     return [f"In the ledger so far: {'; '.join(said)}."] if said else []
