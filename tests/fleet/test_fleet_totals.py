@@ -251,6 +251,33 @@ def test_a_sound_export_has_no_finding(fleet: Fleet) -> None:
     }
 
 
+@pytest.mark.parametrize("dataset", ["d", ALL])
+@pytest.mark.parametrize("end", ["commit", "part", "release", "expire"])
+def test_the_end_of_a_grant_that_was_carried_over_has_no_finding(
+    empty_database: Path, tmp_path: Path, dataset: str, end: str
+) -> None:
+    """A carry-over spends what is reserved in its accounts, so that the end of the grant charges
+    and gives back nothing there; in the other accounts it still must.
+    """
+    book = opened("absorbed")
+    grant = book.grant(laplace("0.5", count=6), subjects={"sex": ["f"]})
+    lift(book, dataset, "1")
+    if end == "part":
+        some = [laplace("0.5", count=2)]
+        book.do("commit_grant", grant=grant_in(grant), mechanisms=some)
+    else:
+        step(book, (end,))
+    shutil.copy(empty_database, tmp_path / "a.db")
+    with service_of(tmp_path, f"sqlite:///{tmp_path}/a.db", [book]) as service:
+        fleet = export(service, tmp_path / "fleet")
+    assert fleet.by_sql() == fleet.by_service()
+    assert fleet.rows("checks.sql") == []
+    last = book.state.last
+    fleet.change("charge", "absorbed", f"SELECT * FROM t WHERE sequence <> {last}")
+    found = {row[1] for row in fleet.rows("checks.sql")}
+    assert found == ({last} if end in ("part", "release") else set())
+
+
 LIFETIME = "rule = '' AND currency = 'epsilon' AND held = 'spent'"
 FIRST = f"(SELECT MIN(sequence) FROM t WHERE {LIFETIME})"
 TAMPERED = {

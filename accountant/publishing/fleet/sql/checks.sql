@@ -23,15 +23,31 @@ said AS (
     FROM stated s
     CROSS JOIN (VALUES ('delta'), ('epsilon')) AS c(currency)
 ),
--- A settled grant counts what its settling says instead of what was reserved.
+-- A settled grant counts what its settling says instead of what was reserved at ``opened``.
 expected AS (
-    SELECT ledger, sequence, dataset, currency,
-           units - COALESCE(LAG(units) OVER (
-               PARTITION BY ledger, currency, grant_id,
-                            CASE WHEN grant_id IS NULL THEN sequence END
-               ORDER BY sequence
-           ), 0) AS units
+    SELECT ledger, sequence, dataset, currency, units,
+           LAG(units) OVER same AS reserved,
+           LAG(sequence) OVER same AS opened
     FROM said
+    WINDOW same AS (
+        PARTITION BY ledger, currency, grant_id, CASE WHEN grant_id IS NULL THEN sequence END
+        ORDER BY sequence
+    )
+),
+scoped AS (
+    SELECT e.ledger, e.sequence, e.currency, e.opened, w.scope, e.units, e.reserved,
+           CASE w.scope WHEN 'its dataset' THEN e.dataset ELSE '*' END AS dataset
+    FROM expected e
+    CROSS JOIN (VALUES ('its dataset'), ('the person')) AS w(scope)
+),
+-- An account that is carried over spends what open grants reserved in it: their ends change nothing.
+absorbed AS (
+    SELECT DISTINCT s.ledger, s.sequence, s.dataset
+    FROM scoped s
+    JOIN event_text k ON k.ledger = s.ledger AND k.type = 'ledger.carried_over.v1'
+        AND k.sequence > s.opened AND k.sequence < s.sequence
+        AND INSTR(k.body, CONCAT('"client":"","dataset":"', s.dataset,
+                                 '","epoch":0,"rule":"",')) > 0
 ),
 written AS (
     SELECT ledger, sequence, dataset, currency,
@@ -71,18 +87,15 @@ SELECT DISTINCT n.ledger, CAST(NULL AS BIGINT), 'a cell has less than nothing'
 FROM narrow n
 WHERE n.used < 0 OR n.used_infinite < 0 OR n.reserved < 0 OR n.reserved_infinite < 0
 UNION ALL
-SELECT p.ledger, p.sequence, CONCAT('the charges in ', p.currency, ' to ', p.scope,
+SELECT s.ledger, s.sequence, CONCAT('the charges in ', s.currency, ' to ', s.scope,
                                     ' are not what the event says')
-FROM (
-    SELECT e.ledger, e.sequence, e.currency, w.scope, e.units AS said,
-           COALESCE(x.units, 0) AS units, COALESCE(x.infinite, 0) AS infinite
-    FROM expected e
-    CROSS JOIN (VALUES ('its dataset'), ('the person')) AS w(scope)
-    LEFT JOIN written x ON x.ledger = e.ledger AND x.sequence = e.sequence
-        AND x.currency = e.currency
-        AND x.dataset = CASE w.scope WHEN 'its dataset' THEN e.dataset ELSE '*' END
-) p
-WHERE p.said IS NULL OR (p.infinite = 0 AND p.units <> p.said)
+FROM scoped s
+LEFT JOIN written x ON x.ledger = s.ledger AND x.sequence = s.sequence
+    AND x.currency = s.currency AND x.dataset = s.dataset
+LEFT JOIN absorbed a ON a.ledger = s.ledger AND a.sequence = s.sequence AND a.dataset = s.dataset
+WHERE s.units IS NULL
+    OR (COALESCE(x.infinite, 0) = 0 AND COALESCE(x.units, 0)
+        <> CASE WHEN a.ledger IS NULL THEN s.units - COALESCE(s.reserved, 0) ELSE 0 END)
 UNION ALL
 SELECT DISTINCT d.ledger, d.sequence, 'one event charges its accounts different amounts'
 FROM (
