@@ -1,28 +1,33 @@
-"""Writing signed ledgers as a folder of Parquet tables, whole or not at all."""
+"""Write signed ledgers as Parquet tables (docs/reference/fleet.md), all of them or none."""
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from itertools import islice
+from math import prod
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from accountant.budget.facts import grant_of
+from accountant.budget.population.population import Population
 from accountant.budget.population.selection import EVERYONE, Selection
 from accountant.budget.state import State
 from accountant.ledger.events import Event
 from accountant.ledger.merkle import leaf_hash, tree_of
+from accountant.privacy.units import Currency
 from accountant.publishing.fleet.changes import Change, Sums, applied
-from accountant.publishing.fleet.tables import Table, describe, tables_of
 from accountant.publishing.log import Log, checkpoint_of, complete
 from accountant.store.ledgers import Ledgers, Signed, StoreError
 from accountant.store.projection import Projection
 from accountant.store.whole import sync
 
 SQL: Final = Path(__file__).resolve().parent / "sql"  # Queries to copy beside the tables
-
 _PAGE: Final = 1_000
 Progress = Callable[[int], None]  # Called with the number of events that were just written
 
@@ -34,6 +39,41 @@ class Written(NamedTuple):
     size: int
     root: str
     charges: int
+
+
+_TYPES: Final = {
+    "": pa.string(),
+    "whole": pa.int64(),
+    "place": pa.int32(),
+    "bytes": pa.binary(),
+    "time": pa.timestamp("us", tz="UTC"),
+    "units": pa.decimal128(38, 0),
+}
+_COLUMNS: Final = {
+    "event": "sequence:whole type time:time asked_by key dataset grant_id body:bytes leaf:bytes",
+    "charge": "sequence:whole rule epoch:whole dataset client selection:whole held currency "
+    "units:whole infinite:whole",
+    "selection": "selection:whole box:place sides:place dimension low:place high:place",
+    "dimension": "dimension position:place value",
+    "cell": "cell:place dimension position:place value",
+    "dataset": "dataset namespace name owner",
+    "rule": "rule epoch:whole counted_from:time datasets across per action gate currency "
+    "capacity:units",
+    "head": "size:whole root:bytes checkpoint",
+}
+"""Column and type of every table, beside ``ledger``; text where no type is named."""
+SCHEMAS: Final[dict[str, pa.Schema]] = {
+    table: pa.schema(
+        (name, _TYPES[kind])
+        for name, _, kind in (column.partition(":") for column in ["ledger", *columns.split()])
+    )
+    for table, columns in _COLUMNS.items()
+}
+_UNLIKE: Final = frozenset(("sequence", "key", "body", "leaf", "root", "checkpoint", "grant_id"))
+"""Columns that repeat too little for a dictionary."""
+
+_BATCH: Final = {"event": 1 << 14}  # Rows that wait in memory; an event may have 64 KB
+_USUAL: Final = 1 << 17
 
 
 def write_fleet(
@@ -113,3 +153,115 @@ class _Writing:
             for i, currency in enumerate(axis):
                 if units[i] or units[n + i]:
                     table.add(*about, held, str(currency), units[i], units[n + i])
+
+
+class Table:
+    """One ledger's part of one table: a file that grows in batches."""
+
+    def __init__(self, folder: Path, name: str, ledger: str) -> None:
+        self._schema, self._ledger = SCHEMAS[name], ledger
+        self._most = _BATCH.get(name, _USUAL)
+        self._waiting: list[tuple[Any, ...]] = []
+        self.rows = 0
+        (folder / name).mkdir(exist_ok=True)
+        self._writer = pq.ParquetWriter(
+            folder / name / f"{ledger}.parquet",
+            self._schema,
+            compression="zstd",
+            use_dictionary=[column for column in self._schema.names if column not in _UNLIKE],
+        )
+        self.close = self._writer.close
+
+    def add(self, *row: Any) -> None:
+        """Add a row, without the ledger."""
+        self._waiting.append((self._ledger, *row))
+        if len(self._waiting) >= self._most:
+            self.flush()
+
+    def add_all(self, rows: Iterable[tuple[Any, ...]]) -> None:
+        """Add rows."""
+        for row in rows:
+            self.add(*row)
+
+    def flush(self) -> None:
+        """Write the rows that wait."""
+        if self._waiting:
+            columns = zip(*self._waiting, strict=True)
+            kinds = zip(columns, self._schema.types, strict=True)
+            arrays = [pa.array(column, type=kind) for column, kind in kinds]
+            self._writer.write_table(pa.Table.from_arrays(arrays, schema=self._schema))
+            self.rows += len(self._waiting)
+            self._waiting.clear()
+
+
+@contextmanager
+def tables_of(folder: Path, ledger: str) -> Iterator[dict[str, Table]]:
+    """Open all tables of one ledger. When the block ends, write what waits; close them anyway."""
+    tables = {name: Table(folder, name, ledger) for name in SCHEMAS}
+    with ExitStack() as stack:
+        for table in tables.values():
+            stack.callback(table.close)
+        yield tables
+        for table in tables.values():
+            table.flush()
+
+
+def describe(
+    tables: Mapping[str, Table], state: State, selections: Mapping[Selection, int]
+) -> None:
+    """Write all that the charges of a ledger refer to, as it is in ``state``."""
+    people = state.people()
+    tables["selection"].add_all(_ranges(people, selections))
+    for dimension, values in people.dimensions:
+        tables["dimension"].add_all((dimension, i, value) for i, value in enumerate(values))
+    tables["cell"].add_all(_cells(people))
+    for dataset in state.datasets.values():
+        tables["dataset"].add(dataset.id, dataset.namespace, dataset.name, dataset.owner)
+    tables["rule"].add_all(_rules(state))
+
+
+def _ranges(people: Population, selections: Mapping[Selection, int]) -> Iterator[tuple[Any, ...]]:
+    """Yield a row for each range of values that a box is restricted to. A cell is in a selection
+    if ``sides`` ranges of one of its boxes hold the cell's values.
+    """
+    for selection, number in selections.items():
+        for at, box in enumerate(() if selection == EVERYONE else selection.boxes):
+            pairs = zip(people.dimensions, box, strict=True)
+            sides = [(name, side) for (name, values), side in pairs if len(side) < len(values)]
+            sides = sides or [(people.dimensions[0][0], box[0])]  # a range that holds every cell
+            for name, side in sides:
+                for low, high in _runs(sorted(side)):
+                    yield number, at, len(sides), name, low, high
+
+
+def _runs(places: list[int]) -> Iterator[tuple[int, int]]:
+    """Yield the first and last of every run without a gap."""
+    low = places[0]
+    for place, after in zip(places, [*places[1:], None], strict=True):
+        if after is None or after != place + 1:
+            yield low, place
+            low = place if after is None else after
+
+
+def _cells(people: Population) -> Iterator[tuple[Any, ...]]:
+    """Yield a row for each dimension of each cell. The last dimension is numbered fastest."""
+    for axis, (name, values) in enumerate(people.dimensions):
+        step = prod(people.shape[axis + 1 :])
+        for cell in range(people.cells):
+            position = cell // step % len(values)
+            yield cell, name, position, values[position]
+
+
+def _rules(state: State) -> Iterator[tuple[Any, ...]]:
+    """Yield a row for each currency that a limit rule in force compares, with its capacity."""
+    if (adopted := state.adopted) is None:
+        return
+    for rule in adopted.policy.limits:
+        epoch = adopted.epochs[rule.id]
+        most = epoch.capacity
+        compared = [(Currency.EPSILON, most.epsilon), (Currency.DELTA, most.own_delta)]
+        if most.second_currency is not None and most.second is not None:
+            compared.append((most.second_currency, most.second))
+        about = (rule.id, epoch.number, epoch.since, rule.datasets, rule.across, rule.per)
+        for currency, units in compared:
+            yield *about, rule.action, rule.filter.name, str(currency), units
