@@ -10,10 +10,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from textwrap import TextWrapper
+from subprocess import TimeoutExpired
 from typing import Final
 
 from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
 
 from accountant.client import Accountant, AccountantError, Registrar
 from accountant.config import shipped
@@ -31,8 +33,8 @@ console = Console(highlight=False, width=None if sys.stdout.isatty() else 100)
 def main() -> int:
     """Run the demonstration; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m accountant.demo", description=__doc__)
-    help_out = "folder for everything that the run leaves behind; default: %(default)s"
-    parser.add_argument("--out", type=Path, default="demo-output", metavar="DIR", help=help_out)
+    where = "folder for everything that the run leaves behind; default: %(default)s"
+    parser.add_argument("--out", type=Path, default="demo-output", metavar="DIR", help=where)
     folder: Path = parser.parse_args().out
     # As an exception does, which stops the service on the way out.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
@@ -44,7 +46,7 @@ def main() -> int:
     except NotOurs as error:
         console.print(str(error), style="red", markup=False)
         return 2
-    except (DemoFailed, AccountantError, OSError) as error:
+    except (DemoFailed, AccountantError, OSError, TimeoutExpired) as error:
         console.print(f"The demonstration failed: {error}", style="red", markup=False)
         return 1
     except KeyboardInterrupt:
@@ -85,7 +87,7 @@ def run(folder: Path) -> None:
             start("dashboard")
             start("careless")
             show("dashboard")
-            show("careless", expected=CRASHED)
+            show("careless", CRASHED)
         with step("the crashed pipeline's grant expired"):
             wait_for_expiry(accountant)
         with step("operator hands the evidence over; the auditor checks it elsewhere, offline"):
@@ -139,15 +141,7 @@ def step(text: str) -> Iterator[None]:
 
 def tell(text: str) -> None:
     """Print the output of a program."""
-    wrapper = TextWrapper(
-        width=console.width,
-        initial_indent=INDENT,
-        subsequent_indent=INDENT,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-    for line in text.splitlines():
-        console.print(wrapper.fill(line), markup=False, style="dim", soft_wrap=True)
+    console.print(Padding(Text(text, "dim"), (0, 0, 0, len(INDENT))))
 
 
 if __name__ == "__main__":

@@ -1,22 +1,23 @@
 """The auditor: keeps evidence early, and checks a bundle later, without the service.
 
-``note`` keeps the ledger's key and a receipt. ``audit`` has two programs that share no code check
-the bundle in a folder of its own, without the database and without any key of the service, and
-compares their totals with those that the service shows. Then it changes one digit, which both
-programs must find.
+``note`` keeps the ledger's key and a receipt. ``audit`` runs two verifiers that share no code on
+the bundle alone, and compares their totals with those that the service shows. Then it changes one
+digit of the bundle, which both must find.
 """
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import subprocess
 import sys
 from decimal import Decimal
-from importlib.util import find_spec
 from pathlib import Path
+from textwrap import shorten
 from typing import Any, Final
 
+from accountant import verify_minimal
 from accountant.client import Accountant
 from accountant.demo.running import DemoFailed
 
@@ -61,8 +62,7 @@ def audit(shown: Found, folder: Path) -> str:
         if not findings:
             raise DemoFailed(f"{name} did not notice that a digit was changed")
         noticed.append(f"one digit of a charge changed, {name}: {in_words(findings)}")
-    spec = find_spec(*MINIMAL)
-    source = Path(spec.origin).read_text(encoding="utf-8") if spec and spec.origin else ""
+    source = inspect.getsource(verify_minimal)
     checked = [
         f"accountant verify: {full['events']} events; signatures, hashes, every charge derived, "
         "every decision taken and every total added up again: no finding",
@@ -120,4 +120,4 @@ def in_words(findings: list[Found]) -> str:
     place = next((first[n] for n in ("sequence", "member", "where") if n in first), "bundle")
     text = f"{f'event {place}' if isinstance(place, int) else place}: {first['reason']}"
     more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
-    return (text if len(text) < 160 else text[:159] + "…") + more
+    return shorten(text, 160, placeholder="…") + more

@@ -62,10 +62,7 @@ def prepare(folder: Path) -> None:
     if folder.is_dir() and any(folder.iterdir()):
         readme = folder / README
         if not (readme.is_file() and readme.read_text(errors="replace").startswith(_SIGNATURE)):
-            raise NotOurs(
-                f"{folder} holds files that no demonstration wrote, so it is left alone; "
-                "choose another place with --out"
-            )
+            raise NotOurs(f"{folder} holds other files; choose another place with --out")
         shutil.rmtree(folder)
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o700)
@@ -75,10 +72,7 @@ def prepare(folder: Path) -> None:
 
 
 class Runner:
-    """Starts Python modules as processes that know the run's folder and, if it is given, a key.
-
-    ``width`` is the number of characters in a line that they print.
-    """
+    """Starts Python modules as processes of this run, which print lines of ``width`` characters."""
 
     def __init__(self, folder: Path, width: int) -> None:
         self.folder = folder
@@ -100,10 +94,8 @@ class Runner:
         }
 
     def start(self, log: str, *words: str, key: str = "") -> None:
-        """Start a module with arguments; its output goes to ``logs/<log>``.
-
-        Ctrl-C does not reach it: this process stops the others in order. A key travels in the
-        environment, which other users cannot read.
+        """Start a module with arguments; its output goes to ``logs/<log>``. Ctrl-C does not reach
+        it. A key travels in the environment, which other users cannot read.
         """
         with (self.folder / "logs" / log).open("wb") as output:
             self.running[log] = subprocess.Popen(  # noqa: S603 (our own interpreter and modules)
@@ -116,12 +108,10 @@ class Runner:
             )
 
     def finish(self, log: str, expected: int = 0) -> str:
-        """Wait for a process to end. Return its output. Raise DemoFailed for another exit code."""
-        try:
-            code = self.running[log].wait(PATIENCE)
-        except subprocess.TimeoutExpired:
-            raise DemoFailed(f"a process did not end within {PATIENCE:.0f} s: logs/{log}") from None
-        if code != expected:
+        """Wait for a process to end. Return its output. Raise DemoFailed for another exit code, or
+        TimeoutExpired.
+        """
+        if (code := self.running[log].wait(PATIENCE)) != expected:
             raise DemoFailed(f"logs/{log}: exit code {code}, not {expected}")
         return (self.folder / "logs" / log).read_text(encoding="utf-8", errors="replace").rstrip()
 
@@ -177,9 +167,7 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def end_with_parent() -> None:
-    """Terminate this process once the parent is gone, even if it was killed: the pipe at standard
-    input, which only the parent holds open, closes then.
-    """
+    """Terminate this process once the pipe at standard input closes: only the parent holds it."""
     # Not through sys.stdin: its lock, held here, would stop the interpreter from ending.
     while os.read(0, 1024):
         pass

@@ -1,4 +1,4 @@
-"""The account of a run, from the ledger's events alone, and the account that it must give.
+"""What a run did, from the ledger's events alone, and what it must have done.
 
 Noise is random, decisions are not: the parameters alone decide which requests are allowed, flagged
 or refused. Only the number of positives in the sparse vector session varies.
@@ -42,15 +42,8 @@ EXPECTED: Final = {
 """How often each client must cause each type of event and outcome that spends."""
 _SPENDING: Final = (" grant.", " invocation.", " sparse_vector.closed.")
 _WORDS: Final = {
-    "population.registered.v1": "population registered",
-    "dataset.registered.v1": "dataset registered",
-    "policy.adopted.v1": "policy adopted",
-    "signing_key.adopted.v1": "signing key adopted",
     "grant.reserved.v1 allow": "[green]granted",
     "grant.reserved.v1 flag": "[yellow]granted, flagged: nearly used up",
-    "grant.committed.v1": "committed",
-    "sparse_vector.answered.v1": "sparse vector answers counted",
-    "sparse_vector.closed.v1": "sparse vector session closed",
     "invocation.recorded.v1 overrun": "[red]ran without asking: recorded, over budget",
     "grant.expired.v1": "[yellow]left open by a crash: expired and charged",
     "grant.refused.v1 lifetime": "[red]refused: lifetime limit would be passed",
@@ -59,6 +52,7 @@ _WORDS: Final = {
     "grant.refused.v1 built-in:claim-understated": "[red]refused: claimed too little",
     "grant.refused.v1 built-in:sparse-vector-broken": "[red]refused: broken algorithm",
 }
+"""The kinds of events in words; the type says enough of all others."""
 
 
 def differences(events: Events) -> list[str]:
@@ -72,29 +66,22 @@ def differences(events: Events) -> list[str]:
 
 
 def show(console: Console, events: Events, accounts: dict[str, Any]) -> None:
-    """Print the timeline and the totals."""
-    [closed] = [event for event in events if event["type"] == "sparse_vector.closed.v1"]
-    console.print(_timeline(events))
-    console.print(
-        f"The sparse vector session gave {closed['negatives']} free answers and "
-        f"{closed['positives']} that cost.\n",
-        highlight=False,
-    )
-    _show_totals(console, accounts)
-
-
-def _timeline(events: Events) -> Table:
-    """Return a row for equal events of one client, in the order of the first."""
-    table = _table("What happened", "after>", "who", "what", "times>")
+    """Print a row for equal events of one client, in the order of the first, and the totals."""
+    table = _table("What happened", "after>", "client", "event", "times>")
     start = datetime.fromisoformat(events[0]["time"])
     times = Counter(map(_key, events))
     first = {_key(event): event["time"] for event in reversed(events)}
     for key, count in times.items():
         after = (datetime.fromisoformat(first[key]) - start).total_seconds()
         client, _, kind = key.partition(" ")
-        who = "the service" if client.startswith(":") else client
-        table.add_row(f"{after:.1f} s", who, _WORDS.get(kind, kind), str(count))
-    return table
+        words = _WORDS.get(kind) or kind.removesuffix(".v1").replace(".", " ").replace("_", " ")
+        client = "the service" if client.startswith(":") else client
+        table.add_row(f"{after:.1f} s", client, words, str(count))
+    console.print(table)
+    [closed] = [event for event in events if event["type"] == "sparse_vector.closed.v1"]
+    answers = f"{closed['negatives']} free answers and {closed['positives']} that cost"
+    console.print(f"The sparse vector session gave {answers}.\n", highlight=False)
+    _show_totals(console, accounts)
 
 
 def _show_totals(console: Console, accounts: dict[str, Any]) -> None:
@@ -117,9 +104,8 @@ def _show_totals(console: Console, accounts: dict[str, Any]) -> None:
         for balance in lines[dataset]["groups"]:
             if balance["over"]:
                 console.print(
-                    f"{dataset}, {balance['group']}: over the limit, by what had run without "
-                    "asking. The limit's promise to these women is broken; "
-                    f"ε {balance['spent']} is what holds.",
+                    f"{dataset}, {balance['group']}: over the limit, because of a run without a "
+                    f"grant. The guarantee for these women is now ε {balance['spent']}.",
                     style="red",
                 )
 
