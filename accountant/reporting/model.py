@@ -7,25 +7,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from msgspec import Struct
 
 from accountant.budget.apply import apply, read
 from accountant.budget.population.population import Population
-from accountant.budget.state import ALL, Counted, State, matches
+from accountant.budget.state import ALL, Counted, Grant, State, matches
 from accountant.ledger.events import Event, rfc3339
 from accountant.privacy.filters import BASIC, FILTERS
 from accountant.privacy.units import NOTHING, Currency
 from accountant.reporting import schema, words
 from accountant.reporting.burndown import Burndowns
 from accountant.reporting.custody import Custody
-from accountant.reporting.history import HEADINGS, SORTS, History
+from accountant.reporting.history import HEADINGS, SORTS, History, Names
 from accountant.reporting.statement import Balance, Total, balances, lifetime_sums, line, scopes
 from accountant.reporting.texts import Texts
 from accountant.reporting.verdict import verdict
 from accountant.store.ledgers import Signed, Stored
 
+Facts = TypeVar("Facts", bound=Struct)
 MOST_RESERVATIONS: Final = 200
 MOST_GROUPS: Final = 10_000
 """Groups of a dimension that a report lists, the most used ones."""
@@ -52,7 +53,7 @@ def build_report(
         custody.add(opened, row)
         burndowns.add(state, event)
     people, facts = state.population, custody.facts(state)
-    limits = standings(state) if people else ()
+    limits = tuple(standing(state, counted) for counted in scopes(state)) if people else ()
     data = tuple(_dataset(state, history, limits, name) for name in sorted(state.datasets))
     return schema.Report(
         format=schema.FORMAT,
@@ -72,35 +73,30 @@ def build_report(
 
 
 def _population(people: Population) -> schema.PopulationFacts:
-    public = words.prose()["memberships"][people.membership.value]
+    prose, relation, membership = words.prose(), people.relation.value, people.membership.value
     return schema.PopulationFacts(
         name=people.name,
         privacy_unit=people.privacy_unit,
         unit=words.unit_of(people),
-        neighbouring=people.relation.value,
-        neighbouring_in_words=words.about(
-            words.prose()["relations"][people.relation.value], people
-        ),
-        membership=people.membership.value,
-        membership_in_words=public if people.dimensions else "",
+        neighbouring=relation,
+        neighbouring_in_words=words.about(prose["relations"][relation], people),
+        membership=membership,
+        membership_in_words=prose["memberships"][membership] if people.dimensions else "",
         dimensions={name: len(values) for name, values in people.dimensions},
         cells=people.cells,
     )
 
 
-def standings(state: State) -> tuple[schema.Standing, ...]:
-    """Return every limit rule in force in every scope, split by each dimension. A client's limit
-    is not split: it guarantees nothing about groups.
+def standing(state: State, counted: Counted) -> schema.Standing:
+    """Return a limit rule in one scope, split by each dimension. A client's limit is not split: it
+    guarantees nothing about groups.
     """
-    return tuple(_standing(state, counted) for counted in scopes(state))
-
-
-def _standing(state: State, counted: Counted) -> schema.Standing:
     row, window = line(state, counted), counted.epoch.window
     total = _place(row.total, Total(**row.lifetime))
     axes = () if counted.rule.per else range(len(state.people().shape))
-    return schema.Standing(
-        **_of(schema.Account, row),
+    return _filled(
+        schema.Standing,
+        row,
         formula=words.formula(row.gate)[0],
         window=window.words if window else "",
         status=total.status,
@@ -113,41 +109,38 @@ def _standing(state: State, counted: Counted) -> schema.Standing:
     )
 
 
-def _of(kind: type[Struct], row: Any) -> dict[str, Any]:
-    """Return the fields of ``row`` that ``kind`` has."""
-    return {name: getattr(row, name) for name in kind.__struct_fields__}
+def _filled(kind: type[Facts], source: object, **more: Any) -> Facts:
+    """Return a ``kind`` with the fields ``more``, and all others as ``source`` has them."""
+    names = [name for name in kind.__struct_fields__ if name not in more]
+    return kind(**{name: getattr(source, name) for name in names}, **more)
 
 
 def _split(state: State, counted: Counted, axis: int) -> schema.Split[schema.Place]:
-    dimension, values = state.people().dimensions[axis]
+    dimension, _ = state.people().dimensions[axis]
     ever = lifetime_sums(state, counted.key.dataset, axis)
-    rows = sorted(
-        zip(balances(state, counted, axis), ever, strict=True),
-        key=lambda row: -(schema.as_number(row[0].spent) + schema.as_number(row[0].reserved)),
-    )
-    places = tuple(_place(balance, total) for balance, total in rows[:MOST_GROUPS])
-    return schema.Split(dimension, len(values), len(values) - len(places), places)
+    places = [_place(*row) for row in zip(balances(state, counted, axis), ever, strict=True)]
+    places.sort(key=lambda one: -(schema.as_number(one.spent) + schema.as_number(one.reserved)))
+    return _listed(dimension, places)
+
+
+def _listed(dimension: str, groups: list[schema.Group]) -> schema.Split[schema.Group]:
+    listed = tuple(groups[:MOST_GROUPS])
+    return schema.Split(dimension, len(groups), len(groups) - len(listed), listed)
 
 
 def _place(balance: Balance, ever: Total) -> schema.Place:
-    return schema.Place(
-        **_of(schema.Amounts, balance),
-        status=balance.status,
-        lifetime_epsilon=ever.epsilon,
-        lifetime_delta=ever.delta,
-    )
+    both = {"lifetime_epsilon": ever.epsilon, "lifetime_delta": ever.delta}
+    return _filled(schema.Place, balance, **both)
 
 
 def _meaning(row: schema.Account, total: schema.Place, unit: str) -> schema.Meaning:
-    promised = words.meaning(row.limit.epsilon, row.limit.delta, unit)
-    if total.status == "over":  # only the plain sum is left
-        return schema.Meaning(
-            promised, words.meaning(total.sum_of_epsilons, total.own_delta, unit), ""
-        )
+    promised, both = words.meaning(row.limit.epsilon, row.limit.delta, unit), ""
     spent = words.meaning(total.spent, total.spent_delta, unit)
-    if total.reserved == "0" and total.held_delta == total.spent_delta:
-        return schema.Meaning(promised, spent, "")
-    return schema.Meaning(promised, spent, words.meaning(total.together, total.held_delta, unit))
+    if total.status == "over":  # only the plain sum is left
+        spent = words.meaning(total.sum_of_epsilons, total.own_delta, unit)
+    elif total.reserved != "0" or total.held_delta != total.spent_delta:
+        both = words.meaning(total.together, total.held_delta, unit)
+    return schema.Meaning(promised, spent, both)
 
 
 def lifetimes(state: State) -> tuple[schema.Lifetime, ...]:
@@ -161,8 +154,7 @@ def lifetimes(state: State) -> tuple[schema.Lifetime, ...]:
             sums = lifetime_sums(state, dataset, axis)
             groups = [schema.LifetimeGroup(v, *one) for v, one in zip(values, sums, strict=True)]
             groups.sort(key=lambda group: -schema.as_number(group.epsilon))
-            listed = tuple(groups[:MOST_GROUPS])
-            splits.append(schema.Split(dimension, len(values), len(values) - len(listed), listed))
+            splits.append(_listed(dimension, groups))
         found.append(schema.Lifetime(dataset, *total, said, tuple(splits)))
     return tuple(found)
 
@@ -170,24 +162,18 @@ def lifetimes(state: State) -> tuple[schema.Lifetime, ...]:
 def _dataset(
     state: State, history: History, limits: tuple[schema.Standing, ...], name: str
 ) -> schema.DatasetFacts:
-    dataset = state.datasets[name]
     tightest = _tightest(state, limits, name)
-    tables = [history.tallies.usages(name, heading) for heading in HEADINGS]
-    return schema.DatasetFacts(
-        id=name,
-        namespace=dataset.namespace,
-        name=dataset.name,
-        owner=dataset.owner,
-        parents=dataset.parents,
+    tables = {f"by_{heading}": history.tallies.usages(name, heading) for heading in HEADINGS}
+    return _filled(
+        schema.DatasetFacts,
+        state.datasets[name],
         status=tightest.status if tightest else "no_limit",
         rule=tightest.rule if tightest else "",
         rule_scope=tightest.dataset if tightest else "",
         booked=history.tallies.total(name),
-        by_client=tables[0],
-        by_kind=tables[1],
-        by_purpose=tables[2],
         reservations=_reservations(state, history, name),
         counts={sort: history.counts[sort][name] for sort in SORTS},
+        **tables,
     )
 
 
@@ -214,23 +200,21 @@ def _gravity(standing: schema.Standing) -> tuple[int, bool, bool, Decimal]:
 def _reservations(state: State, history: History, dataset: str) -> schema.Reservations:
     grants = [grant for grant in state.open.values() if grant.dataset == dataset]
     grants.sort(key=lambda grant: (grant.expires, grant.sequence))
-    total = sum((grant.total for grant in grants), start=NOTHING)
-    return schema.Reservations(
-        open=len(grants),
-        epsilon=total.amount(Currency.EPSILON),
-        first_expiry=rfc3339(grants[0].expires) if grants else None,
-        listed=tuple(
-            schema.Reservation(
-                grant=grant.id,
-                client=grant.by,
-                subjects=words.groups_in_words(history.held[grant.id].at.subjects),
-                purpose=history.held[grant.id].at.purpose,
-                epsilon=grant.total.amount(Currency.EPSILON),
-                opened=rfc3339(grant.opened),
-                expires=rfc3339(grant.expires),
-            )
-            for grant in grants[:MOST_RESERVATIONS]
-        ),
+    total = sum((grant.total for grant in grants), start=NOTHING).amount(Currency.EPSILON)
+    first = rfc3339(grants[0].expires) if grants else None
+    listed = (_reservation(one, history.held[one.id].at) for one in grants[:MOST_RESERVATIONS])
+    return schema.Reservations(len(grants), total, first, tuple(listed))
+
+
+def _reservation(grant: Grant, at: Names) -> schema.Reservation:
+    return schema.Reservation(
+        grant=grant.id,
+        client=grant.by,
+        subjects=words.groups_in_words(at.subjects),
+        purpose=at.purpose,
+        epsilon=grant.total.amount(Currency.EPSILON),
+        opened=rfc3339(grant.opened),
+        expires=rfc3339(grant.expires),
     )
 
 
@@ -238,14 +222,12 @@ def _policy(state: State, history: History) -> schema.PolicyFacts | None:
     if (adopted := state.adopted) is None:
         return None
     unit = words.unit_of(state.people())
-    return schema.PolicyFacts(
+    rules = [(rule.id, words.rule_in_words(rule, unit)) for rule in adopted.policy.rules]
+    return _filled(
+        schema.PolicyFacts,
+        adopted,
         name=adopted.policy.policy,
-        digest=adopted.digest,
-        sequence=adopted.sequence,
-        rules=tuple(
-            schema.RuleFacts(rule.id, words.rule_in_words(rule, unit))
-            for rule in adopted.policy.rules
-        ),
+        rules=tuple(schema.RuleFacts(*rule) for rule in rules),
         changes=history.policies_total,
         latest_changes=tuple(history.policies),
     )
