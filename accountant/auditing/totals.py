@@ -1,6 +1,5 @@
-"""The totals of a ledger's events, which a bundle carries for other verifiers to compare: of each
-account in force, unless nothing was used, the largest sum of any cell in each currency and, under a
-rule, the most epsilon that a cell has spent.
+"""The totals that a bundle carries for other verifiers to compare: of each used account in force,
+the largest sum of any cell in each currency and, under a rule, the most epsilon that is spent.
 """
 
 from __future__ import annotations

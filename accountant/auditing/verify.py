@@ -31,8 +31,8 @@ Progress = Callable[[int, int], None]  # (entries just read, entries of the bund
 
 @dataclass(slots=True)
 class Verdict:
-    """The result of an audit. ``decided``: the bundles begin with the first event, so that every
-    decision could be taken again; ``state`` is then what the events lead to.
+    """The result of an audit. ``decided``: every decision was taken again, from the first event on;
+    ``state`` is then what the events lead to.
     """
 
     ledger: str

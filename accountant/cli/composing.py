@@ -22,7 +22,7 @@ from accountant.privacy.inverse import Total, largest_count, least_epsilon, smal
 from accountant.privacy.mechanisms import Amount, Mechanism, Relation, plain, price
 from accountant.privacy.mechanisms.base import LARGEST_GROUP, MOST_INVOCATIONS
 from accountant.privacy.mechanisms.dp_event import dp_event_of
-from accountant.privacy.units import Charge, Currency, exact, show, total, units_up
+from accountant.privacy.units import Currency, exact, show, total, units_up
 
 if TYPE_CHECKING:
     from accountant.privacy.composition.plan import Tight
@@ -40,6 +40,7 @@ EPSILON, DELTA = Currency.EPSILON, Currency.DELTA
 FIXED: Final = (
     "valid only if the whole list was fixed before any answer was seen; for planning, not a limit"
 )
+_OTHERS: Final = [gate for name, gate in FILTERS.items() if name != "basic"]
 _DIGITS: Final = Context(prec=20, rounding=ROUND_CEILING)
 
 
@@ -111,17 +112,16 @@ def compose(
         common.print_json({"mechanisms": [declared]})
         return
     total_at = _total(mechanisms, neighbouring)
-    document: dict[str, Any] = {}
     if wanted.delta is not None:
-        document["delta"] = plain(wanted.delta)
+        asked = {"delta": plain(wanted.delta)}
         gate = _limits_at_delta(total_at, wanted.delta)
         report = _tight_at_delta(mechanisms, neighbouring, wanted.delta)
     else:
         at = wanted.epsilon or Decimal(0)
-        document["epsilon"] = plain(at)
+        asked = {"epsilon": plain(at)}
         gate = _limits_at_epsilon(total_at, at)
         report = _tight_at_epsilon(mechanisms, neighbouring, at)
-    document |= {
+    document = asked | {
         "neighbouring": neighbouring.value,
         "gate": gate,
         "report": {"precondition": FIXED} | report,
@@ -152,11 +152,7 @@ def _show(document: dict[str, Any]) -> None:
 
 def _total(mechanisms: Mechanisms, relation: Relation) -> Total:
     """Return a function from Renyi orders to the total charge of ``mechanisms``."""
-
-    def at(orders: tuple[int, ...]) -> Charge:
-        return total(price(mechanism, relation, orders).charge for mechanism in mechanisms)
-
-    return at
+    return lambda orders: total(price(one, relation, orders).charge for one in mechanisms)
 
 
 def _limits_at_delta(total_at: Total, delta: Decimal) -> dict[str, Row]:
@@ -169,17 +165,15 @@ def _limits_at_delta(total_at: Total, delta: Decimal) -> dict[str, Row]:
     if own_delta is None or own_delta > delta:
         why = f"the mechanisms' own deltas add up to {sure.amount(DELTA)}, more than {delta:f}"
         return {name: {"epsilon": None, "why": why} for name in FILTERS}
-    found = {}
-    for name, gate in FILTERS.items():
-        # Every filter also admits all that basic admits.
-        found[name] = {"epsilon": sure.amount(EPSILON), "delta": sure.amount(DELTA)}
-        if name == "basic" or own_delta == delta:
-            continue
+    # Every filter also admits all that basic admits.
+    basic = {"epsilon": sure.amount(EPSILON), "delta": sure.amount(DELTA)}
+    found: dict[str, Row] = {name: dict(basic) for name in FILTERS}
+    for gate in _OTHERS if own_delta < delta else ():
         epsilon = least_epsilon(gate, Fraction(delta), own_delta, total_at)
         units = None if epsilon is None else units_up(epsilon, EPSILON)
         if epsilon is not None and units is not None and (path is None or units < path):
-            found[name] = {"epsilon": show(units, EPSILON), "delta": plain(delta)}
-            found[name] |= _order(gate, Limit(epsilon, Fraction(delta), own_delta))
+            order = _order(gate, Limit(epsilon, Fraction(delta), own_delta))
+            found[gate.name] = {"epsilon": show(units, EPSILON), "delta": plain(delta)} | order
     return found
 
 
@@ -194,22 +188,20 @@ def _limits_at_epsilon(total_at: Total, epsilon: Decimal) -> dict[str, Row]:
     found = {name: dict(row) for name in FILTERS}
     if basic or own is None:
         return found
-    own_delta = Fraction(exact(own, DELTA))
 
     def limit(spare: Decimal) -> Limit:
+        own_delta = Fraction(exact(own, DELTA))
         return Limit(Fraction(epsilon), own_delta + Fraction(spare), own_delta)
 
-    for name, gate in FILTERS.items():
-        if name != "basic":
-            spare = smallest_factor(
-                lambda spare, gate=gate: (
-                    limit(spare).delta >= 1  # type: ignore[misc]
-                    or _admits(gate, limit(spare), total_at)
-                )
+    for gate in _OTHERS:
+        spare = smallest_factor(
+            lambda spare, gate=gate: (  # type: ignore[misc]
+                limit(spare).delta >= 1 or _admits(gate, limit(spare), total_at)
             )
-            if spare is not None and limit(spare).delta < 1:
-                found[name]["delta"] = plain(exact(own, DELTA) + spare)
-                found[name] |= _order(gate, limit(spare))
+        )
+        if spare is not None and limit(spare).delta < 1:
+            delta = plain(exact(own, DELTA) + spare)
+            found[gate.name] = row | {"delta": delta} | _order(gate, limit(spare))
     return found
 
 
@@ -243,20 +235,18 @@ def _tight_at_delta(mechanisms: Mechanisms, relation: Relation, delta: Decimal) 
     None where a theorem does not cover this list.
     """
     found = _tight(mechanisms, relation, delta)
-    epsilons = {
-        "pld": found.pld.upper if found.pld else None,
-        "optimal": found.optimal,
-        "closed_form": found.closed_form,
-        "renyi_min": found.renyi,
-        "gaussian": found.gaussian,
+
+    def row(epsilon: float | None, **more: str) -> Row | None:
+        return None if epsilon is None else {"epsilon": _printed(epsilon, ROUND_CEILING)} | more
+
+    pld = found.pld
+    return {
+        "pld": row(pld.upper, lower=_printed(pld.lower, ROUND_FLOOR)) if pld else None,
+        "optimal": row(found.optimal),
+        "closed_form": row(found.closed_form),
+        "renyi_min": row(found.renyi),
+        "gaussian": row(found.gaussian),
     }
-    rows: dict[str, Any] = {
-        name: None if epsilon is None else {"epsilon": _printed(epsilon, ROUND_CEILING)}
-        for name, epsilon in epsilons.items()
-    }
-    if found.pld:
-        rows["pld"]["lower"] = _printed(found.pld.lower, ROUND_FLOOR)
-    return rows
 
 
 def _tight_at_epsilon(

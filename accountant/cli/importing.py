@@ -1,9 +1,8 @@
 """import: past invocations from a file of any length, resumed where it was stopped.
 
 The idempotency key of a line is a digest of the import's name, the line and all lines before it. So
-equal lines are both counted and a file can be imported again; a file that was changed in the middle
-is recorded again from there on. The ledger remembers the keys, and it alone decides what is already
-recorded. The progress file next to a file only saves reading it from the start.
+equal lines are both counted, and a changed file is recorded again from the first change on. The
+ledger decides what is already recorded; the progress file only saves reading from the start.
 """
 
 from __future__ import annotations
@@ -265,9 +264,7 @@ def _digest_to(file: IO[bytes], offset: int) -> Any:
 
 @contextmanager
 def _opened(file: str) -> Iterator[IO[bytes]]:
-    """Open the file, or a copy of standard input that can be read twice. Raise Conflict if another
-    import is reading the file.
-    """
+    """Open the file, or a copy of standard input. Raise Conflict if another import reads it."""
     if file == "-":
         with tempfile.TemporaryFile() as aside:
             shutil.copyfileobj(sys.stdin.buffer, aside)

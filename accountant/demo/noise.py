@@ -33,10 +33,9 @@ class Noise:
 
 
 def laplace(scale: Decimal) -> Noise:
-    """Return Laplace noise for a number that one woman's answers change by at most 1.
-
-    OpenDP draws it on a lattice as fine as floats allow and rounds once, so that the bits of the
-    result reveal nothing (Mironov 2012 broke naive samplers).
+    """Return Laplace noise for a number that one woman's answers change by at most 1. OpenDP draws
+    it on a fine lattice and rounds once, so that the bits of the result reveal nothing (Mironov
+    2012 broke naive samplers).
     """
     space = dp.atom_domain(T=float, nan=False), dp.absolute_distance(T=float)
     sampler = dp.m.make_laplace(*space, scale=float(scale))
@@ -45,9 +44,7 @@ def laplace(scale: Decimal) -> Noise:
 
 def discrete_laplace(scale: Decimal) -> Noise:
     """Return whole-number Laplace noise for a count that one woman's answers change by at most 1.
-
-    On whole numbers OpenDP's ``make_laplace`` samples the discrete distribution, which is another
-    mechanism.
+    OpenDP's ``make_laplace`` samples this other mechanism where it is given whole numbers.
     """
     space = dp.atom_domain(T=int), dp.absolute_distance(T=int)
     sampler = dp.m.make_laplace(*space, scale=float(scale))
@@ -56,7 +53,6 @@ def discrete_laplace(scale: Decimal) -> Noise:
 
 def two_coins() -> Noise:
     """Return randomized response: the first coin chooses the truth or a second coin's answer.
-
     OpenDP's parameter is the probability of the true answer however it arises: 1/2 + 1/4.
     """
     sampler = dp.m.make_randomized_response_bool(0.75)
@@ -65,7 +61,6 @@ def two_coins() -> Noise:
 
 def unary_encoding(categories: int) -> Noise:
     """Return the noise of a one-hot vector of ``categories`` bits: ``FLIPS`` flips each bit.
-
     OpenDP's ``f`` is the probability that a fair coin replaces a bit, which flips it in half of the
     cases. Two women's vectors differ in two bits, whatever the number of categories.
     """

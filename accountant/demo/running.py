@@ -1,7 +1,5 @@
-"""The folder and the processes of a run: the service, and the programs that ask it.
-
-Every process ends before the run does. ``python -m accountant.demo.running`` is the command line of
-``accountant`` for as long as its parent lives.
+"""The folder and the processes of a run, which end before it does. ``python -m`` this module is the
+command line of ``accountant`` for as long as its parent lives.
 """
 
 from __future__ import annotations

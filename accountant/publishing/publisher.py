@@ -1,7 +1,5 @@
-"""Sign heads and publish them.
-
-The head of committed events is signed, by compare-and-swap from the last signed head, and kept in
-the vault, outside the database. Publication comes last. A signed head is never replaced.
+"""Sign the heads of committed events, by compare-and-swap from the last signed head, keep them in
+the vault, and then publish them. A signed head is never replaced.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Recovery: going on with a database that does not continue the signed head.
+"""Recovery: going on with a database that lacks signed events.
 
-Signed events that are not in the database are lost, but not their sums: these were kept with the
-signed head, and are carried over as the least that is spent. The log gets another name and key, for
-it would contradict the checkpoints that others hold.
+Their sums were kept with the signed head, and are carried over as the least that is spent. The log
+gets another name and key: under the old ones it would contradict the checkpoints that others hold.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""The use of each limit over time, for the burn-down pictures.
-
-A series keeps a few hundred points, however many events there are. Reading the peak cell takes time
-in proportion to the cells, so it is read only for events whose points are kept.
-"""
+"""The use of each limit over time: a few hundred points, however many events there are."""
 
 from __future__ import annotations
 
@@ -33,9 +29,7 @@ _ALL_DATASETS: Final = {ADOPTED, "dataset.registered.v1", "ledger.carried_over.v
 
 
 class Held:
-    """The sums that open grants hold in each account of a limit rule on data, updated with every
-    event. Adding them up anew for each point would take time in proportion to the open grants.
-    """
+    """The sums that open grants hold in each account of a limit on data, followed by event."""
 
     def __init__(self) -> None:
         self._grants: dict[str, Grant] = {}
@@ -70,9 +64,7 @@ class Held:
 
 
 class Series:
-    """The points of one limit. Whenever it has ``most``, every second one is dropped and half as
-    many events are read from then on.
-    """
+    """The points of one limit. Whenever there are too many, every second one is dropped."""
 
     def __init__(self) -> None:
         self.points: list[PointFacts] = []

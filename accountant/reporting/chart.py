@@ -1,8 +1,4 @@
-"""The geometry of a burn-down picture: the rest of a limit, event after event.
-
-Floats are good enough for a picture. Lines differ by stroke and areas by hatching, not by colour
-alone, so that the picture survives a black-and-white printer.
-"""
+"""The geometry of a burn-down picture: the rest of a limit, event after event, in floats."""
 
 from __future__ import annotations
 
@@ -45,9 +41,8 @@ class Tick(NamedTuple):
 
 
 class Chart(NamedTuple):
-    """A burn-down picture, in pixels. ``over``: more is spent or reserved than the limit, so
-    that a part of the area lies below zero; ``clipped``: some value lies below the picture. Empty
-    paths are not drawn.
+    """A burn-down picture, in pixels. ``over``: a part of the area lies below zero; ``clipped``:
+    some value lies below the picture. Empty paths are not drawn.
     """
 
     id: str

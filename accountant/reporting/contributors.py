@@ -28,9 +28,7 @@ Dimensions = dict[str, dict[str, int]]
 
 
 class Booked(NamedTuple):
-    """A charge and its state. ``command`` is that of the event that booked it; ``subjects`` are
-    None for everyone.
-    """
+    """A charge, its state, and the command that booked it; ``subjects`` None: everyone."""
 
     epsilon: tuple[bool, int]
     """Whether it is infinite, and its units."""

@@ -92,10 +92,8 @@ class AcceptedFacts(Struct, frozen=True):
 
 
 class LedgerFacts(Struct):
-    """The ledger itself. ``root`` is the root of its Merkle tree, in hex; ``broken_at`` the first
-    event whose stored hash is not the hash of its bytes; ``alarm`` the alarm that stops publication
-    now; ``erasures`` counts erased texts. ``resumed``, ``recoveries`` and ``accepted`` list the
-    latest, last first.
+    """The ledger itself. ``root`` is in hex; ``broken_at`` is the first event whose stored hash is
+    not that of its bytes; ``alarm`` stops publication now; lists have the latest, last first.
     """
 
     events: int = 0

@@ -64,10 +64,7 @@ _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "�
 
 
 def report_of(service: Service, population: str, published: Signed | None) -> Report:
-    """Return the report of everything committed; ``published`` is the last published checkpoint.
-
-    Raise NotFound for an unknown population.
-    """
+    """Return the report of everything committed. Raise NotFound for an unknown population."""
     # Imported late, as below: a service makes one report a day, most commands none.
     from accountant.reporting.model import build_report  # noqa: PLC0415
 

@@ -1,6 +1,5 @@
-"""Usage by client, kind and purpose, and notable events, collected in one pass over the events.
-
-Memory grows with open grants and with the capped tables, not with the number of events.
+"""Usage by client, kind and purpose, and notable events. Memory grows with open grants and capped
+tables, not with the number of events.
 """
 
 from __future__ import annotations
@@ -75,9 +74,7 @@ class Names(NamedTuple):
 
 @dataclass(slots=True)
 class Tally:
-    """The requests under one name, and the charges less those given back, in units; ``unbounded``
-    counts those without a finite epsilon.
-    """
+    """The requests under one name, and the charges less those given back, in units."""
 
     requests: int = 0
     refused: int = 0
@@ -165,9 +162,7 @@ class OpenGrant(NamedTuple):
 
 
 class Notable(NamedTuple):
-    """A notable event. ``text`` is called only if the event is listed, as rendering a decision
-    takes long.
-    """
+    """A notable event. ``text`` takes long, so it is called only if the event is listed."""
 
     event: Event
     at: Names

@@ -1,7 +1,4 @@
-"""The report, built in one pass over the events.
-
-Pure: the same events give the same report, at any time and on any machine.
-"""
+"""The report, built in one pass over the events, and a function of them alone."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The report as a page: the same facts, cut to a readable length.
-
-JSON and CSV have everything; the page says how much it leaves out.
-"""
+"""The report as a page. It says how much it leaves out; JSON and CSV have everything."""
 
 from __future__ import annotations
 
@@ -119,9 +116,7 @@ def alike(split: Split[Place]) -> bool:
 
 
 def bar(place: Place, limit: str) -> tuple[float, float, bool, str]:
-    """Return the bar of a group under a limit: the pixels that are spent and reserved, whether the
-    group is over the limit, and a label.
-    """
+    """Return a group's bar: pixels spent and reserved, whether it is over the limit, a label."""
     if place.together == INFINITE:
         return BAR, 0, True, "no bound on the loss"
     spent = min(Decimal(1), Decimal(place.spent) / Decimal(limit))

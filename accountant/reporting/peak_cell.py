@@ -44,9 +44,7 @@ class Worst:
 
 
 class Ruler:
-    """Reads cells as one limit rule does in one epoch, or as another filter would, at the order
-    that was fixed for it.
-    """
+    """Reads cells as a limit rule does in one epoch, or as another filter would."""
 
     def __init__(self, rule: LimitRule, epoch: Epoch, other: Filter | None = None) -> None:
         self.filter = other or rule.filter
@@ -62,9 +60,7 @@ class Ruler:
     def split(
         self, used: Sums, reserved: Sums | None, axis: int | None = None
     ) -> list[tuple[Worst, Worst]]:
-        """Return for each value of a dimension (all cells together if ``axis`` is None) the numbers
-        of all that is used, and of the part of it that is spent.
-        """
+        """Return for each value of a dimension the numbers of what is used and what is spent."""
         cells = by_axis(used.stacked(), axis)
         if reserved is None:
             return [(one, one) for one in self.by_value(cells)]

@@ -1,7 +1,6 @@
 """The statement: the spent, reserved and remaining amounts of each limit rule and scope, by group.
 
-A group's number is that of its peak cell (peak_cell.py). Spent amounts are rounded up, remaining
-amounts down.
+A group's number is that of its peak cell. Spent amounts are rounded up, remaining ones down.
 """
 
 from __future__ import annotations
@@ -182,9 +181,8 @@ def _balance(group: str, ruler: Ruler, used: Worst, spent: Worst) -> Balance:
 
 
 def _worst_group(state: State, counted: Counted, used: Integers) -> dict[str, str]:
-    """Describe the cells that have used most under the rule; empty if all have used the same.
-
-    Cells with the same sums are one group if they are all combinations of some values.
+    """Describe the cells that have used most under the rule; empty if all have used the same. Cells
+    with the same sums are one group if they are all combinations of some values.
     """
     if not state.people().dimensions:
         return {}

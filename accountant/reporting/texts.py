@@ -1,7 +1,4 @@
-"""Free texts in place of their digests, and text from outside made safe to show.
-
-For readers with access to the texts. Without them, every place shows that a text is sealed there.
-"""
+"""Free texts in place of their digests, and text from outside made safe to show."""
 
 from __future__ import annotations
 
@@ -36,9 +33,7 @@ class Texts:
         self._kept: dict[tuple[int, str], Opened] = {}
 
     def opened(self, event: Event) -> Event:
-        """Return ``event`` with its texts in place of their digests; a refused batch as the refusal
-        of the item that failed.
-        """
+        """Return ``event`` with its texts; a refused batch as the refusal of the failed item."""
         item = event.body["item"] if event.type == REFUSED else None
         event = as_single(event)
         command = event.body.get("command", {})
@@ -50,9 +45,7 @@ class Texts:
     def open(
         self, sequence: int, command: dict[str, Any], item: int | None = None
     ) -> dict[str, Any]:
-        """Return the command of event ``sequence`` with its texts in place of their digests;
-        ``item`` is its place in a refused batch.
-        """
+        """Return a command of event ``sequence`` (``item`` of a refused batch) with its texts."""
         opened = dict(command)
         for name in FIELDS:  # a dimension may be called "sealed", so no other field is looked at
             if type(sealed := command.get(name)) is dict:
@@ -74,9 +67,8 @@ class Texts:
 
 
 def visible(text: str) -> str:
-    """Return text from outside in one line, invisible and direction-changing characters replaced.
-
-    Joiners stay: Persian and Indian scripts need them.
+    """Return text from outside in one line, invisible and direction-changing characters replaced
+    (but for joiners, which Persian and Indian scripts need).
     """
     return text if text.isprintable() else "".join(map(_visible, text))
 

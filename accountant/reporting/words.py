@@ -36,9 +36,7 @@ def formula(name: str) -> tuple[str, str, str]:
 
 
 def about(text: str, people: Population) -> str:
-    """Return a text of the report about the privacy unit: "{unit}" becomes "one person", "{bare}"
-    becomes "person".
-    """
+    """Return a text with the privacy unit: "{unit}": "one person", "{bare}": "person"."""
     first, _, rest = people.privacy_unit.partition(" ")
     article = rest and first.lower() in ("a", "an", "one", "each")
     bare = rest if article else people.privacy_unit
