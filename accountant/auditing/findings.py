@@ -10,7 +10,7 @@ LONGEST: Final = 1_000  # Characters of a reason that are kept: what it quotes m
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class AuditFinding:
     """Something that is wrong: at an event, at a member of the bundle, or at both."""
 
     reason: str
@@ -31,11 +31,11 @@ class Finding:
 class Findings:
     """All findings of one audit, in the order in which they were met."""
 
-    kept: list[Finding] = field(default_factory=list)
+    kept: list[AuditFinding] = field(default_factory=list)
     count: int = 0
 
     def add(self, reason: str, *, sequence: int | None = None, member: str = "") -> None:
         """Add a finding."""
         self.count += 1
         if len(self.kept) < MOST:
-            self.kept.append(Finding(reason[:LONGEST], sequence, member))
+            self.kept.append(AuditFinding(reason[:LONGEST], sequence, member))

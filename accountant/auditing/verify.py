@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import IO
 
 from accountant.auditing.archive import Archive
-from accountant.auditing.findings import Finding, Findings
+from accountant.auditing.findings import AuditFinding, Findings
 from accountant.auditing.signatures import Custodian
 from accountant.auditing.texts import TextCheck
 from accountant.auditing.totals import totals_of
@@ -30,7 +30,7 @@ Progress = Callable[[int, int], None]  # (entries just read, entries of the bund
 
 
 @dataclass(slots=True)
-class Verdict:
+class AuditResult:
     """The result of an audit. ``decided``: every decision was taken again, from the first event on;
     ``state`` is then what the events lead to.
     """
@@ -45,7 +45,7 @@ class Verdict:
     required: int
     keys: list[str]
     state: State | None
-    findings: list[Finding]
+    findings: list[AuditFinding]
     count: int
 
 
@@ -56,7 +56,7 @@ def verify(
     earlier: Sequence[bytes] = (),
     processes: int | None = None,
     progress: Progress = lambda _, __: None,
-) -> Verdict:
+) -> AuditResult:
     """Check bundles of one ledger, each continuing the one before it. All problems become findings.
 
     ``key`` is a verifier key that the auditor was given apart from the bundle; ``earlier`` are
@@ -70,7 +70,7 @@ def verify(
     except Exception as error:  # noqa: BLE001 no input may bring an audit down: it is a finding
         findings.add(f"the check itself failed: {type(error).__name__}: {error}")
     last = audit.last
-    return Verdict(
+    return AuditResult(
         ledger=last.manifest.ledger if last else "",
         origin=last.manifest.origin if last else "",
         size=last.tiles.tree.size if last else 0,

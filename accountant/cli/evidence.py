@@ -11,8 +11,8 @@ from typing import Annotated, Any, Final
 import orjson
 import typer
 
-from accountant.auditing.findings import Finding
-from accountant.auditing.verify import Verdict, verify
+from accountant.auditing.findings import AuditFinding
+from accountant.auditing.verify import AuditResult, verify
 from accountant.budget.errors import Invalid, NotFound
 from accountant.budget.replay import Replay
 from accountant.budget.state import State
@@ -132,7 +132,7 @@ def _totals(state: State | None, by: str | None) -> dict[str, Any]:
     return accounts_json(state, by=by) if state is not None and state.population else {}
 
 
-def _show_verdict(verdict: Verdict, *, anchored: bool) -> None:
+def _show_verdict(verdict: AuditResult, *, anchored: bool) -> None:
     _show_findings(verdict.findings, verdict.count)
     lines = [
         f"ledger {verdict.ledger}, signed as {verdict.origin}",
@@ -222,8 +222,8 @@ def replay(
     for name, other in expected.items():
         if other != found:
             wrong.append(f"the events have the root {found}, {name} is {other}")
-    findings = [Finding(one.reason, one.sequence) for one in step.findings]
-    findings += [Finding(reason, step.events) for reason in wrong]
+    findings = [AuditFinding(one.reason, one.sequence) for one in step.findings]
+    findings += [AuditFinding(reason, step.events) for reason in wrong]
     document = {
         "ledger": step.state.ledger,
         "events": step.events,
@@ -278,7 +278,9 @@ def _replayed(
     return step, tree.root.hex()
 
 
-def _show_replay(document: dict[str, Any], findings: Sequence[Finding], *, anchored: bool) -> None:
+def _show_replay(
+    document: dict[str, Any], findings: Sequence[AuditFinding], *, anchored: bool
+) -> None:
     if document["totals"]:
         show_accounts(document["totals"])
     _show_findings(findings, len(findings))

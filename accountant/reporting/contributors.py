@@ -27,7 +27,7 @@ Dimensions = dict[str, dict[str, int]]
 """The position of each value on each dimension."""
 
 
-class Booked(NamedTuple):
+class Contribution(NamedTuple):
     """A charge, its state, and the command that booked it; ``subjects`` None: everyone."""
 
     epsilon: tuple[bool, int]
@@ -41,7 +41,7 @@ class Booked(NamedTuple):
     state: str
 
     @classmethod
-    def of(cls, body: Mapping[str, Any]) -> Booked:
+    def of(cls, body: Mapping[str, Any]) -> Contribution:
         """Return the charge that an event has booked."""
         command, revalued = body["command"], body["type"] == REVALUED
         everyone = body.get("charged_to") == "everyone" or command.get("everyone", False)
@@ -56,7 +56,7 @@ class Booked(NamedTuple):
             state=_STATES[body["type"]],
         )
 
-    def settled(self, charge: Charge, state: str) -> Booked:
+    def settled(self, charge: Charge, state: str) -> Contribution:
         """Return it as the end of a grant has left it."""
         return self._replace(epsilon=_epsilon(charge), charge=charge, state=state)
 
@@ -88,7 +88,7 @@ def used_up_by(
     account and cell that it quotes, the largest first, as they stand now. Reads ``rows`` once.
     """
     fired = [r for r in rules if r["fired"] and "comparisons" in r]
-    largest: list[list[Booked]] = [[] for _ in fired]
+    largest: list[list[Contribution]] = [[] for _ in fired]
     counts, dimensions = [0] * len(fired), Dimensions()
     for booked in _bookings(rows, before, dimensions) if fired else ():
         for i, rule in enumerate(fired):
@@ -106,12 +106,14 @@ def used_up_by(
     ]
 
 
-def _bookings(rows: Iterable[Stored], before: int, dimensions: Dimensions) -> Iterator[Booked]:
+def _bookings(
+    rows: Iterable[Stored], before: int, dimensions: Dimensions
+) -> Iterator[Contribution]:
     """Yield everything booked before event ``before`` that is still charged, and keep the known
     ``dimensions``. A grant is held back until it is settled, as it covers new values while it is
     open; only open grants are kept in memory.
     """
-    held: dict[str, Booked] = {}
+    held: dict[str, Contribution] = {}
     for stored in rows:
         late = stored.sequence >= before
         if late and not held:
@@ -124,9 +126,9 @@ def _bookings(rows: Iterable[Stored], before: int, dimensions: Dimensions) -> It
                 order = dimensions.setdefault(dimension, {})
                 order |= {value: len(order) + i for i, value in enumerate(values)}
         elif kind == RESERVED and not late:
-            held[grant] = Booked.of(body)
+            held[grant] = Contribution.of(body)
         elif kind in _STATES and not late:
-            yield Booked.of(body)
+            yield Contribution.of(body)
         elif kind in SETTLING and grant in held:
             one = held.pop(grant)
             final = final_of(body, one.charge)

@@ -111,7 +111,7 @@ class LedgerFacts(Struct):
     accepted: list[AcceptedFacts] = []
 
 
-class Custody:
+class CustodyHistory:
     """Collects from every event, its texts opened, and grows the Merkle tree over the stored bytes.
     ``signed`` is the last published checkpoint, if there is one.
     """

@@ -16,7 +16,7 @@ from accountant.privacy.filters import BASIC, FILTERS
 from accountant.privacy.units import NOTHING, Currency
 from accountant.reporting import schema, words
 from accountant.reporting.burndown import Burndowns
-from accountant.reporting.custody import Custody
+from accountant.reporting.custody import CustodyHistory
 from accountant.reporting.history import HEADINGS, SORTS, History, Names
 from accountant.reporting.statement import Balance, Total, balances, lifetime_sums, line, scopes
 from accountant.reporting.texts import Texts
@@ -41,7 +41,7 @@ def build_report(
     checkpoint. Raise ValueError if an event is not canonical or does not follow the one before.
     """
     state, texts = State(ledger), texts or Texts()
-    history, burndowns, custody = History(), Burndowns(), Custody(published)
+    history, burndowns, custody = History(), Burndowns(), CustodyHistory(published)
     for row in stored:
         event = Event.from_bytes(row.body)
         apply(state, read(state, event, row.body))

@@ -25,7 +25,7 @@ Level = Literal["good", "watch", "bad"]
 Group = TypeVar("Group")
 
 
-class Verdict(Struct, frozen=True):
+class Summary(Struct, frozen=True):
     """The summary at the top of the report."""
 
     level: Level
@@ -310,7 +310,7 @@ class Report(Struct, frozen=True):
 
     format: str
     ledger_name: str
-    verdict: Verdict
+    verdict: Summary
     population: PopulationFacts | None
     datasets: tuple[DatasetFacts, ...]
     limits: tuple[Standing, ...]

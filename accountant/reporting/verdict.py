@@ -8,7 +8,7 @@ from accountant.budget.state import ALL, State
 from accountant.privacy.units import INFINITE
 from accountant.reporting.custody import LedgerFacts, RecoveryFacts
 from accountant.reporting.history import History
-from accountant.reporting.schema import DatasetFacts, Level, Standing, Verdict
+from accountant.reporting.schema import DatasetFacts, Level, Standing, Summary
 
 _MOST_NAMED: Final = 5
 _TO_LOOK_AT: Final = ("overrun", "against_rule", "unverifiable")
@@ -31,10 +31,10 @@ def verdict(
     data: tuple[DatasetFacts, ...],
     limits: tuple[Standing, ...],
     history: History,
-) -> Verdict:
+) -> Summary:
     """Return the headline and the points behind it, the gravest first."""
     if state.population is None:
-        return Verdict("watch", f"No population called {state.ledger} is registered.", ())
+        return Summary("watch", f"No population called {state.ledger} is registered.", ())
     doubted, main = doubts(ledger), [s for s in limits if not s.client]
     grave = [_over(s) for s in main if s.status == "over"]
     watched = [*_recovery(ledger), *_watch(limits, main, data)]
@@ -47,7 +47,7 @@ def verdict(
     if doubted:
         headline = f"{next(iter(doubted))} By its numbers: {headline[0].lower()}{headline[1:]}"
     points = [*doubted.values(), *_cut(grave), *watched, *_open(data), *_events(history)]
-    return Verdict(level, headline, tuple(points))
+    return Summary(level, headline, tuple(points))
 
 
 def doubts(ledger: LedgerFacts) -> dict[str, str]:

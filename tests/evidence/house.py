@@ -23,7 +23,7 @@ from support import (
     sparse_vector,
 )
 
-from accountant.auditing.verify import Verdict, verify
+from accountant.auditing.verify import AuditResult, verify
 from accountant.budget.commands import Command, Envelope
 from accountant.budget.facts import grant_in
 from accountant.config.settings import Settings
@@ -155,12 +155,12 @@ class House(World):
         return self.again()
 
 
-def audit(*bundles: bytes, **more: Any) -> Verdict:
+def audit(*bundles: bytes, **more: Any) -> AuditResult:
     """The verdict on bundles, from their bytes."""
     return verify([io.BytesIO(data) for data in bundles], **more)
 
 
-def reasons(verdict: Verdict) -> list[str]:
+def reasons(verdict: AuditResult) -> list[str]:
     """All findings, in words."""
     return [str(finding) for finding in verdict.findings]
 

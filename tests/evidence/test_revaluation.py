@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from support import World, ask, gaussian, laplace, mechanism, migrate
 
-from accountant.auditing.verify import Verdict, verify
+from accountant.auditing.verify import AuditResult, verify
 from accountant.budget.commands import AdoptEngine, Envelope
 from accountant.budget.custody.revaluation import Corrections
 from accountant.budget.errors import Conflict
@@ -94,7 +94,7 @@ def revalue(world: World) -> int:
     return len(due)
 
 
-def audited(world: World) -> Verdict:
+def audited(world: World) -> AuditResult:
     """The verdict on a bundle of the ledger."""
     assert world.service.vault is not None
     signed = Publisher(world.service, world.service.vault, "example.org").sign("fair")

@@ -16,7 +16,7 @@ from house import House, audit
 from pydantic import Field
 from support import SECOND, Clock, ask, laplace, last_replay, logged, make, snapshot
 
-from accountant.auditing.verify import Verdict
+from accountant.auditing.verify import AuditResult
 from accountant.budget.commands import Envelope
 from accountant.budget.rules import KINDS
 from accountant.budget.rules.base import Compared, Finding, Rule, Told, View
@@ -107,7 +107,7 @@ def granted(house: House) -> int:
     return sum(b'"type":"grant.reserved.v1"' in body for body in house.stored())
 
 
-def tried_again(house: House, grants: int = GRANTED) -> Verdict:
+def tried_again(house: House, grants: int = GRANTED) -> AuditResult:
     """The ledger has so many ``grants``; whoever takes its decisions again comes to the same."""
     assert granted(house) == grants
     replayed = last_replay("fair", house.stored())

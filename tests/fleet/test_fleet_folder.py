@@ -26,7 +26,7 @@ from accountant.ledger.events import Event
 from accountant.ledger.merkle import leaf_hash
 from accountant.ledger.notes import parse
 from accountant.privacy.units import SURE
-from accountant.publishing.fleet.changes import Picture, Sums, applied, differences
+from accountant.publishing.fleet.changes import ChargeSums, Picture, applied, differences
 from accountant.publishing.fleet.export import write_fleet
 from accountant.runtime.service import Service
 from accountant.store.ledgers import StoreError
@@ -105,8 +105,8 @@ def test_charges_that_do_not_add_up_are_not_written() -> None:
     account that is not there stops the export.
     """
 
-    def summed(book: Book, *, drop: int = -1, twice: int = -1) -> tuple[Sums, Any]:
-        sums, state, number = Sums(), State(book.name), 0
+    def summed(book: Book, *, drop: int = -1, twice: int = -1) -> tuple[ChargeSums, Any]:
+        sums, state, number = ChargeSums(), State(book.name), 0
         for body in book.stored:
             for change in applied(state, Event.from_bytes(body)):
                 for _ in range(0 if number == drop else 2 if number == twice else 1):

@@ -46,7 +46,7 @@ from accountant.budget.snapshot import dump, load
 from accountant.budget.state import State
 from accountant.ledger.events import Event, microseconds
 from accountant.privacy.units import Charge
-from accountant.publishing.fleet.changes import Sums, applied
+from accountant.publishing.fleet.changes import ChargeSums, applied
 from accountant.reporting.files import report_of
 from accountant.reporting.page import to_html
 from accountant.reporting.statement import accounts_json
@@ -1044,7 +1044,7 @@ def test_live_replay_and_a_restart_are_one(ops: list[tuple[Any, ...]], every: in
 @given(todo)
 def test_the_fleets_tables_add_up_to_what_counts(ops: list[tuple[Any, ...]]) -> None:
     """What has passed is a row too: the plain sum of all rows is what the account holds."""
-    book, state, sums = opened(), State("fair"), Sums()
+    book, state, sums = opened(), State("fair"), ChargeSums()
     for op in ops:
         book.now += SECOND
         do(book, op)

@@ -14,8 +14,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from accountant.budget.accounts.account import Account
-from accountant.budget.accounts.sums import Integers
-from accountant.budget.accounts.sums import Sums as Cells
+from accountant.budget.accounts.sums import Integers, Sums
 from accountant.budget.accounts.window import WindowAccount
 from accountant.budget.apply import apply, drop_journal, keep_journal, read
 from accountant.budget.changes import Booked, End, Record, Reserve
@@ -31,7 +30,7 @@ _ANYWHERE: Final = frozenset((*_CARRIED, "population.extended.v1", "charge.reval
 """Events that may change any account."""
 
 
-class Change(NamedTuple):
+class ChargeRow(NamedTuple):
     """Units added to every cell of ``selection`` in one account: finite sums, then infinite."""
 
     key: AccountKey
@@ -41,12 +40,12 @@ class Change(NamedTuple):
     spent: list[int]
 
 
-def applied(state: State, event: Event) -> list[Change]:
+def applied(state: State, event: Event) -> list[ChargeRow]:
     """Fold ``event`` into ``state``; return its changes, and what windows have passed since."""
     return [*_passed(state, event.time), *_changed(state, event)]
 
 
-def _passed(state: State, now: int) -> Iterator[Change]:
+def _passed(state: State, now: int) -> Iterator[ChargeRow]:
     """Yield what no longer counts in a window at the stamp ``now``, as negative changes."""
     for key, account in state.accounts.items():
         if isinstance(account, WindowAccount):
@@ -58,7 +57,7 @@ def _passed(state: State, now: int) -> Iterator[Change]:
                     yield _change(key, selection, reserved=nothing, spent=nothing - charge)
 
 
-def _changed(state: State, event: Event) -> Iterator[Change]:
+def _changed(state: State, event: Event) -> Iterator[ChargeRow]:
     opens = event.type == "policy.adopted.v1"
     if opens or event.type in _ANYWHERE:
         before = {} if opens else pictures(state, event.time)
@@ -67,7 +66,7 @@ def _changed(state: State, event: Event) -> Iterator[Change]:
         for key, after in pictures(state, event.time).items():
             if key not in known:
                 for selection, reserved, spent in differences(before.get(key), after):
-                    yield Change(key, state.accounts[key].axis, selection, reserved, spent)
+                    yield ChargeRow(key, state.accounts[key].axis, selection, reserved, spent)
         return
     outcome = read(state, event)
     keep_journal(state)
@@ -79,7 +78,7 @@ def _changed(state: State, event: Event) -> Iterator[Change]:
     yield from _booked(outcome.change, booked)
 
 
-def _booked(change: object, before: Any) -> Iterator[Change]:
+def _booked(change: object, before: Any) -> Iterator[ChargeRow]:
     """Yield what a request, or settling a grant, has booked in each account."""
     nothing = Charge()
     match change:
@@ -103,10 +102,10 @@ def _by_key(booked: Iterable[Booked]) -> list[tuple[AccountKey, Charge]]:
     return sorted({key: one.added for one in booked for key in one.keys}.items())
 
 
-def _change(key: AccountKey, selection: Selection, *, reserved: Charge, spent: Charge) -> Change:
+def _change(key: AccountKey, selection: Selection, *, reserved: Charge, spent: Charge) -> ChargeRow:
     axis = reserved.axis or spent.axis
     units = ([*on.finite, *on.infinite] for on in (reserved.on(axis), spent.on(axis)))
-    return Change(key, axis, selection, *units)
+    return ChargeRow(key, axis, selection, *units)
 
 
 class Picture(NamedTuple):
@@ -116,10 +115,10 @@ class Picture(NamedTuple):
     cells: Integers | None
 
     @classmethod
-    def of(cls, account: Account, reserved: Cells | None) -> Picture:
+    def of(cls, account: Account, reserved: Sums | None) -> Picture:
         """Return what ``account`` holds now, and how much of that is only reserved."""
         used = account.used
-        held = reserved or Cells(used.rows, used.shape)
+        held = reserved or Sums(used.rows, used.shape)
         both = np.concatenate([_everyone(held), _everyone(used) - _everyone(held)])
         if used.flat and held.flat:
             return cls(both, None)
@@ -129,7 +128,7 @@ class Picture(NamedTuple):
         return cls(both, np.concatenate([theirs, mine - theirs]))
 
 
-def _everyone(sums: Cells) -> Integers:
+def _everyone(sums: Sums) -> Integers:
     return np.array(sums.everyone + sums.everyone_infinite, dtype=np.int64)
 
 
@@ -160,13 +159,13 @@ def _halves(column: Integers) -> tuple[list[int], list[int]]:
     return values[: len(values) // 2], values[len(values) // 2 :]
 
 
-class Sums:
+class ChargeSums:
     """A sum for each account and group of cells, as any SQL engine adds up the same rows."""
 
     def __init__(self) -> None:
         self._of: dict[AccountKey, dict[Selection, Integers]] = {}
 
-    def add(self, change: Change) -> None:
+    def add(self, change: ChargeRow) -> None:
         """Add one change."""
         groups = self._of.setdefault(change.key, {})
         units = np.array(change.reserved + change.spent, dtype=np.int64)
@@ -179,7 +178,7 @@ class Sums:
         for key, (everyone, cells) in pictures(state, state.time).items():
             shape = state.people().shape
             rows = len(everyone)
-            added = Cells(rows, shape)
+            added = Sums(rows, shape)
             for selection, units in self._of.pop(key, {}).items():
                 added.add(selection, units.tolist(), [0] * rows)
             held = everyone.reshape(-1, *(1,) * len(shape)) + (0 if cells is None else cells)

@@ -21,7 +21,7 @@ from accountant.budget.state import State
 from accountant.ledger.events import Event
 from accountant.ledger.merkle import leaf_hash, tree_of
 from accountant.privacy.units import Currency
-from accountant.publishing.fleet.changes import Change, Sums, applied
+from accountant.publishing.fleet.changes import ChargeRow, ChargeSums, applied
 from accountant.publishing.log import Log, checkpoint_of, complete
 from accountant.store.ledgers import Ledgers, Signed, StoreError
 from accountant.store.projection import Projection
@@ -121,7 +121,7 @@ class _Writing:
 
     def __init__(self, tables: Mapping[str, Table], ledger: str, progress: Progress) -> None:
         self._tables, self._progress = tables, progress
-        self.sums = Sums()
+        self.sums = ChargeSums()
         self.state = State(ledger)
         self.selections: dict[Selection, int] = {EVERYONE: 0}  # Charged groups
 
@@ -144,7 +144,7 @@ class _Writing:
         self._tables["event"].add(event.sequence, event.type, *about, data, leaf_hash(data))
         self._progress(1)
 
-    def _charge(self, sequence: int, change: Change) -> None:
+    def _charge(self, sequence: int, change: ChargeRow) -> None:
         key, axis, selection, reserved, spent = change
         table, n = self._tables["charge"], len(axis)
         number = self.selections.setdefault(selection, len(self.selections))
