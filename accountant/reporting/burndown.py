@@ -14,7 +14,7 @@ from accountant.budget.state import AccountKey, Counted, State
 from accountant.ledger.events import Event, rfc3339
 from accountant.privacy.units import Currency, amount, show
 from accountant.reporting.history import ADOPTED, BOOKING, RECOVERED, REVALUED, SETTLING
-from accountant.reporting.peak_cell import Ruler
+from accountant.reporting.peak_cell import Ruler, used_and_spent
 from accountant.reporting.schema import PointFacts, SeriesFacts
 
 MOST_POINTS: Final = 400
@@ -89,6 +89,7 @@ class Burndowns:
 
     def __init__(self) -> None:
         self._series: defaultdict[tuple[str, str], Series] = defaultdict(Series)
+        self._rulers: dict[AccountKey, Ruler] = {}
         self._held = Held()
 
     def add(self, state: State, event: Event) -> None:
@@ -112,14 +113,16 @@ class Burndowns:
         return tuple(sorted(found, key=lambda one: (one.rule, one.dataset)))
 
     def _point(self, state: State, sequence: int, time: int, counted: Counted) -> PointFacts:
-        ruler, key = Ruler(counted.rule, counted.epoch), counted.key
-        [(held, spent)] = ruler.split(state.seen(key).used, self._held.of(key))
+        key = counted.key
+        if (ruler := self._rulers.get(key)) is None:
+            ruler = self._rulers[key] = Ruler(counted.rule, counted.epoch)
+        found = ruler.epsilons(used_and_spent(state.seen(key).used, self._held.of(key)))
         return PointFacts(
             sequence=sequence,
             time=rfc3339(time),
             limit=show(ruler.capacity.epsilon, Currency.EPSILON),
-            spent=amount(spent.epsilon, Currency.EPSILON),
-            spent_and_reserved=amount(held.epsilon, Currency.EPSILON),
+            spent=amount(found[-1], Currency.EPSILON),
+            spent_and_reserved=amount(found[0], Currency.EPSILON),
             epoch=key.epoch,
         )
 

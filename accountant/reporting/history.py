@@ -131,20 +131,13 @@ class Tallies:
         """Return the sum of the whole dataset."""
         return self._rows.get((dataset, _ALL), {}).get("", Tally()).facts("")
 
-    def of(self, at: Names, kinds: Iterable[str] = ()) -> Iterator[Tally]:
-        """Yield the tallies of the dataset, the client and the purpose, and of each kind."""
-        yield self._tally(at.dataset, _ALL, "")
-        yield self._tally(at.dataset, "client", at.client)
-        yield self._tally(at.dataset, "purpose", at.purpose)
-        for kind in kinds:
-            yield self._tally(at.dataset, "kind", kind)
-
-    def book(self, at: Names, change: Charge, parts: Parts, *, settled: bool = False) -> None:
-        """Book ``change``, whose ``parts`` are those of the kinds."""
-        for tally in self.of(at):
-            tally.add(change, settled=settled)
+    def of(self, at: Names, charge: Charge, parts: Parts) -> Iterator[tuple[Tally, Charge]]:
+        """Yield the tallies that ``charge`` counts in, whose ``parts`` are those of the kinds."""
+        yield self._tally(at.dataset, _ALL, ""), charge
+        yield self._tally(at.dataset, "client", at.client), charge
+        yield self._tally(at.dataset, "purpose", at.purpose), charge
         for kind, part in parts.items():
-            self._tally(at.dataset, "kind", kind).add(part, settled=settled)
+            yield self._tally(at.dataset, "kind", kind), part
 
     def _tally(self, dataset: str, heading: str, name: str) -> Tally:
         rows = self._rows.setdefault((dataset, heading), {})
@@ -238,11 +231,12 @@ class History:
         parts = _by_kind(zip(kinds, each, strict=True))
         purpose = command.get("purpose") or UNKNOWN
         at = Names(command["dataset"], event.by, purpose, command.get("subjects"))
-        for tally in self.tallies.of(at, parts):
-            tally.refused += refused
-            tally.requests += not refused
-        if not refused:
-            self.tallies.book(at, total, parts)
+        for tally, charge in self.tallies.of(at, total, parts):
+            if refused:
+                tally.refused += 1
+            else:
+                tally.requests += 1
+                tally.add(charge)
         if event.type == "grant.reserved.v1":
             name = grant_in(event)
             self.held[name] = OpenGrant(state.open[name], at, parts)
@@ -265,7 +259,8 @@ class History:
             kind: parts.get(kind, NOTHING) - held.parts.get(kind, NOTHING)
             for kind in parts.keys() | held.parts.keys()
         }
-        self.tallies.book(held.at, NOTHING - back, changes, settled=True)
+        for tally, change in self.tallies.of(held.at, NOTHING - back, changes):
+            tally.add(change, settled=True)
         if event.type != "grant.expired.v1":
             reason = event.body["command"].get("reason")
             text = f"grant {grant.id}: attested never executed on the data"
@@ -277,7 +272,9 @@ class History:
         kinds = {mechanism["kind"] for mechanism in command["mechanisms"]}
         subjects = None if command.get("everyone") else command.get("subjects")
         at = Names(command["dataset"], command["by"], subjects=subjects)
-        self.tallies.book(at, more, {kinds.pop() if len(kinds) == 1 else UNKNOWN: more})
+        kind = kinds.pop() if len(kinds) == 1 else UNKNOWN
+        for tally, part in self.tallies.of(at, more, {kind: more}):
+            tally.add(part)
         text = f"event {command['event']} cost more than was booked for it (“{command['reason']}”)"
         self._note("revalued", event, at, more, text)
 

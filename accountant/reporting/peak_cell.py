@@ -7,12 +7,12 @@ cells, and together they would describe no person.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from accountant.budget.accounts.epochs import Epoch
 from accountant.budget.accounts.peak import frontier
@@ -57,51 +57,47 @@ class Ruler:
         """Return the numbers over all ``cells`` (rows, ...)."""
         return self.by_value(cells.reshape(len(cells), 1, -1))[0]
 
-    def split(
-        self, used: Sums, reserved: Sums | None, axis: int | None = None
-    ) -> list[tuple[Worst, Worst]]:
-        """Return for each value of a dimension the numbers of what is used and what is spent."""
-        cells = by_axis(used.stacked(), axis)
-        if reserved is None:
-            return [(one, one) for one in self.by_value(cells)]
-        spent = cells - by_axis(reserved.stacked(), axis)
-        found = self.by_value(np.concatenate([cells, spent], axis=1))
-        return list(zip(found[: len(found) // 2], found[len(found) // 2 :], strict=True))
-
     def by_value(self, cells: Integers) -> list[Worst]:
         """Return the numbers of each value, for ``cells`` (rows, values, rest)."""
         capacity, currency = self.capacity, self.capacity.second_currency
-        epsilon, own = self._sums(cells, Currency.EPSILON), self._sums(cells, Currency.DELTA)
-        second = np.zeros_like(epsilon) if currency is None else self._sums(cells, currency)
+        own, (epsilon, second) = self._sums(cells, Currency.DELTA), self._compared(cells)
         fit = epsilon <= capacity.epsilon
         if currency is not None and capacity.second is not None:
             fit |= second <= capacity.second
-        within: NDArray[np.bool_] = np.all(fit & (own <= capacity.own_delta), axis=1)
+        within = np.all(fit & (own <= capacity.own_delta), axis=1)
+        sums, deltas = epsilon.max(axis=1), [_finite(delta) for delta in own.max(axis=1)]
+        return [
+            Worst(
+                epsilon=_finite(spent),
+                path_sum=_finite(sums[i]),
+                own_delta=deltas[i],
+                delta=deltas[i] if spent >= sums[i] else _plus(deltas[i], self._filter_delta),
+                over=not bool(within[i]),
+                cell=cell,
+            )
+            for i, (spent, cell) in enumerate(self._peaks(epsilon, second))
+        ]
+
+    def epsilons(self, cells: Integers) -> list[int | None]:
+        """Return only the spent epsilon of each value, for ``cells`` (rows, values, rest)."""
+        return [_finite(spent) for spent, _ in self._peaks(*self._compared(cells))]
+
+    def _peaks(self, epsilon: Integers, second: Integers) -> Iterator[tuple[int, int]]:
+        """Yield the largest spent epsilon of each value, and its cell."""
         tops = epsilon.argmax(axis=1)
         alone = second[np.arange(len(tops)), tops] >= second.max(axis=1)
-        sums, deltas = epsilon.max(axis=1), own.max(axis=1)
-        spent_on, found = cache(self._spent), []
-        for i in range(len(tops)):
-            if alone[i]:
-                top = int(tops[i])
-                places = [(int(epsilon[i, top]), int(second[i, top]), top)]
-            else:
+        spent_on = cache(self._spent)
+        for i, top in enumerate(tops.tolist()):
+            places = [(int(epsilon[i, top]), int(second[i, top]), top)]
+            if not alone[i]:
                 places = frontier(epsilon[i], second[i])
             spent, cell = max((spent_on(e, s), -at) for e, s, at in places)
-            delta = _finite(deltas[i])
-            found.append(
-                Worst(
-                    epsilon=_finite(spent),
-                    path_sum=_finite(sums[i]),
-                    own_delta=delta,
-                    delta=delta
-                    if delta is None or spent >= sums[i]
-                    else delta + self._filter_delta,
-                    over=not bool(within[i]),
-                    cell=-cell,
-                )
-            )
-        return found
+            yield spent, -cell
+
+    def _compared(self, cells: Integers) -> tuple[Integers, Integers]:
+        """Return the sums of epsilons and those in the filter's own currency, if it has one."""
+        epsilon, currency = self._sums(cells, Currency.EPSILON), self.capacity.second_currency
+        return epsilon, np.zeros_like(epsilon) if currency is None else self._sums(cells, currency)
 
     def _sums(self, cells: Integers, currency: Currency) -> Integers:
         i = self.axis.index(currency)
@@ -119,6 +115,18 @@ def by_axis(cells: Integers, axis: int | None) -> Integers:
         return cells.reshape(len(cells), 1, -1)
     first = np.moveaxis(cells, axis + 1, 1)
     return first.reshape(*first.shape[:2], -1)
+
+
+def used_and_spent(used: Sums, reserved: Sums | None, axis: int | None = None) -> Integers:
+    """Return what is used ``by_axis`` and, behind its values, what is spent of it, if less."""
+    cells = by_axis(used.stacked(), axis)
+    if reserved is None:
+        return cells
+    return np.concatenate([cells, cells - by_axis(reserved.stacked(), axis)], axis=1)
+
+
+def _plus(left: int | None, right: int) -> int | None:
+    return None if left is None else left + right
 
 
 def _finite(value: int | np.int64) -> int | None:

@@ -18,7 +18,7 @@ from accountant.budget.state import ALL, AccountKey, Counted, State, account_key
 from accountant.ledger.events import rfc3339
 from accountant.privacy.filters import BASIC, FILTERS
 from accountant.privacy.units import INFINITE, SURE, Currency, amount, show
-from accountant.reporting.peak_cell import Ruler, Worst, by_axis
+from accountant.reporting.peak_cell import Ruler, Worst, by_axis, used_and_spent
 from accountant.reporting.schema import Account, Amounts, LimitFacts, Status
 
 NEAR: Final = 0.8
@@ -151,8 +151,9 @@ def balances(state: State, counted: Counted, axis: int | None) -> list[Balance]:
     """Return the balance of each value of a dimension, in declared order; of everyone if None."""
     names = ["everyone"] if axis is None else state.people().dimensions[axis][1]
     ruler, reserved = Ruler(counted.rule, counted.epoch), state.reserved().get(counted.key)
-    found = ruler.split(state.seen(counted.key).used, reserved, axis)
-    return [_balance(name, ruler, *both) for name, both in zip(names, found, strict=True)]
+    found = ruler.by_value(used_and_spent(state.seen(counted.key).used, reserved, axis))
+    pairs = zip(names, found[: len(names)], found[-len(names) :], strict=True)
+    return [_balance(name, ruler, used, spent) for name, used, spent in pairs]
 
 
 def _balance(group: str, ruler: Ruler, used: Worst, spent: Worst) -> Balance:
