@@ -39,7 +39,7 @@ class AuditResult:
     origin: str
     size: int
     root: str
-    entries: int
+    events: int
     decided: bool
     cosigned: int
     required: int
@@ -75,7 +75,7 @@ def verify(
         origin=last.manifest.origin if last else "",
         size=last.tiles.tree.size if last else 0,
         root=last.tiles.tree.root.hex() if last else "",
-        entries=audit.entries,
+        events=audit.entries,
         decided=state is not None,
         cosigned=last.cosigned if last else 0,
         required=audit.custodian.required,

@@ -74,8 +74,7 @@ def _settings(
         str | None, typer.Option(help="the database, e.g. sqlite:///var/x.db")
     ] = None,
     version: Annotated[
-        bool,
-        typer.Option("--version", callback=_version, is_eager=True, help="print the version"),
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="print the version")
     ] = False,
 ) -> None:
     given = {"ACCOUNTANT_HOME": home, "ACCOUNTANT_DATABASE_URL": database_url}

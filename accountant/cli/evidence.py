@@ -63,16 +63,8 @@ def export(
             write_tiles(file, ledgers, population, signed, progress)
         else:
             with service.state(population) as state, whole(file) as handle:
-                write_bundle(
-                    handle,
-                    ledgers,
-                    population,
-                    signed,
-                    state,
-                    entries,
-                    with_texts=not without_texts,
-                    progress=progress,
-                )
+                source, texts = (ledgers, population, signed, state, entries), not without_texts
+                write_bundle(handle, *source, with_texts=texts, progress=progress)
     common.say(f"wrote {file}: checkpoint of {signed.size} events")
 
 
@@ -108,20 +100,10 @@ def verify_(
             progress=lambda more, of: bars.update(task, advance=more, total=of),
         )
     if json:
-        document = {
-            "ledger": verdict.ledger,
-            "origin": verdict.origin,
-            "size": verdict.size,
-            "root": verdict.root,
-            "events": verdict.entries,
-            "decided": verdict.decided,
-            "cosigned": verdict.cosigned,
-            "required": verdict.required,
-            "keys": verdict.keys,
-            "findings": [finding.to_json() for finding in verdict.findings],
-            "count": verdict.count,
-            "totals": _totals(verdict.state, by),
-        }
+        names = ("ledger", "origin", "size", "root", "events", "decided", "cosigned", "required")
+        document = {name: getattr(verdict, name) for name in (*names, "keys")}
+        document["findings"] = [finding.to_json() for finding in verdict.findings]
+        document |= {"count": verdict.count, "totals": _totals(verdict.state, by)}
         common.print_json(document)
     else:
         _show_verdict(verdict, anchored=key is not None)
@@ -170,7 +152,7 @@ def _show_verdict(verdict: AuditResult, *, anchored: bool) -> None:
         "earlier events too: verify FIRST.tar THIS.tar"
     )
     found = "1 finding" if verdict.count == 1 else f"{verdict.count} findings"
-    common.show(f"{verdict.entries} events: {found if verdict.count else f'{again}: all agree'}")
+    common.show(f"{verdict.events} events: {found if verdict.count else f'{again}: all agree'}")
 
 
 def _show_findings(findings: Sequence[object], count: int) -> None:

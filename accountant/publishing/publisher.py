@@ -93,7 +93,7 @@ class Publisher:
             if last is None or lost or last.size < projection.tree.size:
                 last = self._signed(projection, last)
                 writing.keep_signed(ledger, last)
-            totals = totals_of(unit.state, last)
+            totals = kept_totals(unit.state, last)
         if not self._kept(ledger, last):
             self._keep(ledger, last, totals)
         return last
@@ -229,7 +229,7 @@ class Publisher:
         self._service.execute(ledger, Envelope(SYSTEM, command))
 
 
-def totals_of(state: State, signed: Signed) -> bytes:
+def kept_totals(state: State, signed: Signed) -> bytes:
     """Return the largest sums of every account in force, with the head that they belong to. Kept
     with each signed head, they do not go back when the database is restored from an older copy.
     """

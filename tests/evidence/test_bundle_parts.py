@@ -92,8 +92,8 @@ def test_parts_in_a_row_are_the_whole(home: House) -> None:
         verdict = audit(*parts)
         assert reasons(verdict) == []
         assert verdict.decided
-        assert (verdict.root, verdict.entries, verdict.keys) == (
-            *(whole.root, whole.entries, whole.keys),
+        assert (verdict.root, verdict.events, verdict.keys) == (
+            *(whole.root, whole.events, whole.keys),
         )
         assert verdict.state is not None
         assert whole.state is not None

@@ -91,7 +91,7 @@ def test_every_byte_is_kept(old: sqlite3.Connection, book: Book, tmp_path: Path)
     house.grant("0.5")
     verdict = audit(house.bundle())
     assert reasons(verdict) == []
-    assert verdict.entries == len(leaves) + 2
+    assert verdict.events == len(leaves) + 2
     tables = {name for (name,) in old.execute("SELECT name FROM sqlite_master")}
     assert not [name for name in tables if "0001" in name]
     house.service.ledgers.close()

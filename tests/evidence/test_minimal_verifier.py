@@ -775,7 +775,7 @@ def sides(bundle: bytes, key: str) -> tuple[Any, Any]:
     totals, due = canonical({"accounts": found["totals"]}), totals_of(verdict.state)
     return (
         (found["findings"], found["ledger"], found["events"], root, totals),
-        (verdict.findings, verdict.ledger, verdict.entries, verdict.root, due),
+        (verdict.findings, verdict.ledger, verdict.events, verdict.root, due),
     )
 
 
