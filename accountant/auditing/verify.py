@@ -63,7 +63,8 @@ def verify(
     checkpoints or receipts kept from before; ``processes`` is how many decide (``replay_on``).
     """
     findings = Findings()
-    audit = _Audit(findings, _checkpoints(findings, earlier), key, progress, processes)
+    texts, kept = TextCheck(findings), _checkpoints(findings, earlier)
+    audit = _Audit(findings, texts, kept, key, progress, processes)
     state = None
     try:
         state = audit.run(bundles)
@@ -91,18 +92,15 @@ class _Audit:
     """One run over bundles that continue each other."""
 
     findings: Findings
+    texts: TextCheck
     earlier: list[tuple[str, bytes]]
     pin: str | None
     progress: Progress
     processes: int | None
     custodian: Custodian = field(default_factory=Custodian)
-    texts: TextCheck = field(init=False)
     entries: int = 0
     expected: int = 0
     last: Archive | None = None  # The last bundle; None if its manifest is of no use
-
-    def __post_init__(self) -> None:
-        self.texts = TextCheck(self.findings)
 
     def run(self, bundles: Sequence[IO[bytes]]) -> State | None:
         """Check everything. Return the state at the end, if the events begin at the first."""

@@ -155,16 +155,16 @@ class OpenGrant(NamedTuple):
 
 
 class Notable(NamedTuple):
-    """A notable event. ``text`` takes long, so it is called only if the event is listed."""
+    """A notable event. ``text`` may be a function, called only if the event is listed."""
 
     event: Event
     at: Names
     charge: Charge
-    text: Callable[[], Text]
+    text: str | Callable[[], Text]
 
     def facts(self) -> NotableFacts:
         """Return the event as the report lists it."""
-        text, rules = self.text()
+        text, rules = (self.text, ()) if isinstance(self.text, str) else self.text()
         return NotableFacts(
             sequence=self.event.sequence,
             time=rfc3339(self.event.time),
@@ -244,7 +244,7 @@ class History:
             if body.get("charged_to") == "everyone":
                 at = at._replace(subjects=None)
             for sort in _sorts(state, fired, refused=refused):
-                self._list(sort, Notable(event, at, total, _explained(sort, state, event)))
+                self._note(sort, event, at, total, _explained(sort, state, event))
 
     def _settled(self, state: State, event: Event) -> None:
         held = self.held.pop(grant_in(event))
@@ -278,12 +278,11 @@ class History:
         text = f"event {command['event']} cost more than was booked for it (“{command['reason']}”)"
         self._note("revalued", event, at, more, text)
 
-    def _note(self, sort: str, event: Event, at: Names, charge: Charge, text: str) -> None:
-        self._list(sort, Notable(event, at, charge, lambda: (text, ())))
-
-    def _list(self, sort: str, notable: Notable) -> None:
-        self.counts[sort][notable.at.dataset] += 1
-        self._latest[sort].append(notable)
+    def _note(
+        self, sort: str, event: Event, at: Names, charge: Charge, text: str | Callable[[], Text]
+    ) -> None:
+        self.counts[sort][at.dataset] += 1
+        self._latest[sort].append(Notable(event, at, charge, text))
 
     def _adopted(self, event: Event) -> None:
         command = event.body["command"]
