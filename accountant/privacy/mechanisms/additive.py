@@ -82,15 +82,12 @@ class Laplace(Noise):
     plain = ("sensitivity", "scale")
     norm, noise = "l1", "Laplace"
     kind: Literal["laplace"] = Field(description=KIND)
-    sensitivity: Sensitivity = Field(
-        description="L1 sensitivity for one privacy unit, in the units of the answer: a bare "
-        'amount for a single number, {"l1": amount} for a vector.'
-    )
-    scale: Positive = Field(
-        description="Scale b of the Laplace density, in the units of the answer (its standard "
-        "deviation is b times the square root of 2). epsilon = sensitivity / b (Dwork, McSherry, "
-        "Nissim, Smith 2006)."
-    )
+    sensitivity: Sensitivity
+    """L1 sensitivity for one privacy unit, in the units of the answer: a bare amount for a single
+    number, {"l1": amount} for a vector."""
+    scale: Positive
+    """Scale b of the Laplace density, in the units of the answer (its standard deviation is b times
+    the square root of 2). epsilon = sensitivity / b (Dwork, McSherry, Nissim, Smith 2006)."""
 
     def loss(self, stated: Relation) -> Loss:
         """Return a pure loss of sensitivity / scale, exactly."""
@@ -115,14 +112,12 @@ class DiscreteLaplace(Noise):
     model_config = examples(body("discrete_laplace", sensitivity="1", scale="10"))
     norm, noise = "l1", "discrete Laplace"
     kind: Literal["discrete_laplace"] = Field(description=KIND)
-    sensitivity: Sensitivity = Field(
-        description="L1 sensitivity for one privacy unit, a whole number: a bare amount for a "
-        'single count, {"l1": amount} for a vector of counts.'
-    )
-    scale: Positive = Field(
-        description="Scale b of the probabilities exp(-|k| / b), in counts. "
-        "epsilon = sensitivity / b (Ghosh, Roughgarden, Sundararajan 2009)."
-    )
+    sensitivity: Sensitivity
+    """L1 sensitivity for one privacy unit, a whole number: a bare amount for a single count, {"l1":
+    amount} for a vector of counts."""
+    scale: Positive
+    """Scale b of the probabilities exp(-|k| / b), in counts. epsilon = sensitivity / b (Ghosh,
+    Roughgarden, Sundararajan 2009)."""
 
     @field_validator("sensitivity")
     @classmethod
@@ -142,20 +137,16 @@ class DiscreteLaplace(Noise):
 class _GaussianNoise(Noise):
     norm, noise = "l2", "Gaussian"
 
-    sensitivity: Sensitivity = Field(
-        description="L2 sensitivity for one privacy unit, in the units of the answer: a bare "
-        'amount for a single number, {"l2": amount} for a vector.'
-    )
-    scale: Positive = Field(
-        description="The parameter sigma of the noise, in the units of the answer: the standard "
-        "deviation of normal noise. sensitivity / sigma = mu, mu^2 / 2 = rho."
-    )
-    delta: OpenProbability | None = Field(
-        default=None,
-        description="The probability of failure at which epsilon is taken, per invocation. Absent: "
-        "the claim's delta; without one epsilon is unbounded, and only the filters zcdp, renyi "
-        "and gdp (for normal noise) admit it.",
-    )
+    sensitivity: Sensitivity
+    """L2 sensitivity for one privacy unit, in the units of the answer: a bare amount for a single
+    number, {"l2": amount} for a vector."""
+    scale: Positive
+    """The parameter sigma of the noise, in the units of the answer: the standard deviation of
+    normal noise. sensitivity / sigma = mu, mu^2 / 2 = rho."""
+    delta: OpenProbability | None = None
+    """The probability of failure at which epsilon is taken, per invocation. Absent: the claim's
+    delta; without one epsilon is unbounded, and only the filters zcdp, renyi and gdp (for normal
+    noise) admit it."""
 
     def loss(self, stated: Relation) -> Loss:
         """Return rho, and the point of the curve at the named delta, else the claim's."""

@@ -36,9 +36,19 @@ _ALLOWED: Final = (
 
 
 class Record(BaseModel):
-    """A value of several fields: immutable, and without unknown fields."""
+    """A value of several fields: immutable, and without unknown fields. The text under a field
+    describes it in the API's schema.
+    """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: Any, handler: Any) -> dict[str, Any]:
+        found: dict[str, Any] = handler(schema)
+        for field in handler.resolve_ref_schema(found).get("properties", {}).values():
+            if "description" in field:
+                field["description"] = " ".join(field["description"].split())
+        return found
 
 
 def exactly_one(code: LiteralString, *fields: LiteralString) -> Any:

@@ -97,32 +97,21 @@ class BaseMechanism(Record, ABC):
     """The required fields, if a positive amount in each makes a valid mechanism."""
 
     kind: str = Field(description=KIND)
-    count: Count = Field(
-        default=1, description="Invocations, each with fresh noise and each charged."
-    )
-    neighbouring: Relation | None = Field(
-        default=None,
-        description="The relation under which sensitivity and claim are stated. "
-        "Absent: the population's.",
-    )
-    group_size: SmallCount = Field(
-        default=1,
-        description="How many of the records that `neighbouring` adds, removes or replaces one of "
-        "belong to one privacy unit at most: 1 if sensitivity is stated for the whole unit.",
-    )
-    sampling: Sampling | None = Field(
-        default=None,
-        description="The mechanism runs on a fresh, secret random sample of the privacy units, "
-        "drawn anew for each invocation. Several answers on one sample are one `composed`.",
-    )
-    claimed: Claim | None = Field(
-        default=None,
-        description="What the client believes one invocation to cost. The larger of this and the "
-        "derivation is booked; a claim below the derivation is refused.",
-    )
-    sampler: Sampler | None = Field(
-        default=None, description="The software that drew the noise. Information only."
-    )
+    count: Count = 1
+    """Invocations, each with fresh noise and each charged."""
+    neighbouring: Relation | None = None
+    """The relation under which sensitivity and claim are stated. Absent: the population's."""
+    group_size: SmallCount = 1
+    """How many of the records that `neighbouring` adds, removes or replaces one of belong to one
+    privacy unit at most: 1 if sensitivity is stated for the whole unit."""
+    sampling: Sampling | None = None
+    """The mechanism runs on a fresh, secret random sample of the privacy units, drawn anew for each
+    invocation. Several answers on one sample are one `composed`."""
+    claimed: Claim | None = None
+    """What the client believes one invocation to cost. The larger of this and the derivation is
+    booked; a claim below the derivation is refused."""
+    sampler: Sampler | None = None
+    """The software that drew the noise. Information only."""
 
     @property
     def local(self) -> bool:

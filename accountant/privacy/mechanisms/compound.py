@@ -122,10 +122,9 @@ class SubsampleAndAggregate(Compound):
         body("subsample_and_aggregate", aggregator=body("laplace", sensitivity="0.01", scale="0.1"))
     )
     kind: Literal["subsample_and_aggregate"] = Field(description=KIND)
-    aggregator: Part = Field(
-        description="The mechanism that aggregates the blocks' results; its sensitivity is for "
-        "replacing the result of one block."
-    )
+    aggregator: Part
+    """The mechanism that aggregates the blocks' results; its sensitivity is for replacing the
+    result of one block."""
     blocks_per_unit: SmallCount = Field(default=1, description="Blocks that one unit may lie in.")
 
     def objections(self, stated: Relation) -> tuple[Objection, ...]:
@@ -158,17 +157,13 @@ class ProposeTestRelease(Compound):
         | {"release": body("laplace", sensitivity="0.5", scale="5")}
     )
     kind: Literal["propose_test_release"] = Field(description=KIND)
-    distance_scale: Positive = Field(
-        description="Scale s of the Laplace noise on the distance, in privacy units. "
-        "epsilon of the test = 1 / s (Dwork and Lei 2009)."
-    )
-    threshold: NonNegative = Field(
-        description="Noisy distance T above which the release is made, in privacy units. "
-        "delta = e^(-T/s) / 2."
-    )
-    release: Part = Field(
-        description="The mechanism of the release; its sensitivity is the proposed bound."
-    )
+    distance_scale: Positive
+    """Scale s of the Laplace noise on the distance, in privacy units. epsilon of the test = 1 / s
+    (Dwork and Lei 2009)."""
+    threshold: NonNegative
+    """Noisy distance T above which the release is made, in privacy units. delta = e^(-T/s) / 2."""
+    release: Part
+    """The mechanism of the release; its sensitivity is the proposed bound."""
 
     def loss(self, stated: Relation) -> Loss:
         """Return 1 / s and the release's, with a delta of e^(-T/s) / 2."""
@@ -195,15 +190,12 @@ class MultiplicativeWeights(Compound):
     )
     kind: Literal["multiplicative_weights"] = Field(description=KIND)
     rounds: SmallCount | None = Field(default=None, description="Rounds, offline.")
-    selection: Part | None = Field(
-        default=None, description="How each round picks a question, offline."
-    )
-    measurement: Part | None = Field(
-        default=None, description="How each round answers it, offline."
-    )
-    updates: Annotated[SparseVector, AfterValidator(part_of)] | None = Field(
-        default=None, description="The sparse vector session with numeric answers, online."
-    )
+    selection: Part | None = None
+    """How each round picks a question, offline."""
+    measurement: Part | None = None
+    """How each round answers it, offline."""
+    updates: Annotated[SparseVector, AfterValidator(part_of)] | None = None
+    """The sparse vector session with numeric answers, online."""
 
     @model_validator(mode="after")
     def _one(self) -> Self:
@@ -240,9 +232,8 @@ class Boosting(Compound):
     kind: Literal["boosting"] = Field(description=KIND)
     rounds: SmallCount = Field(description="Rounds.")
     draws: SmallCount = Field(description="Questions drawn in each round.")
-    draw: Annotated[Exponential, AfterValidator(part_of)] = Field(
-        description="One draw: sensitivity of the weight's exponent, scale as for exponential."
-    )
+    draw: Annotated[Exponential, AfterValidator(part_of)]
+    """One draw: sensitivity of the weight's exponent, scale as for exponential."""
     base: Part = Field(description="The base synopsis generator of a round.")
 
     def loss(self, stated: Relation) -> Loss:
@@ -264,17 +255,14 @@ class ReusableHoldout(Compound):
         | {"comparison_scale": "0.04", "answer_scale": "0.01", "budget": 50}
     )
     kind: Literal["reusable_holdout"] = Field(description=KIND)
-    sensitivity: Positive = Field(
-        description="The most by which one unit can change a holdout average: 1 / its size for "
-        "functions from 0 to 1."
-    )
+    sensitivity: Positive
+    """The most by which one unit can change a holdout average: 1 / its size for functions from 0 to
+    1."""
     threshold_scale: Positive = Field(description="Scale of the Laplace noise on the threshold.")
-    comparison_scale: Positive = Field(
-        description="Scale of the Laplace noise on each disagreement that is compared."
-    )
-    answer_scale: Positive = Field(
-        description="Scale of the fresh Laplace noise on a holdout average that is given out."
-    )
+    comparison_scale: Positive
+    """Scale of the Laplace noise on each disagreement that is compared."""
+    answer_scale: Positive
+    """Scale of the fresh Laplace noise on a holdout average that is given out."""
     budget: Count = Field(description="Disagreements after which no more is answered.")
 
     def parts(self) -> tuple[BaseMechanism, ...]:

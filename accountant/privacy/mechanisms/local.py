@@ -63,19 +63,14 @@ class RandomizedResponse(_Local):
         body("randomized_response", theta="0.75", categories=4),
     )
     kind: Literal["randomized_response"] = Field(description=KIND)
-    truth_probability: ProbabilityBelowOne | None = Field(
-        default=None,
-        description="Probability t of giving the true category outright; otherwise one of all the "
-        "categories is picked uniformly, the true one included. Give this or theta.",
-    )
-    theta: OpenProbability | None = Field(
-        default=None,
-        description="Probability of reporting the true category; otherwise one of the others is "
-        "picked uniformly. Give this or truth_probability.",
-    )
-    categories: int = Field(
-        default=2, strict=True, ge=2, le=10**9, description="Number k of possible answers."
-    )
+    truth_probability: ProbabilityBelowOne | None = None
+    """Probability t of giving the true category outright; otherwise one of all the categories is
+    picked uniformly, the true one included. Give this or theta."""
+    theta: OpenProbability | None = None
+    """Probability of reporting the true category; otherwise one of the others is picked uniformly.
+    Give this or truth_probability."""
+    categories: int = Field(default=2, strict=True, ge=2, le=10**9)
+    """Number k of possible answers."""
 
     _one = exactly_one("response_kind", "truth_probability", "theta")
 
@@ -98,10 +93,9 @@ class ForcedResponse(_Local):
 
     model_config = examples(body("forced_response", truth_probability="0.5"))
     kind: Literal["forced_response"] = Field(description=KIND)
-    truth_probability: OpenProbability = Field(
-        description="Probability t of answering truly; otherwise the answer is YES. At every t a "
-        "NO proves the truth: epsilon is unbounded, which is refused with the reason."
-    )
+    truth_probability: OpenProbability
+    """Probability t of answering truly; otherwise the answer is YES. At every t a NO proves the
+    truth: epsilon is unbounded, which is refused with the reason."""
 
     def epsilon(self) -> None:
         """Return None: a NO proves the truth."""
@@ -133,18 +127,14 @@ class UnaryEncoding(_Local):
     )
     kind: Literal["unary_encoding"] = Field(description=KIND)
     p: OpenProbability = Field(description="Probability that a set bit is reported as set.")
-    q: OpenProbability = Field(
-        description="Probability that a bit that is not set is reported as set; less than p."
-    )
+    q: OpenProbability
+    """Probability that a bit that is not set is reported as set; less than p."""
     hashes: SmallCount = Field(default=1, description="Bits that a value sets, at most.")
-    memoised: OpenProbability | None = Field(
-        default=None,
-        description="RAPPOR's f: probability that a bit is replaced by a fair coin, once and for "
-        "all, before any report is made.",
-    )
-    reports: Count = Field(
-        default=1, description="Reports made of one memoised value; more than 1 needs `memoised`."
-    )
+    memoised: OpenProbability | None = None
+    """RAPPOR's f: probability that a bit is replaced by a fair coin, once and for all, before any
+    report is made."""
+    reports: Count = 1
+    """Reports made of one memoised value; more than 1 needs `memoised`."""
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:

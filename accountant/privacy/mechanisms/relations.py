@@ -48,16 +48,12 @@ class Sampling(Record):
     sample is drawn anew for each invocation, and its members stay secret.
     """
 
-    poisson: SamplingRate | None = Field(
-        default=None,
-        description="Each unit is in the sample with this probability, independently; under "
-        "add_or_remove_one (Balle, Barthe, Gaboardi 2018, Thm 8).",
-    )
-    without_replacement: Drawn | None = Field(
-        default=None,
-        description="A sample of fixed size out of a public number of units; under replace_one "
-        "(Balle, Barthe, Gaboardi 2018, Thm 9).",
-    )
+    poisson: SamplingRate | None = None
+    """Each unit is in the sample with this probability, independently; under add_or_remove_one
+    (Balle, Barthe, Gaboardi 2018, Thm 8)."""
+    without_replacement: Drawn | None = None
+    """A sample of fixed size out of a public number of units; under replace_one (Balle, Barthe,
+    Gaboardi 2018, Thm 9)."""
 
     _one = exactly_one("sampling_kind", "poisson", "without_replacement")
 

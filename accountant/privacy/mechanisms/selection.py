@@ -45,19 +45,14 @@ def _misplaced(monotonic: bool, stated: Relation) -> tuple[Objection, ...]:
 
 
 class _Selection(BaseMechanism):
-    sensitivity: Positive = Field(
-        description="The most by which one privacy unit can change any one score, in score units."
-    )
-    scale: Positive = Field(
-        description="Divisor of the scores in exp(score / scale), in score units. "
-        "epsilon = 2 x sensitivity / scale (McSherry and Talwar 2007; McKenna and Sheldon 2020)."
-    )
-    monotonic: bool = Field(
-        default=False,
-        strict=True,
-        description="True if one more unit can only raise all scores, or only lower them all, as "
-        "with counts; halves epsilon, under add_or_remove_one only.",
-    )
+    sensitivity: Positive
+    """The most by which one privacy unit can change any one score, in score units."""
+    scale: Positive
+    """Divisor of the scores in exp(score / scale), in score units. epsilon = 2 x sensitivity /
+    scale (McSherry and Talwar 2007; McKenna and Sheldon 2020)."""
+    monotonic: bool = Field(default=False, strict=True)
+    """True if one more unit can only raise all scores, or only lower them all, as with counts;
+    halves epsilon, under add_or_remove_one only."""
 
     def epsilon(self, stated: Relation) -> Fraction:
         """2 x sensitivity / scale; half of that for monotonic scores under add-or-remove-one."""
@@ -127,38 +122,26 @@ class SparseVector(BaseMechanism):
         | {"comparison_scale": "400", "max_positives": 10}
     )
     kind: Literal["sparse_vector"] = Field(description=KIND)
-    sensitivity: Positive = Field(
-        description="The most by which one privacy unit can change any one answer, in its units."
-    )
-    threshold_scale: NonNegative = Field(
-        description="Scale of the Laplace noise on the threshold, drawn once per session, in units "
-        "of the answers. 0 = none, which is refused with the reason (Lyu, Su, Li 2017)."
-    )
-    comparison_scale: NonNegative = Field(
-        description="Scale of the fresh Laplace noise on each answer that is compared, in units of "
-        "the answers. 0 = none, which is refused with the reason (Lyu, Su, Li 2017, Alg. 5)."
-    )
-    answer_scale: NonNegative | None = Field(
-        default=None,
-        description="Scale of the fresh Laplace noise on the number released with each positive, "
-        "in units of the answers; given exactly when `releases` is fresh_noisy_answer.",
-    )
-    max_positives: Count | None = Field(
-        description="Positives (c) after which the session stops. null = no cut-off, which is "
-        "refused with the reason (Lyu, Su, Li 2017, Algs. 5 and 6)."
-    )
-    monotonic: bool = Field(
-        default=False,
-        strict=True,
-        description="True if one more unit can only raise all answers, or only lower them all, as "
-        "with counts; halves the comparisons' cost, under add_or_remove_one only.",
-    )
-    releases: Releases = Field(
-        default=Releases.ABOVE_BELOW,
-        description="What a positive publishes: only that it is above; also a number with noise of "
-        "its own; or the very number that was compared, which is refused with the reason (Lyu, Su, "
-        "Li 2017, Alg. 3).",
-    )
+    sensitivity: Positive
+    """The most by which one privacy unit can change any one answer, in its units."""
+    threshold_scale: NonNegative
+    """Scale of the Laplace noise on the threshold, drawn once per session, in units of the answers.
+    0 = none, which is refused with the reason (Lyu, Su, Li 2017)."""
+    comparison_scale: NonNegative
+    """Scale of the fresh Laplace noise on each answer that is compared, in units of the answers. 0
+    = none, which is refused with the reason (Lyu, Su, Li 2017, Alg. 5)."""
+    answer_scale: NonNegative | None = None
+    """Scale of the fresh Laplace noise on the number released with each positive, in units of the
+    answers; given exactly when `releases` is fresh_noisy_answer."""
+    max_positives: Count | None
+    """Positives (c) after which the session stops. null = no cut-off, which is refused with the
+    reason (Lyu, Su, Li 2017, Algs. 5 and 6)."""
+    monotonic: bool = Field(default=False, strict=True)
+    """True if one more unit can only raise all answers, or only lower them all, as with counts;
+    halves the comparisons' cost, under add_or_remove_one only."""
+    releases: Releases = Releases.ABOVE_BELOW
+    """What a positive publishes: only that it is above; also a number with noise of its own; or the
+    very number that was compared, which is refused with the reason (Lyu, Su, Li 2017, Alg. 3)."""
 
     @model_validator(mode="after")
     def _answers(self) -> Self:

@@ -61,20 +61,15 @@ class Declared(_Stated):
         body("declared", renyi={"8": "0.05", "32": "0.3"}),
     )
     kind: Literal["declared"] = Field(description=KIND)
-    epsilon: NonNegative | None = Field(
-        default=None, description="Natural-log epsilon of one invocation, as declared."
-    )
-    delta: Probability = Field(
-        default=Decimal(0), description="Delta of one invocation, as declared, beside epsilon."
-    )
-    rho: NonNegative | None = Field(
-        default=None, description="rho of zero-concentrated privacy, as declared, per invocation."
-    )
-    renyi: Divergences | None = Field(
-        default=None,
-        description="Renyi divergences of one invocation by whole order, as declared. An order "
-        "between takes the next higher one; above the highest there is no bound.",
-    )
+    epsilon: NonNegative | None = None
+    """Natural-log epsilon of one invocation, as declared."""
+    delta: Probability = Decimal(0)
+    """Delta of one invocation, as declared, beside epsilon."""
+    rho: NonNegative | None = None
+    """rho of zero-concentrated privacy, as declared, per invocation."""
+    renyi: Divergences | None = None
+    """Renyi divergences of one invocation by whole order, as declared. An order between takes the
+    next higher one; above the highest there is no bound."""
 
     _one = exactly_one("declared_kind", "epsilon", "rho", "renyi")
 
