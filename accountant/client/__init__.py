@@ -12,14 +12,17 @@ It needs httpx2 and the standard library, and imports nothing else of this proje
 
 from accountant.client.accounts import (
     Accountant,
+    Grant,
+    MayHaveRun,
+    Mechanism,
     Registrar,
+    Session,
     Subjects,
     commit_item,
     grant_item,
     record_item,
     release_item,
 )
-from accountant.client.grants import Grant, MayHaveRun, Mechanism, Session
 from accountant.client.ledger import Checkpoint, LedgerBroken, LedgerEvent
 from accountant.client.transport import AccountantError, Failed, Refused, Unreachable
 

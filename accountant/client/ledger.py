@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import chain
 from typing import Any, Self
@@ -57,12 +57,12 @@ class Checkpoint:
             raise LedgerBroken(f"not a checkpoint: {note[:100]!r}") from None
 
 
+@dataclass(slots=True)
 class Tree:
     """The Merkle tree over events (RFC 6962, section 2.1), kept as the roots of full subtrees."""
 
-    def __init__(self) -> None:
-        self.size = 0
-        self._peaks: list[bytes] = []
+    size: int = 0
+    _peaks: list[bytes] = field(default_factory=list)
 
     def add(self, data: bytes) -> bytes:
         """Append an event. Return its leaf hash."""
@@ -77,9 +77,7 @@ class Tree:
     @property
     def root(self) -> bytes:
         """The hash of the tree."""
-        if not self._peaks:
-            return sha256().digest()
-        *left, root = self._peaks
+        *left, root = self._peaks or [sha256().digest()]
         for peak in reversed(left):
             root = sha256(b"\x01" + peak + root).digest()
         return root
@@ -112,8 +110,7 @@ def checked(
             if checkpoint.size == tree.size and checkpoint.root != tree.root:
                 raise LedgerBroken(f"the first {tree.size} events do not match the checkpoint")
         yield LedgerEvent(data, leaf, item["event"])
-    for checkpoint in checkpoints:
-        if checkpoint.size > tree.size:
-            raise LedgerBroken(
-                f"the ledger has {tree.size} events, fewer than its checkpoint of {checkpoint.size}"
-            )
+    for size in (checkpoint.size for checkpoint in checkpoints if checkpoint.size > tree.size):
+        raise LedgerBroken(
+            f"the ledger has {tree.size} events, fewer than its checkpoint of {size}"
+        )

@@ -6,6 +6,7 @@ A retry sends the same bytes under the same idempotency key.
 from __future__ import annotations
 
 import json
+import math
 import random
 import time
 import uuid
@@ -139,9 +140,10 @@ class Connection:
         headers = {"Content-Type": media, **(headers or {})}
         return _read(self._answered("PUT", path, content=content, headers=headers)).body
 
-    def _post(self, path: str, key: str | None = None, **body: Any) -> Reply:
-        """Post ``body`` under the idempotency key ``key``, by default a fresh one."""
-        headers = {"Content-Type": "application/json", "Idempotency-Key": key or str(uuid.uuid4())}
+    def _post(self, path: str, *, idempotency_key: str | None = None, **body: Any) -> Reply:
+        """Post ``body`` under the idempotency key, by default a fresh one."""
+        key = idempotency_key or str(uuid.uuid4())
+        headers = {"Content-Type": "application/json", "Idempotency-Key": key}
         content = json.dumps(present(body), ensure_ascii=False, allow_nan=False).encode()
         return _read(self._answered("POST", path, content=content, headers=headers))
 
@@ -173,19 +175,15 @@ def present(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 def retry_after(header: str | None, otherwise: float) -> float:
     """Return the seconds that a Retry-After header asks for; ``otherwise`` if unreadable."""
-    if header is None:
-        return otherwise
     try:
-        asked = float(header)
+        asked = float(header or "nan")
     except ValueError:
         try:
-            moment = parsedate_to_datetime(header)
+            moment = parsedate_to_datetime(header or "")
         except ValueError:
             return otherwise
-        if moment.tzinfo is None:
-            moment = moment.replace(tzinfo=UTC)
-        asked = (moment - datetime.now(UTC)).total_seconds()
-    return min(max(asked, 0.0), LONGEST_WAIT) if asked == asked else otherwise  # noqa: PLR0124
+        asked = (moment.replace(tzinfo=moment.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
+    return otherwise if math.isnan(asked) else min(max(asked, 0.0), LONGEST_WAIT)
 
 
 def _read(response: httpx2.Response) -> Reply:
@@ -194,11 +192,11 @@ def _read(response: httpx2.Response) -> Reply:
         body = response.json()
     except ValueError:  # perhaps a proxy's error page
         body = None
-    if response.is_success:
-        if body is None:
-            raise Failed(response.status_code, {"type": "not-json", "detail": "no JSON came back"})
+    if response.is_success and body is not None:
         return Reply(body, response.headers.get("Idempotent-Replay") == "true")
     problem = body if isinstance(body, dict) else {"detail": response.text[:200]}
+    if response.is_success:
+        problem = {"type": "not-json", "detail": "no JSON came back"}
     if response.status_code == 403 and "decision" in problem:
         raise Refused(problem)
     raise Failed(response.status_code, problem)
