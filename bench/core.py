@@ -25,8 +25,7 @@ from accountant.budget.policy_file import parse_policy
 from accountant.budget.replay import RUN
 from accountant.budget.state import State, envelope_of
 from accountant.ledger.events import Event
-from accountant.workers.helpers import cores
-from accountant.workers.replaying import replay_on
+from accountant.workers.replaying import cores, replay_on
 from bench.mixed import LEDGER, mixed, run
 
 POLICY = """
