@@ -12,6 +12,7 @@ Fractions are exact and stay so.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 from functools import reduce
@@ -29,6 +30,15 @@ _last: tuple[Fraction | int | None, int, arb] = (None, 0, arb())
 """The last exact number that was enclosed, the bits, and its ball: a price asks for it often."""
 
 
+def _of_balls(apply: Callable[[arb, arb], arb]) -> Callable[[Real, Number | int], Real]:
+    """Return the operation on numbers that ``apply`` is on their balls."""
+    return lambda mine, other: Real(lambda: apply(mine.ball(), ball(other)))
+
+
+def _comparing(holds: Callable[[int, int], bool]) -> Callable[[Real, Number | int], bool]:
+    return lambda mine, other: holds(sign(mine - other), 0)
+
+
 class Real:
     """A number given by ``ball``, which encloses it at the precision in force when it is called.
 
@@ -41,35 +51,16 @@ class Real:
     def __init__(self, ball: Callable[[], arb]) -> None:
         self.ball = ball
 
-    def __add__(self, other: Number | int) -> Real:
-        return Real(lambda: self.ball() + ball(other))
+    __add__ = __radd__ = _of_balls(operator.add)
+    __sub__ = _of_balls(operator.sub)
+    __mul__ = __rmul__ = _of_balls(operator.mul)
+    __truediv__ = _of_balls(operator.truediv)
+    __rtruediv__ = _of_balls(lambda divisor, value: value / divisor)
 
-    def __sub__(self, other: Number | int) -> Real:
-        return Real(lambda: self.ball() - ball(other))
-
-    def __mul__(self, other: Number | int) -> Real:
-        return Real(lambda: self.ball() * ball(other))
-
-    def __truediv__(self, other: Number | int) -> Real:
-        return Real(lambda: self.ball() / ball(other))
-
-    def __rtruediv__(self, other: Number | int) -> Real:
-        return Real(lambda: ball(other) / self.ball())
-
-    __radd__ = __add__
-    __rmul__ = __mul__
-
-    def __lt__(self, other: Number | int) -> bool:
-        return sign(self - other) < 0
-
-    def __gt__(self, other: Number | int) -> bool:
-        return sign(self - other) > 0
-
-    def __le__(self, other: Number | int) -> bool:
-        return sign(self - other) <= 0
-
-    def __ge__(self, other: Number | int) -> bool:
-        return sign(self - other) >= 0
+    __lt__ = _comparing(operator.lt)
+    __gt__ = _comparing(operator.gt)
+    __le__ = _comparing(operator.le)
+    __ge__ = _comparing(operator.ge)
 
     def __float__(self) -> float:
         return float(above(self))
@@ -119,37 +110,29 @@ def square(value: Number) -> Number:
 
 def least(*values: Number) -> Number:
     """Return the smallest."""
-    return _chosen(min, arb.min, values)
+    return _extreme(values, arb.min, -1)
 
 
 def most(*values: Number) -> Number:
     """Return the largest."""
-    return _chosen(max, arb.max, values)
+    return _extreme(values, arb.max, 1)
 
 
-def total(values: Iterable[Number]) -> Number:
+def total(*values: Number) -> Number:
     """Return the sum."""
-    parts = list(values)
-    exact = sum((v for v in parts if isinstance(v, Fraction)), start=Fraction(0))
-    reals = [v for v in parts if isinstance(v, Real)]
+    exact = sum((v for v in values if not isinstance(v, Real)), start=Fraction(0))
+    reals = [v for v in values if isinstance(v, Real)]
     return Real(lambda: sum((r.ball() for r in reals), start=ball(exact))) if reals else exact
 
 
-def _chosen(
-    exactly: Callable[[list[Fraction]], Fraction],
-    pick: Callable[[arb, arb], arb],
-    values: tuple[Number, ...],
-) -> Number:
+def _extreme(values: tuple[Number, ...], pick: Callable[[arb, arb], arb], side: int) -> Number:
     """Return the extreme value; where that is a fraction, the fraction, so that it stays exact."""
     reals = [value for value in values if isinstance(value, Real)]
-    exact = [value for value in values if isinstance(value, Fraction)]
-    if not reals:
-        return exactly(exact)
-    real = reals[0] if len(reals) == 1 else Real(lambda: reduce(pick, map(ball, reals)))
-    if not exact:
-        return real
-    one = exactly(exact)
-    return one if (one <= real if exactly is min else one >= real) else real
+    if len(reals) == len(values):
+        return Real(lambda: reduce(pick, map(ball, reals)))
+    exact = [value for value in values if not isinstance(value, Real)]
+    one, real = (max if side > 0 else min)(exact), _extreme(tuple(reals), pick, side)
+    return one if not reals or side * sign(real - one) <= 0 else real
 
 
 def ceiling(value: Number, scale: int = 1) -> int:
@@ -161,30 +144,26 @@ def ceiling(value: Number, scale: int = 1) -> int:
 def ceilings(values: Iterable[Number | None], scales: Iterable[int]) -> list[int | None]:
     """Return the ``ceiling`` of each value at its scale, None for None."""
     found: list[int | None] = []
-    with _lock:
-        before, ctx.prec = ctx.prec, FIRST_BITS
-        try:
-            for value, scale in zip(values, scales, strict=False):
-                if isinstance(value, Real):
-                    whole = (value.ball() * scale).ceil().unique_fmpz()
-                    found.append(_with_more_bits(value, scale) if whole is None else int(whole))
-                elif value is None:
-                    found.append(None)
-                else:
-                    found.append(-(-value.numerator * scale // value.denominator))
-        finally:
-            ctx.prec = before
+    with _lock, ctx.workprec(FIRST_BITS):
+        for value, scale in zip(values, scales, strict=False):
+            if isinstance(value, Real):
+                whole = (value.ball() * scale).ceil().unique_fmpz()
+                found.append(_with_more_bits(value, scale) if whole is None else int(whole))
+            elif value is None:
+                found.append(None)
+            else:
+                found.append(-(-value.numerator * scale // value.denominator))
     return found
 
 
 def _with_more_bits(value: Real, scale: int) -> int:
     found, bits = None, FIRST_BITS
     while found is None and bits < MOST_BITS:
-        ctx.prec = bits = min(2 * bits, MOST_BITS)
-        found = (value.ball() * scale).ceil().unique_fmpz()
-    if found is None:
-        found = (value.ball() * scale).upper().ceil().unique_fmpz()
-    ctx.prec = FIRST_BITS
+        bits = min(2 * bits, MOST_BITS)
+        with ctx.workprec(bits):
+            scaled = value.ball() * scale
+            last = scaled.upper() if bits == MOST_BITS else scaled
+            found = scaled.ceil().unique_fmpz() or last.ceil().unique_fmpz()
     if found is None:
         raise ArithmeticError("the number cannot be enclosed")
     return int(found)
@@ -197,20 +176,13 @@ def floor(value: Number, scale: int = 1) -> int:
 
 def sign(value: Number, bits: int = FIRST_BITS) -> int:
     """Return -1, 0 or 1, beginning with ``bits``; 0 if ``MOST_BITS`` do not tell it from 0."""
-    with _lock:
-        before = ctx.prec
-        try:
-            while bits <= MOST_BITS:
-                ctx.prec = bits
-                found = ball(value)
-                if found < 0:
-                    return -1
-                if found > 0:
-                    return 1
-                bits *= 2
-            return 0
-        finally:
-            ctx.prec = before
+    with _lock, ctx.workprec(bits):
+        while ctx.prec <= MOST_BITS:
+            found = ball(value)
+            if found < 0 or found > 0:
+                return 1 if found > 0 else -1
+            ctx.prec *= 2
+    return 0
 
 
 def above(value: Number) -> Fraction:

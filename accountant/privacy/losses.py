@@ -13,7 +13,7 @@ privacy*, CSF 2017).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -38,23 +38,23 @@ def _times(value: Number | None, count: int) -> Number | None:
     return None if value is None else value * count
 
 
-def _total(values: Sequence[Number | None]) -> Number | None:
-    known = _known(values)
-    return balls.total(known) if len(known) == len(values) else None
-
-
 def _least(values: Sequence[Number | None]) -> Number | None:
-    known = _known(values)
+    known = [value for value in values if value is not None]
     return balls.least(*known) if known else None
 
 
-def _most(values: Sequence[Number | None]) -> Number | None:
-    known = _known(values)
-    return balls.most(*known) if len(known) == len(values) else None
+def _of_all(combine: Callable[..., Number]) -> Combine:
+    """Return ``combine`` of values, None if there is no bound on one of them."""
+
+    def combined(values: Sequence[Number | None]) -> Number | None:
+        known = [value for value in values if value is not None]
+        return combine(*known) if len(known) == len(values) else None
+
+    return combined
 
 
-def _known(values: Iterable[Number | None]) -> list[Number]:
-    return [value for value in values if value is not None]
+_total: Final = _of_all(balls.total)
+_most: Final = _of_all(balls.most)
 
 
 class Curve(NamedTuple):
@@ -197,15 +197,10 @@ class Loss:
         epsilon, delta, square = _times(self.epsilon, size), self._delta_of(size), size * size
         if not self._sure:
             return Loss(None, delta) if epsilon is None else pure(epsilon, delta)
-        found = Loss(
-            epsilon,
-            delta,
-            _times(self.squares, square),
-            _times(self.rho, square),
-            _times(self.mu_squared, square),
-            self.curve.group(size),
-            exact=self.exact,
-        )
+        losses = self.squares, self.rho, self.mu_squared
+        squares, rho, mu_squared = (_times(each, square) for each in losses)
+        curve = self.curve.group(size)
+        found = Loss(epsilon, delta, squares, rho, mu_squared, curve, exact=self.exact)
         return found if epsilon is None or delta else found._beside(pure(epsilon))
 
     def sampled(self, rate: Fraction, *, poisson: bool) -> Loss:
@@ -218,17 +213,23 @@ class Loss:
         """
         if rate == 1:
             return self
-        found = replace(self, delta=self.delta * rate)
+        delta, curve = self.delta * rate, self.curve
         if poisson and self.rho is not None and self.mu_squared == 2 * self.rho:
-            # Only Gaussian noise has both.
-            found = replace(found, curve=curve_of_sampled_gaussian(self.rho, rate))
+            curve = curve_of_sampled_gaussian(self.rho, rate)  # only Gaussian noise has both
         if not self.epsilon:  # there is none, or none to amplify
-            return found
+            return replace(self, delta=delta, curve=curve)
         less = pure(balls.kept(partial(_amplified, self.epsilon, rate)))
-        squares = _least([self.squares, less.squares])
-        found = replace(found, epsilon=less.epsilon, squares=squares)
+        found = Loss(
+            less.epsilon,
+            delta,
+            _least([self.squares, less.squares]),
+            self.rho,
+            self.mu_squared,
+            curve,
+            exact=self.exact and bool(self.delta),
+        )
         # Bounds that need no delta stay apart from those that do.
-        return found if self.exact and self.delta else replace(found._beside(less), exact=False)
+        return found if found.exact else found._beside(less)
 
     def at_least(self, other: Loss) -> Loss:
         """Return the larger of both in every currency."""
@@ -280,7 +281,7 @@ def _each(combine: Combine, losses: Sequence[Loss], delta: Number, *, exact: boo
 
 def composed(losses: Sequence[Loss]) -> Loss:
     """Return all of ``losses`` in a row, with parameters that were fixed in advance."""
-    delta = balls.least(_CERTAIN, balls.total(loss.delta for loss in losses))
+    delta = balls.least(_CERTAIN, balls.total(*(loss.delta for loss in losses)))
     every = _each(_total, losses, delta, exact=all(loss._sure for loss in losses))
     if every._sure or every.epsilon is None:
         return every
