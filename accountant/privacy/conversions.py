@@ -139,9 +139,10 @@ def gaussian_epsilon(mu_squared: Fraction, delta: Number) -> Fraction:
         return private(mu_squared, Fraction(units, _PER_EPSILON), delta)
 
     guess = _guess(math.sqrt(mu_squared), float(balls.above(delta)))
-    return Fraction(_first(enough, math.ceil(guess * _PER_EPSILON)), _PER_EPSILON)
+    return Fraction(first_where(enough, math.ceil(guess * _PER_EPSILON)), _PER_EPSILON)
 
 
+@lru_cache(maxsize=1024)
 def most_mu_squared(epsilon: Fraction, delta: Number) -> Fraction:
     """Return the largest multiple of 1e-15 that is an (epsilon, delta)-private mu^2."""
 
@@ -152,7 +153,7 @@ def most_mu_squared(epsilon: Fraction, delta: Number) -> Fraction:
     log = Real(lambda: -2 * ball(delta).log())
     root = Real(lambda: (ball(log) + 2 * ball(epsilon)).sqrt() - ball(log).sqrt())
     guess = balls.floor(root * root, _PER_MU_SQUARED)
-    return Fraction(_first(too_much, guess) - 1, _PER_MU_SQUARED)
+    return Fraction(first_where(too_much, guess) - 1, _PER_MU_SQUARED)
 
 
 def mu_squared_of_pure(epsilon: Number) -> Number:
@@ -189,15 +190,15 @@ def private(mu_squared: Fraction, epsilon: Fraction, delta: Number) -> bool:
     return balls.sign(Real(excess), _BITS) < 0
 
 
-def _first(holds: Callable[[int], bool], guess: int) -> int:
+def first_where(holds: Callable[[int], bool], guess: int) -> int:
     """Return the least n >= 0 at which ``holds``, which stays true; fast if near ``guess``."""
-    high, step = max(guess, 0), 1
-    while not holds(high):
-        high, step = high + step, 2 * step
-    low, step = high - 1, 1
-    while low >= 0 and holds(low):
-        high, low, step = low, low - step, 2 * step
-    low = max(low, -1)
+    near = max(guess, 0)
+    step = -1 if holds(near) else 1
+    far = near + step
+    while far >= 0 and holds(far) == (step < 0):
+        near, step = far, 2 * step
+        far += step
+    low, high = (near, far) if step > 0 else (max(far, -1), near)
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if holds(middle) else (middle, high)

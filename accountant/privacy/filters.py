@@ -24,10 +24,7 @@ from functools import lru_cache
 from math import lcm
 from typing import ClassVar, Final
 
-from flint import arb
-
 from accountant.privacy import balls
-from accountant.privacy.balls import Real, ball
 from accountant.privacy.conversions import best_order_within, intercept, most_mu_squared
 from accountant.privacy.units import SURE, Axis, Currency, units_down
 
@@ -37,8 +34,6 @@ _FOR_SPENT: Final = Fraction(1, 10)
 """The part of delta' that pays for the line, by which the spent epsilon is counted."""
 FOR_CAPACITY: Final = 1 - _FOR_SPENT
 """The part of delta' for the capacity."""
-
-_most_mu_squared = lru_cache(maxsize=1024)(most_mu_squared)
 
 
 @dataclass(frozen=True)
@@ -219,20 +214,13 @@ class Advanced(LineFilter):
 
     def draw(self, limit: Limit) -> Line:
         """Draw slope a/2 and intercept ln(1/delta')/(a-1), rounded up."""
-        order = _best_order(*limit.chosen_for)
-        intercept = balls.above(balls.log(1 / limit.filter_delta)) / (order - 1)
-        return Line.through(order, order / 2, intercept, self.own)
-
-
-def _best_order(epsilon: Fraction, filter_delta: Fraction) -> Fraction:
-    """Return 1 + sqrt(2L/V), V = (2 epsilon / (sqrt(2L + 2 epsilon) + sqrt(2L)))^2, uncancelled."""
-    log, twice = balls.log(1 / filter_delta), 2 * epsilon
-
-    def excess() -> arb:
-        two_l, two_e = 2 * ball(log), ball(twice)
-        return two_l.sqrt() * ((two_l + two_e).sqrt() + two_l.sqrt()) / two_e
-
-    return 1 + balls.above(Real(excess))
+        epsilon, filter_delta = limit.chosen_for
+        twice, log = 2 * epsilon, balls.log(1 / filter_delta)
+        # sqrt(2L/V) without cancellation: V = (2 epsilon / (sqrt(2L + 2 epsilon) + sqrt(2L)))^2
+        root = balls.sqrt(2 * log)
+        excess = balls.above(root * (balls.sqrt(2 * log + twice) + root) / twice)
+        at_none = balls.above(balls.log(1 / limit.filter_delta)) / excess
+        return Line.through(1 + excess, (1 + excess) / 2, at_none, self.own)
 
 
 class ZCDP(LineFilter):
@@ -320,7 +308,7 @@ class GDP(LineFilter):
         line = Line.through(order, order / 2, at_none, self.own)
         if limit.filter_delta < filter_delta:
             return line
-        first = units_down(_most_mu_squared(epsilon, filter_delta * FOR_CAPACITY), self.own)
+        first = units_down(most_mu_squared(epsilon, filter_delta * FOR_CAPACITY), self.own)
         return replace(line, first=first, most=units_down(epsilon, Currency.EPSILON))
 
     def capacity(self, limit: Limit, share: Fraction = Fraction(1)) -> Capacity:

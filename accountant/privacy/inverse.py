@@ -9,7 +9,7 @@ from typing import Final
 
 from accountant.privacy import balls
 from accountant.privacy.balls import Number
-from accountant.privacy.conversions import concentrated_epsilon, gaussian_epsilon
+from accountant.privacy.conversions import concentrated_epsilon, first_where, gaussian_epsilon
 from accountant.privacy.filters import FOR_CAPACITY, Filter, Limit
 from accountant.privacy.units import Charge
 
@@ -24,16 +24,7 @@ Total = Callable[[tuple[int, ...]], Charge]
 
 def largest_count(fits: Callable[[int], bool], most: int) -> int:
     """Return the largest n from 0 to ``most`` with ``fits(n)``, which is true below it too."""
-    if not fits(1):
-        return 0
-    low, high = 1, 2
-    while high <= most and fits(high):
-        low, high = high, high * 2
-    high = min(high, most + 1)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low
+    return first_where(lambda n: n >= most or not fits(n + 1), 0)
 
 
 def smallest_factor(fits: Callable[[Decimal], bool]) -> Decimal | None:
@@ -75,10 +66,10 @@ def least_epsilon(filter_: Filter, delta: Fraction, own: Fraction, total: Total)
     used = None if currency is None else total(()).units(currency)
     if currency is None or used is None:
         return None
-    epsilon = _nano_up(guess(Fraction(used, currency.per_one), delta - own))
+    epsilon = max(_NANO, _nano_up(guess(Fraction(used, currency.per_one), delta - own)))
     while epsilon <= LARGEST_EPSILON:
-        if admits(max(epsilon, _NANO)):
-            return max(epsilon, _NANO)
+        if admits(epsilon):
+            return epsilon
         epsilon = _nano_up(max(epsilon + _NANO, epsilon * (1 + _NANO)))
     return None
 

@@ -55,11 +55,8 @@ class Currency(str):
 
 _TAU: Final = "tau_"
 
-Currency.EPSILON = Currency("epsilon")
-Currency.DELTA = Currency("delta")
-Currency.EPSILON_SQUARED = Currency("epsilon_squared")
-Currency.RHO = Currency("rho")
-Currency.MU_SQUARED = Currency("mu_squared")
+for _name in ("epsilon", "delta", "epsilon_squared", "rho", "mu_squared"):
+    setattr(Currency, _name.upper(), Currency(_name))
 
 Axis = tuple[Currency, ...]
 

@@ -80,7 +80,7 @@ def test_sums_and_extremes_are_those_of_mpmath(exact: list[Fraction], logs: list
     with mpmath.workdps(60):
         truths = [real(v) for v in exact] + [mpmath.log(n) for n in logs]
         for found, truth in (
-            (balls.total(numbers), mpmath.fsum(truths)),
+            (balls.total(*numbers), mpmath.fsum(truths)),
             (least(*numbers), min(truths)),
             (most(*numbers), max(truths)),
         ):

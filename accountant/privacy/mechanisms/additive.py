@@ -6,10 +6,8 @@ from abc import abstractmethod
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
-from functools import partial
 from typing import ClassVar, Literal
 
-from flint import arb
 from pydantic import Field, field_validator
 from pydantic_core import PydanticCustomError
 
@@ -92,13 +90,8 @@ class Laplace(Noise):
     def loss(self, stated: Relation) -> Loss:
         """Return a pure loss of sensitivity / scale, exactly."""
         epsilon = self.ratio
-        rho = Real(partial(_rho_of_laplace, epsilon))
+        rho = Real(lambda: ball(epsilon) + (-ball(epsilon)).expm1())
         return pure(epsilon, rho=rho, curve=curve_of_laplace(epsilon))
-
-
-def _rho_of_laplace(epsilon: Fraction) -> arb:
-    e = ball(epsilon)
-    return e + (-e).expm1()
 
 
 class DiscreteLaplace(Noise):

@@ -43,10 +43,10 @@ class Derivation(NamedTuple):
     """One invocation: ``derived`` and ``claimed`` (None: not known), and the larger, ``booked``."""
 
     verdict: Verdict
+    objections: tuple[Objection, ...]
     derived: Loss | None
     claimed: Loss | None
     booked: Loss | None
-    objections: tuple[Objection, ...]
 
 
 def price(
@@ -92,13 +92,9 @@ def derive(mechanism: BaseMechanism, population: Relation) -> Derivation:
         explained = objections and derived is not None and derived.epsilon is None
         if verdict is Verdict.UNDERSTATED and beside is not None and not explained:
             objections += (mechanism.understated(claim, beside),)
-    booked = _booked(mechanism, claim, derived, verdict)
-    if stated is not population:
-        derived, claim, booked = (
-            loss and (convert(loss, stated, population) or UNBOUNDED)
-            for loss in (derived, claim, booked)
-        )
-    return Derivation(verdict, derived, claim, booked, objections)
+    losses = derived, claim, _booked(mechanism, claim, derived, verdict)
+    converted = (loss and convert(loss, stated, population) for loss in losses)
+    return Derivation(verdict, objections, *converted)
 
 
 def _misplaced(
@@ -106,21 +102,19 @@ def _misplaced(
 ) -> tuple[Objection, ...]:
     replaced, same = stated is Relation.REPLACE_ONE, stated is population
     if mechanism.local and not (replaced and same):
-        code = "local-needs-replace-one"
         text = (
             f"{mechanism.kind} hides what a person answered, not that the person answered: it has "
             "a finite loss under replace_one only, in a replace_one population."
         )
-    elif replaced and not same:
-        code = "relation-not-derivable"
+        return (Objection("local-needs-replace-one", text),)
+    if replaced and not same:
         text = (
             "The mechanism is stated under replace_one and the population counts in "
             "add_or_remove_one, for which nothing follows: state its sensitivity under "
             "add_or_remove_one."
         )
-    else:
-        return ()
-    return (Objection(code, text),)
+        return (Objection("relation-not-derivable", text),)
+    return ()
 
 
 def _booked(

@@ -20,14 +20,14 @@ class Relation(StrEnum):
     REPLACE_ONE = "replace_one"
 
 
-def convert(loss: Loss, stated: Relation, wanted: Relation) -> Loss | None:
-    """Return ``loss`` under the relation ``wanted``; None from replace-one to add-or-remove-one:
-    data sets of two sizes are never one replacement apart. To replace one unit is to remove one and
-    to add one, a group of two: 2 epsilon, (1 + e^epsilon) delta, 4 rho, 2 mu (``Loss.group``).
+def convert(loss: Loss, stated: Relation, wanted: Relation) -> Loss:
+    """Return ``loss`` under the relation ``wanted``; unbounded from replace-one to
+    add-or-remove-one: data sets of two sizes are never one replacement apart. To replace one unit
+    is to remove one and to add one, a group of two: 2 epsilon, (1 + e^epsilon) delta, 4 rho, 2 mu.
     """
     if stated is wanted:
         return loss
-    return None if stated is Relation.REPLACE_ONE else loss.group(2)
+    return UNBOUNDED if stated is Relation.REPLACE_ONE else loss.group(2)
 
 
 class Drawn(Record):

@@ -177,7 +177,7 @@ class SparseVector(BaseMechanism):
             loss = self._after(positives, stated)
         else:
             loss = self.sampling.applied(self.loss(stated), stated)
-        return convert(loss.group(self.group_size), stated, population) or UNBOUNDED
+        return convert(loss.group(self.group_size), stated, population)
 
     def _after(self, positives: int, stated: Relation) -> Loss:
         """Return the loss of ``positives``, each with its comparison and numeric answer."""
