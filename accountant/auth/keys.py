@@ -1,6 +1,4 @@
-"""API keys: created, revoked and looked up, as events of a ledger of their own, ``_service``. Only
-digests of keys are stored.
-"""
+"""API keys, as events of a ledger of their own, ``_service``. Only digests of keys are stored."""
 
 from __future__ import annotations
 
@@ -68,8 +66,7 @@ class Credentials:
     """The API keys of one database. Thread-safe. Every method may raise StoreError.
 
     A key that another process created or revoked counts at once: each lookup first reads the head
-    of the ``_service`` ledger. To look up many keys of one batch, call ``refresh`` once, then
-    ``remembered`` for each.
+    of the ``_service`` ledger. For many keys, call ``refresh`` once, then ``remembered`` for each.
     """
 
     def __init__(self, ledgers: Ledgers, clock: Callable[[], int]) -> None:

@@ -1,6 +1,4 @@
-"""JSON logs on standard error, one object per line. Headers and bodies, which hold secrets, are
-never logged.
-"""
+"""JSON logs on standard error, an object a line. Headers and bodies hold secrets: never logged."""
 
 from __future__ import annotations
 

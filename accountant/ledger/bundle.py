@@ -85,13 +85,11 @@ def read_members(stream: IO[bytes]) -> Iterator[Member]:
         if block == END[: len(block)]:
             yield from _ending(block, stream, place)
             return
-        found = _parsed(block)
+        before, lost = lost, (found := _parsed(block)) is None
         if found is None:
-            if not lost:
+            if not before:
                 yield Member("", b"", f"at byte {place} there is no sound header")
-            lost = True
             continue
-        lost = False
         name, size = found
         data, pad = stream.read(size), stream.read(-size % BLOCK)
         if len(data) < size or len(pad) < -size % BLOCK:

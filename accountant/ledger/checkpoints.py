@@ -70,14 +70,11 @@ class Receipt:
     def from_bytes(cls, data: bytes) -> Receipt:
         """Read a receipt. Raises BadNote."""
         head, blank, checkpoint = data.partition(b"\n\n")
-        try:
-            lines = head.decode("ascii").split("\n")
-        except UnicodeDecodeError:
-            raise BadNote("it is no receipt") from None
-        match = _INDEX.fullmatch(lines[1]) if len(lines) > 1 else None
-        if not blank or lines[0] != MAGIC or match is None:
+        magic, index, *lines = [*head.decode("ascii", "replace").split("\n"), ""]
+        match = _INDEX.fullmatch(index)
+        if not blank or magic != MAGIC or match is None or not head.isascii():
             raise BadNote("it is no receipt")
-        proof = tuple(canonical_base64(line) for line in lines[2:])
+        proof = tuple(map(canonical_base64, lines[:-1]))
         if len(proof) > 63 or any(len(step) != 32 for step in proof):
             raise BadNote("its proof is no list of hashes")
         return cls(int(match[1]), proof, checkpoint)

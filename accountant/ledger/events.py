@@ -11,8 +11,7 @@ Charter
        beside the ledger, which holds its salted digest.
     5. An event holds the command that it answers, so that the decision can be taken again, by the
        version of the bounds that the ledger names at that place. No version is ever taken away.
-    6. Every format that was ever released is accepted for ever: bundles of each
-       are among the tests.
+    6. Every format that was ever released is accepted for ever: the tests have bundles of each.
 """
 
 from __future__ import annotations

@@ -119,7 +119,7 @@ def _descend(read: Read, index: int, size: int, end: int) -> tuple[list[bytes], 
     """Return the siblings, lowest first, down to a subtree before ``end``, and its first entry."""
     path, low, high = [], 0, size
     while high - low > 1 and high != end:
-        middle = low + _split(high - low)
+        middle = low + (1 << (high - low - 1).bit_length() - 1)  # the largest power of two within
         if index < middle:
             path.append(_range(read, middle, high))
             high = middle
@@ -176,11 +176,6 @@ def _climb(
     return (old, new) if last == 0 else None
 
 
-def _split(count: int) -> int:
-    """Return the largest power of two strictly below ``count``."""
-    return 1 << ((count - 1).bit_length() - 1)
-
-
 def _range(read: Read, low: int, high: int) -> bytes:
     """Return the hash of entries ``low`` to ``high``, a range that the tree's recursion reaches."""
     return _joined(_peaks(read, low, high - low))
@@ -205,7 +200,5 @@ def _full(read: Read, start: int, height: int) -> bytes:
     if len(hashes) != count:
         raise MissingHash(f"hashes {first} to {first + count - 1} of level {level} are missing")
     while len(hashes) > 1:
-        hashes = [
-            node_hash(left, right) for left, right in zip(hashes[::2], hashes[1::2], strict=True)
-        ]
+        hashes = list(map(node_hash, hashes[::2], hashes[1::2]))
     return hashes[0]

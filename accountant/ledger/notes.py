@@ -172,10 +172,10 @@ def parse(data: bytes) -> Note:
     """Take a note apart. Raises BadNote."""
     if len(data) > MAX_BYTES:
         raise BadNote(f"a note of {len(data)} bytes is too long")
-    end = data.rfind(b"\n\n")
-    if end < 0:
+    body, blank, rest = data.rpartition(b"\n\n")
+    if not blank:
         raise BadNote("it has no blank line before its signatures")
-    text, rest = data[: end + 1], data[end + 2 :]
+    text = body + b"\n"
     _plain(text, _OPEN)
     lines = _plain(rest, "its last line does not end").split("\n")[:-1]
     if len(lines) > MAX_SIGNATURES:
@@ -185,8 +185,7 @@ def parse(data: bytes) -> Note:
 
 def signature(line: str) -> Signature:
     """Read one signature line, without its end. Raises BadNote."""
-    match = _LINE.fullmatch(line)
-    if match is None:
+    if (match := _LINE.fullmatch(line)) is None:
         raise BadNote(f"this is no signature line: {line[:100]!r}")
     blob = canonical_base64(match[2])
     if len(blob) < 5:

@@ -78,8 +78,7 @@ class Capacity:
 
 
 class Filter:
-    """A composition that stays valid when every next mechanism, and when to stop, is chosen after
-    earlier answers were seen.
+    """A composition that stays valid under adaptive choices of mechanisms and of when to stop.
 
     As it stands here it is basic composition: the sum of epsilons and the sum of deltas. Source:
     Rogers, Roth, Ullman, Vadhan, "Privacy odometers and filters", NeurIPS 2016 (fully adaptive);

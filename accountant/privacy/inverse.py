@@ -46,8 +46,7 @@ def smallest_factor(fits: Callable[[Decimal], bool]) -> Decimal | None:
 
 def least_epsilon(filter_: Filter, delta: Fraction, own: Fraction, total: Total) -> Fraction | None:
     """Return the smallest epsilon (or hardly more) at which ``filter_`` admits ``total`` by its own
-    currency, under (epsilon, delta) with ``own`` < delta kept for own deltas; None if there is none
-    up to ``LARGEST_EPSILON``.
+    currency, with ``own`` < ``delta`` kept for own deltas; None beyond ``LARGEST_EPSILON``.
     """
 
     def admits(epsilon: Fraction) -> bool:

@@ -7,8 +7,7 @@ mechanism is its pure part and a delta (Kairouz, Oh, Viswanath 2015, Thm 2.5: ra
 that tells all with probability delta can imitate it).
 
 A curve bounds the Renyi divergence D_order(P || Q) from above at every whole order from 2 on, for
-outputs P and Q on any two neighbouring data sets, either way round (Mironov, *Renyi differential
-privacy*, CSF 2017).
+outputs P and Q on two neighbouring data sets (Mironov, *Renyi differential privacy*, CSF 2017).
 """
 
 from __future__ import annotations
@@ -99,9 +98,8 @@ def curve_of_laplace(epsilon: Fraction) -> Curve:
     """Return the curve of Laplace noise of scale sensitivity / ``epsilon``:
     eps + ln((a + (a-1) e^-(2a-1)eps) / (2a-1)) / (a - 1) (Mironov 2017, Prop. 6).
 
-    For a vector of answers with independent noise too: the parts' divergences add up to no more
-    than this one, for as a function of epsilon it is convex (a logarithm of a sum of exponentials)
-    and zero at zero.
+    For a vector of answers with independent noise too: the parts' divergences add up to no more,
+    for as a function of epsilon it is convex (the logarithm of a sum of exponentials), zero at 0.
     """
 
     def at(order: int) -> Number:
@@ -311,10 +309,8 @@ def pure(
 
 def bounded_range(epsilon: Number) -> Loss:
     """Return all that is known of a mechanism whose log probabilities move by amounts that are at
-    most ``epsilon`` apart, as those of the exponential mechanism do: eps^2 / 8 -zCDP.
-
-    Cesar and Rogers, *Bounding, concentrating, and truncating*, 2021, Lemma 3.2; Dong, Durfee,
-    Rogers 2020.
+    most ``epsilon`` apart, as those of the exponential mechanism do: eps^2 / 8 -zCDP (Cesar and
+    Rogers, *Bounding, concentrating, and truncating*, 2021, Lemma 3.2; Dong, Durfee, Rogers 2020).
     """
     rho = balls.square(epsilon) * Fraction(1, 8)
     curve = combined(_least, [curve_of_rho(rho), curve_of_pure(epsilon)])
@@ -327,11 +323,9 @@ def concentrated(rho: Number) -> Loss:
 
 
 def gaussian(mu_squared: Fraction, epsilon: Number | None, delta: Number) -> Loss:
-    """Return the loss of Gaussian noise of mu = sensitivity / sigma, which is (epsilon,
-    delta)-private as well.
+    """Return the loss of (epsilon, delta)-private Gaussian noise of mu = sensitivity / sigma.
 
-    Bun and Steinke 2016, Prop. 1.6 (rho = mu^2 / 2, with equality at every Renyi order); Dong, Roth
-    and Su 2022, Thm 2.7.
+    Bun, Steinke 2016, Prop. 1.6 (rho = mu^2 / 2, at every order); Dong, Roth, Su 2022, Thm 2.7.
     """
     rho, square = mu_squared / 2, None if epsilon is None else balls.square(epsilon)
     return Loss(epsilon, delta, square, rho, mu_squared, curve_of_rho(rho), exact=True)

@@ -6,8 +6,7 @@ it decides, all are, by induction, whichever process has checked that state; so 
 those of one process. In the end all processes must have come to the same state, to the byte.
 
 A helper is this program again, and exchanges pickled messages with its parent over a pair of
-sockets. It ends when its socket closes. A thread of it receives, so that sending never blocks for
-long.
+sockets. It ends when its socket closes. Its receiving thread keeps sending from blocking for long.
 """
 
 from __future__ import annotations

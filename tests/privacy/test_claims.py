@@ -14,8 +14,8 @@ from pydantic import TypeAdapter
 from accountant.privacy.balls import above
 from accountant.privacy.losses import UNBOUNDED, pure
 from accountant.privacy.mechanisms import BaseMechanism, Mechanism, Priced, Relation, Verdict, price
+from accountant.privacy.mechanisms.base import convert
 from accountant.privacy.mechanisms.pricing import derive
-from accountant.privacy.mechanisms.relations import convert
 from accountant.privacy.units import Currency
 
 ADAPTER: TypeAdapter[BaseMechanism] = TypeAdapter(Mechanism)

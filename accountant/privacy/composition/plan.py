@@ -21,10 +21,9 @@ from accountant.privacy.mechanisms.additive import (
     Gaussian,
     Laplace,
 )
-from accountant.privacy.mechanisms.base import BaseMechanism
+from accountant.privacy.mechanisms.base import BaseMechanism, Relation, Sampling
 from accountant.privacy.mechanisms.compound import Composed
 from accountant.privacy.mechanisms.pricing import Verdict, derive
-from accountant.privacy.mechanisms.relations import Relation, Sampling
 from accountant.privacy.mechanisms.selection import Exponential
 
 T = TypeVar("T")

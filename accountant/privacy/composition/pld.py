@@ -7,9 +7,8 @@ The upper end: every mass is raised by the bound on its error, and delta is redu
 above the window. The mass below the window wraps around, and matters only for a smaller epsilon.
 
 The lower end: the total loss of the pairs below is the lattices' minus the sum of the drops, which
-is more than a ``fall`` only with a probability bounded by Chernoff, jointly with the total loss
-being above epsilon. That probability, the mass that wraps around, and the doubtful masses are taken
-off the curve.
+is more than a ``fall`` only with a probability bounded by Chernoff, jointly with a total loss above
+epsilon. That probability, mass that wraps around, and doubtful masses are taken off the curve.
 """
 
 from __future__ import annotations

@@ -12,9 +12,8 @@ from pydantic import Field
 
 from accountant.privacy.mechanisms import additive, compound, local, selection, stated
 from accountant.privacy.mechanisms.amounts import Amount, plain, plain_amount
-from accountant.privacy.mechanisms.base import MOST_INVOCATIONS, BaseMechanism
+from accountant.privacy.mechanisms.base import MOST_INVOCATIONS, BaseMechanism, Relation
 from accountant.privacy.mechanisms.pricing import Priced, Verdict, price
-from accountant.privacy.mechanisms.relations import Relation
 from accountant.privacy.mechanisms.selection import SparseVector
 
 __all__ = [

@@ -27,12 +27,12 @@ from accountant.privacy.mechanisms.base import (
     BaseMechanism,
     Norms,
     Objection,
+    Relation,
     Sensitivity,
     body,
     examples,
     norm,
 )
-from accountant.privacy.mechanisms.relations import Relation
 
 
 class Noise(BaseMechanism):
@@ -71,9 +71,8 @@ class Laplace(Noise):
     """Noise of density proportional to exp(-|x| / scale): epsilon = l1 sensitivity / scale.
 
     Dwork, McSherry, Nissim, Smith 2006. rho = eps + e^-eps - 1 (Harrison and Manurangsi, FORC 2026,
-    arXiv 2510.25746). Holds for a vector with independent noise on each entry, charged once: rho
-    is convex in epsilon and zero at zero, as the Renyi divergences are, so that the entries' parts
-    add up to no more.
+    arXiv 2510.25746). Holds for a vector with independent noise on each entry, charged once: rho is
+    convex in epsilon, zero at zero, as Renyi divergences are, so the entries add up to no more.
     """
 
     model_config = examples(body("laplace", sensitivity={"l1": "1"}, scale="10", count=5))
@@ -164,9 +163,8 @@ class _GaussianNoise(Noise):
         """Return the epsilon at 0 < ``delta`` < 1, rounded up."""
 
     def worth(self, claim: Loss, derived: Loss) -> Loss:
-        """Return the loss of noise with a sensitivity that is larger in the proportion of the
-        epsilons: at one delta epsilon grows faster than mu (the a of Balle and Wang's curve never
-        falls as mu grows).
+        """Return the loss of noise with a sensitivity larger in the proportion of the epsilons: at
+        one delta epsilon grows faster than mu (the a of Balle and Wang never falls with mu).
         """
         alone = self.sampling is None and self.group_size == 1 and claim.delta and claim.epsilon
         epsilon = self._at(claim.delta).epsilon if alone else None

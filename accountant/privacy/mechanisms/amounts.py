@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from decimal import Decimal
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 from typing import Annotated, Any, Final, LiteralString
 
 from pydantic import (
@@ -22,6 +22,7 @@ MOST_DIGITS: Final = 40
 """Significant digits, trailing zeros not counted."""
 LARGEST_EXPONENT: Final = 30
 """Amounts but zero lie from 1e-30 to below 1e31, so that no sum or power is costly."""
+_EXACT: Final = Context(prec=MAX_PREC, Emin=MIN_EMIN, Emax=MAX_EMAX)
 _LONGEST_TEXT: Final = 120
 _SPELLING: Final = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,4})?")
 _CANONICAL: Final = re.compile(r"(?:0|[1-9][0-9]{0,19})(?:\.[0-9]{0,17}[1-9])?")
@@ -89,19 +90,13 @@ def plain_amount(value: str) -> str | None:
 
 
 def _canonical(value: Decimal) -> Decimal:
-    """Return ``value`` without trailing zeros after the point, exponent or negative zero, built
-    from the digits: arithmetic would round to the caller's context.
-    """
-    sign, digits, exponent = value.as_tuple()
-    text = "".join(map(str, digits)).lstrip("0")
-    kept = text.rstrip("0")
-    if not kept:
+    """Return ``value`` without trailing zeros after the point, exponent or negative zero."""
+    if not value:
         return Decimal(0)
-    if len(kept) > MOST_DIGITS or abs(value.adjusted()) > LARGEST_EXPONENT:
+    value = _EXACT.normalize(value)
+    if len(value.as_tuple().digits) > MOST_DIGITS or abs(value.adjusted()) > LARGEST_EXPONENT:
         raise PydanticCustomError("amount", "must be {allowed}", {"allowed": _ALLOWED})
-    power = int(exponent) + len(text) - len(kept)
-    kept += "0" * max(power, 0)
-    return Decimal((sign, tuple(map(int, kept)), min(power, 0)))
+    return Decimal(plain(value))
 
 
 def plain(value: Decimal) -> str:

@@ -22,11 +22,11 @@ from accountant.privacy.mechanisms.base import (
     BaseMechanism,
     Count,
     Objection,
+    Relation,
     SmallCount,
     body,
     examples,
 )
-from accountant.privacy.mechanisms.relations import Relation
 from accountant.privacy.mechanisms.selection import Exponential, Releases, SparseVector
 
 if TYPE_CHECKING:
@@ -96,8 +96,7 @@ class Composed(Compound):
     """Several mechanisms as one, for instance all questions to one secret sample.
 
     Basic composition of epsilons, sums in the other currencies. With ``sampling`` the whole is
-    amplified once (five questions to one sample of a hundredth cost five times as much inside, then
-    one amplification).
+    amplified once: five questions to one sample cost five times as much inside it.
     """
 
     model_config = examples(
@@ -109,8 +108,7 @@ class Composed(Compound):
 
 
 class SubsampleAndAggregate(Compound):
-    """A function of any kind is computed on disjoint blocks of the data, and the results are
-    aggregated privately.
+    """A function of any kind on disjoint blocks of the data; the results are aggregated privately.
 
     Nissim, Raskhodnikova, Smith 2007; Dwork and Roth 2014, Sec. 7.3. A privacy unit lies in one
     block (or ``blocks_per_unit``), chosen without looking at the others, and the number of blocks
@@ -174,8 +172,7 @@ class ProposeTestRelease(Compound):
 
 
 class MultiplicativeWeights(Compound):
-    """Private multiplicative weights: either rounds of selection and measurement, or online, behind
-    a sparse vector.
+    """Private multiplicative weights, in rounds, or online behind a sparse vector.
 
     Offline (MWEM; Hardt, Ligett, McSherry 2012): each of ``rounds`` selects the worst question and
     measures it. Online (Hardt and Rothblum 2010; Dwork and Roth 2014, Sec. 4.2): ``updates`` is the

@@ -34,11 +34,10 @@ from accountant.privacy.mechanisms.additive import (
     Noise,
 )
 from accountant.privacy.mechanisms.amounts import NonNegative, Positive, Probability, SamplingRate
-from accountant.privacy.mechanisms.base import BaseMechanism, Count
+from accountant.privacy.mechanisms.base import BaseMechanism, Count, Relation
 from accountant.privacy.mechanisms.compound import Composed
 from accountant.privacy.mechanisms.local import RandomizedResponse
 from accountant.privacy.mechanisms.pricing import Verdict, derive
-from accountant.privacy.mechanisms.relations import Relation
 from accountant.privacy.mechanisms.selection import Exponential, PermuteAndFlip
 
 Body = dict[str, Any]

@@ -22,12 +22,12 @@ from accountant.privacy.mechanisms.base import (
     BaseMechanism,
     Count,
     Objection,
+    Relation,
     SmallCount,
     body,
     examples,
     forbidden,
 )
-from accountant.privacy.mechanisms.relations import Relation
 
 
 class _Local(BaseMechanism):

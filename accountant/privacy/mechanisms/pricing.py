@@ -10,9 +10,8 @@ from typing import Final, NamedTuple
 
 from accountant.privacy import balls, engine
 from accountant.privacy.losses import UNBOUNDED, Loss
-from accountant.privacy.mechanisms.base import BaseMechanism, Objection
+from accountant.privacy.mechanisms.base import BaseMechanism, Objection, Relation, convert
 from accountant.privacy.mechanisms.compound import Compound
-from accountant.privacy.mechanisms.relations import Relation, convert
 from accountant.privacy.units import Charge, charge_of
 
 CLAIM_SLACK: Final = Fraction(1, 10_000)

@@ -22,11 +22,12 @@ from accountant.privacy.mechanisms.base import (
     BaseMechanism,
     Count,
     Objection,
+    Relation,
     body,
+    convert,
     examples,
     in_words,
 )
-from accountant.privacy.mechanisms.relations import Relation, convert
 
 BROKEN: Final = "sparse-vector-broken"
 _ROUNDING: Final = Fraction(9999, 10000)

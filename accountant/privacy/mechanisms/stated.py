@@ -19,8 +19,14 @@ from pydantic_core import PydanticCustomError
 
 from accountant.privacy.losses import UNBOUNDED, Loss, concentrated, curve_of_stated, pure
 from accountant.privacy.mechanisms.amounts import NonNegative, Probability, exactly_one, plain
-from accountant.privacy.mechanisms.base import KIND, BaseMechanism, body, examples, forbidden
-from accountant.privacy.mechanisms.relations import Relation
+from accountant.privacy.mechanisms.base import (
+    KIND,
+    BaseMechanism,
+    Relation,
+    body,
+    examples,
+    forbidden,
+)
 
 _Order = Annotated[str, StringConstraints(pattern=r"^([2-9]|[1-9][0-9]{1,5})$")]
 _Table = Annotated[dict[_Order, NonNegative], Field(min_length=1, max_length=100)]
