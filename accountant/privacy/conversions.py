@@ -38,8 +38,9 @@ _PER_MU_SQUARED: Final = 10**15
 MU_SQUARED_UNIT: Final = Fraction(1, _PER_MU_SQUARED)
 _LARGEST_MU_SQUARED: Final = 10**10
 """From here on epsilon exceeds 4.9e9, more than an account can hold."""
-_BITS: Final = 64
-"""Enough to tell one unit of epsilon from the next."""
+_ROOT_TWO: Final = balls.kept(lambda: arb(2).sqrt())
+_BITS: Final = 53
+"""Mostly enough to tell one unit of epsilon from the next; erfc is slower beyond it."""
 
 
 @lru_cache(maxsize=4096)
@@ -79,7 +80,7 @@ def _best_excess(rho: arb, delta: arb) -> arb:
         return rho * x * x + x.log1p() + log
 
     x = arb(_rough_excess(float(rho), float(log)))
-    for _ in range(ctx.prec // 40 + 1):
+    for _ in range((ctx.prec // 40).bit_length()):  # each doubles the bits that are right
         slope = 2 * rho * x * x + x / (1 + x)
         x = (x * (-excess(x) / slope).exp()).mid()
     width = arb(2) ** (10 - ctx.prec)
@@ -138,8 +139,17 @@ def gaussian_epsilon(mu_squared: Fraction, delta: Number) -> Fraction:
     def enough(units: int) -> bool:
         return private(mu_squared, Fraction(units, _PER_EPSILON), delta)
 
-    guess = _guess(math.sqrt(mu_squared), float(balls.above(delta)))
-    return Fraction(first_where(enough, math.ceil(guess * _PER_EPSILON)), _PER_EPSILON)
+    def least() -> arb:
+        excess, fall = _excess(mu_squared, guess, delta)
+        return arb.min(-excess, excess + fall * (_PER_EPSILON - 1) / _PER_EPSILON**2)
+
+    rough = _guess(math.sqrt(mu_squared), float(balls.above(delta)))
+    guess = Fraction(units := math.ceil(rough * _PER_EPSILON), _PER_EPSILON)
+    # One unit h less in epsilon is (h - h^2) e^epsilon less at least in e^epsilon, in which the
+    # curve is convex: its tangent shows that it is too little.
+    if balls.sign(Real(least), _BITS) > 0:
+        return guess
+    return Fraction(first_where(enough, units), _PER_EPSILON)
 
 
 @lru_cache(maxsize=1024)
@@ -176,18 +186,26 @@ def mu_squared_of_pure(epsilon: Number) -> Number:
             return 8 * e
         return 8 * root * root
 
-    return Real(mu_squared)
+    return MuOfPure(mu_squared)
+
+
+class MuOfPure(Real):
+    """The mu^2 of a mechanism of which nothing but its epsilon is known."""
+
+    __slots__ = ()
 
 
 def private(mu_squared: Fraction, epsilon: Fraction, delta: Number) -> bool:
     """Return true if Gaussian noise is (epsilon, delta)-private; ``epsilon`` >= 0."""
+    return balls.sign(Real(lambda: _excess(mu_squared, epsilon, delta)[0]), _BITS) < 0
 
-    def excess() -> arb:
-        mu, e, root = ball(mu_squared).sqrt(), ball(epsilon), arb(2).sqrt()
-        a = e / mu - mu / 2
-        return ((a / root).erfc() - e.exp() * ((a + mu) / root).erfc()) / 2 - ball(delta)
 
-    return balls.sign(Real(excess), _BITS) < 0
+def _excess(mu_squared: Fraction, epsilon: Fraction, delta: Number) -> tuple[arb, arb]:
+    """Return the curve less ``delta``, and by how much it falls for each 1 of epsilon."""
+    mu, e, root = ball(mu_squared).sqrt(), ball(epsilon), _ROOT_TWO.ball()
+    a = e / mu - mu / 2
+    fall = e.exp() * ((a + mu) / root).erfc() / 2
+    return (a / root).erfc() / 2 - fall - ball(delta), fall
 
 
 def first_where(holds: Callable[[int], bool], guess: int) -> int:

@@ -12,24 +12,30 @@ outputs P and Q on two neighbouring data sets (Mironov, *Renyi differential priv
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import partial
+from functools import lru_cache, partial
 from typing import Final, NamedTuple
 
-from flint import arb
+import numpy as np
+from flint import arb, ctx
+from numpy.typing import NDArray
 
 from accountant.privacy import balls
 from accountant.privacy.balls import Number, Real, ball
-from accountant.privacy.conversions import mu_squared_of_pure
+from accountant.privacy.conversions import MuOfPure, mu_squared_of_pure
 
 _NONE: Final = Fraction(0)
 _CERTAIN: Final = Fraction(1)
 _LARGE: Final = 10**6
 """From this epsilon on e^epsilon is not computed: delta times it is taken to be certain."""
 _MOST_SUMMED: Final = 1024
+_FEW: Final = 64
+"""Up to this order it takes longer to find the terms that count than to add up all."""
 
+Floats = NDArray[np.float64]
 Combine = Callable[[Sequence[Number | None]], Number | None]
 
 
@@ -135,19 +141,43 @@ def curve_of_sampled_gaussian(rho: Number, rate: Fraction) -> Curve:
             return whole
 
         def divergence() -> arb:
-            rest = ball(1 - rate)
-            factor, grow = ball(rate) / rest, (2 * ball(rho)).exp()
-            # Each term is the one before times (a - k + 1) / k q / (1 - q) e^(2 (k - 1) rho).
-            term = total = rest**order
-            for k in range(1, order + 1):
-                term = term * factor * (order - k + 1) / k
-                total += term
-                factor *= grow
-            return total.log() / (order - 1)
+            q, r, rest = ball(rate), ball(rho), ball(1 - rate)
+            odds, grow, last = q / rest, (2 * r).exp(), -2
+            term = factor = total = arb(0)
+            for k in _that_count(order, rate, rho):
+                if k == last + 1:  # each is the term before times (a - k + 1) / k factor
+                    term = term * factor * (order - k + 1) / k
+                    factor *= grow
+                else:
+                    chance = math.comb(order, k) * q**k * rest ** (order - k)
+                    term, factor = chance * (k * (k - 1) * r).exp(), odds * (2 * k * r).exp()
+                total, last = total + term, k
+            rounded = arb(1, arb(2) ** -(ctx.prec + 28))  # for all that were left out
+            return (total * rounded).log() / (order - 1)
 
         return balls.least(whole, balls.kept(divergence))
 
     return Curve(at, curve_of_rho(rho).group)
+
+
+def _that_count(order: int, rate: Fraction, rho: Number) -> Sequence[int]:
+    """Return the k whose terms are at least 2^-(bits + 39) of the largest. Of the others there are
+    at most 2^10. The logarithms are right to 1e-5.
+    """
+    if order <= _FEW:
+        return range(order + 1)
+    k, ways = _binomial(order)
+    logs = ways + k * (math.log(rate) - math.log(1 - rate)) + k * (k - 1) * float(rho)
+    kept: list[int] = np.flatnonzero(logs > logs.max() - 0.7 * (ctx.prec + 40)).tolist()
+    return kept
+
+
+@lru_cache(maxsize=64)
+def _binomial(order: int) -> tuple[Floats, Floats]:
+    """Return k = 0 … order and ln C(order, k)."""
+    k = np.arange(order + 1.0)
+    logs = np.cumsum(np.log(np.maximum(k, 1.0)))
+    return k, logs[-1] - logs - logs[::-1]
 
 
 def curve_of_stated(points: Sequence[tuple[int, Fraction]]) -> Curve:
@@ -211,23 +241,20 @@ class Loss:
         """
         if rate == 1:
             return self
-        delta, curve = self.delta * rate, self.curve
+        delta, curve, mu_squared = self.delta and self.delta * rate, self.curve, self.mu_squared
         if poisson and self.rho is not None and self.mu_squared == 2 * self.rho:
             curve = curve_of_sampled_gaussian(self.rho, rate)  # only Gaussian noise has both
         if not self.epsilon:  # there is none, or none to amplify
             return replace(self, delta=delta, curve=curve)
         less = pure(balls.kept(partial(_amplified, self.epsilon, rate)))
-        found = Loss(
-            less.epsilon,
-            delta,
-            _least([self.squares, less.squares]),
-            self.rho,
-            self.mu_squared,
-            curve,
-            exact=self.exact and bool(self.delta),
-        )
+        exact = self.exact and bool(self.delta)
+        if isinstance(mu_squared, MuOfPure):  # both grow with epsilon
+            squares, mu_squared = less.squares, less.mu_squared
+        else:
+            squares = _least([self.squares, less.squares])
+        found = Loss(less.epsilon, delta, squares, self.rho, mu_squared, curve, exact=exact)
         # Bounds that need no delta stay apart from those that do.
-        return found if found.exact else found._beside(less)
+        return found if exact else found._beside(less)
 
     def at_least(self, other: Loss) -> Loss:
         """Return the larger of both in every currency."""
@@ -240,12 +267,11 @@ class Loss:
 
     def _beside(self, other: Loss) -> Loss:
         """Return the loss with the smaller rho, mu and curve of two that hold of one mechanism."""
-        return replace(
-            self,
-            rho=_least([self.rho, other.rho]),
-            mu_squared=_least([self.mu_squared, other.mu_squared]),
-            curve=combined(_least, [self.curve, other.curve]),
-        )
+        mu_squared = self.mu_squared
+        if mu_squared is not other.mu_squared:
+            mu_squared = _least([mu_squared, other.mu_squared])
+        curve, rho = combined(_least, [self.curve, other.curve]), _least([self.rho, other.rho])
+        return Loss(self.epsilon, self.delta, self.squares, rho, mu_squared, curve, self.exact)
 
     def _delta_of(self, size: int) -> Number:
         """Return delta (1 + e^eps + ... + e^(k-1)eps)."""
@@ -314,7 +340,9 @@ def bounded_range(epsilon: Number) -> Loss:
     """
     rho = balls.square(epsilon) * Fraction(1, 8)
     curve = combined(_least, [curve_of_rho(rho), curve_of_pure(epsilon)])
-    return pure(epsilon, rho=_least([rho, Real(partial(_rho_of_pure, epsilon))]), curve=curve)
+    if epsilon > 7:  # below, eps / 8 < tanh(eps / 2)
+        rho = balls.least(rho, Real(partial(_rho_of_pure, epsilon)))
+    return pure(epsilon, rho=rho, curve=curve)
 
 
 def concentrated(rho: Number) -> Loss:

@@ -264,4 +264,4 @@ def charge_of(loss: Loss, count: int, orders: tuple[int, ...] = ()) -> Charge:
     units = balls.ceilings(values, chain((10**9,), repeat(10**15)))
     booked = [n if n is None else (n or 1) * count for n in units]
     booked[1] = (units[1] or 0) * count
-    return Charge.over(axis_of(orders), [None if n is None or n > LARGEST else n for n in booked])
+    return Charge.over(axis_of(orders), booked).saturated()

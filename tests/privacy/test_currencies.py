@@ -266,6 +266,23 @@ def test_dp_sgd_is_that_of_the_oracle(rate: str, noise: str) -> None:
         assert float(tau) <= max(oracle * (1 + 1e-6), oracle + 1e-12)
 
 
+@pytest.mark.parametrize("order", [65, 176, 1024])
+@pytest.mark.parametrize("rate", ["1e-25", "0.01", "0.5", "0.99999999999999999999"])
+@pytest.mark.parametrize("noise", ["0.05", "1.1", "10.5", "300"])
+def test_no_term_of_dp_sgd_is_missed(noise: str, rate: str, order: int) -> None:
+    """The sum over the terms that count is that of all terms, to the last decimal that is kept."""
+    tau = cost("gaussian", sensitivity="1", scale=noise, sampling={"poisson": rate}).curve.at(order)
+    assert tau is not None
+    with mpmath.workdps(120):
+        q, rho = mpmath.mpf(rate), 1 / mpmath.mpf(noise) ** 2 / 2
+        total = mpmath.fsum(
+            math.comb(order, k) * (1 - q) ** (order - k) * q**k * mpmath.exp(k * (k - 1) * rho)
+            for k in range(order + 1)
+        )
+        due = min(mpmath.log(total) / (order - 1), order * rho)
+        assert 0 <= real(tau) - due < mpmath.mpf("1.1e-60")
+
+
 def test_dp_sgd_by_integration() -> None:
     """Both directions of the sampled Gaussian, integrated at thirty digits, are within tau."""
     loss = cost("gaussian", sensitivity="1", scale="1.5", sampling={"poisson": "0.1"})

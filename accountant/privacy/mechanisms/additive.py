@@ -64,7 +64,8 @@ class Noise(BaseMechanism):
     @property
     def ratio(self) -> Fraction:
         """Sensitivity / scale."""
-        return self.width / Fraction(self.scale)
+        width, scale = self.width, self.scale.as_integer_ratio()
+        return Fraction(width.numerator * scale[1], width.denominator * scale[0])
 
 
 class Laplace(Noise):
