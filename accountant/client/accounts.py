@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any, Self, TypedDict, Unpack
 
 from accountant.client.ledger import Checkpoint, LedgerEvent, checked
-from accountant.client.transport import AccountantError, Connection, Failed, present
+from accountant.client.transport import AccountantError, Body, Connection, Failed, present
 
 PAGE = 500  # The most grants or events in one page
 
@@ -42,31 +42,27 @@ class Ran(About, total=False):
     idempotency_key: str | None
 
 
-def grant_item(
-    dataset: str, mechanisms: Sequence[Mechanism], **more: Unpack[Asked]
-) -> dict[str, Any]:
+def grant_item(dataset: str, mechanisms: Sequence[Mechanism], **more: Unpack[Asked]) -> Body:
     """Return the request for a grant as an item of a batch."""
     return _item("ask_grant", dataset=dataset, mechanisms=mechanisms, **more)
 
 
-def commit_item(grant: str, mechanisms: Sequence[Mechanism] | None = None) -> dict[str, Any]:
+def commit_item(grant: str, mechanisms: Sequence[Mechanism] | None = None) -> Body:
     """Return the commit of a grant, whole or of the listed mechanisms, as an item of a batch."""
     return _item("commit_grant", grant=grant, mechanisms=mechanisms)
 
 
-def release_item(grant: str, reason: str) -> dict[str, Any]:
+def release_item(grant: str, reason: str) -> Body:
     """Return the release of a grant as an item of a batch."""
     return _item("release_grant", grant=grant, reason=reason)
 
 
-def record_item(
-    dataset: str, mechanisms: Sequence[Mechanism], **more: Unpack[Ran]
-) -> dict[str, Any]:
+def record_item(dataset: str, mechanisms: Sequence[Mechanism], **more: Unpack[Ran]) -> Body:
     """Return the record of what already ran as an item of a batch."""
     return _item("record_invocations", dataset=dataset, mechanisms=mechanisms, **more)
 
 
-def _item(kind: str, **fields: Any) -> dict[str, Any]:
+def _item(kind: str, **fields: Any) -> Body:
     return present({"type": kind, **fields})
 
 
@@ -128,7 +124,7 @@ class _Reservation:
             raise MayHaveRun(self.id)
         return self
 
-    def _settle(self, call: str, **body: Any) -> dict[str, Any]:
+    def _settle(self, call: str, **body: Any) -> Body:
         answer = self._connection._post(f"{self._path}/{call}", **body).body
         self.settled = True
         return answer
@@ -145,11 +141,11 @@ class Grant(_Reservation):
     Entering raises MayHaveRun if an earlier run may have got this grant under the same named key.
     """
 
-    def commit(self, mechanisms: Sequence[Mechanism] | None = None) -> dict[str, Any]:
+    def commit(self, mechanisms: Sequence[Mechanism] | None = None) -> Body:
         """Report what was executed: everything, or only the listed mechanisms."""
         return self._settle("commit", mechanisms=mechanisms)
 
-    def release(self, reason: str) -> dict[str, Any]:
+    def release(self, reason: str) -> Body:
         """Attest that nothing was executed on the data; the budget is given back."""
         return self._settle("release", reason=reason)
 
@@ -175,14 +171,14 @@ class Session(_Reservation):
     positives = 0
     negatives = 0
 
-    def count(self, *, positives: int = 0, negatives: int = 0) -> dict[str, Any]:
+    def count(self, *, positives: int = 0, negatives: int = 0) -> Body:
         """Count the answers given since the last count, before they are shown."""
         path = f"{self._path}/answers"
         answer = self._connection._post(path, positives=positives, negatives=negatives).body
         self.positives, self.negatives = answer["positives"], answer["negatives"]
         return answer
 
-    def close(self) -> dict[str, Any]:
+    def close(self) -> Body:
         """End the session. Return what is charged."""
         return self._settle("close")
 
@@ -219,9 +215,7 @@ class Accountant(Connection):
         """Open a sparse vector session, which reserves its whole cost. Raise Refused."""
         return Session(self, "/sparse-vector", dataset=dataset, mechanism=mechanism, **more)
 
-    def record(
-        self, dataset: str, mechanisms: Sequence[Mechanism], **more: Unpack[Ran]
-    ) -> dict[str, Any]:
+    def record(self, dataset: str, mechanisms: Sequence[Mechanism], **more: Unpack[Ran]) -> Body:
         """Record what already ran. It is always recorded; ``overrun`` in the answer says whether it
         exceeded a limit, ``flags`` which rules fired.
         """
@@ -229,46 +223,41 @@ class Accountant(Connection):
 
     def batch(
         self, items: Sequence[Mapping[str, Any]], *, idempotency_key: str | None = None
-    ) -> list[dict[str, Any]]:
+    ) -> list[Body]:
         """Send many items in one commit and return their answers in order. Grants, commits and
         releases are answered all or none (otherwise Refused, whose ``problem`` names the ``item``);
         records may not be mixed with them. ``grant_item``, ``commit_item``, ``release_item`` and
         ``record_item`` make items.
         """
-        return list(
-            self._post("/batch", idempotency_key=idempotency_key, items=items).body["items"]
-        )
+        answer = self._post("/batch", idempotency_key=idempotency_key, items=items)
+        return list(answer.body["items"])
 
-    def preview(
-        self, dataset: str, mechanisms: Sequence[Mechanism], **more: Unpack[About]
-    ) -> dict[str, Any]:
+    def preview(self, dataset: str, mechanisms: Sequence[Mechanism], **more: Unpack[About]) -> Body:
         """Return the decision that ``grant`` would get, and how many such requests fit."""
         return self._post("/preview", dataset=dataset, mechanisms=mechanisms, **more).body
 
-    def commit(self, grant: str, mechanisms: Sequence[Mechanism] | None = None) -> dict[str, Any]:
+    def commit(self, grant: str, mechanisms: Sequence[Mechanism] | None = None) -> Body:
         """Commit a grant by its id, for instance from another process of the same pipeline."""
         return self._post(f"/grants/{grant}/commit", mechanisms=mechanisms).body
 
-    def release(self, grant: str, reason: str) -> dict[str, Any]:
+    def release(self, grant: str, reason: str) -> Body:
         """Attest for a grant, by its id, that nothing was executed on the data."""
         return self._post(f"/grants/{grant}/release", reason=reason).body
 
-    def open_grants(
-        self, client: str = "me", dataset: str | None = None
-    ) -> Iterator[dict[str, Any]]:
+    def open_grants(self, client: str = "me", dataset: str | None = None) -> Iterator[Body]:
         """Yield the open grants in order: your own, or another client's if you may see them."""
         for page in self._pages("grants", state="open", client=client, dataset=dataset):
             yield from page
 
-    def grant_state(self, grant: str) -> dict[str, Any]:
+    def grant_state(self, grant: str) -> Body:
         """Return a grant as it is now."""
         return self._get(f"/grants/{grant}")
 
-    def decision(self, decision: str) -> dict[str, Any]:
+    def decision(self, decision: str) -> Body:
         """Return a decision in full by its id: every rule with both sides of its comparison."""
         return self._get(f"/decisions/{decision}")
 
-    def accounts(self, dataset: str | None = None, by: str | None = None) -> dict[str, Any]:
+    def accounts(self, dataset: str | None = None, by: str | None = None) -> Body:
         """Return the sums and limits of all rules, and lifetimes, split ``by`` a dimension."""
         return self._get("/accounts", dataset=dataset, by=by)
 
@@ -299,7 +288,7 @@ class Accountant(Connection):
                 raise
         return checked(self._pages("events"), [*kept, *published])
 
-    def _pages(self, name: str, **query: str | None) -> Iterator[list[dict[str, Any]]]:
+    def _pages(self, name: str, **query: str | None) -> Iterator[list[Body]]:
         """Yield the pages of ``grants`` or ``events``."""
         after = -1
         while (page := self._get(f"/{name}", after=after, limit=PAGE, **query))[name]:
@@ -320,23 +309,21 @@ class Registrar(Connection):
         neighbouring: str,
         membership: str,
         dimensions: Mapping[str, Sequence[str]],
-    ) -> dict[str, Any]:
+    ) -> Body:
         """Register the population, or append values to its dimensions."""
         body = {"privacy_unit": privacy_unit, "neighbouring": neighbouring}
         return self._put_json("", body | {"membership": membership, "dimensions": dimensions})
 
-    def dataset(
-        self, dataset: str, *, namespace: str, name: str, owner: str | None = None
-    ) -> dict[str, Any]:
+    def dataset(self, dataset: str, *, namespace: str, name: str, owner: str | None = None) -> Body:
         """Register a dataset about the population under a short id."""
         body = present({"namespace": namespace, "name": name, "owner": owner})
         return self._put_json(f"/datasets/{dataset}", body)
 
-    def policy(self, text: str, *, approver_key: str | None = None) -> dict[str, Any]:
+    def policy(self, text: str, *, approver_key: str | None = None) -> Body:
         """Adopt a policy file. Loosening the policy in force needs a second person's key."""
         headers = {"Accountant-Approver": f"Bearer {approver_key}"} if approver_key else {}
         return self._put("/policy", text.encode(), "application/yaml", headers)
 
-    def _put_json(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    def _put_json(self, path: str, body: Mapping[str, Any]) -> Body:
         content = json.dumps(body, ensure_ascii=False).encode()
         return self._put(path, content, "application/json")

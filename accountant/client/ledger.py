@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import chain
-from typing import Any, Self
+from typing import Self
 
-from accountant.client.transport import AccountantError
+from accountant.client.transport import AccountantError, Body
 
 
 class LedgerBroken(AccountantError):
@@ -27,7 +27,7 @@ class LedgerEvent:
 
     data: bytes
     leaf: bytes
-    content: dict[str, Any]
+    content: Body
 
     @property
     def type(self) -> str:
@@ -83,7 +83,7 @@ class Tree:
         return root
 
 
-def canonical(content: dict[str, Any]) -> bytes:
+def canonical(content: Body) -> bytes:
     """Return the canonical bytes (RFC 8785) of an event.
 
     Events have ASCII keys, strings, booleans and integers below 2**53. For these, JSON with sorted
@@ -95,7 +95,7 @@ def canonical(content: dict[str, Any]) -> bytes:
 
 
 def checked(
-    pages: Iterable[list[dict[str, Any]]], checkpoints: Sequence[Checkpoint]
+    pages: Iterable[list[Body]], checkpoints: Sequence[Checkpoint]
 ) -> Iterator[LedgerEvent]:
     """Yield the events of all pages in order. Raise LedgerBroken where one does not match its leaf
     hash, where they do not match a checkpoint, and at the end if a checkpoint has more events.
@@ -110,7 +110,5 @@ def checked(
             if checkpoint.size == tree.size and checkpoint.root != tree.root:
                 raise LedgerBroken(f"the first {tree.size} events do not match the checkpoint")
         yield LedgerEvent(data, leaf, item["event"])
-    for size in (checkpoint.size for checkpoint in checkpoints if checkpoint.size > tree.size):
-        raise LedgerBroken(
-            f"the ledger has {tree.size} events, fewer than its checkpoint of {size}"
-        )
+    for end in (checkpoint.size for checkpoint in checkpoints if checkpoint.size > tree.size):
+        raise LedgerBroken(f"the ledger has {tree.size} events, fewer than its checkpoint of {end}")

@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple, Self
 
 import httpx2
 
+Body = dict[str, Any]  # A JSON object
 TRY_AGAIN: Final = frozenset({429, 502, 503, 504})  # Retry later
 LONGEST_WAIT: Final = 30.0  # The most seconds to wait for one Retry-After
 
@@ -54,9 +55,9 @@ class Refused(_Problem):
 
     def __init__(self, problem: Mapping[str, Any]) -> None:
         super().__init__(problem)
-        self.decision: dict[str, Any] = problem["decision"]
+        self.decision: Body = problem["decision"]
         self.charge: dict[str, str] = dict(problem.get("charge", {}))
-        self.would_fit: dict[str, Any] = dict(problem.get("would_fit", {}))
+        self.would_fit: Body = dict(problem.get("would_fit", {}))
         """What would have fitted: ``count``, ``scale``, ``times`` or ``delta``, if anything."""
 
     def __str__(self) -> str:
@@ -83,7 +84,7 @@ class Unreachable(AccountantError):
 class Reply(NamedTuple):
     """A successful answer. ``repeated``: the service had answered the same request before."""
 
-    body: dict[str, Any]
+    body: Body
     repeated: bool
 
 
@@ -122,7 +123,7 @@ class Connection:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _get(self, path: str, **query: str | int | None) -> dict[str, Any]:
+    def _get(self, path: str, **query: str | int | None) -> Body:
         """Return the JSON document at ``path``."""
         return _read(self._answered("GET", path, params=present(query))).body
 
@@ -135,7 +136,7 @@ class Connection:
 
     def _put(
         self, path: str, content: bytes, media: str, headers: Mapping[str, str] | None = None
-    ) -> dict[str, Any]:
+    ) -> Body:
         """Put a document. Putting it again changes nothing."""
         headers = {"Content-Type": media, **(headers or {})}
         return _read(self._answered("PUT", path, content=content, headers=headers)).body
@@ -168,7 +169,7 @@ class Connection:
         raise Unreachable(str(self._http.base_url), self._attempts, reason, key)
 
 
-def present(fields: Mapping[str, Any]) -> dict[str, Any]:
+def present(fields: Mapping[str, Any]) -> Body:
     """Return the fields that are not None."""
     return {name: value for name, value in fields.items() if value is not None}
 

@@ -129,14 +129,12 @@ class Line:
     most: int = 0
 
     @classmethod
-    def through(
-        cls, order: Fraction, slope: Fraction, intercept: Fraction, currency: Currency
-    ) -> Line:
-        """Draw a line of ``slope`` epsilon for each 1 of ``currency``, from ``intercept`` on."""
+    def through(cls, order: Fraction, slope: Fraction, start: Fraction, currency: Currency) -> Line:
+        """Draw a line of ``slope`` epsilon for each 1 of ``currency``, from ``start`` on."""
         one = Currency.EPSILON.per_one
-        slope, intercept = slope * one / currency.per_one, intercept * one
-        d = lcm(slope.denominator, intercept.denominator)
-        return cls(order, currency, a=int(slope * d), b=int(intercept * d), d=d)
+        slope, start = slope * one / currency.per_one, start * one
+        d = lcm(slope.denominator, start.denominator)
+        return cls(order, currency, a=int(slope * d), b=int(start * d), d=d)
 
     def spent(self, second: int) -> int:
         """Return the units of epsilon at a sum of ``second``, rounded up."""

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import xlogy
 
-from accountant.privacy.composition.pairs import Floats, Pair
+from accountant.privacy.composition.pairs import Floats, Pair, Span
 
 UNIT: Final = 2.0**-53
 _EDGE: Final = 2.0**-45
@@ -63,7 +63,7 @@ class _Masses(NamedTuple):
     q: Floats
 
 
-def narrowed(pair: Pair, spare: float) -> tuple[float, float]:
+def narrowed(pair: Pair, spare: float) -> Span:
     """Return two losses beyond which P has at most ``spare``, nearly as narrow as can be."""
     low, high = pair.span
     lowest = -_last(lambda loss: pair.reverse.above(loss)[1], -high, -low, spare)
@@ -81,7 +81,7 @@ def _last(above: Callable[[Floats], Floats], low: float, high: float, spare: flo
     return high
 
 
-def on_grid(pair: Pair, span: tuple[float, float], grid: float) -> Lattice:
+def on_grid(pair: Pair, span: Span, grid: float) -> Lattice:
     """Return a pair's lattice: mass above ``span`` is lost, mass below is raised to its end."""
     low, high = span
     first, last = math.floor(low / grid) - 1, math.ceil(high / grid) + 1
@@ -173,9 +173,7 @@ class Stack:
     logs: Floats
 
     @classmethod
-    def of(
-        cls, schedule: Mapping[Pair, int], spans: Iterable[tuple[float, float]], grid: float
-    ) -> Self:
+    def of(cls, schedule: Mapping[Pair, int], spans: Iterable[Span], grid: float) -> Self:
         """Stack a schedule's lattices, each in its span."""
         pairs = zip(schedule, spans, strict=True)
         lattices = [on_grid(pair, span, grid) for pair, span in pairs]
@@ -223,7 +221,7 @@ class Stack:
         return float(counts @ logs), float(counts @ means), float(counts @ variances)
 
     @property
-    def extremes(self) -> tuple[float, float]:
+    def extremes(self) -> Span:
         """The smallest and the largest total loss."""
         lowest, highest = self.starts, self.starts + self.sizes - 1
         return float(self.counts @ self.losses[lowest]), float(self.counts @ self.losses[highest])
@@ -257,7 +255,7 @@ def best_tilt(stack: Stack, delta: float) -> float:
     return tilt
 
 
-def window(stack: Stack, tilt: float, outside: float) -> tuple[float, float]:
+def window(stack: Stack, tilt: float, outside: float) -> Span:
     """Return losses with at most ``outside`` of the tilted total beyond either, by Chernoff."""
     here, _, variance = stack.moments(tilt)
     here -= stack.rounding(tilt)

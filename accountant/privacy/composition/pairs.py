@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from scipy.special import expit, ndtr
 
 Floats = NDArray[np.float64]
+Span = tuple[float, float]  # The smallest and the largest of a range of losses
 
 MOST_TERMS: Final = 2**17
 """Masses of a discrete Gaussian that are added up."""
@@ -38,7 +39,7 @@ class Pair(ABC):
 
     @property
     @abstractmethod
-    def span(self) -> tuple[float, float]:
+    def span(self) -> Span:
         """The range of the finite losses of P, but for a mass below 1e-30 at either end."""
 
     @property
@@ -62,7 +63,7 @@ class Within(Pair):
     epsilon: float
 
     @property
-    def span(self) -> tuple[float, float]:
+    def span(self) -> Span:
         """From -epsilon to epsilon."""
         return -self.epsilon, self.epsilon
 
@@ -120,7 +121,7 @@ class Laplace(Within):
         return np.where(loss < -self.epsilon, 1.0, p), np.where(loss < -self.epsilon, 1.0, q)
 
 
-def _normal_span(mu: float) -> tuple[float, float]:
+def _normal_span(mu: float) -> Span:
     """Return 12 deviations to either side of a normal loss."""
     return mu * (mu / 2 - 12), mu * (mu / 2 + 12)
 
@@ -134,7 +135,7 @@ class Gaussian(Pair):
     mu: float
 
     @property
-    def span(self) -> tuple[float, float]:
+    def span(self) -> Span:
         """12 deviations to either side."""
         return _normal_span(self.mu)
 
@@ -167,7 +168,7 @@ class DiscreteGaussian(Pair):
             raise ValueError(f"a discrete Gaussian of scale {self.scale} has too many masses")
 
     @property
-    def span(self) -> tuple[float, float]:
+    def span(self) -> Span:
         """12 scales: the noise is at most as spread as the normal one (the paper, section 2)."""
         return _normal_span(self.sensitivity / self.scale)
 
@@ -237,7 +238,7 @@ class SampledGaussian(Pair):
             raise ValueError(f"no sampled Gaussian of mu {self.mu} and rate {self.rate}")
 
     @property
-    def span(self) -> tuple[float, float]:
+    def span(self) -> Span:
         """From ln(1 - q), the smallest loss, to 12 deviations on the other side."""
         stay, rate = np.log1p(-self.rate), np.log(self.rate)
         furthest = 12.0 if self.adding else 12.0 + self.mu

@@ -15,12 +15,7 @@ from accountant.privacy.composition import closed_forms, pairs
 from accountant.privacy.composition.pairs import Pair, Response
 from accountant.privacy.composition.pld import Interval, total
 from accountant.privacy.conversions import concentrated_epsilon, gaussian_epsilon
-from accountant.privacy.mechanisms.additive import (
-    DiscreteGaussian,
-    DiscreteLaplace,
-    Gaussian,
-    Laplace,
-)
+from accountant.privacy.mechanisms import additive
 from accountant.privacy.mechanisms.base import BaseMechanism, Relation, Sampling
 from accountant.privacy.mechanisms.compound import Composed
 from accountant.privacy.mechanisms.pricing import Verdict, derive
@@ -160,18 +155,18 @@ def _between(mechanism: BaseMechanism, steps: int, stated: Relation) -> Pair | F
     """Return the pair for data sets ``steps`` apart; of vectors, only under normal noise."""
     found: Pair | Fraction | None = None
     match mechanism:
-        case Gaussian(sampling=None):
+        case additive.Gaussian(sampling=None):
             found = mechanism.ratio**2 * steps**2
-        case Gaussian(sampling=Sampling(poisson=Decimal() as q)) if steps == 1 and q != 1:
+        case additive.Gaussian(sampling=Sampling(poisson=Decimal() as q)) if steps == 1 and q != 1:
             found = pairs.SampledGaussian(_root_up(mechanism.ratio**2), _up(Fraction(q)))
         case Exponential(sampling=None):
             found = pairs.Choice(_up(steps * mechanism.epsilon(stated)))
-        case Laplace(sampling=None, sensitivity=Decimal()):
+        case additive.Laplace(sampling=None, sensitivity=Decimal()):
             found = pairs.Laplace(_up(steps * mechanism.ratio))
-        case DiscreteLaplace(sampling=None, sensitivity=Decimal()):
+        case additive.DiscreteLaplace(sampling=None, sensitivity=Decimal()):
             rate = _up(1 / Fraction(mechanism.scale))
             found = pairs.DiscreteLaplace(rate, int(steps * mechanism.width))
-        case DiscreteGaussian(sampling=None, sensitivity=Decimal()):
+        case additive.DiscreteGaussian(sampling=None, sensitivity=Decimal()):
             scale = math.nextafter(float(Fraction(mechanism.scale)), 0.0)
             found = pairs.DiscreteGaussian(int(steps * mechanism.width), scale)
     return found

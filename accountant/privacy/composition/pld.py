@@ -22,15 +22,9 @@ from typing import Final, NamedTuple, Self
 import numpy as np
 from scipy.signal import lfilter
 
-from accountant.privacy.composition.lattice import (
-    UNIT,
-    Stack,
-    best_tilt,
-    composed,
-    narrowed,
-    window,
-)
-from accountant.privacy.composition.pairs import Floats, Pair
+from accountant.privacy.composition import lattice
+from accountant.privacy.composition.lattice import UNIT, Stack
+from accountant.privacy.composition.pairs import Floats, Pair, Span
 
 GRID: Final = 1e-4
 MOST_POINTS: Final = 2**22
@@ -84,7 +78,7 @@ def _one_way(schedule: dict[Pair, int], delta: float, grid: float) -> Interval:
         # All the largest losses, but for a mass of 1e-30 of each.
         largest = sum(count * pair.span[1] for pair, count in schedule.items()) * (1 + 1e-12)
         return Interval(0.0, largest if surely + 1e-30 * sum(counts) < delta else math.inf)
-    spans = [narrowed(pair, delta * _SPARE / sum(counts)) for pair in schedule]
+    spans = [lattice.narrowed(pair, delta * _SPARE / sum(counts)) for pair in schedule]
     most = min(MOST_POINTS, max(_MOST_WORK // len(schedule), 2**14))
     stack = _fine(schedule, spans, grid, most)
     lost = _at_least_once(zip((part.lost for part in stack.lattices), counts, strict=True))
@@ -92,8 +86,8 @@ def _one_way(schedule: dict[Pair, int], delta: float, grid: float) -> Interval:
     if spare <= 0:
         return Interval(0.0, math.inf)
     while True:
-        tilt = best_tilt(stack, spare)
-        ends = window(stack, tilt, _OUTSIDE)
+        tilt = lattice.best_tilt(stack, spare)
+        ends = lattice.window(stack, tilt, _OUTSIDE)
         points = (ends[1] - ends[0]) / stack.grid + 2
         if points <= most:
             break
@@ -105,9 +99,7 @@ def _one_way(schedule: dict[Pair, int], delta: float, grid: float) -> Interval:
     return Interval(_lower_end(whole, delta, surely), _upper_end(whole, spare, ends))
 
 
-def _fine(
-    schedule: dict[Pair, int], spans: list[tuple[float, float]], grid: float, points: int
-) -> Stack:
+def _fine(schedule: dict[Pair, int], spans: list[Span], grid: float, points: int) -> Stack:
     """Stack a schedule on a grid as fine as the average mechanism needs, and ``points`` allow."""
     steps = sum(schedule.values())
     fewest = max(_FEWEST_EACH, _FEWEST_IN_ALL / math.sqrt(steps))
@@ -144,9 +136,7 @@ class _Composition:
     error: float
 
     @classmethod
-    def of(
-        cls, stack: Stack, counts: Sequence[int], tilt: float, window: tuple[float, float]
-    ) -> Self:
+    def of(cls, stack: Stack, counts: Sequence[int], tilt: float, window: Span) -> Self:
         """Compose the lattices; beyond either end of ``window`` lies at most ``_OUTSIDE``."""
         low, high = window
         first = math.floor(low / stack.grid)
@@ -155,8 +145,8 @@ class _Composition:
         each = zip(stack.lattices, np.split(weights, stack.starts[1:]), counts, strict=True)
         deviation = math.sqrt(stack.moments(tilt)[2])
         allowed = 1e-7 * min(1.0, stack.grid / max(deviation, stack.grid))
-        parts = [(lattice.first, mass, count) for lattice, mass, count in each]
-        mass, error = composed(parts, size, first, allowed)
+        parts = [(part.first, mass, count) for part, mass, count in each]
+        mass, error = lattice.composed(parts, size, first, allowed)
         losses = np.asarray((first + np.arange(size)) * stack.grid, dtype=np.float64)
         exponent = float(stack.counts @ logs)
         reach = abs(exponent) + tilt * float(np.abs(losses[[0, -1]]).max())
@@ -178,7 +168,7 @@ class _Composition:
         return losses, np.append(np.cumsum(steps[:0:-1])[::-1], 0.0), slope
 
 
-def _upper_end(total: _Composition, delta: float, window: tuple[float, float]) -> float:
+def _upper_end(total: _Composition, delta: float, window: Span) -> float:
     """Return the least epsilon >= 0 in the window at which the curve is at most ``delta``."""
     stack, (low, high) = total.stack, window
     chernoff = total.exponent + total.rounding

@@ -6,7 +6,7 @@ There is one file a family. A new kind is a model in the file of its family, and
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, get_args
+from typing import Annotated, Final, get_args
 
 from pydantic import Field
 
@@ -57,13 +57,9 @@ Mechanism = Annotated[
 
 _CLASSES: Final = get_args(get_args(Mechanism)[0])
 
-KINDS: Final[tuple[str, ...]] = tuple(
-    get_args(kind.model_fields["kind"].annotation)[0] for kind in _CLASSES
-)
+KINDS: Final = tuple(get_args(each.model_fields["kind"].annotation)[0] for each in _CLASSES)
 
-PLAIN: Final[dict[str, Any]] = {
-    name: kind for name, kind in zip(KINDS, _CLASSES, strict=True) if kind.plain
-}
+PLAIN: Final = {name: each for name, each in zip(KINDS, _CLASSES, strict=True) if each.plain}
 """Kinds that need nothing but positive amounts."""
 
 for _kind in _CLASSES:

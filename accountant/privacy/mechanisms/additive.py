@@ -11,15 +11,8 @@ from typing import ClassVar, Literal
 from pydantic import Field, field_validator
 from pydantic_core import PydanticCustomError
 
-from accountant.privacy import balls
+from accountant.privacy import balls, conversions
 from accountant.privacy.balls import Number, Real, ball
-from accountant.privacy.conversions import (
-    MU_SQUARED_UNIT,
-    concentrated_epsilon,
-    gaussian_epsilon,
-    most_mu_squared,
-    private,
-)
 from accountant.privacy.losses import Loss, curve_of_laplace, gaussian, pure
 from accountant.privacy.mechanisms.amounts import OpenProbability, Positive
 from accountant.privacy.mechanisms.base import (
@@ -210,14 +203,14 @@ class Gaussian(_GaussianNoise):
 
     def epsilon_at(self, mu_squared: Fraction, delta: Number) -> Number:
         """Return the point of Balle and Wang's exact curve."""
-        return gaussian_epsilon(mu_squared, delta)
+        return conversions.gaussian_epsilon(mu_squared, delta)
 
     def at_claim(self, mu_squared: Fraction, claim: Loss) -> Fraction:
         """Return a larger one where the proportion is too small: at an epsilon of mere rounding."""
         epsilon = balls.above(claim.epsilon or Fraction(0))
-        if not private(mu_squared, epsilon, claim.delta):
+        if not conversions.private(mu_squared, epsilon, claim.delta):
             return mu_squared
-        return most_mu_squared(epsilon, claim.delta) + MU_SQUARED_UNIT
+        return conversions.most_mu_squared(epsilon, claim.delta) + conversions.MU_SQUARED_UNIT
 
 
 class DiscreteGaussian(_GaussianNoise):
@@ -247,4 +240,4 @@ class DiscreteGaussian(_GaussianNoise):
 
     def epsilon_at(self, mu_squared: Fraction, delta: Number) -> Number:
         """Return the epsilon of its rho."""
-        return concentrated_epsilon(mu_squared / 2, delta)
+        return conversions.concentrated_epsilon(mu_squared / 2, delta)

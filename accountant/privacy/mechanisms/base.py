@@ -14,7 +14,6 @@ from pydantic import (
     ConfigDict,
     Discriminator,
     Field,
-    StringConstraints,
     Tag,
     field_validator,
     model_validator,
@@ -43,9 +42,7 @@ SmallCount = Annotated[int, Field(strict=True, ge=1, le=LARGEST_GROUP)]
 
 KIND: Final = "What was done; decides which other fields there are."
 
-ShortText = Annotated[
-    str, StringConstraints(strict=True, max_length=100, pattern=r"^[^\x00-\x1f\x7f]+$")
-]
+ShortText = Annotated[str, Field(strict=True, max_length=100, pattern=r"^[^\x00-\x1f\x7f]+$")]
 
 
 class Objection(NamedTuple):

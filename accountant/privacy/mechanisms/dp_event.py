@@ -26,13 +26,7 @@ from pydantic_core import PydanticCustomError
 
 from accountant.privacy.balls import Number, above
 from accountant.privacy.losses import UNBOUNDED
-from accountant.privacy.mechanisms.additive import (
-    DiscreteGaussian,
-    DiscreteLaplace,
-    Gaussian,
-    Laplace,
-    Noise,
-)
+from accountant.privacy.mechanisms import additive
 from accountant.privacy.mechanisms.amounts import NonNegative, Positive, Probability, SamplingRate
 from accountant.privacy.mechanisms.base import BaseMechanism, Count, Relation
 from accountant.privacy.mechanisms.compound import Composed
@@ -228,7 +222,7 @@ def _counted(mechanism: BaseMechanism, population: Relation) -> Body:
     larger = derive(mechanism, population).verdict is Verdict.CONSERVATIVE
     tree = None if larger else _with_sampling(mechanism, stated)
     # Only noise is relative to the contribution of a record, under either relation.
-    noise = isinstance(mechanism, Noise) and mechanism.sampling is None
+    noise = isinstance(mechanism, additive.Noise) and mechanism.sampling is None
     if tree is None or not (stated is population or noise):
         tree = _by_cost(mechanism, population)
     if mechanism.count == 1:
@@ -257,12 +251,12 @@ def _plain(mechanism: BaseMechanism, stated: Relation) -> Body | None:
     name, group, tree = f"{type(mechanism).__name__}DpEvent", mechanism.group_size, None
     steps = Fraction(group, 2 if stated is _REPLACE else 1)
     match mechanism:
-        case Laplace() | Gaussian():
+        case additive.Laplace() | additive.Gaussian():
             tree = _event(name, noise_multiplier=_number(1 / (mechanism.ratio * steps), _DOWN))
-        case DiscreteGaussian():
+        case additive.DiscreteGaussian():
             sigma = _number(Fraction(mechanism.scale), _DOWN)
             tree = _event(name, sigma=sigma, sensitivity=_number(mechanism.width * steps, _UP))
-        case DiscreteLaplace() if (bound := mechanism.width * steps).denominator == 1:
+        case additive.DiscreteLaplace() if (bound := mechanism.width * steps).denominator == 1:
             parameter = _number(1 / Fraction(mechanism.scale), _UP)
             tree = _event(name, noise_parameter=parameter, sensitivity=int(bound))
         case Exponential():
