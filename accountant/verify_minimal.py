@@ -177,15 +177,15 @@ def plus(left: Iterable[int], right: Iterable[int], sign: int = 1) -> list[int]:
 
 class Account:
     """Sums per cell: finite units in each currency, then counts of infinite charges.
-    ``everyone`` counts in every cell, in addition to what ``cells`` has of it. No sum passes 2^62:
-    ``bound`` is all that was booked and not given back, ``held`` what open grants may give back.
-    With a ``window``, ``passing`` has what is spent, and the stamp at which it stops counting.
+    ``everyone`` counts in every cell, beside its own in ``cells``. No sum passes 2^62: ``bound``
+    is all that was booked and not given back, ``held`` the part that open grants may give back.
+    With a ``window``, ``passing`` has each spending, and the stamp at which it stops counting.
     """
 
     def __init__(self, currencies: Iterable[str], window: str | None = None) -> None:
-        self.axis, self.window = list(currencies), window
-        self.everyone, self.cells = [0, 0] * len(self.axis), dict[Cell, list[int]]()
-        self.bound, self.held = [0] * len(self.axis), [0] * len(self.axis)
+        self.keeps, self.window = list(currencies), window
+        self.everyone, self.cells = [0, 0] * len(self.keeps), dict[Cell, list[int]]()
+        self.bound, self.held = [0] * len(self.keeps), [0] * len(self.keeps)
         self.passing = deque[tuple[int, Cells, list[int]]]()
 
     def add(self, cells: Cells, units: list[int], sign: int = 1) -> None:
@@ -227,7 +227,7 @@ class Account:
     def book(self, cells: Cells, charge: Doc, now: int, *, reserve: bool = False) -> list[int]:
         """Add a charge, infinite if it could take a sum past 2^62. Return the units added."""
         self.advance(now)
-        units, n = amounts(charge, self.axis), len(self.axis)
+        units, n = amounts(charge, self.keeps), len(self.keeps)
         for i, bound in enumerate(self.bound):
             if bound + units[i] > MOST_UNITS:
                 units[i], units[n + i] = 0, units[n + i] + 1
@@ -242,7 +242,7 @@ class Account:
     def settle(self, cells: Cells, booked: list[int], charge: Doc, now: int) -> None:
         """Replace a reservation of ``booked`` by a spending of ``charge``."""
         self.advance(now)
-        final, n = amounts(charge, self.axis), len(self.axis)
+        final, n = amounts(charge, self.keeps), len(self.keeps)
         self.held = plus(self.held, booked[:n], -1)
         for i, bound in enumerate(self.bound):
             if final[i] > booked[i] and bound + final[i] - booked[i] > MOST_UNITS:
@@ -255,7 +255,7 @@ class Account:
     def lift(self, charge: Doc, now: int) -> None:
         """Raise every cell to ``charge`` at least, also those that come later."""
         self.advance(now)
-        least, n, before = amounts(charge, self.axis), len(self.axis), self.everyone
+        least, n, before = amounts(charge, self.keeps), len(self.keeps), self.everyone
         for i in range(n):
             if least[i] > MOST_UNITS:
                 least[i], least[n + i] = 0, least[n + i] + 1
@@ -289,7 +289,7 @@ class Account:
 
     def bring(self, other: Account) -> None:
         """Add another account's sums of epsilons and deltas; past 2^62 they are infinite."""
-        n, m = len(self.axis), len(other.axis)
+        n, m = len(self.keeps), len(other.keeps)
         bound = plus(self.bound[:2], other.bound[:2])
         over = [each > MOST_UNITS for each in bound]
         self.bound[:2] = [b if o else t for t, b, o in zip(bound, self.bound, over, strict=False)]
@@ -302,7 +302,7 @@ class Account:
 
     def restate(self, currency: str, factor: Fraction | None) -> None:
         """Set a currency to ``factor`` units for each of epsilon, rounded up; None is infinite."""
-        i, n = self.axis.index(currency), len(self.axis)
+        i, n = self.keeps.index(currency), len(self.keeps)
         bound = 0 if factor is None else -(-self.bound[0] * factor // 1) + 2
         over = bound > MOST_UNITS
         self.bound[i] = 0 if over else bound
@@ -434,11 +434,11 @@ class Limit:
         epsilon, _, second = [*used, None][:3]
         if second is None:
             return epsilon
-        found = max(0, -(-(self.a * second + self.b) // self.d))
-        found = found if epsilon is None else min(found, epsilon)
+        bounds = [max(0, -(-(self.a * second + self.b) // self.d))]
+        bounds += [] if epsilon is None else [epsilon]
         if self.gate == "gdp" and second <= self.first and self.left >= self.chosen[1]:
-            return min(found, self.chosen[0] * 10**9 // 1)
-        return found
+            bounds.append(self.chosen[0] * 10**9 // 1)
+        return min(bounds)
 
     def used(self, sums: list[int]) -> Used:
         """Return, of a cell's sums, those that are compared."""
@@ -447,11 +447,9 @@ class Limit:
 
     def fits(self, used: Used, charge: Used, most: list[int]) -> bool:
         """Return whether own delta fits, and epsilon or the gate's own currency does."""
-        one, own, *second = [
-            u is not None and c is not None and u + c <= m
-            for u, c, m in zip(used, charge, most, strict=True)
-        ]
-        return own and (one or any(second))
+        each = zip(used, charge, most, strict=True)
+        fit = [u is not None and c is not None and u + c <= m for u, c, m in each]
+        return fit[1] and (fit[0] or any(fit[2:]))
 
     def wrong(
         self, least: Account, most: Account | None, cells: Cells, total: Doc, rule: Doc, event: Doc
@@ -627,9 +625,9 @@ class Audit:
             if key[0] and (limit is None or limit.number != key[1]):
                 continue
             account.advance(self.now)
-            most, n = [*map(max, zip(*account.of(None), strict=True))], len(account.axis)
-            used: Doc = dict(zip(account.axis, map(str, most), strict=False))
-            infinite = {c: count for c, count in zip(account.axis, most[n:], strict=True) if count}
+            most, n = [*map(max, zip(*account.of(None), strict=True))], len(account.keeps)
+            used: Doc = dict(zip(account.keeps, map(str, most), strict=False))
+            infinite = {c: count for c, count in zip(account.keeps, most[n:], strict=True) if count}
             entry = dict(zip(("rule", "epoch", "dataset", "client"), key, strict=True))
             entry |= {"used": used | ({"infinite": infinite} if infinite else {})}
             if limit is not None:
@@ -665,13 +663,9 @@ class Audit:
         accounts = {key: self.account(key) for key in self.route(dataset, by)}
         booked = {k: a.book(cells, charge, now, reserve=reserve) for k, a in accounts.items()}
         if reserve:
-            subjects, expires = (
-                command.get("subjects"),
-                now + command.get("ttl_seconds", 3_600) * 10**6,
-            )
-            self.open[f"g{self.size}"] = Grant(
-                by, dataset, subjects, cells, charge, expires, booked
-            )
+            asked, expires = command.get("subjects"), now + command.get("ttl_seconds", 3600) * 10**6
+            grant = Grant(by, dataset, asked, cells, charge, expires, booked)
+            self.open[f"g{self.size}"] = grant
 
     def end(self, event: Doc, command: Doc) -> None:
         """Settle a grant at its charge, which is no more than it reserved."""
@@ -779,7 +773,7 @@ class Audit:
 
     def inherited(self, key: Key, account: Account, axis: int, new: range) -> Groups:
         """Group new cells by the units that they inherited, less those of open grants."""
-        held = Account(account.axis)
+        held = Account(account.keeps)
         for grant in [grant for grant in self.open.values() if key in grant.booked]:
             held.add(grant.cells, grant.booked[key])
         groups = defaultdict[tuple[int, ...], list[Cell]](list)

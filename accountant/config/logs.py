@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable
-from typing import Any, TextIO
+from typing import TextIO
 
 import orjson
 import structlog
@@ -22,7 +21,7 @@ def configure(stream: TextIO = sys.stderr) -> None:
         structlog.processors.format_exc_info,
     ]
     structlog.configure(
-        processors=[*shared, structlog.processors.JSONRenderer(serializer=_json)],
+        processors=[*shared, structlog.processors.JSONRenderer(serializer=orjson.dumps)],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
         logger_factory=structlog.BytesLoggerFactory(stream.buffer),
         cache_logger_on_first_use=True,
@@ -45,7 +44,3 @@ def only_warnings() -> None:
         wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
         logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
     )
-
-
-def _json(document: Any, default: Callable[[Any], Any], **_: Any) -> bytes:
-    return orjson.dumps(document, default=default)
