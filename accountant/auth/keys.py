@@ -112,18 +112,17 @@ class Credentials:
 
     def refresh(self, head: Tree | None = None) -> None:
         """Read the events of other processes. ``head``: the ledger's head, if it is known."""
-        head = self._ledgers.head(LEDGER) if head is None else head
-        if head != self._projection.seen or head != self._projection.tree:
-            with self._projection.lock:
+        head, kept = head or self._ledgers.head(LEDGER), self._projection
+        if head != kept.seen or head != kept.tree:
+            with kept.lock:
                 head = self._ledgers.head(LEDGER)  # again: another thread may have read further
-                self._projection.follow(head, lambda first: self._ledgers.read(LEDGER, first))
+                kept.follow(head, lambda first: self._ledgers.read(LEDGER, first))
 
     def _write(self, kind: str, by: str, body: dict[str, str]) -> None:
-        with self._ledgers.writing(LEDGER) as writing, self._projection.lock:
-            self._projection.follow(
-                writing.head(LEDGER), lambda first: writing.read(LEDGER, first, 1000)
-            )
-            ring, name = self._projection.fold, body["name"]
+        kept = self._projection
+        with self._ledgers.writing(LEDGER) as writing, kept.lock:
+            kept.follow(writing.head(LEDGER), lambda first: writing.read(LEDGER, first, 1000))
+            ring, name = kept.fold, body["name"]
             exists = any(key.name == name for key in ring.by_digest.values())
             if exists and kind == CREATED:
                 raise Conflict("key-exists", f"a key named {name!r} exists; revoke it first")

@@ -221,9 +221,7 @@ class Accountant(Connection):
         """
         return self._post("/invocations", dataset=dataset, mechanisms=mechanisms, **more).body
 
-    def batch(
-        self, items: Sequence[Mapping[str, Any]], *, idempotency_key: str | None = None
-    ) -> list[Body]:
+    def batch(self, items: Sequence[Body], *, idempotency_key: str | None = None) -> list[Body]:
         """Send many items in one commit and return their answers in order. Grants, commits and
         releases are answered all or none (otherwise Refused, whose ``problem`` names the ``item``);
         records may not be mixed with them. ``grant_item``, ``commit_item``, ``release_item`` and
@@ -322,7 +320,7 @@ class Registrar(Connection):
     def policy(self, text: str, *, approver_key: str | None = None) -> Body:
         """Adopt a policy file. Loosening the policy in force needs a second person's key."""
         headers = {"Accountant-Approver": f"Bearer {approver_key}"} if approver_key else {}
-        return self._put("/policy", text.encode(), "application/yaml", headers)
+        return self._put("/policy", text.encode(), "application/yaml", **headers)
 
     def _put_json(self, path: str, body: Mapping[str, Any]) -> Body:
         content = json.dumps(body, ensure_ascii=False).encode()

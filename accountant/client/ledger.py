@@ -94,9 +94,7 @@ def canonical(content: Body) -> bytes:
     ).encode()
 
 
-def checked(
-    pages: Iterable[list[Body]], checkpoints: Sequence[Checkpoint]
-) -> Iterator[LedgerEvent]:
+def checked(pages: Iterable[list[Body]], kept: Sequence[Checkpoint]) -> Iterator[LedgerEvent]:
     """Yield the events of all pages in order. Raise LedgerBroken where one does not match its leaf
     hash, where they do not match a checkpoint, and at the end if a checkpoint has more events.
     """
@@ -106,9 +104,9 @@ def checked(
         leaf = tree.add(data)
         if leaf.hex() != item["leaf"] or item["event"].get("sequence") != number:
             raise LedgerBroken(f"event {number} does not match its hash")
-        for checkpoint in checkpoints:
+        for checkpoint in kept:
             if checkpoint.size == tree.size and checkpoint.root != tree.root:
                 raise LedgerBroken(f"the first {tree.size} events do not match the checkpoint")
         yield LedgerEvent(data, leaf, item["event"])
-    for end in (checkpoint.size for checkpoint in checkpoints if checkpoint.size > tree.size):
+    for end in (checkpoint.size for checkpoint in kept if checkpoint.size > tree.size):
         raise LedgerBroken(f"the ledger has {tree.size} events, fewer than its checkpoint of {end}")

@@ -134,11 +134,9 @@ class Connection:
             _read(response)  # raises
         return response.content
 
-    def _put(
-        self, path: str, content: bytes, media: str, headers: Mapping[str, str] | None = None
-    ) -> Body:
+    def _put(self, path: str, content: bytes, media: str, **headers: str) -> Body:
         """Put a document. Putting it again changes nothing."""
-        headers = {"Content-Type": media, **(headers or {})}
+        headers |= {"Content-Type": media}
         return _read(self._answered("PUT", path, content=content, headers=headers)).body
 
     def _post(self, path: str, *, idempotency_key: str | None = None, **body: Any) -> Reply:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import tarfile
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import islice
 from typing import IO, Annotated, Final, NamedTuple
 
@@ -104,12 +105,10 @@ def read_members(stream: IO[bytes]) -> Iterator[Member]:
 
 def _parsed(block: bytes) -> tuple[str, int] | None:
     """Return name and size, if ``block`` is exactly the header that they make."""
-    try:
-        name = block[:100].rstrip(b"\0").decode("ascii")
-        size = int(block[124:135], 8)
+    with suppress(ValueError):
+        name, size = block[:100].rstrip(b"\0").decode("ascii"), int(block[124:135], 8)
         return (name, size) if header(name, size) == block else None
-    except ValueError:
-        return None
+    return None
 
 
 def _ending(block: bytes, stream: IO[bytes], at: int) -> Iterator[Member]:

@@ -31,7 +31,6 @@ MAX_BYTES: Final = 65_535  # An entry of the evidence formats has a 16-bit lengt
 MAX_DEPTH: Final = 64
 
 _EPOCH: Final = datetime(1970, 1, 1)  # UTC
-_MAX_SAFE: Final = 2**53
 _STAMP: Final = re.compile(r"[1-9]\d{3}(-\d\d){2}T([01]\d|2[0-3])(:[0-5]\d){2}\.\d{6}Z", re.ASCII)
 
 
@@ -181,7 +180,7 @@ def _check(value: Any, depth: int) -> None:
     if value is None or isinstance(value, (str, bool)):
         return
     if isinstance(value, int):
-        if abs(value) >= _MAX_SAFE:
+        if abs(value) >= 2**53:
             raise ValueError(f"{value} is not below 2**53: write it as a string")
     elif isinstance(value, (list, tuple)):
         for item in value:

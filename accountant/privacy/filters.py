@@ -322,9 +322,7 @@ class GDP(LineFilter):
 
 BASIC: Final = Filter()
 RENYI: Final = Renyi()
-FILTERS: Final[dict[str, Filter]] = {
-    each.name: each for each in (BASIC, Advanced(), ZCDP(), RENYI, GDP())
-}
+FILTERS: Final[dict[str, Filter]] = {f.name: f for f in (BASIC, Advanced(), ZCDP(), RENYI, GDP())}
 DEFAULT_FILTER: Final = RENYI.name
 
 

@@ -27,10 +27,7 @@ def most_likely(prior: float, epsilon: Decimal | None) -> float:
 def in_plain_words(epsilon: Decimal | None, delta: Decimal, unit: str = "one person") -> str:
     """Return one or two sentences for a report. ``unit`` is protected, such as "one person"."""
     if epsilon is None:
-        return (
-            f"There is no bound: whoever sees these releases may have learned everything about "
-            f"{unit}."
-        )
+        return f"There is no bound: these releases may have revealed everything about {unit}."
     if epsilon > _COUNTABLE:
         bound = "may be more than a million times"
         belief = "may become all but certainty, either way"
@@ -50,5 +47,4 @@ def in_plain_words(epsilon: Decimal | None, delta: Decimal, unit: str = "one per
 
 
 def _ceil(value: float, digits: int) -> float:
-    scale = float(f"1e{digits}")
-    return math.ceil(value * scale) / scale
+    return math.ceil(value * 10.0**digits) / 10.0**digits

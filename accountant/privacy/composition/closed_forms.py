@@ -87,10 +87,9 @@ def optimal_epsilon(epsilon: float, delta: float, count: int, total_delta: float
     # On [losses[j + 1], losses[j]] the curve is e^above[j] - e^(x + below[j]).
     with np.errstate(divide="ignore", over="ignore"):
         at_next = np.exp(above[:-1]) * -np.expm1(losses[1:] + below[:-1] - above[:-1])
-    passed = np.flatnonzero(at_next > spare)
-    if passed.size == 0:
+    if not (at_next > spare).any():
         return 0.0
-    j = int(passed[0])
+    j = int(np.argmax(at_next > spare))
     if spare == 0:
         return float(losses[0]) * (1 + 1e-15)
     room = math.log(spare) - above[j]
@@ -109,9 +108,9 @@ def discrete_epsilon(pair: DiscreteGaussian, delta: float) -> float:
         (p,), (q,) = pair.above(np.array([epsilon]))
         return float(p * (1 + _TAIL_SLACK) - math.exp(epsilon) * q * (1 - _TAIL_SLACK)) <= delta
 
-    if enough(0.0):
-        return 0.0
     low, high = 0.0, pair.span[1]
+    if enough(low):
+        return low
     if high > 600 or not enough(high):
         return math.inf
     for _ in range(80):

@@ -96,10 +96,8 @@ def _read(tree: Any, level: int = 1) -> list[Body]:
 
 def _value(event: DpEvent, name: str, kind: Any, level: int) -> Any:
     """Return a field of ``event``, events inside as their bodies. Raises if missing or wrong."""
-    value = event.fields.get(name)
-    if isinstance(kind, tuple):
-        kind, default = kind
-        value = event.fields.get(name, default)
+    kind, default = kind if isinstance(kind, tuple) else (kind, None)
+    value = event.fields.get(name, default)
     if kind is _EVENT:
         return _read(value, level + 1)
     try:

@@ -56,7 +56,7 @@ class _Selection(BaseMechanism):
     halves epsilon, under add_or_remove_one only."""
 
     def epsilon(self, stated: Relation) -> Fraction:
-        """2 x sensitivity / scale; half of that for monotonic scores under add-or-remove-one."""
+        """Return 2 x sensitivity / scale, half for monotonic scores under add-or-remove-one."""
         halved = self.monotonic and stated is Relation.ADD_OR_REMOVE_ONE
         return (1 if halved else 2) * Fraction(self.sensitivity) / Fraction(self.scale)
 
