@@ -144,15 +144,19 @@ def ceiling(value: Number, scale: int = 1) -> int:
 def ceilings(values: Iterable[Number | None], scales: Iterable[int]) -> list[int | None]:
     """Return the ``ceiling`` of each value at its scale, None for None."""
     found: list[int | None] = []
-    with _lock, ctx.workprec(FIRST_BITS):
-        for value, scale in zip(values, scales, strict=False):
-            if isinstance(value, Real):
-                whole = (value.ball() * scale).ceil().unique_fmpz()
-                found.append(_with_more_bits(value, scale) if whole is None else int(whole))
-            elif value is None:
-                found.append(None)
-            else:
-                found.append(-(-value.numerator * scale // value.denominator))
+    with _lock:
+        before, ctx.prec = ctx.prec, FIRST_BITS  # twice as fast as ctx.workprec
+        try:
+            for value, scale in zip(values, scales, strict=False):
+                if isinstance(value, Real):
+                    whole = (value.ball() * scale).ceil().unique_fmpz()
+                    found.append(_with_more_bits(value, scale) if whole is None else int(whole))
+                elif value is None:
+                    found.append(None)
+                else:
+                    found.append(-(-value.numerator * scale // value.denominator))
+        finally:
+            ctx.prec = before
     return found
 
 

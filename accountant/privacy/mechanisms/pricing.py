@@ -91,9 +91,11 @@ def derive(mechanism: BaseMechanism, population: Relation) -> Derivation:
         explained = objections and derived is not None and derived.epsilon is None
         if verdict is Verdict.UNDERSTATED and beside is not None and not explained:
             objections += (mechanism.understated(claim, beside),)
-    losses = derived, claim, _booked(mechanism, claim, derived, verdict)
-    converted = (loss and convert(loss, stated, population) for loss in losses)
-    return Derivation(verdict, objections, *converted)
+    booked = _booked(mechanism, claim, derived, verdict)
+    if stated is not population:
+        losses = derived, claim, booked
+        derived, claim, booked = (loss and convert(loss, stated, population) for loss in losses)
+    return Derivation(verdict, objections, derived, claim, booked)
 
 
 def _misplaced(
