@@ -272,7 +272,8 @@ class ReusableHoldout(Compound):
 
     def loss(self, stated: Relation) -> Loss:
         """Return as many sessions as the budget."""
-        return super().loss(stated).times(self.budget)
+        [session] = self.parts()
+        return cost_of(session, stated).times(self.budget)
 
 
 class Plan(Compound):
