@@ -86,9 +86,9 @@ def apply(state: State, outcome: Outcome) -> None:
         state.batch = batch.taken(outcome)
     before = outcome.change.fold(state, entry)
     if state.adopted is not None and state.adopted.policy.remembering:
-        event = outcome.event()
+        event = batches.as_single(outcome.event())
         state.memories = state.memories | {
-            rule.id: rule.remember(state.memories.get(rule.id), event)
+            rule.id: rule.next_memory(state.memories.get(rule.id), event)
             for rule in state.adopted.policy.remembering
         }
     if outcome.key is not None:

@@ -56,8 +56,9 @@ def explain(event: Event, adopted: Adopted | None, people: Population, engine: i
     findings = list(built_in.findings(request, adopted, event.ledger))
     if adopted is not None:
         told = _told(event, adopted, people, request)
-        compared = ((rule, _compared(rule, told)) for rule in adopted.policy.rules)
-        findings += [rule.words(found, told) for rule, found in compared if found is not None]
+        for rule in adopted.policy.rules:
+            if (compared := _compared(rule, told)) is not None:
+                findings += _worded(rule, compared, told)
     return Explained(decision_of(findings, recorded=event.type == RECORDED), request)
 
 
@@ -81,8 +82,23 @@ def in_words(
         event = Event(state.ledger, state.sequence, RESERVED, request.now, request.by, body)
         told = _told(event, state.adopted, state.people(), request)
         rules = {rule.id: rule for rule in state.adopted.policy.rules}
-        findings += [rules[c.rule].words(c, told) for c in judgement.compared if c.rule in rules]
+        for one in judgement.compared:
+            if one.rule in rules:
+                findings += _worded(rules[one.rule], one, told)
     return decision_of(findings)
+
+
+def _worded(rule: Rule, compared: Compared, told: Told) -> list[Finding]:
+    """Return the finding of ``rule``. A rule that fired has one even if its text cannot be made: a
+    decision that is recorded is always answered. One that kept nothing and did not fire may not
+    have applied.
+    """
+    try:
+        return [rule.words(compared, told)]
+    except Exception as error:  # noqa: BLE001 a kind of another program may fail in any way
+        if not compared.fired and compared.seen is None:
+            return []
+        return [rule.finding(compared, f"rule {rule.id} has no text for this ({error!r})")]
 
 
 def _told(event: Event, adopted: Adopted, people: Population, request: Request) -> Told:

@@ -126,6 +126,8 @@ def _adopt_policy(state: State, event: Event) -> None:
         for rule in policy.remembering
         if rule.id in rules
     }
+    for kept in policy.remembering:
+        kept.check_json(state.memories.get(kept.id), "begins with")
     state.custody = replace(state.custody, policies=(*state.custody.policies, event.sequence))
     state.adopted = Adopted(policy, event.body["command"]["source_digest"], event.sequence, epochs)
 

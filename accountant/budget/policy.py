@@ -12,7 +12,6 @@ from pydantic import Field, field_validator, model_validator
 from accountant.budget.rules import AnyRule
 from accountant.budget.rules.base import Rule, RuleId, Strict
 from accountant.budget.rules.limit import LimitRule
-from accountant.budget.rules.threshold import ThresholdRule
 from accountant.ledger.notes import COSIGNATURE, Verifier
 
 MAX_RULES: Final = 200
@@ -80,15 +79,13 @@ class Policy(Strict):
 
     @model_validator(mode="after")
     def _consistent(self) -> Policy:
-        ids: set[str] = set()
+        rules: dict[str, Rule] = {}
         for rule in self.rules:
-            if rule.id in ids:
+            if rule.id in rules:
                 raise ValueError(f"two rules are called {rule.id!r}")
-            ids.add(rule.id)
-        limits = {rule.id for rule in self.limits}
+            rules[rule.id] = rule
         for rule in self.rules:
-            if isinstance(rule, ThresholdRule) and rule.of not in limits:
-                raise ValueError(f"rule {rule.id!r} is of {rule.of!r}, which is no limit rule here")
+            rule.check(rules)
         return self
 
     @cached_property

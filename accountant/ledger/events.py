@@ -169,6 +169,20 @@ def written(document: Any) -> bytes:
     return orjson.dumps(document, option=orjson.OPT_SORT_KEYS)
 
 
+def kept(document: Any, name: str) -> bytes:
+    """Return the ``canonical`` bytes of a field of an event, which may hold tuples. Raise TypeError
+    if no event can hold it, naming it.
+    """
+    try:
+        data = orjson.dumps(document, option=_STRICT)
+        _DECODER.decode(data)
+        if not data.isascii() or data.count(b"{") + data.count(b"[") >= MAX_DEPTH - 1:
+            canonical({"": orjson.loads(data)})
+    except (msgspec.MsgspecError, TypeError, ValueError) as error:
+        raise TypeError(f"{name} cannot stand in an event: {error}") from None
+    return data
+
+
 def to_keep(data: bytes) -> bytes:
     """Return a copy without spare memory: orjson leaves bytes a buffer of 4 KiB or more."""
     return bytes(memoryview(data))

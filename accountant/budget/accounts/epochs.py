@@ -19,7 +19,6 @@ from accountant.budget.accounts.window import Window, WindowAccount
 from accountant.budget.policy import Policy
 from accountant.budget.rules.base import matches
 from accountant.budget.rules.limit import LimitRule
-from accountant.budget.rules.purpose import PurposeRule
 from accountant.ledger.events import Event, microseconds
 from accountant.privacy.filters import FILTERS, Capacity, Filter, Limit, axis_under
 from accountant.privacy.units import SURE, Axis, Charge, Currency
@@ -92,9 +91,8 @@ class Adopted:
 
     @cached_property
     def purposes(self) -> frozenset[str]:
-        """The purposes that its rules list."""
-        rules = (rule for rule in self.policy.rules if isinstance(rule, PurposeRule))
-        return frozenset(purpose for rule in rules for purpose in rule.purposes)
+        """The purposes that its rules compare, which stand in clear in events."""
+        return frozenset().union(*(rule.in_clear for rule in self.policy.rules))
 
     @cached_property
     def routes(self) -> dict[tuple[str, str], Any]:

@@ -31,7 +31,7 @@ from accountant.budget.outcome import (
 from accountant.budget.request import Judged, Request, prepare, price_all
 from accountant.budget.rules.limit import LimitRule
 from accountant.budget.state import State
-from accountant.ledger.events import rfc3339, written
+from accountant.ledger.events import kept, rfc3339, written
 from accountant.privacy.mechanisms import Mechanism, SparseVector
 from accountant.privacy.units import NOTHING as NO_CHARGE
 from accountant.privacy.units import Charge, Currency, charge_of, total
@@ -100,7 +100,7 @@ def _judge(
     if judgement.fired:
         body["fired"] = [[one.rule, one.code] for one in judgement.fired]
     if seen := {one.rule: one.seen for one in judgement.compared if one.seen is not None}:
-        body["rules"] = seen
+        body["rules"] = Fragment(kept(seen, "what the rules compared"))
     return request, judgement, body
 
 

@@ -28,8 +28,9 @@ KINDS: Final[dict[str, type[Rule]]] = {
         PurposeRule,
     )
 }
-"""Rule kinds by their field. A rule is of the first kind whose field it has. Policies are read, and
-their JSON schema is written, by the kinds that are registered at that moment.
+"""Rule kinds by their field. A rule is of the first kind whose field it has and that knows all its
+fields; if none knows all, of the first whose field it has. Policies are read, and their JSON schema
+is written, by the kinds that are registered at that moment.
 """
 
 
@@ -37,11 +38,13 @@ def read_rule(value: Any) -> Rule:
     """Read a rule of a policy as its kind's model. Raises pydantic's errors."""
     if isinstance(value, Rule):
         return value
-    named = [field for field in KINDS if isinstance(value, dict) and field in value]
+    fields = set(value) if isinstance(value, dict) else set()
+    named = [kind for field, kind in KINDS.items() if field in fields]
     if not named:
         kinds = {"kinds": ", ".join(KINDS)}
         raise PydanticCustomError("rule_kind", "a rule has one of: {kinds}", kinds)
-    return KINDS[named[0]].model_validate(value)
+    whole = (kind for kind in named if fields <= kind.model_fields.keys())
+    return next(whole, named[0]).model_validate(value)
 
 
 class _Described:

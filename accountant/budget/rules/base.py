@@ -12,6 +12,7 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, NamedTuple, Protocol
 
+import orjson
 from pydantic import BaseModel, ConfigDict, Field
 
 if TYPE_CHECKING:
@@ -126,6 +127,16 @@ class Rule(Strict):
     id: RuleId
     action: Action = "block"
 
+    @property
+    def in_clear(self) -> frozenset[str]:
+        """The purposes that the rule compares. They stand in clear in events and in the view; any
+        other purpose is sealed. By default those of a field ``purposes``.
+        """
+        return frozenset(getattr(self, "purposes", ()))
+
+    def check(self, rules: Mapping[str, Rule]) -> None:
+        """Raise ValueError if the rule cannot stand beside the other ``rules`` of its policy."""
+
     def compare(self, view: View) -> Compared | None:
         """Compare the rule with a request. Return None if it does not apply to it."""
         raise NotImplementedError(type(self).__name__)
@@ -163,6 +174,25 @@ class Rule(Strict):
         changed; otherwise the rule starts with none.
         """
         return memory if before.model_copy(update={"action": self.action}) == self else None
+
+    def next_memory(self, memory: Any, event: Event) -> Any:
+        """Return ``remember``. Raise TypeError unless that is JSON, as a snapshot keeps it."""
+        after = self.remember(memory, event)
+        if after is not memory:
+            self.check_json(after, "remembers")
+        return after
+
+    def check_json(self, value: Any, verb: str) -> None:
+        """Raise TypeError unless ``value`` is the same after it was written as JSON."""
+        try:
+            same = orjson.loads(orjson.dumps(value)) == value
+        except (TypeError, ValueError):
+            same = False
+        if not same:
+            raise TypeError(
+                f"rule {self.id!r} {verb} a value that JSON does not hold as it is: it may consist "
+                "of lists, objects with text as keys, texts, numbers, true, false and null"
+            )
 
     def compared(self, fired: bool, seen: Any = None) -> Compared:
         """Build a ``Compared`` of this rule."""

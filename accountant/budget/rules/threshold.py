@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from pydantic import Field
 
 from accountant.budget.rules.base import Compared, Finding, Rule, RuleId, Told, View
-from accountant.budget.rules.limit import quoted, seen, sides_in_words
+from accountant.budget.rules.limit import LimitRule, quoted, seen, sides_in_words
 from accountant.privacy.filters import Capacity
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from accountant.budget.accounts.epochs import Epoch
 
 
@@ -32,6 +34,11 @@ class ThresholdRule(Rule):
     def share(self) -> Fraction:
         """``at`` as a fraction."""
         return Fraction(Decimal(self.at[:-1])) / 100
+
+    def check(self, rules: Mapping[str, Rule]) -> None:
+        """Raise ValueError unless ``of`` names a limit rule."""
+        if not isinstance(rules.get(self.of), LimitRule):
+            raise ValueError(f"rule {self.id!r} is of {self.of!r}, which is no limit rule here")
 
     def capacity(self, epoch: Epoch) -> Capacity:
         """Return the capacity at which the rule fires, worked out once: it takes long fractions."""
