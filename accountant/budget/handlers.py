@@ -105,7 +105,7 @@ def _register_dataset(state: State, event: Event) -> None:
 
 
 def _adopt_policy(state: State, event: Event) -> None:
-    policy = Policy.model_validate(event.body["command"]["policy"])
+    policy = Policy.stored(event.body["command"]["policy"])
     before = state.adopted
     epochs: dict[str, Epoch] = {}
     for rule in policy.limits:

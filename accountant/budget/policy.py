@@ -7,8 +7,9 @@ from decimal import Context, Decimal
 from functools import cached_property
 from typing import Annotated, Any, Final
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
+from accountant.budget.malformed import in_one_line, reasons
 from accountant.budget.rules import AnyRule
 from accountant.budget.rules.base import Rule, RuleId, Strict
 from accountant.budget.rules.limit import LimitRule
@@ -87,6 +88,15 @@ class Policy(Strict):
         for rule in self.rules:
             rule.check(rules)
         return self
+
+    @classmethod
+    def stored(cls, document: Any) -> Policy:
+        """Read the policy of an event. Raise ValueError, in words, if this program cannot."""
+        try:
+            return cls.model_validate(document)
+        except ValidationError as error:
+            found = in_one_line(reasons(error), "the policy")
+            raise ValueError(f"this program cannot read the policy: {found}") from None
 
     @cached_property
     def limits(self) -> tuple[LimitRule, ...]:

@@ -373,7 +373,7 @@ def _adopted_row(adopted: Adopted) -> AdoptedRow:
 
 def _adopted(row: AdoptedRow) -> Adopted:
     document, digest, sequence, rows = row
-    policy = Policy.model_validate(document)
+    policy = Policy.stored(document)
     epochs = {
         rule.id: epoch_of(rule, chosen, number, since, carried=carried, whole=whole)
         for rule, (number, since, chosen, carried, whole) in zip(policy.limits, rows, strict=True)

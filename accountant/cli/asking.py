@@ -92,7 +92,7 @@ def preview(
         common.show(f"decision: {decision['outcome']}")
         for rule in decision["rules"]:
             _show_rule(rule["rule"], rule["action"] if rule["fired"] else "ok", rule["text"])
-        common.show(f"requests like this that fit: {document['fits']}")
+        common.show(f"requests like this that the limits admit: {document['fits']}")
     raise typer.Exit(int(decision["outcome"] == "block"))
 
 

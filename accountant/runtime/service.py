@@ -39,6 +39,7 @@ from accountant.runtime.dispatcher import Dispatcher, opening
 from accountant.runtime.prices import Pricing, takes_long
 from accountant.runtime.projections import Fold, Projections
 from accountant.runtime.unit_of_work import Answer, UnitOfWork
+from accountant.store import Damaged
 from accountant.store.ledgers import Ledgers, Moved, StoreError, Unknown, Writing
 from accountant.store.projection import Diverged, Projection
 from accountant.store.snapshots import Snapshots
@@ -442,6 +443,12 @@ def _store_failures() -> Iterator[None]:
     except (Diverged, VaultError) as error:
         code = "ledger-diverged" if isinstance(error, Diverged) else "vault-failed"
         raise Unavailable(code, str(error)) from error
+    except Damaged as error:
+        raise Unavailable(
+            "storage-failed",
+            f"this service cannot read the ledger, and a retry does not help: {error}. Start the "
+            "version of the program that wrote the event, or put the right database back",
+        ) from error
     except StoreError as error:
         raise Unavailable(
             "storage-failed",

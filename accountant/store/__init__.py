@@ -23,6 +23,10 @@ class StoreError(Exception):
     """The database failed. Nothing of the transaction is kept."""
 
 
+class Damaged(StoreError):
+    """A stored event cannot be read: it is damaged, or another version of the program wrote it."""
+
+
 class Moved(StoreError):
     """Another writer moved the head first: read it again and decide from scratch. If that goes on
     without another writer, the database is damaged: an event stands beyond its head.

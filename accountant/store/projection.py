@@ -12,6 +12,7 @@ from typing import Final, Generic, Protocol, TypeVar
 
 from accountant.ledger.checkpoints import Known
 from accountant.ledger.merkle import Tree, leaf_hash
+from accountant.store import Damaged
 from accountant.store.ledgers import Stored, StoreError
 
 _LATELY: Final = 1.0  # Seconds after which a writer may have written its last
@@ -146,5 +147,5 @@ class Projection(Generic[F]):
             if known.size == self.tree.size and known.root != self.tree.root:
                 raise Diverged(self.ledger, known, self.tree)
 
-    def _broken(self, number: int, reason: object) -> StoreError:
-        return StoreError(f"event {number} of {self.ledger} cannot be folded: {reason}")
+    def _broken(self, number: int, reason: object) -> Damaged:
+        return Damaged(f"event {number} of {self.ledger} cannot be folded: {reason}")

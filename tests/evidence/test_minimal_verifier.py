@@ -192,6 +192,7 @@ def test_a_sound_bundle_has_no_finding() -> None:
         "events": 9,
         "root": base64.b64encode(root_of(SMALL.leaves())).decode(),
         "findings": [],
+        "believed": [],
         "totals": [
             account("", "*", charge(407, 1)),
             account("", "d", charge(407, 1)),

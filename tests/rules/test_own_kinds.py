@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import pytest
 from pydantic import ValidationError
-from support import World, hospital, laplace
+from support import World, hospital, laplace, last_replay
 
 from accountant.budget.policy import Policy
 from accountant.budget.rules import KINDS
@@ -173,3 +173,22 @@ def test_a_decision_is_answered_even_if_a_rule_has_no_text(
     assert refused.status_code == 403
     assert "rule some has no text for this" in refused.json()["detail"]
     assert made.http.get("/docs").status_code == 200
+
+
+def test_a_program_that_lacks_a_kind_says_so(
+    world: Callable[[], World], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody is told to try again what cannot be read."""
+    monkeypatch.setitem(KINDS, Some.field, Some)
+    made = world().hospital("  - {id: wide, limit: {epsilon: 1}}\n  - {id: some, some: pipeline}\n")
+    stored = [row.body for row in made.service.stream("fair")]
+    monkeypatch.delitem(KINDS, Some.field)
+    answer = world().post("/grants", {"dataset": "d", "mechanisms": [laplace("0.1")]})
+    assert (answer.status_code, answer.json()["type"]) == (
+        503,
+        "urn:accountant:problem:storage-failed",
+    )
+    for text in ("rules[1]: this program does not know its kind", "a retry does not help"):
+        assert text in answer.json()["detail"]
+    found = [each.reason for each in last_replay("fair", stored).findings]
+    assert any("does not know its kind" in reason for reason in found), found

@@ -122,7 +122,7 @@ def adopted_by(event: Event) -> Adopted:
     decisions under it. Only a fold knows whether something was carried.
     """
     command, told = event.body["command"], event.body["epochs"]
-    policy = Policy.model_validate(command["policy"])
+    policy = Policy.stored(command["policy"])
     epochs = {}
     for rule in policy.limits:
         one = told[rule.id]

@@ -155,7 +155,7 @@ def register_dataset(
 
 def adopt_policy(state: State, asked: Envelope, command: ask.AdoptPolicy, now: int) -> Body | None:
     """Adopt a policy. Raises Forbidden if it loosens the one in force under one name only."""
-    policy = Policy.model_validate(command.policy)
+    policy = Policy.stored(command.policy)
     if state.adopted and state.adopted.policy == policy:
         return None
     loosened = loosens(state, policy)

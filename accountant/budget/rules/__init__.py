@@ -41,8 +41,8 @@ def read_rule(value: Any) -> Rule:
     fields = set(value) if isinstance(value, dict) else set()
     named = [kind for field, kind in KINDS.items() if field in fields]
     if not named:
-        kinds = {"kinds": ", ".join(KINDS)}
-        raise PydanticCustomError("rule_kind", "a rule has one of: {kinds}", kinds)
+        text = "this program does not know its kind: a rule has one of: {kinds}"
+        raise PydanticCustomError("rule_kind", text, {"kinds": ", ".join(KINDS)})
     whole = (kind for kind in named if fields <= kind.model_fields.keys())
     return next(whole, named[0]).model_validate(value)
 

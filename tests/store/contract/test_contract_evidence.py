@@ -9,7 +9,7 @@ from collections.abc import Callable
 from places import Place
 from support import World, ask, clean, hundredth, laplace
 
-from accountant.auditing.verify import Verdict, verify
+from accountant.auditing.verify import AuditResult, verify
 from accountant.ledger.checkpoints import Checkpoint
 from accountant.ledger.notes import parse
 from accountant.publishing.export import covering, write_bundle
@@ -28,7 +28,7 @@ def spend(world: World, count: int) -> None:
         assert world.post(f"/grants/{grant.json()['id']}/commit", {}).status_code == 200
 
 
-def audited(world: World) -> Verdict:
+def audited(world: World) -> AuditResult:
     """The verdict on the ledger's bundle, texts included."""
     signed = world.publisher.sign("fair")
     out = io.BytesIO()
@@ -52,7 +52,7 @@ def test_a_bundle_verifies_after_an_erasure(world: Callable[..., World]) -> None
     made.service.erase("fair", "officer", purposes[0].sequence, None, "she asked for it")
     verdict = audited(made)
     assert [str(finding) for finding in verdict.findings] == []
-    assert verdict.entries == made.head().size > 256
+    assert verdict.events == made.head().size > 256
     for sequence in (0, 255, 256, made.head().size - 1):
         assert made.get(f"/receipts/{sequence}").status_code == 200
     clean(made)
