@@ -71,7 +71,7 @@ class Credentials:
 
     def __init__(self, ledgers: Ledgers, clock: Callable[[], int]) -> None:
         self._ledgers, self._clock = ledgers, clock
-        self._projection = Projection(LEDGER, KeyRing)
+        self._projection = Projection(LEDGER, KeyRing, KeyRing.follow)
 
     def create(self, name: str, role: Role, by: str) -> str:
         """Create a key and return it; it cannot be read again. Raise Invalid for a malformed name,
@@ -99,11 +99,11 @@ class Credentials:
     def all(self) -> list[Key]:
         """Return the holders of all valid keys, by name."""
         self.refresh()
-        return sorted(self._projection.fold.by_digest.values(), key=lambda key: key.name)
+        return sorted(self._projection.state.by_digest.values(), key=lambda key: key.name)
 
     def remembered(self, digest: str) -> Key | None:
         """Return the holder of a key without reading the database."""
-        return self._projection.fold.by_digest.get(digest)
+        return self._projection.state.by_digest.get(digest)
 
     @property
     def seen(self) -> Tree:
@@ -122,7 +122,7 @@ class Credentials:
         kept = self._projection
         with self._ledgers.writing(LEDGER) as writing, kept.lock:
             kept.follow(writing.head(LEDGER), lambda first: writing.read(LEDGER, first, 1000))
-            ring, name = kept.fold, body["name"]
+            ring, name = kept.state, body["name"]
             exists = any(key.name == name for key in ring.by_digest.values())
             if exists and kind == CREATED:
                 raise Conflict("key-exists", f"a key named {name!r} exists; revoke it first")

@@ -52,7 +52,7 @@ class Counted(NamedTuple):
     key: AccountKey
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, weakref_slot=True)
 class State:
     """Everything that decisions read. ``sequence`` is the next event's, ``time`` the last stamp."""
 

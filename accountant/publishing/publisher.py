@@ -23,7 +23,6 @@ from accountant.ledger.merkle import tree_of
 from accountant.ledger.notes import Verifier
 from accountant.publishing.log import Log, checkpoint_of, complete
 from accountant.publishing.witness import Contradiction, Unanswered, ask
-from accountant.runtime.projections import Fold
 from accountant.runtime.service import Service
 from accountant.store.ledgers import Signed, Writing
 from accountant.store.projection import Projection
@@ -101,9 +100,9 @@ class Publisher:
     def _kept(self, ledger: str, signed: Signed) -> bool:
         return self._vault.read(ledger, "signed") == signed.note
 
-    def _signed(self, projection: Projection[Fold], last: Signed | None) -> Signed:
+    def _signed(self, projection: Projection[State], last: Signed | None) -> Signed:
         tree, before = projection.tree, last.size if last else 0
-        keys = projection.fold.state.custody.signing(tree.size, before)
+        keys = projection.state.custody.signing(tree.size, before)
         signers = [
             self._vault.signer(projection.ledger, Verifier.from_text(key.text)) for key in keys
         ]
@@ -243,7 +242,7 @@ def _origin(signed: Signed) -> str:
     return checkpoint_of(signed).origin
 
 
-def _continued(writing: Writing, projection: Projection[Fold], last: Signed) -> None:
+def _continued(writing: Writing, projection: Projection[State], last: Signed) -> None:
     """Raise Unavailable unless the tree continues the last signed head."""
     with complete():
         root = tree_of(partial(writing.hashes, projection.ledger), last.size).root

@@ -45,35 +45,17 @@ class _Kept(NamedTuple):
     seconds: float
 
 
-class Fold:
-    """The fold of a population's ledger: its state."""
-
-    __slots__ = ("__weakref__", "state")
-
-    def __init__(self, state: State) -> None:
-        self.state = state
-
-    @property
-    def sequence(self) -> int:
-        """The sequence of the next event."""
-        return self.state.sequence
-
-    def follow(self, data: bytes) -> None:
-        """Fold in an event. Raise ValueError if it is not the next one, or cannot be folded."""
-        follow(self.state, data)
-
-
 class Projections:
     """The projections of one database. Thread-safe. Every method may raise StoreError."""
 
     def __init__(self, ledgers: Ledgers, vault: Vault | None, snapshots: Snapshots | None) -> None:
         self._ledgers, self._vault, self._snapshots = ledgers, vault, snapshots
-        self._all: dict[str, Projection[Fold]] = {}
+        self._all: dict[str, Projection[State]] = {}
         self._lock = threading.Lock()
         self._kept: dict[str, _Kept] = {}
         self._keeping = threading.Lock()
 
-    def of(self, ledger: str, *, opens: bool = False) -> Projection[Fold]:
+    def of(self, ledger: str, *, opens: bool = False) -> Projection[State]:
         """Return a ledger's projection. Raise NotFound if there is none, unless ``opens``."""
         if ledger not in self._all and not opens:
             head = self._ledgers.head(ledger)
@@ -83,17 +65,18 @@ class Projections:
             if ledger not in self._all:
                 self._all[ledger] = Projection(
                     ledger,
-                    lambda: Fold(State(ledger)),
+                    lambda: State(ledger),
+                    follow,
                     self._known(ledger),
                     partial(self._from_snapshot, ledger),
                 )
             return self._all[ledger]
 
-    def in_memory(self, ledger: str) -> Projection[Fold] | None:
+    def in_memory(self, ledger: str) -> Projection[State] | None:
         """Return the projection of a ledger that is in memory; read nothing."""
         return self._all.get(ledger)
 
-    def all(self) -> list[Projection[Fold]]:
+    def all(self) -> list[Projection[State]]:
         """Return the projections of all ledgers that are in memory."""
         return list(self._all.values())
 
@@ -108,19 +91,19 @@ class Projections:
                 if due and projection.seen.size - kept.size >= max(_WORTH, kept.size // _PART):
                     self._keep(projection, self._snapshots, 0.0 if now else _BREATH)
 
-    def _keep(self, projection: Projection[Fold], snapshots: Snapshots, breath: float) -> None:
+    def _keep(self, projection: Projection[State], snapshots: Snapshots, breath: float) -> None:
         begun = time.monotonic()
         with projection.lock:
             tree = projection.seen
             if projection.tree != tree:
                 return  # dropped, and not read back yet
-            copied = Copied.of(projection.fold.state)
+            copied = Copied.of(projection.state)
         parts = copied.dump(partial(time.sleep, breath))
         if snapshots.keep(projection.ledger, tree, parts):
             ended = time.monotonic()
             self._kept[projection.ledger] = _Kept(tree.size, ended, ended - begun)
 
-    def _from_snapshot(self, ledger: str) -> tuple[Fold, Tree] | None:
+    def _from_snapshot(self, ledger: str) -> tuple[State, Tree] | None:
         """Return the valid snapshot that a projection starts from, if there is one."""
         found = self._snapshots.read(ledger) if self._snapshots else None
         if found is None:
@@ -136,7 +119,7 @@ class Projections:
             return None
         _log.info("begun from a snapshot", ledger=ledger, events=tree.size)
         self._kept.setdefault(ledger, _Kept(tree.size, 0.0, 0.0))
-        return Fold(state), tree
+        return state, tree
 
     def _continued(self, ledger: str, tree: Tree) -> bool:
         """Return whether the database and all known heads continue ``tree``."""

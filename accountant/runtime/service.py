@@ -37,7 +37,7 @@ from accountant.runtime.clock import Doubt, TrustedClock, ticks, wall_clock
 from accountant.runtime.command_queue import CommandQueue, Waiting, settle
 from accountant.runtime.dispatcher import Dispatcher, opening
 from accountant.runtime.prices import Pricing, takes_long
-from accountant.runtime.projections import Fold, Projections
+from accountant.runtime.projections import Projections
 from accountant.runtime.unit_of_work import Answer, UnitOfWork
 from accountant.store import Damaged
 from accountant.store.ledgers import Ledgers, Moved, StoreError, Unknown, Writing
@@ -147,7 +147,7 @@ class Service:
         """Adopt this program's bounds, if that has not happened; return the ledger's size."""
         with self.writing(ledger) as unit:
             unit.upgrade(by)
-            return unit.projection.fold.sequence
+            return unit.projection.state.sequence
 
     @contextmanager
     def writing(
@@ -169,7 +169,7 @@ class Service:
                 beginning = self.ledgers.writing(ledger, beside=KEYS, light=light)
                 with beginning as writing, projection.lock:
                     unit = self._unit(projection, writing, light=light)
-                    state = projection.fold.state
+                    state = projection.state
                     keep_journal(state)
                     try:
                         yield unit
@@ -183,7 +183,7 @@ class Service:
                         drop_journal(state)
                     projection.committed(ahead)
                     if light:  # the commit has confirmed the state
-                        self._clock.look(projection.fold.state)
+                        self._clock.look(projection.state)
             except Unknown as unknown:
                 if not self._happened(ledger, decided):
                     raise Moved(str(unknown)) from unknown
@@ -191,17 +191,17 @@ class Service:
                 projection.moved()
                 raise
 
-    def _unit(self, projection: Projection[Fold], writing: Writing, *, light: bool) -> UnitOfWork:
+    def _unit(self, projection: Projection[State], writing: Writing, *, light: bool) -> UnitOfWork:
         """Return a unit of work on the stored state; if ``light`` and safe, on that in memory."""
         if light:
-            time = self._clock.look(projection.fold.state, believed=True)
+            time = self._clock.look(projection.state, believed=True)
             if not time.doubt and projection.alone:
                 writing.believe(projection.tree, self.credentials.seen)
                 return UnitOfWork(projection, writing, time)
         projection.follow(
             writing.head(projection.ledger), partial(writing.read, projection.ledger, limit=PAGE)
         )
-        return UnitOfWork(projection, writing, self._clock.look(projection.fold.state))
+        return UnitOfWork(projection, writing, self._clock.look(projection.state))
 
     def _happened(self, ledger: str, decided: Sequence[Entry]) -> bool:
         """Return whether a commit of unknown outcome took place. Its transaction has ended once the
@@ -247,8 +247,8 @@ class Service:
         return expired
 
     def _expire_due(self, ledger: str) -> int:
-        with self._up_to_date(ledger) as fold:
-            due = fold.state.grants.due(self.now(fold.state), MAX_EXPIRIES)
+        with self._up_to_date(ledger) as state:
+            due = state.grants.due(self.now(state), MAX_EXPIRIES)
         commands = [Envelope(SYSTEM, ExpireGrant(grant=name)) for name in due]
         expired = 0
         for answer in [self._queued(ledger, asked) for asked in commands]:
@@ -262,13 +262,13 @@ class Service:
     @contextmanager
     def state(self, ledger: str) -> Iterator[State]:
         """Give the committed state, which later commands do not change. Raise NotFound."""
-        with self._up_to_date(ledger) as fold:
-            state = fold.state.frozen(self.now(fold.state))
-        yield state
+        with self._up_to_date(ledger) as state:
+            frozen = state.frozen(self.now(state))
+        yield frozen
 
     @contextmanager
-    def _up_to_date(self, ledger: str) -> Iterator[Fold]:
-        """Give the committed fold, locked. Raise NotFound for an unknown population."""
+    def _up_to_date(self, ledger: str) -> Iterator[State]:
+        """Give the committed state, locked. Raise NotFound for an unknown population."""
         with _store_failures():
             projection = self._projections.of(ledger)
             head = self.ledgers.head(ledger)
@@ -277,8 +277,8 @@ class Service:
                 if head != projection.seen or projection.tree != projection.seen or not head.size:
                     head = self.ledgers.head(ledger)  # again: another thread may have gone on
                     projection.follow(head, partial(self.ledgers.read, ledger))
-            projection.fold.state.people()
-            yield projection.fold
+            projection.state.people()
+            yield projection.state
 
     def known(self, ledger: str) -> None:
         """Raise NotFound for an unknown population."""
@@ -287,8 +287,8 @@ class Service:
 
     def grant(self, ledger: str, name: str) -> tuple[Grant | Settled, int]:
         """Return a grant and the present stamp. Raise NotFound."""
-        with self._up_to_date(ledger) as fold:
-            return fold.state.grant(name), self.now(fold.state)
+        with self._up_to_date(ledger) as state:
+            return state.grant(name), self.now(state)
 
     def open_grants(
         self, ledger: str, client: str | None, dataset: str | None, after: int, most: int
@@ -296,17 +296,16 @@ class Service:
         """Return at most ``most`` open grants that were reserved after event ``after``, and the
         present stamp. Raise NotFound.
         """
-        with self._up_to_date(ledger) as fold:
+        with self._up_to_date(ledger) as state:
             if dataset is not None:
-                fold.state.dataset(dataset)
-            return fold.state.grants.page(client, dataset, after, most), self.now(fold.state)
+                state.dataset(dataset)
+            return state.grants.page(client, dataset, after, most), self.now(state)
 
     def preview(self, ledger: str, by: str, command: AskGrant) -> Preview:
         """Return the decision that ``by`` would get for ``command`` now; record nothing."""
         asked = Envelope(by, command)
         self.price_ahead(ledger, asked)
-        with self._up_to_date(ledger) as fold:
-            state = fold.state
+        with self._up_to_date(ledger) as state:
             request = prepare(state, by, command, self.now(state))
             judgement = evaluate(state, request)
             fits = 0 if judgement.outcome == "block" else how_many(state, request)
@@ -315,8 +314,8 @@ class Service:
 
     def explain(self, ledger: str, event: Event) -> Explained:
         """Return the decision of a judged event in words. Raise NotFound for any other event."""
-        with self._up_to_date(ledger) as fold:
-            people, custody = fold.state.people(), fold.state.custody
+        with self._up_to_date(ledger) as state:
+            people, custody = state.people(), state.custody
         return explain(event, self._judging(event), people, custody.engine_at(event.sequence))
 
     def explain_alone(self, ledger: str, sequence: int) -> tuple[Event, Explained]:
@@ -347,7 +346,7 @@ class Service:
         if not isinstance(command, AskGrant | OpenSparseVector):
             return {}
         with projection.lock:
-            state, now = projection.fold.state, self.now(projection.fold.state)
+            state, now = projection.state, self.now(projection.state)
             state = state.about(command.dataset, event.by, now)
         return would_fit(state, event.by, command, now)
 
@@ -356,7 +355,7 @@ class Service:
         if not any(map(takes_long, commands)):
             return
         with _store_failures():
-            state = self._projections.of(ledger).fold.state
+            state = self._projections.of(ledger).state
         if state.population is not None:
             terms = terms_of(state)
             for asked in self._pricing.left(terms, commands):
@@ -365,9 +364,9 @@ class Service:
     def terms(self, ledger: str) -> Terms | None:
         """Return the terms of prices now; None for a ledger that is new, or not in memory."""
         projection = self._projections.in_memory(ledger)
-        if projection is None or projection.fold.state.population is None:
+        if projection is None or projection.state.population is None:
             return None
-        return terms_of(projection.fold.state)
+        return terms_of(projection.state)
 
     def priced(self, ledger: str, asked: Envelope) -> bool:
         """Return whether a command's price is remembered, or quick to find."""
@@ -399,8 +398,8 @@ class Service:
         since = believed or 0
         for ledger in self.populations():
             try:
-                with self._up_to_date(ledger) as fold:
-                    since = max(since, fold.state.time)
+                with self._up_to_date(ledger) as state:
+                    since = max(since, state.time)
             except Exception as error:  # noqa: BLE001 the other ledgers are read
                 reason = error.detail if isinstance(error, Problem) else repr(error)
                 _log.error("a ledger cannot be read", ledger=ledger, reason=reason)
@@ -411,7 +410,7 @@ class Service:
         """Return the first doubt about the clock by the ledgers in memory."""
         for projection in self._projections.all():
             with projection.lock:
-                doubt = self._clock.look(projection.fold.state, believed=True).doubt
+                doubt = self._clock.look(projection.state, believed=True).doubt
                 if projection.tree.size and doubt:
                     return doubt
         return None

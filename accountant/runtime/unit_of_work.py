@@ -28,7 +28,6 @@ from accountant.ledger.events import Entry, Event, EventTooLarge
 from accountant.ledger.merkle import Tree
 from accountant.privacy import engine as bounds
 from accountant.runtime.clock import CheckedTime
-from accountant.runtime.projections import Fold
 from accountant.store.ledgers import Text, Writing
 from accountant.store.projection import Projection
 
@@ -62,7 +61,7 @@ class Answer(NamedTuple):
 class UnitOfWork:
     """An open transaction on ``projection``, which is up to date and locked."""
 
-    projection: Projection[Fold]
+    projection: Projection[State]
     writing: Writing
     time: CheckedTime
     """The clock, read once: commands that are committed together have one stamp."""
@@ -78,7 +77,7 @@ class UnitOfWork:
     @property
     def state(self) -> State:
         """The state, with the events of this unit of work."""
-        return self.projection.fold.state
+        return self.projection.state
 
     def answer(self, asked: Envelope) -> Answer:
         """Decide a command and fold its events in. Raise Problem; then nothing has changed."""
@@ -118,7 +117,7 @@ class UnitOfWork:
 
     def upgrade(self, by: str) -> None:
         """Adopt this program's bounds, by an event, unless the ledger has them."""
-        state = self.projection.fold.state
+        state = self.projection.state
         if state.custody.engine < bounds.CURRENT and state.population is not None:
             self.answer(Envelope(by, AdoptEngine(version=bounds.CURRENT)))
 

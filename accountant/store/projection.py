@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import islice
 from math import inf
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, TypeVar
 
 from accountant.ledger.checkpoints import Known
 from accountant.ledger.merkle import Tree, leaf_hash
@@ -37,33 +37,24 @@ class Diverged(StoreError):
         self.known = known
 
 
-class Fold(Protocol):
-    """A state that events are folded into. ``sequence`` is the next event's."""
-
-    @property
-    def sequence(self) -> int: ...  # noqa: D102
-
-    def follow(self, data: bytes) -> None:
-        """Fold in the next event."""
-
-
-F = TypeVar("F", bound=Fold)
+S = TypeVar("S")
 
 
 @dataclass(slots=True)
-class Projection(Generic[F]):
-    """The fold of one ledger and the tree of the same events, guarded by ``lock``.
+class Projection(Generic[S]):
+    """The state after the events of one ledger, and their tree, guarded by ``lock``.
 
-    ``seen`` is the end last seen, committed. Unlike the fold it is never dropped, so a database
+    ``seen`` is the end last seen, committed. Unlike the state it is never dropped, so a database
     that went back is noticed. ``known`` are heads that were signed or published: they outlive the
     process.
     """
 
     ledger: str
-    nothing: Callable[[], F]  # The fold of no event
+    first: Callable[[], S]  # Makes the state before the first event
+    apply: Callable[[S, bytes], None]  # Applies the next event's bytes to the state
     known: tuple[Known, ...] = ()
-    kept: Callable[[], tuple[F, Tree] | None] = lambda: None  # Reads a snapshot
-    fold: F = field(init=False)
+    kept: Callable[[], tuple[S, Tree] | None] = lambda: None  # Reads a snapshot
+    state: S = field(init=False)
     tree: Tree = field(init=False)
     seen: Tree = field(init=False, default=Tree())
     others: float = field(init=False, default=-inf)  # When another writer was last noticed
@@ -73,8 +64,8 @@ class Projection(Generic[F]):
         self.drop()
 
     def drop(self) -> None:
-        """Forget the fold, without the database; the next ``follow`` reads it back."""
-        self.fold, self.tree = self.nothing(), Tree()
+        """Forget the state, without the database; the next ``follow`` reads it back."""
+        self.state, self.tree = self.first(), Tree()
 
     @property
     def alone(self) -> bool:
@@ -96,9 +87,9 @@ class Projection(Generic[F]):
             if head.size < known.size:
                 raise Diverged(self.ledger, known, head)
         if not self.tree.size and (kept := self.kept()) is not None:
-            fold, tree = kept
+            state, tree = kept
             if tree.size <= head.size:  # another process may have kept it since ``head`` was read
-                self.fold, self.tree = fold, tree
+                self.state, self.tree = state, tree
         while (first := self.tree.size) < head.size:
             if self.seen.size:
                 self.moved()
@@ -134,7 +125,7 @@ class Projection(Generic[F]):
             if not same:
                 raise self._broken(stored.sequence, "its bytes are not those that were hashed")
             try:
-                self.fold.follow(stored.body)
+                self.apply(self.state, stored.body)
             except Exception as error:
                 raise self._broken(stored.sequence, error) from error
         self._grow(leaves)

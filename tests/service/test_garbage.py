@@ -107,7 +107,7 @@ def test_a_state_that_is_dropped_is_gone(busy: World, monkeypatch: pytest.Monkey
     with busy.service.state("fair"):  # it is there
         book = busy.service._projections.of("fair")
     monkeypatch.setattr(busy.service.ledgers, "commit", fail)
-    before = weakref.ref(book.fold)
+    before = weakref.ref(book.state)
     some = crowd(busy, 60, make("register_dataset", id="e", namespace="n", name="e"))
     busy.service.dispatcher.answer("fair", some)
     told = weakref.ref(some[0].outcome)

@@ -109,7 +109,8 @@ def _write(
         raise StoreError(f"the database does not continue the checkpoint of {ledger}")
     with tables_of(part, ledger) as tables:
         writing, events = _Writing(tables, ledger, progress), ledgers.stream(ledger)
-        Projection(ledger, lambda: writing).follow(tree, lambda _: islice(events, _PAGE))
+        projection = Projection(ledger, lambda: writing, _Writing.follow)
+        projection.follow(tree, lambda _: islice(events, _PAGE))
         writing.sums.agree(writing.state)
         describe(tables, writing.state, writing.selections)
         tables["head"].add(head.size, head.root, signed.full.decode())
@@ -124,11 +125,6 @@ class _Writing:
         self.sums = ChargeSums()
         self.state = State(ledger)
         self.selections: dict[Selection, int] = {EVERYONE: 0}  # Charged groups
-
-    @property
-    def sequence(self) -> int:
-        """The sequence of the next event."""
-        return self.state.sequence
 
     def follow(self, data: bytes) -> None:
         """Fold one event in, and write it and its charges."""

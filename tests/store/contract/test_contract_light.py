@@ -274,10 +274,10 @@ def test_who_was_not_alone_decides_again(
         open_ = together(other, grants("open", 3))
         assert other._projections.of("fair").alone
         before = together(made.service, grants("mine", count))
-        fold = other._projections.of("fair").fold
+        state = other._projections.of("fair").state
         asked = [*grants("k", count), *commits(open_, "c"), *(grants("mine", 1) * mixed)]
         answers = together(other, asked)
-        assert other._projections.of("fair").fold is fold  # nothing was read back but what is new
+        assert other._projections.of("fair").state is state  # nothing was read back but what is new
         assert not other._projections.of("fair").alone
         assert [one.entries[0].body for one in answers[: count + 3]] == made.stored()[-count - 3 :]
         assert not any(one.repeated for one in answers[: count + 3])
