@@ -2,7 +2,7 @@
 
 Python runs one thread of a process at a time. Where the event loop and the thread of a queue take
 turns on two cores, neither finds in the caches of its core what the other has just written, and a
-grant takes up to a quarter more processor time (ADR 0024).
+grant takes a tenth more processor time (ADR 0024).
 """
 
 from __future__ import annotations
