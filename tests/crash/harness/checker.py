@@ -127,7 +127,7 @@ def _compare(
     clients: Sequence[Pipeline],
 ) -> None:
     for client in clients:
-        assert client.complaints == []
+        assert not client.complaints, client.complaints[0]
         for request in client.requests:
             event = by_key.pop((client.who, request.key), None)
             items = [] if event is None else asked(events, event, request)
