@@ -248,7 +248,7 @@ class Loss:
             return replace(self, delta=delta, curve=curve)
         less = pure(balls.kept(partial(_amplified, self.epsilon, rate)))
         exact = self.exact and bool(self.delta)
-        if isinstance(mu_squared, MuOfPure):  # both grow with epsilon
+        if isinstance(mu_squared, MuOfPure) and not exact:  # both grow with epsilon
             squares, mu_squared = less.squares, less.mu_squared
         else:
             squares = _least([self.squares, less.squares])
