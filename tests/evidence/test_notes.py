@@ -304,7 +304,7 @@ def test_a_size_has_one_spelling(size: str) -> None:
 def test_a_private_key_is_never_shown() -> None:
     """Neither its representation nor the message of any error holds a private key."""
     text = LOG.to_text()
-    secret = text.rsplit("+", 1)[1]
+    secret = text.split("+", 4)[4]  # base64 itself may hold and end with plus signs
     assert secret not in repr(LOG) + str(LOG) + repr([LOG]) + f"{LOG}"
     for wrong in (text[:-4], text + "AAAA", text.replace("example", "other"), text[1:], "x" + text):
         with pytest.raises(ValueError) as caught:  # noqa: PT011 whichever part is wrong
