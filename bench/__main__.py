@@ -23,8 +23,7 @@ RESULTS = Path(__file__).parent / "results" / "latest.json"
 Rows = list[dict[str, Any]]
 
 EVERYWHERE: list[Callable[[Path], Rows]] = [
-    core.decide_flat,
-    core.wide_charge,
+    core.deciding,
     core.replay_rate,
     gates.one_cell,
     gates.many_cells,

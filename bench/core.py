@@ -6,14 +6,16 @@ import json
 import os
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
+from accountant.api.quick import Quick
+from accountant.budget.apply import apply
 from accountant.budget.commands import (
     AdoptPolicy,
     AskGrant,
@@ -21,10 +23,14 @@ from accountant.budget.commands import (
     RegisterDataset,
     RegisterPopulation,
 )
+from accountant.budget.decide import Repeated, decide
 from accountant.budget.policy_file import parse_policy
 from accountant.budget.replay import RUN
+from accountant.budget.request import work_out
+from accountant.budget.sealing import SALT_BYTES, seal
 from accountant.budget.state import State, envelope_of
 from accountant.ledger.events import Event
+from accountant.ledger.merkle import leaf_hash
 from accountant.workers.replaying import cores, replay_on
 from bench.mixed import LEDGER, mixed, run
 
@@ -36,74 +42,91 @@ rules:
   - {id: nearly, of: lifetime, at: 80%, action: flag}
 """
 """Nothing is refused before some three million events."""
+UNIT: Final = 32
+"""Grants in a unit of work."""
 
 
-def ledger(values: int) -> tuple[State, list[Event]]:
-    """A population of ``values`` x ``values`` cells, a dataset and a policy."""
+def ledger(values: int) -> State:
+    """A population of ``values`` x ``values`` cells, a dataset and a policy of three rules."""
     state = State("bench")
     policy, digest = parse_policy(POLICY)
-    commands = [
-        RegisterPopulation.model_validate(
-            {
-                "privacy_unit": "person",
-                "neighbouring": "add_or_remove_one",
-                "membership": "public",
-                "dimensions": {d: [str(i) for i in range(values)] for d in ("one", "two")},
-            }
-        ),
+    people = {
+        "privacy_unit": "person",
+        "neighbouring": "add_or_remove_one",
+        "membership": "public",
+        "dimensions": {d: [str(i) for i in range(values)] for d in ("one", "two")},
+    }
+    for command in (
+        RegisterPopulation.model_validate(people),
         RegisterDataset(id="data", namespace="bench", name="data"),
         AdoptPolicy(policy=policy.to_json(), source_digest=digest),
-    ]
-    return state, [e for c in commands for e in run(state, Envelope("bench", c), 1)]
+    ):
+        run(state, Envelope("bench", command), 1)
+    return state
 
 
-def grant(key: str, subjects: Any = None) -> Envelope:
-    """A grant for one Laplace answer."""
-    body = {
-        "dataset": "data",
-        "subjects": subjects,
-        "purpose": "bench",
-        "mechanisms": [{"kind": "laplace", "sensitivity": "1", "scale": "100"}],
-    }
-    return Envelope("bench", AskGrant.model_validate(body), key)
-
-
-def decide_flat(_: Path) -> list[dict[str, Any]]:
-    """Decide and fold one grant, at 10^2 and 10^5 past events."""
-    state, _events = ledger(1)
-    timings = {}
-    for past in (100, 100_000):
-        while state.sequence < past:
-            run(state, grant(f"k{state.sequence}"), state.sequence)
-        asked = [grant(f"t{past}-{i}") for i in range(2_000)]
-        started = time.perf_counter()
-        for one in asked:
-            run(state, one, state.sequence)
-        timings[past] = (time.perf_counter() - started) / len(asked)
-    return [
-        {"what": f"grant, {past} past events", "value": t * 1e6, "unit": "µs"}
-        for past, t in timings.items()
-    ] + [
-        {
-            "what": "grant latency ratio",
-            "value": timings[100_000] / timings[100],
-            "unit": "ratio",
-            "beside": "10^5 against 10^2 past events",
+def grants(values: int, first: int, many: int, *, seen: bool) -> list[Envelope]:
+    """Grants for one Laplace answer with a purpose, read from bytes as the service reads them:
+    twenty that repeat, or each with its own scale, group and purpose.
+    """
+    quick, asked = Quick(), []
+    for i in range(first, first + many):
+        own = i % 20 if seen else i
+        chosen = {str((own * 7 + j * j) % values) for j in range(5)}
+        body = {
+            "dataset": "data",
+            "subjects": {"one": sorted(chosen, key=int), "two": [str(own // values % values)]},
+            "purpose": f"study {own}",
+            "mechanisms": [
+                {"kind": "laplace", "sensitivity": "1", "scale": f"{100 + own / 1000:.3f}"}
+            ],
         }
-    ]
+        asked.append(quick.one(AskGrant, "bench", orjson.dumps(body), f"k{i}"))
+    return asked
 
 
-def wide_charge(_: Path) -> list[dict[str, Any]]:
-    """Decide and fold one grant over half of 99,856 subject cells."""
-    state, _events = ledger(316)
-    half = {"one": {"from": "0", "to": "157"}}
-    run(state, grant("first", half), 2)
-    asked = [grant(f"w{i}", half) for i in range(200)]
-    started = time.perf_counter()
-    for one in asked:
-        run(state, one, 3)
-    seconds = (time.perf_counter() - started) / len(asked)
-    return [{"what": "grant over 49,928 cells of 99,856", "value": seconds * 1e3, "unit": "ms"}]
+def deciding(_: Path) -> list[dict[str, Any]]:
+    """Seal, price, decide and fold a grant, write its bytes and hash its leaf: requests that
+    repeat and such as were never seen, on one cell and on 10^4, at 10^2 and 10^5 past events.
+    """
+    rows: list[dict[str, Any]] = []
+    for cells, values in ((1, 1), (10_000, 100)):
+        state, taken = ledger(values), dict[tuple[int, bool], float]()
+        for past in (100, 100_000):
+            while state.sequence < past:
+                _decided(state, grants(values, state.sequence, min(1_000, past), seen=True))
+            for seen in (True, False):
+                asked = grants(values, state.sequence + 10**6, 4_096, seen=seen)
+                taken[past, seen] = _decided(state, asked)
+                what = f"grant {'that repeats' if seen else 'never seen'}, {cells:,} cells"
+                value = taken[past, seen] * 1e6
+                beside = f"{past:,} past events"
+                rows.append({"what": what, "value": value, "unit": "µs", "beside": beside})
+        ratio = taken[100_000, False] / taken[100, False]
+        rows.append({"what": f"grant never seen, {cells:,} cells", "value": ratio, "unit": "ratio"})
+        rows[-1]["beside"] = "10^5 against 10^2 past events"
+    return rows
+
+
+def _decided(state: State, asked: Sequence[Envelope]) -> float:
+    """The processor seconds of one of these grants, in units of work as the service makes them."""
+    started = time.process_time()
+    for first in range(0, len(asked), UNIT):
+        unit = asked[first : first + UNIT]
+        work_out(state, [one.command for one in unit])
+        for one in unit:
+            sealed, _ = seal(state, one, _salt)
+            outcomes = decide(state, sealed, state.sequence)
+            if isinstance(outcomes, Repeated):
+                raise TypeError("a benchmark repeated a key")
+            for outcome in outcomes:
+                apply(state, outcome)
+                leaf_hash(outcome.entry.body)
+    return (time.process_time() - started) / len(asked)
+
+
+def _salt() -> bytes:
+    return bytes(SALT_BYTES)
 
 
 def replay_rate(_: Path) -> list[dict[str, Any]]:
