@@ -16,7 +16,8 @@ from apscheduler.schedulers.background import BackgroundScheduler
 from accountant.budget.errors import Problem
 from accountant.config.settings import Settings
 from accountant.publishing.publisher import Publisher
-from accountant.reporting.files import report_of, write_report
+from accountant.reporting.apart import report_texts
+from accountant.reporting.files import FORMATS, write_whole
 from accountant.runtime.clock import ClockMark, wall_clock
 from accountant.runtime.service import Service
 from accountant.store.ledgers import StoreError
@@ -88,8 +89,10 @@ def report(service: Service, publisher: Publisher, folder: Path) -> None:
     for population in _populations(service):
         try:
             published = publisher.last_published(population)
-            paths = write_report(report_of(service, population, published), folder)
-            _log.info("report written", population=population, path=str(paths["html"]))
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for form, text in report_texts(service, population, published, FORMATS).items():
+                write_whole(folder / f"{population}.{form}", text)
+            _log.info("report written", population=population, path=str(folder))
         except (OSError, Problem, StoreError, ValueError) as error:
             _log.error("report failed", population=population, reason=str(error))
 

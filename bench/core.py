@@ -31,7 +31,8 @@ from accountant.budget.sealing import SALT_BYTES, seal
 from accountant.budget.state import State, envelope_of
 from accountant.ledger.events import Event
 from accountant.ledger.merkle import leaf_hash
-from accountant.workers.replaying import cores, replay_on
+from accountant.workers.helpers import cores
+from accountant.workers.replaying import replay_on
 from bench.mixed import LEDGER, mixed, run
 
 POLICY = """

@@ -170,8 +170,9 @@ def report(
     if form not in FORMATS:
         raise Invalid("unknown-format", f"unknown report format {form!r}: html, json or csv")
     with common.local_service() as service:
+        service.known(population)
         published = common.publisher_of(service).last_published(population)
-        text = rendered(report_of(service, population, published), form)
+        text = rendered(report_of(service.ledgers, population, published), form)
     if to is None:
         typer.echo(text, nl=False)
     else:

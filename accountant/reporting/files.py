@@ -17,8 +17,7 @@ import msgspec
 from accountant.privacy.units import INFINITE
 from accountant.reporting.schema import LifetimeGroup, Report
 from accountant.reporting.texts import Texts, visible
-from accountant.runtime.service import Service
-from accountant.store.ledgers import Signed
+from accountant.store.ledgers import Ledgers, Signed
 from accountant.store.whole import whole
 
 FORMATS: Final = ("html", "json", "csv")
@@ -63,23 +62,15 @@ _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "�
 """Prefixes that make a spreadsheet read a cell as a formula, or skip its first character."""
 
 
-def report_of(service: Service, population: str, published: Signed | None) -> Report:
-    """Return the report of everything committed. Raise NotFound for an unknown population."""
+def report_of(ledgers: Ledgers, population: str, published: Signed | None) -> Report:
+    """Return the report of everything committed. Raise StoreError, or ValueError for a damaged
+    ledger.
+    """
     # Imported late, as below: a service makes one report a day, most commands none.
     from accountant.reporting.model import build_report  # noqa: PLC0415
 
-    service.known(population)
-    texts = Texts(partial(service.texts, population))
-    return build_report(population, service.stream(population), texts, published)
-
-
-def write_report(report: Report, folder: Path) -> dict[str, Path]:
-    """Write ``folder/<population>.<format>`` for every format; return the paths by format."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    paths = {form: folder / f"{report.ledger_name}.{form}" for form in FORMATS}
-    for form, path in paths.items():
-        write_whole(path, rendered(report, form))
-    return paths
+    texts = Texts(partial(ledgers.texts, population))
+    return build_report(population, ledgers.stream(population), texts, published)
 
 
 def write_whole(path: Path, text: str) -> None:

@@ -22,20 +22,22 @@ _STAY: Final = 5.0
 _TASKS: Final = Path("/proc/self/task")
 _CORE: Final = 36
 """The field of /proc/self/stat, after the name, that holds the core of the main thread."""
+USABLE: Final = frozenset(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else ())
+"""The cores that this process was started on."""
 
 
 def share_one_core() -> None:
     """Keep the threads on the core that the system gives to the main thread, chosen again every few
     seconds. Do nothing where there is one core, or another system.
     """
-    if hasattr(os, "sched_getaffinity") and len(usable := os.sched_getaffinity(0)) > 1:
-        threading.Thread(target=_stay, args=(usable,), name="cores", daemon=True).start()
+    if len(USABLE) > 1:
+        threading.Thread(target=_stay, name="cores", daemon=True).start()
 
 
-def _stay(usable: Collection[int]) -> None:
+def _stay() -> None:
     with suppress(OSError):  # it is forbidden here
         while True:
-            _allow(usable)
+            _allow(USABLE)
             time.sleep(_CHOOSING)
             _allow([_core()])
             time.sleep(_STAY)

@@ -83,6 +83,7 @@ class Ledgers(Queries):
         return made
 
     def __init__(self, url: str) -> None:
+        self.url = url
         self._turns: dict[str, threading.Lock] = {}
 
     @contextmanager

@@ -4,37 +4,26 @@ One process decides a run of events again and compares bytes (``Replay.decide``)
 in as it says (``Replay.believe``), in a third of the time. If every event is what the state before
 it decides, all are, by induction, whichever process has checked that state; so the findings are
 those of one process. In the end all processes must have come to the same state, to the byte.
-
-A helper is this program again, and exchanges pickled messages with its parent over a pair of
-sockets. It ends when its socket closes. Its receiving thread keeps sending from blocking for long.
 """
 
 from __future__ import annotations
 
-import os
-import pickle
-import signal
-import subprocess
-import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from hashlib import sha256
 from importlib import import_module
-from multiprocessing.connection import Connection, Pipe
-from multiprocessing.connection import wait as ready
-from queue import SimpleQueue
-from threading import Thread
-from typing import Any, Final
+from typing import Final
 
 from accountant.budget.grants import Grants
 from accountant.budget.idempotency import IdempotencyIndex
 from accountant.budget.replay import Discrepancy, Replay, replay
-from accountant.budget.rules import KINDS
+from accountant.budget.rules import home_made
 from accountant.budget.snapshot import dump
 from accountant.budget.state import State
+from accountant.workers.helpers import Helpers, Parent, cores
 
 WORTH: Final = 20_000  # Events that take longer to decide again than a process takes to start
 _RUN: Final = 256
@@ -42,116 +31,8 @@ _RUN_BYTES: Final = 1 << 18  # A run ends with the event that reaches either
 _AHEAD: Final = 4  # Runs that were handed out and are not taken up here yet
 _BELIEVING: Final = 0.3  # What it takes to fold an event in as it says, beside deciding it again
 _BACKLOG: Final = 64  # Runs that may wait for a helper that cannot keep up
-_MOST: Final = 8  # Processes
-_OURS: Final = "accountant."
 
 Run = list[bytes]
-
-
-class HelperError(ChildProcessError):
-    """A helper process ended before its work was done."""
-
-
-def cores() -> int:
-    """Return how many processes may compute at once: 1 where helpers are not possible."""
-    if os.name != "posix" or not sys.executable:
-        return 1
-    usable = getattr(os, "sched_getaffinity", None)
-    return min(_MOST, len(usable(0)) if usable else os.cpu_count() or 1)
-
-
-class Helper:
-    """One helper process: ``module`` is run as a program, and calls ``Parent``."""
-
-    def __init__(self, module: str) -> None:
-        # -P: the same code, wherever that was found, and nothing of the working directory.
-        environment = os.environ | {
-            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-            "PYDANTIC_DISABLE_PLUGINS": "__all__",
-            "OPENBLAS_NUM_THREADS": "1",
-        }
-        self.socket, theirs = Pipe()
-        with theirs:
-            self._process = subprocess.Popen(  # noqa: S603 our own program
-                [sys.executable, "-P", "-m", module, str(theirs.fileno())],
-                stdin=subprocess.DEVNULL,
-                stdout=2,  # what a helper prints goes where errors go
-                pass_fds=[theirs.fileno()],
-                env=environment,
-            )
-
-    def ended(self) -> HelperError:
-        """Return the error that the process has ended too early."""
-        return HelperError(
-            f"a helper process ended too early (exit status {self._process.wait()}), so the check "
-            "is incomplete: run it again, with --processes 1 if that happens again"
-        )
-
-    def end(self) -> None:
-        """Kill the process."""
-        self._process.kill()
-        self.socket.close()
-        self._process.wait()
-
-
-class Helpers(ExitStack):
-    """A number of helpers, which end with the block."""
-
-    def __init__(self, module: str, count: int) -> None:
-        super().__init__()
-        self.each: list[Helper] = []
-        with ExitStack() as made:
-            for _ in range(count):
-                self.each.append(Helper(module))
-                made.callback(self.each[-1].end)
-            self.push(made.pop_all())
-
-    def post(self, message: Any, to: int | None = None) -> None:
-        """Send a message to one helper, or to all. Raises HelperError."""
-        data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
-        for helper in self.each if to is None else [self.each[to]]:
-            try:
-                helper.socket.send_bytes(data)
-            except OSError:
-                raise helper.ended() from None
-
-    def exchange(self, *, wait: bool = False) -> list[tuple[int, Any]]:
-        """Return the messages that came, by helper; ``wait`` for one. Raises HelperError."""
-        came: list[tuple[int, Any]] = []
-        sockets = [helper.socket for helper in self.each]
-        while found := ready(sockets, None if wait and not came else 0):
-            for number, helper in enumerate(self.each):
-                if helper.socket in found:
-                    try:
-                        came.append((number, helper.socket.recv()))
-                    except (EOFError, OSError):
-                        raise helper.ended() from None
-        return came
-
-
-class Parent:
-    """The process that this one helps. Ctrl-C is left to it."""
-
-    def __init__(self) -> None:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        self._socket: Connection[Any, Any] = Connection(int(sys.argv[1]))
-        self._received: SimpleQueue[Any] = SimpleQueue()
-        Thread(target=self._receive, daemon=True).start()
-
-    def _receive(self) -> None:
-        try:
-            while True:
-                self._received.put(self._socket.recv_bytes())
-        except (EOFError, OSError):
-            self._received.put(None)
-
-    def __iter__(self) -> Iterator[Any]:
-        while (data := self._received.get()) is not None:
-            yield pickle.loads(data)  # noqa: S301 from our own process
-
-    def post(self, message: Any) -> None:
-        """Send an answer."""
-        self._socket.send(message)
 
 
 def _digest(state: State) -> bytes:
@@ -174,7 +55,7 @@ def replay_on(
     """
     if processes is None:
         processes = cores() if expected >= WORTH else 1
-    if processes < 2 or any(not one.__module__.startswith(_OURS) for one in KINDS.values()):
+    if processes < 2 or home_made():
         yield from replay(ledger, bodies)
         return
     with Helpers("accountant.workers.replaying", processes - 1) as helpers:

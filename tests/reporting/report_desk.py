@@ -94,7 +94,7 @@ class Desk:
 
     def report(self) -> Report:
         """The report of everything so far, with its texts."""
-        return report_of(self.service, self.name, None)
+        return report_of(self.ledgers, self.name, None)
 
 
 def limit_of(report: Report, rule: str = "a", dataset: str = "d", client: str = "") -> Standing:

@@ -73,7 +73,7 @@ def test_the_last_published_checkpoint_is_shown(desk: Desk, publisher: Publisher
     signed = publisher.publish("clinic")
     assert signed is not None
     desk.record(laplace("0.5"))
-    report = report_of(desk.service, "clinic", signed)
+    report = report_of(desk.ledgers, "clinic", signed)
     facts = report.ledger.checkpoint
     assert facts is not None
     with desk.service.state("clinic") as state:
@@ -103,7 +103,7 @@ def test_confirmations_are_counted(desk: Desk, publisher: Publisher) -> None:
         writing.commit()
     published = publisher.last_published("clinic")
     assert "1 of 2 have confirmed this checkpoint, 1 had to." in text_of(
-        report_of(desk.service, "clinic", published)
+        report_of(desk.ledgers, "clinic", published)
     )
 
 

@@ -610,7 +610,7 @@ def test_a_report_shows_the_lifetime_beside_the_window(window: str, world: Any) 
     granted = there.post("/grants", {"dataset": "d", "mechanisms": [laplace("0.9")]}).json()
     there.post(f"/grants/{granted['id']}/commit", {})
     clock.forward(40 * 86_400)
-    page = to_html(report_of(there.service, "fair", None))
+    page = to_html(report_of(there.service.ledgers, "fair", None))
     words = Window.read(window).words
     assert f"counted over {words}; bounds no longer time" in page
     assert f"Limit of rule “w” over {words}" in page

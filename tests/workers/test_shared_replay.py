@@ -24,7 +24,8 @@ from accountant.budget.rules.require import RequireRule
 from accountant.budget.state import State
 from accountant.ledger.events import Event, canonical
 from accountant.workers import replaying
-from accountant.workers.replaying import HelperError, Helpers, Helping, Shared, replay_on
+from accountant.workers.helpers import HelperError, Helpers
+from accountant.workers.replaying import Helping, Shared, replay_on
 
 BUNDLES = Path(__file__).parent.parent / "golden" / "evidence"
 

@@ -32,7 +32,7 @@ from accountant.api.views import in_full, in_names
 from accountant.budget.commands import Text
 from accountant.budget.errors import NotFound
 from accountant.ledger.tiles import WIDTH, Tile
-from accountant.reporting.files import rendered, report_of
+from accountant.reporting.apart import report_texts
 from accountant.reporting.statement import accounts_json
 from accountant.reporting.texts import Texts
 
@@ -75,8 +75,9 @@ def show_report(
 ) -> Response:
     """Show the compliance report."""
     media = {"html": "text/html", "json": "application/json", "csv": "text/csv"}[form]
-    report = report_of(service, population, publisher.last_published(population))
-    return Response(rendered(report, form), media_type=media, headers=_REPORT_HEADERS)
+    published = publisher.last_published(population)
+    text = report_texts(service, population, published, [form])[form]
+    return Response(text, media_type=media, headers=_REPORT_HEADERS)
 
 
 @router.get("/events")

@@ -1,0 +1,118 @@
+"""Reports of long ledgers are made in a process of their own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from threading import Thread
+from typing import Any, ClassVar
+
+import pytest
+from report_desk import Desk
+from support import laplace
+
+from accountant.budget.errors import NotFound
+from accountant.budget.rules import KINDS
+from accountant.budget.rules.base import Compared, Rule, View
+from accountant.reporting import apart
+from accountant.reporting.apart import report_texts
+from accountant.reporting.files import FORMATS
+from accountant.store import Damaged, StoreError
+from accountant.store.ledgers import sqlite_path
+from accountant.workers.helpers import Helpers
+
+
+@pytest.fixture
+def long(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Desk:
+    """A ledger that counts as long."""
+    desk.hospital()
+    for _ in range(5):
+        desk.record(laplace("0.1"))
+    monkeypatch.setattr(apart, "WORTH", 5)
+    return desk
+
+
+def test_another_process_makes_the_same_report(long: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every format is the same, to the byte, whichever process has made it."""
+    made = report_texts(long.service, long.name, None, FORMATS)
+    monkeypatch.setattr(apart, "WORTH", 10**6)
+    assert made == report_texts(long.service, long.name, None, FORMATS)
+    assert made.keys() == {*FORMATS}
+
+
+def test_a_population_that_is_unknown_is_not_found(long: Desk) -> None:
+    """No process is started for it."""
+    with pytest.raises(NotFound):
+        report_texts(long.service, "nobody", None, ["json"])
+
+
+def test_a_report_whose_process_is_killed_is_an_error(
+    long: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The service says that the report was not made, and makes the next one."""
+    first = Helpers.post
+
+    def post(helpers: Helpers, message: Any, to: int | None = None) -> None:
+        os.kill(helpers.each[0]._process.pid, signal.SIGKILL)
+        first(helpers, message, to)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Helpers, "post", post)
+        with pytest.raises(StoreError, match=r"the report was not made: .*exit status -9"):
+            report_texts(long.service, long.name, None, ["json"])
+    assert report_texts(long.service, long.name, None, ["csv"])["csv"]
+
+
+def test_a_ledger_that_cannot_be_read_is_damaged(long: Desk) -> None:
+    """The reason comes back from the other process."""
+    with closing(sqlite3.connect(sqlite_path(long.ledgers.url))) as raw, raw:
+        raw.execute("DROP TRIGGER event_no_update")
+        raw.execute("UPDATE event SET body = x'7b7d' WHERE sequence = 4")
+    with pytest.raises(Damaged):
+        report_texts(long.service, long.name, None, ["json"])
+
+
+class Never(Rule):
+    """A kind that only this process knows."""
+
+    field: ClassVar[str] = "never"
+    code: ClassVar[str] = "never"
+    never: bool
+
+    def compare(self, view: View) -> Compared | None:
+        """Never fire."""
+        return None
+
+
+@pytest.fixture
+def never() -> Iterator[None]:
+    """The kind is registered."""
+    KINDS["never"] = Never
+    yield
+    del KINDS["never"]
+
+
+@pytest.mark.usefixtures("never")
+def test_kinds_of_this_process_keep_reports_in_it(long: Desk) -> None:
+    """A helper would not know the policy's rule."""
+    long.policy("  - {id: a, limit: {epsilon: 1}}\n  - {id: n, never: true, action: flag}\n")
+    assert "json" in report_texts(long.service, long.name, None, ["json"])
+
+
+def test_reports_asked_for_at_once_are_all_made(long: Desk) -> None:
+    """One waits for the other."""
+    made: list[dict[str, str]] = []
+
+    def ask() -> None:
+        made.append(report_texts(long.service, long.name, None, ["html"]))
+
+    threads = [Thread(target=ask) for _ in range(3)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert len(made) == 3
+    assert made[0] == made[1] == made[2]
