@@ -20,7 +20,7 @@ $(STAMP): requirements.lock pyproject.toml
 	@touch $@
 
 demo: $(STAMP)
-	$(BIN)/python -m accountant.demo
+	$(BIN)/python -m examples.survey
 
 test: $(STAMP)
 	$(BIN)/python -m pytest --ignore=tests/foreign -n auto --dist loadgroup

@@ -15,9 +15,9 @@ from typing import Any
 import httpx2
 import pytest
 
-from accountant.demo import auditor, story
-from accountant.demo.running import Runner
 from accountant.ledger.tiles import unpack_entries
+from examples.survey import auditor, story
+from examples.survey.running import Runner
 
 pytestmark = pytest.mark.xdist_group("demo")
 """In one worker: what they share takes long to make."""
@@ -28,7 +28,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """The folder and the output of one whole run, on a machine whose proxy is out of order."""
     folder = tmp_path_factory.mktemp("demo") / "demo-output"
     run = subprocess.run(
-        [sys.executable, "-m", "accountant.demo", "--out", str(folder)],
+        [sys.executable, "-m", "examples.survey", "--out", str(folder)],
         env=os.environ | {"HTTP_PROXY": "http://127.0.0.1:9", "http_proxy": "http://127.0.0.1:9"},
         capture_output=True,
         text=True,
@@ -129,7 +129,7 @@ def test_stopped(tmp_path: Path, how: signal.Signals) -> None:
     """Ctrl-C and SIGTERM stop the demonstration, its pipelines and its service."""
     folder = tmp_path / "demo-output"
     demo = subprocess.Popen(
-        [sys.executable, "-m", "accountant.demo", "--out", str(folder)],
+        [sys.executable, "-m", "examples.survey", "--out", str(folder)],
         stdout=subprocess.DEVNULL,
         # What runs in a shell's background ignores Ctrl-C, and hands that on.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from accountant.demo import noise
 from accountant.privacy.mechanisms import Mechanism, Relation, Verdict, price
 from accountant.privacy.units import Currency
+from examples.survey import noise
 
 DRAWS = 8_000
 SPARSE = noise.AboveThreshold(

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from accountant.budget.policy_file import parse_policy
-from accountant.config import shipped
-from accountant.demo import survey_data
-from accountant.demo.running import AUDIT, README, NotOurs, prepare
+from examples.survey import survey_data
+from examples.survey.__main__ import POLICY
+from examples.survey.running import AUDIT, README, NotOurs, prepare
 
 
 def test_women() -> None:
@@ -44,8 +44,8 @@ def test_dimensions_are_not_protected_data() -> None:
 
 
 def test_policy() -> None:
-    """The policy that ships for the demonstration is valid, and a person's limit bites."""
-    policy, _ = parse_policy((shipped("policies") / "demo.yaml").read_text(encoding="utf-8"))
+    """The policy of the demonstration is valid, and a person's limit bites."""
+    policy, _ = parse_policy(POLICY.read_text(encoding="utf-8"))
     limits = {rule.id: rule.limit.epsilon for rule in policy.limits}
     assert limits["person"] < limits["lifetime"] * len(survey_data.DATASETS)
 

@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 REFERENCE = DOCS / "reference"
 PAGES = sorted(
-    {*DOCS.rglob("*.md"), *ROOT.glob("*.md"), ROOT / "accountant" / "README.md"},
+    {*DOCS.rglob("*.md"), *ROOT.glob("*.md"), *ROOT.glob("*/README.md")},
     key=lambda path: path.relative_to(ROOT),
 )
 TERMS = (

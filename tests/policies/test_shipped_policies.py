@@ -92,7 +92,7 @@ CASES: dict[str, list[Case]] = {
 
 def test_every_policy_that_ships_to_start_from_has_cases() -> None:
     """A file without a table of cases would be a promise that nobody checks."""
-    assert {path.stem for path in FILES} - {"demo"} == set(CASES)
+    assert {path.stem for path in FILES} == set(CASES)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
@@ -101,7 +101,7 @@ def test_a_policy_parses_and_is_stable_under_resolving(path: Path) -> None:
     policy, digest = parse_policy(path.read_text(encoding="utf-8"))
     assert len(digest) == 64
     assert Policy.model_validate(policy.to_json()).resolved() == policy
-    assert path.stem in (policy.policy, "demo")
+    assert path.stem == policy.policy
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)

@@ -1,6 +1,6 @@
 """Three pipelines: a survey team and a dashboard as examples, and a careless one as a warning.
 
-Each runs as a program with a key of its own: ``python -m accountant.demo.pipelines dashboard``.
+Each runs as a program with a key of its own: ``python -m examples.survey.pipelines dashboard``.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from rich.console import Console
 from rich.table import Table
 
 from accountant.client import Accountant, Failed, Grant, Mechanism, Refused
-from accountant.demo import noise, survey_data
-from accountant.demo.survey_data import RATINGS, WOMEN, Survey, labels
+from examples.survey import noise, survey_data
+from examples.survey.survey_data import RATINGS, WOMEN, Survey, labels
 
 OFFICE: Final = 550
 """The women that a counselling office needs. A threshold must come from outside the data."""

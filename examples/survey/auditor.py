@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from accountant import verify_minimal
 from accountant.client import Accountant
-from accountant.demo.running import DemoFailed
+from examples.survey.running import DemoFailed
 
 BY: Final = "education"
 BUNDLE: Final = "bundle.tar"

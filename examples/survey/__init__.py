@@ -1,4 +1,4 @@
 """The demonstration: the real service, real pipelines and real noise, on a public survey.
 
-``python -m accountant.demo`` runs it. ``pipelines.py`` is an example for authors of pipelines.
+``python -m examples.survey`` runs it. ``pipelines.py`` is an example for authors of pipelines.
 """

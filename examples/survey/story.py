@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from accountant.demo.survey_data import DATASETS, POPULATION, labels
+from examples.survey.survey_data import DATASETS, POPULATION, labels
 
 Events = Sequence[dict[str, Any]]
 

@@ -18,21 +18,21 @@ from rich.padding import Padding
 from rich.text import Text
 
 from accountant.client import Accountant, AccountantError, Registrar
-from accountant.config import shipped
-from accountant.demo import auditor, story
-from accountant.demo.pipelines import CRASHED, TTL
-from accountant.demo.running import AUDIT, DemoFailed, NotOurs, Runner, prepare
-from accountant.demo.survey_data import DATASETS, DIMENSIONS, POPULATION, WOMEN
+from examples.survey import auditor, story
+from examples.survey.pipelines import CRASHED, TTL
+from examples.survey.running import AUDIT, DemoFailed, NotOurs, Runner, prepare
+from examples.survey.survey_data import DATASETS, DIMENSIONS, POPULATION, WOMEN
 
 PIPELINES: Final = ("survey-team", "dashboard", "careless")
 ROLES: Final = {"steward": "admin", "auditor": "auditor"} | dict.fromkeys(PIPELINES, "pipeline")
+POLICY: Final = Path(__file__).with_name("policy.yaml")
 INDENT: Final = "    "
 console = Console(highlight=False, width=None if sys.stdout.isatty() else 100)
 
 
 def main() -> int:
     """Run the demonstration; return the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m accountant.demo", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m examples.survey", description=__doc__)
     where = "folder for everything that the run leaves behind; default: %(default)s"
     parser.add_argument("--out", type=Path, default="demo-output", metavar="DIR", help=where)
     folder: Path = parser.parse_args().out
@@ -70,7 +70,7 @@ def run(folder: Path) -> None:
         }
 
     def start(name: str) -> None:
-        runner.start(f"{name}.txt", "accountant.demo.pipelines", name, key=keys[name])
+        runner.start(f"{name}.txt", "examples.survey.pipelines", name, key=keys[name])
 
     def show(name: str, expected: int = 0) -> None:
         tell(runner.finish(f"{name}.txt", expected))
@@ -118,7 +118,7 @@ def register(url: str, key: str) -> None:
         for dataset, columns in DATASETS.items():
             name = f"fair ({', '.join(columns)})"
             registrar.dataset(dataset, namespace="statsmodels", name=name)
-        registrar.policy((shipped("policies") / "demo.yaml").read_text(encoding="utf-8"))
+        registrar.policy(POLICY.read_text(encoding="utf-8"))
 
 
 def wait_for_expiry(accountant: Accountant) -> None:

@@ -23,7 +23,7 @@ PATIENCE: Final = 60.0
 """Seconds to wait for anything before it counts as failed."""
 README: Final = "README.txt"
 AUDIT: Final = "audit"
-_SIGNATURE: Final = "This folder was written by `python -m accountant.demo`."
+_SIGNATURE: Final = "This folder was written by `python -m examples.survey`."
 _TEXT: Final = f"""{_SIGNATURE}
 Nothing in it is needed by anything else; the whole folder may be deleted. The next run replaces it.
 

@@ -1,0 +1,1 @@
+"""Programs that use accountant as its users do. The package never imports them."""
