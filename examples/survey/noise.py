@@ -8,7 +8,7 @@ and refuses one below its own derivation: a grant always covers OpenDP's cost of
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from importlib.metadata import version
 from typing import Any, Final
@@ -73,7 +73,7 @@ def unary_encoding(categories: int) -> Noise:
         return tuple(noisy[:categories].tolist())
 
     declared = _declared("unary_encoding", sampler, 1, p=str(1 - FLIPS), q=str(FLIPS))
-    return Noise(declared.declaration, declared.epsilon, draw)
+    return replace(declared, draw=draw)
 
 
 def _declared(kind: str, sampler: Any, distance: float, **parameters: str) -> Noise:

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import os
 import sys
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import contextmanager
 from decimal import Decimal
-from itertools import product, takewhile
+from itertools import islice, product, takewhile
 from math import sqrt
 from typing import Final
 
 from rich.console import Console
 from rich.table import Table
 
-from accountant.client import Accountant, Failed, Grant, Mechanism, Refused
+from accountant.client import Accountant, Failed, Grant, Refused
 from examples.survey import noise, survey_data
 from examples.survey.survey_data import RATINGS, WOMEN, Survey, labels
 
@@ -86,22 +86,16 @@ def look_for_offices(accountant: Accountant, survey: Survey) -> None:
     affairs = survey.column("affairs", "affairs") > 0
     purpose = "survey: where to open counselling offices"
     above: list[str] = []
-    uncounted: Counter[bool] = Counter()
     with accountant.sparse_vector("affairs", sparse.declaration, purpose=purpose) as session:
-
-        def count() -> None:
+        answers = (
+            (group, sparse.ask(float((affairs & survey.members(**group)).sum())))
+            for group in takewhile(lambda _: sparse.left, _subgroups())
+        )
+        while batch := list(islice(answers, BATCH)):
+            found = [", ".join(group.values()) for group, answer in batch if answer]
             # Before the answers are shown. If this process dies, the session is charged in full.
-            session.count(positives=uncounted[True], negatives=uncounted[False])
-            uncounted.clear()
-
-        for group in takewhile(lambda _: sparse.left, _subgroups()):
-            answer = sparse.ask(float((affairs & survey.members(**group)).sum()))
-            uncounted[answer] += 1
-            above += [", ".join(group.values())] * answer
-            if uncounted.total() == BATCH:
-                count()
-        if uncounted:
-            count()
+            session.count(positives=len(found), negatives=len(batch) - len(found))
+            above += found
         charged = Decimal(session.close()["charged"]["epsilon"])
     console.print(
         f"{session.positives + session.negatives} questions whether {OFFICE} women of a subgroup "
@@ -197,23 +191,21 @@ def ask_for_too_little(accountant: Accountant) -> None:
         "max_positives": 10,
         "claimed": {"epsilon": "0.2"},
     }
-
-    def ask(mechanism: Mechanism, purpose: str | None = HURRY) -> Callable[[], object]:
-        return lambda: accountant.grant("households", [mechanism], purpose=purpose)
-
-    expect_refusal("understated", ask(honest | {"claimed": {"epsilon": "0.1"}}))
-    expect_refusal("no purpose", ask(honest, purpose=None))
-    expect_refusal("exact numbers", ask({"kind": "non_private"}))
-    expect_refusal(
-        "broken sparse vector",
-        lambda: accountant.sparse_vector("households", broken, purpose=HURRY),
-    )
+    with expect_refusal("understated"):
+        accountant.grant("households", [honest | {"claimed": {"epsilon": "0.1"}}], purpose=HURRY)
+    with expect_refusal("no purpose"):
+        accountant.grant("households", [honest])
+    with expect_refusal("exact numbers"):
+        accountant.grant("households", [{"kind": "non_private"}], purpose=HURRY)
+    with expect_refusal("broken sparse vector"):
+        accountant.sparse_vector("households", broken, purpose=HURRY)
 
 
-def expect_refusal(name: str, ask: Callable[[], object]) -> None:
-    """Ask, and print why the request is refused. Raise NotRefused if it is not."""
+@contextmanager
+def expect_refusal(name: str) -> Iterator[None]:
+    """Print why the request in the block is refused. Raise NotRefused if it is not."""
     try:
-        ask()
+        yield
     except (Refused, Failed) as refused:
         console.print(f"{name}: {refused.detail}")
     else:
@@ -238,7 +230,8 @@ def retry(accountant: Accountant, families: int) -> None:
     with first:
         noisy = sampler.draw(families)
     console.print(f"retry: grant {first.id} both times, charged once; {noisy} families")
-    expect_refusal("another question under that key", lambda: ask(2))
+    with expect_refusal("another question under that key"):
+        ask(2)
 
 
 def run_without_asking(accountant: Accountant, children: list[float]) -> None:

@@ -154,14 +154,12 @@ class Runner:
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
     """Terminate a process; kill it after ten seconds."""
-    process.terminate()
-    try:
-        process.wait(10)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-    if process.stdin:
-        process.stdin.close()
+    with process:  # which at the end closes its pipe and waits
+        process.terminate()
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
 
 
 def end_with_parent() -> None:

@@ -57,7 +57,7 @@ _WORDS: Final = {
 
 def differences(events: Events) -> list[str]:
     """Return every way in which the ledger tells another story than it must."""
-    found = Counter(filter(lambda key: any(kind in key for kind in _SPENDING), map(_key, events)))
+    found = Counter(key for key in map(_key, events) if any(kind in key for kind in _SPENDING))
     return [
         f"{key} happened {found[key]} times, not {EXPECTED.get(key, 0)}"
         for key in sorted(EXPECTED | found)
@@ -80,15 +80,14 @@ def show(console: Console, events: Events, accounts: dict[str, Any]) -> None:
     console.print(table)
     [closed] = [event for event in events if event["type"] == "sparse_vector.closed.v1"]
     answers = f"{closed['negatives']} free answers and {closed['positives']} that cost"
-    console.print(f"The sparse vector session gave {answers}.\n", highlight=False)
+    console.print(f"The sparse vector session gave {answers}.\n")
     _show_totals(console, accounts)
 
 
 def _show_totals(console: Console, accounts: dict[str, Any]) -> None:
     """Print the epsilon spent by each group of women on each dataset, and over all."""
-    lines = {line["dataset"]: line for line in accounts["accounts"] if line["rule"] == "lifetime"}
-    lines["*"] = next(line for line in accounts["accounts"] if line["rule"] == "person")
-    lines = {dataset: lines[dataset] for dataset in (*DATASETS, "*")}
+    found = {line["dataset"]: line for line in accounts["accounts"]}
+    lines = {dataset: found[dataset] for dataset in (*DATASETS, "*")}  # "*": the rule `person`
     heads = [
         f"{dataset.replace('*', 'all datasets')}\nlimit {line['limit']['epsilon']}>"
         for dataset, line in lines.items()
