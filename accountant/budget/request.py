@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import NamedTuple
 
 from accountant.budget.accounts.sums import FEW
@@ -23,7 +23,6 @@ from accountant.budget.state import State
 from accountant.ledger.events import to_keep, written
 from accountant.privacy.losses import UNBOUNDED
 from accountant.privacy.mechanisms import Mechanism, Priced, Relation, Verdict, price
-from accountant.privacy.mechanisms.compound import Compound
 from accountant.privacy.units import FIXED, Charge, charge_of, total
 
 Judged = AskGrant | OpenSparseVector | RecordInvocations
@@ -165,24 +164,15 @@ def terms_of(state: State) -> Terms:
 def costs_on(terms: Terms, mechanisms: Sequence[Mechanism]) -> Costs:
     """Return the costs of ``mechanisms``, from their memo if they have one."""
     if not isinstance(mechanisms, Listed):
-        return _priced(mechanisms, terms)
+        return _costs(mechanisms, terms)
     if mechanisms.memo is None or mechanisms.memo[0] != terms:
-        mechanisms.memo = terms, _priced(mechanisms, terms)
+        mechanisms.memo = terms, _costs(mechanisms, terms)
     found: Costs = mechanisms.memo[1]
     return found
 
 
-def _priced(mechanisms: Sequence[Mechanism], terms: Terms) -> Costs:
-    if len(mechanisms) > 1 or isinstance(mechanisms[0], Compound):  # as large as a request
-        return Costs(mechanisms, price_all(mechanisms, *terms))
-    return _remembered(mechanisms[0], *terms)
-
-
-@lru_cache(maxsize=4_096)
-def _remembered(
-    mechanism: Mechanism, relation: Relation, orders: tuple[int, ...], engine: int
-) -> Costs:
-    return Costs((mechanism,), (price(mechanism, relation, orders, engine),))
+def _costs(mechanisms: Sequence[Mechanism], terms: Terms) -> Costs:
+    return Costs(mechanisms, price_all(mechanisms, *terms))
 
 
 def unplaced(

@@ -128,8 +128,10 @@ def _with(asked: Envelope, digests: Mapping[str, str]) -> Envelope:
     if not digests:
         return asked
     shown = {field: {"sealed": digest} for field, digest in digests.items()}
-    sealed = {field: construct(Sealed, one) for field, one in shown.items()}
-    command = construct(type(asked.command), vars(asked.command) | sealed)
+    fields = vars(asked.command).copy()
+    for field, digest in digests.items():
+        fields[field] = construct(Sealed, {"sealed": digest})
+    command = construct(type(asked.command), fields)
     sound = asked.sound or "canonical" in vars(asked)  # a digest is valid in an event
     other = Envelope(asked.by, command, asked.key, asked.items, sound)
     vars(other)["document"] = asked.document | shown

@@ -218,6 +218,7 @@ def digest(document: Any) -> str:
     return sha256(canonical(document)).hexdigest()
 
 
+@lru_cache(maxsize=64)
 def rfc3339(time: int) -> str:
     """Return microseconds since 1970 as RFC 3339 UTC with six digits."""
     second, rest = divmod(time, 1_000_000)

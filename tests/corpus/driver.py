@@ -30,7 +30,6 @@ from accountant.budget.explain import JUDGED, Explained, explain
 from accountant.budget.grants import Grant
 from accountant.budget.policy_file import parse_policy
 from accountant.budget.population.selection import Selection
-from accountant.budget.request import _remembered
 from accountant.budget.rules.threshold import ThresholdRule
 from accountant.budget.state import AccountKey, State
 from accountant.ledger.events import Event, EventTooLarge
@@ -309,6 +308,5 @@ def corrected_laplace() -> Iterator[None]:
 
 def _forget_prices() -> None:
     """Prices are remembered for as long as a process lives, in which no bound changes but here."""
-    _remembered.cache_clear()
     pricing._price_sampled.cache_clear()
     pricing._price_compound.cache_clear()

@@ -16,7 +16,6 @@ from accountant.budget.commands import AdoptEngine, Envelope
 from accountant.budget.custody.revaluation import Corrections
 from accountant.budget.errors import Conflict
 from accountant.budget.replay import replay
-from accountant.budget.request import _remembered
 from accountant.ledger.events import Event
 from accountant.privacy import engine
 from accountant.privacy.losses import Loss, pure
@@ -48,7 +47,6 @@ def wrong(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 def forget() -> None:
     """Forgets all prices."""
-    _remembered.cache_clear()
     pricing._price_sampled.cache_clear()
     pricing._price_compound.cache_clear()
 

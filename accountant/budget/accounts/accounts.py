@@ -50,6 +50,8 @@ class Accounts(Mapping[AccountKey, Account]):
         """Open an account for each of ``keys`` that has none; return those keys. Keys that keep the
         same currencies share one.
         """
+        if id(keys) in self._grouped:  # ``together`` has found them all
+            return ()
         opened = tuple([key for key in keys if key not in self._by_key])
         alike: list[Account] = []
         for key in opened:

@@ -43,10 +43,22 @@ class Peak(NamedTuple):
 class Reading:
     """The sums of one account over the cells of one selection, with cached results."""
 
-    __slots__ = ("_dominants", "_most", "_parts", "_peaks", "account", "selection")
+    __slots__ = (
+        "_charge",
+        "_dominants",
+        "_most",
+        "_parts",
+        "_peaks",
+        "_plain",
+        "account",
+        "selection",
+    )
 
     def __init__(self, account: Account, selection: Selection) -> None:
         self.account, self.selection = account, selection
+        self._charge: Charge | None = None
+        """The charge that was compared last; ``_plain``: nothing is infinite in it or the sums."""
+        self._plain = False
         self._parts: list[Part] | None = None
         self._most: dict[int, int | None] = {}
         self._dominants: dict[int | None, Peak | None] = {}
@@ -79,7 +91,10 @@ class Reading:
 
     def _surely(self, charge: Charge, capacity: Capacity) -> bool:
         """Return True if a cell with all that was ever booked could take it: no cell holds more."""
-        if charge.any_infinite or not self.account.used.plain:
+        if charge is not self._charge:
+            self._charge = charge
+            self._plain = self.account.used.plain and not any(charge.infinite)
+        if not self._plain:
             return False
         bound, finite = self.account.bound, charge.finite
         if bound[_DELTA] + finite[_DELTA] > capacity.own_delta:
@@ -144,7 +159,7 @@ class Reading:
         if sums.flat and len(selection.boxes) <= 1:
             used = (beside[0], beside[1]) if second is None else (*beside[:2], beside[second])
             return Peak(self._cell(0, 0), used)
-        if (few := sums.few(_EPSILON, selection)) is not None:
+        if (few := sums.few(_EPSILON, second, selection)) is not None:
             return self._dominant_of_few(few, second)
         if len(selection.boxes) > 1:
             return None
@@ -160,16 +175,16 @@ class Reading:
             used = *used, along + beside[second]
         return Peak(self._cell(0, at), used)
 
-    def _dominant_of_few(self, epsilon: Integers, second: int | None) -> Peak | None:
-        """Find the dominant cell where there are few cells; ``epsilon`` are their sums."""
+    def _dominant_of_few(self, few: Integers, second: int | None) -> Peak | None:
+        """Find the dominant cell where there are few cells; ``few`` are their sums by row, of
+        epsilons first and in the gate's currency last.
+        """
         sums = self.account.used
-        at = (epsilon == np.maximum.reduce(epsilon, axis=None)).tobytes().index(1)
-        rows = [_EPSILON, _DELTA]
-        if second is not None:
-            along = sums.few(second, self.selection)
-            if along is None or along.item(at) < np.maximum.reduce(along, axis=None):
-                return None
-            rows.append(second)
+        most = np.maximum.reduce(few, axis=1)
+        at = (few[0] == most[0]).tobytes().index(1)
+        if few.item(-1, at) < most.item(-1):
+            return None
+        rows = (_EPSILON, _DELTA) if second is None else (_EPSILON, _DELTA, second)
         return Peak(_position(at, sums.shape), tuple([sums.at(row, at) for row in rows]))
 
     def _at(self, part: Part, row: int, at: int) -> int:

@@ -118,14 +118,15 @@ class Sums:
         """True if no cell has an infinite charge."""
         return self._infinite is None and not any(self.everyone_infinite)
 
-    def few(self, row: int, selection: Selection) -> Integers | None:
-        """Return the finite sums of one currency without the sums of everyone, far below zero
-        outside of the selection; None if there are too many cells.
+    def few(self, first: int, last: int | None, selection: Selection) -> Integers | None:
+        """Return the finite sums of one currency or two (1 or 2, cells) without the sums of
+        everyone, far below zero outside of the selection; None if there are too many cells.
         """
         cells = self._cells
-        if cells is None or cells[0].size > FEW:
+        if cells is None or cells.size > FEW * self.rows:
             return None
-        found: Integers = cells[row]
+        rows = slice(first, first + 1) if last is None else slice(first, last + 1, last - first)
+        found = cells[rows].reshape(1 if last is None else 2, -1)
         return found if selection.everyone else found + selection.outside(self.shape)
 
     def at(self, row: int, at: int) -> int:
@@ -320,11 +321,12 @@ class Sums:
 
 
 def _add(cells: Integers, selection: Selection, column: Sequence[int], sign: int) -> None:
-    if cells[0].size <= _SMALL:
+    size = cells.size // len(column)
+    if size <= _SMALL:
         by = np.array(column, dtype=np.int64).reshape(-1, *(1,) * (cells.ndim - 1))
         if sign < 0:
             by = -by
-        if cells[0].size <= FEW and not all(layout.views for layout in selection.layouts):
+        if size <= FEW and not selection.views:
             cells += by * selection.mask(cells.shape[1:])
             return
         for layout in selection.layouts:

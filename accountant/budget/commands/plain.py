@@ -100,15 +100,19 @@ _LONGEST: Final = 2_048
 
 
 class Listed(list[Any]):
-    """Mechanisms or a union of groups. ``memo``: the terms of the last result, and the result."""
+    """Mechanisms or a union of groups. ``memo``: the terms of the last result, and the result;
+    ``size``: how many canonical bytes it has.
+    """
 
     memo: tuple[Any, Any] | None = None
+    size: int
 
 
 class Term(dict[str, Any]):
     """A subject group that was read."""
 
     memo: tuple[Any, Any] | None = None
+    size: int
 
 
 _KINDS: Final[dict[type, Callable[[Any], Any]]] = {list: Listed, dict: Term}
@@ -132,8 +136,10 @@ class Parts:
         found = self._known.get(data)
         if found is None:
             part, spelled = self._read(data)
-            kept = _KINDS.get(type(part))
-            found = kept(part) if kept else part, spelled
+            if kept := _KINDS.get(type(part)):
+                part = kept(part)
+                part.size = len(spelled)
+            found = part, spelled
             if self._met_before(data):
                 if len(self._known) >= _REMEMBERED:
                     self._known.clear()
@@ -171,7 +177,7 @@ def _part(kind: Any, plainly: Callable[[bytes], tuple[Any, bytes] | None]) -> Re
         again = adapter.dump_python(part, mode="json", by_alias=True, exclude_defaults=True)
         if orjson.dumps(again, option=orjson.OPT_SORT_KEYS) != data:
             raise ValueError("the part is not in canonical form")
-        return part, b""
+        return part, data
 
     parts = Parts(read)
     return lambda value: parts.get(orjson.dumps(value))[0]

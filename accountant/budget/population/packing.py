@@ -12,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from accountant.budget.commands import Command
+from accountant.budget.commands.plain import Listed, Term
 from accountant.budget.errors import Invalid
 from accountant.budget.population.population import Population
 from accountant.budget.population.positions import CODES, read, spell
@@ -28,6 +29,8 @@ def packed(people: Population | None, command: Command) -> Command:
     """Return ``command`` with its long lists as positions, except those with an unknown name."""
     subjects: Subjects | None = getattr(command, "subjects", None)
     if people is None or not subjects:
+        return command
+    if isinstance(subjects, Term | Listed) and subjects.size <= LONGEST:
         return command
     terms = subjects if isinstance(subjects, list) else [subjects]
     if not any(_long(values) for term in terms for values in term.values()):

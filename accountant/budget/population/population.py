@@ -49,12 +49,12 @@ class Population:
         if self.cells > MAX_CELLS:
             raise ValueError(f"{self.cells} cells are more than {MAX_CELLS}")
 
-    @property
+    @cached_property
     def shape(self) -> tuple[int, ...]:
         """The number of values of each dimension."""
         return tuple(len(values) for _, values in self.dimensions)
 
-    @property
+    @cached_property
     def cells(self) -> int:
         """The number of cells."""
         return prod(self.shape)

@@ -140,13 +140,23 @@ class Selection:
 
     everyone: bool
     boxes: tuple[Box, ...] = ()
+    _bare: Selection | None = field(default=None, init=False, compare=False, repr=False)
     _layouts: tuple[Layout, ...] | None = field(default=None, init=False, compare=False, repr=False)
     _mask: NDArray[np.int64] | None = field(default=None, init=False, compare=False, repr=False)
     _outside: NDArray[np.int64] | None = field(default=None, init=False, compare=False, repr=False)
 
     def bare(self) -> Selection:
         """Return the same cells without layouts and masks, which take several kilobytes."""
-        return self if self.everyone else Selection(False, self.boxes)
+        if self.everyone or self._layouts is None:
+            return self
+        if self._bare is None:
+            object.__setattr__(self, "_bare", Selection(False, self.boxes))
+        return self._bare or self
+
+    @property
+    def views(self) -> bool:
+        """True if indexing gives a view of the cells of every box."""
+        return all([layout.views for layout in self.layouts])  # noqa: C419 a generator takes longer
 
     @property
     def layouts(self) -> tuple[Layout, ...]:
@@ -166,10 +176,10 @@ class Selection:
         return found
 
     def outside(self, shape: tuple[int, ...]) -> NDArray[np.int64]:
-        """Return 0 at the selected cells, and far below all sums elsewhere; made once."""
+        """Return 0 at the selected cells, flat, and far below all sums elsewhere; made once."""
         found = self._outside
-        if found is None or found.shape != shape:
-            found = (self.mask(shape) - 1) * _FAR
+        if found is None or self._mask is None or self._mask.shape != shape:
+            found = ((self.mask(shape) - 1) * _FAR).reshape(-1)
             object.__setattr__(self, "_outside", found)
         return found
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, NamedTuple
 
 from pydantic import Field, model_validator
@@ -143,12 +143,15 @@ def seen(peak: Peak, capacity: Capacity | None) -> dict[str, Any]:
     """Return the integers of a comparison: sums of epsilons, own deltas and in the gate's own
     currency, with the cell. ``capacity``, where the charge does not fit: the other side.
     """
+    kept = _kept(peak)
+    return kept | {"capacity": [str(most) for _, most in sides(capacity)]} if capacity else kept
+
+
+@lru_cache(maxsize=16)
+def _kept(peak: Peak) -> dict[str, Any]:
+    """Return the integers of a peak, written once for all rules that count the same."""
     kept: dict[str, Any] = {"used": [INFINITE if u is None else str(u) for u in peak.used]}
-    if peak.cell is not None:
-        kept["cell"] = peak.cell
-    if capacity is not None:
-        kept["capacity"] = [str(most) for _, most in sides(capacity)]
-    return kept
+    return kept if peak.cell is None else kept | {"cell": peak.cell}
 
 
 def read_seen(kept: dict[str, Any]) -> Seen:
