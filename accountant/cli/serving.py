@@ -77,7 +77,8 @@ def _serve(chosen: Settings, door: socket.socket) -> None:
                 "yellow",
             )
         believed = ClockMark(chosen.home).read()
-        service.start(believed, int(chosen.clock_ahead_hours * 3_600_000_000))
+        with memory.collection_paused():
+            service.start(believed, int(chosen.clock_ahead_hours * 3_600_000_000))
         memory.collect_rarely()
         if chosen.one_core:
             cores.share_one_core()
