@@ -1,0 +1,255 @@
+"""What can be asked of the ledgers: every use case that records nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import lru_cache, partial
+from typing import Final, NamedTuple
+
+import structlog
+
+from accountant.auth.keys import LEDGER as KEYS
+from accountant.budget.accounts.epochs import Adopted, adopted_by
+from accountant.budget.advice import Advice, would_fit
+from accountant.budget.commands import AskGrant, Envelope, OpenSparseVector, command_from_json
+from accountant.budget.errors import NotFound, Problem, Unavailable
+from accountant.budget.evaluate import evaluate, how_many
+from accountant.budget.explain import JUDGED, Decision, Explained, explain, in_words
+from accountant.budget.handlers import HANDLERS
+from accountant.budget.outcome import REFUSED
+from accountant.budget.request import Request, Terms, prepare, terms_of
+from accountant.budget.state import Grant, Settled, State
+from accountant.ledger.events import Event
+from accountant.runtime.clock import Doubt, TrustedClock
+from accountant.runtime.prices import Pricing, takes_long
+from accountant.runtime.projections import Projections
+from accountant.store import Damaged
+from accountant.store.ledgers import Ledgers, Moved, StoreError
+from accountant.store.projection import Diverged
+from accountant.store.snapshots import Snapshots
+from accountant.store.vault import Vault, VaultError
+
+_POLICIES: Final = 64
+"""Policies that are remembered for explaining decisions."""
+_log = structlog.get_logger()
+
+
+class Preview(NamedTuple):
+    """The decision that a request would get, and how many requests like it would be admitted."""
+
+    request: Request
+    decision: Decision
+    fits: int
+    sequence: int
+
+
+class Reader:
+    """The use cases that read. ``head``, ``events``, ``stream`` and ``texts`` read the database."""
+
+    def __init__(
+        self,
+        ledgers: Ledgers,
+        clock: Callable[[], int],
+        vault: Vault | None,
+        snapshots: Snapshots | None,
+        ticks: Callable[[], int],
+    ) -> None:
+        self.ledgers, self.vault = ledgers, vault
+        self.head, self.events = ledgers.head, ledgers.read
+        self.stream, self.texts = ledgers.stream, ledgers.texts
+        self._clock = TrustedClock(clock, ticks)
+        self._pricing = Pricing()
+        self._adopted = lru_cache(_POLICIES)(lambda *place: adopted_by(self.event(*place)))
+        self._projections = Projections(ledgers, vault, snapshots)
+
+    @contextmanager
+    def state(self, ledger: str) -> Iterator[State]:
+        """Give the committed state, which later commands do not change. Raise NotFound."""
+        with self._up_to_date(ledger) as state:
+            frozen = state.frozen(self.now(state))
+        yield frozen
+
+    @contextmanager
+    def _up_to_date(self, ledger: str) -> Iterator[State]:
+        """Give the committed state, locked. Raise NotFound for an unknown population."""
+        with store_failures():
+            projection = self._projections.of(ledger)
+            head = self.ledgers.head(ledger)
+        with projection.lock:
+            with store_failures():
+                if head != projection.seen or projection.tree != projection.seen or not head.size:
+                    head = self.ledgers.head(ledger)  # again: another thread may have gone on
+                    projection.follow(head, partial(self.ledgers.read, ledger))
+            projection.state.people()
+            yield projection.state
+
+    def known(self, ledger: str) -> None:
+        """Raise NotFound for an unknown population."""
+        with self._up_to_date(ledger):
+            pass
+
+    def grant(self, ledger: str, name: str) -> tuple[Grant | Settled, int]:
+        """Return a grant and the present stamp. Raise NotFound."""
+        with self._up_to_date(ledger) as state:
+            return state.grant(name), self.now(state)
+
+    def open_grants(
+        self, ledger: str, client: str | None, dataset: str | None, after: int, most: int
+    ) -> tuple[list[Grant], int]:
+        """Return at most ``most`` open grants that were reserved after event ``after``, and the
+        present stamp. Raise NotFound.
+        """
+        with self._up_to_date(ledger) as state:
+            if dataset is not None:
+                state.dataset(dataset)
+            return state.grants.page(client, dataset, after, most), self.now(state)
+
+    def preview(self, ledger: str, by: str, command: AskGrant) -> Preview:
+        """Return the decision that ``by`` would get for ``command`` now; record nothing."""
+        asked = Envelope(by, command)
+        self.price_ahead(ledger, asked)
+        with self._up_to_date(ledger) as state:
+            request = prepare(state, by, command, self.now(state))
+            judgement = evaluate(state, request)
+            fits = 0 if judgement.outcome == "block" else how_many(state, request)
+            decision = in_words(state, request, judgement, asked.document)
+            return Preview(request, decision, fits, state.last)
+
+    def explain(self, ledger: str, event: Event) -> Explained:
+        """Return the decision of a judged event in words. Raise NotFound for any other event."""
+        with self._up_to_date(ledger) as state:
+            people, custody = state.people(), state.custody
+        return explain(event, self._judging(event), people, custody.engine_at(event.sequence))
+
+    def explain_alone(self, ledger: str, sequence: int) -> tuple[Event, Explained]:
+        """Like ``explain``, but read only the events that the decision depends on."""
+        event = self.event(ledger, sequence)
+        adopted = self._judging(event)
+        terms = State(ledger)
+        for row in self.ledgers.terms(ledger, sequence):
+            one = Event.from_bytes(row.body)
+            HANDLERS[one.type](terms, one)
+        return event, explain(event, adopted, terms.people(), terms.custody.engine_at(sequence))
+
+    def _judging(self, event: Event) -> Adopted | None:
+        """Return the policy that an event was judged by. Raise NotFound if none has judged it."""
+        if event.type not in JUDGED:
+            raise NotFound(
+                "unknown-decision", f"event {event.sequence} ({event.type}) holds no decision"
+            )
+        sequence = event.body.get("policy")
+        return None if sequence is None else self._adopted(event.ledger, sequence)
+
+    def would_fit(self, event: Event) -> Advice:
+        """Return the request that would be granted now in place of a refused one."""
+        projection = self._projections.in_memory(event.ledger)
+        if projection is None or event.type != REFUSED:
+            return {}
+        command = command_from_json(event.body["command"])
+        if not isinstance(command, AskGrant | OpenSparseVector):
+            return {}
+        with projection.lock:
+            state, now = projection.state, self.now(projection.state)
+            state = state.about(command.dataset, event.by, now)
+        return would_fit(state, event.by, command, now)
+
+    def price_ahead(self, ledger: str, *commands: Envelope) -> None:
+        """Price commands before any lock is taken. Raise NotFound, Unavailable."""
+        if not any(map(takes_long, commands)):
+            return
+        with store_failures():
+            state = self._projections.of(ledger).state
+        if state.population is not None:
+            terms = terms_of(state)
+            for asked in self._pricing.left(terms, commands):
+                self._pricing.price(terms, asked)
+
+    def terms(self, ledger: str) -> Terms | None:
+        """Return the terms of prices now; None for a ledger that is new, or not in memory."""
+        projection = self._projections.in_memory(ledger)
+        if projection is None or projection.state.population is None:
+            return None
+        return terms_of(projection.state)
+
+    def priced(self, ledger: str, asked: Envelope) -> bool:
+        """Return whether a command's price is remembered, or quick to find."""
+        if not takes_long(asked):
+            return True
+        terms = self.terms(ledger)
+        return terms is not None and not self._pricing.left(terms, [asked])
+
+    def now(self, state: State) -> int:
+        """Return the stamp that an event of ``state`` would get now."""
+        return max(self._clock.look(state).stamp, state.time)
+
+    def event(self, ledger: str, sequence: int) -> Event:
+        """Return one event. Raise NotFound."""
+        found = self.ledgers.read(ledger, sequence, 1)
+        if not found or found[0].sequence != sequence:
+            raise NotFound("unknown-event", f"ledger {ledger} has no event {sequence}")
+        return Event.from_bytes(found[0].body)
+
+    def populations(self) -> list[str]:
+        """Return the names of all populations, in order."""
+        return [name for name in self.ledgers.names() if name != KEYS]
+
+    def start(self, believed: int | None, ahead: int) -> None:
+        """Read all ledgers, and check the clock: more than ``ahead`` after their last stamp, and
+        after it was last ``believed``, it is in doubt. Microseconds. A ledger that cannot be read
+        is logged.
+        """
+        since = believed or 0
+        for ledger in self.populations():
+            try:
+                with self._up_to_date(ledger) as state:
+                    since = max(since, state.time)
+            except Exception as error:  # noqa: BLE001 the other ledgers are read
+                reason = error.detail if isinstance(error, Problem) else repr(error)
+                _log.error("a ledger cannot be read", ledger=ledger, reason=reason)
+        if since:
+            self._clock.start(since, ahead)
+
+    def clock_doubt(self) -> Doubt | None:
+        """Return the first doubt about the clock by the ledgers in memory."""
+        for projection in self._projections.all():
+            with projection.lock:
+                doubt = self._clock.look(projection.state, believed=True).doubt
+                if projection.tree.size and doubt:
+                    return doubt
+        return None
+
+    def ready(self) -> None:
+        """Raise Unavailable unless grants can be given: database and clock are in order."""
+        if (doubt := self.clock_doubt()) is not None:
+            raise Unavailable("not-ready", doubt.problem().detail)
+        try:
+            self.ledgers.check()
+        except StoreError as error:
+            missing = any(word in str(error) for word in ("no such table", "does not exist"))
+            hint = "; has `accountant migrate` run?" if missing else ""
+            raise Unavailable("not-ready", f"{error}{hint}") from error
+
+
+@contextmanager
+def store_failures() -> Iterator[None]:
+    """Translate failures of the database into problems."""
+    try:
+        yield
+    except Moved:
+        raise
+    except (Diverged, VaultError) as error:
+        code = "ledger-diverged" if isinstance(error, Diverged) else "vault-failed"
+        raise Unavailable(code, str(error)) from error
+    except Damaged as error:
+        raise Unavailable(
+            "storage-failed",
+            f"this service cannot read the ledger, and a retry does not help: {error}. Start the "
+            "version of the program that wrote the event, or put the right database back",
+        ) from error
+    except StoreError as error:
+        raise Unavailable(
+            "storage-failed",
+            f"the ledger could not be reached ({error}); nothing is lost: try again with the same "
+            "Idempotency-Key",
+        ) from error
