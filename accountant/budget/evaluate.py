@@ -44,7 +44,6 @@ class Viewed:
     def __init__(self, state: State, request: Request) -> None:
         self._state, self._selection = state, request.selection
         self._limits = state.route(request.dataset, request.by).by_rule
-        self._found: dict[str, tuple[Epoch, Reading]] = {}
         self._readings: dict[int, Reading] = {}
         """By account: limits that have used the same hold one."""
         self.dataset: str = request.dataset
@@ -57,14 +56,14 @@ class Viewed:
 
     def used(self, rule: str) -> tuple[Epoch, Reading] | None:
         """Return the epoch of a limit rule, and what it has used on the selected cells."""
-        found = self._found.get(rule)
-        if found is None and (counted := self._limits.get(rule)) is not None:
-            account = self._state.account(counted.key).at(self.now)
-            reading = self._readings.get(id(account))
-            if reading is None:
-                reading = self._readings[id(account)] = Reading(account, self._selection)
-            found = self._found[rule] = counted.epoch, reading
-        return found
+        if (counted := self._limits.get(rule)) is None:
+            return None
+        state, key = self._state, counted.key
+        account = (state.accounts.get(key) or state.account(key)).at(self.now)
+        reading = self._readings.get(id(account))
+        if reading is None:
+            reading = self._readings[id(account)] = Reading(account, self._selection)
+        return counted.epoch, reading
 
     def memory(self, rule: str) -> Any:
         """Return the memory of a rule."""

@@ -56,8 +56,8 @@ class IdempotencyIndex:
         self._names += name
         self._prints += fingerprint[:DIGEST]
         self._sequences.append(sequence)
-        self._places[place] = len(self)
-        if 2 * len(self) > len(self._places):
+        self._places[place] = count = len(self._sequences)
+        if 2 * count > len(self._places):
             self._place_all()
 
     def take_back(self, count: int) -> None:

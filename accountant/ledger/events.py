@@ -222,23 +222,27 @@ def digest(document: Any) -> str:
 def rfc3339(time: int) -> str:
     """Return microseconds since 1970 as RFC 3339 UTC with six digits."""
     second, rest = divmod(time, 1_000_000)
-    return f"{_to_the_second(second)}{rest:06d}Z"
+    day, second = divmod(second, 86_400)
+    hour, second = divmod(second, 3_600)
+    minute, second = divmod(second, 60)
+    return f"{_day(day)}T{hour:02d}:{minute:02d}:{second:02d}.{rest:06d}Z"
 
 
-@lru_cache(maxsize=8_192)
-def _to_the_second(second: int) -> str:
-    """Return a second up to the point. Events of one moment share it."""
+@lru_cache
+def _day(day: int) -> str:
     # Years before 1000 lose their zeros, and are no stamps.
-    return (_EPOCH + timedelta(seconds=second)).isoformat().lstrip("0") + "."
+    return (_EPOCH + timedelta(days=day)).isoformat()[:10].lstrip("0")
 
 
 def microseconds(text: str) -> int:
     """Invert ``rfc3339``. Raises ValueError for any other form."""
     if not _STAMP.fullmatch(text):
         raise ValueError(f"{text!r} is no stamp of an event")
-    return _seconds(text[:19]) * 1_000_000 + int(text[20:26])
+    minutes = int(text[11:13]) * 60 + int(text[14:16])
+    seconds = minutes * 60 + int(text[17:19])
+    return (_days(text[:10]) * 86_400 + seconds) * 1_000_000 + int(text[20:26])
 
 
-@lru_cache(maxsize=8_192)
-def _seconds(text: str) -> int:
-    return (datetime.fromisoformat(text) - _EPOCH) // timedelta(seconds=1)
+@lru_cache
+def _days(day: str) -> int:
+    return (datetime.fromisoformat(day) - _EPOCH).days

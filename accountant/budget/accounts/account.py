@@ -54,14 +54,14 @@ class Account:
         """Add ``charge`` to the selected cells at stamp ``now``. Return what was booked: the charge
         in the currencies of this account, infinite where a sum could pass 2**62.
         """
-        booked = charge.on(self.axis)
-        bound = _plus(self.bound, booked.finite)
+        booked = charge if charge.axis is self.axis else charge.on(self.axis)
+        bound = list(map(add, self.bound, booked.finite))
         if max(bound) > LARGEST:
             booked = self._bounded(booked)
-            bound = _plus(self.bound, booked.finite)
+            bound = list(map(add, self.bound, booked.finite))
         self.bound = bound
         if reserve:
-            self.held = _plus(self.held, booked.finite)
+            self.held = list(map(add, self.held, booked.finite))
         self.used.add(selection, booked.finite, booked.infinite)
         return booked
 
@@ -80,9 +80,10 @@ class Account:
         Where a finite sum takes the place of an infinite charge it must fit like any new one;
         otherwise the currency keeps what was booked.
         """
-        self.held = _minus(self.held, booked.finite)
-        final = final.on(self.axis)
-        if final == booked:
+        self.held = list(map(sub, self.held, booked.finite))
+        if final.axis is not self.axis:
+            final = final.on(self.axis)
+        if final is booked or final == booked:
             return booked
         more = _minus(final.finite, booked.finite)
         keep = [m > 0 and b + m > LARGEST for m, b in zip(more, self.bound, strict=True)]

@@ -87,9 +87,10 @@ class Reading:
         """Return True if every selected cell can take ``charge``, which is on the axis of the
         account.
         """
-        return self._surely(charge, capacity) or self._everywhere(charge, capacity)
+        second = row_of(charge, capacity.second_currency)
+        return self._surely(charge, capacity, second) or self._everywhere(charge, capacity)
 
-    def _surely(self, charge: Charge, capacity: Capacity) -> bool:
+    def _surely(self, charge: Charge, capacity: Capacity, second: int | None) -> bool:
         """Return True if a cell with all that was ever booked could take it: no cell holds more."""
         if charge is not self._charge:
             self._charge = charge
@@ -101,7 +102,7 @@ class Reading:
             return False
         if bound[_EPSILON] + finite[_EPSILON] <= capacity.epsilon:
             return True
-        second, most = row_of(charge, capacity.second_currency), capacity.second
+        most = capacity.second
         return second is not None and most is not None and bound[second] + finite[second] <= most
 
     def _everywhere(self, charge: Charge, capacity: Capacity) -> bool:
@@ -134,18 +135,14 @@ class Reading:
         under ``gate``, among the cells that the charge does not fit on if there are any.
         """
         second = row_of(charge, capacity.second_currency)
-        if not self.fits(charge, capacity):
+        if not (self._surely(charge, capacity, second) or self._everywhere(charge, capacity)):
             return False, self._peak(_spent(gate, limit), second, self._masks(charge, capacity))
-        return True, self._highest(gate, limit, second)
-
-    def _highest(self, gate: Filter, limit: Limit, second: int | None) -> Peak:
-        """Return the cell that has spent most."""
         if second not in self._dominants:
             self._dominants[second] = self._dominant(second)
         peak = self._dominants[second]
         if peak is None and (peak := self._peaks.get((second, limit))) is None:
             peak = self._peaks[second, limit] = self._peak(_spent(gate, limit), second, None)
-        return peak
+        return True, peak
 
     def _dominant(self, second: int | None) -> Peak | None:
         """Return the first cell with the largest sums in all currencies that count, if there is
@@ -185,7 +182,7 @@ class Reading:
         if few.item(-1, at) < most.item(-1):
             return None
         rows = (_EPSILON, _DELTA) if second is None else (_EPSILON, _DELTA, second)
-        return Peak(_position(at, sums.shape), tuple([sums.at(row, at) for row in rows]))
+        return Peak(_position(at, sums.shape), sums.at(rows, at))
 
     def _at(self, part: Part, row: int, at: int) -> int:
         """Return one sum. A row without any booking is not read."""

@@ -129,10 +129,14 @@ class Sums:
         found = cells[rows].reshape(1 if last is None else 2, -1)
         return found if selection.everyone else found + selection.outside(self.shape)
 
-    def at(self, row: int, at: int) -> int:
-        """Return the finite sum of one currency in the cell at ``at`` in row-major order."""
-        beside = self.everyone[row]
-        return beside if self._cells is None else self._cells[row].item(at) + beside
+    def at(self, rows: Sequence[int], at: int) -> tuple[int, ...]:
+        """Return the finite sums of ``rows`` in the cell at ``at`` in row-major order. There must
+        be cells.
+        """
+        cells, everyone = self._cells, self.everyone
+        assert cells is not None  # noqa: S101 for the type checker
+        size = cells.size // self.rows
+        return tuple([cells.item(row * size + at) + everyone[row] for row in rows])
 
     def parts(self, selection: Selection) -> list[Part]:
         """Return the sums of the selected cells, one part for each box."""

@@ -24,6 +24,8 @@ from accountant.budget.population.selection import Range
 from accountant.ledger.events import to_keep, written
 from accountant.privacy.mechanisms import MOST_INVOCATIONS, PLAIN, Mechanism, plain_amount
 
+_IDENTIFIER: Final = re.compile(base.IDENTIFIER, re.ASCII)
+_DIGEST: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _DIMENSION: Final = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}", re.ASCII)
 _LONGEST_NAME: Final = 200
 _ENDS: Final = {"from", "to"}
@@ -166,6 +168,30 @@ def _field(kind: Any) -> Reader:
     return partial(TypeAdapter(kind).validate_python, context=base.STORED)
 
 
+_FREE_TEXT: Final = _field(base.FreeText)
+
+
+def _text(value: Any) -> Any:
+    """Return any text. Raises TypeError for another value."""
+    if type(value) is not str:
+        raise TypeError("it is no text")
+    return value
+
+
+def _name(text: str) -> str:
+    """Return an identifier. Raises ValueError for any other text."""
+    if not _IDENTIFIER.fullmatch(text):
+        raise ValueError(f"{text!r} is no identifier")
+    return text
+
+
+def _free_text(value: Any) -> Any:
+    """Return a free text, or its digest."""
+    if type(value) is dict and len(value) == 1 and _DIGEST.fullmatch(value["sealed"]):
+        return construct(base.Sealed, value)
+    return _FREE_TEXT(value)
+
+
 def _part(kind: Any, plainly: Callable[[bytes], tuple[Any, bytes] | None]) -> Reader:
     """Return a reader of a long part. It raises ValueError unless the part is in canonical form."""
     adapter: TypeAdapter[Any] = TypeAdapter(kind)
@@ -187,18 +213,18 @@ _MECHANISMS: Final = _part(base.Mechanisms, mechanisms)
 _SUBJECTS: Final = _part(base.SubjectsField, subjects)
 _GROUPS: Final[TypeAdapter[Any]] = TypeAdapter(base.SubjectsField)
 _JUDGED: Final[dict[str, Reader]] = {
-    "dataset": _field(base.Identifier),
+    "dataset": _name,
     "mechanisms": _MECHANISMS,
     "subjects": _SUBJECTS,
-    "purpose": _field(base.FreeText),
-    "justification": _field(base.FreeText),
+    "purpose": _free_text,
+    "justification": _free_text,
 }
 _FIELDS: Final[dict[type[base.Command], dict[str, Reader]]] = {
     ask.AskGrant: _JUDGED | {"ttl_seconds": _field(base.Ttl)},
     ask.RecordInvocations: _JUDGED,
-    ask.CommitGrant: {"grant": _field(str), "mechanisms": _MECHANISMS},
-    ask.ReleaseGrant: {"grant": _field(str), "reason": _field(base.FreeText)},
-    ask.ExpireGrant: {"grant": _field(str)},
+    ask.CommitGrant: {"grant": _text, "mechanisms": _MECHANISMS},
+    ask.ReleaseGrant: {"grant": _text, "reason": _free_text},
+    ask.ExpireGrant: {"grant": _text},
 }
 """The fields that are read here, each with its reader."""
 _PLAIN: Final = {

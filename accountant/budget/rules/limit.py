@@ -81,7 +81,8 @@ class LimitRule(Rule):
         epoch, reading = found
         charge, capacity = view.total.on(reading.account.axis), epoch.capacity
         fits, peak = reading.peak(epoch.gate, epoch.limit, charge, capacity)
-        return self.compared(not fits, seen(peak, None if fits else capacity))
+        kept = peak_kept(peak) if fits else seen(peak, capacity)
+        return Compared(self.id, self.action, not fits, self.code, kept)
 
     def applies(self, dataset: str) -> bool:
         """Return False: without numbers in the event there is no finding."""
@@ -139,17 +140,16 @@ class Seen(NamedTuple):
     used: tuple[int | None, ...]
 
 
-def seen(peak: Peak, capacity: Capacity | None) -> dict[str, Any]:
-    """Return the integers of a comparison: sums of epsilons, own deltas and in the gate's own
-    currency, with the cell. ``capacity``, where the charge does not fit: the other side.
-    """
-    kept = _kept(peak)
-    return kept | {"capacity": [str(most) for _, most in sides(capacity)]} if capacity else kept
+def seen(peak: Peak, capacity: Capacity) -> dict[str, Any]:
+    """Return both sides of a comparison that failed."""
+    return peak_kept(peak) | {"capacity": [str(most) for _, most in sides(capacity)]}
 
 
 @lru_cache(maxsize=16)
-def _kept(peak: Peak) -> dict[str, Any]:
-    """Return the integers of a peak, written once for all rules that count the same."""
+def peak_kept(peak: Peak) -> dict[str, Any]:
+    """Return the integers of a peak: sums of epsilons, own deltas and in the gate's own currency,
+    with the cell. They are written once for all rules that count the same.
+    """
     kept: dict[str, Any] = {"used": [INFINITE if u is None else str(u) for u in peak.used]}
     return kept if peak.cell is None else kept | {"cell": peak.cell}
 

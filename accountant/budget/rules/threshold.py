@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from pydantic import Field
 
 from accountant.budget.rules.base import Compared, Finding, Rule, RuleId, Told, View
-from accountant.budget.rules.limit import LimitRule, quoted, seen, sides_in_words
+from accountant.budget.rules.limit import LimitRule, peak_kept, quoted, sides_in_words
 from accountant.privacy.filters import Capacity
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class ThresholdRule(Rule):
         epoch, reading = found
         charge, capacity = view.total.on(reading.account.axis), self.capacity(epoch)
         fits, peak = reading.peak(epoch.gate, epoch.limit, charge, capacity)
-        return self.compared(not fits, seen(peak, None))
+        return Compared(self.id, self.action, not fits, self.code, peak_kept(peak))
 
     def applies(self, dataset: str) -> bool:
         """Return False: without numbers in the event there is no finding."""
