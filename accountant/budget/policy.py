@@ -104,6 +104,11 @@ class Policy(Strict):
         return tuple(rule for rule in self.rules if isinstance(rule, LimitRule))
 
     @cached_property
+    def ours(self) -> bool:
+        """True if all kinds of its rules are this package's, which keep only what events hold."""
+        return all(type(rule).__module__.startswith("accountant.") for rule in self.rules)
+
+    @cached_property
     def remembering(self) -> tuple[Rule, ...]:
         """The rules that keep a memory."""
         return tuple(rule for rule in self.rules if rule.remembers)

@@ -23,7 +23,7 @@ from accountant.budget.state import State
 from accountant.ledger.events import to_keep, written
 from accountant.privacy.losses import UNBOUNDED
 from accountant.privacy.mechanisms import Mechanism, Priced, Relation, Verdict, price
-from accountant.privacy.units import FIXED, Charge, charge_of, total
+from accountant.privacy.units import FIXED, charge_of, total
 
 Judged = AskGrant | OpenSparseVector | RecordInvocations
 """The commands that rules judge."""
@@ -53,29 +53,13 @@ class Request:
         self.purpose: str | Sealed | None = command.purpose
         self.justification: str | Sealed | None = command.justification
         self.selection = selection
-        self.costs = costs
+        self.costs, self.total = costs, costs.total
+        self.mechanisms, self.priced = costs.mechanisms, costs.priced
+        """What is asked for, or ran, and its prices."""
         self.unplaced = unplaced
         """Kinds that may not charge a part of this population (see ``unplaced``)."""
-
-    @property
-    def mechanisms(self) -> tuple[Mechanism, ...]:
-        """The mechanisms that are asked for, or ran."""
-        return self.costs.mechanisms
-
-    @property
-    def priced(self) -> tuple[Priced, ...]:
-        """Their prices."""
-        return self.costs.priced
-
-    @property
-    def total(self) -> Charge:
-        """The sum of all mechanisms' charges."""
-        return self.costs.total
-
-    @property
-    def sound(self) -> bool:
-        """Whether nothing is wrong with the stated mechanisms or the group themselves."""
-        return self.costs.sound and not self.unplaced
+        self.sound = costs.sound and not unplaced
+        """Nothing is wrong with the stated mechanisms or the group themselves."""
 
 
 class Costs:

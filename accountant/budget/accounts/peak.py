@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -224,6 +225,7 @@ def row_of(charge: Charge, currency: Currency | None) -> int | None:
     return None if currency is None else charge.axis.index(currency)
 
 
+@lru_cache(maxsize=1_024)
 def _position(at: int, shape: tuple[int, ...]) -> Cell:
     """Return the index in an array of ``shape`` of the cell at ``at`` in row-major order."""
     found = []

@@ -100,7 +100,8 @@ def _judge(
     if judgement.fired:
         body["fired"] = [[one.rule, one.code] for one in judgement.fired]
     if seen := {one.rule: one.seen for one in judgement.compared if one.seen is not None}:
-        body["rules"] = Fragment(kept(seen, "what the rules compared"))
+        ours = state.adopted is not None and state.adopted.policy.ours
+        body["rules"] = Fragment(written(seen) if ours else kept(seen, "what the rules compared"))
     return request, judgement, body
 
 
