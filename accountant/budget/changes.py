@@ -45,10 +45,9 @@ class Reserve(NamedTuple):
     def fold(self, state: State, entry: Entry) -> Before:
         """Book the grant's total and keep the grant."""
         grant = self.grant
-        asked = grant.dataset, grant.by, grant.selection, grant.total
-        before = _book(state, *asked, reserve=True, now=entry.time)
-        added = {key: one.added for one in before.booked for key in one.keys}
         keys = state.route(grant.dataset, grant.by).keys
+        before = _book(state, keys, grant.selection, grant.total, entry.time, reserve=True)
+        added = {key: one.added for one in before.booked for key in one.keys}
         bookings = tuple([(key, added[key]) for key in keys])
         state.grants.keep(grant._replace(bookings=bookings, selection=grant.selection.bare()))
         return before
@@ -69,8 +68,8 @@ class Record(NamedTuple):
 
     def fold(self, state: State, entry: Entry) -> Before:
         """Book the charge."""
-        asked = self.dataset, self.by, self.selection, self.charge
-        return _book(state, *asked, reserve=False, now=entry.time)
+        keys = state.route(self.dataset, self.by).keys
+        return _book(state, keys, self.selection, self.charge, entry.time, reserve=False)
 
     def undo(self, state: State, before: Before) -> None:
         """Take the charge back."""
@@ -152,17 +151,10 @@ NOTHING = Nothing()
 
 
 def _book(
-    state: State,
-    dataset: str,
-    by: str,
-    selection: Selection,
-    charge: Charge,
-    *,
-    reserve: bool,
-    now: int,
+    state: State, keys: Keys, selection: Selection, charge: Charge, now: int, *, reserve: bool
 ) -> Before:
-    keys, accounts = state.route(dataset, by).keys, state.accounts
-    opened, undoable = accounts.open(keys, state.account), state.journal is not None
+    accounts, undoable = state.accounts, state.journal is not None
+    opened = accounts.open(keys, state.account)
     booked = []
     for account, holders in accounts.together(keys):
         mark = account.mark(now) if undoable else None

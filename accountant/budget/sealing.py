@@ -55,11 +55,11 @@ def seal(
     opened = {}
     if (command := packed(state.population, asked.command)) is not asked.command:
         asked = replace(asked, command=command)
+    stated = vars(command)
+    clear = () if state.adopted is None else state.adopted.purposes
     for field in FIELDS:
-        text = vars(asked.command).get(field)
-        if not isinstance(text, str) or blank(text):
-            continue
-        if field != "purpose" or state.adopted is None or text not in state.adopted.purposes:
+        text = stated.get(field)
+        if isinstance(text, str) and not blank(text) and (field != "purpose" or text not in clear):
             opened[field] = Opened(new_salt(), text)
     return _with(asked, {field: one.digest for field, one in opened.items()}), opened
 

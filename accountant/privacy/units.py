@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import lru_cache
 from itertools import chain, repeat
-from operator import add, sub
+from operator import add, itemgetter, sub
 from typing import Any, ClassVar, Final
 
 from accountant.privacy import balls
@@ -90,6 +90,13 @@ def _places(axis: Axis, wanted: Axis) -> tuple[int | None, ...]:
     return tuple(known.get(currency) for currency in wanted)
 
 
+@lru_cache(maxsize=1024)
+def _taking(axis: Axis, wanted: Axis) -> itemgetter[tuple[int, ...]] | None:
+    """Return what takes the amounts on ``wanted`` from those on ``axis``, if they are all there."""
+    places = [place for place in _places(axis, wanted) if place is not None]
+    return itemgetter(*places) if len(places) == len(wanted) > 1 else None
+
+
 def units_up(value: Number, currency: Currency) -> int:
     """Return the smallest number of units that is at least ``value``: a loss, rounded up."""
     return balls.ceiling(value, currency.per_one)
@@ -146,6 +153,8 @@ class Charge:
     def _on(self, axis: Axis) -> Charge:
         if not self.axis:
             return Charge.over(axis, (0,) * len(axis))
+        if take := _taking(self.axis, axis):
+            return Charge(axis, take(self.finite), take(self.infinite))
         places, finite, infinite = _places(self.axis, axis), self.finite, self.infinite
         return Charge(
             axis,
