@@ -9,18 +9,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Final
+from itertools import islice
+from typing import Final, NamedTuple
 
 import orjson
 
 from accountant.budget.apply import apply, read
+from accountant.budget.commands import Envelope
 from accountant.budget.decide import Repeated, decide
 from accountant.budget.outcome import Outcome
+from accountant.budget.request import work_out
 from accountant.budget.state import State, envelope_of
 from accountant.ledger.events import Event
 
 RUN: Final = 1_000
 """Events between two reports of progress."""
+_TOGETHER: Final = 64
+"""Events that are read, then priced, then decided: each step for all (ADR 0022)."""
 _MOST_SHOWN: Final = 600
 
 
@@ -47,40 +52,42 @@ class Replay:
     expected: int = 0
     """The sequence of the next event."""
 
-    def decide(self, data: bytes) -> None:
-        """Decide the next event's command again, compare, and fold the event in."""
-        place, reasons, event = self.events, list[str](), None
-        try:
-            event = Event.from_bytes(data, compared=True)
-        except (ValueError, TypeError) as error:  # a database may hand out text or nothing at all
-            reasons.append(f"not a canonical event: {error}")
+    def decide(self, run: Iterable[bytes]) -> None:
+        """Decide the commands of the next events again, compare, and fold the events in."""
+        bodies = iter(run)
+        while some := list(map(_read, islice(bodies, _TOGETHER))):
+            if not self.broken and self.state.population is not None:
+                with suppress(Exception):  # forged commands may ask for anything
+                    work_out(self.state, [one.asked.command for one in some if one.asked])
+            for one in some:
+                self._decide(one)
+
+    def _decide(self, stored: _Stored) -> None:
+        event, place, reasons = stored.event, self.events, list(stored.reasons)
         if event and (event.ledger, event.sequence) != (self.state.ledger, self.expected):
             name = f"{event.ledger}/{event.sequence}"
             reasons.append(f"{name} stands where {self.expected} belongs")
         self._pass(event)
         if not self.broken:
-            self.broken = not _take(self.state, event, data, reasons)
+            self.broken = not _take(self.state, stored, reasons)
         self.findings += [Discrepancy(place, reason) for reason in reasons]
 
-    def believe(self, data: bytes) -> None:
-        """Fold the next event in as it is; another process decides it again. It ends in the same
-        state as ``decide``, and breaks at the same event.
+    def believe(self, run: Iterable[bytes]) -> None:
+        """Fold the next events in as they are; another process decides them again. It ends in the
+        same state as ``decide``, and breaks at the same event.
         """
-        event, readable = None, True
-        try:
-            event = Event.from_bytes(data)
-        except (ValueError, TypeError):
-            readable = False
-            with suppress(ValueError, TypeError):
-                event = Event.from_bytes(data, compared=True)
-        self._pass(event)
-        if not self.broken:
-            try:
-                if event is None or not readable:
-                    raise ValueError("it cannot be read")
-                apply(self.state, read(self.state, event, data))
-            except Exception:  # noqa: BLE001 it is a finding of the process that decides it again
-                self.broken = True
+        bodies = iter(run)
+        while some := list(islice(bodies, _TOGETHER)):
+            for data, (event, sound) in zip(some, list(map(_event_in, some)), strict=True):
+                self._pass(event)
+                if self.broken:
+                    continue
+                try:
+                    if event is None or not sound:
+                        raise ValueError("it cannot be read")
+                    apply(self.state, read(self.state, event, data))
+                except Exception:  # noqa: BLE001 a finding of the process that decides it again
+                    self.broken = True
 
     def end(self) -> None:
         """Report a batch that lacks items: no event is to follow."""
@@ -96,22 +103,57 @@ class Replay:
 def replay(ledger: str, bodies: Iterable[bytes]) -> Iterator[Replay]:
     """Replay events in order, yielding the same Replay after every ``RUN`` and in the end."""
     progress = Replay(State(ledger))
-    for data in bodies:
-        progress.decide(data)
-        if progress.events % RUN == 0:
-            yield progress
+    rest = iter(bodies)
+    while run := list(islice(rest, RUN)):
+        progress.decide(run)
+        yield progress
     progress.end()
     yield progress
 
 
-def _take(state: State, event: Event | None, data: bytes, reasons: list[str]) -> bool:
+def _event_in(data: bytes) -> tuple[Event | None, bool]:
+    """Return the event that ``data`` hold, if any, and whether they are in canonical form."""
+    try:
+        return Event.from_bytes(data), True
+    except (ValueError, TypeError):
+        with suppress(ValueError, TypeError):
+            return Event.from_bytes(data, compared=True), False
+    return None, False
+
+
+class _Stored(NamedTuple):
+    """An event as it is stored, and as far as it could be read: itself, and its command."""
+
+    data: bytes
+    event: Event | None
+    asked: Envelope | None
+    reasons: list[str]
+    """Why there is no event."""
+    error: Exception | None
+    """Why there is no command."""
+
+
+def _read(data: bytes) -> _Stored:
+    """Read an event without regard to the state."""
+    try:
+        event = Event.from_bytes(data, compared=True)
+    except (ValueError, TypeError) as error:  # a database may hand out text or nothing at all
+        return _Stored(data, None, None, [f"not a canonical event: {error}"], None)
+    try:
+        return _Stored(data, event, envelope_of(event), [], None)
+    except Exception as error:  # noqa: BLE001 a forged event may ask for anything: a finding
+        return _Stored(data, event, None, [], error)
+
+
+def _take(state: State, stored: _Stored, reasons: list[str]) -> bool:
     """Decide again and fold the event in. Returns False if nothing can be folded after it."""
-    decided = None if event is None else _again(state, event, data, reasons)
+    event = stored.event
+    decided = None if event is None else _again(state, event, stored, reasons)
     try:
         if event is None:
             raise ValueError("it cannot be read")
         if decided is None:
-            event.check(data)
+            event.check(stored.data)
         # A decision that came out the same is folded as it was taken.
         apply(state, decided or read(state, event))
     except Exception as error:  # noqa: BLE001 a damaged event may fail in any way: a finding
@@ -120,17 +162,19 @@ def _take(state: State, event: Event | None, data: bytes, reasons: list[str]) ->
     return True
 
 
-def _again(state: State, event: Event, data: bytes, reasons: list[str]) -> Outcome | None:
+def _again(state: State, event: Event, stored: _Stored, reasons: list[str]) -> Outcome | None:
     """Decide again. Returns the outcome if it is ``event`` to the byte, else adds a reason."""
     try:
-        outcomes = decide(state, envelope_of(event), event.time)
+        if stored.asked is None:
+            raise stored.error or ValueError("it holds no command")
+        outcomes = decide(state, stored.asked, event.time)
     except Exception as error:  # noqa: BLE001 a forged event may ask for anything: a finding
         reasons.append(f"the command would have been refused: {error}")
         return None
     if isinstance(outcomes, Repeated):
         at = outcomes.sequence
         reasons.append(f"it repeats the answer at {at}: a retry must not be recorded")
-    elif not outcomes or outcomes[0].entry.body != data:
+    elif not outcomes or outcomes[0].entry.body != stored.data:
         reasons.append("the decision, taken again, differs: " + _difference(outcomes, event))
     else:
         return outcomes[0]

@@ -10,17 +10,19 @@ read of the database, a refusal, or an outcome that cannot be rolled back.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 import orjson
 
+from accountant.budget.accounts.epochs import Adopted
 from accountant.budget.apply import Happened, apply
 from accountant.budget.batches import OPENED
 from accountant.budget.commands import AcceptTime, AdoptEngine, Envelope
 from accountant.budget.decide import Repeated, decide, repeated
 from accountant.budget.errors import Invalid, Problem
+from accountant.budget.population.population import Population
 from accountant.budget.request import work_out
 from accountant.budget.sealing import SALT_BYTES, Opened, places_of, seal, seal_again
 from accountant.budget.state import State
@@ -42,6 +44,19 @@ def _drawn() -> Iterator[bytes]:
         salts = secrets.token_bytes(_SALTS * SALT_BYTES)
         for first in range(0, len(salts), SALT_BYTES):
             yield salts[first : first + SALT_BYTES]
+
+
+class _Ahead(NamedTuple):
+    """Sealed commands, by the identity of the open ones, and the terms that they were sealed on."""
+
+    population: Population
+    adopted: Adopted | None
+    sealed: dict[int, tuple[Envelope, dict[str, Opened]]]
+
+    def take(self, state: State, asked: Envelope) -> tuple[Envelope, dict[str, Opened]] | None:
+        """Return what was sealed for ``asked``, if the terms are the same still."""
+        same = self.adopted is state.adopted and self.population is state.population
+        return self.sealed.pop(id(asked), None) if same else None
 
 
 class Answer(NamedTuple):
@@ -73,6 +88,8 @@ class UnitOfWork:
     """The state may be half changed: it must be read back."""
     answered: dict[int, tuple[Entry, ...]] = field(default_factory=dict)
     """Events that were read to answer retries, by sequence."""
+    ahead: _Ahead | None = None
+    """What was sealed before the first command is decided."""
 
     @property
     def state(self) -> State:
@@ -109,11 +126,19 @@ class UnitOfWork:
             self.texts += [Text(sequence, field, *text) for sequence, field, text in places]
         return Answer(ledger, tuple(entries))
 
-    def work_out(self, commands: Iterable[Envelope]) -> None:
+    def work_out(self, commands: Sequence[Envelope]) -> None:
         """Compute for all commands what does not depend on the order in which they are decided."""
-        if self.state.population is not None:
-            flat = (command for one in commands for command in (one.items or (one.command,)))
-            work_out(self.state, flat)
+        state = self.state
+        if state.population is not None:
+            work_out(state, [one for asked in commands for one in asked.items or (asked.command,)])
+            self.ahead = _Ahead(state.population, state.adopted, {})
+            for asked in commands:
+                try:
+                    sealed = seal(state, asked, self.salts.__next__)
+                    _ = sealed[0].canonical
+                except (Problem, ValueError):
+                    continue  # it is told to whoever asked, when that is decided
+                self.ahead.sealed[id(asked)] = sealed
 
     def upgrade(self, by: str) -> None:
         """Adopt this program's bounds, by an event, unless the ledger has them."""
@@ -139,7 +164,8 @@ class UnitOfWork:
         """Return ``asked`` with its free texts sealed, in a retry as they were the first time."""
         before = state.idempotency.get(asked.by, asked.key) if asked.key else None
         if not before:
-            return seal(state, asked, self.salts.__next__)
+            sealed = self.ahead.take(state, asked) if self.ahead else None
+            return sealed or seal(state, asked, self.salts.__next__)
         entries = self._answered(before[1])
         texts = {(t.sequence, t.field): Opened(t.salt, t.text) for t in self._kept(entries)}
         stored = [Event.of_entry(state.ledger, entry) for entry in entries]

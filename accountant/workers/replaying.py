@@ -152,8 +152,7 @@ def _taken(mine: Replay, process: int, owner: int, run: Run) -> list[Discrepancy
     """Take up a run, as process ``process``; return what was found in it."""
     before, mine.findings = mine.findings, []
     take = mine.decide if owner == process else mine.believe
-    for body in run:
-        take(body)
+    take(run)
     found, mine.findings = mine.findings, before
     return found
 

@@ -106,8 +106,8 @@ def test_believing_an_event_does_what_deciding_it_does(at: int) -> None:
     """A sound event changes the state alike, whether it is decided again or believed."""
     deciding, believing = Replay(State("fair")), Replay(State("fair"))
     for place, body in enumerate(STORED):
-        deciding.decide(body)
-        (believing.decide if place == at else believing.believe)(body)
+        deciding.decide([body])
+        (believing.decide if place == at else believing.believe)([body])
     same(believing, deciding)
 
 
