@@ -99,6 +99,7 @@ class Service(Reader):
             try:
                 with self.writing(ledger, opens=opening(commands), light=light) as unit:
                     unit.upgrade(SYSTEM)
+                    unit.work_out(commands)
                     return [unit.answer(asked) for asked in commands]
             except Moved:  # another process writes: decide again, after its events
                 if not light:
