@@ -32,8 +32,10 @@ from accountant.budget.replay import Replay, replay
 from accountant.budget.sealing import SALT_BYTES, seal
 from accountant.budget.state import AccountKey, State
 from accountant.config.settings import Settings
+from accountant.ledger.checkpoints import Checkpoint, Receipt
 from accountant.ledger.events import Event
-from accountant.ledger.merkle import Tree, leaf_hash
+from accountant.ledger.merkle import Tree, includes, leaf_hash
+from accountant.ledger.notes import Verifier, parse
 from accountant.privacy.mechanisms import BaseMechanism, Mechanism
 from accountant.privacy.units import Currency
 from accountant.publishing.publisher import Publisher
@@ -260,6 +262,16 @@ def hospital(
 def last_replay(name: str, stored: Iterable[bytes]) -> Replay:
     """The finished replay."""
     return list(replay(name, stored))[-1]
+
+
+def proven(receipt: bytes, entry: bytes, keys: list[Verifier]) -> Checkpoint:
+    """The checkpoint, signed by one of ``keys``, in whose tree the receipt shows the entry."""
+    found = Receipt.from_bytes(receipt)
+    note = parse(found.checkpoint)
+    assert note.verified(keys)
+    head = Checkpoint.from_text(note.text)
+    assert includes(head.root, head.size, found.index, leaf_hash(entry), found.proof)
+    return head
 
 
 def root_of(stored: Iterable[bytes]) -> bytes:

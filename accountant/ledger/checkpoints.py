@@ -9,9 +9,7 @@ from base64 import b64encode
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from accountant.ledger import notes
-from accountant.ledger.merkle import includes, leaf_hash
-from accountant.ledger.notes import BadNote, Verifier, canonical_base64
+from accountant.ledger.notes import BadNote, canonical_base64
 
 MAGIC: Final = "c2sp.org/tlog-proof@v1"
 _SIZE: Final = re.compile(rb"0|[1-9][0-9]{0,18}")
@@ -78,15 +76,3 @@ class Receipt:
         if len(proof) > 63 or any(len(step) != 32 for step in proof):
             raise BadNote("its proof is no list of hashes")
         return cls(int(match[1]), proof, checkpoint)
-
-    def check(self, entry: bytes, origin: str, trusted: list[Verifier]) -> Checkpoint:
-        """Return the checkpoint, by one of the keys ``trusted``, of ``entry``. Raises BadNote."""
-        note = notes.parse(self.checkpoint)
-        if not note.verified(trusted):
-            raise BadNote("no trusted key has signed the checkpoint")
-        found = Checkpoint.from_text(note.text)
-        if found.origin != origin:
-            raise BadNote(f"the checkpoint is of {found.origin}, not of {origin}")
-        if not includes(found.root, found.size, self.index, leaf_hash(entry), self.proof):
-            raise BadNote(f"entry {self.index} is not what the checkpoint says")
-        return found

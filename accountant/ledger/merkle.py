@@ -133,47 +133,18 @@ def includes(root: bytes, size: int, index: int, leaf: bytes, proof: Sequence[by
     """Return whether ``proof`` ties ``leaf`` at ``index`` to ``root`` (RFC 9162, 2.1.3.2)."""
     if not 0 <= index < size:
         return False
-    roots = _climb(index, size - 1, leaf, proof)
-    return roots is not None and roots[1] == root
-
-
-def continues(
-    old_size: int, old_root: bytes, new_size: int, new_root: bytes, proof: Sequence[bytes]
-) -> bool:
-    """Return whether ``proof`` shows that the new tree begins with the old (RFC 9162, 2.1.4.2)."""
-    if not 0 <= old_size <= new_size:
-        return False
-    if old_size == new_size:
-        return not proof and old_root == new_root
-    if old_size == 0:
-        return not proof and old_root == EMPTY_ROOT
-    steps = list(proof) if old_size & (old_size - 1) else [old_root, *proof]
-    if not steps:
-        return False
-    position, last = old_size - 1, new_size - 1
-    while position & 1:
-        position, last = position >> 1, last >> 1
-    return _climb(position, last, steps[0], steps[1:]) == (old_root, new_root)
-
-
-def _climb(
-    position: int, last: int, node: bytes, proof: Sequence[bytes]
-) -> tuple[bytes, bytes] | None:
-    """Go up from ``node`` at ``position`` of a level that ends at ``last``. Return the root of the
-    tree that ends with it, and of the whole tree; None if the proof has another length.
-    """
-    old = new = node
+    node, position, last = leaf, index, size - 1
     for step in proof:
         if last == 0:
-            return None
+            return False
         if position & 1 or position == last:
-            old, new = node_hash(step, old), node_hash(step, new)
+            node = node_hash(step, node)
             while not position & 1 and position:
                 position, last = position >> 1, last >> 1
         else:
-            new = node_hash(new, step)
+            node = node_hash(node, step)
         position, last = position >> 1, last >> 1
-    return (old, new) if last == 0 else None
+    return last == 0 and node == root
 
 
 def _range(read: Read, low: int, high: int) -> bytes:

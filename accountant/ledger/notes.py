@@ -134,12 +134,11 @@ class Signer:
 
 
 class Signature(NamedTuple):
-    """A signature line: the key that it claims, and the line as it stands."""
+    """A signature line, and the key that it claims."""
 
     name: str
     id: bytes
     blob: bytes
-    line: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +189,7 @@ def signature(line: str) -> Signature:
     blob = canonical_base64(match[2])
     if len(blob) < 5:
         raise BadNote("a signature is too short")
-    return Signature(match[1], blob[:4], blob[4:], line)
+    return Signature(match[1], blob[:4], blob[4:])
 
 
 def _cosigned(time: int, text: bytes) -> bytes:
