@@ -16,7 +16,7 @@ from accountant.budget.errors import Invalid
 from accountant.cli import common
 from accountant.config import logs
 from accountant.config.settings import Settings
-from accountant.door.limits import Limits
+from accountant.door.places import Limits
 from accountant.runtime import cores, memory
 from accountant.runtime.clock import ClockMark
 from accountant.store.ledgers import shown

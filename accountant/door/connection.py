@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import structlog
 
 from accountant.door.keys import NO_KEY, WRONG_KEY, secret_of
-from accountant.door.limits import HEAD_BYTES
 from accountant.door.messages import CONTINUE, Refused, Reply, Request, wire
 from accountant.door.places import SMALL, Line, busy
-from accountant.door.reading import END, Chunks, Head, check_begun
+from accountant.door.reading import END, HEAD_BYTES, Chunks, Head, check_begun
 
 if TYPE_CHECKING:
     from accountant.door.server import Door

@@ -1,13 +1,14 @@
-"""The bounds on all connections together: places, bytes, time. The longest wait ends first."""
+"""Limits on what clients may hold, and for how long, all together. The longest wait ends first."""
 
 from __future__ import annotations
 
+import resource
 import select
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from accountant.door.limits import Limits
 from accountant.door.messages import Refused
 
 if TYPE_CHECKING:
@@ -17,10 +18,45 @@ SMALL: Final = 16_384
 """Bytes of a complete request that are not counted, as it is answered in a moment."""
 _SLOW: Final = 1.0
 """Seconds after which a head that has begun is late."""
+_RESERVED: Final = 96
+"""File descriptors left for the database, its lock, snapshots, reports and the log."""
+_FEWEST: Final = 8
 
 
 Line = dict["Connection", float]
 """Connections in order of arrival, each with its time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The limits of one door."""
+
+    body_bytes: int = 1_000_000
+    connections: int = 4_096
+    held_bytes: int = 64 << 20
+    """Of all requests together that are not answered yet, small ones excepted."""
+    unsent_bytes: int = 64 << 20
+    """Of all answers together that clients do not read."""
+    head_seconds: float = 10.0
+    body_seconds: float = 10.0
+    idle_seconds: float = 75.0
+    """Before the first byte of a request, also of the first one."""
+    write_seconds: float = 20.0
+    """Within which a client reads a part of its answer."""
+    linger_seconds: float = 2.0
+    """For a client to read the last answer, while bytes that it still sends are dropped."""
+    stop_seconds: float = 30.0
+    """For requests that were taken to be answered when the door closes."""
+    wrong_keys: int = 10
+    """Of an address within ``wrong_seconds``."""
+    wrong_seconds: float = 60.0
+
+    def most_connections(self) -> int:
+        """Return the cap on connections, lowered to the files that the process may open."""
+        files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if files == resource.RLIM_INFINITY:
+            return self.connections
+        return max(_FEWEST, min(self.connections, files - _RESERVED))
 
 
 class Places:

@@ -12,9 +12,12 @@ from typing import Final
 from urllib.parse import unquote
 
 from accountant.auth.keys import PREFIX
-from accountant.door.limits import FIELDS
 from accountant.door.messages import Fields, Refused
 
+HEAD_BYTES: Final = 65_536
+"""Bytes of a head before the blank line that ends it."""
+FIELDS: Final = 128
+"""Header fields of a request."""
 END: Final = b"\r\n\r\n"
 _TOKEN: Final = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]++"  # noqa: S105 a token of the grammar
 _FIELD: Final = _TOKEN + r":[\t\x20-\x7e\x80-\xff]*+"

@@ -22,9 +22,8 @@ from accountant.door.access_log import AccessLog
 from accountant.door.asgi import Requests
 from accountant.door.connection import Connection
 from accountant.door.keys import Attempts, KeyCheck
-from accountant.door.limits import Limits
 from accountant.door.messages import Taking
-from accountant.door.places import Places
+from accountant.door.places import Limits, Places
 
 _AT_ONCE: Final = 64
 """Connections accepted in one turn of the loop."""

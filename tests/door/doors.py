@@ -17,8 +17,8 @@ from support import _loop
 from accountant.auth.keys import Credentials
 from accountant.door.access_log import AccessLog
 from accountant.door.asgi import Requests
-from accountant.door.limits import Limits
 from accountant.door.messages import Taking
+from accountant.door.places import Limits
 from accountant.door.server import Door
 from accountant.store.ledgers import Ledgers
 

@@ -12,7 +12,7 @@ from support import World
 
 from accountant.auth.keys import new_secret
 from accountant.door.keys import Attempts
-from accountant.door.limits import Limits
+from accountant.door.places import Limits
 from accountant.store.ledgers import Ledgers
 
 HEAD = b"POST /v1/populations/fair/grants HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n"

@@ -10,7 +10,8 @@ from contextlib import ExitStack
 import pytest
 from doors import Opened, answer, everything, in_threads, opened, problem, status, until
 
-from accountant.door.limits import HEAD_BYTES, Limits
+from accountant.door.places import Limits
+from accountant.door.reading import HEAD_BYTES
 
 HEAD = b"POST /x HTTP/1.1\r\nHost: x\r\n"
 

@@ -17,7 +17,7 @@ SECONDS = 10
 SERVING = """
 import socket, sys, threading, time
 from starlette.responses import PlainTextResponse
-from accountant.door.limits import Limits
+from accountant.door.places import Limits
 from accountant.door.messages import replied
 from accountant.door.server import run
 
