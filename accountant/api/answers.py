@@ -11,30 +11,11 @@ from starlette.responses import JSONResponse
 
 from accountant.api.models import spending as models
 from accountant.api.models.reading import Health
-from accountant.api.models.spending import (
-    BatchAnswer,
-    Counted,
-    Judged,
-    Record,
-    Reservation,
-    Settlement,
-    Stamped,
-)
 from accountant.api.views import amounts, decided
+from accountant.budget import batches, outcome
 from accountant.budget.advice import in_words
-from accountant.budget.batches import OPENED, REFUSED
 from accountant.budget.commands import DEFAULT_TTL
 from accountant.budget.facts import SECOND
-from accountant.budget.outcome import (
-    ANSWERED,
-    CLOSED,
-    COMMITTED,
-    NOTED,
-    RECORDED,
-    RELEASED,
-    RESERVED,
-)
-from accountant.budget.outcome import REFUSED as REFUSED_GRANT
 from accountant.door.messages import Reply, problem, replied
 from accountant.ledger.events import Entry, Event, rfc3339
 from accountant.runtime.service import Answer, Preview, Service
@@ -78,7 +59,7 @@ class Json(JSONResponse):
 def reply(service: Service, answer: Answer, client: str | None) -> Reply:
     """``respond`` without the framework's response, for the hot path."""
     entry = answer.entries[-1]
-    if entry.type == REFUSED_GRANT:
+    if entry.type == outcome.REFUSED:
         return replied(respond(service, answer), client)
     fields = [*_JSON, _REPLAYED] if answer.repeated else _JSON
     return Reply(_status(entry), client, fields, orjson.dumps(_document(entry)))
@@ -88,28 +69,28 @@ def respond(service: Service, answer: Answer) -> JSONResponse:
     """Return the response to a command; the last event answers it."""
     headers = REPLAYED if answer.repeated else {}
     entry = answer.entries[-1]
-    if entry.type == REFUSED_GRANT:
+    if entry.type == outcome.REFUSED:
         return _refused(service, Event.of_entry(answer.ledger, entry), headers)
     return Json(_document(entry), _status(entry), headers)
 
 
 def _status(entry: Entry) -> int:
-    return 201 if entry.type in (RESERVED, RECORDED) else 200
+    return 201 if entry.type in (outcome.RESERVED, outcome.RECORDED) else 200
 
 
 def respond_to_batch(service: Service, answer: Answer, order: Sequence[int]) -> JSONResponse:
     """Return the answers to the items of a batch as listed; they were decided in ``order``."""
     headers = REPLAYED if answer.repeated else {}
     entries = answer.entries
-    if entries[-1].type == REFUSED:
+    if entries[-1].type == batches.REFUSED:
         refused = Event.of_entry(answer.ledger, entries[-1])
         return _refused(service, refused, headers, order[refused.body["item"]])
-    *_, header = (i for i, entry in enumerate(entries) if entry.type == OPENED)
+    *_, header = (i for i, entry in enumerate(entries) if entry.type == batches.OPENED)
     items = map(_document, entries[header + 1 :])
     listed = [item for _, item in sorted(zip(order, items, strict=True), key=lambda pair: pair[0])]
-    answered: BatchAnswer = {
+    answered: models.BatchAnswer = {
         "sequence": entries[header].sequence,
-        "items": cast(list[Reservation | Record | Settlement], listed),
+        "items": cast(list[models.Reservation | models.Record | models.Settlement], listed),
     }
     return Json(answered, 201, headers)
 
@@ -138,12 +119,12 @@ def _refused(
     )
 
 
-def _document(entry: Entry) -> Stamped:
+def _document(entry: Entry) -> models.Stamped:
     """Return the answer to the command that led to ``entry``; /decisions/ has the rest."""
     return _ANSWERS[entry.type](entry, _KEPT.decode(entry.body))
 
 
-def _reserved(entry: Entry, kept: _Kept) -> Reservation:
+def _reserved(entry: Entry, kept: _Kept) -> models.Reservation:
     return {
         "id": f"g{entry.sequence}",
         "state": "reserved",
@@ -152,11 +133,11 @@ def _reserved(entry: Entry, kept: _Kept) -> Reservation:
     }
 
 
-def _recorded(entry: Entry, kept: _Kept) -> Record:
+def _recorded(entry: Entry, kept: _Kept) -> models.Record:
     return {"overrun": kept.overrun, **_judged(entry, kept)}
 
 
-def _counted(entry: Entry, kept: _Kept) -> Counted:
+def _counted(entry: Entry, kept: _Kept) -> models.Counted:
     return {
         "id": kept.command.grant,
         "state": "reserved",
@@ -167,7 +148,7 @@ def _counted(entry: Entry, kept: _Kept) -> Counted:
     }
 
 
-def _noted(entry: Entry, kept: _Kept) -> Settlement:
+def _noted(entry: Entry, kept: _Kept) -> models.Settlement:
     return {
         "id": kept.command.grant,
         "state": "expired",
@@ -177,28 +158,28 @@ def _noted(entry: Entry, kept: _Kept) -> Settlement:
     }
 
 
-def _ended(entry: Entry, kept: _Kept) -> Settlement:
+def _ended(entry: Entry, kept: _Kept) -> models.Settlement:
     return {
         "id": kept.command.grant,
-        "state": "released" if entry.type == RELEASED else "committed",
+        "state": "released" if entry.type == outcome.RELEASED else "committed",
         "charged": amounts(kept.charge),
         "sequence": entry.sequence,
         "time": kept.time,
     }
 
 
-_ANSWERS: Final[dict[str, Callable[[Entry, _Kept], Stamped]]] = {
-    RESERVED: _reserved,
-    RECORDED: _recorded,
-    ANSWERED: _counted,
-    NOTED: _noted,
-    RELEASED: _ended,
-    COMMITTED: _ended,
-    CLOSED: _ended,
+_ANSWERS: Final[dict[str, Callable[[Entry, _Kept], models.Stamped]]] = {
+    outcome.RESERVED: _reserved,
+    outcome.RECORDED: _recorded,
+    outcome.ANSWERED: _counted,
+    outcome.NOTED: _noted,
+    outcome.RELEASED: _ended,
+    outcome.COMMITTED: _ended,
+    outcome.CLOSED: _ended,
 }
 
 
-def _judged(entry: Entry, kept: _Kept) -> Judged:
+def _judged(entry: Entry, kept: _Kept) -> models.Judged:
     """Return the charge of a request, its flags, and where its decision can be read."""
     return {
         "charge": amounts(kept.total),

@@ -102,9 +102,12 @@ class Hot:
                 if name in named:
                     return None
                 named[name] = value
-        digest, key = self._caller(named.get("authorization", ""))
-        idempotency = named.get("idempotency-key")
-        if key is None or not sound_idempotency_key(idempotency):
+        authorization, idempotency = named.get("authorization", ""), named.get("idempotency-key")
+        if not (authorization.startswith(_BEARER) and sound_idempotency_key(idempotency)):
+            return None
+        digest = key_digest(authorization.removeprefix(_BEARER))
+        key = self._service.credentials.remembered(digest)
+        if key is None or key.role not in SPEND:
             return None
         population, plain, grant, ending = path.groups()
         if self._service.terms(population) is None:
@@ -118,11 +121,6 @@ class Hot:
         except Exception as error:  # noqa: BLE001 every request gets a reply
             answer = _failure(request, None, error)
         reply(answer)
-
-    def _caller(self, header: str) -> tuple[str, Key | None]:
-        digest = key_digest(header[len(_BEARER) :]) if header.startswith(_BEARER) else ""
-        key = self._service.credentials.remembered(digest)
-        return digest, key if key is not None and key.role in SPEND else None
 
     def _asked(self, call: _Call, body: bytes) -> Envelope:
         """Read the command. Raise whatever the reader raises."""

@@ -8,7 +8,7 @@ long, are cut out as bytes; bytes that were read before are not read again.
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 import orjson
@@ -39,7 +39,6 @@ from accountant.budget.commands.plain import Parts
 from accountant.ledger.events import canonical, to_keep, written
 
 _NAME: Final = re.compile(IDENTIFIER, re.ASCII)
-_SECONDS: Final = re.compile(rb"[1-9]\d{0,6}", re.ASCII)
 _PLAIN: Final = re.compile(
     rb'\[\{(?:"[a-z_0-9]+":\s?(?:"[0-9A-Za-z_.+-]{1,60}"|[1-9]\d{0,8}),?\s?)+\}\]', re.ASCII
 )
@@ -52,6 +51,9 @@ class NotQuickError(Exception):
     """The body is left to the strict reader."""
 
 
+_Seconds = Annotated[int, msgspec.Meta(ge=1, le=LONGEST_TTL)]
+
+
 class _Outline(msgspec.Struct, forbid_unknown_fields=True):
     """A request for budget, its long parts as bytes."""
 
@@ -60,7 +62,7 @@ class _Outline(msgspec.Struct, forbid_unknown_fields=True):
     subjects: msgspec.Raw = msgspec.Raw(b"")
     purpose: str | msgspec.UnsetType | None = msgspec.UNSET
     justification: str | msgspec.UnsetType | None = msgspec.UNSET
-    ttl_seconds: msgspec.Raw = msgspec.Raw(b"")
+    ttl_seconds: _Seconds | msgspec.UnsetType = msgspec.UNSET
 
 
 class _Ask(_Outline, tag=AskGrant.command, tag_field="type"):
@@ -157,10 +159,10 @@ class Quick:
         for name in ("purpose", "justification"):
             if isinstance(text := getattr(outline, name), str):
                 fields[name] = document[name] = _sound(text)
-        if cut := bytes(outline.ttl_seconds):
+        if (seconds := outline.ttl_seconds) is not msgspec.UNSET:
             if kind is not AskGrant:
                 raise NotQuickError
-            fields["ttl_seconds"] = seconds = _seconds(cut)
+            fields["ttl_seconds"] = seconds
             if seconds != DEFAULT_TTL:
                 document["ttl_seconds"] = seconds
         asked = Envelope(by, construct(kind, fields), key, sound=True)
@@ -174,7 +176,7 @@ def _each_once(body: bytes, outline: _Outline) -> bool:
     """
     mechanisms, subjects = bytes(outline.mechanisms), bytes(outline.subjects)
     quotes = 6 + mechanisms.count(b'"') + subjects.count(b'"')  # two keys and a name, at least
-    quotes += 2 * bool(subjects) + 2 * bool(bytes(outline.ttl_seconds))
+    quotes += 2 * bool(subjects) + 2 * (outline.ttl_seconds is not msgspec.UNSET)
     for text in (outline.purpose, outline.justification):
         if text is not msgspec.UNSET:
             quotes += 2 if text is None else 4
@@ -209,9 +211,3 @@ def _sound(text: str) -> str:
     if not 0 < len(text) <= LONGEST_TEXT or "\x00" in text:
         raise NotQuickError
     return text
-
-
-def _seconds(data: bytes) -> int:
-    if not _SECONDS.fullmatch(data) or (seconds := int(data)) > LONGEST_TTL:
-        raise NotQuickError
-    return seconds

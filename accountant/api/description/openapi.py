@@ -44,12 +44,8 @@ _REGISTERS: Final = "register_population"
 
 def document(app: FastAPI) -> Schema:
     """Return the OpenAPI 3.1 document of ``app``; it is made once."""
-    if app.openapi_schema is None:
-        app.openapi_schema = _document(app)
-    return app.openapi_schema
-
-
-def _document(app: FastAPI) -> Schema:
+    if app.openapi_schema is not None:
+        return app.openapi_schema
     spec = get_openapi(title=app.title, version=app.version, summary=PURPOSE, routes=app.routes)
     schemas = schemas_of(app)
     for method, route in _routes(app):
@@ -60,6 +56,7 @@ def _document(app: FastAPI) -> Schema:
         code: {"status": p.status, "topic": p.topic, "meaning": p.meaning}
         for code, p in PROBLEMS.items()
     }
+    app.openapi_schema = spec
     return spec
 
 

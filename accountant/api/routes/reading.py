@@ -25,12 +25,13 @@ from accountant.api.access import (
     caller,
     of_a_population,
 )
-from accountant.api.models.reading import Accounts, Erased, Event, Events
+from accountant.api.models import reading as models
 from accountant.api.models.spending import Contributors, DecisionInFull
 from accountant.api.requests import only_own
 from accountant.api.views import in_full, in_names
 from accountant.budget.commands import Text
 from accountant.budget.errors import NotFound
+from accountant.ledger.events import Event
 from accountant.ledger.tiles import WIDTH, Tile
 from accountant.reporting.apart import report_texts
 from accountant.reporting.statement import accounts_json
@@ -51,7 +52,7 @@ _REPORT_HEADERS: Final = {
 
 
 @router.get("/accounts")
-@Call(Accounts, topics="data")
+@Call(models.Accounts, topics="data")
 def show_accounts(
     population: Name,
     key: Reader,
@@ -81,7 +82,7 @@ def show_report(
 
 
 @router.get("/events")
-@Call(Events)
+@Call(models.Events)
 def list_events(
     population: Name,
     key: Overseer,
@@ -104,15 +105,21 @@ def list_events(
     )
 
 
-@router.get("/events/{sequence}")
-@Call(Event, topics="event own")
-def show_event(
-    population: Name, sequence: EventNumber, key: Reader, service: TheService
-) -> Response:
-    """Show one event as its canonical bytes, which a receipt proves. A pipeline sees its own."""
+def _own_event(population: Name, sequence: EventNumber, key: Reader, service: TheService) -> Event:
     service.known(population)
     event = service.event(population, int(sequence))
     only_own(key, event.by, f"event {event.sequence}")
+    return event
+
+
+OwnEvent = Annotated[Event, Depends(_own_event)]
+"""An event that the caller may see."""
+
+
+@router.get("/events/{sequence}")
+@Call(models.Event, topics="event own")
+def show_event(event: OwnEvent) -> Response:
+    """Show one event as its canonical bytes, which a receipt proves. A pipeline sees its own."""
     return Response(event.to_bytes(), media_type="application/json")
 
 
@@ -197,21 +204,12 @@ def show_tile(
 
 @evidence.get("/receipts/{sequence}")
 @Call(topics="event own", media="text/plain")
-def show_receipt(
-    population: Name,
-    sequence: EventNumber,
-    key: Reader,
-    publisher: ThePublisher,
-    service: TheService,
-) -> Response:
+def show_receipt(population: Name, event: OwnEvent, publisher: ThePublisher) -> Response:
     """Show a receipt: proof that an event is in the ledger, to keep beside the event's bytes.
 
     It holds the inclusion proof and the checkpoint (tlog-proof). If no checkpoint covers the event
     yet, one is signed now. A pipeline gets receipts of its own events.
     """
-    service.known(population)
-    event = service.event(population, int(sequence))
-    only_own(key, event.by, f"event {event.sequence}")
     signed = publisher.covering(population, event.sequence)
     receipt = publisher.log(population).receipt(event.sequence, signed)
     return _plain(receipt.to_bytes(), "private, no-cache")
@@ -233,7 +231,7 @@ class Erasure(BaseModel, frozen=True, extra="forbid"):
 
 
 @evidence.post("/events/{sequence}/erase")
-@Call(Erased, Erasure, topics="event text")
+@Call(models.Erased, Erasure, topics="event text")
 def erase_texts(
     population: Name, sequence: EventNumber, key: Custodian, body: Body, service: TheService
 ) -> JSONResponse:
