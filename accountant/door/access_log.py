@@ -8,25 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any
+from typing import IO, Any
 
 import orjson
 
 
-def to_standard_error(data: bytes) -> None:
-    """Write to standard error, like all other logs."""
-    sys.stderr.buffer.write(data)
-    sys.stderr.buffer.flush()
-
-
 class AccessLog:
-    """The lines of one turn of the event loop."""
+    """The lines of one turn of the event loop. By default to standard error, as all other logs."""
 
-    def __init__(self, write: Callable[[bytes], None] = to_standard_error) -> None:
-        self._write = write
+    def __init__(self, file: IO[bytes] | None = None) -> None:
+        self._file = file or sys.stderr.buffer
         self._lines: list[dict[str, Any]] = []
 
     def note(
@@ -44,4 +37,5 @@ class AccessLog:
         lines, self._lines = self._lines, []
         now = {"timestamp": datetime.now(UTC).isoformat().replace("+00:00", "Z")}
         with suppress(OSError, ValueError):
-            self._write(b"".join(orjson.dumps(line | now) + b"\n" for line in lines))
+            self._file.write(b"".join(orjson.dumps(line | now) + b"\n" for line in lines))
+            self._file.flush()

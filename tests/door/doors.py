@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BytesIO
 from typing import Any
 
 from support import _loop
@@ -124,12 +125,14 @@ def opened(
     listening = socket.create_server(("127.0.0.1", 0), backlog=2_048)
     lines: list[dict[str, Any]] = []
 
-    def write(data: bytes) -> None:
-        lines.extend(json.loads(line) for line in data.splitlines())
+    class Log(BytesIO):
+        def write(self, data: Any) -> int:
+            lines.extend(json.loads(line) for line in data.splitlines())
+            return len(data)
 
     async def begin() -> Door:
         requests = Requests(app, take or (lambda *_: False))
-        door = Door(requests, credentials, limits or Limits(), AccessLog(write))
+        door = Door(requests, credentials, limits or Limits(), AccessLog(Log()))
         door.listen(listening)
         return door
 
