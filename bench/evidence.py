@@ -104,7 +104,7 @@ def export(folder: Path, path: Path, events: int) -> float:
     ledgers = fill(f"sqlite:///{folder}/mixed.db", events)
     [last] = ledgers.read(LEDGER, events - 1)
     service = Service(ledgers, clock=lambda: Event.from_bytes(last.body).time)
-    signed = Publisher(service, Vault(folder / "vault"), "bench").sign(LEDGER)
+    signed = Publisher(service, Vault(folder), "bench").sign(LEDGER)
     started = time.perf_counter()
     with path.open("wb") as out, service.state(LEDGER) as state:
         entries = covering(0, None, signed.size)

@@ -24,8 +24,8 @@ from accountant.config.settings import Settings
 from accountant.runtime.service import Service
 from accountant.store.ledgers import Ledgers
 from accountant.store.migrate import migrate
-from accountant.store.snapshots import snapshots_of
-from accountant.store.vault import vault_of
+from accountant.store.snapshots import Snapshots
+from accountant.store.vault import Vault
 from bench.asking import HOT, bodies, endless_grants, open_ledger
 from bench.running import processor_seconds, serving
 
@@ -60,7 +60,7 @@ def _measured(folder: Path, events: int) -> list[Row]:
     chosen, url = Settings(home=home), f"sqlite:///{home}/accountant.db"
     home.mkdir()
     migrate(url)
-    made = Service(Ledgers(url), vault=vault_of(chosen.home), snapshots=snapshots_of(chosen.home))
+    made = Service(Ledgers(url), vault=Vault(chosen.home), snapshots=Snapshots(chosen.home))
     with closing(made) as service:
         secret = service.credentials.create("bench", "admin", "bench")
         _fill(service, "short", SHORT)

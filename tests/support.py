@@ -42,9 +42,9 @@ from accountant.publishing.publisher import Publisher
 from accountant.runtime.clock import ticks, wall_clock
 from accountant.runtime.service import Service
 from accountant.store.ledgers import Ledgers, sqlite_path
-from accountant.store.snapshots import snapshots_of
+from accountant.store.snapshots import Snapshots
 from accountant.store.sqlite import writer
-from accountant.store.vault import vault_of
+from accountant.store.vault import Vault
 
 MIGRATIONS = Path(__file__).resolve().parent.parent / "migrations"
 SECOND = 1_000_000
@@ -453,8 +453,8 @@ class World:
         self.service = Service(
             Ledgers(url),
             clock or wall_clock,
-            vault_of(self.settings.home),
-            snapshots_of(self.settings.home),
+            Vault(self.settings.home),
+            Snapshots(self.settings.home),
             clock.ticks if clock else ticks,
             self.settings.most_waiting,
         )
@@ -464,7 +464,7 @@ class World:
             role: self.service.credentials.create(role, role, "test")  # type: ignore[arg-type]
             for role in ROLES
         }
-        self.publisher = Publisher(self.service, vault_of(self.settings.home), self.settings.origin)
+        self.publisher = Publisher(self.service, Vault(self.settings.home), self.settings.origin)
         self.http = client_of(self.service, self.settings, self.publisher)
         self.keys = 0
 

@@ -19,7 +19,7 @@ from accountant.config.settings import Settings
 from accountant.door.messages import problem
 from accountant.publishing.publisher import Publisher
 from accountant.runtime.service import Service
-from accountant.store.vault import vault_of
+from accountant.store.vault import Vault
 
 
 class App(FastAPI):
@@ -38,7 +38,7 @@ def create_app(service: Service, settings: Settings, publisher: Publisher | None
     )
     app.state.service = service
     app.state.quick = Quick()
-    app.state.publisher = publisher or Publisher(service, vault_of(settings.home), settings.origin)
+    app.state.publisher = publisher or Publisher(service, Vault(settings.home), settings.origin)
     app.state.public_log = settings.public_log
     problems.install(app)
 

@@ -33,8 +33,8 @@ from accountant.publishing.publisher import Publisher
 from accountant.reporting.texts import visible
 from accountant.runtime.service import Service
 from accountant.store.ledgers import Ledgers, parsed, sqlite_path
-from accountant.store.snapshots import snapshots_of
-from accountant.store.vault import vault_of
+from accountant.store.snapshots import Snapshots
+from accountant.store.vault import Vault
 
 SHOWN = 50
 """How many findings or bad lines are listed one by one."""
@@ -100,8 +100,8 @@ def local_service() -> Iterator[Service]:
         raise ValueError(f"there is no database at {url}; create it with `accountant migrate`")
     service = Service(
         Ledgers(url),
-        vault=vault_of(chosen.home),
-        snapshots=snapshots_of(chosen.home),
+        vault=Vault(chosen.home),
+        snapshots=Snapshots(chosen.home),
         most_waiting=chosen.most_waiting,
     )
     try:
@@ -114,7 +114,7 @@ def local_service() -> Iterator[Service]:
 def publisher_of(service: Service) -> Publisher:
     """Return the publisher that signs the heads of the service's ledgers."""
     chosen = settings()
-    return Publisher(service, vault_of(chosen.home), chosen.origin)
+    return Publisher(service, Vault(chosen.home), chosen.origin)
 
 
 def operator() -> str:

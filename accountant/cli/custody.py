@@ -22,7 +22,7 @@ from accountant.publishing.recovery import recover
 from accountant.runtime.clock import wall_clock
 from accountant.runtime.service import Service
 from accountant.store.ledgers import StoreError
-from accountant.store.vault import vault_of
+from accountant.store.vault import Vault
 
 _PATIENCE: Final = 30.0
 """Seconds that an erasure waits for readers of the database to end."""
@@ -122,7 +122,7 @@ def recover_(
     continues under another origin and key. Restart the service afterwards.
     """
     chosen = common.settings()
-    by, vault = common.operator(), vault_of(chosen.home)
+    by, vault = common.operator(), Vault(chosen.home)
     with common.local_service() as service:
         signed = recover(service.ledgers, vault, chosen.origin, population, by=by, reason=reason)
     typer.echo(signed.full.decode(), nl=False)

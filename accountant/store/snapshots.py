@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -21,7 +20,7 @@ import structlog
 from accountant.ledger.events import canonical, digest
 from accountant.ledger.merkle import Tree
 from accountant.privacy import engine
-from accountant.store.vault import Vault, VaultError, vault_of
+from accountant.store.vault import Vault, VaultError
 from accountant.store.whole import whole
 
 _FORMAT: Final = b"accountant snapshot 1\n"
@@ -42,15 +41,14 @@ def code_digest(package: Path = _PACKAGE) -> str:
     return digest([[name, sha256(file.read_bytes()).hexdigest()] for name, file in names])
 
 
-@dataclass(frozen=True)
 class Snapshots:
-    """The snapshots in ``folder``, one a ledger, by a key in ``vault``. No method raises: a failure
-    is logged, and costs time. ``code`` is read at the start, before its files can change.
+    """The snapshots of a service whose files are in ``home``, one a ledger. No method raises: a
+    failure is logged, and costs time. ``code`` is read at the start, before its files can change.
     """
 
-    folder: Path
-    vault: Vault
-    code: str = field(default_factory=code_digest)
+    def __init__(self, home: Path, code: str | None = None) -> None:
+        self.folder, self.vault = home / "snapshots", Vault(home)
+        self.code = code or code_digest()
 
     def keep(self, ledger: str, tree: Tree, parts: Sequence[bytes]) -> bool:
         """Keep the state after the committed events of ``tree``. Return whether that worked."""
@@ -101,8 +99,3 @@ class Snapshots:
             if head[name] != expected:
                 raise ValueError(f"it was made with another {name}")
         return Tree(head["size"], tuple(map(bytes.fromhex, head["peaks"]))), data[end:-_MAC]
-
-
-def snapshots_of(home: Path) -> Snapshots:
-    """Return the snapshots of a service whose files are in ``home``."""
-    return Snapshots(home / "snapshots", vault_of(home))

@@ -41,10 +41,12 @@ def _explained(path: Path, what: str) -> Iterator[None]:
 
 
 class Vault:
-    """A folder with one folder a ledger. Every method may raise VaultError."""
+    """The vault of a service whose files are in ``home``: a folder with one folder a ledger. Every
+    method may raise VaultError.
+    """
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, home: Path) -> None:
+        self._folder = home / "vault"
 
     def signer(self, ledger: str, key: Verifier) -> Signer:
         """Return the private half of ``key``. Raises VaultError with the remedy without it."""
@@ -155,8 +157,3 @@ def _private(path: Path, what: str) -> bytes:
     if path.stat().st_mode & 0o077:
         raise VaultError(f"others may read the {what} {path}: chmod 600 it")
     return path.read_bytes()
-
-
-def vault_of(home: Path) -> Vault:
-    """Return the vault of a service whose files are in ``home``."""
-    return Vault(home / "vault")

@@ -13,7 +13,7 @@ from accountant.api.description.texts import CLIENTS, STORY, Example
 from accountant.config.settings import Settings
 from accountant.runtime.service import Service
 from accountant.store.ledgers import Ledgers, sqlite_path
-from accountant.store.vault import vault_of
+from accountant.store.vault import Vault
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
 _HASH = re.compile(r"[0-9a-f]{64}|[A-Za-z0-9+/]{43,}={0,2}")
@@ -24,7 +24,7 @@ class Told:
 
     def __init__(self, url: str) -> None:
         settings = Settings(home=sqlite_path(url).parent)
-        service = Service(Ledgers(url), vault=vault_of(settings.home))
+        service = Service(Ledgers(url), vault=Vault(settings.home))
         self.secrets = {
             role: service.credentials.create(name, role, "test") for role, name in CLIENTS.items()
         }

@@ -20,7 +20,7 @@ from accountant.publishing.publisher import Publisher
 from accountant.runtime.service import Service
 from accountant.store.ledgers import Ledgers
 from accountant.store.migrate import migrate
-from accountant.store.vault import vault_of
+from accountant.store.vault import Vault
 
 POLICY = """
 policy: test
@@ -73,8 +73,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     migrate(url)
     ledgers = Ledgers(url)
     settings = Settings(home=folder)
-    service = Service(ledgers, vault=vault_of(settings.home))
-    publisher = Publisher(service, vault_of(settings.home), settings.origin)
+    service = Service(ledgers, vault=Vault(settings.home))
+    publisher = Publisher(service, Vault(settings.home), settings.origin)
     roles = {"admin": "admin", "pipeline": "pipeline", "other": "pipeline", "auditor": "auditor"}
     keys = {
         name: service.credentials.create(name, cast(Any, role), "test")

@@ -167,7 +167,7 @@ def survived(recording: Recording, after: Deployment, told: Told) -> None:
 
 def signed_on(after: Deployment, bodies: list[bytes], told: Told) -> None:
     """Every head that is kept is one of this history, and another one can be signed."""
-    ledgers, vault = Ledgers(after.database_url), Vault(after.home / "vault")
+    ledgers, vault = Ledgers(after.database_url), Vault(after.home)
     try:
         heads = [Checkpoint.from_text(notes.parse(s.note).text) for s in ledgers.signed(POPULATION)]
         assert max((head.size for head in heads), default=0) >= told.published, "lost: a head"

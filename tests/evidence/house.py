@@ -36,7 +36,7 @@ from accountant.publishing.recovery import recover
 from accountant.runtime.clock import ticks, wall_clock
 from accountant.runtime.service import Service
 from accountant.store.ledgers import Ledgers, Signed
-from accountant.store.vault import vault_of
+from accountant.store.vault import Vault
 
 ORIGIN = "example.org/ledger"
 ROOMS = "  - {id: a, limit: {epsilon: 100, delta: 1e-6}}\n"
@@ -58,7 +58,7 @@ class House(World):
             home.mkdir(parents=True, exist_ok=True)
             migrate(self.url)
         self.settings = Settings(home=home, database_url=self.url, origin=ORIGIN, public_log=True)
-        self.vault = vault_of(self.settings.home)
+        self.vault = Vault(self.settings.home)
         self.keys = 0
         self.secrets: dict[str, str] = {}
         self.open()

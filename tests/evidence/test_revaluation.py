@@ -57,7 +57,7 @@ def world(tmp_path: Path, wrong: Any) -> Iterator[World]:
     url = f"sqlite:///{tmp_path}/a.db"
     migrate(url)
     made = World(url)
-    made.service.vault = Vault(tmp_path / "vault")
+    made.service.vault = Vault(tmp_path)
     made.hospital("  - {id: a, limit: {epsilon: 1000, delta: 0.1}}\n", {"country": ["KR", "JP"]})
     yield made
     made.close()

@@ -25,7 +25,7 @@ from accountant.privacy.units import Currency, show
 from accountant.runtime import projections
 from accountant.runtime.service import Service
 from accountant.store.ledgers import Ledgers
-from accountant.store.snapshots import snapshots_of
+from accountant.store.snapshots import Snapshots
 
 ASKED, GRANTED = 200, 50
 """Requests of 0.01 each, and how many of them a quota of 0.5 admits."""
@@ -81,7 +81,7 @@ class Kept(House):
             Ledgers(self.url),
             self.clock,
             self.vault,
-            snapshots_of(self.settings.home),
+            Snapshots(self.settings.home),
             self.clock.ticks,
         )
 

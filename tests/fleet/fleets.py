@@ -106,7 +106,7 @@ def stored(
                 writing.append(name, every[first : first + PAGE])
                 writing.commit()
     try:
-        yield Service(store, vault=Vault(folder / "vault"))
+        yield Service(store, vault=Vault(folder))
     finally:
         store.close()
 

@@ -57,7 +57,7 @@ def open_ledger(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Ledge
         url = f"sqlite:///{home}/accountant.db"
         migrate(url)
         world = World(url)
-        vault = Vault(home / "vault")
+        vault = Vault(home)
         world.service.vault = vault
         rules = "  - {id: a, limit: {epsilon: 1000}}\n" + publication
         world.hospital(rules, {"sex": ["f", "m"]})

@@ -18,7 +18,6 @@ from accountant.budget.snapshot import dump, load
 from accountant.ledger.merkle import Tree, leaf_hash
 from accountant.privacy import engine
 from accountant.store.snapshots import Snapshots, code_digest
-from accountant.store.vault import Vault
 from bench.mixed import LEDGER, mixed
 
 EVENTS = list(mixed(60))
@@ -31,7 +30,7 @@ PACKAGE = Path(__file__).resolve().parents[2] / "accountant"
 @pytest.fixture
 def snapshots(tmp_path: Path) -> Snapshots:
     """A folder with one snapshot in it."""
-    made = Snapshots(tmp_path / "snapshots", Vault(tmp_path / "vault"))
+    made = Snapshots(tmp_path)
     assert made.keep(LEDGER, TREE, PARTS)
     return made
 
@@ -52,7 +51,7 @@ def path(snapshots: Snapshots, ledger: str = LEDGER) -> Path:
 
 def test_what_was_kept_is_read(snapshots: Snapshots) -> None:
     """The tree and the state come back, also to another process of the same service."""
-    for reader in (snapshots, Snapshots(snapshots.folder, snapshots.vault)):
+    for reader in (snapshots, Snapshots(snapshots.folder.parent)):
         found = reader.read(LEDGER)
         assert found is not None
         tree, data = found
@@ -131,7 +130,7 @@ def test_another_ledgers_snapshot_is_none(snapshots: Snapshots) -> None:
 
 def test_another_code_makes_it_stale(snapshots: Snapshots, monkeypatch: pytest.MonkeyPatch) -> None:
     """What other code has folded, or code with other bounds, is folded again."""
-    other = Snapshots(snapshots.folder, snapshots.vault, code="0" * 64)
+    other = Snapshots(snapshots.folder.parent, code="0" * 64)
     assert other.read(LEDGER) is None
     monkeypatch.setattr(engine, "CURRENT", engine.CURRENT + 1)
     assert snapshots.read(LEDGER) is None
@@ -213,8 +212,8 @@ def test_what_is_not_ours_to_read_is_none(snapshots: Snapshots) -> None:
 
 def test_a_folder_that_cannot_be_written_is_no_error(tmp_path: Path, log: LogCapture) -> None:
     """A full disk costs time at the next start, and is told."""
-    (tmp_path / "file").write_text("")
-    made = Snapshots(tmp_path / "file", Vault(tmp_path / "vault"))
+    (tmp_path / "snapshots").write_text("")
+    made = Snapshots(tmp_path)
     assert made.keep(LEDGER, TREE, PARTS) is False
     assert made.read(LEDGER) is None
     assert {entry["log_level"] for entry in log.entries} == {"info", "warning"}

@@ -30,8 +30,8 @@ from accountant.publishing.publisher import Publisher
 from accountant.reporting.statement import accounts_json
 from accountant.runtime.service import Service
 from accountant.store.ledgers import Ledgers
-from accountant.store.snapshots import snapshots_of
-from accountant.store.vault import vault_of
+from accountant.store.snapshots import Snapshots
+from accountant.store.vault import Vault
 
 pytestmark = pytest.mark.xdist_group("starts")
 """In one worker: what they share takes long to make."""
@@ -45,14 +45,14 @@ from pathlib import Path
 from accountant.publishing.publisher import Publisher
 from accountant.runtime.service import Service
 from accountant.store.ledgers import Ledgers
-from accountant.store.snapshots import snapshots_of
-from accountant.store.vault import vault_of
+from accountant.store.snapshots import Snapshots
+from accountant.store.vault import Vault
 from bench.asking import endless_grants, open_ledger
 
 home, (start, early, snapshot, end) = Path(sys.argv[1]), map(int, sys.argv[2:])
 database = home / "accountant.db"
-kept = snapshots_of(home)
-service = Service(Ledgers(f"sqlite:///{database}"), lambda: start, vault_of(home), kept)
+kept = Snapshots(home)
+service = Service(Ledgers(f"sqlite:///{database}"), lambda: start, Vault(home), kept)
 open_ledger(service, "fair")
 asked = endless_grants("k")
 
@@ -64,7 +64,7 @@ go_on(early)
 with sqlite3.connect(database) as whole, sqlite3.connect(home / "backup.db") as backup:
     whole.backup(backup)
 go_on(snapshot - 1)
-Publisher(service, vault_of(home), "test").sign("fair")  # one event: the first key
+Publisher(service, Vault(home), "test").sign("fair")  # one event: the first key
 service.keep_snapshots()
 go_on(end)
 os.kill(os.getpid(), signal.SIGKILL)
@@ -106,7 +106,7 @@ def started(home: Path) -> Iterator[Service]:
     """A service at ``home``."""
     chosen = Settings(home=home)
     ledgers = Ledgers(f"sqlite:///{home / 'accountant.db'}")
-    service = Service(ledgers, lambda: START, vault_of(chosen.home), snapshots_of(chosen.home))
+    service = Service(ledgers, lambda: START, Vault(chosen.home), Snapshots(chosen.home))
     try:
         yield service
     finally:
@@ -176,7 +176,7 @@ def changed(home: Path) -> None:
 def another_ledgers(home: Path) -> None:
     """A snapshot of this service, of another ledger."""
     other = hospital()
-    snapshots = snapshots_of(home)
+    snapshots = Snapshots(home)
     with started(home) as service:
         tree = service.head("fair")
     assert snapshots.keep("other", tree, dump(other.state))
@@ -259,7 +259,7 @@ def test_a_snapshot_is_made_by_the_job_and_at_the_end(home: Path, log: LogCaptur
     with started(home) as service:
         service.known("fair")
         chosen = Settings(home=home)
-        scheduler = jobs.start(service, Publisher(service, vault_of(chosen.home), "test"), chosen)
+        scheduler = jobs.start(service, Publisher(service, Vault(chosen.home), "test"), chosen)
         try:
             scheduler.get_job("snapshots").func()
         finally:

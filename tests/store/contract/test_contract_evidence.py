@@ -17,7 +17,7 @@ from accountant.publishing.publisher import Publisher
 from accountant.publishing.recovery import recover
 from accountant.runtime.service import Service
 from accountant.store.ledgers import Ledgers
-from accountant.store.vault import vault_of
+from accountant.store.vault import Vault
 
 
 def spend(world: World, count: int) -> None:
@@ -75,7 +75,7 @@ def test_a_database_that_lost_events_is_recovered(
     place.restore()
     back = world()
     assert back.post("/grants", ask(laplace("0.001")), key="one").status_code == 503
-    ledgers, vault = back.service.ledgers, vault_of(back.settings.home)
+    ledgers, vault = back.service.ledgers, Vault(back.settings.home)
     recover(ledgers, vault, "localhost", "fair", by="operator:o", reason="the disk died")
     again = world()
     assert again.post("/grants", ask(laplace("0.001")), key="two").status_code == 201
@@ -89,7 +89,7 @@ def test_two_services_that_sign_keep_the_order(world: Callable[..., World], plac
     """
     made = world().hospital()
     made.publisher.sign("fair")  # with its key
-    vault = vault_of(made.settings.home)
+    vault = Vault(made.settings.home)
     other = Service(Ledgers(place.url), vault=vault)
     publishers = (made.publisher, Publisher(other, vault, "localhost"))
     failures: list[BaseException] = []

@@ -26,7 +26,7 @@ from accountant.budget.state import State
 from accountant.runtime.command_queue import Waiting, settle
 from accountant.runtime.service import Answer, Service
 from accountant.store.ledgers import Ledgers, Moved, StoreError, Unknown
-from accountant.store.snapshots import snapshots_of
+from accountant.store.snapshots import Snapshots
 from accountant.store.writing import Writing
 
 SECONDS = 30
@@ -324,7 +324,7 @@ def test_a_database_that_is_gone_leaves_nobody_waiting(
     """Nothing can be read or written, not even a snapshot's place: all are told, and once it is
     back the state is what the database holds.
     """
-    made.service._projections._snapshots = snapshots_of(made.settings.home)
+    made.service._projections._snapshots = Snapshots(made.settings.home)
     monkeypatch.setattr("accountant.runtime.projections._WORTH", 1)
     made.service.keep_snapshots()
     query = made.service.ledgers.query
