@@ -24,7 +24,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, text
 from sqlalchemy.exc import DBAPIError
 
 from accountant.ledger.merkle import Tree
-from accountant.store import Moved, StoreError, Unknown, translated
+from accountant.store import Moved, StoreError, Unknown
 from accountant.store.ledgers import WAIT_MS, Ledgers, parsed
 from accountant.store.queries import HEAD_OF, raw, tree_of
 from accountant.store.writing import Growth, Locked
@@ -290,19 +290,17 @@ class Postgres(Ledgers):
 
     # ``finish_erasing`` has nothing to do: the server vacuums the table (docs/how-to/scaling.md).
 
-    @translated()
     def check(self) -> None:
         """Check that the server takes writes: a standby does not."""
         super().check()
-        if self.query(lambda c: c.execute(_STANDBY).scalar_one()):
+        if self._read(lambda c: c.execute(_STANDBY).scalar_one()):
             raise StoreError("the server is a standby, which cannot be written to")
 
-    @translated()
     def excess(self) -> list[str]:
         """Return the rights by which this role could rewrite a ledger, in words."""
         asked = {"names": list(RIGHTS), "verbs": list(_REWRITING)}
         found: dict[str, list[str]] = {}
-        for table, verb in self.query(lambda c: c.execute(_HELD, asked).all()):
+        for table, verb in self._read(lambda c: c.execute(_HELD, asked).all()):
             if f"{verb}," not in f"{RIGHTS[table]},":  # UPDATE (sequence, peaks) is not UPDATE
                 found.setdefault(verb, []).append(table)
         return [f"{verb} on {', '.join(tables)}" for verb, tables in found.items()]

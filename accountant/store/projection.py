@@ -34,7 +34,6 @@ class Diverged(StoreError):
             "written until the right database is put back, or `accountant recover` has opened a "
             "new epoch, and the service is started again"
         )
-        self.known = known
 
 
 S = TypeVar("S")

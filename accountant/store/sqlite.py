@@ -32,7 +32,7 @@ from accountant.store.writing import Growth, Locked
 T = TypeVar("T")
 _POLL: Final = 0.002  # Seconds between two looks at a lock that another process holds
 _PATIENCE_MS: Final = 100  # How long cleaning up waits for a reader, which keeps writers waiting
-_NO_WAIT: Final = "PRAGMA busy_timeout=0"
+_NO_WAIT: Final = "busy_timeout=0"
 _DURABLE: Final = (
     "secure_delete=ON",  # erased texts are overwritten
     "journal_mode=WAL",
@@ -49,25 +49,24 @@ _HEAD: Final = (
 )
 
 
-def writer(url: str) -> Engine:
+def writer(url: str, *pragmas: str) -> Engine:
     """Return the engine with the one connection that writes, by BEGIN IMMEDIATE."""
-    return _engine(url, "BEGIN IMMEDIATE", poolclass=StaticPool)
+    return _engine(url, "BEGIN IMMEDIATE", *_DURABLE, *pragmas, poolclass=StaticPool)
 
 
 def reader(url: str) -> Engine:
     """Return an engine of query-only connections; each transaction sees one snapshot."""
-    return _engine(url, "BEGIN", query_only=True, poolclass=QueuePool, pool_size=8)
+    return _engine(url, "BEGIN", "query_only=ON", poolclass=QueuePool, pool_size=8)
 
 
-def _engine(url: str, begin: str, *, query_only: bool = False, **pool: Any) -> Engine:
+def _engine(url: str, begin: str, *pragmas: str, **pool: Any) -> Engine:
     arguments = {"check_same_thread": False, "cached_statements": 256}
     engine = create_engine(url, connect_args=arguments, **pool)
 
     @event.listens_for(engine, "connect")
     def _connect(connection: Any, _: Any) -> None:
         connection.isolation_level = None  # the driver's own BEGIN is deferred and comes too late
-        connection.execute(f"PRAGMA busy_timeout={WAIT_MS}")
-        for pragma in ("query_only=ON",) if query_only else _DURABLE:
+        for pragma in (f"busy_timeout={WAIT_MS}", *pragmas):
             connection.execute(f"PRAGMA {pragma}").close()
 
     @event.listens_for(engine, "begin")
@@ -105,9 +104,9 @@ class Sqlite(Ledgers):
     def __init__(self, url: str) -> None:
         super().__init__(url)
         self._path = sqlite_path(url)
-        self._reader, self._writer = reader(url), writer(url)
+        # Commits neither copy the write-ahead log nor wait.
+        self._reader, self._writer = reader(url), writer(url, "wal_autocheckpoint=0", _NO_WAIT)
         self._backfill = Backfill(self._path)
-        event.listen(self._writer, "connect", _of_ours)
         self._kept = False
         """Another process kept the file past the time limit: until it lets go, no writer waits."""
         self._writing: Connection | None = None
@@ -127,7 +126,7 @@ class Sqlite(Ledgers):
                 connection = opened.enter_context(self.connected())
                 driver = raw(connection)
                 driver.execute(f"PRAGMA busy_timeout={milliseconds}")  # of other programs
-                opened.enter_context(_finally(lambda: driver.execute(_NO_WAIT)))
+                opened.enter_context(_finally(lambda: driver.execute(f"PRAGMA {_NO_WAIT}")))
                 opened.enter_context(_finally(connection.rollback))
                 connection.begin()
             except (TimeoutError, OperationalError, sqlite3.OperationalError) as error:
@@ -268,12 +267,6 @@ def _busy(error: Exception) -> bool:
     """Return whether another process or program has the file."""
     code = getattr(getattr(error, "orig", error), "sqlite_errorcode", 0)
     return isinstance(error, TimeoutError) or code & _PRIMARY == sqlite3.SQLITE_BUSY
-
-
-def _of_ours(connection: Any, _: Any) -> None:
-    """Let commits neither copy the write-ahead log nor wait."""
-    connection.execute("PRAGMA wal_autocheckpoint=0")
-    connection.execute(_NO_WAIT)
 
 
 def _locked(connection: Connection, ledger: str, beside: str) -> Locked:

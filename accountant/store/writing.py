@@ -101,11 +101,6 @@ class Writing(Queries):
             raise ValueError("nothing can be believed of a new ledger, nor after the beginning")
         self._believed, self._head = (head, beside), head
 
-    @property
-    def connection(self) -> Connection:
-        """The connection of the transaction."""
-        return self.lock().connection
-
     def head(self, ledger: str) -> Tree:
         """Return the ledger's end, read or believed. Raises ValueError for another ledger."""
         if ledger != self.ledger:
@@ -178,7 +173,7 @@ class Writing(Queries):
 
     def _read(self, work: Callable[[Connection], T]) -> T:
         with self._open():
-            return work(self.connection)
+            return work(self.lock().connection)
 
     @contextmanager
     def _open(self) -> Iterator[None]:

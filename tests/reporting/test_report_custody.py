@@ -45,7 +45,7 @@ WITNESS = "witness.example.org"
 @pytest.fixture
 def publisher(desk: Desk, tmp_path: Path) -> Publisher:
     """Who signs for the desk's ledger."""
-    return Publisher(desk.service, Vault(tmp_path / "vault"), "example.org")
+    return Publisher(desk.service, Vault(tmp_path), "example.org")
 
 
 def text_of(report: Report) -> str:
@@ -270,7 +270,7 @@ def test_a_text_that_was_changed_is_not_believed(desk: Desk) -> None:
         [kept] = writing.texts("clinic", event.sequence, event.sequence)
         writing.erase_texts("clinic", event.sequence, ["purpose"])
         lie = {"ledger": "clinic"} | kept._replace(text="a lie")._asdict()
-        writing.connection.execute(insert(TEXT), [lie])
+        writing.lock().connection.execute(insert(TEXT), [lie])
         writing.commit()
     assert [row.name for row in data_of(desk.report()).by_purpose] == [ALTERED]
 

@@ -23,7 +23,7 @@ def filled(world: Callable[..., World]) -> World:
     with made.service.ledgers.writing("fair") as writing:
         writing.keep_cosignature("fair", signed.number, "w", "a line\n")
         node = "INSERT INTO node VALUES ('fair', 1, 0, zeroblob(32))"
-        writing.connection.exec_driver_sql(node)
+        writing.lock().connection.exec_driver_sql(node)
         writing.commit()
     return made
 

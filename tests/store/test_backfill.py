@@ -127,7 +127,7 @@ def test_the_log_is_copied_and_stays_short(
 def test_who_commits_does_not_copy_by_itself(database: str, ledgers: Ledgers) -> None:
     """SQLite's own copying is off where ours is on."""
     with ledgers.writing("a") as writing:
-        found = writing.connection.exec_driver_sql("PRAGMA wal_autocheckpoint").scalar()
+        found = writing.lock().connection.exec_driver_sql("PRAGMA wal_autocheckpoint").scalar()
     assert found == 0
 
 

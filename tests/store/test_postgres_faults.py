@@ -109,7 +109,7 @@ def test_who_stops_in_the_middle_holds_nobody_up_for_long(hosted: Hosted, ledger
 
     def frozen() -> None:
         with ledgers.writing("a") as writing:
-            writing.connection.exec_driver_sql(
+            writing.lock().connection.exec_driver_sql(
                 "SET LOCAL idle_in_transaction_session_timeout = 500"
             )
             writing.append("a", [entry(n) for n in range(1, 400)])
@@ -292,15 +292,15 @@ def test_what_the_session_is_set_to(hosted: Hosted, ledgers: Ledgers) -> None:
     assert default == "off"
     for _ in range(2):
         with ledgers.writing("a") as writing:
-            assert shown(writing.connection, "synchronous_commit") == "on"
-            assert shown(writing.connection, "lock_timeout") == "10s"
-            assert shown(writing.connection, "statement_timeout") == "30s"
-            assert shown(writing.connection, "idle_in_transaction_session_timeout") == "30s"
-            assert shown(writing.connection, "transaction_isolation") == "read committed"
-            assert shown(writing.connection, "timezone") == "UTC"
-            assert shown(writing.connection, "application_name") == "accountant"
+            assert shown(writing.lock().connection, "synchronous_commit") == "on"
+            assert shown(writing.lock().connection, "lock_timeout") == "10s"
+            assert shown(writing.lock().connection, "statement_timeout") == "30s"
+            assert shown(writing.lock().connection, "idle_in_transaction_session_timeout") == "30s"
+            assert shown(writing.lock().connection, "transaction_isolation") == "read committed"
+            assert shown(writing.lock().connection, "timezone") == "UTC"
+            assert shown(writing.lock().connection, "application_name") == "accountant"
             writing.commit()
-            raw = writing.connection.connection.driver_connection
+            raw = writing.lock().connection.connection.driver_connection
             assert raw is not None
             for spoilt in ("synchronous_commit = off", "lock_timeout = 0", "statement_timeout = 0"):
                 raw.execute(f"SET SESSION {spoilt}")
@@ -316,7 +316,7 @@ def test_settings_of_the_url_pass_through(hosted: Hosted) -> None:
     mine.close()
     mine = Ledgers(f"{hosted.url}?application_name=two&options=-c%20statement_timeout%3D77")
     with mine.writing("a") as writing:
-        shown = writing.connection.exec_driver_sql("SHOW application_name").scalar_one()
+        shown = writing.lock().connection.exec_driver_sql("SHOW application_name").scalar_one()
         assert shown == "two"
     timeout = mine.query(lambda c: c.exec_driver_sql("SHOW statement_timeout").scalar())
     assert timeout == "77ms"
@@ -326,7 +326,7 @@ def test_settings_of_the_url_pass_through(hosted: Hosted) -> None:
     mine = Ledgers(f"{start}?host=127.0.0.1:1&host=127.0.0.1:{port}&{end}&prepare_threshold=none")
     assert mine.names() == []
     with mine.writing("a") as writing:
-        raw: Any = writing.connection.connection.driver_connection
+        raw: Any = writing.lock().connection.connection.driver_connection
         assert raw.prepare_threshold is None
     mine.close()
 

@@ -102,7 +102,7 @@ def test_a_transaction_that_failed_cannot_be_committed(ledgers: Ledgers, place: 
     append(ledgers, "a", 0, 1)
     with ledgers.writing("a") as writing:
         writing.append("a", entries(1, 2))
-        writing.connection.connection.driver_connection.rollback()
+        writing.lock().connection.connection.driver_connection.rollback()
         with pytest.raises(StoreError, match="rolled back"):
             writing.commit()
     assert len(ledgers.read("a")) == 1
@@ -234,9 +234,13 @@ def test_whatever_a_column_holds_is_kept(
     texts = [Text(n, "purpose", body, text) for n in range(len(times))]
     with ledgers.writing(name) as writing:
         writing.append(name, rows, texts)
-        stored = writing.connection.exec_driver_sql(
-            f"SELECT sequence, type, time, body FROM event WHERE ledger = '{name}' ORDER BY 1"
-        ).all()
+        stored = (
+            writing.lock()
+            .connection.exec_driver_sql(
+                f"SELECT sequence, type, time, body FROM event WHERE ledger = '{name}' ORDER BY 1"
+            )
+            .all()
+        )
         assert [Entry(*row) for row in stored] == rows
         assert writing.texts(name, 0, len(times)) == texts
         writing.commit()
