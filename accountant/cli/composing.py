@@ -15,7 +15,7 @@ from rich.table import Table
 from accountant.api.strict_json import parse
 from accountant.budget.commands import read_dp_events
 from accountant.budget.errors import Invalid
-from accountant.budget.rules.limit import LimitRule
+from accountant.budget.rules.limit import LimitRule, sides
 from accountant.cli import common
 from accountant.privacy.filters import FILTERS, Filter, Limit
 from accountant.privacy.inverse import Total, largest_count, least_epsilon, smallest_factor
@@ -207,18 +207,17 @@ def _limits_at_epsilon(total_at: Total, epsilon: Decimal) -> dict[str, Row]:
 
 def _admits(gate: Filter, limit: Limit, total_at: Total) -> bool:
     """Return True if a filter admits a total under ``limit``."""
-    currency, capacity = gate.currency(limit), gate.capacity(limit)
-    charge = total_at((currency.order,) if currency is not None and currency.order else ())
+    charge = total_at(tuple(_order(gate, limit).values()))
 
-    def within(currency: Currency | None, most: int | None) -> bool:
-        units = None if currency is None else charge.units(currency)
-        return units is not None and most is not None and units <= most
+    def within(currency: Currency, most: int) -> bool:
+        units = charge.units(currency)
+        return units is not None and units <= most
 
-    fits = within(EPSILON, capacity.epsilon) or within(currency, capacity.second)
-    return fits and within(DELTA, capacity.own_delta)
+    epsilon, delta, *second = (within(*side) for side in sides(gate.capacity(limit)))
+    return delta and any((epsilon, *second))
 
 
-def _order(gate: Filter, limit: Limit) -> Row:
+def _order(gate: Filter, limit: Limit) -> dict[str, int]:
     currency = gate.currency(limit)
     return {"order": currency.order} if currency is not None and currency.order else {}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -55,10 +56,7 @@ def export(
         signed = common.publisher_of(service).sign(population)
         entries = range(signed.size) if tiles else covering(first, last, signed.size)
         task = bars.add_task("exporting", total=len(entries))
-
-        def progress(more: int) -> None:
-            bars.advance(task, more)
-
+        progress = partial(bars.advance, task)
         if tiles:
             write_tiles(file, ledgers, population, signed, progress)
         else:
@@ -184,8 +182,7 @@ def replay(
     """
     expected, wrong = {}, []
     if file is not None:
-        with file.open("rb") as lines:
-            count = sum(1 for _ in lines)
+        count = sum(1 for _ in _lines(file))
         step, found = _replayed(population or _ledger_of(file), _lines(file), count, processes)
     elif population is not None:
         with common.local_service() as service:

@@ -18,7 +18,7 @@ from accountant.budget.state import State
 from accountant.ledger import bundle
 from accountant.ledger.events import Event, canonical
 from accountant.ledger.tiles import WIDTH, Tile, pack_entries, tiles_of
-from accountant.publishing.log import Log, checkpoint_of
+from accountant.publishing.log import Log
 from accountant.store.ledgers import Ledgers, Signed, StoreError, Text
 from accountant.store.whole import whole
 
@@ -51,7 +51,7 @@ def write_bundle(
     state. Raises Conflict if a text is erased meanwhile: the bundle could not show why it is
     missing.
     """
-    log, head = Log(ledgers, ledger), checkpoint_of(signed)
+    log, head = Log(ledgers, ledger), signed.head
     files = _small_files(ledgers, ledger, signed, state)
     manifest = bundle.Manifest(
         engine=state.custody.engine_at(head.size - 1),

@@ -9,9 +9,8 @@ from itertools import dropwhile
 
 from accountant.budget.errors import NotFound
 from accountant.budget.policy import Publication
-from accountant.ledger.checkpoints import Checkpoint, Receipt
+from accountant.ledger.checkpoints import Receipt
 from accountant.ledger.merkle import MissingHash, consistency_proof, includes, inclusion_proof
-from accountant.ledger.notes import BadNote, parse
 from accountant.ledger.tiles import Tile, covered, pack_entries
 from accountant.store.ledgers import Ledgers, Signed, StoreError
 
@@ -66,7 +65,7 @@ class Log:
         with complete():
             proof = inclusion_proof(self.hashes, sequence, signed.size)
         leaf = self.hashes(0, sequence, 1)[0]
-        if not includes(checkpoint_of(signed).root, signed.size, sequence, leaf, proof):
+        if not includes(signed.head.root, signed.size, sequence, leaf, proof):
             raise StoreError(f"the tree that is kept of {self._ledger} is damaged")
         return Receipt(sequence, tuple(proof), signed.full)
 
@@ -83,11 +82,3 @@ def complete() -> Iterator[None]:
         yield
     except MissingHash as error:
         raise StoreError(f"the tree that is kept is damaged: {error}") from error
-
-
-def checkpoint_of(signed: Signed) -> Checkpoint:
-    """Return the content of a signed checkpoint. Raises StoreError."""
-    try:
-        return Checkpoint.from_text(parse(signed.note).text)
-    except BadNote as error:
-        raise StoreError(f"checkpoint {signed.number} is damaged: {error}") from error

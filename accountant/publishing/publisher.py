@@ -21,7 +21,7 @@ from accountant.ledger.checkpoints import Checkpoint, Known
 from accountant.ledger.events import canonical
 from accountant.ledger.merkle import tree_of
 from accountant.ledger.notes import Verifier
-from accountant.publishing.log import Log, checkpoint_of, complete
+from accountant.publishing.log import Log, complete
 from accountant.publishing.witness import Contradiction, Unanswered, ask
 from accountant.runtime.service import Service
 from accountant.store.ledgers import Signed, Writing
@@ -64,7 +64,7 @@ class Publisher:
         _, custody = self._terms(ledger)
         newest = next(self.log(ledger).kept_since(self._vault.read(ledger, "signed")), None)
         for signed in filter(None, (self.last_published(ledger), newest)):
-            if custody.key and _origin(signed) == custody.key.name and sequence < signed.size:
+            if custody.key and signed.head.origin == custody.key.name and sequence < signed.size:
                 return signed
         return self.sign(ledger)
 
@@ -86,7 +86,7 @@ class Publisher:
             writing, projection = unit.writing, unit.projection
             last = writing.last_signed(ledger)
             key = unit.state.custody.key
-            lost = last is not None and key is not None and _origin(last) != key.name
+            lost = last is not None and key is not None and last.head.origin != key.name
             if last is not None and not lost:
                 _continued(writing, projection, last)
             if last is None or lost or last.size < projection.tree.size:
@@ -117,7 +117,7 @@ class Publisher:
             if kept is None or Checkpoint.from_text(notes.parse(kept).text).size <= signed.size:
                 self._vault.keep(ledger, "totals", totals)
                 self._vault.keep(ledger, "signed", signed.note)
-                head = checkpoint_of(signed)
+                head = signed.head
                 unit.projection.known = (Known(head.size, head.root, "the head last signed"),)
 
     def _name(self, ledger: str) -> str:
@@ -209,9 +209,9 @@ class Publisher:
 
     def _cosigned_before(self, ledger: str, witness: Witness, signed: Signed) -> int:
         """Return the size that the witness cosigned last. Raises Unanswered if that is later."""
-        origin = _origin(signed)
+        origin = signed.head.origin
         for earlier in self.log(ledger).newest():
-            if _origin(earlier) != origin:
+            if earlier.head.origin != origin:
                 break
             if witness.verifier.name in dict(earlier.cosignatures):
                 if earlier.size > signed.size:
@@ -238,18 +238,14 @@ def kept_totals(state: State, signed: Signed) -> bytes:
     return canonical({"checkpoint": signed.note.decode(), "accounts": accounts})
 
 
-def _origin(signed: Signed) -> str:
-    return checkpoint_of(signed).origin
-
-
 def _continued(writing: Writing, projection: Projection[State], last: Signed) -> None:
     """Raise Unavailable unless the tree continues the last signed head."""
     with complete():
         root = tree_of(partial(writing.hashes, projection.ledger), last.size).root
-    if root != checkpoint_of(last).root:
+    if root != last.head.root:
         raise Unavailable(
             "ledger-diverged",
             f"ledger {projection.ledger} does not continue its checkpoint {last.number} of "
-            f"{last.size} events (root {checkpoint_of(last).root.hex()}): now they have the root "
+            f"{last.size} events (root {last.head.root.hex()}): now they have the root "
             f"{root.hex()}. Nothing is signed until the right database is put back",
         )

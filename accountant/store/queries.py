@@ -8,8 +8,11 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from sqlalchemy import Connection, Integer, bindparam, select, text
 
+from accountant.ledger.checkpoints import Checkpoint
 from accountant.ledger.merkle import Tree
+from accountant.ledger.notes import BadNote, parse
 from accountant.ledger.tiles import HASH
+from accountant.store import StoreError
 from accountant.store.tables import CHECKPOINT, COSIGNATURE, EVENT, HEAD, NODE, TERMS, TEXT
 
 T = TypeVar("T")
@@ -50,6 +53,14 @@ class Signed(NamedTuple):
     size: int
     note: bytes
     cosignatures: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def head(self) -> Checkpoint:
+        """What it says of the ledger. Raises StoreError if it is damaged."""
+        try:
+            return Checkpoint.from_text(parse(self.note).text)
+        except BadNote as error:
+            raise StoreError(f"checkpoint {self.number} is damaged: {error}") from error
 
     @property
     def full(self) -> bytes:

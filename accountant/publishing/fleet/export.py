@@ -16,13 +16,13 @@ import pyarrow.parquet as pq
 
 from accountant.budget.facts import grant_of
 from accountant.budget.population.population import Population
-from accountant.budget.population.selection import EVERYONE, Selection
+from accountant.budget.population.selection import EVERYONE, Selection, runs_of
+from accountant.budget.rules.limit import sides
 from accountant.budget.state import State
 from accountant.ledger.events import Event
 from accountant.ledger.merkle import leaf_hash, tree_of
-from accountant.privacy.units import Currency
 from accountant.publishing.fleet.changes import ChargeRow, ChargeSums, applied
-from accountant.publishing.log import Log, checkpoint_of, complete
+from accountant.publishing.log import Log, complete
 from accountant.store.ledgers import Ledgers, Signed, StoreError
 from accountant.store.projection import Projection
 from accountant.store.whole import sync
@@ -102,7 +102,7 @@ def write_fleet(
 def _write(
     part: Path, ledgers: Ledgers, ledger: str, signed: Signed, progress: Progress
 ) -> Written:
-    head = checkpoint_of(signed)
+    head = signed.head
     with complete():
         tree = tree_of(Log(ledgers, ledger).hashes, head.size)
     if tree.root != head.root:
@@ -226,17 +226,8 @@ def _ranges(people: Population, selections: Mapping[Selection, int]) -> Iterator
             sides = [(name, side) for (name, values), side in pairs if len(side) < len(values)]
             sides = sides or [(people.dimensions[0][0], box[0])]  # a range that holds every cell
             for name, side in sides:
-                for low, high in _runs(sorted(side)):
+                for low, high in runs_of(side):
                     yield number, at, len(sides), name, low, high
-
-
-def _runs(places: list[int]) -> Iterator[tuple[int, int]]:
-    """Yield the first and last of every run without a gap."""
-    low = places[0]
-    for place, after in zip(places, [*places[1:], None], strict=True):
-        if after is None or after != place + 1:
-            yield low, place
-            low = place if after is None else after
 
 
 def _cells(people: Population) -> Iterator[tuple[Any, ...]]:
@@ -254,10 +245,6 @@ def _rules(state: State) -> Iterator[tuple[Any, ...]]:
         return
     for rule in adopted.policy.limits:
         epoch = adopted.epochs[rule.id]
-        most = epoch.capacity
-        compared = [(Currency.EPSILON, most.epsilon), (Currency.DELTA, most.own_delta)]
-        if most.second_currency is not None and most.second is not None:
-            compared.append((most.second_currency, most.second))
         about = (rule.id, epoch.number, epoch.since, rule.datasets, rule.across, rule.per)
-        for currency, units in compared:
+        for currency, units in sides(epoch.capacity):
             yield *about, rule.action, rule.filter.name, str(currency), units
