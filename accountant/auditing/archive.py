@@ -13,7 +13,7 @@ from typing import IO, Final
 
 from accountant.auditing.findings import Findings
 from accountant.auditing.signatures import Custodian, Signatures
-from accountant.auditing.texts import TextCheck
+from accountant.auditing.texts import Part, TextCheck
 from accountant.ledger import bundle, notes
 from accountant.ledger.bundle import Manifest, Member
 from accountant.ledger.checkpoints import Checkpoint
@@ -55,7 +55,7 @@ class Archive:
         self.end, size = self.first + self.count, manifest.tree.size
         self.reaches_end = self.end == size
         self._layout = Layout(manifest.names, size, self.first, self.end)
-        texts.begin(self.first, size, expected=manifest.texts)
+        texts.parts.append(Part(self.first, size, manifest.texts))
         self._read_files()
         self._checkpoints = Packs(findings, self._files, manifest.packs)
         self.tiles = TileCheck(findings, self._sizes())
@@ -148,7 +148,7 @@ class Archive:
 
     def _unpacked(self, tile: Tile, data: bytes) -> list[bytes]:
         try:
-            bodies = unpack_entries(data)
+            bodies = list(unpack_entries(data))
         except ValueError as error:
             self._findings.add(str(error), member=tile.path)
             bodies = []

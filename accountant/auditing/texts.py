@@ -38,7 +38,7 @@ def _sealed_in(body: bytes) -> Iterator[tuple[str, str]]:
 
 
 class Part(NamedTuple):
-    """The entries of a bundle from ``first`` on, which is of a tree of ``size``."""
+    """A bundle of entries from ``first`` on, of a tree of ``size``; ``expected``: with texts."""
 
     first: int
     size: int
@@ -50,18 +50,14 @@ class TextCheck:
 
     def __init__(self, findings: Findings) -> None:
         self._findings = findings
-        self._parts: list[Part] = []
+        self.parts: list[Part] = []
         self._missing: dict[_Place, int] = {}
         """Sealed texts that are not there, with the size of the tree of the bundle that lacks
         them: an event below it must erase each."""
 
-    def begin(self, first: int, size: int, *, expected: bool) -> None:
-        """Begin a bundle; ``expected``: with its texts."""
-        self._parts.append(Part(first, size, expected))
-
     def take(self, member: str, first: int, bodies: list[bytes], data: bytes | None) -> None:
         """Check the texts of one entry bundle; ``data`` is None if it has none."""
-        part = self._parts[-1]
+        part = self.parts[-1]
         texts = {} if data is None else self._read(member, data)
         if data is not None and not part.expected:
             self._findings.add("there are texts, though they were left out", member=member)
@@ -99,7 +95,7 @@ class TextCheck:
 
     def _shown(self, event: int, erasure: int) -> bool:
         """Return whether a bundle written after the erasure shows the texts of ``event``."""
-        parts = [part for part in self._parts if part.first <= event]
+        parts = [part for part in self.parts if part.first <= event]
         return event < erasure and bool(parts) and parts[-1].expected and erasure < parts[-1].size
 
     def _read(self, member: str, data: bytes) -> dict[_Place, Opened]:

@@ -13,6 +13,7 @@ from accountant.budget.accounts.account import Account
 from accountant.budget.accounts.epochs import Epoch
 from accountant.budget.accounts.sums import Integers
 from accountant.budget.grants import AccountKey
+from accountant.budget.population.selection import EVERYONE
 from accountant.budget.state import State
 from accountant.ledger.events import canonical
 from accountant.privacy.units import INFINITE, LARGEST, Charge
@@ -64,11 +65,8 @@ def _spent(epoch: Epoch, account: Account) -> str:
 
 
 def _row(account: Account, row: int) -> Integers:
-    used = account.used
-    places = slice(1 if used.flat else None)  # all cells are alike
-    finite = used.cells()[row].reshape(-1)[places]
-    infinite = used.infinities()[row].reshape(-1)[places]
-    return np.where(infinite > 0, _INFINITE, finite)
+    [part] = account.used.parts(EVERYONE)
+    return np.where(part.infinite_row(row) > 0, _INFINITE, part.row(row))
 
 
 def _units(sum_: int) -> int | None:

@@ -16,7 +16,7 @@ from typing import IO, Annotated, Final, NamedTuple
 import msgspec
 
 from accountant.ledger.events import canonical
-from accountant.ledger.tiles import WIDTH, entries_of, spelled
+from accountant.ledger.tiles import WIDTH, spelled, unpack_entries
 
 FORMAT: Final = "accountant-bundle/1"
 MANIFEST: Final = "manifest.json"
@@ -36,7 +36,7 @@ def pack_member(number: int) -> str:
 
 def checkpoints_of(pack: bytes) -> list[bytes]:
     """Return the checkpoints in a pack. Raises ValueError unless there are 1 to 256."""
-    found = list(islice(entries_of(pack), WIDTH + 1))
+    found = list(islice(unpack_entries(pack), WIDTH + 1))
     if not 0 < len(found) <= WIDTH:
         raise ValueError(f"a pack has 1 to {WIDTH} checkpoints")
     return found

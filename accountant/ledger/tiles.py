@@ -84,7 +84,7 @@ def pack_entries(entries: Iterable[bytes]) -> bytes:
     return b"".join(len(entry).to_bytes(2, "big") + entry for entry in entries)
 
 
-def entries_of(data: bytes) -> Iterator[bytes]:
+def unpack_entries(data: bytes) -> Iterator[bytes]:
     """Yield the entries of a bundle. Raises ValueError where it ends within one."""
     at = 0
     while at < len(data):
@@ -93,8 +93,3 @@ def entries_of(data: bytes) -> Iterator[bytes]:
             raise ValueError("it ends within an entry")
         yield data[at + 2 : end]
         at = end
-
-
-def unpack_entries(data: bytes) -> list[bytes]:
-    """Return the entries of a bundle. Raises ValueError if it ends within one."""
-    return list(entries_of(data))

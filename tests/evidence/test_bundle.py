@@ -57,10 +57,10 @@ def test_the_content_is_as_documented(home: House, data: bytes) -> None:
     assert len(policies) == 2
     for name in policies:
         assert name == f"policies/{sha256(held[name]).hexdigest()}.json"
-    assert unpack_entries(held[f"tile/entries/000.p/{size}"]) == home.stored()
+    assert list(unpack_entries(held[f"tile/entries/000.p/{size}"])) == home.stored()
     leaves = [sha256(b"\x00" + body).digest() for body in home.stored()]
     assert held[f"tile/0/000.p/{size}"] == b"".join(leaves)
-    notes = unpack_entries(held["checkpoints/000"])
+    notes = list(unpack_entries(held["checkpoints/000"]))
     assert notes == [signed.full for signed in home.service.ledgers.signed("fair")]
     assert (len(notes), notes[-1]) == (4, held["checkpoint"])
     assert held["keys"].decode().split("\n") == [*audit(data).keys, ""]
@@ -234,7 +234,7 @@ def test_a_checkpoint_cannot_be_left_out(data: bytes) -> None:
     """
     members = members_of(data)
     manifest = orjson.loads(members[0][1])
-    notes = unpack_entries(dict(members)["checkpoints/000"])
+    notes = list(unpack_entries(dict(members)["checkpoints/000"]))
     for number in range(4):
         changed = {"checkpoints/000": pack_entries(notes[:number] + notes[number + 1 :])}
         assert is_found(packed(list((dict(members) | changed).items())))

@@ -213,7 +213,7 @@ def test_kept_checkpoints_and_receipts_are_continued(house: Callable[..., House]
     home = eventful(house(clock=Clock()))
     data = home.bundle()
     members = dict(members_of(data))
-    kept = unpack_entries(members["checkpoints/000"])
+    kept = list(unpack_entries(members["checkpoints/000"]))
     assert len(kept) == 4
     log = home.publisher.log("fair")
     last = home.service.ledgers.signed("fair")[-1]

@@ -96,8 +96,8 @@ def test_three_hundred_heads(signed_often: House, monkeypatch: pytest.MonkeyPatc
     assert names == ["checkpoint", "checkpoints/000", "checkpoints/001"]
     held = dict(members)
     signed = [each.full for each in signed_often.service.ledgers.signed("fair")]
-    assert unpack_entries(held["checkpoints/000"]) == signed[:256]
-    assert unpack_entries(held["checkpoints/001"]) == signed[256:]
+    assert list(unpack_entries(held["checkpoints/000"])) == signed[:256]
+    assert list(unpack_entries(held["checkpoints/001"])) == signed[256:]
     assert held["checkpoint"] == signed[-1]
     verdict = audit(data)
     assert (reasons(verdict), len(verdict.keys)) == ([], 2)
@@ -140,7 +140,7 @@ def test_packs_are_full_but_for_the_last(home: House, count: int) -> None:
     assert [name for name, _ in packs] == [
         *("checkpoints/000", "checkpoints/001", "checkpoints/002")[: -(-count // 256)]
     ]
-    held = [len(unpack_entries(data)) for _, data in packs]
+    held = [len(list(unpack_entries(data))) for _, data in packs]
     assert (sum(held), set(held[:-1]) <= {256}, 0 < held[-1] <= 256) == (count, True, True)
     assert found(members) == []
 
