@@ -117,9 +117,7 @@ class TextCheck:
 
 
 def _text(line: bytes) -> tuple[_Place, Opened]:
-    """Return a text and its place. Raise AttributeError, KeyError, TypeError or ValueError
-    for a malformed line.
-    """
+    """Return a text and its place. A malformed line raises any of the errors that callers catch."""
     document = orjson.loads(line)
     sequence, field, salt, text = (document[n] for n in ("sequence", "field", "salt", "text"))
     opened = Opened(bytes.fromhex(salt), text)

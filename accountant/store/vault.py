@@ -41,9 +41,7 @@ def _explained(path: Path, what: str) -> Iterator[None]:
 
 
 class Vault:
-    """The vault of a service whose files are in ``home``: a folder with one folder a ledger. Every
-    method may raise VaultError.
-    """
+    """The vault of the service in ``home``, a folder a ledger. Any method may raise VaultError."""
 
     def __init__(self, home: Path) -> None:
         self._folder = home / "vault"
