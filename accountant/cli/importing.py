@@ -90,10 +90,6 @@ class Place(NamedTuple):
     before: str = ""
 
 
-Line = tuple[Envelope, Place]
-"""A line that is not blank, as the command to execute, and the place after it."""
-
-
 class Import:
     """One import into one population."""
 
@@ -152,8 +148,10 @@ class Import:
 
     def _lines(
         self, file: IO[bytes], start: Place, refuse: Callable[[str], None]
-    ) -> Iterator[Line]:
-        """Yield the lines after ``start``; call ``refuse`` with the reason of each bad one."""
+    ) -> Iterator[tuple[Envelope, Place]]:
+        """Yield the command of each line after ``start`` that is not blank, and the place after it;
+        call ``refuse`` with the reason of each bad one.
+        """
         number, lines, key = start.number, start.lines, bytes.fromhex(start.key)
         before = _digest_to(file, start.offset)
         while data := file.readline(LONGEST + 1):
