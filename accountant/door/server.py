@@ -103,12 +103,6 @@ class Door:
             self._accepting = True
             self._loop.add_reader(self._listening, self._accept)
 
-    def _accept_later(self) -> None:
-        if self._listening is not None and self._accepting:
-            self._accepting = False
-            self._loop.remove_reader(self._listening)
-            self._loop.call_later(_PAUSE, self._accept_again)
-
     def _accept(self) -> bool:
         """Accept some connections; return whether there may be more."""
         if self._listening is None:
@@ -128,12 +122,15 @@ class Door:
         return True
 
     def _make_room(self, most: int) -> None:
-        """End some connections without a request. Their places are free a moment later."""
+        """End some connections without a request, and accept again when their places are free."""
         if not self._leaving:
             for victim in list(islice(self.places.victims(), most)):
                 self._leaving += 1
                 victim.abort()
-        self._accept_later()
+        if self._listening is not None and self._accepting:
+            self._accepting = False
+            self._loop.remove_reader(self._listening)
+            self._loop.call_later(_PAUSE, self._accept_again)
 
     async def _opened(self, accepted: socket.socket, address: str) -> None:
         try:
