@@ -22,9 +22,7 @@ _PATH: Final = re.compile(
 
 def spelled(number: int) -> str:
     """Spell a number: groups of three digits, with an x before all but the last."""
-    digits = f"{number:03d}"
-    digits = digits.zfill(-(-len(digits) // 3) * 3)
-    groups = [digits[i : i + 3] for i in range(0, len(digits), 3)]
+    groups = [group.zfill(3) for group in f"{number:,}".split(",")]
     return "/".join([*("x" + group for group in groups[:-1]), groups[-1]])
 
 

@@ -87,13 +87,6 @@ class _AsItIs(Dumper):
         return bytes(obj)
 
 
-def register_arrays(connection: Driver) -> None:
-    """Let the connection take such columns."""
-    for kind in (_Integers, _Texts, _Blobs):
-        dumper = type(f"{kind.__name__}Dumper", (_AsItIs,), {"oid": kind.oid})
-        connection.adapters.register_dumper(kind, dumper)
-
-
 _Kinds = tuple[Callable[[Any], bytes], ...]
 _EVENT: Final[_Kinds] = (integers, texts, integers, blobs, blobs)
 _NODE: Final[_Kinds] = (integers, integers, blobs)
@@ -195,7 +188,13 @@ def engine(url: URL, *, pool: int) -> Engine:
         hide_parameters=True,
         connect_args=arguments,
     )
-    event.listen(made, "connect", lambda connection, _: register_arrays(connection))
+
+    @event.listens_for(made, "connect")
+    def _register_arrays(connection: Driver, _: Any) -> None:
+        for kind in (_Integers, _Texts, _Blobs):
+            dumper = type(f"{kind.__name__}Dumper", (_AsItIs,), {"oid": kind.oid})
+            connection.adapters.register_dumper(kind, dumper)
+
     return made
 
 
