@@ -11,6 +11,7 @@ from threading import Thread
 from typing import Any, ClassVar
 
 import pytest
+from places import Hosted
 from report_desk import Desk
 from support import laplace
 
@@ -41,6 +42,16 @@ def test_another_process_makes_the_same_report(long: Desk, monkeypatch: pytest.M
     monkeypatch.setattr(apart, "WORTH", 10**6)
     assert made == report_texts(long.service, long.name, None, FORMATS)
     assert made.keys() == {*FORMATS}
+
+
+def test_the_process_reads_postgresql_too(hosted: Hosted, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It connects as the service does, with the password of the service's role."""
+    desk = Desk(hosted.url)
+    desk.hospital()
+    here = report_texts(desk.service, desk.name, None, ["json"])
+    monkeypatch.setattr(apart, "WORTH", 1)
+    assert report_texts(desk.service, desk.name, None, ["json"]) == here
+    desk.ledgers.close()
 
 
 def test_a_population_that_is_unknown_is_not_found(long: Desk) -> None:
