@@ -17,11 +17,10 @@ import structlog
 from accountant.budget.apply import follow
 from accountant.budget.snapshot import Copied, load
 from accountant.budget.state import State
-from accountant.ledger.checkpoints import Checkpoint, Known
+from accountant.ledger.checkpoints import Known
 from accountant.ledger.merkle import MissingHash, Tree, tree_of
-from accountant.ledger.notes import BadNote, parse
 from accountant.runtime.memory import collection_paused
-from accountant.store.ledgers import Ledgers, StoreError
+from accountant.store.ledgers import Ledgers
 from accountant.store.projection import Projection
 from accountant.store.snapshots import Snapshots
 from accountant.store.vault import Vault
@@ -141,9 +140,6 @@ class Projections:
         known = self._vault.known(ledger)
         if (last := self._ledgers.last_signed(ledger)) is not None:
             self._vault.holds(ledger)
-            try:
-                head = Checkpoint.from_text(parse(last.note).text)
-            except BadNote as error:
-                raise StoreError(f"checkpoint {last.number} is damaged: {error}") from error
+            head = last.head
             known += (Known(head.size, head.root, f"checkpoint {last.number} of the database"),)
         return known
