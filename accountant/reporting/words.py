@@ -1,7 +1,11 @@
-"""Groups, units, rules, formulas and (epsilon, delta) in words."""
+"""Groups, units, rules, formulas and (epsilon, delta) in words.
+
+Floats are good enough for print; they are widened by a part in 1e12 and printed rounded outward.
+"""
 
 from __future__ import annotations
 
+import math
 import re
 from decimal import Decimal
 from functools import cache
@@ -14,10 +18,12 @@ from accountant.budget.population.positions import count
 from accountant.budget.rules.base import Rule
 from accountant.config import shipped
 from accountant.privacy.filters import FILTERS
-from accountant.privacy.odds import in_plain_words
 from accountant.privacy.units import INFINITE
 
 _ACTIONS: Final = {"block": "blocked", "flag": "let through and flagged"}
+_WIDER: Final = 1e-12
+_COUNTABLE: Final = Decimal("13.8")
+"""Up to about ln(1,000,000) a factor is printed in full; a larger one "exceeds a million"."""
 
 
 @cache
@@ -50,12 +56,36 @@ def unit_of(people: Population) -> str:
 
 
 def meaning(epsilon: str, delta: str, unit: str) -> str:
-    """Return the guarantee of (epsilon, delta) to one unit in words."""
+    """Return the guarantee of (epsilon, delta) to one unit in words.
+
+    From Bayes' rule: an observer of the releases can move the odds of any statement about one unit
+    by at most a factor e^epsilon either way (Kasiviswanathan and Smith 2014).
+    """
     if INFINITE in (epsilon, delta):
-        return in_plain_words(None, Decimal(0), unit)
-    if Decimal(epsilon) == 0 and Decimal(delta) == 0:
+        return f"There is no bound: these releases may have revealed everything about {unit}."
+    loss, failing = Decimal(epsilon), Decimal(delta)
+    if not loss and not failing:
         return f"Nothing has been learned about {unit} yet."
-    return in_plain_words(Decimal(epsilon), Decimal(delta), unit)
+    if loss > _COUNTABLE:
+        bound = "may be more than a million times"
+        belief = "may become all but certainty, either way"
+    else:
+        factor = math.exp(float(loss)) * (1 + _WIDER)
+        times = f"{_ceil(factor, 3):.3f}" if factor < 100 else f"{math.ceil(factor):,}"
+        bound = f"is at most {times} times"
+        # As many digits as it takes for the bounds not to read 0 % and 100 %.
+        digits = max(1, math.ceil(float(loss) / math.log(10)) - 1)
+        high = _ceil(100 * (1 / (1 + math.exp(-float(loss))) * (1 + _WIDER)), digits)
+        belief = f"stays between {100 - high:.{digits}f} % and {high:.{digits}f} %"
+    failure = f", except with probability about {failing:g}" if failing else ""
+    return (
+        f"Anything that happens {bound} more or less likely because of the data of {unit}"
+        f"{failure}. A belief held at 50 % {belief}."
+    )
+
+
+def _ceil(value: float, digits: int) -> float:
+    return math.ceil(value * 10.0**digits) / 10.0**digits
 
 
 def groups_in_words(subjects: Any) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
+from math import exp
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,6 @@ from support import World, declared, laplace
 from accountant.budget.policy import Policy
 from accountant.budget.policy_file import parse_policy
 from accountant.config import shipped
-from accountant.privacy.odds import most_likely
 
 FILES = sorted(shipped("policies").glob("*.yaml"))
 NOISELESS = {"kind": "non_private"}
@@ -172,6 +171,6 @@ def test_the_beliefs_in_the_comments_are_right(
     """Each "so many in 100" is the posterior that the epsilon allows, rounded up."""
     text = (shipped("policies") / f"{name}.yaml").read_text(encoding="utf-8")
     for epsilon, per_hundred in stated.items():
-        most = 100 * most_likely(prior, Decimal(epsilon))
+        most = 100 * prior / (prior + (1 - prior) * exp(-float(epsilon)))
         assert per_hundred - 1 < most <= per_hundred, (epsilon, most)
         assert f"{per_hundred} in 100" in text.replace("in\n  # 100", "in 100"), per_hundred
