@@ -345,11 +345,6 @@ def bounded_range(epsilon: Number) -> Loss:
     return pure(epsilon, rho=rho, curve=curve)
 
 
-def concentrated(rho: Number) -> Loss:
-    """Return all that is known of a rho-zCDP mechanism."""
-    return Loss(None, rho=rho, curve=curve_of_rho(rho))
-
-
 def gaussian(mu_squared: Fraction, epsilon: Number | None, delta: Number) -> Loss:
     """Return the loss of (epsilon, delta)-private Gaussian noise of mu = sensitivity / sigma.
 

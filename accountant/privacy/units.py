@@ -201,11 +201,6 @@ class Charge:
         return self.units(currency) is None
 
     @property
-    def any_infinite(self) -> bool:
-        """True if a charge in it is infinite in any currency."""
-        return any(self.infinite)
-
-    @property
     def orders(self) -> tuple[int, ...]:
         """The Renyi orders that it has a column for."""
         return tuple(c.order for c in self.axis if c.order is not None)
@@ -227,12 +222,9 @@ class Charge:
         """Return the charge with each finite sum past ``LARGEST`` as one infinite charge."""
         if max(self.finite, default=0) <= LARGEST:
             return self
-        over = [amount > LARGEST for amount in self.finite]
-        return Charge(
-            self.axis,
-            tuple(0 if o else a for a, o in zip(self.finite, over, strict=True)),
-            tuple(i + o for i, o in zip(self.infinite, over, strict=True)),
-        )
+        over = [n > LARGEST for n in self.finite]
+        finite = tuple(0 if n > LARGEST else n for n in self.finite)
+        return Charge(self.axis, finite, tuple(map(add, self.infinite, over)))
 
     def to_json(self) -> dict[str, Any]:
         """Return units as decimal strings; ``infinite`` counts infinite charges by currency."""

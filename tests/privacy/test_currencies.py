@@ -20,7 +20,7 @@ from pydantic import TypeAdapter
 
 from accountant.privacy.balls import Number, above
 from accountant.privacy.conversions import concentrated_epsilon, intercept
-from accountant.privacy.losses import Loss, bounded_range, concentrated, pure
+from accountant.privacy.losses import Loss, bounded_range, pure
 from accountant.privacy.mechanisms import BaseMechanism, Mechanism, Relation
 
 ADAPTER: TypeAdapter[BaseMechanism] = TypeAdapter(Mechanism)
@@ -351,7 +351,7 @@ def test_groups_in_the_other_currencies() -> None:
     """rho grows with the square of the group, mu with its size, and a sampled Gaussian's tau is
     that without sampling.
     """
-    assert concentrated(Fraction("0.1")).group(3).rho == Fraction("0.9")
+    assert cost_of_declared(rho="0.1").group(3).rho == Fraction("0.9")
     noise = cost("gaussian", sensitivity="1", scale="10")
     assert noise.group(4).mu_squared == Fraction(16, 100)
     sampled = cost("gaussian", sensitivity="1", scale="10", sampling={"poisson": "0.01"})

@@ -17,7 +17,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from accountant.privacy.losses import UNBOUNDED, Loss, concentrated, curve_of_stated, pure
+from accountant.privacy.losses import UNBOUNDED, Loss, curve_of_rho, curve_of_stated, pure
 from accountant.privacy.mechanisms.amounts import NonNegative, Probability, exactly_one, plain
 from accountant.privacy.mechanisms.base import (
     KIND,
@@ -94,7 +94,8 @@ class Declared(_Stated):
         if self.epsilon is not None:
             loss = pure(Fraction(self.epsilon), Fraction(self.delta))
         elif self.rho is not None:
-            loss = concentrated(Fraction(self.rho))
+            rho = Fraction(self.rho)
+            loss = Loss(None, rho=rho, curve=curve_of_rho(rho))
         else:
             points = tuple((order, Fraction(tau)) for order, tau in self.renyi or ())
             loss = Loss(None, curve=curve_of_stated(points))
