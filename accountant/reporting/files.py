@@ -86,13 +86,9 @@ def rendered(report: Report, form: str) -> str:
 
         return to_html(report)
     if form == "json":
-        return json.dumps(to_json(report), indent=1, ensure_ascii=False) + "\n"
+        document = msgspec.to_builtins(report)  # under its own names (schema.py), without floats
+        return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
     return to_csv(report)
-
-
-def to_json(report: Report) -> Any:
-    """Return the report under its own names (schema.py). It has no floats."""
-    return msgspec.to_builtins(report)
 
 
 def to_csv(report: Report) -> str:

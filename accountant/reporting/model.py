@@ -10,14 +10,14 @@ from msgspec import Struct
 
 from accountant.budget.apply import apply, read
 from accountant.budget.population.population import Population
-from accountant.budget.state import ALL, Counted, Grant, State, matches
+from accountant.budget.state import ALL, Counted, State, matches
 from accountant.ledger.events import Event, rfc3339
 from accountant.privacy.filters import BASIC, FILTERS
 from accountant.privacy.units import NOTHING, Currency
 from accountant.reporting import schema, words
 from accountant.reporting.burndown import Burndowns
 from accountant.reporting.custody import CustodyHistory
-from accountant.reporting.history import HEADINGS, SORTS, History, Names
+from accountant.reporting.history import HEADINGS, SORTS, History
 from accountant.reporting.statement import Balance, Total, balances, lifetime_sums, line, scopes
 from accountant.reporting.texts import Texts
 from accountant.reporting.verdict import verdict
@@ -128,8 +128,7 @@ def _listed(dimension: str, groups: list[schema.Group]) -> schema.Split[schema.G
 
 
 def _place(balance: Balance, ever: Total) -> schema.Place:
-    both = {"lifetime_epsilon": ever.epsilon, "lifetime_delta": ever.delta}
-    return _filled(schema.Place, balance, **both)
+    return _filled(schema.Place, balance, lifetime_epsilon=ever.epsilon, lifetime_delta=ever.delta)
 
 
 def _meaning(row: schema.Account, total: schema.Place, unit: str) -> schema.Meaning:
@@ -170,7 +169,7 @@ def _dataset(
         rule=tightest.rule if tightest else "",
         rule_scope=tightest.dataset if tightest else "",
         booked=history.tallies.total(name),
-        reservations=_reservations(state, history, name),
+        reservations=_reservations(history, name),
         counts={sort: history.counts[sort][name] for sort in SORTS},
         **tables,
     )
@@ -191,42 +190,39 @@ def _tightest(
 
 
 def _gravity(standing: schema.Standing) -> tuple[int, bool, bool, Decimal]:
-    left = Decimal(standing.total.remaining) / Decimal(standing.limit.epsilon)
     lifetime, blocks = not standing.window, standing.action == "block"
-    return schema.STATUSES.index(standing.status), lifetime, blocks, -left
+    return schema.STATUSES.index(standing.status), lifetime, blocks, -standing.left
 
 
-def _reservations(state: State, history: History, dataset: str) -> schema.Reservations:
-    grants = [grant for grant in state.open.values() if grant.dataset == dataset]
-    grants.sort(key=lambda grant: (grant.expires, grant.sequence))
-    total = sum((grant.total for grant in grants), start=NOTHING).amount(Currency.EPSILON)
-    first = rfc3339(grants[0].expires) if grants else None
-    listed = (_reservation(one, history.held[one.id].at) for one in grants[:MOST_RESERVATIONS])
-    return schema.Reservations(len(grants), total, first, tuple(listed))
-
-
-def _reservation(grant: Grant, at: Names) -> schema.Reservation:
-    return schema.Reservation(
-        grant=grant.id,
-        client=grant.by,
-        subjects=words.groups_in_words(at.subjects),
-        purpose=at.purpose,
-        epsilon=grant.total.amount(Currency.EPSILON),
-        opened=rfc3339(grant.opened),
-        expires=rfc3339(grant.expires),
+def _reservations(history: History, dataset: str) -> schema.Reservations:
+    held = [one for one in history.held.values() if one.at.dataset == dataset]
+    held.sort(key=lambda one: (one.grant.expires, one.grant.sequence))
+    total = sum((one.grant.total for one in held), start=NOTHING).amount(Currency.EPSILON)
+    listed = tuple(
+        schema.Reservation(
+            grant=grant.id,
+            client=at.client,
+            subjects=words.groups_in_words(at.subjects),
+            purpose=at.purpose,
+            epsilon=grant.total.amount(Currency.EPSILON),
+            opened=rfc3339(grant.opened),
+            expires=rfc3339(grant.expires),
+        )
+        for grant, at, _ in held[:MOST_RESERVATIONS]
     )
+    return schema.Reservations(len(held), total, listed[0].expires if listed else None, listed)
 
 
 def _policy(state: State, history: History) -> schema.PolicyFacts | None:
     if (adopted := state.adopted) is None:
         return None
     unit = words.unit_of(state.people())
-    rules = [(rule.id, words.rule_in_words(rule, unit)) for rule in adopted.policy.rules]
+    rules = adopted.policy.rules
     return _filled(
         schema.PolicyFacts,
         adopted,
         name=adopted.policy.policy,
-        rules=tuple(schema.RuleFacts(*rule) for rule in rules),
+        rules=tuple(schema.RuleFacts(one.id, words.rule_in_words(one, unit)) for one in rules),
         changes=history.policies_total,
         latest_changes=tuple(history.policies),
     )

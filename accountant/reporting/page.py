@@ -14,7 +14,7 @@ from accountant.privacy.units import INFINITE
 from accountant.reporting.chart import Chart, chart
 from accountant.reporting.schema import DatasetFacts, Lifetime, Place, Report, Split, Standing
 from accountant.reporting.texts import visible
-from accountant.reporting.verdict import lost
+from accountant.reporting.verdict import in_words, lost
 
 BAR: Final = 160
 """Pixels of a bar that shows a whole limit."""
@@ -78,35 +78,27 @@ def _section(report: Report, number: int, name: str, data: DatasetFacts | None) 
     if data is not None:
         tightest = [s for s in main if (s.rule, s.dataset) == (data.rule, data.rule_scope)]
     else:
-        order = sorted(standings, key=lambda s: (s.status != "over", bool(s.window), _left(s)))
+        order = sorted(standings, key=lambda s: (s.status != "over", bool(s.window), s.left))
         tightest = order[:1]
     own = [s for s in tightest if s.dataset == name]
+    clients = [s for s in report.limits if s.dataset == name and s.client]
     pictures = [
-        chart(series, f"burndown-{number}", _name(name if own else ALL))
+        chart(series, f"burndown-{number}", in_words(name if own else ALL))
         for limit in tightest
         for series in report.series
         if (series.rule, series.dataset) == (limit.rule, limit.dataset)
     ]
     return Section(
         anchor=f"data-{number}",
-        name=_name(name),
+        name=in_words(name),
         dataset=data,
         main=tightest[0] if tightest else None,
         standings=standings,
-        clients=sorted((s for s in report.limits if s.dataset == name and s.client), key=_left),
+        clients=sorted(clients, key=lambda s: s.left),
         lifetime=next(lifetime for lifetime in report.lifetimes if lifetime.dataset == name),
         picture=pictures[0] if pictures else None,
         splits=own[0].splits if own else (),
     )
-
-
-def _name(dataset: str) -> str:
-    return "all datasets together" if dataset == ALL else dataset
-
-
-def _left(standing: Standing) -> Decimal:
-    """Return the share of a limit that is left."""
-    return Decimal(standing.total.remaining) / Decimal(standing.limit.epsilon)
 
 
 def alike(split: Split[Place]) -> bool:

@@ -145,6 +145,11 @@ class Standing(Account, frozen=True, kw_only=True):
     splits: tuple[Split[Place], ...]
     ladder: tuple[RungFacts, ...]
 
+    @property
+    def left(self) -> Decimal:
+        """The share of the limit that is left."""
+        return Decimal(self.total.remaining) / Decimal(self.limit.epsilon)
+
 
 class LifetimeGroup(Struct, frozen=True):
     """The lifetime total of one group, over all epochs."""

@@ -184,9 +184,13 @@ def _scope(standing: Standing) -> str:
     return "All datasets together" if standing.dataset == ALL else f"Dataset {standing.dataset}"
 
 
+def in_words(dataset: str) -> str:
+    """Return the id of a dataset, or what stands for all of them."""
+    return "all datasets together" if dataset == ALL else dataset
+
+
 def _name(standing: Standing) -> str:
-    data = "all datasets together" if standing.dataset == ALL else standing.dataset
-    return f"{data} (rule “{standing.rule}”)"
+    return f"{in_words(standing.dataset)} (rule “{standing.rule}”)"
 
 
 def _listed(names: list[str]) -> str:
