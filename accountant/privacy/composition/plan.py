@@ -18,7 +18,7 @@ from accountant.privacy.conversions import concentrated_epsilon, gaussian_epsilo
 from accountant.privacy.mechanisms import additive
 from accountant.privacy.mechanisms.base import BaseMechanism, Relation, Sampling
 from accountant.privacy.mechanisms.compound import Composed
-from accountant.privacy.mechanisms.pricing import Verdict, derive
+from accountant.privacy.mechanisms.pricing import derive
 from accountant.privacy.mechanisms.selection import Exponential
 
 T = TypeVar("T")
@@ -61,11 +61,10 @@ class _Schedule:
     def add(self, mechanism: BaseMechanism, population: Relation) -> bool:
         """Add all invocations at the larger of claim and derivation; return false if unbounded."""
         found, count = derive(mechanism, population), mechanism.count
-        claimed = found.derived is None or found.verdict is Verdict.CONSERVATIVE
-        loss = found.claimed if claimed else found.derived
+        loss = found.larger
         if loss is None or (loss.epsilon is None and loss.rho is None):
             return False
-        pair = None if claimed else _pair(mechanism, population)
+        pair = None if found.by_claim else _pair(mechanism, population)
         if pair is None and loss.epsilon is None and loss.delta:
             return False  # no pair holds the failure with that delta
         bare = math.inf if loss.epsilon is None else _up(loss.epsilon)

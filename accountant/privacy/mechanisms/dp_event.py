@@ -25,13 +25,13 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic_core import PydanticCustomError
 
 from accountant.privacy.balls import Number, above
-from accountant.privacy.losses import UNBOUNDED
+from accountant.privacy.losses import UNBOUNDED, Loss
 from accountant.privacy.mechanisms import additive
 from accountant.privacy.mechanisms.amounts import NonNegative, Positive, Probability, SamplingRate
 from accountant.privacy.mechanisms.base import BaseMechanism, Count, Relation
 from accountant.privacy.mechanisms.compound import Composed
 from accountant.privacy.mechanisms.local import RandomizedResponse
-from accountant.privacy.mechanisms.pricing import Verdict, derive
+from accountant.privacy.mechanisms.pricing import derive
 from accountant.privacy.mechanisms.selection import Exponential, PermuteAndFlip
 
 Body = dict[str, Any]
@@ -217,12 +217,12 @@ def dp_event_of(mechanisms: Sequence[BaseMechanism], population: Relation) -> Bo
 
 def _counted(mechanism: BaseMechanism, population: Relation) -> Body:
     stated = mechanism.neighbouring or population
-    larger = derive(mechanism, population).verdict is Verdict.CONSERVATIVE
-    tree = None if larger else _with_sampling(mechanism, stated)
+    found = derive(mechanism, population)
+    tree = None if found.by_claim else _with_sampling(mechanism, stated)
     # Only noise is relative to the contribution of a record, under either relation.
     noise = isinstance(mechanism, additive.Noise) and mechanism.sampling is None
     if tree is None or not (stated is population or noise):
-        tree = _by_cost(mechanism, population)
+        tree = _by_cost(mechanism.kind, found.larger or UNBOUNDED)
     if mechanism.count == 1:
         return tree
     return _event("SelfComposedDpEvent", event=tree, count=mechanism.count)
@@ -271,19 +271,16 @@ def _plain(mechanism: BaseMechanism, stated: Relation) -> Body | None:
     return tree
 
 
-def _by_cost(mechanism: BaseMechanism, population: Relation) -> Body:
-    """Return the cost of one invocation as an event, the claim if that is larger."""
-    found = derive(mechanism, population)
-    larger = found.derived is None or found.verdict is Verdict.CONSERVATIVE
-    loss = (found.claimed if larger else found.derived) or UNBOUNDED
+def _by_cost(kind: str, loss: Loss) -> Body:
+    """Return the cost of one invocation as an event."""
     if loss.epsilon is not None:
         epsilon, delta = _number(loss.epsilon, _UP), _number(loss.delta, _UP)
         return _event("EpsilonDeltaDpEvent", epsilon=epsilon, delta=delta)
     if loss.rho is not None and not loss.delta:
         return _event("ZCDpEvent", rho=_number(loss.rho, _UP), xi=0.0)
-    if mechanism.kind == "non_private":
+    if kind == "non_private":
         return _event("NonPrivateDpEvent")
-    raise ValueError(f"no DpEvent says what {mechanism.kind} costs as it is stated here")
+    raise ValueError(f"no DpEvent says what {kind} costs as it is stated here")
 
 
 def _event(name: str, **fields: Any) -> Body:

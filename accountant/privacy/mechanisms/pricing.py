@@ -47,6 +47,16 @@ class Derivation(NamedTuple):
     claimed: Loss | None
     booked: Loss | None
 
+    @property
+    def by_claim(self) -> bool:
+        """True if the claim is clearly the larger, or alone."""
+        return self.derived is None or self.verdict is Verdict.CONSERVATIVE
+
+    @property
+    def larger(self) -> Loss | None:
+        """The claim or the derivation, as it is; ``booked`` may be made of both."""
+        return self.claimed if self.by_claim else self.derived
+
 
 def price(
     mechanism: BaseMechanism,

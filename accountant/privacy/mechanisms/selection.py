@@ -171,8 +171,6 @@ class SparseVector(BaseMechanism):
         """
         if not 0 <= positives <= (self.max_positives or positives):
             raise ValueError(f"positives must be from 0 to {self.max_positives}, not {positives}")
-        if self._defects():
-            return UNBOUNDED
         stated = self.neighbouring or population
         if self.sampling is None:
             loss = self._after(positives, stated)
