@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from decimal import ROUND_FLOOR, Context, Decimal
 from typing import Final, NamedTuple
 
@@ -21,7 +21,6 @@ _TAIL: Final = 14
 _SHORT: Final = 10_000_000
 """Below so many microseconds the x axis counts events instead of time."""
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND: Final = 1_000_000
 _DAY: Final = 86_400
 _STEPS: Final = (
@@ -68,11 +67,9 @@ class Chart(NamedTuple):
     y1: int = BOTTOM
 
 
-def chart(series: SeriesFacts, identity: str, name: str) -> Chart | None:
-    """Return the picture of ``series``, of the data called ``name``; None if it has no point."""
+def chart(series: SeriesFacts, identity: str, name: str) -> Chart:
+    """Return the picture of ``series``, of the data called ``name``."""
     points = series.points
-    if not points:
-        return None
     limits = [float(p.limit) for p in points]
     spent = [float(p.limit) - as_number(p.spent) for p in points]
     held = [float(p.limit) - as_number(p.spent_and_reserved) for p in points]
@@ -178,13 +175,10 @@ def moments(low: int, high: int) -> list[tuple[float, str]]:
 def _months(low: int, high: int, span: float) -> list[tuple[float, str]]:
     """Return the first days of months between two moments that are ``span`` months apart."""
     step = next((months for months in _MONTHS if span / months <= _MOST_TICKS), _MONTHS[-1])
-    first, last = (at.year * 12 + at.month for at in map(_moment, (low, high)))
-    days = [datetime(n // 12, n % 12 + 1, 1, tzinfo=UTC) for n in _multiples(first, last, step)]
-    return [
-        (float((day - _EPOCH) // timedelta(microseconds=1)), day.strftime("%b %Y"))
-        for day in days
-        if day <= _moment(high)
-    ]
+    # Months since the year 0, January being 0: from the one after ``low`` to that of ``high``.
+    first, end = (at.year * 12 + at.month for at in map(_moment, (low, high)))
+    days = [datetime(n // 12, n % 12 + 1, 1, tzinfo=UTC) for n in _multiples(first, end - 1, step)]
+    return [(day.timestamp() * _SECOND, day.strftime("%b %Y")) for day in days]
 
 
 def _multiples(low: int, high: int, step: int) -> range:
@@ -193,4 +187,4 @@ def _multiples(low: int, high: int, step: int) -> range:
 
 
 def _moment(time: int) -> datetime:
-    return _EPOCH + timedelta(microseconds=time)
+    return datetime.fromtimestamp(time // _SECOND, UTC)

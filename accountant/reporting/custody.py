@@ -142,7 +142,7 @@ class CustodyHistory:
             case "publication.resumed.v1":
                 facts.alarm = None
                 resumed = ResumedFacts(*_place(event), event.by, body["alarm"], said["reason"])
-                keep(facts.resumed, resumed, LATEST)
+                _keep(facts.resumed, resumed)
             case "ledger.recovered.v1":
                 left = self._carried[0][0] if self._carried else event.sequence
                 lost = tuple(LostFacts(**head) for head in body["lost"])
@@ -150,7 +150,7 @@ class CustodyHistory:
                 recovery = RecoveryFacts(
                     *_place(event), event.by, said["reason"], left, lost, *counts
                 )
-                keep(facts.recoveries, recovery, LATEST)
+                _keep(facts.recoveries, recovery)
                 facts.recovered += 1
             case "text.erased.v1":
                 facts.erasures += 1
@@ -159,7 +159,7 @@ class CustodyHistory:
                 accepted = AcceptedFacts(
                     *_place(event), event.by, said["clock"], before, said["reason"]
                 )
-                keep(facts.accepted, accepted, LATEST)
+                _keep(facts.accepted, accepted)
         if event.type == "ledger.carried_over.v1":
             self._carried.append((event.sequence, len(said["accounts"])))
         else:
@@ -193,7 +193,6 @@ def _place(event: Event) -> tuple[int, str]:
     return event.sequence, rfc3339(event.time)
 
 
-def keep(latest: list[Facts], one: Facts, most: int) -> None:
-    """Put ``one`` in front of the ``most`` latest."""
+def _keep(latest: list[Facts], one: Facts) -> None:
     latest.insert(0, one)
-    del latest[most:]
+    del latest[LATEST:]

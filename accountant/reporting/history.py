@@ -17,7 +17,6 @@ from accountant.budget.rules.base import Compared, Finding
 from accountant.budget.state import Grant, State, envelope_of
 from accountant.ledger.events import Event, rfc3339
 from accountant.privacy.units import INFINITE, NOTHING, SURE, Charge, Currency, show
-from accountant.reporting.custody import keep
 from accountant.reporting.schema import ChangeFacts, NotableFacts, SeenFacts, Usage
 from accountant.reporting.words import groups_in_words, shortened
 
@@ -187,7 +186,7 @@ class History:
         self.counts: dict[str, Counter[str]] = {sort: Counter() for sort in SORTS}
         """The notable events of each sort, by dataset."""
         self._latest = {sort: deque[Notable](maxlen=LATEST) for sort in SORTS}
-        self.policies: list[ChangeFacts] = []
+        self.policies = deque[ChangeFacts](maxlen=LATEST)
         self.policies_total = 0
         self.held: dict[str, OpenGrant] = {}
 
@@ -297,7 +296,7 @@ class History:
             opened_epochs=tuple(opened_by(event.body)),
             loosened=tuple(event.body.get("loosens", ())),
         )
-        keep(self.policies, change, LATEST)
+        self.policies.appendleft(change)
 
 
 def _sorts(state: State, fired: Iterable[tuple[str, str]], *, refused: bool) -> list[str]:

@@ -73,16 +73,15 @@ def build_report(
 
 def _population(people: Population) -> schema.PopulationFacts:
     prose, relation, membership = words.prose(), people.relation.value, people.membership.value
-    return schema.PopulationFacts(
-        name=people.name,
-        privacy_unit=people.privacy_unit,
+    return _filled(
+        schema.PopulationFacts,
+        people,
         unit=words.unit_of(people),
         neighbouring=relation,
         neighbouring_in_words=words.about(prose["relations"][relation], people),
         membership=membership,
         membership_in_words=prose["memberships"][membership] if people.dimensions else "",
         dimensions={name: len(values) for name, values in people.dimensions},
-        cells=people.cells,
     )
 
 

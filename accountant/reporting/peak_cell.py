@@ -66,12 +66,13 @@ class Ruler:
             fit |= second <= capacity.second
         within = np.all(fit & (own <= capacity.own_delta), axis=1)
         sums, deltas = epsilon.max(axis=1), [_finite(delta) for delta in own.max(axis=1)]
+        failing = [None if delta is None else delta + self._filter_delta for delta in deltas]
         return [
             Worst(
                 epsilon=_finite(spent),
                 path_sum=_finite(sums[i]),
                 own_delta=deltas[i],
-                delta=deltas[i] if spent >= sums[i] else _plus(deltas[i], self._filter_delta),
+                delta=(deltas if spent >= sums[i] else failing)[i],
                 over=not bool(within[i]),
                 cell=cell,
             )
@@ -123,10 +124,6 @@ def used_and_spent(used: Sums, reserved: Sums | None, axis: int | None = None) -
     if reserved is None:
         return cells
     return np.concatenate([cells, cells - by_axis(reserved.stacked(), axis)], axis=1)
-
-
-def _plus(left: int | None, right: int) -> int | None:
-    return None if left is None else left + right
 
 
 def _finite(value: int | np.int64) -> int | None:
