@@ -10,7 +10,7 @@ from typing import Final
 from accountant.privacy import balls
 from accountant.privacy.balls import Number
 from accountant.privacy.conversions import concentrated_epsilon, first_where, gaussian_epsilon
-from accountant.privacy.filters import FOR_CAPACITY, Filter, Limit
+from accountant.privacy.filters import FOR_CAPACITY, Filter, Limit, LineFilter
 from accountant.privacy.units import Charge
 
 LARGEST_EPSILON: Final = 10**6
@@ -48,12 +48,12 @@ def least_epsilon(filter_: Filter, delta: Fraction, own: Fraction, total: Total)
     """Return the smallest epsilon (or hardly more) at which ``filter_`` admits ``total`` by its own
     currency, with ``own`` < ``delta`` kept for own deltas; None beyond ``LARGEST_EPSILON``.
     """
+    if not isinstance(filter_, LineFilter):
+        return None  # it has no currency of its own
 
     def admits(epsilon: Fraction) -> bool:
         limit = Limit(epsilon, delta, own)
         currency = filter_.currency(limit)
-        if currency is None:
-            return False
         used = total((currency.order,) if currency.order else ()).units(currency)
         most = filter_.capacity(limit).second
         return used is not None and most is not None and used <= most
@@ -61,11 +61,10 @@ def least_epsilon(filter_: Filter, delta: Fraction, own: Fraction, total: Total)
     guess = _GUESSES.get(filter_.name)
     if guess is None:
         return _bisected(admits)
-    currency = filter_.currency(Limit(Fraction(1), delta, own))
-    used = None if currency is None else total(()).units(currency)
-    if currency is None or used is None:
+    used = total(()).units(filter_.own)
+    if used is None:
         return None
-    epsilon = max(_NANO, _nano_up(guess(Fraction(used, currency.per_one), delta - own)))
+    epsilon = max(_NANO, _nano_up(guess(Fraction(used, filter_.own.per_one), delta - own)))
     while epsilon <= LARGEST_EPSILON:
         if admits(epsilon):
             return epsilon

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -124,15 +124,11 @@ class SubsampleAndAggregate(Compound):
     """The mechanism that aggregates the blocks' results; its sensitivity is for replacing the
     result of one block."""
     blocks_per_unit: SmallCount = Field(default=1, description="Blocks that one unit may lie in.")
+    local: ClassVar[bool] = False  # the blocks' results are collected first
 
     def objections(self, stated: Relation) -> tuple[Objection, ...]:
         """Return those of the aggregator: one block's result is replaced, under either relation."""
         return super().objections(Relation.REPLACE_ONE)
-
-    @property
-    def local(self) -> bool:
-        """False: the blocks' results are collected first."""
-        return False
 
     def loss(self, stated: Relation) -> Loss:
         """Return the aggregator's, for as many blocks; a replacement may lie in other blocks."""

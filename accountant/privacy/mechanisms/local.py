@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from fractions import Fraction
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -33,10 +33,7 @@ from accountant.privacy.mechanisms.base import (
 class _Local(BaseMechanism):
     _no_sampling = forbidden("sampling", "whoever collects the reports sees who is in the sample")
 
-    @property
-    def local(self) -> bool:
-        """Always true."""
-        return True
+    local: ClassVar[bool] = True
 
     @abstractmethod
     def epsilon(self) -> Number | None:
