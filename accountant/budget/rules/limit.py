@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Field, model_validator
 
@@ -81,7 +81,9 @@ class LimitRule(Rule):
         epoch, reading = found
         charge, capacity = view.total.on(reading.account.axis), epoch.capacity
         fits, peak = reading.peak(epoch.gate, epoch.limit, charge, capacity)
-        kept = peak_kept(peak) if fits else seen(peak, capacity)
+        kept = peak_kept(peak)
+        if not fits:
+            kept = kept | {"capacity": [str(most) for _, most in sides(capacity)]}
         return Compared(self.id, self.action, not fits, self.code, kept)
 
     def applies(self, dataset: str) -> bool:
@@ -133,18 +135,6 @@ class LimitRule(Rule):
         return ALL if self.across else dataset, client if self.per else ""
 
 
-class Seen(NamedTuple):
-    """A peak, read back from an event."""
-
-    cell: tuple[int, ...] | None
-    used: tuple[int | None, ...]
-
-
-def seen(peak: Peak, capacity: Capacity) -> dict[str, Any]:
-    """Return both sides of a comparison that failed."""
-    return peak_kept(peak) | {"capacity": [str(most) for _, most in sides(capacity)]}
-
-
 @lru_cache(maxsize=16)
 def peak_kept(peak: Peak) -> dict[str, Any]:
     """Return the integers of a peak: sums of epsilons, own deltas and in the gate's own currency,
@@ -152,12 +142,6 @@ def peak_kept(peak: Peak) -> dict[str, Any]:
     """
     kept: dict[str, Any] = {"used": [INFINITE if u is None else str(u) for u in peak.used]}
     return kept if peak.cell is None else kept | {"cell": peak.cell}
-
-
-def read_seen(kept: dict[str, Any]) -> Seen:
-    """Return the inverse of ``seen``."""
-    used = tuple(None if text == INFINITE else int(text) for text in kept["used"])
-    return Seen(tuple(kept["cell"]) if "cell" in kept else None, used)
 
 
 def sides(capacity: Capacity) -> list[tuple[Currency, int]]:
@@ -175,7 +159,8 @@ def quoted(
     rule: LimitRule, epoch: Epoch, capacity: Capacity, compared: Compared, told: Told
 ) -> dict[str, Any]:
     """Return the numbers of a finding on a limit."""
-    cell, used = read_seen(compared.seen)
+    used = [None if text == INFINITE else int(text) for text in compared.seen["used"]]
+    cell = compared.seen.get("cell")
     charge = told.total.on(epoch.axis)
     dataset, client = rule.scope(told.command["dataset"], told.event.by)
     epsilon, second = used[0], used[2] if len(used) > 2 else None
@@ -198,7 +183,7 @@ def quoted(
         "dataset": dataset,
         "client": client,
         "group": told.people.describe(cell) if cell is not None else {},
-        "limit": {"epsilon": _plain(rule.limit.epsilon), "delta": _plain(rule.limit.delta)},
+        "limit": {"epsilon": f"{rule.limit.epsilon:f}", "delta": f"{rule.limit.delta:f}"},
         "gate": rule.filter.name,
         "spent_before": amount(before, Currency.EPSILON),
         "spent_after": amount(after, Currency.EPSILON),
@@ -261,7 +246,3 @@ def _holds(used: int | None, charge: int | None, most: int) -> bool:
 
 def _plus(left: int | None, right: int | None) -> int | None:
     return None if left is None or right is None else left + right
-
-
-def _plain(value: Decimal) -> str:
-    return format(value, "f")
