@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 from fractions import Fraction
+from functools import cached_property
 from typing import Annotated, ClassVar
 
 from pydantic import Field, model_validator
@@ -26,15 +27,11 @@ class Cap(Strict):
             raise ValueError("say epsilon, delta, or both")
         return self
 
-    def exceeded(self, total: Charge) -> list[Currency]:
-        """Return the currencies in which ``total`` is more than this, or has no bound."""
+    @cached_property
+    def stated(self) -> dict[Currency, Decimal]:
+        """The most in each currency that has a cap."""
         most = {Currency.EPSILON: self.epsilon, Currency.DELTA: self.delta}
-        return [c for c, cap in most.items() if cap is not None and not _within(total, c, cap)]
-
-    def reachable(self, total: Charge) -> bool:
-        """Return True if what is capped has a bound in ``total``, so that less of it may fit."""
-        most = {Currency.EPSILON: self.epsilon, Currency.DELTA: self.delta}
-        return not any(total.is_infinite(c) for c, cap in most.items() if cap is not None)
+        return {currency: cap for currency, cap in most.items() if cap is not None}
 
 
 class AtMostRule(Rule):
@@ -51,20 +48,15 @@ class AtMostRule(Rule):
         """Compare the plain sums of epsilons and deltas of the request with the cap."""
         if not matches(self.datasets, view.dataset):
             return None
-        return self.compared(bool(self.at_most.exceeded(view.total)))
+        caps = self.at_most.stated.items()
+        return self.compared(not all(_within(view.total, *cap) for cap in caps))
 
     def words(self, compared: Compared, told: Told) -> Finding:
         """Render the cost of the request and its cap."""
-        sides = [
-            f"{currency} {told.total.amount(currency)} of at most {cap:f}"
-            for currency, cap in (
-                (Currency.EPSILON, self.at_most.epsilon),
-                (Currency.DELTA, self.at_most.delta),
-            )
-            if cap is not None
-        ]
+        caps = self.at_most.stated
+        sides = [f"{c} {told.total.amount(c)} of at most {cap:f}" for c, cap in caps.items()]
         text = f"this request alone costs {', '.join(sides)}"
-        if compared.fired and self.at_most.reachable(told.total):
+        if compared.fired and not any(map(told.total.is_infinite, caps)):
             text += ": ask for less, or in several requests"
         elif compared.fired:
             text += ": as stated it has no finite cost"
@@ -73,11 +65,7 @@ class AtMostRule(Rule):
 
     def sentence(self, unit: str) -> str:
         """Describe the rule for a report."""
-        caps = [
-            f"{name} {cap:f}"
-            for name, cap in (("epsilon", self.at_most.epsilon), ("delta", self.at_most.delta))
-            if cap is not None
-        ]
+        caps = [f"{currency} {cap:f}" for currency, cap in self.at_most.stated.items()]
         return f"On {self.data}, a single request that costs more than {' or '.join(caps)}"
 
 
