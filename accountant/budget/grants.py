@@ -56,7 +56,7 @@ class Grant(NamedTuple):
     opened: int
     expires: int
     sequence: int
-    bookings: Bookings
+    bookings: Bookings = ()
     session: bool = False
     positives: int = 0
     negatives: int = 0
@@ -118,8 +118,6 @@ class Legend:
     length: int
     people: tuple[str, ...]
     datasets: tuple[str, ...]
-    odd: tuple[()] = ()
-    """Kept for the format of snapshots."""
 
 
 class Listing:
@@ -180,12 +178,6 @@ class Grants:
             return found
         sequence = _sequence_of(name)
         return None if sequence is None else self._read(sequence)
-
-    def __getitem__(self, name: str) -> Grant | Settled:
-        found = self.get(name)
-        if found is None:
-            raise KeyError(name)
-        return found
 
     def frozen(self) -> Grants:
         """Return grants whose open ones stay as they are now. The columns of settled ones are

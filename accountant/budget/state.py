@@ -195,12 +195,6 @@ class State:
         """Return the limit rules that a charge by ``client`` on ``dataset`` counts in."""
         return self.route(dataset, client).limits
 
-    def counted(self, rule: str, dataset: str, client: str) -> Counted | None:
-        """Return the limit rule of that name, if a charge by ``client`` on ``dataset`` counts in
-        it.
-        """
-        return self.route(dataset, client).by_rule.get(rule)
-
     def route(self, dataset: str, client: str) -> Route:
         """Return where a charge by ``client`` on ``dataset`` goes; found once for each policy."""
         if self.adopted is None:

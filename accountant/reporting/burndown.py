@@ -132,7 +132,7 @@ def _touched(state: State, event: Event) -> Iterable[str]:
     if event.type in BOOKING or event.type == REVALUED:
         return [event.body["command"]["dataset"]]
     if event.type in SETTLING:
-        return [state.grants[grant_in(event)].dataset]
+        return [state.grant(grant_in(event)).dataset]
     return state.datasets if event.type in _ALL_DATASETS else ()
 
 

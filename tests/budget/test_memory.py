@@ -70,7 +70,6 @@ def grant(sequence: int, *, session: bool = False) -> Grant:
         opened=0,
         expires=10 * sequence,
         sequence=sequence,
-        bookings=(),
         session=session,
     )
 
@@ -92,16 +91,16 @@ def test_settled_grants_are_kept(some: list[tuple[int, str, bool]]) -> None:
     for sequence, ending, session in some:
         one = grant(sequence, session=session)
         grants.keep(one)
-        assert grants[one.id] == grants.open[one.id] == one
+        assert grants.get(one.id) == grants.open[one.id] == one
         grants.settle(one, "expired", 7)
         grants.reopen(one)
-        assert grants[one.id] == one
+        assert grants.get(one.id) == one
         grants.settle(one, ending, sequence + 1)  # type: ignore[arg-type]
         assert one.id not in grants.open
         if session:
             grants.note(one.id)
     for sequence, ending, session in some:
-        found = grants[f"g{sequence}"]
+        found = grants.get(f"g{sequence}")
         assert isinstance(found, Settled)
         assert (found.id, found.by) == (f"g{sequence}", f"c{sequence % 3}")
         assert (found.dataset, found.sequence) == (f"d{sequence % 2}", sequence)

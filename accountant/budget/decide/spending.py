@@ -47,7 +47,6 @@ def ask_grant(
     state: State, asked: Envelope, command: ask.AskGrant | ask.OpenSparseVector, now: int
 ) -> list[Outcome]:
     """Reserve the cost of a request, or refuse it; either is an event."""
-    session = isinstance(command, ask.OpenSparseVector)
     if isinstance(command, ask.OpenSparseVector) and command.mechanism.count != 1:
         raise Invalid("one-session", "a sparse vector session has count 1; open one for each")
     request, judgement, body = _judge(state, asked.by, command, now)
@@ -66,8 +65,7 @@ def ask_grant(
         opened=now,
         expires=expires,
         sequence=state.sequence,
-        bookings=(),
-        session=session,
+        session=isinstance(command, ask.OpenSparseVector),
     )
     return [outcome(state, asked, RESERVED, now, body, Reserve(grant))]
 
