@@ -209,7 +209,6 @@ def _reserve(state: State, event: Event) -> Change:
         opened=event.time,
         expires=event.time + command.get("ttl_seconds", DEFAULT_TTL) * SECOND,
         sequence=event.sequence,
-        bookings=(),
         session=command["type"] == "open_sparse_vector",
     )
     return Reserve(grant)
@@ -226,10 +225,6 @@ def _end(ending: Ending) -> Callable[[State, Event], Change]:
     return read_end
 
 
-def _note(state: State, event: Event) -> Change:
-    return Note(event.body["command"]["grant"])
-
-
 def _answered(state: State, event: Event) -> Change:
     body = event.body
     return Count(body["command"]["grant"], body["positives"], body["negatives"])
@@ -242,10 +237,6 @@ def _record(state: State, event: Event) -> Change:
     return Record(dataset, event.by, selection, total)
 
 
-def _refused(state: State, event: Event) -> Change:
-    return NOTHING
-
-
 def _open_batch(state: State, event: Event) -> Change:
     asked = envelope_of(event).command
     if not isinstance(asked, Batch):
@@ -255,16 +246,16 @@ def _open_batch(state: State, event: Event) -> Change:
 
 _CHANGES: Final[dict[str, Callable[[State, Event], Change]]] = {
     RESERVED: _reserve,
-    REFUSED: _refused,
+    REFUSED: lambda *_: NOTHING,
     COMMITTED: _end("committed"),
     RELEASED: _end("released"),
     EXPIRED: _end("expired"),
-    NOTED: _note,
+    NOTED: lambda _, event: Note(event.body["command"]["grant"]),
     ANSWERED: _answered,
     CLOSED: _end("committed"),
     RECORDED: _record,
     batches.OPENED: _open_batch,
-    batches.REFUSED: _refused,
+    batches.REFUSED: lambda *_: NOTHING,
 }
 
 

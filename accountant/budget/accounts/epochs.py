@@ -55,9 +55,10 @@ class Epoch:
 
     def opens(self, shape: tuple[int, ...]) -> Account:
         """Return an account of this epoch with nothing in it."""
-        if self.window is not None:
-            return WindowAccount.opened(shape, self.axis, self.window)
-        return Account.empty(shape, self.axis)
+        empty = Account.empty(shape, self.axis)
+        if self.window is None:
+            return empty
+        return WindowAccount(empty.axis, empty.used, empty.bound, empty.held, self.window)
 
     def of_sure(self, used: Charge) -> Charge:
         """Convert sums of epsilons and deltas that hold on every path into all currencies of this
@@ -139,15 +140,17 @@ def adopted_by(event: Event) -> Adopted:
 def start_of(before: Adopted | None, rule: LimitRule) -> Start:
     """Return how ``rule`` begins when it is adopted after ``before``."""
     old = before.rule(rule.id) if before else None
-    if old and not opens_epoch(old, rule):
+    if old and not same_scope(old, rule):
+        old = None
+    reset = rule.carry == "none" and not (old and old.carry == "none")
+    if old and not reset and (old.limit, old.gate) == (rule.limit, rule.gate):
         return Start.KEPT
     if rule.carry == "none":
         return Start.EMPTY
-    if old and same_scope(old, rule):
-        if _same_gate(old, rule):
-            return Start.CARRIED
-        if not rule.span:
-            return Start.CONVERTED
+    if old and _same_gate(old, rule):
+        return Start.CARRIED
+    if old and not rule.span:
+        return Start.CONVERTED
     # What came before a window fixed now is no part of what it promises.
     return Start.EMPTY if rule.span else Start.BROUGHT
 
@@ -198,11 +201,3 @@ def _same_gate(old: LimitRule, new: LimitRule) -> bool:
     """
     kept = old.promise.filter_delta > 0, new.promise.filter_delta > 0
     return old.filter is new.filter and kept[0] == kept[1]
-
-
-def opens_epoch(old: LimitRule, new: LimitRule) -> bool:
-    """Return True if ``new`` is another filter: its limit, split, gate or scope differs, or it is a
-    reset.
-    """
-    reset = new.carry == "none" and old.carry != "none"
-    return reset or not same_scope(old, new) or (old.limit, old.gate) != (new.limit, new.gate)

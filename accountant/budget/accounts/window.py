@@ -86,12 +86,6 @@ class WindowAccount(Account):
     )
     """Where something was entered since ``mark``, and what stood there before."""
 
-    @classmethod
-    def opened(cls, shape: tuple[int, ...], axis: Axis, window: Window) -> WindowAccount:
-        """Return an account with nothing in it."""
-        n = len(axis)
-        return cls(axis, Sums(n, shape), [0] * n, [0] * n, window)
-
     def at(self, now: int) -> Account:
         """Advance the sums to stamp ``now``, or back to it, and return the account."""
         passing, passed = self.passing, self.passed
