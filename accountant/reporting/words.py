@@ -14,7 +14,7 @@ from typing import Any, Final
 import yaml
 
 from accountant.budget.population.population import Population
-from accountant.budget.population.positions import count
+from accountant.budget.population.positions import read
 from accountant.budget.rules.base import Rule
 from accountant.config import shipped
 from accountant.privacy.filters import FILTERS
@@ -102,7 +102,9 @@ def _term(term: dict[str, Any]) -> str:
 def _values(values: Any) -> str:
     if not isinstance(values, dict):
         return ", ".join(values)
-    return f"{values['from']} to {values['to']}" if "from" in values else f"{count(values)} values"
+    if "from" in values:
+        return f"{values['from']} to {values['to']}"
+    return f"{len(read(values))} values"
 
 
 def shortened(text: str, most: int) -> str:

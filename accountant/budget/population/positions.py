@@ -41,11 +41,6 @@ def read(values: Mapping[str, Any]) -> NDArray[np.int64]:
     raise ValueError("positions are spelled by bits or by gaps")
 
 
-def count(values: dict[str, Any]) -> int:
-    """Return how many positions an event names. Raises as ``read``."""
-    return len(read(values))
-
-
 @lru_cache(maxsize=64)
 def _read(code: str, text: str) -> NDArray[np.int64]:
     try:
