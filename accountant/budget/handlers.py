@@ -1,4 +1,4 @@
-"""Handlers of events about the ledger as a whole: registrations, adoptions, corrections.
+"""Handlers of events about the ledger as a whole: registrations, adoptions, custody, corrections.
 
 Nothing here can be taken back; a transaction begins before such an event is applied.
 """
@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from accountant.budget.accounts.account import Account
 from accountant.budget.accounts.epochs import Adopted, Epoch, Start, next_epoch, start_of
 from accountant.budget.accounts.window import WindowAccount
 from accountant.budget.changes import Record
-from accountant.budget.commands import command_from_json
+from accountant.budget.commands import CarriedAccount, CarryOver, command_from_json
 from accountant.budget.commands.plain import read_subjects
-from accountant.budget.custody import handlers as custody
+from accountant.budget.custody.custody import AcceptedTime, SigningKey
 from accountant.budget.grants import Grant
 from accountant.budget.policy import Policy
 from accountant.budget.population.population import Dataset, Membership, Population
@@ -24,7 +24,8 @@ from accountant.budget.request import selected
 from accountant.budget.rules.base import matches
 from accountant.budget.rules.limit import LimitRule
 from accountant.budget.state import AccountKey, State, account_key, lifetime
-from accountant.ledger.events import Entry, Event
+from accountant.ledger.events import Entry, Event, microseconds
+from accountant.privacy import engine as bounds
 from accountant.privacy.filters import FILTERS
 from accountant.privacy.mechanisms import Relation
 from accountant.privacy.units import SURE, Charge
@@ -128,7 +129,7 @@ def _adopt_policy(state: State, event: Event) -> None:
     }
     for kept in policy.remembering:
         kept.check_json(state.memories.get(kept.id), "begins with")
-    state.custody = replace(state.custody, policies=(*state.custody.policies, event.sequence))
+    _set_custody(state, policies=(*state.custody.policies, event.sequence))
     state.adopted = Adopted(policy, event.body["command"]["source_digest"], event.sequence, epochs)
 
 
@@ -152,9 +153,7 @@ def _used(state: State, rule: LimitRule) -> list[AccountKey]:
 
 
 def _carry(state: State, rule: LimitRule, old: int, new: int) -> bool:
-    """Copy the accounts of the epoch ``old`` to ``new``, with open reservations. Returns whether
-    there were any.
-    """
+    """Copy the accounts of epoch ``old``, with open reservations. Returns whether it had any."""
     keys = {key: key._replace(epoch=new) for key in _own(state, rule, old)}
     for key, after in keys.items():
         state.accounts.put(after, state.accounts[key].copy())
@@ -192,11 +191,76 @@ def _revalue(state: State, event: Event) -> None:
     state.revalued[command["event"]] = state.custody.engine
 
 
-HANDLERS: Final[dict[str, Callable[[State, Event], None]]] = custody.HANDLERS | {
+def _set_custody(state: State, **fields: Any) -> None:
+    state.custody = replace(state.custody, **fields)
+
+
+def _adopt_key(state: State, event: Event) -> None:
+    key = SigningKey(event.sequence, event.body["command"]["key"])
+    _set_custody(state, keys=(*state.custody.keys, key))
+
+
+def _carry_over(state: State, event: Event) -> None:
+    fields = {name: v for name, v in event.body["command"].items() if name != "type"}
+    for carried in CarryOver.model_validate(fields).accounts:
+        _lift(state, carried, event.time)
+
+
+def _lift(state: State, carried: CarriedAccount, now: int) -> None:
+    """Raise an account. One of an epoch that is not in force is no limit now and is left out: a
+    rule that is adopted again starts from the lifetimes, which are always raised.
+    """
+    key = AccountKey(carried.rule, carried.epoch, carried.dataset, carried.client)
+    epoch = state.adopted.epochs.get(key.rule) if state.adopted else None
+    if key.rule and (epoch is None or epoch.number != key.epoch):
+        return
+    account = state.to_change(key)
+    least = Charge.from_json(carried.used).on(account.axis).saturated()
+    for grant in list(state.open.values()):
+        for held_in, booked in grant.bookings:
+            if held_in == key:  # it may be among the spending of lost events
+                account.release(grant.selection, booked, now)
+                kept = tuple(pair for pair in grant.bookings if pair[0] != key)
+                state.grants.keep(grant._replace(bookings=kept))
+    account.lift(least, now)
+
+
+def _recover(state: State, event: Event) -> None:
+    for grant in list(state.open.values()):
+        for account, _, booked in state.accounts.holding(grant.bookings):
+            account.settle(grant.selection, booked, grant.total, event.time)
+        state.grants.settle(grant, "expired", event.sequence)
+    _set_custody(state, recovered=event.sequence, recoveries=state.custody.recoveries + 1)
+
+
+def _adopt_engine(state: State, event: Event) -> None:
+    version = event.body["command"]["version"]
+    if version > bounds.CURRENT:
+        raise ValueError(
+            f"event {event.sequence} was decided by version {version} of the bounds, and this "
+            f"program knows up to {bounds.CURRENT}: take a later one"
+        )
+    _set_custody(state, engines=(*state.custody.engines, (event.sequence, version)))
+
+
+def _accept_time(state: State, event: Event) -> None:
+    clock = microseconds(event.body["command"]["clock"])
+    _set_custody(state, accepted=AcceptedTime(event.sequence, clock, event.time))
+
+
+HANDLERS: Final[dict[str, Callable[[State, Event], None]]] = {
     "population.registered.v1": _register_population,
     "population.extended.v1": _extend_population,
     "dataset.registered.v1": _register_dataset,
     "policy.adopted.v1": _adopt_policy,
     "charge.revalued.v1": _revalue,
+    "signing_key.adopted.v1": _adopt_key,
+    "publication.stopped.v1": lambda state, event: _set_custody(state, stopped=event.sequence),
+    "publication.resumed.v1": lambda state, _: _set_custody(state, stopped=None),
+    "ledger.carried_over.v1": _carry_over,
+    "ledger.recovered.v1": _recover,
+    "text.erased.v1": lambda state, _: None,  # the event that held its digest stays
+    "engine.adopted.v1": _adopt_engine,
+    "clock.accepted.v1": _accept_time,
 }
 """What each type of event changes in a state."""
