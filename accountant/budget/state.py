@@ -167,9 +167,7 @@ class State:
         return self.accounts.alone(key)
 
     def reserved(self) -> dict[AccountKey, Sums]:
-        """Return what open grants hold, by account: what is used and may still come back. Do not
-        change it.
-        """
+        """Return what open grants hold and may give back, by account. Do not change it."""
         if self.held is not None and self.held[0] == self.sequence:
             return self.held[1]
         alike: dict[tuple[AccountKey, int, int], list[Any]] = {}

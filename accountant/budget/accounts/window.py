@@ -165,9 +165,7 @@ class WindowAccount(Account):
             self._spend(selection, more, now)
 
     def lift(self, least: Charge, now: int) -> None:
-        """Raise the sums of every cell to at least ``least``; the difference counts as spent at
-        ``now``.
-        """
+        """Raise every cell to at least ``least``; the difference counts as spent at ``now``."""
         self._change(now)
         before, bound = self.used.copy(), self.bound
         Account.lift(self, least, now)
@@ -258,9 +256,7 @@ def _raised(amounts: Sequence[int]) -> Sequence[int]:
 
 
 def _narrower(sums: Sums) -> Integers:
-    """Return what each cell holds beside the sums of everyone: finite sums, then numbers of
-    infinite charges.
-    """
+    """Return what each cell holds beside the sums of everyone, in the rows of ``stacked``."""
     everyone = np.array(sums.everyone + sums.everyone_infinite, dtype=np.int64)
     return sums.stacked() - everyone.reshape(-1, *(1,) * len(sums.shape))
 

@@ -142,9 +142,7 @@ class Rule(Strict):
         raise NotImplementedError(type(self).__name__)
 
     def applies(self, dataset: str) -> bool:
-        """Return True if the rule has a finding on ``dataset`` even where the event kept nothing of
-        it.
-        """
+        """Return True if it has a finding on ``dataset`` even where the event kept nothing."""
         return matches(getattr(self, "datasets", "*"), dataset)
 
     def words(self, compared: Compared, told: Told) -> Finding:

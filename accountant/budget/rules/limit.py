@@ -129,9 +129,7 @@ class LimitRule(Rule):
         return None
 
     def scope(self, dataset: str, client: str) -> tuple[str, str]:
-        """Return the dataset and the client of the account that a charge goes to; ``ALL`` and ""
-        stand for all of them.
-        """
+        """Return dataset (or ``ALL``) and client (or "") of the account that a charge goes to."""
         return ALL if self.across else dataset, client if self.per else ""
 
 
