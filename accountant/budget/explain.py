@@ -17,7 +17,7 @@ from accountant.budget.outcome import RECORDED, REFUSED, RESERVED
 from accountant.budget.population.population import Population
 from accountant.budget.request import Judged, Request, Terms, request_on
 from accountant.budget.rules import built_in
-from accountant.budget.rules.base import STRICTNESS, Compared, Finding, Rule, Ruling, Told
+from accountant.budget.rules.base import Compared, Finding, Rule, Ruling, Told
 from accountant.budget.state import State
 from accountant.ledger.events import Event
 from accountant.privacy.units import Charge
@@ -64,12 +64,9 @@ def explain(event: Event, adopted: Adopted | None, people: Population, engine: i
 
 def decision_of(findings: Sequence[Finding], *, recorded: bool = False) -> Decision:
     """Return the decision that ``findings`` lead to. Recorded invocations are never blocked."""
-    fired: list[Ruling] = [one.action for one in findings if one.fired]
-    outcome: Ruling = max(fired, key=STRICTNESS.__getitem__, default="allow")
-    if recorded and outcome == "block":
-        outcome = "flag"
-    ordered = sorted(findings, key=lambda one: order_of(Compared(*one[:4])))
-    return Decision(outcome, tuple(ordered))
+    ordered = tuple(sorted(findings, key=lambda one: order_of(Compared(*one[:4]))))
+    outcome: Ruling = ordered[0].action if ordered and ordered[0].fired else "allow"
+    return Decision("flag" if recorded and outcome == "block" else outcome, ordered)
 
 
 def in_words(

@@ -373,12 +373,6 @@ class Envelope:
         """The items of a batch as single requests, which keep their documents."""
         return tuple(Envelope(self.by, item) for item in self.items)
 
-    def again(self, by: str, key: str | None) -> Envelope:
-        """Return the same command, sent by ``by``, with its document and canonical bytes."""
-        other = Envelope(by, self.command, key)
-        vars(other).update(document=self.document, canonical=self.canonical)
-        return other
-
     @cached_property
     def document(self) -> dict[str, Any]:
         """The command as events hold it."""
