@@ -113,12 +113,10 @@ def _adopt_policy(state: State, event: Event) -> None:
         number = state.last_epoch.get(rule.id, 0) + 1
         epoch, start = next_epoch(before, rule, number, event.time), start_of(before, rule)
         state.last_epoch[rule.id] = epoch.number
-        old = before.epochs[rule.id].number if before and rule.id in before.epochs else 0
-        carried = False
-        if start is Start.CARRIED:
-            carried = _carry(state, rule, old, epoch.number)
-        elif sources := sources_of(state, rule, start):
-            carried = _bring(state, rule, epoch, sources)
+        if before and start is Start.CARRIED:
+            carried = _carry(state, rule, before.epochs[rule.id].number, epoch.number)
+        else:
+            carried = _bring(state, rule, epoch, sources_of(state, rule, start))
         epochs[rule.id] = replace(epoch, carried=carried) if carried else epoch
     state.accounts.share()
     rules = {rule.id: rule for rule in before.policy.remembering} if before else {}
@@ -137,19 +135,14 @@ def sources_of(state: State, rule: LimitRule, start: Start) -> list[AccountKey]:
     """Return the accounts whose sums of epsilons and deltas a new epoch of ``rule`` starts from."""
     if start is Start.CONVERTED and state.adopted is not None:
         return _own(state, rule, state.adopted.epochs[rule.id].number)
-    return _used(state, rule) if start is Start.BROUGHT else []
+    if start is not Start.BROUGHT or rule.per:  # a client's sub-limit promises nothing of the data
+        return []
+    lifetimes = [lifetime(name) for name in sorted(state.datasets) if matches(rule.datasets, name)]
+    return [key for key in lifetimes if key in state.accounts]
 
 
 def _own(state: State, rule: LimitRule, epoch: int) -> list[AccountKey]:
     return [key for key in state.accounts if (key.rule, key.epoch) == (rule.id, epoch)]
-
-
-def _used(state: State, rule: LimitRule) -> list[AccountKey]:
-    """Return the lifetimes of the rule's datasets; none for a client's sub-limit, which starts at
-    zero: it is no promise about the data.
-    """
-    datasets = [d for d in sorted(state.datasets) if matches(rule.datasets, d) and not rule.per]
-    return [lifetime(dataset) for dataset in datasets if lifetime(dataset) in state.accounts]
 
 
 def _carry(state: State, rule: LimitRule, old: int, new: int) -> bool:

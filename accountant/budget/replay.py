@@ -63,7 +63,8 @@ class Replay:
                 self._decide(one)
 
     def _decide(self, stored: _Stored) -> None:
-        event, place, reasons = stored.event, self.events, list(stored.reasons)
+        event, place = stored.event, self.events
+        reasons = [] if event else [f"not a canonical event: {stored.error}"]
         if event and (event.ledger, event.sequence) != (self.state.ledger, self.expected):
             name = f"{event.ledger}/{event.sequence}"
             reasons.append(f"{name} stands where {self.expected} belongs")
@@ -127,10 +128,8 @@ class _Stored(NamedTuple):
     data: bytes
     event: Event | None
     asked: Envelope | None
-    reasons: list[str]
-    """Why there is no event."""
     error: Exception | None
-    """Why there is no command."""
+    """Why there is no event, or no command."""
 
 
 def _read(data: bytes) -> _Stored:
@@ -138,11 +137,11 @@ def _read(data: bytes) -> _Stored:
     try:
         event = Event.from_bytes(data, compared=True)
     except (ValueError, TypeError) as error:  # a database may hand out text or nothing at all
-        return _Stored(data, None, None, [f"not a canonical event: {error}"], None)
+        return _Stored(data, None, None, error)
     try:
-        return _Stored(data, event, envelope_of(event), [], None)
+        return _Stored(data, event, envelope_of(event), None)
     except Exception as error:  # noqa: BLE001 a forged event may ask for anything: a finding
-        return _Stored(data, event, None, [], error)
+        return _Stored(data, event, None, error)
 
 
 def _take(state: State, stored: _Stored, reasons: list[str]) -> bool:
