@@ -47,10 +47,8 @@ _COMMANDS: Final[dict[str, type[Command]]] = {
 }
 _READY: Final = "GET", "/readyz", ""
 _BEARER: Final = "Bearer "
-_LONG: Final = 16_384
-"""Bytes of a body that takes too long to read in the event loop."""
-_PRICING: Final = 8
-"""Threads that price requests for the first time and explain refusals."""
+_LONG: Final = 16_384  # Bytes of a body that takes too long to read in the event loop
+_PRICING: Final = 8  # Threads that price requests for the first time and explain refusals
 
 
 class _Call(NamedTuple):

@@ -13,8 +13,7 @@ from accountant.budget.errors import Forbidden, Invalid, Problem
 from accountant.door.keys import NO_KEY, WRONG_KEY, secret_of
 from accountant.runtime.service import Service
 
-SPEND: Final[tuple[Role, ...]] = ("admin", "pipeline")
-"""The roles that may spend."""
+SPEND: Final[tuple[Role, ...]] = ("admin", "pipeline")  # The roles that may spend
 _IDEMPOTENCY_KEY: Final = re.compile(r"[\x21-\x7e]{1,200}")
 
 

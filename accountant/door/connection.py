@@ -19,10 +19,8 @@ from accountant.door.reading import END, HEAD_BYTES, Chunks, Head, check_begun
 if TYPE_CHECKING:
     from accountant.door.server import Door
 
-_AHEAD: Final = 65_536
-"""Bytes of later requests that are read before the present one is answered."""
-_PART: Final = 16_384
-"""Bytes of its answer that a client must read in time; one that reads fewer is cut."""
+_AHEAD: Final = 65_536  # Bytes of later requests that are read before the present one is answered
+_PART: Final = 16_384  # Bytes of an answer that a client must read in time; else it is cut
 _HEADER: Final = "Authorization"
 _GUESSED: Final = "too many wrong API keys came from this address; come again in {} seconds"
 _UNREADABLE: Final = "the database cannot be read; try again with the same Idempotency-Key"
@@ -34,10 +32,8 @@ class State(IntEnum):
 
     HEAD = 0
     BODY = 1
-    REPLY = 2
-    """Or a lookup of the key."""
-    READER = 3
-    """The client reads its answer."""
+    REPLY = 2  # Or a lookup of the key
+    READER = 3  # The client reads its answer
     END = 4
 
 
@@ -73,8 +69,7 @@ class Connection(asyncio.Protocol):
         self._buffer = bytearray()
         self._searched = 0
         self._chunks: Chunks | None = None
-        self._body = 0
-        """Bytes of a large body that is being answered."""
+        self._body = 0  # Bytes of a large body that is being answered
         self._exchange: Exchange | None = None
         self._eof = self._paused = self._blocked = False
         self._last_unsent = 0

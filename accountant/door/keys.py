@@ -15,8 +15,7 @@ import structlog
 from accountant.auth.keys import Credentials, key_digest
 
 _MOST_ADDRESSES: Final = 10_000
-_SELDOM: Final = 1.0
-"""Seconds between two lookups on behalf of addresses that have guessed too often."""
+_SELDOM: Final = 1.0  # Seconds between two lookups for addresses that have guessed too often
 NO_KEY: Final = "send an API key: {}: Bearer <key>; `accountant keys create` makes one"
 WRONG_KEY: Final = "the key in {} is not valid, or was revoked"
 """Problems of a request whose key stands in the header ``{}``."""

@@ -12,8 +12,7 @@ from typing import Any, Final, NamedTuple
 import structlog
 from starlette.responses import JSONResponse, Response
 
-Fields = list[tuple[str, str]]
-"""Names in lower case, and values; every byte is a character (Latin-1)."""
+Fields = list[tuple[str, str]]  # Names in lower case, and values, each byte a character (Latin-1)
 RawFields = list[tuple[bytes, bytes]]
 
 MEDIA: Final = "application/problem+json"
@@ -54,8 +53,7 @@ class Reply(NamedTuple):
     body: bytes
 
 
-Replying = Callable[[Reply], None]
-"""Takes the reply to one request, in any thread."""
+Replying = Callable[[Reply], None]  # Takes the reply to one request, in any thread
 Taking = Callable[[Request, Replying], bool]
 """Returns whether it takes a request; if so, it replies, now or later."""
 
@@ -68,8 +66,7 @@ class Refused(Exception):
     ) -> None:
         super().__init__(detail)
         self.code, self.status, self.detail, self.closes = code, status, detail, closes
-        self.seconds = seconds
-        """After which the client may try again (429)."""
+        self.seconds = seconds  # After which the client may try again (429)
 
     def reply(self) -> Reply:
         """Return the answer."""

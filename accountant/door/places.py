@@ -14,17 +14,13 @@ from accountant.door.messages import Refused
 if TYPE_CHECKING:
     from accountant.door.connection import Connection
 
-SMALL: Final = 16_384
-"""Bytes of a complete request that are not counted, as it is answered in a moment."""
-_SLOW: Final = 1.0
-"""Seconds after which a head that has begun is late."""
-_RESERVED: Final = 96
-"""File descriptors left for the database, its lock, snapshots, reports and the log."""
+SMALL: Final = 16_384  # Bytes of a complete request that is not counted: it is answered in a moment
+_SLOW: Final = 1.0  # Seconds after which a head that has begun is late
+_RESERVED: Final = 96  # Files left for the database, its lock, snapshots, reports and the log
 _FEWEST: Final = 8
 
 
-Line = dict["Connection", float]
-"""Connections in order of arrival, each with its time."""
+Line = dict["Connection", float]  # Connections in order of arrival, each with its time
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,22 +29,15 @@ class Limits:
 
     body_bytes: int = 1_000_000
     connections: int = 4_096
-    held_bytes: int = 64 << 20
-    """Of all requests together that are not answered yet, small ones excepted."""
-    unsent_bytes: int = 64 << 20
-    """Of all answers together that clients do not read."""
+    held_bytes: int = 64 << 20  # Of all unanswered requests together, small ones excepted
+    unsent_bytes: int = 64 << 20  # Of all answers together that clients do not read
     head_seconds: float = 10.0
     body_seconds: float = 10.0
-    idle_seconds: float = 75.0
-    """Before the first byte of a request, also of the first one."""
-    write_seconds: float = 20.0
-    """Within which a client reads a part of its answer."""
-    linger_seconds: float = 2.0
-    """For a client to read the last answer, while bytes that it still sends are dropped."""
-    stop_seconds: float = 30.0
-    """For requests that were taken to be answered when the door closes."""
-    wrong_keys: int = 10
-    """Of an address within ``wrong_seconds``."""
+    idle_seconds: float = 75.0  # Before the first byte of a request, also of the first one
+    write_seconds: float = 20.0  # Within which a client reads a part of its answer
+    linger_seconds: float = 2.0  # For a client to read the last answer; what it sends is dropped
+    stop_seconds: float = 30.0  # For requests that were taken to be answered when the door closes
+    wrong_keys: int = 10  # Of an address within ``wrong_seconds``
     wrong_seconds: float = 60.0
 
     def most_connections(self) -> int:
@@ -64,16 +53,12 @@ class Places:
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
-        self.silent: Line = {}
-        """Nothing was ever received."""
-        self.idle: Line = {}
-        """All requests are answered."""
+        self.silent: Line = {}  # Nothing was ever received
+        self.idle: Line = {}  # All requests are answered
         self.heads: Line = {}
         self.bodies: Line = {}
-        self.unread: Line = {}
-        """The client does not read its answer."""
-        self.lingering: Line = {}
-        """The last answer is written; bytes that still arrive are dropped."""
+        self.unread: Line = {}  # The client does not read its answer
+        self.lingering: Line = {}  # The last answer is written; bytes that still arrive are dropped
         self.held = 0
         self._seconds: list[tuple[Line, float]] = [
             (self.silent, limits.idle_seconds),

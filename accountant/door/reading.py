@@ -14,10 +14,8 @@ from urllib.parse import unquote
 from accountant.auth.keys import PREFIX
 from accountant.door.messages import Fields, Refused
 
-HEAD_BYTES: Final = 65_536
-"""Bytes of a head before the blank line that ends it."""
-FIELDS: Final = 128
-"""Header fields of a request."""
+HEAD_BYTES: Final = 65_536  # Bytes of a head before the blank line that ends it
+FIELDS: Final = 128  # Header fields of a request
 END: Final = b"\r\n\r\n"
 _TOKEN: Final = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]++"  # noqa: S105 a token of the grammar
 _FIELD: Final = _TOKEN + r":[\t\x20-\x7e\x80-\xff]*+"
@@ -30,8 +28,7 @@ _ABSOLUTE: Final = re.compile(r"https?://[^/?#@]++", re.IGNORECASE)
 _LENGTH: Final = re.compile(r"[0-9]{1,18}")
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 _KEY: Final = re.compile(PREFIX + r"[A-Za-z0-9_-]{43}")
-_BROKEN_LINE: Final = re.compile(rb"(?<!\r)\n|\r(?=[^\n])")
-"""A CR or LF that is not part of CRLF."""
+_BROKEN_LINE: Final = re.compile(rb"(?<!\r)\n|\r(?=[^\n])")  # A CR or LF that is not part of CRLF
 
 _ONCE: Final = frozenset(
     {"host", "content-length", "transfer-encoding", "authorization", "expect", "content-type"}
@@ -44,11 +41,9 @@ _MISPLACED: Final = (
 
 _SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,8})(?:[\t ]*;[\t\x20-\x7e\x80-\xff]*)?")
 _TRAILER: Final = re.compile(_FIELD.encode())
-_SIZE_LINE: Final = 256
-"""Bytes of a line with a chunk's size."""
+_SIZE_LINE: Final = 256  # Bytes of a line with a chunk's size
 _TRAILERS: Final = 8_192
-_OVERHEAD: Final = 65_536
-"""Bytes around the chunks that are allowed in addition to the size of the body."""
+_OVERHEAD: Final = 65_536  # Bytes around the chunks, beyond as many as are in them
 
 
 class Head:
@@ -77,14 +72,11 @@ class Head:
         expect = seen.get("expect", "").lower()
         if expect and expect != "100-continue":
             raise Refused("http-error", 417, "the only expectation that can be met is 100-continue")
-        self.continues = bool(expect) and self.http11
-        """The client waits for 100 Continue."""
-        self.length = _length(seen, http11=self.http11)
-        """Of the body; None for one in chunks, 0 for none."""
+        self.continues = bool(expect) and self.http11  # The client waits for 100 Continue
+        self.length = _length(seen, http11=self.http11)  # None for a body in chunks, 0 for none
         self.encoded = seen.get("content-encoding", "identity").lower() != "identity"
         self.authorization = seen.get("authorization", "")
-        self.misplaced = ""
-        """The wrong place in which an API key stands; nothing of the head is logged then."""
+        self.misplaced = ""  # Where an API key wrongly stands; nothing of the head is logged then
         sent = seen.get("x-request-id", "")
         if PREFIX in text or "%" in target:
             if _KEY.search(unquote(target)):
@@ -93,7 +85,6 @@ class Head:
                 self.misplaced = "Idempotency-Key"
             sent = "" if _KEY.search(sent) else sent
         self.request_id = sent if _REQUEST_ID.fullmatch(sent) else ""
-        """As sent; empty if it is not valid."""
 
     def check(self, most: int) -> None:
         """Raise Refused for errors that do not depend on the body, of at most ``most`` bytes."""
@@ -181,8 +172,7 @@ class Chunks:
     def __init__(self, most: int) -> None:
         self.body = bytearray()
         self._most = most
-        self._left = -1
-        """Bytes of the present chunk with its line end; -1 between two, -2 in the trailers."""
+        self._left = -1  # Bytes of the chunk and its line end; -1 between two, -2 in the trailers
         self._around = 0
 
     def feed(self, buffer: bytearray) -> bool:

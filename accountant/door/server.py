@@ -25,15 +25,11 @@ from accountant.door.keys import Attempts, KeyCheck
 from accountant.door.messages import Taking
 from accountant.door.places import Limits, Places
 
-_AT_ONCE: Final = 64
-"""Connections accepted in one turn of the loop."""
-_EVICTED: Final = 8
-"""Connections closed at once to make room."""
-_PAUSE: Final = 0.05
-"""Seconds until the door accepts again, once others have given back places or files."""
+_AT_ONCE: Final = 64  # Connections accepted in one turn of the loop
+_EVICTED: Final = 8  # Connections closed at once to make room
+_PAUSE: Final = 0.05  # Seconds until the door accepts again, once others have given back places
 _SWEEP: Final = 0.25
-_GRACE: Final = 0.2
-"""Seconds after the end begins in which requests on their way still arrive."""
+_GRACE: Final = 0.2  # Seconds after the end begins in which requests on their way still arrive
 _NO_FILES: Final = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 _ENDING: Final = (signal.SIGTERM, signal.SIGINT)
 _log = structlog.get_logger()
@@ -56,8 +52,7 @@ class Door:
         self._most = limits.most_connections()
         self._open: set[Connection] = set()
         self._opening = 0
-        self._leaving = 0
-        """Connections that were asked to end, to make room."""
+        self._leaving = 0  # Connections that were asked to end, to make room
         self._tasks: set[asyncio.Task[None]] = set()
         self._replies: deque[Callable[[], None]] = deque()
         self._woken = False

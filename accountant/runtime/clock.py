@@ -34,8 +34,7 @@ from accountant.budget.state import State
 from accountant.ledger.events import rfc3339
 
 _SECOND: Final = 1_000_000
-APART: Final = 60 * _SECOND
-"""The most by which two clocks may differ."""
+APART: Final = 60 * _SECOND  # The most by which two clocks may differ
 LONGEST: Final = 30 * DAY * _SECOND
 """The longest life of a grant: after a longer pause all would expire at the first reading."""
 _TICKING: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)

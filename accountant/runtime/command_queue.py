@@ -23,12 +23,9 @@ from accountant.config.settings import MOST_WAITING
 
 _log = structlog.get_logger()
 
-MOST_AT_ONCE: Final = 512
-"""Commands in one batch."""
-_WHOLE: Final = 16
-"""Commands in a batch that is never halved."""
-_JUDGED: Final = 2
-"""Batches after a half one, at which the gain shows: the other half is decided then."""
+MOST_AT_ONCE: Final = 512  # Commands in one batch
+_WHOLE: Final = 16  # Commands in a batch that is never halved
+_JUDGED: Final = 2  # Batches after a half one when the gain shows: the other half is decided then
 _MANY_VAIN: Final = 8
 _MOST_VAIN: Final = 16
 """How often in a row halving may gain nothing by chance. From then on it is done half as often each
@@ -38,8 +35,7 @@ _BREATH: Final = 50e-6
 """Seconds after a batch in which answered clients go on. Python runs one thread at a time: without
 a pause answers would go out, and requests come in, only after the next batch.
 """
-_IDLE: Final = 5.0
-"""Seconds without a command after which a queue's thread ends."""
+_IDLE: Final = 5.0  # Seconds without a command after which a queue's thread ends
 
 
 @dataclass(eq=False, slots=True)
@@ -74,14 +70,10 @@ class _Line:
     def __init__(self, lock: threading.Lock) -> None:
         self.waiting: deque[Waiting] = deque()
         self.changed = threading.Condition(lock)
-        self._last = 0
-        """The size of the last batch: as many may ask again at once."""
-        self._batches = 0
-        """Batches since a half one."""
-        self._vain = 0
-        """How often in a row halving gained nothing."""
-        self._wholes = 0
-        """Batches to leave whole before the next half one."""
+        self._last = 0  # The size of the last batch: as many may ask again at once
+        self._batches = 0  # Batches since a half one
+        self._vain = 0  # How often in a row halving gained nothing
+        self._wholes = 0  # Batches to leave whole before the next half one
 
     def batch(self, *, idle: bool) -> list[Waiting]:
         """Take the next batch, in order. ``idle``: the queue was empty before."""

@@ -15,13 +15,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-_CHOOSING: Final = 0.05
-"""Seconds in which the system may move the threads to any core, as it does by default."""
-_STAY: Final = 5.0
-"""Seconds on one core: a second busy process may have come to it meanwhile."""
+_CHOOSING: Final = 0.05  # Seconds in which the system may move the threads to any core
+_STAY: Final = 5.0  # Seconds on one core: a second busy process may have come to it meanwhile
 _TASKS: Final = Path("/proc/self/task")
-_CORE: Final = 36
-"""The field of /proc/self/stat, after the name, that holds the core of the main thread."""
+_CORE: Final = 36  # The field of /proc/self/stat, after the name, with the main thread's core
 USABLE: Final = frozenset(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else ())
 """The cores that this process was started on."""
 

@@ -15,10 +15,8 @@ from accountant.runtime.command_queue import Waiting
 from accountant.runtime.unit_of_work import Answer, UnitOfWork
 from accountant.store.ledgers import Moved
 
-_ATTEMPTS: Final = 5
-"""How often a batch is decided while other processes move the ledger's head."""
-_LONGEST: Final = 0.1
-"""Seconds after which a batch is committed; the commands left go into the next unit of work."""
+_ATTEMPTS: Final = 5  # How often a batch is decided while other processes move the ledger's head
+_LONGEST: Final = 0.1  # Seconds until a batch is committed; the commands left go into the next
 Transactions = Callable[..., AbstractContextManager[UnitOfWork]]
 """Opens a unit of work (``Service.writing``); raises Moved if another process was first."""
 

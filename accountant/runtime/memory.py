@@ -14,8 +14,7 @@ Python's default of 700 most objects of a batch are still in use.
 """
 _SELDOM: Final = 70
 """Collections of the middle generation before one of all objects: some seven million new ones."""
-_MAP_THRESHOLD, _TRIM_THRESHOLD, _ARENAS = -3, -1, -8
-"""Parameters of glibc's mallopt (malloc.h)."""
+_MAP_THRESHOLD, _TRIM_THRESHOLD, _ARENAS = -3, -1, -8  # Parameters of glibc's mallopt (malloc.h)
 _LARGE: Final = 128 * 1024
 
 

@@ -17,10 +17,8 @@ from accountant.ledger.events import to_keep
 from accountant.privacy.mechanisms import Mechanism
 from accountant.privacy.mechanisms.compound import Compound
 
-_REMEMBERED: Final = 16_384
-"""Commands that are remembered."""
-_MANY: Final = 20
-"""Mechanisms in one command that together take long."""
+_REMEMBERED: Final = 16_384  # Commands that are remembered
+_MANY: Final = 20  # Mechanisms in one command that together take long
 
 
 def takes_long(asked: Envelope) -> bool:

@@ -25,15 +25,11 @@ from accountant.store.projection import Projection
 from accountant.store.snapshots import Snapshots
 from accountant.store.vault import Vault
 
-_WORTH: Final = 500
-"""Events that take longer to fold than a snapshot to read."""
-_PART: Final = 500
-"""The part by which a long ledger, whose snapshot takes long to write, has to grow."""
+_WORTH: Final = 500  # Events that take longer to fold than a snapshot to read
+_PART: Final = 500  # The part by which a long ledger, whose snapshot takes long, has to grow
 _log = structlog.get_logger()
-_SHARE: Final = 30
-"""Between two snapshots pass at least this many times the duration of the last."""
-_BREATH: Final = 0.002
-"""Seconds for which the writer of a snapshot pauses now and then, so that others can decide."""
+_SHARE: Final = 30  # Between two snapshots pass at least this many times the duration of the last
+_BREATH: Final = 0.002  # Seconds that writing a snapshot pauses now and then: others can decide
 
 
 class _Kept(NamedTuple):

@@ -30,8 +30,7 @@ from accountant.store.projection import Diverged
 from accountant.store.snapshots import Snapshots
 from accountant.store.vault import Vault, VaultError
 
-_POLICIES: Final = 64
-"""Policies that are remembered for explaining decisions."""
+_POLICIES: Final = 64  # Policies that are remembered for explaining decisions
 _log = structlog.get_logger()
 
 

@@ -30,8 +30,7 @@ from accountant.store.vault import Vault
 __all__ = ["Answer", "Preview", "Service"]
 
 PAGE: Final = 1_000
-MAX_EXPIRIES: Final = 1_000
-"""Expiries in one run of the job; the rest stay reserved until the next."""
+MAX_EXPIRIES: Final = 1_000  # Expiries in one run of the job; the rest stay reserved until the next
 
 
 class Service(Reader):

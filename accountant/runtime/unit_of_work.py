@@ -33,8 +33,7 @@ from accountant.runtime.clock import CheckedTime
 from accountant.store.ledgers import Text, Writing
 from accountant.store.projection import Projection
 
-_SALTS: Final = 32
-"""Salts drawn at once: at each draw other threads run, and the deciding thread waits."""
+_SALTS: Final = 32  # Salts drawn at once: at each draw other threads run, and this one waits
 _SEALED: Final = b'"sealed":'
 """In the bytes of every event with a sealed text, and of no other: texts have escaped quotes."""
 
@@ -78,18 +77,13 @@ class UnitOfWork:
 
     projection: Projection[State]
     writing: Writing
-    time: CheckedTime
-    """The clock, read once: commands that are committed together have one stamp."""
-    entries: list[Entry] = field(default_factory=list)
-    """Events that were decided and are not appended yet."""
+    time: CheckedTime  # The clock, read once: commands that are committed together have one stamp
+    entries: list[Entry] = field(default_factory=list)  # Decided, and not appended yet
     texts: list[Text] = field(default_factory=list)
     salts: Iterator[bytes] = field(default_factory=_drawn)
-    broken: bool = False
-    """The state may be half changed: it must be read back."""
-    answered: dict[int, tuple[Entry, ...]] = field(default_factory=dict)
-    """Events that were read to answer retries, by sequence."""
-    ahead: _Ahead | None = None
-    """What was sealed before the first command is decided."""
+    broken: bool = False  # The state may be half changed: it must be read back
+    answered: dict[int, tuple[Entry, ...]] = field(default_factory=dict)  # Read for retries
+    ahead: _Ahead | None = None  # What was sealed before the first command is decided
 
     @property
     def state(self) -> State:

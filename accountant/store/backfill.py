@@ -34,10 +34,9 @@ class Backfill:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._thread: threading.Thread | None = None
-        self._bytes = 0
+        self._bytes = 0  # Written since it was copied last, as far as is known
         with suppress(OSError):  # the log that ended processes may have left
             self._bytes = Path(f"{path}-wal").stat().st_size
-        """Written since it was copied last, as far as is known."""
         self._pages = 0  # In the log when it was copied last
 
     def wrote(self, size: int) -> None:

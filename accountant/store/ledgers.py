@@ -62,12 +62,10 @@ class Ledgers(Queries):
     errors of the driver.
     """
 
-    one_writer = False
-    """No two threads may write at once, not even to different ledgers."""
+    one_writer = False  # No two threads may write at once, not even to different ledgers
     _reader: Engine
     _writer: Engine
-    erased = False
-    """Erased texts may still be in the database's own files."""
+    erased = False  # Erased texts may still be in the database's own files
 
     def __new__(cls, url: str) -> Self:  # noqa: D102 chooses a subclass, as pathlib.Path does
         kind: type[Any] = cls

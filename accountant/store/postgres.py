@@ -64,8 +64,7 @@ class _Blobs(_Array):
     element, oid = 17, 1001
 
 
-blobs: Final[Callable[[Sequence[bytes]], bytes]] = _Blobs.of
-"""Return a bytea[]."""
+blobs: Final[Callable[[Sequence[bytes]], bytes]] = _Blobs.of  # Return a bytea[]
 
 
 def texts(values: Sequence[str]) -> bytes:

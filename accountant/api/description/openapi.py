@@ -38,8 +38,7 @@ _STORED: Final = ("Positions", "Sealed")
 PURPOSE: Final = (
     "Knows how much differential privacy an organisation has spent, and says no in time."
 )
-_REGISTERS: Final = "register_population"
-"""The call that needs no population of its path's name."""
+_REGISTERS: Final = "register_population"  # The call that needs no population of its path's name
 
 
 def document(app: FastAPI) -> Schema:

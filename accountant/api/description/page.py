@@ -16,16 +16,14 @@ from accountant.api.description.openapi import Schema, document
 from accountant.api.description.texts import PROBLEMS, STORY, Example
 from accountant.config import shipped
 
-_WIDTH: Final = 96
-"""Columns of code that fit on the page and on its print."""
+_WIDTH: Final = 96  # Columns of code that fit on the page and on its print
 _PLAIN: Final = {
     "string": "text",
     "boolean": "true or false",
     "integer": "whole number",
     "date-time": "time",
 }
-_LINK: Final = Markup('<a href="#part-{0}">{0}</a>')
-"""The name of a component, linked to its description."""
+_LINK: Final = Markup('<a href="#part-{0}">{0}</a>')  # A component's name, linked to its text
 _CODE: Final = Markup("<code>{}</code>")
 
 

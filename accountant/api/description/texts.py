@@ -23,8 +23,7 @@ def _data(name: str) -> Any:
     return yaml.safe_load(text.replace("$VERSION", __version__))
 
 
-TEXTS: Final = _data("texts")
-"""Parts of the OpenAPI document that no model and no handler holds."""
+TEXTS: Final = _data("texts")  # Parts of the OpenAPI document that no model and no handler holds
 
 
 class Code(NamedTuple):
@@ -33,8 +32,7 @@ class Code(NamedTuple):
     status: int | None
     meaning: str
     topic: str
-    where: str
-    """The calls that may meet it, in words."""
+    where: str  # The calls that may meet it, in words
 
 
 PROBLEMS: Final = {

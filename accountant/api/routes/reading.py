@@ -112,8 +112,7 @@ def _own_event(population: Name, sequence: EventNumber, key: Reader, service: Th
     return event
 
 
-OwnEvent = Annotated[Event, Depends(_own_event)]
-"""An event that the caller may see."""
+OwnEvent = Annotated[Event, Depends(_own_event)]  # An event that the caller may see
 
 
 @router.get("/events/{sequence}")
