@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager as Context
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self
 
 from sqlalchemy import URL, Connection, Engine, make_url
 from sqlalchemy.exc import ArgumentError
@@ -20,7 +20,6 @@ from accountant.store.writing import Growth, Locked, Writing
 
 __all__ = ["Ledgers", "Moved", "Signed", "StoreError", "Stored", "Text", "Unknown", "Writing"]
 
-T = TypeVar("T")
 WAIT_MS: Final = 10_000  # For others, in this process and then in the database
 
 
@@ -103,22 +102,14 @@ class Ledgers(Queries):
 
     def head(self, ledger: str) -> Tree:
         """Return the tree of the whole ledger; size 0 if it has no event."""
-
-        def work(connection: Connection) -> Tree:
-            mark = "?" if connection.dialect.name == "sqlite" else "%s"
-            return tree_of(connection.exec_driver_sql(HEAD_OF + mark, (ledger,)).first())
-
-        return self._read(work)
+        mark = "?" if self._reader.dialect.name == "sqlite" else "%s"
+        return tree_of(self._read(lambda c: c.exec_driver_sql(HEAD_OF + mark, (ledger,)).first()))
 
     def stream(self, ledger: str, first: int = 0) -> Iterator[Stored]:
         """Return all events from ``first`` on, read a page at a time."""
         while page := self.read(ledger, first):
             yield from page
             first = page[-1].sequence + 1
-
-    def _read(self, work: Callable[[Connection], T]) -> T:
-        with translated():
-            return self.query(work)
 
     def check(self) -> None:
         """Check that the database can be read and, as far as can be seen, written to."""
@@ -138,10 +129,6 @@ class Ledgers(Queries):
         self._writer.dispose()
 
     # -- provided by each engine, for ``Writing`` to call ----------------------------------------
-
-    def query(self, work: Callable[[Connection], T]) -> T:
-        """Return the result of ``work``: one statement, a snapshot by itself. It may run twice."""
-        raise NotImplementedError
 
     @contextmanager
     def turn(self, ledger: str) -> Iterator[None]:

@@ -24,7 +24,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, text
 from sqlalchemy.exc import DBAPIError
 
 from accountant.ledger.merkle import Tree
-from accountant.store import Moved, StoreError, Unknown
+from accountant.store import Moved, StoreError, Unknown, translated
 from accountant.store.ledgers import WAIT_MS, Ledgers, parsed
 from accountant.store.queries import HEAD_OF, raw, tree_of
 from accountant.store.writing import Growth, Locked
@@ -205,7 +205,8 @@ class Postgres(Ledgers):
         found = parsed(url)
         self._reader, self._writer = engine(found, pool=READERS), engine(found, pool=WRITERS)
 
-    def query(self, work: Callable[[Connection], T]) -> T:
+    @translated()
+    def _read(self, work: Callable[[Connection], T]) -> T:
         """Return the result of ``work``, done again if the pooled connection was dead."""
         with self._reader.connect() as connection:
             try:

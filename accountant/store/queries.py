@@ -96,7 +96,7 @@ class Queries:
     __slots__ = ()
 
     def _read(self, work: Callable[[Connection], T]) -> T:
-        """Return the result of ``work``, which is one statement."""
+        """Return the result of ``work``: one statement, a snapshot by itself. It may run twice."""
         raise NotImplementedError
 
     def _rows(self, statement: Any, **asked: Any) -> Sequence[Any]:

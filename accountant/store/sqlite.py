@@ -111,8 +111,8 @@ class Sqlite(Ledgers):
         """Another process kept the file past the time limit: until it lets go, no writer waits."""
         self._writing: Connection | None = None
 
-    def query(self, work: Callable[[Connection], T]) -> T:
-        """Return the result of ``work`` on one snapshot."""
+    @translated()
+    def _read(self, work: Callable[[Connection], T]) -> T:
         with self._reader.begin() as connection:
             return work(connection)
 

@@ -68,21 +68,16 @@ class Writing(Queries):
     beside_name: str
     ready: Connection  # The connection of the transaction, or of the one step
     _lock: Callable[[], Locked]
-    _locked: Locked | None = None
+    locked: Locked | None = None  # The transaction, which holds the head's lock, once it has begun
     _believed: tuple[Tree, Tree] | None = None
     _beside_matters: bool = False
     _appended: Growth | None = None  # Goes to the database in one step
     _ended: bool = False
     _head: Tree = field(default_factory=Tree)
 
-    @property
-    def locked(self) -> bool:
-        """There is a transaction, which holds the head's lock."""
-        return self._locked is not None
-
     def lock(self) -> Locked:
         """Begin the transaction, once. Raises Moved if the believed ends are wrong."""
-        if self._locked is None:
+        if self.locked is None:
             if self._appended:
                 raise StoreError("what was appended is on its way already")
             with self._open():
@@ -92,12 +87,12 @@ class Writing(Queries):
                 if locked.head != head or (self._beside_matters and locked.beside != beside):
                     self._ended = True
                     raise Moved(f"{self.ledger} does not end where it did")
-            self._locked, self._head = locked, locked.head
-        return self._locked
+            self.locked, self._head = locked, locked.head
+        return self.locked
 
     def believe(self, head: Tree, beside: Tree) -> None:
         """Take the ends as given. Raises ValueError for a new ledger, or after the beginning."""
-        if self._locked is not None or not head.size:
+        if self.locked is not None or not head.size:
             raise ValueError("nothing can be believed of a new ledger, nor after the beginning")
         self._believed, self._head = (head, beside), head
 
@@ -112,7 +107,7 @@ class Writing(Queries):
     @property
     def beside(self) -> Tree:
         """The end of the ledger beside it; if only believed, the commit checks it."""
-        believed = self._believed[1] if self._believed and self._locked is None else Tree()
+        believed = self._believed[1] if self._believed and self.locked is None else Tree()
         found = believed if believed.size else self.lock().beside
         self._beside_matters = True
         return found
@@ -121,8 +116,8 @@ class Writing(Queries):
         """Make the appended events durable. Raises Unknown if they may or may not be."""
         with self._open():
             self._ended = True
-            if self._locked is not None:
-                self.ledgers.commit(self._locked.connection)
+            if self.locked is not None:
+                self.ledgers.commit(self.locked.connection)
             elif (more := self._appended) is not None:
                 beside, end = self.ledger, more.before  # this ledger itself, if no other matters
                 if self._beside_matters and self._believed:
@@ -140,8 +135,8 @@ class Writing(Queries):
             raise Moved(f"{ledger}/{entries[0].sequence} does not follow {before.size - 1}")
         more = Growth.of(ledger, before, entries, texts)
         with self._open():
-            if self._locked is not None:
-                if not self.ledgers.append(self._locked.connection, more):
+            if self.locked is not None:
+                if not self.ledgers.append(self.locked.connection, more):
                     raise Moved(f"the head of {ledger} moved while it was locked")
             elif self._appended is not None:
                 raise StoreError("only one thing can be appended in one step")

@@ -304,7 +304,7 @@ def test_what_the_session_is_set_to(hosted: Hosted, ledgers: Ledgers) -> None:
             assert raw is not None
             for spoilt in ("synchronous_commit = off", "lock_timeout = 0", "statement_timeout = 0"):
                 raw.execute(f"SET SESSION {spoilt}")
-    read = ledgers.query
+    read = ledgers._read
     assert read(lambda c: shown(c, "statement_timeout")) == "30s"
 
 
@@ -318,7 +318,7 @@ def test_settings_of_the_url_pass_through(hosted: Hosted) -> None:
     with mine.writing("a") as writing:
         shown = writing.lock().connection.exec_driver_sql("SHOW application_name").scalar_one()
         assert shown == "two"
-    timeout = mine.query(lambda c: c.exec_driver_sql("SHOW statement_timeout").scalar())
+    timeout = mine._read(lambda c: c.exec_driver_sql("SHOW statement_timeout").scalar())
     assert timeout == "77ms"
     mine.close()
     port = hosted.server.port

@@ -327,17 +327,17 @@ def test_a_database_that_is_gone_leaves_nobody_waiting(
     made.service._projections._snapshots = Snapshots(made.settings.home)
     monkeypatch.setattr("accountant.runtime.projections._WORTH", 1)
     made.service.keep_snapshots()
-    query = made.service.ledgers.query
+    read = made.service.ledgers._read
     size = len(made.stored())
 
     def gone(really: Callable[[], None]) -> None:
-        monkeypatch.setattr(made.service.ledgers, "query", lost)
+        monkeypatch.setattr(made.service.ledgers, "_read", lost)
         failed(really)
 
     with committing(made.service, gone):
         told = together(made.service, grants("k", *["0.01"] * 3))
     assert [type(one) for one in told] == [Unavailable] * 3
-    monkeypatch.setattr(made.service.ledgers, "query", query)
+    monkeypatch.setattr(made.service.ledgers, "_read", read)
     with made.service.state("fair") as state:
         assert (state.sequence, dict(state.open)) == (size, {})
     assert made.post("/grants", ask(laplace("0.01"))).status_code == 201
