@@ -9,7 +9,8 @@ from typing import Any
 
 from support import client_of
 
-from accountant.api.description.texts import CLIENTS, STORY, Example
+from accountant.api.description.texts import STORY, Example
+from accountant.budget.commands import Role
 from accountant.config.settings import Settings
 from accountant.runtime.service import Service
 from accountant.store.ledgers import Ledgers, sqlite_path
@@ -17,6 +18,14 @@ from accountant.store.vault import Vault
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
 _HASH = re.compile(r"[0-9a-f]{64}|[A-Za-z0-9+/]{43,}={0,2}")
+
+CLIENTS: dict[Role, str] = {
+    "admin": "steward",
+    "pipeline": "visits",
+    "officer": "privacy-office",
+    "auditor": "audit",
+}
+"""The name of each role's API key, which is the client's name in events."""
 
 
 class Told:

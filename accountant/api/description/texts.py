@@ -42,14 +42,6 @@ PROBLEMS: Final = {
 }
 """Every code, by topic."""
 
-CLIENTS: Final[Mapping[Role, str]] = {
-    "admin": "steward",
-    "pipeline": "visits",
-    "officer": "privacy-office",
-    "auditor": "audit",
-}
-"""The name of each role's API key, which is the client's name in events."""
-
 
 @dataclass(frozen=True, slots=True)
 class Example:
