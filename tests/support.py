@@ -366,6 +366,7 @@ class Served:
                 names = "method", "path", "status", "request_id", "client", "milliseconds"
                 structlog.get_logger().info("request", **dict(zip(names, line, strict=True)))
 
+        publisher = publisher or Publisher(service, Vault(settings.home), settings.origin)
         app = create_app(service, settings, publisher)
         take = Hot(service).take if hot else lambda *_: False
         listening = socket.create_server(("127.0.0.1", 0), backlog=512)

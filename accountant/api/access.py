@@ -11,7 +11,6 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 
 from accountant.api.answers import respond
-from accountant.api.quick import Quick
 from accountant.api.requests import SPEND, ask, body_of, key_from, needs_role, sound_idempotency_key
 from accountant.auth.keys import Key
 from accountant.budget.commands import Command, Role
@@ -55,7 +54,6 @@ def _of_the_app(name: str) -> Any:
 
 TheService = Annotated[Service, _of_the_app("service")]
 ThePublisher = Annotated[Publisher, _of_the_app("publisher")]
-TheQuick = Annotated[Quick, _of_the_app("quick")]
 Authorization = Annotated[str | None, Header(include_in_schema=False)]
 
 

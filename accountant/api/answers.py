@@ -53,7 +53,7 @@ class Json(JSONResponse):
 
     def render(self, content: Any) -> bytes:
         """Return the bytes."""
-        return content if isinstance(content, bytes) else orjson.dumps(content)
+        return orjson.dumps(content)
 
 
 def reply(service: Service, answer: Answer, client: str | None) -> Reply:

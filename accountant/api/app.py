@@ -13,13 +13,11 @@ from accountant.api import problems
 from accountant.api.access import Call, TheService
 from accountant.api.answers import ready
 from accountant.api.models.reading import Health
-from accountant.api.quick import Quick
 from accountant.api.routes import reading, registering, spending
 from accountant.config.settings import Settings
 from accountant.door.messages import problem
 from accountant.publishing.publisher import Publisher
 from accountant.runtime.service import Service
-from accountant.store.vault import Vault
 
 
 class App(FastAPI):
@@ -31,14 +29,13 @@ class App(FastAPI):
         return stack.app if isinstance(stack, ServerErrorMiddleware) else stack
 
 
-def create_app(service: Service, settings: Settings, publisher: Publisher | None = None) -> App:
-    """Return the HTTP API of ``service``. Without a ``publisher`` one is made from the settings."""
+def create_app(service: Service, settings: Settings, publisher: Publisher) -> App:
+    """Return the HTTP API of ``service``."""
     app = App(
         title="accountant", version=__version__, docs_url=None, redoc_url=None, openapi_url=None
     )
     app.state.service = service
-    app.state.quick = Quick()
-    app.state.publisher = publisher or Publisher(service, Vault(settings.home), settings.origin)
+    app.state.publisher = publisher
     app.state.public_log = settings.public_log
     problems.install(app)
 

@@ -18,8 +18,7 @@ from structlog.contextvars import bound_contextvars
 from accountant.api import answers
 from accountant.api.answers import Json, ready
 from accountant.api.problems import answer_to
-from accountant.api.quick import Quick
-from accountant.api.requests import SPEND, ask, body_of, not_valid, sound_idempotency_key
+from accountant.api.requests import QUICK, SPEND, ask, body_of, not_valid, sound_idempotency_key
 from accountant.auth.keys import Key, key_digest
 from accountant.budget.commands import (
     AskGrant,
@@ -67,7 +66,6 @@ class Hot:
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._quick = Quick()
         self._pricing = ThreadPoolExecutor(_PRICING, "pricing")
         self._readiness = ThreadPoolExecutor(1, "readiness")
 
@@ -123,7 +121,7 @@ class Hot:
     def _asked(self, call: _Call, body: bytes) -> Envelope:
         """Read the command. Raise whatever the reader raises."""
         if call.kind in (AskGrant, RecordInvocations):
-            return self._quick.one(call.kind, call.key.name, body, call.idempotency)
+            return QUICK.one(call.kind, call.key.name, body, call.idempotency)
         return ask(call.kind, call.key, body_of(body), call.idempotency, **call.path)
 
     def _submit(

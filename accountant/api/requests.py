@@ -13,6 +13,7 @@ from accountant.budget.errors import Forbidden, Invalid, Problem
 from accountant.door.keys import NO_KEY, WRONG_KEY, secret_of
 from accountant.runtime.service import Service
 
+QUICK: Final = Quick()
 SPEND: Final[tuple[Role, ...]] = ("admin", "pipeline")  # The roles that may spend
 _IDEMPOTENCY_KEY: Final = re.compile(r"[\x21-\x7e]{1,200}")
 
@@ -61,10 +62,10 @@ def sound_idempotency_key(value: str | None) -> bool:
     return value is None or _IDEMPOTENCY_KEY.fullmatch(value) is not None
 
 
-def read_batch(quick: Quick, key: Key, body: bytes) -> tuple[list[Envelope], list[int]]:
+def read_batch(key: Key, body: bytes) -> tuple[list[Envelope], list[int]]:
     """Return the items of a batch and their places in the list, in the order of deciding."""
     try:
-        return quick.batch(key.name, body)
+        return QUICK.batch(key.name, body)
     except Exception:  # noqa: BLE001 the models report every error
         items = BatchRequest.model_validate(body_of(body)).commands()
         order = decided_in(items)

@@ -55,7 +55,7 @@ class Page(HTMLParser):
 @pytest.fixture(scope="module")
 def text() -> str:
     """The page as HTML."""
-    return page(create_app(None, Settings()))  # type: ignore[arg-type]
+    return page(create_app(None, Settings(), None))  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")

@@ -51,7 +51,7 @@ values.
 @pytest.fixture(scope="module")
 def app() -> FastAPI:
     """An application that serves no request."""
-    return create_app(None, Settings())  # type: ignore[arg-type]
+    return create_app(None, Settings(), None)  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")

@@ -75,7 +75,7 @@ def test_guessing_with_small_requests_counts(world: Callable[..., World]) -> Non
     from accountant.api.app import create_app  # noqa: PLC0415
     from accountant.api.hot import Hot  # noqa: PLC0415
 
-    app = create_app(made.service, made.settings)
+    app = create_app(made.service, made.settings, made.publisher)
     with opened(made.url, Limits(), app, Hot(made.service).take) as door:
         get = b"GET /v1/populations/fair HTTP/1.1\r\nHost: x\r\n"
         said = [status(door.say(get + wrong() + b"\r\n")) for _ in range(12)]

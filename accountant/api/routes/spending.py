@@ -18,7 +18,6 @@ from accountant.api.access import (
     Raw,
     Reader,
     Spender,
-    TheQuick,
     TheService,
     of_a_population,
 )
@@ -110,7 +109,6 @@ def batch(
     body: Raw,
     idempotency: Idempotency,
     service: TheService,
-    quick: TheQuick,
 ) -> JSONResponse:
     """Answer many commands at once: commits, releases and grants, all or nothing; or invocations.
 
@@ -119,7 +117,7 @@ def batch(
     place. Items that give budget back count before those that ask for it, in whatever order they
     are listed.
     """
-    parts, order = read_batch(quick, key, body)
+    parts, order = read_batch(key, body)
     try:
         asked = ask.Envelope.together(key.name, parts, idempotency)
         answer = service.execute(population, asked)
