@@ -8,7 +8,7 @@ import socket
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -356,9 +356,9 @@ class Served:
     ) -> None:
         from accountant.api.app import create_app  # noqa: PLC0415 (pure tests do without a door)
         from accountant.api.hot import Hot  # noqa: PLC0415
-        from accountant.cli.serving import limits_of  # noqa: PLC0415
         from accountant.door.access_log import AccessLog  # noqa: PLC0415
         from accountant.door.asgi import Requests  # noqa: PLC0415
+        from accountant.door.keys import Attempts  # noqa: PLC0415
         from accountant.door.server import Door  # noqa: PLC0415
 
         class Told(AccessLog):
@@ -373,8 +373,8 @@ class Served:
         self.port: int = listening.getsockname()[1]
 
         async def begin() -> Door:
-            limits = replace(limits_of(settings), wrong_keys=1_000_000)  # many tests try many
-            door = Door(Requests(app, take), service.credentials, limits, Told())
+            door = Door(Requests(app, take), service.credentials, settings, Told())
+            door.attempts = Attempts(1_000_000)  # many tests try many
             door.listen(listening)
             return door
 

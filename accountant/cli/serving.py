@@ -16,7 +16,6 @@ from accountant.budget.errors import Invalid
 from accountant.cli import common
 from accountant.config import logs
 from accountant.config.settings import Settings
-from accountant.door.places import Limits
 from accountant.runtime import cores, memory
 from accountant.runtime.clock import ClockMark
 from accountant.store.ledgers import shown
@@ -95,19 +94,7 @@ def _serve(chosen: Settings, door: socket.socket) -> None:
 
         address = door.getsockname()  # for port 0, the port that the system chose
         _log.info("listening", host=address[0], port=address[1])
-        run(door, rest, Hot(service).take, service.credentials, limits_of(chosen))
-
-
-def limits_of(chosen: Settings) -> Limits:
-    """Return the bounds on connections and request bodies."""
-    return Limits(
-        body_bytes=chosen.max_body_bytes,
-        connections=chosen.max_connections,
-        held_bytes=chosen.max_held_bytes,
-        head_seconds=chosen.head_seconds,
-        body_seconds=chosen.body_seconds,
-        idle_seconds=chosen.idle_seconds,
-    )
+        run(door, rest, Hot(service).take, service.credentials, chosen)
 
 
 @keys.command("create")

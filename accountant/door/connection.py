@@ -177,7 +177,7 @@ class Connection(asyncio.Protocol):
     def _check(self, head: Head) -> None:
         """Check a request before its body is read. Raise Refused."""
         door, length = self.door, head.length
-        head.check(door.limits.body_bytes)
+        head.check(door.settings.max_body_bytes)
         whole = length is not None and len(self._buffer) >= length
         limited = bool(head.authorization) and door.attempts.wait(self.address) > 0
         if (whole and not limited) or door.keys.known(head.authorization):
@@ -211,7 +211,7 @@ class Connection(asyncio.Protocol):
     def _admit(self, head: Head) -> None:
         """Take the request once its body is there."""
         self._state = State.BODY
-        self._chunks = Chunks(self.door.limits.body_bytes) if head.length is None else None
+        self._chunks = Chunks(self.door.settings.max_body_bytes) if head.length is None else None
         self._read_body()
         if self._state is State.BODY:
             self._wait_in(self.door.places.bodies)

@@ -76,7 +76,7 @@ class Attempts:
     """Counts wrong keys of each address, or IPv6 network of 64 bits, within a span of time."""
 
     def __init__(
-        self, most: int, seconds: float, clock: Callable[[], float] = time.monotonic
+        self, most: int = 10, seconds: float = 60.0, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._most, self._seconds, self._clock = most, seconds, clock
         self._seen: dict[str, tuple[int, float]] = {}

@@ -6,9 +6,9 @@ import resource
 import select
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from accountant.config.settings import Settings
 from accountant.door.messages import Refused
 
 if TYPE_CHECKING:
@@ -16,43 +16,28 @@ if TYPE_CHECKING:
 
 SMALL: Final = 16_384  # Bytes of a complete request that is not counted: it is answered in a moment
 _SLOW: Final = 1.0  # Seconds after which a head that has begun is late
+UNSENT_BYTES: Final = 64 << 20  # Of all answers together that clients do not read
+WRITE_SECONDS: Final = 20.0  # Within which a client reads a part of its answer
+_LINGER_SECONDS: Final = 2.0  # For a client to read the last answer; what it sends is dropped
 _RESERVED: Final = 96  # Files left for the database, its lock, snapshots, reports and the log
 _FEWEST: Final = 8
-
 
 Line = dict["Connection", float]  # Connections in order of arrival, each with its time
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """The limits of one door."""
-
-    body_bytes: int = 1_000_000
-    connections: int = 4_096
-    held_bytes: int = 64 << 20  # Of all unanswered requests together, small ones excepted
-    unsent_bytes: int = 64 << 20  # Of all answers together that clients do not read
-    head_seconds: float = 10.0
-    body_seconds: float = 10.0
-    idle_seconds: float = 75.0  # Before the first byte of a request, also of the first one
-    write_seconds: float = 20.0  # Within which a client reads a part of its answer
-    linger_seconds: float = 2.0  # For a client to read the last answer; what it sends is dropped
-    stop_seconds: float = 30.0  # For requests that were taken to be answered when the door closes
-    wrong_keys: int = 10  # Of an address within ``wrong_seconds``
-    wrong_seconds: float = 60.0
-
-    def most_connections(self) -> int:
-        """Return the cap on connections, lowered to the files that the process may open."""
-        files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        if files == resource.RLIM_INFINITY:
-            return self.connections
-        return max(_FEWEST, min(self.connections, files - _RESERVED))
+def most_connections(settings: Settings) -> int:
+    """Return the cap on connections, lowered to the files that the process may open."""
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if files == resource.RLIM_INFINITY:
+        return settings.max_connections
+    return max(_FEWEST, min(settings.max_connections, files - _RESERVED))
 
 
 class Places:
     """The lines in which connections wait, each in at most one, in none while it is answered."""
 
-    def __init__(self, limits: Limits) -> None:
-        self.limits = limits
+    def __init__(self, settings: Settings) -> None:
+        self._most_held = settings.max_held_bytes  # Of unanswered requests, small ones excepted
         self.silent: Line = {}  # Nothing was ever received
         self.idle: Line = {}  # All requests are answered
         self.heads: Line = {}
@@ -61,12 +46,12 @@ class Places:
         self.lingering: Line = {}  # The last answer is written; bytes that still arrive are dropped
         self.held = 0
         self._seconds: list[tuple[Line, float]] = [
-            (self.silent, limits.idle_seconds),
-            (self.idle, limits.idle_seconds),
-            (self.heads, limits.head_seconds),
-            (self.bodies, limits.body_seconds),
-            (self.unread, limits.write_seconds),
-            (self.lingering, limits.linger_seconds),
+            (self.silent, settings.idle_seconds),
+            (self.idle, settings.idle_seconds),
+            (self.heads, settings.head_seconds),
+            (self.bodies, settings.body_seconds),
+            (self.unread, WRITE_SECONDS),
+            (self.lingering, _LINGER_SECONDS),
         ]
 
     def move(self, member: Connection, line: Line | None) -> None:
@@ -82,7 +67,7 @@ class Places:
         more = size - member.held
         member.held = size
         self.held += more
-        while more > 0 and self.held > self.limits.held_bytes:
+        while more > 0 and self.held > self._most_held:
             victim = next(iter(self.bodies), None) or next(iter(self.heads), None)
             if victim is None:
                 return
@@ -90,9 +75,9 @@ class Places:
 
     def room_for(self, size: int) -> bool:
         """Make room for a complete request of that size; return whether there is room."""
-        while self.held + size > self.limits.held_bytes and self.bodies:
+        while self.held + size > self._most_held and self.bodies:
             next(iter(self.bodies)).refuse(busy())
-        return self.held + size <= self.limits.held_bytes
+        return self.held + size <= self._most_held
 
     def victims(self) -> Iterator[Connection]:
         """Yield connections that can be closed without losing an answer, best first."""
@@ -129,7 +114,7 @@ class Places:
         unread = {one: one.unsent() for one in self.unread}
         total = sum(unread.values())
         for member, size in unread.items():
-            if total <= self.limits.unsent_bytes:
+            if total <= UNSENT_BYTES:
                 return
             total -= size
             member.abort()

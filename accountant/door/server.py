@@ -18,18 +18,20 @@ import uvloop
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from accountant.auth.keys import Credentials
+from accountant.config.settings import Settings
 from accountant.door.access_log import AccessLog
 from accountant.door.asgi import Requests
 from accountant.door.connection import Connection
 from accountant.door.keys import Attempts, KeyCheck
 from accountant.door.messages import Taking
-from accountant.door.places import Limits, Places
+from accountant.door.places import Places, most_connections
 
 _AT_ONCE: Final = 64  # Connections accepted in one turn of the loop
 _EVICTED: Final = 8  # Connections closed at once to make room
 _PAUSE: Final = 0.05  # Seconds until the door accepts again, once others have given back places
 _SWEEP: Final = 0.25
 _GRACE: Final = 0.2  # Seconds after the end begins in which requests on their way still arrive
+STOP_SECONDS: Final = 30.0  # For requests that were taken to be answered when the door closes
 _NO_FILES: Final = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 _ENDING: Final = (signal.SIGTERM, signal.SIGINT)
 _log = structlog.get_logger()
@@ -39,17 +41,17 @@ class Door:
     """Serves one listening socket on the running event loop."""
 
     def __init__(
-        self, requests: Requests, keys: Credentials, limits: Limits, log: AccessLog | None = None
+        self, requests: Requests, keys: Credentials, settings: Settings, log: AccessLog
     ) -> None:
         self._loop = asyncio.get_running_loop()
-        self.requests, self.limits, self.log = requests, limits, log or AccessLog()
-        self.places = Places(limits)
+        self.requests, self.settings, self.log = requests, settings, log
+        self.places = Places(settings)
         self.keys = KeyCheck(keys)
-        self.attempts = Attempts(limits.wrong_keys, limits.wrong_seconds)
+        self.attempts = Attempts()
         self.ids = map(f"{secrets.token_hex(4)}{{:08x}}".format, count())
         """Of requests. Counted: a random id each would take a system call."""
         self.stopping = False
-        self._most = limits.most_connections()
+        self._most = most_connections(settings)
         self._open: set[Connection] = set()
         self._opening = 0
         self._leaving = 0  # Connections that were asked to end, to make room
@@ -156,8 +158,8 @@ class Door:
     # Closing
 
     async def stop(self) -> None:
-        """Accept no more; return when all that was taken is answered, or after ``stop_seconds``."""
-        end = self._loop.time() + self.limits.stop_seconds
+        """Accept no more; return when all that was taken is answered, or after ``STOP_SECONDS``."""
+        end = self._loop.time() + STOP_SECONDS
         while self._accept():  # connections in the kernel's queue would be reset
             await asyncio.sleep(0)
         self._stop_listening()
@@ -194,10 +196,10 @@ def run(
     make: Callable[[], ASGIApp],
     take: Taking,
     keys: Credentials,
-    limits: Limits,
+    settings: Settings,
 ) -> None:
     """Serve until SIGTERM or SIGINT, then answer the requests that were taken. A second signal ends
-    the process at once, like SIGKILL; so does SIGALRM after twice ``stop_seconds``.
+    the process at once, like SIGKILL; so does SIGALRM after twice ``STOP_SECONDS``.
 
     Requests that ``take`` takes are answered at once. ``make`` makes an application for all others,
     in a thread, since that may take a while. Raise what ``make`` raises.
@@ -210,7 +212,7 @@ def run(
             for number in _ENDING:
                 loop.remove_signal_handler(number)
                 signal.signal(number, signal.SIG_DFL)
-            signal.setitimer(signal.ITIMER_REAL, 2 * limits.stop_seconds)
+            signal.setitimer(signal.ITIMER_REAL, 2 * STOP_SECONDS)
             stopping.set()
 
         for number in _ENDING:
@@ -221,7 +223,7 @@ def run(
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
             await (await asyncio.shield(made))(scope, receive, send)
 
-        door = Door(Requests(app, take), keys, limits)
+        door = Door(Requests(app, take), keys, settings, AccessLog())
         door.listen(listening)
         await stopping.wait()
         if _failed(made):

@@ -16,10 +16,10 @@ from typing import Any
 from support import _loop
 
 from accountant.auth.keys import Credentials
+from accountant.config.settings import Settings
 from accountant.door.access_log import AccessLog
 from accountant.door.asgi import Requests
 from accountant.door.messages import Taking
-from accountant.door.places import Limits
 from accountant.door.server import Door
 from accountant.store.ledgers import Ledgers
 
@@ -114,7 +114,7 @@ def problem(said: bytes) -> dict[str, Any]:
 @contextmanager
 def opened(
     url: str,
-    limits: Limits | None = None,
+    settings: Settings | None = None,
     app: Any = echo,
     take: Taking | None = None,
 ) -> Iterator[Opened]:
@@ -132,7 +132,7 @@ def opened(
 
     async def begin() -> Door:
         requests = Requests(app, take or (lambda *_: False))
-        door = Door(requests, credentials, limits or Limits(), AccessLog(Log()))
+        door = Door(requests, credentials, settings or Settings(), AccessLog(Log()))
         door.listen(listening)
         return door
 

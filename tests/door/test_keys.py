@@ -11,8 +11,8 @@ from doors import Opened, everything, opened, problem, status, until
 from support import World
 
 from accountant.auth.keys import new_secret
+from accountant.config.settings import Settings
 from accountant.door.keys import Attempts
-from accountant.door.places import Limits
 from accountant.store.ledgers import Ledgers
 
 HEAD = b"POST /v1/populations/fair/grants HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n"
@@ -21,7 +21,8 @@ HEAD = b"POST /v1/populations/fair/grants HTTP/1.1\r\nHost: x\r\nContent-Length:
 @pytest.fixture
 def door(database: str) -> Iterator[Opened]:
     """A door that echoes requests."""
-    with opened(database, Limits(wrong_seconds=1.5)) as made:
+    with opened(database) as made:
+        made.door.attempts = Attempts(seconds=1.5)
         yield made
 
 
@@ -76,7 +77,7 @@ def test_guessing_with_small_requests_counts(world: Callable[..., World]) -> Non
     from accountant.api.hot import Hot  # noqa: PLC0415
 
     app = create_app(made.service, made.settings, made.publisher)
-    with opened(made.url, Limits(), app, Hot(made.service).take) as door:
+    with opened(made.url, Settings(), app, Hot(made.service).take) as door:
         get = b"GET /v1/populations/fair HTTP/1.1\r\nHost: x\r\n"
         said = [status(door.say(get + wrong() + b"\r\n")) for _ in range(12)]
         assert said == [401] * 10 + [429] * 2

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 import pytest
 from doors import Opened, answer, everything, in_threads, opened, problem, status, until
 
-from accountant.door.places import Limits
+from accountant.config.settings import Settings
 from accountant.door.reading import HEAD_BYTES
 
 HEAD = b"POST /x HTTP/1.1\r\nHost: x\r\n"
@@ -50,8 +50,8 @@ def test_an_endless_header_byte_by_byte_costs_little(database: str) -> None:
 
 def test_what_begins_has_to_come(database: str) -> None:
     """A head or a body that comes too slowly is 408, however busily it drips."""
-    limits = Limits(head_seconds=0.6, body_seconds=0.6)
-    with opened(database, limits) as door:
+    settings = Settings(head_seconds=0.6, body_seconds=0.6)
+    with opened(database, settings) as door:
         for begun in (HEAD, HEAD + door.key + b"Content-Length: 50\r\n\r\n"):
             with door.connect() as slow:
                 slow.sendall(begun)
@@ -71,7 +71,7 @@ def test_what_begins_has_to_come(database: str) -> None:
 
 def test_what_is_idle_is_closed(database: str) -> None:
     """After a while without a request, quietly, be it before the first one or after."""
-    with opened(database, Limits(idle_seconds=0.5)) as door:
+    with opened(database, Settings(idle_seconds=0.5)) as door:
         with door.connect() as silent:
             assert everything(silent) == b""
         with door.connect() as idle:
@@ -82,7 +82,7 @@ def test_what_is_idle_is_closed(database: str) -> None:
 
 def test_a_body_has_a_size(database: str) -> None:
     """413 before it is read if its size is told, else when it is passed."""
-    with opened(database, Limits(body_bytes=1_000)) as door:
+    with opened(database, Settings(max_body_bytes=1_000)) as door:
         told = HEAD + door.key + b"Content-Length: 1001\r\nExpect: 100-continue\r\n\r\n"
         assert status(door.say(told, ends=False)) == 413
         chunks = HEAD + door.key + b"Transfer-Encoding: chunked\r\n\r\n" + b"200\r\n" + b"a" * 512
@@ -94,7 +94,7 @@ def test_a_body_has_a_size(database: str) -> None:
 
 def test_half_sent_bodies_hold_little(database: str) -> None:
     """Where they hold too much the oldest is told to come again; small requests go on."""
-    with opened(database, Limits(held_bytes=2_000_000)) as door, ExitStack() as stack:
+    with opened(database, Settings(max_held_bytes=2_000_000)) as door, ExitStack() as stack:
         halves = [stack.enter_context(door.connect()) for _ in range(8)]
         for half in halves:
             half.sendall(HEAD + door.key + b"Content-Length: 900000\r\n\r\n" + b"a" * 600_000)
@@ -112,7 +112,7 @@ def test_silent_connections_make_room(database: str) -> None:
     """Where no more connections are to be had, those go first that wait for nothing: more than
     there is room for stop nobody, and what is under way is never cut.
     """
-    with opened(database, Limits(connections=40)) as door, ExitStack() as stack:
+    with opened(database, Settings(max_connections=40)) as door, ExitStack() as stack:
         mine = stack.enter_context(door.connect())
         mine.sendall(HEAD + door.key + b"Content-Length: 4\r\n\r\nbo")
         kept = stack.enter_context(door.connect())
@@ -160,9 +160,10 @@ def unread(door: Opened, size: int) -> socket.socket:
     return client
 
 
-def test_who_does_not_read_is_cut(database: str) -> None:
+def test_who_does_not_read_is_cut(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients that do not read for a while are cut off; slow readers are not."""
-    with opened(database, Limits(write_seconds=0.7)) as door:
+    monkeypatch.setattr("accountant.door.places.WRITE_SECONDS", 0.7)
+    with opened(database) as door:
         stuck, slow = unread(door, 8_000_000), unread(door, 8_000_000)
         with stuck, slow:
             until(lambda: len(door.door.places.unread) == 2)
@@ -179,10 +180,11 @@ def test_who_does_not_read_is_cut(database: str) -> None:
             assert len(everything(stuck)) < 8_000_000
 
 
-def test_unread_answers_hold_little(database: str) -> None:
+def test_unread_answers_hold_little(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """If clients leave too much unread, the one that has not read for longest is cut off."""
     most = 30_000_000
-    with opened(database, Limits(unsent_bytes=most)) as door, ExitStack() as stack:
+    monkeypatch.setattr("accountant.door.places.UNSENT_BYTES", most)
+    with opened(database) as door, ExitStack() as stack:
         clients = [stack.enter_context(unread(door, 9_000_000)) for _ in range(6)]
         places = door.door.places
 
@@ -201,8 +203,10 @@ def test_unread_answers_hold_little(database: str) -> None:
 @pytest.mark.parametrize("count", [60])
 def test_all_of_it_at_once(database: str, count: int) -> None:
     """Slow heads, half bodies and silent connections together: proper requests are answered."""
-    limits = Limits(connections=64, held_bytes=1_000_000, head_seconds=1, body_seconds=1)
-    with opened(database, limits) as door, ExitStack() as stack:
+    settings = Settings(
+        max_connections=64, max_held_bytes=1_000_000, head_seconds=1, body_seconds=1
+    )
+    with opened(database, settings) as door, ExitStack() as stack:
         for i in range(count):
             bad = stack.enter_context(door.connect())
             body = HEAD + door.key + b"Content-Length: 900000\r\n\r\n" + b"a" * 100_000

@@ -17,9 +17,9 @@ SECONDS = 10
 SERVING = """
 import socket, sys, threading, time
 from starlette.responses import PlainTextResponse
-from accountant.door.places import Limits
+from accountant.config.settings import Settings
+from accountant.door import server
 from accountant.door.messages import replied
-from accountant.door.server import run
 
 class Nobody:
     def remembered(self, digest):
@@ -45,7 +45,8 @@ def take(request, reply):
 
 door = socket.create_server(("127.0.0.1", 0))
 print(door.getsockname()[1], flush=True)
-run(door, make, take, Nobody(), Limits(stop_seconds=float(sys.argv[1])))
+server.STOP_SECONDS = float(sys.argv[1])
+server.run(door, make, take, Nobody(), Settings())
 """
 
 
