@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 import orjson
@@ -16,7 +17,7 @@ from accountant.ledger.events import canonical
 # In canonical JSON this cannot stand inside a string: its quotes would be escaped there. It begins
 # with plain bytes, which are searched for much faster than a choice of names.
 _SEALED: Final = re.compile(rb'":\{"sealed":"([0-9a-f]{64})"\}')
-_ERASED: Final = b'"type":"text.erased.v1"}'
+ERASED: Final = b'"type":"text.erased.v1"}'
 _REFUSED: Final = f'"type":"{REFUSED}"}}'.encode()
 
 _Place = tuple[int, str]  # A sequence, and a field of its event
@@ -25,13 +26,12 @@ _Place = tuple[int, str]  # A sequence, and a field of its event
 def _sealed_in(body: bytes) -> Iterator[tuple[str, str]]:
     """Yield the sealed fields, with digests, of an entry or of the items of a refused batch."""
     if body.endswith(_REFUSED):
-        try:
+        with suppress(KeyError, TypeError, ValueError):  # malformed: the replay reports it
             for place, command in enumerate(orjson.loads(body)["items"]):
                 for name, digest in _sealed_in(canonical(command)):
                     yield field_of(place, name), digest
-        except (KeyError, TypeError, ValueError):
-            return
-    for found in () if body.endswith(_REFUSED) else _SEALED.finditer(body):
+        return
+    for found in _SEALED.finditer(body):
         name = body[body.rfind(b'"', 0, found.start()) + 1 : found.start()].decode()
         if name in FIELDS:
             yield name, found[1].decode()
@@ -69,7 +69,7 @@ class TextCheck:
                         self._missing[sequence, field] = part.size
                 elif opened.digest != digest:
                     self._findings.add(f"its {field} is not what was sealed", sequence=sequence)
-            if body.endswith(_ERASED):
+            if body.endswith(ERASED):
                 self._erase(sequence, body)
         for sequence, field in texts:
             self._findings.add(f"there is a {field} that it does not hold", sequence=sequence)

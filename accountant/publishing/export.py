@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
-from typing import IO, Final
+from typing import IO
 
 import orjson
 
+from accountant.auditing.texts import ERASED
 from accountant.auditing.totals import totals_of
 from accountant.budget.apply import follow
 from accountant.budget.errors import Conflict, Invalid
@@ -22,7 +23,6 @@ from accountant.publishing.log import Log
 from accountant.store.ledgers import Ledgers, Signed, StoreError, Text
 from accountant.store.whole import whole
 
-_ERASED: Final = b'"type":"text.erased.v1"}'
 Progress = Callable[[int], None]  # Called with the number of entries that were just written
 
 
@@ -75,7 +75,7 @@ def write_bundle(
         if with_texts and (texts := ledgers.texts(ledger, tile.first, last)):
             bundle.write_member(out, bundle.texts_member(tile.path), _lines(texts))
         progress(tile.width)
-    if with_texts and any(row.body.endswith(_ERASED) for row in ledgers.stream(ledger, head.size)):
+    if with_texts and any(row.body.endswith(ERASED) for row in ledgers.stream(ledger, head.size)):
         raise Conflict("text-erased", "a text was erased during the export: export again")
     out.write(bundle.END)
 
@@ -114,10 +114,7 @@ def _small_files(
 
 
 def _lines(texts: Iterable[Text]) -> bytes:
-    documents = (
-        {"field": t.field, "salt": t.salt.hex(), "sequence": t.sequence, "text": t.text}
-        for t in texts
-    )
+    documents = (text._asdict() | {"salt": text.salt.hex()} for text in texts)
     return b"".join(orjson.dumps(one, option=orjson.OPT_SORT_KEYS) + b"\n" for one in documents)
 
 
