@@ -140,6 +140,4 @@ def _posted(
 
 
 Posted = Annotated[Callable[..., JSONResponse], Depends(_posted)]
-"""Executes the command in the body, of the kind given, with its fields in the path; returns the
-response.
-"""
+"""Executes the command in the body, with its fields in the path; returns the response."""

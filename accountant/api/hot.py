@@ -137,7 +137,6 @@ class Hot:
     def _finish(
         self, request: Request, call: _Call, reply: Replying, outcome: Answer | Exception
     ) -> None:
-        """Reply with the outcome."""
         client: str | None = call.key.name
         if isinstance(outcome, Problem) and outcome.code == "unauthenticated":
             # The key was revoked meanwhile: the request has no client, as in the routes.

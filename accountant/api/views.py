@@ -61,9 +61,7 @@ def in_full(
 
 
 def grant_view(service: Service, ledger: str, grant: Grant | Settled, now: int) -> models.Grant:
-    """Return the grant at stamp ``now``, with its texts. A settled one is read from the events that
-    began and ended it.
-    """
+    """Return the grant at stamp ``now``, with its texts, by the events that began and ended it."""
     event = service.event(ledger, grant.sequence)
     asked = Texts(partial(service.texts, ledger), page=1).opened(event)
     reserved = Charge.from_json(event.body["total"])

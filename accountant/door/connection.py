@@ -257,7 +257,6 @@ class Connection(asyncio.Protocol):
         self.door.places.move(self, line)
 
     def _count(self) -> None:
-        """Note the number of bytes held."""
         size = len(self._buffer) + self._body
         if self._chunks is not None:
             size += len(self._chunks.body)

@@ -78,10 +78,9 @@ def problem(
     code: str, status: int, detail: str, headers: Mapping[str, str] | None = None, **facts: Any
 ) -> JSONResponse:
     """Return a problem document (RFC 9457). ``code`` ends its type and, in words, is its title."""
-    title = code.replace("-", " ").capitalize()
     body = {
         "type": f"urn:accountant:problem:{code}",
-        "title": title,
+        "title": code.replace("-", " ").capitalize(),
         "status": status,
         "detail": detail,
     }

@@ -21,7 +21,7 @@ from typing_extensions import is_typeddict
 from accountant.api.access import Call, idempotency_key
 from accountant.api.description.texts import PROBLEMS, STORY, TEXTS, Example
 from accountant.api.models import reading, spending
-from accountant.api.models.spending import Problem
+from accountant.api.models.spending import REFERENCE, Problem
 from accountant.budget.commands import Role
 from accountant.budget.policy import Policy
 from accountant.budget.population.selection import Subjects
@@ -32,7 +32,6 @@ from accountant.privacy.mechanisms import Amount, Mechanism
 Schema = dict[str, Any]
 Alternatives = dict[str, tuple[str, list[Schema]]]
 """The keyword and the alternatives of types that pydantic writes out wherever they occur."""
-REFERENCE: Final = "#/components/schemas/{model}"
 _STORED: Final = ("Positions", "Sealed")
 """Components that stand for long lists and free texts in events, and never in requests."""
 PURPOSE: Final = (

@@ -109,7 +109,6 @@ def _type(schemas: dict[str, Schema], schema: Schema) -> str:
 
 
 def _name(reference: Schema) -> str:
-    """Return the name of the component that a schema refers to."""
     return str(reference["$ref"]).rsplit("/", 1)[1]
 
 

@@ -9,7 +9,7 @@ from typing_extensions import TypeAliasType, TypedDict
 
 from accountant.privacy.units import FIXED
 
-COMPONENTS: Final = "#/components/schemas/"
+REFERENCE: Final = "#/components/schemas/{model}"
 
 Loss = TypeAliasType(
     "Loss",
@@ -21,7 +21,7 @@ Loss = TypeAliasType(
         ),
     ],
 )
-_LOSS: Final = {"$ref": f"{COMPONENTS}Loss"}
+_LOSS: Final = {"$ref": REFERENCE.format(model="Loss")}
 Charge = TypeAliasType(
     "Charge",
     Annotated[
@@ -46,7 +46,7 @@ Charge = TypeAliasType(
 )
 Time = Annotated[str, WithJsonSchema({"type": "string", "format": "date-time"})]
 Rules = Annotated[
-    list[Any], WithJsonSchema({"type": "array", "items": {"$ref": f"{COMPONENTS}Rule"}})
+    list[Any], WithJsonSchema({"type": "array", "items": {"$ref": REFERENCE.format(model="Rule")}})
 ]
 
 Client = Annotated[str, "the name of the key that asked"]
