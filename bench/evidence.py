@@ -106,7 +106,8 @@ def export(folder: Path, path: Path, events: int) -> float:
     service = Service(ledgers, clock=lambda: Event.from_bytes(last.body).time)
     signed = Publisher(service, Vault(folder), "bench").sign(LEDGER)
     started = time.perf_counter()
-    with path.open("wb") as out, service.state(LEDGER) as state:
+    state = service.state(LEDGER)
+    with path.open("wb") as out:
         entries = covering(0, None, signed.size)
         write_bundle(out, ledgers, LEDGER, signed, state, entries, with_texts=False)
     seconds = time.perf_counter() - started

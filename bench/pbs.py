@@ -101,5 +101,6 @@ def _with_retries(wire: list[bytes], share: float) -> list[bytes]:
 
 def _balances(url: str) -> dict[AccountKey, bytes]:
     """What every cell of every account has used, read back from the database."""
-    with closing(Service(Ledgers(url))) as service, service.state(POPULATION) as state:
+    with closing(Service(Ledgers(url))) as service:
+        state = service.state(POPULATION)
         return {key: account.used.cells().tobytes() for key, account in state.accounts.items()}

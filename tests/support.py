@@ -545,10 +545,10 @@ class World:
 
     def used(self, rule: str = "a", dataset: str = "d") -> list[tuple[int, ...]]:
         """Units used per cell."""
-        with self.service.state("fair") as state:
-            assert state.adopted is not None
-            key = AccountKey(rule, state.adopted.epochs[rule].number, dataset)
-            return cells_of(state.account(key).used)
+        state = self.service.state("fair")
+        assert state.adopted is not None
+        key = AccountKey(rule, state.adopted.epochs[rule].number, dataset)
+        return cells_of(state.account(key).used)
 
 
 def ask(*mechanisms: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -566,6 +566,6 @@ def clean(world: World) -> None:
     """The whole ledger replays without a finding, and the memory agrees with it."""
     result = last_replay("fair", world.stored())
     assert result.findings == []
-    with world.service.state("fair") as state:
-        assert snapshot(state) == snapshot(result.state)
-        assert root_of(world.stored()) == world.head().root
+    state = world.service.state("fair")
+    assert snapshot(state) == snapshot(result.state)
+    assert root_of(world.stored()) == world.head().root

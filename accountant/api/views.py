@@ -104,8 +104,7 @@ def in_names(service: Service, ledger: str, command: dict[str, Any]) -> dict[str
     """Return a command with names where its event holds positions."""
     if "subjects" not in command:
         return command
-    with service.state(ledger) as state:
-        return packing.in_names(state.people(), command)
+    return packing.in_names(service.state(ledger).people(), command)
 
 
 def _counted(service: Service, grant: Settled, end: Event) -> tuple[int, int]:

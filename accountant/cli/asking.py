@@ -34,8 +34,8 @@ def accounts(
     json: common.JsonOption = False,
 ) -> None:
     """Show the limit of each rule and the spent, reserved and remaining amounts."""
-    with common.local_service() as service, service.state(population) as state:
-        document = accounts_json(state, dataset, by)
+    with common.local_service() as service:
+        document = accounts_json(service.state(population), dataset, by)
     if json:
         common.print_json(document)
     else:

@@ -102,8 +102,7 @@ def revalue(
         for row in islice(service.stream(population), size):
             corrections.take(Event.from_bytes(row.body))
             bars.advance(task)
-        with service.state(population) as state:
-            due = corrections.due(state)
+        due = corrections.due(service.state(population))
         task = bars.add_task("booking", total=len(due))
         for booked in due:
             service.execute(population, Envelope(common.operator(), booked.command(reason)))
@@ -143,8 +142,7 @@ def publish(population: common.PopulationOption) -> None:
         publisher = common.publisher_of(service)
         published = publisher.publish(population)
         signed = published or publisher.sign(population)
-        with service.state(population) as state:
-            stopped = state.custody.stopped
+        stopped = service.state(population).custody.stopped
     typer.echo(signed.full.decode(), nl=False)
     if stopped is not None:
         common.say(f"publication is stopped since event {stopped}", "red")

@@ -60,9 +60,9 @@ def export(
         if tiles:
             write_tiles(file, ledgers, population, signed, progress)
         else:
-            with service.state(population) as state, whole(file) as handle:
-                source, texts = (ledgers, population, signed, state, entries), not without_texts
-                write_bundle(handle, *source, with_texts=texts, progress=progress)
+            with whole(file) as handle:
+                source = ledgers, population, signed, service.state(population), entries
+                write_bundle(handle, *source, with_texts=not without_texts, progress=progress)
     common.say(f"wrote {file}: checkpoint of {signed.size} events")
 
 

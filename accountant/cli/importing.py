@@ -134,13 +134,13 @@ class Import:
             if bad <= common.SHOWN:
                 said.append(line)
 
-        with self._service.state(self._population) as state:
-            for asked, last in self._lines(file, start, refuse):
-                if self._known(state, last.key):
-                    recorded = last
-                elif (reason := _refused(state, asked)) is not None:
-                    refuse(f"line {last.number}: {reason}")
-                bars.update(task, completed=file.tell())
+        state = self._service.state(self._population)
+        for asked, last in self._lines(file, start, refuse):
+            if self._known(state, last.key):
+                recorded = last
+            elif (reason := _refused(state, asked)) is not None:
+                refuse(f"line {last.number}: {reason}")
+            bars.update(task, completed=file.tell())
         if bad:
             said += [f"and {bad - common.SHOWN} more"] if bad > common.SHOWN else []
             raise Invalid("invalid-request", "\n".join(said))
@@ -210,12 +210,12 @@ class Import:
             place = Place(**document)
         except (AttributeError, KeyError, OSError, TypeError, ValueError):
             return self._start
-        if check == self._checked(place) and _digest_to(file, place.offset).hexdigest() == (
-            place.before
+        if (
+            check == self._checked(place)
+            and _digest_to(file, place.offset).hexdigest() == place.before
+            and self._known(self._service.state(self._population), place.key)
         ):
-            with self._service.state(self._population) as state:
-                if self._known(state, place.key):
-                    return place
+            return place
         return self._start
 
     def _remember(self, beside: Path | None, place: Place) -> None:

@@ -70,9 +70,9 @@ class Publisher:
 
     def _terms(self, ledger: str) -> tuple[Publication, Custody]:
         """Return the publication of the policy in force, and the ledger's custody."""
-        with self._service.state(ledger) as state:
-            adopted = state.adopted
-            return adopted.policy.publication if adopted else NO_WITNESSES, state.custody
+        state = self._service.state(ledger)
+        adopted = state.adopted
+        return adopted.policy.publication if adopted else NO_WITNESSES, state.custody
 
     def sign(self, ledger: str) -> Signed:
         """Return the checkpoint of the ledger's present head; sign it if it is not signed."""

@@ -84,9 +84,8 @@ def recover(
             f"the totals that were kept with the signed head of {ledger} are not there: without "
             "them it is unknown what the lost events had spent; put the vault back"
         )
-    with service.state(ledger) as state:
-        commands: list[Command] = [] if totals is None else [*carried(state, totals)]
-    commands.append(Recover(reason=reason, lost=lost))
+    known = [] if totals is None else carried(service.state(ledger), totals)
+    commands: list[Command] = [*known, Recover(reason=reason, lost=lost)]
     service.execute_all(ledger, [Envelope(by, command) for command in commands])
     vault.retire(ledger)
     return Publisher(service, vault, origin).sign(ledger)
@@ -94,8 +93,7 @@ def recover(
 
 def _key_is_there(service: Service, vault: Vault, ledger: str) -> bool:
     """Return whether the vault holds the ledger's key, if it has one."""
-    with service.state(ledger) as state:
-        key = state.custody.key
+    key = service.state(ledger).custody.key
     try:
         if key is not None:
             vault.signer(ledger, Verifier.from_text(key.text))

@@ -62,12 +62,10 @@ class Reader:
         self._adopted = lru_cache(_POLICIES)(lambda *place: adopted_by(self.event(*place)))
         self._projections = Projections(ledgers, vault, snapshots)
 
-    @contextmanager
-    def state(self, ledger: str) -> Iterator[State]:
-        """Give the committed state, which later commands do not change. Raise NotFound."""
+    def state(self, ledger: str) -> State:
+        """Return the committed state, which later commands do not change. Raise NotFound."""
         with self._up_to_date(ledger) as state:
-            frozen = state.frozen(self.now(state))
-        yield frozen
+            return state.frozen(self.now(state))
 
     @contextmanager
     def _up_to_date(self, ledger: str) -> Iterator[State]:

@@ -39,9 +39,9 @@ def code(answer: Any) -> str:
 
 def key_of(made: World) -> Verifier:
     """The ledger's key."""
-    with made.service.state("fair") as state:
-        assert state.custody.key is not None
-        return Verifier.from_text(state.custody.key.text)
+    state = made.service.state("fair")
+    assert state.custody.key is not None
+    return Verifier.from_text(state.custody.key.text)
 
 
 def test_a_pipeline_gets_receipts_of_its_own_events(made: World) -> None:

@@ -120,8 +120,8 @@ class House(World):
         signed = self.sign() if sign else ledgers.signed("fair")[-1]
         out = io.BytesIO()
         entries = covering(first, last, signed.size)
-        with self.service.state("fair") as state:
-            write_bundle(out, ledgers, "fair", signed, state, entries, with_texts=texts)
+        state = self.service.state("fair")
+        write_bundle(out, ledgers, "fair", signed, state, entries, with_texts=texts)
         return out.getvalue()
 
     def raw(self, *statements: str, guarded: bool = True) -> list[Any]:

@@ -21,15 +21,15 @@ def standing(house: House, pick: Callable[..., Any]) -> Standing:
     finite and infinite part of the most (or least) charged cell.
     """
     found: Standing = {}
-    with house.service.state("fair") as state:
-        for dataset in state.datasets:
-            keys = [(counted.rule.id, counted.key) for counted in state.limits_on(dataset, "pipe")]
-            for rule, key in [*keys, ("", lifetime(dataset))]:
-                account = state.account(key)
-                columns = list(zip(*cells_of(account.used), strict=True))
-                for i, currency in enumerate(account.axis):
-                    infinite = columns[len(account.axis) + i]
-                    found[rule, dataset, str(currency)] = (pick(columns[i]), pick(infinite))
+    state = house.service.state("fair")
+    for dataset in state.datasets:
+        keys = [(counted.rule.id, counted.key) for counted in state.limits_on(dataset, "pipe")]
+        for rule, key in [*keys, ("", lifetime(dataset))]:
+            account = state.account(key)
+            columns = list(zip(*cells_of(account.used), strict=True))
+            for i, currency in enumerate(account.axis):
+                infinite = columns[len(account.axis) + i]
+                found[rule, dataset, str(currency)] = (pick(columns[i]), pick(infinite))
     return found
 
 
@@ -50,8 +50,8 @@ def step(house: House, what: tuple[Any, ...]) -> None:
             body = ask(laplace(f"0.{amount:03d}"), **subjects) | {"dataset": dataset}
             house.do("ask_grant", **body)
         case ("settle", commit):
-            with house.service.state("fair") as state:
-                grants = sorted(state.open)
+            state = house.service.state("fair")
+            grants = sorted(state.open)
             if grants and commit:
                 house.do("commit_grant", grant=grants[0])
             elif grants:

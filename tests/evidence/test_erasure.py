@@ -146,9 +146,9 @@ def test_nothing_else_changes(house: Callable[..., House]) -> None:
     made = resident(house())
     grant = reserved(made)
     before = made.stored()
-    with made.service.state("fair") as state:
-        state_before = snapshot(state)
-        used = {key: cells_of(account.used) for key, account in state.accounts.items()}
+    state = made.service.state("fair")
+    state_before = snapshot(state)
+    used = {key: cells_of(account.used) for key, account in state.accounts.items()}
     assert erase(made, 3) == 200
     assert made.stored()[:-1] == before
     event = json.loads(made.stored()[-1])
@@ -156,13 +156,13 @@ def test_nothing_else_changes(house: Callable[..., House]) -> None:
     assert event["command"]["event"] == 3
     assert sorted(event["command"]["fields"]) == ["justification", "purpose"]
     assert event["by"].startswith("officer")
-    with made.service.state("fair") as state:
-        assert {key: cells_of(account.used) for key, account in state.accounts.items()} == used
-        after = snapshot(state)
-        changing = {"sequence", "time", "answers"}
-        assert {k: v for k, v in after.items() if k not in changing} == {
-            k: v for k, v in state_before.items() if k not in changing
-        }
+    state = made.service.state("fair")
+    assert {key: cells_of(account.used) for key, account in state.accounts.items()} == used
+    after = snapshot(state)
+    changing = {"sequence", "time", "answers"}
+    assert {k: v for k, v in after.items() if k not in changing} == {
+        k: v for k, v in state_before.items() if k not in changing
+    }
     assert made.post(f"/grants/{grant['id']}/commit", {}).status_code == 200
     verdict = audit(made.bundle())
     assert reasons(verdict) == []
@@ -292,7 +292,8 @@ def test_an_erasure_during_an_export(house: Callable[..., House]) -> None:
     out = io.BytesIO()
     entries = covering(0, None, signed.size)
     ledgers = made.service.ledgers
-    with made.service.state("fair") as state, pytest.raises(Conflict, match="erased"):
+    state = made.service.state("fair")
+    with pytest.raises(Conflict, match="erased"):
         write_bundle(out, ledgers, "fair", signed, state, entries, progress=progress)
     assert [name for name, _ in members_of(made.bundle()) if name.startswith("texts/")] == [
         "texts/002"

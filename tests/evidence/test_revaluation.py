@@ -85,8 +85,8 @@ def revalue(world: World) -> int:
     for row in world.service.stream("fair"):
         if row.sequence < size:
             corrections.take(Event.from_bytes(row.body))
-    with world.service.state("fair") as state:
-        due = corrections.due(state)
+    state = world.service.state("fair")
+    due = corrections.due(state)
     for booked in due:
         world.service.execute("fair", Envelope("operator:me", booked.command("half was booked")))
     return len(due)
@@ -98,8 +98,8 @@ def audited(world: World) -> AuditResult:
     signed = Publisher(world.service, world.service.vault, "example.org").sign("fair")
     out = io.BytesIO()
     entries = covering(0, None, signed.size)
-    with world.service.state("fair") as state:
-        write_bundle(out, world.service.ledgers, "fair", signed, state, entries)
+    state = world.service.state("fair")
+    write_bundle(out, world.service.ledgers, "fair", signed, state, entries)
     return verify([io.BytesIO(out.getvalue())])
 
 

@@ -24,15 +24,15 @@ def key_files(house: House) -> list[Path]:
 
 def signers_of(house: House, note: bytes) -> list[str]:
     """Which of the ledger's keys have signed a checkpoint."""
-    with house.service.state("fair") as state:
-        keys = [Verifier.from_text(key.text) for key in state.custody.keys]
+    state = house.service.state("fair")
+    keys = [Verifier.from_text(key.text) for key in state.custody.keys]
     return [str(key) for key in parse(note).verified(keys)]
 
 
 def adopted(house: House) -> list[str]:
     """The ledger's keys, in the order of their adoption."""
-    with house.service.state("fair") as state:
-        return [key.text for key in state.custody.keys]
+    state = house.service.state("fair")
+    return [key.text for key in state.custody.keys]
 
 
 def test_a_key_is_made_once_for_its_owner_only(house: Callable[..., House]) -> None:

@@ -112,9 +112,9 @@ def tried_again(house: House, grants: int = GRANTED) -> AuditResult:
     assert granted(house) == grants
     replayed = last_replay("fair", house.stored())
     assert replayed.findings == []
-    with house.service.state("fair") as state:
-        assert snapshot(replayed.state) == snapshot(state)
-        assert replayed.state.memories == state.memories
+    state = house.service.state("fair")
+    assert snapshot(replayed.state) == snapshot(state)
+    assert replayed.state.memories == state.memories
     verdict = audit(house.bundle())
     assert verdict.findings == []
     return verdict

@@ -55,8 +55,8 @@ class Played:
         self.clock.forward(choice([1, 600, 3_000, 20_000, 43_200, 90_000]))
         kind = choice(["ask"] * 6 + ["record"] * 2 + ["end"] * 5 + ["rare"])
         fields = {"dataset": "d", "mechanisms": choice(MECHANISMS), "subjects": choice(GROUPS)}
-        with house.service.state("fair") as state:
-            opened, epochs = sorted(state.open), state.last_epoch
+        state = house.service.state("fair")
+        opened, epochs = sorted(state.open), state.last_epoch
         with suppress(Problem, IndexError):  # no event at all
             if kind == "ask":
                 house.do("ask_grant", ttl_seconds=86_400, **fields)

@@ -119,6 +119,6 @@ def export(service: Service, folder: Path) -> Fleet:
     written = write_fleet(folder, service.ledgers, signed)
     states = {}
     for name in service.populations():
-        with service.state(name) as state:
-            states[name] = state
+        state = service.state(name)
+        states[name] = state
     return Fleet(folder, states, written)

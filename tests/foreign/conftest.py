@@ -83,8 +83,8 @@ def published(
     (folder / "checkpoints").mkdir()
     for each in ledgers.signed("fair"):
         (folder / "checkpoints" / f"{each.number:06d}").write_bytes(each.full)
-    with world.service.state("fair") as state:
-        keys = [f"{key.text}\n" for key in state.custody.keys]
+    state = world.service.state("fair")
+    keys = [f"{key.text}\n" for key in state.custody.keys]
     (folder / "keys").write_text("".join(keys))
     (folder / "receipts").mkdir()
     chosen = [*range(0, signed.size, 97), 255, 256, signed.size - 1]
@@ -93,7 +93,8 @@ def published(
         (folder / "receipts" / f"{sequence}.tlog-proof").write_bytes(receipt.to_bytes())
         [row] = ledgers.read("fair", sequence, 1)
         (folder / "receipts" / f"{sequence}.json").write_bytes(row.body)
-    with (folder / "bundle.tar").open("wb") as out, world.service.state("fair") as state:
+    state = world.service.state("fair")
+    with (folder / "bundle.tar").open("wb") as out:
         entries = covering(0, None, signed.size)
         write_bundle(out, ledgers, "fair", signed, state, entries)
     world.close()

@@ -165,8 +165,8 @@ def watched(open_ledger: Callable[..., Ledger], witness: Witness) -> Iterator[Le
         f'  witnesses:\n    - {{url: "{witness.url}", key: "{witness.key}"}}\n'
     )
     ledger.publisher.sign("fair")
-    with ledger.world.service.state("fair") as state:
-        key = state.custody.keys[-1].text
+    state = ledger.world.service.state("fair")
+    key = state.custody.keys[-1].text
     witness.trust("example.org/fair", key)
     with witness.serving():
         yield ledger

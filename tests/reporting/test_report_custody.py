@@ -76,9 +76,9 @@ def test_the_last_published_checkpoint_is_shown(desk: Desk, publisher: Publisher
     report = report_of(desk.ledgers, "clinic", signed)
     facts = report.ledger.checkpoint
     assert facts is not None
-    with desk.service.state("clinic") as state:
-        assert state.custody.key is not None
-        assert state.custody.key.text.split("+")[:2] == [facts.origin, facts.key]
+    state = desk.service.state("clinic")
+    assert state.custody.key is not None
+    assert state.custody.key.text.split("+")[:2] == [facts.origin, facts.key]
     assert (facts.size, facts.continued, report.verdict.level) == (4, True, "good")
     assert (facts.witnesses, facts.cosigned, facts.required) == (0, 0, 0)
     text = text_of(report)

@@ -230,14 +230,14 @@ def test_each_ledger_is_accepted_for_itself(made: World, clock: Clock) -> None:
     population = {"privacy_unit": "p", "neighbouring": "replace_one", "membership": "public"}
     command = make("register_population", **population)
     made.service.execute("other", Envelope("admin", command))
-    with made.service.state("other") as state:
-        made.service.now(state)
+    state = made.service.state("other")
+    made.service.now(state)
     clock.jump(YEAR)
     accept(made, clock)
-    with made.service.state("other") as state:
-        assert made.service.now(state) == state.time
-    with made.service.state("fair") as state:
-        assert made.service.now(state) == clock.now
+    state = made.service.state("other")
+    assert made.service.now(state) == state.time
+    state = made.service.state("fair")
+    assert made.service.now(state) == clock.now
 
 
 def test_what_is_accepted_is_the_stamp(made: World, clock: Clock) -> None:
@@ -251,7 +251,8 @@ def test_what_is_accepted_is_the_stamp(made: World, clock: Clock) -> None:
     with pytest.raises(ValueError, match="no stamp"):
         AcceptTime(clock="today", reason="x")
     other = Envelope("o", AcceptTime(clock=rfc3339(START), reason="x"))
-    with made.service.state("fair") as state, pytest.raises(Invalid):
+    state = made.service.state("fair")
+    with pytest.raises(Invalid):
         decide(state, other, clock.now + 5)
 
 
@@ -261,7 +262,7 @@ def test_a_restart_remembers_what_was_accepted(
     """It is folded from the event, and kept in snapshots with everything else."""
     clock.jump(-HOUR)
     accept(made, clock)
-    with made.service.state("fair") as state:
-        before = snapshot(state), state.custody
-    with world(clock).service.state("fair") as state:
-        assert (snapshot(state), state.custody) == before
+    state = made.service.state("fair")
+    before = snapshot(state), state.custody
+    state = world(clock).service.state("fair")
+    assert (snapshot(state), state.custody) == before

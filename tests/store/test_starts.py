@@ -135,8 +135,8 @@ def said(home: Path) -> Said:
         Envelope("bench", make("register_dataset", id="later", namespace="n", name="later")),
     ]
     with started(home) as service:
-        with service.state("fair") as state:
-            accounts = accounts_json(state)
+        state = service.state("fair")
+        accounts = accounts_json(state)
         answers = [answered(service, one) for one in asked]
         assert service.execute("fair", Envelope("bench", released)).events
         return Said(accounts, answers)

@@ -61,8 +61,7 @@ def show_accounts(
     by: Annotated[str | None, Query(description="split by this dimension")] = None,
 ) -> JSONResponse:
     """Show for each limit: spent, reserved, remaining, most charged group, lifetime total."""
-    with service.state(population) as state:
-        return JSONResponse(accounts_json(state, dataset, by))
+    return JSONResponse(accounts_json(service.state(population), dataset, by))
 
 
 @router.get("/report")

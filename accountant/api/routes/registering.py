@@ -41,22 +41,21 @@ def register_population(
     public attributes that put each unit in exactly one cell for life.
     """
     service.execute(population, ask(RegisterPopulation, key, body, None))
-    with service.state(population) as state:
-        return JSONResponse(_population(state))
+    return JSONResponse(_population(service.state(population)))
 
 
 @router.get("")
 @Call(models.PopulationInForce)
 def show_population(population: Name, key: Reader, service: TheService) -> JSONResponse:
     """Show a population with its datasets and the policy in force."""
-    with service.state(population) as state:
-        adopted = state.adopted
-        in_force: models.PopulationInForce = {
-            **_population(state),
-            "datasets": [cast(models.Dataset, asdict(one)) for one in state.datasets.values()],
-            "policy": _policy(adopted.policy, adopted.digest) if adopted else None,
-        }
-        return JSONResponse(in_force)
+    state = service.state(population)
+    adopted = state.adopted
+    in_force: models.PopulationInForce = {
+        **_population(state),
+        "datasets": [cast(models.Dataset, asdict(one)) for one in state.datasets.values()],
+        "policy": _policy(adopted.policy, adopted.digest) if adopted else None,
+    }
+    return JSONResponse(in_force)
 
 
 def _population(state: State) -> models.Population:
@@ -83,8 +82,7 @@ def register_dataset(
 ) -> JSONResponse:
     """Register a dataset about the population under a short id."""
     service.execute(population, ask(RegisterDataset, key, body, None, id=dataset))
-    with service.state(population) as state:
-        return JSONResponse(asdict(state.datasets[dataset]))
+    return JSONResponse(asdict(service.state(population).datasets[dataset]))
 
 
 @router.put("/policy")

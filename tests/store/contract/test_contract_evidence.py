@@ -34,8 +34,8 @@ def audited(world: World) -> AuditResult:
     out = io.BytesIO()
     entries = covering(0, None, signed.size)
     ledgers = world.service.ledgers
-    with world.service.state("fair") as state:
-        write_bundle(out, ledgers, "fair", signed, state, entries, with_texts=True)
+    state = world.service.state("fair")
+    write_bundle(out, ledgers, "fair", signed, state, entries, with_texts=True)
     return verify([io.BytesIO(out.getvalue())])
 
 

@@ -248,8 +248,8 @@ def test_what_fails_together_is_told_together(made: World) -> None:
         with committing(made.service, way):
             assert [type(one) for one in together(made.service, asked)] == [kind] * 3
         assert len(made.stored()) == size
-        with made.service.state("fair") as state:
-            assert not state.open
+        state = made.service.state("fair")
+        assert not state.open
     assert all(isinstance(one, Answer) for one in together(made.service, asked))
     clean(made)
 
@@ -338,8 +338,8 @@ def test_a_database_that_is_gone_leaves_nobody_waiting(
         told = together(made.service, grants("k", *["0.01"] * 3))
     assert [type(one) for one in told] == [Unavailable] * 3
     monkeypatch.setattr(made.service.ledgers, "_read", read)
-    with made.service.state("fair") as state:
-        assert (state.sequence, dict(state.open)) == (size, {})
+    state = made.service.state("fair")
+    assert (state.sequence, dict(state.open)) == (size, {})
     assert made.post("/grants", ask(laplace("0.01"))).status_code == 201
     clean(made)
 
@@ -364,10 +364,10 @@ def test_a_reader_waits_for_no_writer_that_waits(made: World, place: Place) -> N
 
 def test_a_writer_waits_for_no_slow_reader(made: World) -> None:
     """Who reads sees what was there when it began, and keeps nobody from writing."""
-    with made.service.state("fair") as state:
-        assert made.post("/grants", ask(laplace("0.01"))).status_code == 201
-        assert not state.open
-        assert state.sequence == len(made.stored()) - 1
+    state = made.service.state("fair")
+    assert made.post("/grants", ask(laplace("0.01"))).status_code == 201
+    assert not state.open
+    assert state.sequence == len(made.stored()) - 1
 
 
 def test_a_key_counts_as_it_is_now(made: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -86,8 +86,7 @@ def test_threads_and_services_race_for_one_budget(world: Callable[..., World]) -
     assert len(got) == len(set(got)) == 100
     assert made.used()[0][0] == 10**9
     clean(made)
-    with other.state("fair") as mine, made.service.state("fair") as theirs:
-        assert snapshot(mine) == snapshot(theirs)
+    assert snapshot(other.state("fair")) == snapshot(made.service.state("fair"))
     other.ledgers.close()
 
 
@@ -121,11 +120,11 @@ def test_a_restart_rebuilds_the_same_state(world: Callable[..., World]) -> None:
     ]
     made.post(f"/grants/{grants[0]}/commit", {})
     made.post(f"/grants/{grants[1]}/release", {"reason": "x"})
-    with made.service.state("fair") as state:
-        before = snapshot(state)
+    state = made.service.state("fair")
+    before = snapshot(state)
     again = Service(Ledgers(made.url), Clock(START + 10**9))
-    with again.state("fair") as state:
-        assert snapshot(state) == before
+    state = again.state("fair")
+    assert snapshot(state) == before
     assert again.expire_due() == 1
     again.ledgers.close()
     clean(made)
