@@ -34,15 +34,6 @@ def not_valid(name: str) -> Problem:
     return Problem("unauthenticated", WRONG_KEY.format(name))
 
 
-def needs_role(key: Key, roles: tuple[Role, ...]) -> None:
-    """Raise Forbidden unless the key has one of ``roles``."""
-    if key.role not in roles:
-        raise Forbidden(
-            "role-not-allowed",
-            f"key {key.name!r} has the role {key.role}; this call needs {' or '.join(roles)}",
-        )
-
-
 def only_own(key: Key, owner: str, what: str) -> None:
     """Raise Forbidden if the key is a pipeline's and the object belongs to another client."""
     if key.role == "pipeline" and key.name != owner:

@@ -218,8 +218,7 @@ class Layout:
     def __init__(self, files: Sequence[str], size: int, first: int, end: int) -> None:
         self._files, self._size = list(files), size
         self._places = {name: place for place, name in enumerate(files)}
-        self._runs: dict[int | None, tuple[int, range]] = {}
-        """The first place of the tiles of each level, and their numbers."""
+        self._runs: dict[int | None, tuple[int, range]] = {}  # By level: first place, tile numbers
         place = len(self._files)
         for level in (*range(size.bit_length() // TILE_HEIGHT + 1), None):
             numbers = range(-(-covered(level, size) // WIDTH))

@@ -31,20 +31,18 @@ Progress = Callable[[int, int], None]  # (entries just read, entries of the bund
 
 @dataclass(slots=True)
 class AuditResult:
-    """The result of an audit. ``decided``: every decision was taken again, from the first event on;
-    ``state`` is then what the events lead to.
-    """
+    """The result of an audit."""
 
     ledger: str
     origin: str
     size: int
     root: str
     events: int
-    decided: bool
+    decided: bool  # Every decision was taken again, from the first event on
     cosigned: int
     required: int
     keys: list[str]
-    state: State | None
+    state: State | None  # What the events lead to, if every decision was taken again
     findings: list[AuditFinding]
     count: int
 

@@ -40,15 +40,12 @@ _IDLE: Final = 5.0  # Seconds without a command after which a queue's thread end
 
 @dataclass(eq=False, slots=True)
 class Waiting:
-    """A command in a queue. ``key`` is the digest of its API key, if it has one; the key must still
-    be valid when the batch is decided. ``tell`` takes the outcome, an answer or an exception, in
-    the queue's thread.
-    """
+    """A command in a queue."""
 
     asked: Envelope
-    tell: Callable[[Any], None]
-    key: str | None = None
-    outcome: Any = None
+    tell: Callable[[Any], None]  # Takes the outcome, in the queue's thread
+    key: str | None = None  # The digest of its API key, to be valid still when it is decided
+    outcome: Any = None  # An answer or an exception
 
 
 Dispatch = Callable[[str, list[Waiting]], None]

@@ -1,7 +1,7 @@
 """The texts of the description, which are data in YAML beside the code: problem codes, examples.
 
-The examples are one story: a request and an answer of every call. The tests send the requests to a
-running service and compare its answers with those of the story.
+The examples are one story, in order: a request and an answer of every call, each building on those
+before it. The tests send the requests to a running service and compare its answers with the story.
 """
 
 from __future__ import annotations
@@ -40,24 +40,20 @@ PROBLEMS: Final = {
     for topic, said in _data("problem_codes").items()
     for code, (status, meaning) in said["codes"].items()
 }
-"""Every code, by topic."""
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One request and its answer. ``call`` is the operation's id, ``by`` the role of the API key,
-    None for no key. ``answer`` is JSON or text, None where only the media type is documented.
-    """
+    """One request and its answer."""
 
-    call: str
+    call: str  # The operation's id
     title: str
     request: str
     status: int
-    by: Role | None = None
-    answer: Any = None
+    by: Role | None = None  # The role of the API key; None for no key
+    answer: Any = None  # JSON or text; None where only the media type is documented
     body: dict[str, Any] | str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
 STORY: Final = tuple(Example(**example) for example in _data("story"))
-"""In order: each example builds on those before it."""
