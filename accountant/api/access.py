@@ -11,10 +11,10 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 
 from accountant.api.answers import respond
-from accountant.api.requests import SPEND, ask, body_of, key_from, needs_role, sound_idempotency_key
+from accountant.api.requests import SPEND, ask, body_of, key_from, sound_idempotency_key
 from accountant.auth.keys import Key
 from accountant.budget.commands import Command, Role
-from accountant.budget.errors import Invalid
+from accountant.budget.errors import Forbidden, Invalid
 from accountant.publishing.publisher import Publisher
 from accountant.runtime.service import Service
 
@@ -23,19 +23,13 @@ Handler = TypeVar("Handler", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """Describe a handler for the documentation; used as its decorator.
+    """Describe a handler for the documentation; used as its decorator. Texts are lists of words."""
 
-    ``gives`` is a class of ``accountant.api.models``, None where the answer is not JSON; ``takes``
-    is the model of the body. The others are lists of words: ``within`` names fields of the body
-    that stand in the path, ``topics`` the problems that the call may meet
-    (``description/problem_codes.yaml``), ``media`` the types of its answer.
-    """
-
-    gives: Any = None
-    takes: type[BaseModel] | None = None
-    within: str = ""
-    topics: str = ""
-    media: str = "application/json"
+    gives: Any = None  # A class of ``accountant.api.models``; None where the answer is not JSON
+    takes: type[BaseModel] | None = None  # The model of the body
+    within: str = ""  # The fields of the body that stand in the path
+    topics: str = ""  # Of problems that it may meet (``description/problem_codes.yaml``)
+    media: str = "application/json"  # The types of the answer
 
     def __call__(self, handler: Handler) -> Handler:
         """Attach the description to the handler."""
@@ -65,7 +59,10 @@ def caller(*roles: Role) -> Callable[..., Key]:
     ) -> Key:
         key = key_from(service, authorization, "Authorization")
         request.state.client = key.name
-        needs_role(key, roles)
+        if key.role not in roles:
+            needs = " or ".join(roles)
+            text = f"key {key.name!r} has the role {key.role}; this call needs {needs}"
+            raise Forbidden("role-not-allowed", text)
         return key
 
     authenticate.roles = roles  # type: ignore[attr-defined]
