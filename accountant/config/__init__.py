@@ -10,7 +10,5 @@ _INSTALLED: Final = _PACKAGE / "_shipped"
 
 
 def shipped(name: str) -> Path:
-    """Return the path of ``migrations``, ``policies`` or ``reports/templates``: inside the package
-    if it is installed, next to it in a checkout.
-    """
-    return (_INSTALLED if _INSTALLED.is_dir() else _PACKAGE.parent) / name
+    """Return the path of ``migrations``, ``policies`` or ``reports/templates``."""
+    return (_INSTALLED if _INSTALLED.is_dir() else _PACKAGE.parent) / name  # else a checkout

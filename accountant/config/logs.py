@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import TextIO
 
 import orjson
 import structlog
 
 
-def configure(stream: TextIO = sys.stderr) -> None:
-    """Send the logs of structlog and of the standard library to ``stream`` in the same form.
-    structlog writes bytes directly, because every request logs a line.
-    """
+def configure() -> None:
+    """Send the logs of structlog and of the standard library to standard error in the same form."""
     shared: list[structlog.types.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
@@ -23,11 +20,11 @@ def configure(stream: TextIO = sys.stderr) -> None:
     structlog.configure(
         processors=[*shared, structlog.processors.JSONRenderer(serializer=orjson.dumps)],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        logger_factory=structlog.BytesLoggerFactory(stream.buffer),
+        logger_factory=structlog.BytesLoggerFactory(sys.stderr.buffer),
         cache_logger_on_first_use=True,
     )
     strip = structlog.stdlib.ProcessorFormatter.remove_processors_meta
-    handler = logging.StreamHandler(stream)
+    handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared, processors=[strip, structlog.processors.JSONRenderer()]

@@ -22,12 +22,10 @@ def _within(low: float, high: float, default: float) -> Any:
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings of one process; docs/reference/settings.md describes each. URLs of the database
-    may hold a password, so they are not part of the repr.
-    """
+    """The settings of one process; docs/reference/settings.md describes each."""
 
     home: Path = Path("var")
-    database_url: str = field(default="", repr=False)
+    database_url: str = field(default="", repr=False)  # It may hold a password
     owner_url: str = field(default="", repr=False)
     host: str = "127.0.0.1"
     port: int = _within(0, 65_535, 8321)
