@@ -14,8 +14,8 @@ from accountant.budget.population import packing
 from accountant.budget.state import Grant, Settled
 from accountant.ledger.events import Event, rfc3339
 from accountant.privacy.units import FIXED, NOTHING, Charge
-from accountant.reporting.texts import Texts
-from accountant.runtime.service import PAGE, Service
+from accountant.reporting.texts import PAGE, Texts
+from accountant.runtime.service import Service
 
 RECOVERED: Final = "ledger.recovered.v1"
 

@@ -24,10 +24,8 @@ USABLE: Final = frozenset(os.sched_getaffinity(0) if hasattr(os, "sched_getaffin
 
 
 def share_one_core() -> None:
-    """Keep the threads on the core that the system gives to the main thread, chosen again every few
-    seconds. Do nothing where there is one core, or another system.
-    """
-    if len(USABLE) > 1:
+    """Keep the threads on the core that the system gives to the main one every few seconds."""
+    if len(USABLE) > 1:  # none are known on another system
         threading.Thread(target=_stay, name="cores", daemon=True).start()
 
 

@@ -29,7 +29,6 @@ from accountant.store.vault import Vault
 
 __all__ = ["Answer", "Preview", "Service"]
 
-PAGE: Final = 1_000
 MAX_EXPIRIES: Final = 1_000  # Expiries in one run of the job; the rest stay reserved until the next
 
 
@@ -55,12 +54,10 @@ class Service(Reader):
         self._queue = CommandQueue(self.dispatcher.answer, most_waiting)
 
     def close(self) -> None:
-        """Answer the waiting commands, take no more, and close the database, unless another process
-        keeps it: its file then stays as it is, which loses nothing.
-        """
+        """Answer the waiting commands, take no more, and close the database."""
         self._queue.close()
         self._projections.keep(now=True)
-        with suppress(TimeoutError):
+        with suppress(TimeoutError):  # another process keeps the file: as it is, it loses nothing
             self.ledgers.close()
 
     def keep_snapshots(self) -> None:
@@ -160,19 +157,15 @@ class Service(Reader):
             if not time.doubt and projection.alone:
                 writing.believe(projection.tree, self.credentials.seen)
                 return UnitOfWork(projection, writing, time)
-        projection.follow(
-            writing.head(projection.ledger), partial(writing.read, projection.ledger, limit=PAGE)
-        )
+        projection.follow(writing.head(projection.ledger), partial(writing.read, projection.ledger))
         return UnitOfWork(projection, writing, self._clock.look(projection.state))
 
     def _happened(self, ledger: str, decided: Sequence[Entry]) -> bool:
-        """Return whether a commit of unknown outcome took place. Its transaction has ended once the
-        head's lock is free.
-        """
+        """Return whether a commit of unknown outcome took place."""
         if not decided:
             return False
         with self.ledgers.writing(ledger) as writing:
-            writing.head(ledger)
+            writing.head(ledger)  # once its lock is free, that transaction has ended
             stored = writing.read(ledger, decided[0].sequence, len(decided))
         return [event.body for event in stored] == [entry.body for entry in decided]
 
