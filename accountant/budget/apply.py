@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -51,9 +50,7 @@ def fold(ledger: str, events: Iterable[Event]) -> State:
 
 
 def follow(state: State, data: bytes) -> None:
-    """Apply the next event, which another process decided. Raises ValueError if it is not the next
-    one, or cannot be applied.
-    """
+    """Apply the next event, which another process decided. Raises ValueError if it does not fit."""
     apply(state, read(state, Event.from_bytes(data), data))
 
 
@@ -76,12 +73,8 @@ def apply(state: State, outcome: Outcome) -> None:
     entry = outcome.entry
     if entry.sequence != state.sequence:
         raise ValueError(f"event {entry.sequence} does not follow {state.sequence - 1}")
-    batch, time, answers, memories = (
-        state.batch,
-        state.time,
-        len(state.idempotency),
-        state.memories,
-    )
+    batch, time, memories = state.batch, state.time, state.memories
+    answers = len(state.idempotency)
     if batch is not None:
         state.batch = batch.taken(outcome)
     before = outcome.change.fold(state, entry)
@@ -140,11 +133,8 @@ def savepoint(state: State) -> Iterator[None]:
             drop_journal(state)
 
 
-@dataclass(frozen=True, slots=True)
-class Happened:
-    """A change of the ledger as a whole: a registration, an adoption, a recovery. It follows its
-    event, and cannot be taken back.
-    """
+class Happened(NamedTuple):
+    """A change of the ledger as a whole, by the event that says it. It cannot be taken back."""
 
     event: Event
 
@@ -154,20 +144,6 @@ class Happened:
 
     def undo(self, state: State, before: None) -> None:
         """Never called: ``rollback`` refuses."""
-
-
-@dataclass(frozen=True, slots=True)
-class OpenedBatch:
-    """A batch begins."""
-
-    header: OpenBatch
-
-    def fold(self, state: State, entry: Entry) -> None:
-        """Open the batch; its items follow."""
-        state.batch = self.header
-
-    def undo(self, state: State, before: None) -> None:
-        """Nothing to do: ``rollback`` restores the batch that was open before."""
 
 
 def read(state: State, event: Event, data: bytes | None = None) -> Outcome:
@@ -241,7 +217,7 @@ def _open_batch(state: State, event: Event) -> Change:
     asked = envelope_of(event).command
     if not isinstance(asked, Batch):
         raise ValueError(f"event {event.sequence} answers {asked.command}, which is no batch")
-    return OpenedBatch(OpenBatch(event.sequence, event.time, event.by, asked))
+    return OpenBatch(event.sequence, event.time, event.by, asked)
 
 
 _CHANGES: Final[dict[str, Callable[[State, Event], Change]]] = {

@@ -7,12 +7,15 @@ key. A commit never leaves a part of a batch in the ledger.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from accountant.budget.commands import ITEMS, Batch, BatchKind, Envelope, digest_of
 from accountant.budget.errors import Conflict
 from accountant.budget.outcome import COMMITTED, NOTED, RECORDED, RELEASED, RESERVED, Outcome
-from accountant.ledger.events import Event
+from accountant.ledger.events import Entry, Event
+
+if TYPE_CHECKING:
+    from accountant.budget.state import State
 
 OPENED: Final = "batch.opened.v1"
 REFUSED: Final = "batch.refused.v1"
@@ -29,7 +32,7 @@ _ENDINGS: Final = {
 
 
 class OpenBatch(NamedTuple):
-    """A batch of which some items are still to come."""
+    """A batch of which some items are still to come; also the change that opens it."""
 
     header: int
     time: int
@@ -37,6 +40,13 @@ class OpenBatch(NamedTuple):
     asked: Batch
     items: tuple[bytes, ...] = ()
     """The canonical commands of the items so far."""
+
+    def fold(self, state: State, entry: Entry) -> None:
+        """Open the batch; its items follow."""
+        state.batch = self
+
+    def undo(self, state: State, before: None) -> None:
+        """Nothing to do: ``rollback`` restores the batch that was open before."""
 
     def fits(self, asked: Envelope) -> None:
         """Raise Conflict if ``asked`` cannot be the next item."""

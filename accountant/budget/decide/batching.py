@@ -6,7 +6,7 @@ from typing import Final
 
 import orjson
 
-from accountant.budget.apply import OpenedBatch, apply, savepoint
+from accountant.budget.apply import apply, savepoint
 from accountant.budget.batches import OPENED, REFUSED, OpenBatch
 from accountant.budget.changes import NOTHING
 from accountant.budget.commands import Batch, CommitGrant, Envelope, ExpireGrant, digest_of
@@ -55,8 +55,8 @@ def batch(state: State, asked: Envelope, command: Batch, now: int) -> list[Outco
 
 
 def _opened(state: State, asked: Envelope, command: Batch, now: int) -> Outcome:
-    header = OpenBatch(state.sequence, now, asked.by, command)
-    return outcome(state, asked, OPENED, now, {}, OpenedBatch(header))
+    change = OpenBatch(state.sequence, now, asked.by, command)
+    return outcome(state, asked, OPENED, now, {}, change)
 
 
 def _check(command: Batch, items: list[bytes]) -> None:
