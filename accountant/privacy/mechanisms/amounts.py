@@ -37,9 +37,7 @@ _ALLOWED: Final = (
 
 
 class Record(BaseModel):
-    """A value of several fields: immutable, and without unknown fields. The text under a field
-    describes it in the API's schema.
-    """
+    """An immutable value without unknown fields. The API shows the text under each field."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
@@ -73,30 +71,21 @@ def _read(value: Any) -> Decimal:
         value = Decimal(value) if spelled else None
     elif isinstance(value, int) and not isinstance(value, bool):
         value = Decimal(value) if abs(value) < 10**31 else None
-    if not isinstance(value, Decimal) or not value.is_finite():
-        raise PydanticCustomError("amount", "must be {allowed}", {"allowed": _ALLOWED})
-    return _canonical(value)
+    if isinstance(value, Decimal) and value.is_finite():
+        value = _EXACT.normalize(value) if value else Decimal(0)  # zero has no sign here
+        digits, exponent = len(value.as_tuple().digits), value.adjusted()
+        if digits <= MOST_DIGITS and abs(exponent) <= LARGEST_EXPONENT:
+            return Decimal(plain(value))
+    raise PydanticCustomError("amount", "must be {allowed}", {"allowed": _ALLOWED})
 
 
 def plain_amount(value: str) -> str | None:
-    """Return the canonical form of ``value``, if it plainly spells a positive amount: few digits,
-    no exponent; zeros may follow.
-    """
+    """Return the canonical form of a positive amount of few digits without exponent, else None."""
     spelled = _PLAIN.fullmatch(value)
     if spelled is None:
         return None
     whole, fraction = spelled.groups()
     return whole + fraction if fraction else whole if whole != "0" else None
-
-
-def _canonical(value: Decimal) -> Decimal:
-    """Return ``value`` without trailing zeros after the point, exponent or negative zero."""
-    if not value:
-        return Decimal(0)
-    value = _EXACT.normalize(value)
-    if len(value.as_tuple().digits) > MOST_DIGITS or abs(value.adjusted()) > LARGEST_EXPONENT:
-        raise PydanticCustomError("amount", "must be {allowed}", {"allowed": _ALLOWED})
-    return Decimal(plain(value))
 
 
 def plain(value: Decimal) -> str:
