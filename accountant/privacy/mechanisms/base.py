@@ -1,6 +1,4 @@
-"""The base of all mechanisms: the fields that all have, neighbouring relations with the sampling
-that each admits, and the methods that pricing calls.
-"""
+"""The base of all mechanisms: common fields, relations, sampling, and what pricing calls."""
 
 from __future__ import annotations
 
@@ -10,14 +8,7 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Final, LiteralString, NamedTuple, Self
 
-from pydantic import (
-    ConfigDict,
-    Discriminator,
-    Field,
-    Tag,
-    field_validator,
-    model_validator,
-)
+from pydantic import ConfigDict, Discriminator, Field, Tag, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from accountant.privacy import balls
@@ -153,12 +144,9 @@ class Norms(Record):
     l2: Positive | None = Field(default=None, description="Euclidean length of the change.")
 
 
-def _shape(value: Any) -> str:
-    return ":norms" if isinstance(value, dict | Norms) else ":amount"
-
-
 Sensitivity = Annotated[
-    Annotated[Positive, Tag(":amount")] | Annotated[Norms, Tag(":norms")], Discriminator(_shape)
+    Annotated[Positive, Tag(":amount")] | Annotated[Norms, Tag(":norms")],
+    Discriminator(lambda value: ":norms" if isinstance(value, dict | Norms) else ":amount"),
 ]
 
 

@@ -14,6 +14,7 @@ from accountant.privacy.mechanisms.base import BaseMechanism, Objection, Relatio
 from accountant.privacy.mechanisms.compound import Compound
 from accountant.privacy.units import Charge, charge_of
 
+Orders = tuple[int, ...]
 CLAIM_SLACK: Final = Fraction(1, 10_000)
 """A claim may differ by as much, relatively: clients round. The larger is booked either way."""
 
@@ -59,10 +60,7 @@ class Derivation(NamedTuple):
 
 
 def price(
-    mechanism: BaseMechanism,
-    population: Relation,
-    orders: tuple[int, ...] = (),
-    version: int | None = None,
+    mechanism: BaseMechanism, population: Relation, orders: Orders = (), version: int | None = None
 ) -> Priced:
     """Price ``mechanism`` in a population with the relation ``population``, with a Renyi
     divergence at each of ``orders``, by the bounds of ``version`` (default: today's); never raises.
@@ -73,9 +71,7 @@ def price(
     return _price(*asked) if mechanism.sampling is None else _price_sampled(*asked)
 
 
-def _price(
-    mechanism: BaseMechanism, population: Relation, orders: tuple[int, ...], version: int
-) -> Priced:
+def _price(mechanism: BaseMechanism, population: Relation, orders: Orders, version: int) -> Priced:
     if engine.in_force() != version:
         with engine.pricing(version):
             return _price(mechanism, population, orders, version)
