@@ -71,17 +71,15 @@ def seal_again(state: State, asked: Envelope, stored: Sequence[Event], texts: Te
     """
     first = stored[0]
     if not asked.items:
-        return _again(state, asked, first.body["command"], texts, first.sequence)
-    before = [(event.body["command"], event.sequence, "") for event in stored[1:]]
+        return _again(state, asked, texts, (first.body["command"], first.sequence, ""))
+    before: list[_Held] = [(event.body["command"], event.sequence, "") for event in stored[1:]]
     if first.type == REFUSED:
         items = enumerate(first.body["items"])
         before = [(command, first.sequence, field_of(place, "")) for place, command in items]
     if len(before) != len(asked.items):
         return asked  # another request
-    parts = [
-        _again(state, part, command, texts, sequence, prefix)
-        for part, (command, sequence, prefix) in zip(asked.parts, before, strict=True)
-    ]
+    places = zip(asked.parts, before, strict=True)
+    parts = [_again(state, part, texts, held) for part, held in places]
     return Envelope.together(asked.by, parts, asked.key)
 
 
@@ -103,14 +101,12 @@ def field_of(item: int, field: str) -> str:
     return f"items.{item}.{field}"
 
 
-def _again(
-    state: State,
-    asked: Envelope,
-    command: Mapping[str, Any],
-    texts: Texts,
-    sequence: int,
-    prefix: str = "",
-) -> Envelope:
+_Held = tuple[Mapping[str, Any], int, str]
+"""A command as an event holds it, that event's sequence, and what its fields' names begin with."""
+
+
+def _again(state: State, asked: Envelope, texts: Texts, before: _Held) -> Envelope:
+    command, sequence, prefix = before
     digests = {}
     if (held_so := packed_as(state.population, asked.command, command)) is not asked.command:
         asked = replace(asked, command=held_so)
