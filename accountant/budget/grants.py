@@ -99,9 +99,11 @@ class Settled:
 class Names(list[str]):
     """Few names that stand in many places, by number."""
 
-    def __init__(self) -> None:
+    def __init__(self, names: Iterable[str] = ()) -> None:
         super().__init__()
         self._numbers: dict[str, int] = {}
+        for name in names:
+            self.number(name)
 
     def number(self, name: str) -> int:
         """Return the number of ``name``, a new one if need be."""
@@ -121,9 +123,10 @@ class Legend:
 
 
 class Listing:
-    """Ascending sequences of open grants by client and dataset."""
+    """Ascending sequences of the grants among ``opened`` by client and dataset."""
 
-    def __init__(self) -> None:
+    def __init__(self, opened: Mapping[str, Grant]) -> None:
+        self._opened = opened
         self._entries: dict[tuple[str | None, str | None], list[int]] = {}
 
     def __len__(self) -> int:
@@ -138,19 +141,12 @@ class Listing:
             if entries[at : at + 1] != [sequence]:
                 entries.insert(at, sequence)
 
-    def page(
-        self,
-        client: str | None,
-        dataset: str | None,
-        after: int,
-        most: int,
-        opened: Mapping[str, Grant],
-    ) -> list[Grant]:
-        """Return at most ``most`` of the grants that are ``opened``, beyond ``after``."""
+    def page(self, client: str | None, dataset: str | None, after: int, most: int) -> list[Grant]:
+        """Return at most ``most`` of the grants beyond ``after``."""
         entries, found = self._entries.get((client, dataset), []), list[Grant]()
         first = at = bisect_right(entries, after)
         while at < len(entries) and len(found) < most:
-            grant = opened.get(f"g{entries[at]}")
+            grant = self._opened.get(f"g{entries[at]}")
             # The name may be another grant's now: the first was not opened after all.
             if grant and client in (None, grant.by) and dataset in (None, grant.dataset):
                 found.append(grant)
@@ -210,10 +206,10 @@ class Grants:
     def page(self, client: str | None, dataset: str | None, after: int, most: int) -> list[Grant]:
         """Return at most ``most`` open grants beyond ``after``, by sequence; None means all."""
         if self.listing is None:
-            self.listing = Listing()
+            self.listing = Listing(self.open)
             for grant in self.in_order():
                 self.listing.put(grant)
-        return self.listing.page(client, dataset, after, most, self.open)
+        return self.listing.page(client, dataset, after, most)
 
     def keep(self, grant: Grant) -> None:
         """Add an open grant, or change it; the stamp at which it expires never changes."""
@@ -296,12 +292,7 @@ class Grants:
         grants._about, grants._expires, grants._settled = (
             growing(take, "q", legend.length) for _ in range(3)
         )
-        for names, listed in (
-            (grants._clients, legend.people),
-            (grants._datasets, legend.datasets),
-        ):
-            for name in listed:
-                names.number(name)
+        grants._clients, grants._datasets = Names(legend.people), Names(legend.datasets)
         grants._check()
         return grants
 
