@@ -61,14 +61,9 @@ class Finding(NamedTuple):
 
     def to_json(self) -> dict[str, Any]:
         """As a decision shows it."""
-        return {
-            "rule": self.rule,
-            "action": self.action,
-            "fired": self.fired,
-            "code": self.code,
-            "text": self.text,
-            **self.numbers,
-        }
+        fields = self._asdict()
+        numbers = fields.pop("numbers")
+        return {**fields, **numbers}
 
 
 class View(Protocol):
