@@ -28,6 +28,10 @@ CLOSED: Final = "sparse_vector.closed.v1"
 RECORDED: Final = "invocation.recorded.v1"
 
 
+Body = dict[str, Any]
+"""The fields of an event that only events of its type have."""
+
+
 class Change(Protocol):
     """What an event changes in a state."""
 
@@ -63,18 +67,9 @@ class Outcome(NamedTuple):
 
 
 def outcome(
-    state: State,
-    asked: Envelope,
-    kind: str,
-    now: int,
-    body: dict[str, Any],
-    change: Change,
-    *,
-    after: int = 0,
+    state: State, asked: Envelope, kind: str, now: int, body: Body, change: Change, after: int = 0
 ) -> Outcome:
-    """Make the outcome of ``asked``: an event of ``kind`` with ``body`` at stamp ``now``, ``after``
-    events after the next one. Raises EventTooLarge.
-    """
+    """Make the outcome of ``asked``; ``after`` events come before it. Raises EventTooLarge."""
     number, command = state.sequence + after, asked.canonical
     body["by"] = asked.by
     body["command"] = orjson.Fragment(command)

@@ -18,7 +18,7 @@ from accountant.budget.decide.batching import batch
 from accountant.budget.decide.spending import SPENDING, SYSTEM
 from accountant.budget.errors import Invalid
 from accountant.budget.idempotency import DIGEST
-from accountant.budget.outcome import Outcome
+from accountant.budget.outcome import Body, Outcome
 from accountant.budget.state import State
 from accountant.ledger.events import MAX_BYTES, Entry, Event, EventTooLarge, canonical
 
@@ -89,7 +89,7 @@ def repeated(state: State, asked: Envelope) -> Repeated | None:
     return Repeated(sequence)
 
 
-_Decider = Callable[[State, Envelope, Any, int], dict[str, Any] | None]
+_Decider = Callable[[State, Envelope, Any, int], Body | None]
 _HAPPENING: Final[dict[type[Command], tuple[str, _Decider]]] = {
     ask.ExtendPopulation: ("population.extended.v1", registering.extend_population),
     ask.RegisterDataset: ("dataset.registered.v1", registering.register_dataset),

@@ -5,11 +5,10 @@ Each decider returns the body of the event, without the command; None if nothing
 
 from __future__ import annotations
 
-from typing import Any
-
 from accountant.budget import commands as ask
 from accountant.budget.commands import Envelope
 from accountant.budget.errors import Conflict, Invalid, NotFound
+from accountant.budget.outcome import Body
 from accountant.budget.request import price_all
 from accountant.budget.state import State
 from accountant.ledger import notes
@@ -17,8 +16,6 @@ from accountant.ledger.checkpoints import Checkpoint
 from accountant.ledger.notes import ED25519, BadNote, Verifier
 from accountant.privacy import engine as bounds
 from accountant.privacy.units import Charge, total
-
-Body = dict[str, Any]
 
 
 def adopt_signing_key(

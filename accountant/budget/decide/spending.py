@@ -25,6 +25,7 @@ from accountant.budget.outcome import (
     REFUSED,
     RELEASED,
     RESERVED,
+    Body,
     Outcome,
     outcome,
 )
@@ -83,14 +84,12 @@ def record(
     return [outcome(state, asked, RECORDED, now, body, change)]
 
 
-def _judge(
-    state: State, by: str, command: Judged, now: int
-) -> tuple[Request, Judgement, dict[str, Any]]:
+def _judge(state: State, by: str, command: Judged, now: int) -> tuple[Request, Judgement, Body]:
     """Evaluate a command. Its event holds costs and compared integers; ``explain`` renders text."""
     request = prepare(state, by, command, now)
     judgement = evaluate(state, request)
     costs = request.costs
-    body: dict[str, Any] = {"total": Fragment(costs.written)}
+    body: Body = {"total": Fragment(costs.written)}
     if len(costs.priced) > 1:
         body["charges"] = Fragment(costs.each_written)
     if state.adopted is not None:
@@ -235,8 +234,7 @@ def _own(state: State, asked: Envelope, name: str) -> Grant | Settled:
     grant = state.grant(name)
     if grant.by != asked.by:
         raise Forbidden(
-            "not-your-grant",
-            f"grant {name} belongs to another client; only that can settle it",
+            "not-your-grant", f"grant {name} belongs to another client; only that can settle it"
         )
     return grant
 
@@ -265,7 +263,7 @@ def _late(state: State, asked: Envelope, grant: Grant | Settled, now: int) -> li
     return None
 
 
-def _charged(charge: Charge) -> dict[str, Any]:
+def _charged(charge: Charge) -> Body:
     return {"charge": Fragment(written(charge.to_json()))}
 
 
