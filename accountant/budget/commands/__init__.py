@@ -70,7 +70,6 @@ Moment = Annotated[
 ]
 Stamp = Annotated[str, AfterValidator(partial(_checked, microseconds))]
 Values = Annotated[list[Name], Field(min_length=1, max_length=MAX_CELLS)]
-GrantId = Annotated[str, Field(description="the grant's id")]
 Count = Annotated[StrictInt, Field(ge=0, le=10**9)]
 
 
@@ -142,38 +141,35 @@ class RecordInvocations(_Request, name="record_invocations"):
     ran_at: Moment | None = Field(None, description="when it ran, RFC 3339 UTC; information only")
 
 
-class CommitGrant(Command, name="commit_grant"):
+class _OnGrant(Command):
+    grant: str = Field(description="the grant's id")
+
+
+class CommitGrant(_OnGrant, name="commit_grant"):
     """State which mechanisms ran: all that were reserved, or a listed part."""
 
-    grant: GrantId
     mechanisms: Mechanisms | None = Field(None, description="the part that was run, as asked for")
 
 
-class ReleaseGrant(Command, name="release_grant"):
+class ReleaseGrant(_OnGrant, name="release_grant"):
     """Attest that nothing of a grant was executed on the data."""
 
-    grant: GrantId
     reason: FreeText = Field(description="the reason, in words")
 
 
-class ExpireGrant(Command, name="expire_grant"):
+class ExpireGrant(_OnGrant, name="expire_grant"):
     """Charge a grant that has expired. Only the service sends this command."""
 
-    grant: GrantId
 
-
-class CountAnswers(Command, name="count_answers", needs_key=True):
+class CountAnswers(_OnGrant, name="count_answers", needs_key=True):
     """Count the answers that a session has given since the last count."""
 
-    grant: GrantId
     positives: Count = Field(description="positive answers since the last count")
     negatives: Count = Field(description="negative answers since the last count; they are free")
 
 
-class CloseSparseVector(Command, name="close_sparse_vector"):
+class CloseSparseVector(_OnGrant, name="close_sparse_vector"):
     """Close a session. The epsilon of positives that it did not use comes back."""
-
-    grant: GrantId
 
 
 class AdoptSigningKey(Command, name="adopt_signing_key"):
