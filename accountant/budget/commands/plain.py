@@ -26,7 +26,6 @@ from accountant.privacy.mechanisms import MOST_INVOCATIONS, PLAIN, Mechanism, pl
 
 _IDENTIFIER: Final = re.compile(base.IDENTIFIER, re.ASCII)
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
-_DIMENSION: Final = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}", re.ASCII)
 _LONGEST_NAME: Final = 200
 _ENDS: Final = {"from", "to"}
 
@@ -70,7 +69,7 @@ def subjects(data: bytes) -> tuple[dict[str, Any], bytes] | None:
     term: dict[str, Any] = {}
     keys = len(found)
     for dimension, values in found.items():
-        if not _DIMENSION.fullmatch(dimension):
+        if not _IDENTIFIER.fullmatch(dimension):
             return None
         if type(values) is list and values:
             named = values
@@ -102,12 +101,10 @@ _LONGEST: Final = 2_048
 
 
 class Listed(list[Any]):
-    """Mechanisms or a union of groups. ``memo``: the terms of the last result, and the result;
-    ``size``: how many canonical bytes it has.
-    """
+    """Mechanisms or a union of groups. ``memo``: the last result's terms, and the result."""
 
     memo: tuple[Any, Any] | None = None
-    size: int
+    size: int  # in canonical bytes
 
 
 class Term(dict[str, Any]):
