@@ -29,8 +29,7 @@ _TOGETHER: Final = 64
 _MOST_SHOWN: Final = 600
 
 
-@dataclass(frozen=True, slots=True)
-class Discrepancy:
+class Discrepancy(NamedTuple):
     """Something that is wrong at a sequence."""
 
     sequence: int
@@ -74,9 +73,7 @@ class Replay:
         self.findings += [Discrepancy(place, reason) for reason in reasons]
 
     def believe(self, run: Iterable[bytes]) -> None:
-        """Fold the next events in as they are; another process decides them again. It ends in the
-        same state as ``decide``, and breaks at the same event.
-        """
+        """Fold the next events in undecided. It ends, or breaks, just as ``decide`` would."""
         bodies = iter(run)
         while some := list(islice(bodies, _TOGETHER)):
             for data, (event, sound) in zip(some, list(map(_event_in, some)), strict=True):
@@ -114,11 +111,9 @@ def replay(ledger: str, bodies: Iterable[bytes]) -> Iterator[Replay]:
 
 def _event_in(data: bytes) -> tuple[Event | None, bool]:
     """Return the event that ``data`` hold, if any, and whether they are in canonical form."""
-    try:
-        return Event.from_bytes(data), True
-    except (ValueError, TypeError):
+    for compared in (False, True):
         with suppress(ValueError, TypeError):
-            return Event.from_bytes(data, compared=True), False
+            return Event.from_bytes(data, compared=compared), not compared
     return None, False
 
 

@@ -7,8 +7,7 @@ that ``replay`` can decide it again and compare.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from accountant.budget import commands as ask
 from accountant.budget.apply import Happened
@@ -25,18 +24,14 @@ from accountant.ledger.events import MAX_BYTES, Entry, Event, EventTooLarge, can
 __all__ = ["SYSTEM", "Repeated", "decide", "repeated"]
 
 
-@dataclass(frozen=True, slots=True)
-class Repeated:
+class Repeated(NamedTuple):
     """The same request was answered before, by the event at ``sequence``."""
 
     sequence: int
 
 
 def decide(state: State, asked: Envelope, now: int) -> list[Outcome] | Repeated:
-    """Decide ``asked`` at stamp ``now``: an outcome for each event; none if nothing has to change.
-
-    Raises budget.errors.Problem if it cannot be answered.
-    """
+    """Decide ``asked``: an outcome for each event, none if nothing changes. Raises Problem."""
     if state.batch is not None:
         state.batch.fits(asked)
     elif (before := repeated(state, asked)) is not None:
