@@ -147,9 +147,8 @@ class Happened(NamedTuple):
 
 
 def read(state: State, event: Event, data: bytes | None = None) -> Outcome:
-    """Return the outcome that ``event`` records; ``data`` are its bytes, if known.
-
-    Raises ValueError if it is not the next one, or its type is unknown.
+    """Return the outcome that ``event`` records; ``data`` are its bytes, if known. Raises
+    ValueError if it is not the next one, or its type is unknown.
     """
     if event.ledger != state.ledger or event.sequence != state.sequence:
         raise ValueError(

@@ -32,9 +32,7 @@ class Judgement(NamedTuple):
 
 
 def order_of(one: Compared) -> tuple[bool, int, bool]:
-    """Sort fired rules first, the strictest first among them, and objections to the request itself
-    before exhausted budgets.
-    """
+    """Sort fired rules first, then by strictness, then objections to the request before budgets."""
     return not one.fired, -STRICTNESS[one.action], one.code == "budget-exceeded"
 
 

@@ -46,9 +46,7 @@ class Explained(NamedTuple):
 
 
 def explain(event: Event, adopted: Adopted | None, people: Population, engine: int) -> Explained:
-    """Return the decision of a judged ``event`` as text. ``adopted`` is the policy that was in
-    force, ``engine`` the version of the bounds that decided.
-    """
+    """Return the decision of ``event`` as text, by the policy and the bounds that decided it."""
     event = as_single(event)
     command: Judged = command_from_json(event.body["command"])  # type: ignore[assignment]
     terms = Terms(people.relation, Charge.from_json(event.body["total"]).orders, engine)

@@ -170,9 +170,7 @@ def written(document: Any) -> bytes:
 
 
 def kept(document: Any, name: str) -> bytes:
-    """Return the ``canonical`` bytes of a field of an event, which may hold tuples. Raise TypeError
-    if no event can hold it, naming it.
-    """
+    """Return a field's ``canonical`` bytes; it may hold tuples. Raises TypeError with ``name``."""
     try:
         data = orjson.dumps(document, option=_STRICT)
         _DECODER.decode(data)

@@ -45,9 +45,7 @@ class RequireRule(Rule):
 
 
 def blank(text: str | Sealed | dict[str, str] | None) -> bool:
-    """Return True if ``text`` is absent, or only spaces and invisible characters. A blank text is
-    never sealed.
-    """
+    """Return True if nothing of ``text`` can be seen. A blank text is never sealed."""
     if text is not None and not isinstance(text, str):
         return False
     if text and text[0].isalnum():

@@ -62,9 +62,7 @@ def is_dp_event(value: Any) -> bool:
 
 
 def mechanisms_of(tree: Any) -> list[Body]:
-    """Return the request bodies of the mechanisms that a DpEvent stands for. Raises
-    PydanticCustomError for unknown classes, and for events that no mechanism expresses.
-    """
+    """Return the request bodies of a DpEvent. Raises PydanticCustomError if there are none."""
     bodies = _read(tree)
     for body in bodies:
         if body.pop("_noise", False):
