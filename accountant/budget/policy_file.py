@@ -25,9 +25,7 @@ _PLAIN_TAGS: Final = frozenset(
 
 
 def parse_policy(text: str) -> tuple[Policy, str]:
-    """Return the policy with defaults written out, and the digest of ``text``. Raises Invalid
-    ("malformed-policy") with the line and the reason.
-    """
+    """Return the policy, defaults written out, and the text's digest. Raises Invalid."""
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
     except (yaml.YAMLError, RecursionError, ValueError, OverflowError) as error:
