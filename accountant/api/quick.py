@@ -17,6 +17,9 @@ from pydantic import TypeAdapter
 from accountant.api.strict_json import parse
 from accountant.budget.commands import (
     DEFAULT_TTL,
+    IDENTIFIER,
+    LONGEST_TEXT,
+    LONGEST_TTL,
     MOST_ITEMS,
     AskGrant,
     Command,
@@ -25,15 +28,10 @@ from accountant.budget.commands import (
     Mechanisms,
     RecordInvocations,
     ReleaseGrant,
-    decided_in,
-    plain,
-)
-from accountant.budget.commands.base import (
-    IDENTIFIER,
-    LONGEST_TEXT,
-    LONGEST_TTL,
     SubjectsField,
     construct,
+    decided_in,
+    plain,
 )
 from accountant.budget.commands.plain import Parts
 from accountant.ledger.events import canonical, to_keep, written

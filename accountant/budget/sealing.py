@@ -12,8 +12,7 @@ from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
 from accountant.budget.batches import OPENED, REFUSED
-from accountant.budget.commands import Envelope, Sealed
-from accountant.budget.commands.base import construct
+from accountant.budget.commands import Envelope, Sealed, construct
 from accountant.budget.population.packing import packed, packed_as
 from accountant.budget.rules.require import blank
 from accountant.budget.state import State

@@ -27,8 +27,7 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from accountant.budget.commands import AskGrant, Envelope, OpenSparseVector
-from accountant.budget.commands.base import DAY
+from accountant.budget.commands import DAY, AskGrant, Envelope, OpenSparseVector
 from accountant.budget.errors import Unavailable
 from accountant.budget.state import State
 from accountant.ledger.events import rfc3339

@@ -9,8 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from accountant.budget.commands import plain
-from accountant.budget.commands.base import Mechanisms, SubjectsField
+from accountant.budget.commands import Mechanisms, SubjectsField, plain
 from accountant.ledger.events import canonical
 from accountant.privacy.mechanisms import KINDS, PLAIN
 

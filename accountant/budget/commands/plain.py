@@ -18,13 +18,12 @@ import orjson
 from pydantic import TypeAdapter
 
 from accountant.budget import commands as ask
-from accountant.budget.commands import base
-from accountant.budget.commands.base import construct
+from accountant.budget.commands import construct
 from accountant.budget.population.selection import Range
 from accountant.ledger.events import to_keep, written
 from accountant.privacy.mechanisms import MOST_INVOCATIONS, PLAIN, Mechanism, plain_amount
 
-_IDENTIFIER: Final = re.compile(base.IDENTIFIER, re.ASCII)
+_IDENTIFIER: Final = re.compile(ask.IDENTIFIER, re.ASCII)
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _LONGEST_NAME: Final = 200
 _ENDS: Final = {"from", "to"}
@@ -162,10 +161,10 @@ Reader = Callable[[Any], Any]
 
 
 def _field(kind: Any) -> Reader:
-    return partial(TypeAdapter(kind).validate_python, context=base.STORED)
+    return partial(TypeAdapter(kind).validate_python, context=ask.STORED)
 
 
-_FREE_TEXT: Final = _field(base.FreeText)
+_FREE_TEXT: Final = _field(ask.FreeText)
 
 
 def _text(value: Any) -> Any:
@@ -185,7 +184,7 @@ def _name(text: str) -> str:
 def _free_text(value: Any) -> Any:
     """Return a free text, or its digest."""
     if type(value) is dict and len(value) == 1 and _DIGEST.fullmatch(value["sealed"]):
-        return construct(base.Sealed, value)
+        return construct(ask.Sealed, value)
     return _FREE_TEXT(value)
 
 
@@ -196,7 +195,7 @@ def _part(kind: Any, plainly: Callable[[bytes], tuple[Any, bytes] | None]) -> Re
     def read(data: bytes) -> tuple[Any, bytes]:
         if (found := plainly(data)) is not None and found[1] == data:
             return found
-        part = adapter.validate_python(orjson.loads(data), context=base.STORED)
+        part = adapter.validate_python(orjson.loads(data), context=ask.STORED)
         again = adapter.dump_python(part, mode="json", by_alias=True, exclude_defaults=True)
         if orjson.dumps(again, option=orjson.OPT_SORT_KEYS) != data:
             raise ValueError("the part is not in canonical form")
@@ -206,9 +205,9 @@ def _part(kind: Any, plainly: Callable[[bytes], tuple[Any, bytes] | None]) -> Re
     return lambda value: parts.get(orjson.dumps(value))[0]
 
 
-_MECHANISMS: Final = _part(base.Mechanisms, mechanisms)
-_SUBJECTS: Final = _part(base.SubjectsField, subjects)
-_GROUPS: Final[TypeAdapter[Any]] = TypeAdapter(base.SubjectsField)
+_MECHANISMS: Final = _part(ask.Mechanisms, mechanisms)
+_SUBJECTS: Final = _part(ask.SubjectsField, subjects)
+_GROUPS: Final[TypeAdapter[Any]] = TypeAdapter(ask.SubjectsField)
 _JUDGED: Final[dict[str, Reader]] = {
     "dataset": _name,
     "mechanisms": _MECHANISMS,
@@ -216,8 +215,8 @@ _JUDGED: Final[dict[str, Reader]] = {
     "purpose": _free_text,
     "justification": _free_text,
 }
-_FIELDS: Final[dict[type[base.Command], dict[str, Reader]]] = {
-    ask.AskGrant: _JUDGED | {"ttl_seconds": _field(base.Ttl)},
+_FIELDS: Final[dict[type[ask.Command], dict[str, Reader]]] = {
+    ask.AskGrant: _JUDGED | {"ttl_seconds": _field(ask.Ttl)},
     ask.RecordInvocations: _JUDGED,
     ask.CommitGrant: {"grant": _text, "mechanisms": _MECHANISMS},
     ask.ReleaseGrant: {"grant": _text, "reason": _free_text},
@@ -234,7 +233,7 @@ _PLAIN: Final = {
 }
 
 
-def read_plain(document: Mapping[str, Any]) -> base.Command | None:
+def read_plain(document: Mapping[str, Any]) -> ask.Command | None:
     """Return the command that ``document`` holds; None if it is not plainly in canonical form."""
     name = document.get("type")
     known = _PLAIN.get(name) if isinstance(name, str) else None
@@ -246,7 +245,7 @@ def read_plain(document: Mapping[str, Any]) -> base.Command | None:
     except (ValueError, KeyError, TypeError):
         return None
     plainly = found.get("ttl_seconds") != ask.DEFAULT_TTL and None not in found.values()
-    return base.construct(kind, found) if plainly and found.keys() >= required else None
+    return construct(kind, found) if plainly and found.keys() >= required else None
 
 
 def read_subjects(document: Any) -> Any:
@@ -254,4 +253,4 @@ def read_subjects(document: Any) -> Any:
     try:
         return _SUBJECTS(document)
     except ValueError:
-        return _GROUPS.validate_python(document, context=base.STORED)
+        return _GROUPS.validate_python(document, context=ask.STORED)

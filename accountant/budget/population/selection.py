@@ -6,9 +6,9 @@ boxes charge no cell twice, however the terms of a union overlap.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Annotated, Any, Final, NamedTuple
 
 import numpy as np
@@ -61,9 +61,10 @@ def stored_only(code: str, message: str) -> BeforeValidator:
     return BeforeValidator(check)
 
 
-def _one_spelling(values: dict[str, str]) -> dict[str, str]:
-    read(values)
-    return values
+def checked(check: Callable[[Any], object], value: Any) -> Any:
+    """Return ``value`` if ``check`` raises no ValueError for it."""
+    check(value)
+    return value
 
 
 def _sort_of(value: Any) -> str:
@@ -75,7 +76,7 @@ def _sort_of(value: Any) -> str:
 Positions = Annotated[
     dict[str, str],
     stored_only("not_names", "it must be a list of names, or a range"),
-    AfterValidator(_one_spelling),
+    AfterValidator(partial(checked, read)),
 ]
 """Values as events hold them where names would take too many bytes (positions.py)."""
 Values = Annotated[
