@@ -149,7 +149,7 @@ def _carry(state: State, rule: LimitRule, old: int, new: int) -> bool:
     """Copy the accounts of epoch ``old``, with open reservations. Returns whether it had any."""
     keys = {key: key._replace(epoch=new) for key in _own(state, rule, old)}
     for key, after in keys.items():
-        state.accounts.put(after, state.accounts[key].copy())
+        state.accounts[after] = state.accounts[key].copy()
     for grant in list(state.open.values()):
         also = tuple((keys[key], booked) for key, booked in grant.bookings if key in keys)
         if also:
@@ -171,7 +171,7 @@ def _bring(state: State, rule: LimitRule, epoch: Epoch, sources: list[AccountKey
             for account in brought.values():
                 account.restate(currency, gate.per_epsilon(epoch.limit))
     for key, account in brought.items():
-        state.accounts.put(key, account)
+        state.accounts[key] = account
     return bool(brought)
 
 

@@ -285,7 +285,7 @@ def _state(
     charges = [_charge(axes[axis], finite, infinite) for axis, finite, infinite in head.charges]
     shape = head.population.shape if head.population else ()
     selections = [_selection(row, shape) for row in head.selections]
-    accounts = Accounts(dict(_accounts(head, axes, shape, selections, passing, take)))
+    accounts = Accounts(_accounts(head, axes, shape, selections, passing, take))
     accounts.share()
     keys = list(accounts)
     held = [tuple((keys[key], charges[booked]) for key, booked in row) for row in head.bookings]

@@ -100,7 +100,7 @@ class State:
             self,
             now=now,
             accounts=Accounts(
-                {key: one.at(at).frozen(whole=whole) for key, one in self.accounts.items()}
+                (key, one.at(at).frozen(whole=whole)) for key, one in self.accounts.items()
             ),
             datasets=dict(self.datasets),
             grants=self.grants.frozen(),
@@ -115,7 +115,7 @@ class State:
         kept = {key: self.accounts.get(key) for key in self.route(dataset, client).keys}
         return replace(
             self,
-            accounts=Accounts({key: one.at(now).frozen() for key, one in kept.items() if one}),
+            accounts=Accounts((key, one.at(now).frozen()) for key, one in kept.items() if one),
             grants=Grants(),
             memories=dict(self.memories),
             journal=None,

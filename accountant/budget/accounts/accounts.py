@@ -8,12 +8,12 @@ once. As soon as something goes to some of its keys only, these take a copy of t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from accountant.budget.accounts.account import Account
 from accountant.budget.grants import AccountKey, Bookings
-from accountant.privacy.units import Charge
+from accountant.privacy.units import Axis, Charge
 
 _MOST_GROUPED: Final = 4_096
 
@@ -22,29 +22,21 @@ Group = tuple[Account, Keys]
 """An account with the keys that hold it, all of them."""
 
 
-class Accounts(Mapping[AccountKey, Account]):
-    """A mapping of keys to accounts. To change an account, take it from ``alone``, ``together`` or
+class Accounts(dict[AccountKey, Account]):
+    """A dictionary of accounts. To change an account, take it from ``alone``, ``together`` or
     ``holding``: they copy an account that other keys hold too.
     """
 
-    __slots__ = ("_by_key", "_grouped")
+    __slots__ = ("_grouped",)
 
-    def __init__(self, accounts: Mapping[AccountKey, Account] | None = None) -> None:
-        self._by_key: dict[AccountKey, Account] = dict(accounts or {})
+    def __init__(self, accounts: Iterable[tuple[AccountKey, Account]] = ()) -> None:
+        super().__init__(accounts)
         self._grouped: dict[int, tuple[Keys, list[Group]]] = {}
 
-    def __getitem__(self, key: AccountKey) -> Account:
-        return self._by_key[key]
-
-    def __iter__(self) -> Iterator[AccountKey]:
-        return iter(self._by_key)
-
-    def __len__(self) -> int:
-        return len(self._by_key)
-
-    def get(self, key: AccountKey, default: Account | None = None) -> Account | None:  # type: ignore[override]
-        """Return the account of ``key``, or ``default``."""
-        return self._by_key.get(key, default)
+    def __setitem__(self, key: AccountKey, account: Account) -> None:
+        """Set the account of ``key``; ``account.holders`` counts it already."""
+        super().__setitem__(key, account)
+        self._grouped.clear()
 
     def open(self, keys: Iterable[AccountKey], empty: Callable[[AccountKey], Account]) -> Keys:
         """Open an account for each of ``keys`` that has none; return those keys. Keys that keep the
@@ -52,30 +44,21 @@ class Accounts(Mapping[AccountKey, Account]):
         """
         if id(keys) in self._grouped:  # ``together`` has found them all
             return ()
-        opened = tuple([key for key in keys if key not in self._by_key])
-        alike: list[Account] = []
+        opened = tuple([key for key in keys if key not in self])
+        alike: dict[Axis, Account] = {}
         for key in opened:
             account = empty(key)
-            twin = next((one for one in alike if one.axis == account.axis), None)
-            if type(account) is not Account:  # one of a window looks further than the others
-                self.put(key, account)
-            elif twin is None:
-                alike.append(account)
-                self.put(key, account)
-            else:
-                twin.holders += 1
-                self.put(key, twin)
+            if type(account) is Account:  # one of a window looks further than the others
+                twin = alike.setdefault(account.axis, account)
+                twin.holders += twin is not account
+                account = twin
+            self[key] = account
         return opened
-
-    def put(self, key: AccountKey, account: Account) -> None:
-        """Set the account of ``key``, which has none; ``account.holders`` counts it already."""
-        self._by_key[key] = account
-        self._grouped.clear()
 
     def close(self, keys: Keys) -> None:
         """Remove the accounts of ``keys``: the charge that opened them was rolled back."""
         for key in keys:
-            self._by_key.pop(key).holders -= 1
+            self.pop(key).holders -= 1
         self._grouped.clear()
 
     def alone(self, key: AccountKey) -> Account:
@@ -91,7 +74,7 @@ class Accounts(Mapping[AccountKey, Account]):
             return found[1]
         groups: dict[int, list[AccountKey]] = {}
         for key in keys:
-            groups.setdefault(id(self._by_key[key]), []).append(key)
+            groups.setdefault(id(self[key]), []).append(key)
         made = [(self._part(tuple(members)), tuple(members)) for members in groups.values()]
         if len(self._grouped) >= _MOST_GROUPED:
             self._grouped.clear()
@@ -102,30 +85,29 @@ class Accounts(Mapping[AccountKey, Account]):
         """Return the accounts that hold a grant, shared with no other keys, and their bookings."""
         groups: dict[tuple[int, int], tuple[list[AccountKey], Charge]] = {}
         for key, booked in bookings:
-            place = id(self._by_key[key]), id(booked)
+            place = id(self[key]), id(booked)
             groups.setdefault(place, ([], booked))[0].append(key)
         return [(self._part(tuple(keys)), tuple(keys), booked) for keys, booked in groups.values()]
 
     def _part(self, keys: Keys) -> Account:
         """Return the account that ``keys`` share; copy it if other keys share it too."""
-        account = self._by_key[keys[0]]
+        account = self[keys[0]]
         if account.holders != len(keys):
             account.holders -= len(keys)
             account = account.copy()
             account.holders = len(keys)
             for key in keys:
-                self._by_key[key] = account
-            self._grouped.clear()
+                self[key] = account
         return account
 
     def distinct(self) -> list[Account]:
         """Return each account once."""
-        return list({id(account): account for account in self._by_key.values()}.values())
+        return list({id(account): account for account in self.values()}.values())
 
     def share(self) -> None:
         """Merge equal accounts into one."""
         alike: dict[object, list[Account]] = {}
-        for key, account in self._by_key.items():
+        for key, account in self.items():
             if type(account) is not Account:
                 continue
             kept = account.used.parts_kept  # a snapshot says how many arrays there are
@@ -137,5 +119,4 @@ class Accounts(Mapping[AccountKey, Account]):
             elif twin is not account:
                 account.holders -= 1
                 twin.holders += 1
-                self._by_key[key] = twin
-        self._grouped.clear()
+                self[key] = twin
