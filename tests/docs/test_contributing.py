@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from support import SECOND, Book, hospital, laplace, make
 
-from accountant.budget.evaluate import Viewed, evaluate
+from accountant.budget.evaluate import evaluate
 from accountant.budget.request import prepare
 from accountant.budget.rules import KINDS
-from accountant.budget.rules.base import Rule
+from accountant.budget.rules.base import Rule, View
 
 PAGE = (Path(__file__).resolve().parents[2] / "CONTRIBUTING.md").read_text(encoding="utf-8")
 [CODE] = re.findall(r"^```python\n(.+?)^```", PAGE, re.DOTALL | re.MULTILINE)
@@ -112,7 +112,7 @@ def test_the_rule_reads_what_it_declares(
     looked: set[str] = set()
 
     class Watched:
-        def __init__(self, view: Viewed) -> None:
+        def __init__(self, view: View) -> None:
             self._view = view
 
         def __getattr__(self, name: str) -> Any:

@@ -15,7 +15,6 @@ from support import NON_PRIVATE, SECOND, Book, declared, gaussian, laplace, make
 
 from accountant.budget.commands import AdoptPolicy
 from accountant.budget.errors import Problem
-from accountant.budget.evaluate import Viewed
 from accountant.budget.policy import Policy
 from accountant.budget.request import prepare
 from accountant.budget.rules import KINDS
@@ -148,9 +147,9 @@ def watched(book: Book, name: str) -> Iterator[tuple[set[str], Compared | None]]
     [rule] = [rule for rule in book.state.adopted.policy.rules if rule.id == name]
     for by, command in requests():
         request = prepare(book.state, by, command, book.now)
-        view = Watched(Viewed(book.state, request))
+        view = Watched(View(book.state, request))
         said = rule.compare(view)  # type: ignore[arg-type]
-        assert said == rule.compare(Viewed(book.state, request))
+        assert said == rule.compare(View(book.state, request))
         yield view.read, said
 
 

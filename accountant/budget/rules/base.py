@@ -10,18 +10,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, NamedTuple
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Field
+
+from accountant.budget.accounts.peak import Reading
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from accountant.budget.accounts.epochs import Adopted, Epoch
-    from accountant.budget.accounts.peak import Reading
     from accountant.budget.commands import Sealed
     from accountant.budget.population.population import Population
+    from accountant.budget.request import Request
+    from accountant.budget.state import State
     from accountant.ledger.events import Event
     from accountant.privacy.units import Charge
 
@@ -66,7 +69,7 @@ class Finding(NamedTuple):
         return {**fields, **numbers}
 
 
-class View(Protocol):
+class View:
     """The parts of a request, and of the ledger before it, that a rule may read."""
 
     dataset: str
@@ -81,15 +84,31 @@ class View(Protocol):
     total: Charge
     """What all mechanisms cost together."""
 
+    def __init__(self, state: State, request: Request) -> None:
+        self._state, self._selection = state, request.selection
+        self._limits = state.route(request.dataset, request.by).by_rule
+        self._readings: dict[int, Reading] = {}
+        """By account: limits that have used the same hold one."""
+        self.dataset, self.client, self.now = request.dataset, request.by, request.now
+        self.kinds, self.total = request.costs.kinds, request.total
+        self.purpose, self.justification = request.purpose, request.justification
+
     def used(self, rule: str) -> tuple[Epoch, Reading] | None:
         """Return the epoch of limit rule ``rule`` and what it has used on the selected cells; None
         if it does not cover the dataset.
         """
-        ...
+        if (counted := self._limits.get(rule)) is None:
+            return None
+        state, key = self._state, counted.key
+        account = (state.accounts.get(key) or state.account(key)).at(self.now)
+        reading = self._readings.get(id(account))
+        if reading is None:
+            reading = self._readings[id(account)] = Reading(account, self._selection)
+        return counted.epoch, reading
 
     def memory(self, rule: str) -> Any:
         """Return the memory of rule ``rule``; None at first."""
-        ...
+        return self._state.memories.get(rule)
 
 
 @dataclass(frozen=True, slots=True)
