@@ -90,10 +90,9 @@ class Population:
 
     def extended(self, dimension: str, values: tuple[str, ...]) -> Population:
         """Return the population with ``values`` appended to ``dimension``."""
-        axis = self.axis(dimension)
-        name, old = self.dimensions[axis]
-        dimensions = (*self.dimensions[:axis], (name, old + values), *self.dimensions[axis + 1 :])
-        return replace(self, dimensions=dimensions)
+        longer = dict(self.dimensions)
+        longer[dimension] += values
+        return replace(self, dimensions=tuple(longer.items()))
 
     def describe(self, cell: tuple[int, ...]) -> dict[str, str]:
         """Return the attribute values of a cell."""
