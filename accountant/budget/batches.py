@@ -60,17 +60,15 @@ class OpenBatch(NamedTuple):
 
     def taken(self, outcome: Outcome) -> OpenBatch | None:
         """Return the batch with its next item, None after the last. Raises ValueError."""
-        entry = outcome.entry
+        entry, at = outcome.entry, outcome.entry.sequence
         if outcome.batch != self.header or type(outcome.batch) is not int:
-            raise ValueError(f"event {entry.sequence} is no item of the batch at {self.header}")
+            raise ValueError(f"event {at} is no item of the batch at {self.header}")
         if (outcome.by, entry.time, outcome.key) != (self.by, self.time, None):
-            raise ValueError(
-                f"event {entry.sequence} differs from its batch in client, time or key"
-            )
+            raise ValueError(f"event {at} differs from its batch in client, time or key")
         if entry.type not in _ITEMS[self.asked.kind]:
-            raise ValueError(f"event {entry.sequence} cannot be an item of such a batch")
+            raise ValueError(f"event {at} cannot be an item of such a batch")
         if not outcome.command.endswith(_ENDINGS[self.asked.kind]):
-            raise ValueError(f"event {entry.sequence} answers a command that no such batch holds")
+            raise ValueError(f"event {at} answers a command that no such batch holds")
         items = (*self.items, outcome.command)
         if len(items) < self.asked.size:
             return self._replace(items=items)

@@ -31,12 +31,11 @@ def adopt_signing_key(
     custody = state.custody
     if command.key in (old.text for old in custody.keys):
         raise Conflict("key-used", "this key was adopted before; make a fresh one")
-    names = {old.name for old in custody.keys}
     if custody.key is not None and key.name != custody.key.name:
         raise Conflict(
             "origin-fixed", f"this ledger signs as {custody.key.name}, and goes on under that name"
         )
-    if custody.key is None and key.name in names:
+    if custody.key is None and key.name in (old.name for old in custody.keys):
         raise Conflict(
             "origin-used",
             f"the origin {key.name} was used before the recovery: give the new key another name",

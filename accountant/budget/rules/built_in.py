@@ -25,9 +25,7 @@ _NO_POLICY: Final = (
     "adopt one with PUT /v1/populations/{}/policy"
 )
 _NO_LIMIT: Final = "no limit of policy {!r} covers dataset {!r}; add a rule with a limit that does"
-_UNVERIFIABLE: Final = (
-    "the loss of {} is the client's word; nothing that was stated lets it be derived"
-)
+_CLAIM: Final = "the loss of {} is the client's word; nothing that was stated lets it be derived"
 
 
 def findings(request: Request, adopted: Adopted | None, ledger: str) -> Iterator[Finding]:
@@ -36,7 +34,7 @@ def findings(request: Request, adopted: Adopted | None, ledger: str) -> Iterator
         for objection in priced.objections:
             yield _fired(objection.code, "block", objection.text)
         if priced.verdict is Verdict.UNVERIFIABLE:
-            yield _fired("unverifiable-claim", "flag", _UNVERIFIABLE.format(mechanism.kind))
+            yield _fired("unverifiable-claim", "flag", _CLAIM.format(mechanism.kind))
     for kind in request.unplaced:
         yield _fired("private-membership", "block", _MEMBERSHIP.format(kind))
     if adopted is None:

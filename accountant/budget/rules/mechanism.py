@@ -23,11 +23,10 @@ class MechanismRule(Rule):
     @field_validator("mechanisms")
     @classmethod
     def _known(cls, kinds: list[str]) -> list[str]:
+        known = ", ".join(KINDS)
         for kind in kinds:
             if kind not in KINDS:
-                raise ValueError(
-                    f"no mechanism kind is called {kind!r}; there are: " + ", ".join(KINDS)
-                )
+                raise ValueError(f"no mechanism kind is called {kind!r}; there are: {known}")
         return kinds
 
     def compare(self, view: View) -> Compared | None:

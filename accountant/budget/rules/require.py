@@ -35,9 +35,8 @@ class RequireRule(Rule):
         required = f"(required: {', '.join(self.require)})"
         if not missing:
             return self.finding(compared, f"nothing is missing {required}")
-        return self.finding(
-            compared, f"the request states no {' and no '.join(missing)} {required}"
-        )
+        absent = " and no ".join(missing)
+        return self.finding(compared, f"the request states no {absent} {required}")
 
     def sentence(self, unit: str) -> str:
         """Describe the rule for a report."""
