@@ -5,7 +5,7 @@ One pass over the events, to book the difference or to check that it was booked.
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from accountant.budget.commands import STORED, Revalue
 from accountant.budget.custody.custody import FIRST_ENGINE
@@ -16,8 +16,6 @@ from accountant.budget.state import State
 from accountant.ledger.events import Event
 from accountant.privacy.engine import FORMER, former_under
 from accountant.privacy.units import Charge, total
-
-_ENDS: Final = (COMMITTED, EXPIRED, CLOSED)
 
 
 class Booked(NamedTuple):
@@ -57,7 +55,7 @@ class Corrections:
             self._engine = command["version"]
         elif event.type in (RESERVED, RECORDED):
             self._asked(event, command)
-        elif event.type in _ENDS:
+        elif event.type in (COMMITTED, EXPIRED, CLOSED):
             self._ended(event, command)
         elif event.type == "ledger.recovered.v1":
             self.booked |= {booked.event: booked for booked in self._open.values()}

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from accountant.privacy.balls import Number, above
 from accountant.privacy.composition import closed_forms, pairs
@@ -27,8 +27,7 @@ _FOR_RHO: Final = Fraction(1, 10)
 """The part of delta at which a rho that has no pair of its own is converted."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tight:
+class Tight(NamedTuple):
     """The total of a list that was fixed in advance. ``pld`` and ``renyi`` None: something has no
     bound. ``optimal`` None: the mechanisms are not all alike, or too many. ``closed_form`` None:
     something among them has no (epsilon, delta) of its own. ``gaussian`` None: the list is not
