@@ -37,11 +37,9 @@ class Change(Protocol):
 
     def fold(self, state: State, entry: Entry) -> Any:
         """Change the state as the event of ``entry`` says. Return what ``undo`` needs."""
-        ...
 
     def undo(self, state: State, before: Any) -> None:
         """Undo the change, which must be the last one made."""
-        ...
 
 
 class Outcome(NamedTuple):

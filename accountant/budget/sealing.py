@@ -43,15 +43,14 @@ def seal(
     state: State, asked: Envelope, new_salt: Callable[[], bytes]
 ) -> tuple[Envelope, dict[str, Opened]]:
     """Replace free texts by digests. Returns also the texts to keep, by field or ``field_of``."""
+    opened: dict[str, Opened] = {}
     if asked.items:
-        opened: dict[str, Opened] = {}
         parts = []
         for place, part in enumerate(asked.parts):
             sealed, texts = seal(state, part, new_salt)
             parts.append(sealed)
             opened |= {field_of(place, field): one for field, one in texts.items()}
         return Envelope.together(asked.by, parts, asked.key), opened
-    opened = {}
     if (command := packed(state.population, asked.command)) is not asked.command:
         asked = replace(asked, command=command)
     stated = vars(command)
