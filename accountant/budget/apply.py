@@ -103,9 +103,7 @@ def drop_journal(state: State) -> None:
 
 
 def rollback(state: State, mark: int = 0) -> bool:
-    """Take back all outcomes of the transaction but the first ``mark``. Returns False, and changes
-    nothing, if one of them cannot be taken back.
-    """
+    """Take back all outcomes but the first ``mark``. Returns False, unchanged, if one cannot."""
     journal = state.journal
     if journal is None or any(isinstance(u.change, Happened) for u in journal[mark:]):
         return False
@@ -147,9 +145,7 @@ class Happened(NamedTuple):
 
 
 def read(state: State, event: Event, data: bytes | None = None) -> Outcome:
-    """Return the outcome that ``event`` records; ``data`` are its bytes, if known. Raises
-    ValueError if it is not the next one, or its type is unknown.
-    """
+    """Return what ``event``, of bytes ``data``, records. Raises ValueError if it cannot follow."""
     if event.ledger != state.ledger or event.sequence != state.sequence:
         raise ValueError(
             f"{event.ledger}/{event.sequence} does not follow {state.ledger}/{state.sequence - 1}"

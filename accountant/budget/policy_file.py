@@ -45,9 +45,7 @@ def parse_policy(text: str) -> tuple[Policy, str]:
 
 
 def _plain(node: yaml.Node, path: tuple[str | int, ...], lines: dict[Any, int]) -> Any:
-    """Return the node as dicts, lists and text, and note each path's line. Raises Invalid for a key
-    given twice, and where aliases repeat nodes until it is too deep or too large.
-    """
+    """Return the node as dicts, lists and text, and note each path's line. Raises Invalid."""
     lines[path] = node.start_mark.line + 1
     if len(path) > MAX_DEPTH or len(lines) > MAX_NODES:
         raise _malformed(f"line {lines[path]}: it is too large or too deep (aliases count too)")

@@ -38,9 +38,8 @@ class Discrepancy(NamedTuple):
 
 @dataclass(slots=True)
 class Replay:
-    """The state after the first ``events`` events, and every finding.
-
-    From an event that cannot be folded on, only bytes and order are checked.
+    """The state after the first ``events`` events, and every finding. From an event that cannot be
+    folded on, only bytes and order are checked.
     """
 
     state: State

@@ -428,10 +428,8 @@ def command_from_json(body: dict[str, Any]) -> Command:
 
 @dataclass(frozen=True)
 class Envelope:
-    """A command with the name of its client, and the idempotency key, if any.
-
-    A batch that a client sends has ``items``. One that is read back from its event may have none:
-    they stand in the events that follow.
+    """A command with the name of its client, and the idempotency key, if any. A batch that a client
+    sends has ``items``; one that is read back may have none: they stand in the following events.
     """
 
     by: str

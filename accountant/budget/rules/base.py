@@ -94,9 +94,7 @@ class View:
         self.purpose, self.justification = request.purpose, request.justification
 
     def used(self, rule: str) -> tuple[Epoch, Reading] | None:
-        """Return the epoch of limit rule ``rule`` and what it has used on the selected cells; None
-        if it does not cover the dataset.
-        """
+        """Return a limit rule's epoch and its use of the selected cells; None on other datasets."""
         if (counted := self._limits.get(rule)) is None:
             return None
         state, key = self._state, counted.key
@@ -143,9 +141,7 @@ class Rule(Strict):
 
     @property
     def in_clear(self) -> frozenset[str]:
-        """The purposes that the rule compares. They stand in clear in events and in the view; any
-        other purpose is sealed. By default those of a field ``purposes``.
-        """
+        """The purposes that it compares: they stand in clear in events and in the view."""
         return frozenset(getattr(self, "purposes", ()))
 
     def check(self, rules: Mapping[str, Rule]) -> None:

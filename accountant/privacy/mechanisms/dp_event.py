@@ -206,9 +206,7 @@ _CLASSES: Final[dict[str, tuple[dict[str, Any], Callable[..., list[Body]]]]] = {
 
 
 def dp_event_of(mechanisms: Sequence[BaseMechanism], population: Relation) -> Body:
-    """Return ``mechanisms`` as one DpEvent for an accountant with the population's relation. Raises
-    ValueError for a mechanism that costs neither an (epsilon, delta) nor a rho.
-    """
+    """Return ``mechanisms`` as one DpEvent. Raises ValueError if no event says what one costs."""
     events = [_counted(mechanism, population) for mechanism in mechanisms]
     return events[0] if len(events) == 1 else _event("ComposedDpEvent", events=events)
 
