@@ -25,15 +25,13 @@ _STATES: Final = {
 }
 Dimensions = dict[str, dict[str, int]]
 """The position of each value on each dimension."""
+Size = tuple[bool, int, int]
 
 
 class Contribution(NamedTuple):
     """A charge, its state, and the command that booked it; ``subjects`` None: everyone."""
 
-    epsilon: tuple[bool, int]
-    """Whether it is infinite, and its units."""
-    before: int
-    """The negative sequence: of equal charges the earlier one comes first."""
+    sequence: int
     client: str
     command: dict[str, Any]
     subjects: Any
@@ -45,20 +43,20 @@ class Contribution(NamedTuple):
         """Return the charge that an event has booked."""
         command, revalued = body["command"], body["type"] == REVALUED
         everyone = body.get("charged_to") == "everyone" or command.get("everyone", False)
-        charge = Charge.from_json(body["more" if revalued else "total"])
         return cls(
-            epsilon=_epsilon(charge),
-            before=-body["sequence"],
+            sequence=body["sequence"],
             client=command["by"] if revalued else body["by"],
             command=command,
             subjects=None if everyone else command.get("subjects"),
-            charge=charge,
+            charge=Charge.from_json(body["more" if revalued else "total"]),
             state=_STATES[body["type"]],
         )
 
-    def settled(self, charge: Charge, state: str) -> Contribution:
-        """Return it as the end of a grant has left it."""
-        return self._replace(epsilon=_epsilon(charge), charge=charge, state=state)
+    @property
+    def size(self) -> Size:
+        """Its size: whether its epsilon is infinite, its units; of equal ones the earlier wins."""
+        epsilon = Currency.EPSILON
+        return self.charge.is_infinite(epsilon), self.charge[epsilon], -self.sequence
 
     def counts_in(self, rule: Mapping[str, Any], dimensions: Dimensions) -> bool:
         """Return True if it is charged to the account and the cell that a limit quotes."""
@@ -71,10 +69,10 @@ class Contribution(NamedTuple):
     def to_json(self, texts: Texts) -> dict[str, Any]:
         """Return it as the API serves it."""
         return {
-            "sequence": -self.before,
+            "sequence": self.sequence,
             "client": self.client,
             "dataset": self.command["dataset"],
-            "purpose": texts.open(-self.before, self.command).get("purpose"),
+            "purpose": texts.open(self.sequence, self.command).get("purpose"),
             "state": self.state,
             "epsilon": self.charge.amount(Currency.EPSILON),
             "delta": self.charge.amount(Currency.DELTA),
@@ -88,18 +86,18 @@ def used_up_by(
     account and cell that it quotes, the largest first, as they stand now. Reads ``rows`` once.
     """
     fired = [r for r in rules if r["fired"] and "comparisons" in r]
-    largest: list[list[Contribution]] = [[] for _ in fired]
+    largest: list[list[tuple[Size, Contribution]]] = [[] for _ in fired]
     counts, dimensions = [0] * len(fired), Dimensions()
     for booked in _bookings(rows, before, dimensions) if fired else ():
         for i, rule in enumerate(fired):
             if booked.counts_in(rule, dimensions):
                 counts[i] += 1
                 add = heappush if counts[i] <= MOST else heappushpop
-                add(largest[i], booked)
+                add(largest[i], (booked.size, booked))
     return [
         {
             "rule": rule["rule"],
-            "events": [booked.to_json(texts) for booked in sorted(some, reverse=True)],
+            "events": [booked.to_json(texts) for _, booked in sorted(some, reverse=True)],
             "left_out": count - len(some),
         }
         for rule, some, count in zip(fired, largest, counts, strict=True)
@@ -133,15 +131,11 @@ def _bookings(
             one = held.pop(grant)
             final = final_of(body, one.charge)
             if any(final.finite + final.infinite):
-                yield one.settled(final, SETTLING[kind])
+                yield one._replace(charge=final, state=SETTLING[kind])
         elif kind == RECOVERED:
-            yield from (one.settled(one.charge, "expired") for one in held.values())
+            yield from (one._replace(state="expired") for one in held.values())
             held.clear()
     yield from held.values()
-
-
-def _epsilon(charge: Charge) -> tuple[bool, int]:
-    return charge.is_infinite(Currency.EPSILON), charge[Currency.EPSILON]
 
 
 def _covers(dimensions: Dimensions, subjects: Any, group: Mapping[str, str]) -> bool:
