@@ -34,7 +34,8 @@ def start(service: Service, publisher: Publisher, settings: Settings) -> Backgro
     """Start the scheduler. The caller shuts it down."""
     mark, folder = ClockMark(settings.home), settings.home / "reports"
     hours: dict[str, Any] = {"hours": settings.report_hours, "start_date": _ALIGNED}
-    scheduler = BackgroundScheduler(timezone="UTC")
+    missed = {"coalesce": True, "misfire_grace_time": None}
+    scheduler = BackgroundScheduler(timezone="UTC", job_defaults=missed)
     for name, job, arguments, interval in (
         ("expiry", expire, [service], {"seconds": settings.expiry_seconds}),
         ("publish", publish, [service, publisher], {"seconds": settings.checkpoint_seconds}),
@@ -42,16 +43,7 @@ def start(service: Service, publisher: Publisher, settings: Settings) -> Backgro
         ("clock", mark_clock, [service, mark], {"seconds": _CLOCK_SECONDS}),
         ("report", report, [service, publisher, folder], hours),
     ):
-        scheduler.add_job(
-            job,
-            "interval",
-            arguments,
-            id=name,
-            max_instances=1,
-            coalesce=True,
-            misfire_grace_time=None,
-            **interval,
-        )
+        scheduler.add_job(job, "interval", arguments, id=name, **interval)
     scheduler.start()
     return scheduler
 
