@@ -34,22 +34,25 @@ class CheckpointFacts(Struct, frozen=True):
     continued: bool
 
 
-class AlarmFacts(Struct, frozen=True):
-    """A witness's answer that stopped publication. ``size``: of the ledger it was shown."""
+class EventFacts(Struct, frozen=True):
+    """An event that the report shows, by its sequence and its time."""
 
     sequence: int
     time: str
+
+
+class AlarmFacts(EventFacts, frozen=True):
+    """A witness's answer that stopped publication. ``size``: of the ledger it was shown."""
+
     witness: str
     status: int
     detail: str
     size: int
 
 
-class ResumedFacts(Struct, frozen=True):
+class ResumedFacts(EventFacts, frozen=True):
     """An operator's statement that ends an alarm. ``alarm`` is the sequence of the alarm."""
 
-    sequence: int
-    time: str
     by: str
     alarm: int
     reason: str
@@ -63,13 +66,11 @@ class LostFacts(Struct, frozen=True):
     root: str
 
 
-class RecoveryFacts(Struct, frozen=True):
+class RecoveryFacts(EventFacts, frozen=True):
     """A recovery. ``left``: events that remained; ``charged``: open grants that were charged in
     full; ``carried``: accounts whose signed totals were carried over.
     """
 
-    sequence: int
-    time: str
     by: str
     reason: str
     left: int
@@ -78,13 +79,11 @@ class RecoveryFacts(Struct, frozen=True):
     carried: int
 
 
-class AcceptedFacts(Struct, frozen=True):
+class AcceptedFacts(EventFacts, frozen=True):
     """An operator's statement that a suspect clock is right. ``clock`` is the time that it showed;
     ``before`` is the stamp of the event before, at which ledger time had stood still.
     """
 
-    sequence: int
-    time: str
     by: str
     clock: str
     before: str
@@ -134,31 +133,28 @@ class CustodyHistory:
         if self._head is not None and self._tree.size == self._head.size:
             self._continued = self._tree.root == self._head.root
         body, said = event.body, event.body.get("command", {})
+        at = event.sequence, rfc3339(event.time)
         match event.type:
             case "publication.stopped.v1":
                 answer = said["witness"], said["status"], said["detail"], said["size"]
-                facts.alarm = AlarmFacts(*_place(event), *answer)
+                facts.alarm = AlarmFacts(*at, *answer)
                 facts.alarms += 1
             case "publication.resumed.v1":
                 facts.alarm = None
-                resumed = ResumedFacts(*_place(event), event.by, body["alarm"], said["reason"])
+                resumed = ResumedFacts(*at, event.by, body["alarm"], said["reason"])
                 _keep(facts.resumed, resumed)
             case "ledger.recovered.v1":
                 left = self._carried[0][0] if self._carried else event.sequence
                 lost = tuple(LostFacts(**head) for head in body["lost"])
                 counts = len(body["charged"]), sum(accounts for _, accounts in self._carried)
-                recovery = RecoveryFacts(
-                    *_place(event), event.by, said["reason"], left, lost, *counts
-                )
+                recovery = RecoveryFacts(*at, event.by, said["reason"], left, lost, *counts)
                 _keep(facts.recoveries, recovery)
                 facts.recovered += 1
             case "text.erased.v1":
                 facts.erasures += 1
             case "clock.accepted.v1":
                 before = rfc3339(self._before)
-                accepted = AcceptedFacts(
-                    *_place(event), event.by, said["clock"], before, said["reason"]
-                )
+                accepted = AcceptedFacts(*at, event.by, said["clock"], before, said["reason"])
                 _keep(facts.accepted, accepted)
         if event.type == "ledger.carried_over.v1":
             self._carried.append((event.sequence, len(said["accounts"])))
@@ -187,10 +183,6 @@ class CustodyHistory:
                 continued=self._continued,
             )
         return facts
-
-
-def _place(event: Event) -> tuple[int, str]:
-    return event.sequence, rfc3339(event.time)
 
 
 def _keep(latest: list[Facts], one: Facts) -> None:

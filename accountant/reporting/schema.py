@@ -12,7 +12,7 @@ from typing import Final, Generic, Literal, TypeVar, get_args
 from msgspec import Struct
 
 from accountant.privacy.units import INFINITE
-from accountant.reporting.custody import LedgerFacts
+from accountant.reporting.custody import EventFacts, LedgerFacts
 
 FORMAT: Final = "accountant.report.v1"
 
@@ -226,11 +226,9 @@ class DatasetFacts(Struct, frozen=True):
     counts: dict[str, int]
 
 
-class PointFacts(Struct, frozen=True):
+class PointFacts(EventFacts, frozen=True):
     """The use of a limit after an event."""
 
-    sequence: int
-    time: str
     limit: str
     spent: str
     spent_and_reserved: str
@@ -246,11 +244,9 @@ class SeriesFacts(Struct, frozen=True):
     points: tuple[PointFacts, ...]
 
 
-class NotableFacts(Struct, frozen=True):
+class NotableFacts(EventFacts, frozen=True):
     """An event that an officer may have to look at."""
 
-    sequence: int
-    time: str
     client: str
     dataset: str
     subjects: str
@@ -277,11 +273,9 @@ class RuleFacts(Struct, frozen=True):
     sentence: str
 
 
-class ChangeFacts(Struct, frozen=True):
+class ChangeFacts(EventFacts, frozen=True):
     """An adoption of a policy."""
 
-    sequence: int
-    time: str
     by: str
     approved_by: str | None
     policy: str
