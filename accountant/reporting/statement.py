@@ -75,11 +75,7 @@ def accounts_json(
         "sequence": state.last,
         "time": rfc3339(state.time),
         "accounts": msgspec.to_builtins(statement(state, dataset, by)),
-        "lifetime": [
-            row
-            for row in lifetime_totals(state, by)
-            if dataset is None or row["dataset"] in (dataset, ALL)
-        ],
+        "lifetime": lifetime_totals(state, dataset, by),
     }
 
 
@@ -202,11 +198,13 @@ def _worst_group(state: State, counted: Counted, used: Integers) -> dict[str, st
     return found
 
 
-def lifetime_totals(state: State, by: str | None = None) -> list[dict[str, Any]]:
-    """Return the lifetime total of each dataset, then of all together, split by ``by`` if given."""
+def lifetime_totals(
+    state: State, dataset: str | None = None, by: str | None = None
+) -> list[dict[str, Any]]:
+    """Return the lifetime total of ``dataset``, or of each, then of all together, by ``by``."""
     axis = state.people().axis(by) if by is not None else None
     rows = []
-    for name in [*sorted(state.datasets), ALL]:
+    for name in [*(sorted(state.datasets) if dataset is None else [dataset]), ALL]:
         row: dict[str, Any] = {"dataset": name} | lifetime_sums(state, name, None)[0]._asdict()
         if axis is not None:
             values, sums = state.people().dimensions[axis][1], lifetime_sums(state, name, axis)
