@@ -1,12 +1,11 @@
-"""Usage by client, kind and purpose, and notable events. Memory grows with open grants and capped
-tables, not with the number of events.
-"""
+"""Usage by client, kind and purpose, and notable events. Only open grants make memory grow."""
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from accountant.budget.commands import CommitGrant
@@ -60,6 +59,8 @@ Parts = dict[str, Charge]
 """A charge by mechanism kind."""
 Text = tuple[str, tuple[str, ...]]
 """The text of a notable event, and the rules behind it."""
+Said = str | Callable[[], Text]
+"""A text behind which is no rule, or a function, called only if the event is listed."""
 
 
 class Names(NamedTuple):
@@ -114,7 +115,7 @@ class Tallies:
     """The tallies of each dataset, by heading and name; later names share the name None."""
 
     def __init__(self) -> None:
-        self._rows: dict[tuple[str, str], dict[str | None, Tally]] = {}
+        self._rows: defaultdict[tuple[str, str], dict[str | None, Tally]] = defaultdict(dict)
 
     def usages(self, dataset: str, heading: str) -> tuple[Usage, ...]:
         """Return the rows under one heading, most used first, the row of all other names last."""
@@ -123,12 +124,12 @@ class Tallies:
             name, tally = row
             return name is None, -tally.unbounded, -tally.epsilon, name or ""
 
-        rows = self._rows.get((dataset, heading), {})
-        return tuple(tally.facts(name) for name, tally in sorted(rows.items(), key=place))
+        rows = sorted(self._rows[dataset, heading].items(), key=place)
+        return tuple(tally.facts(name) for name, tally in rows)
 
     def total(self, dataset: str) -> Usage:
         """Return the sum of the whole dataset."""
-        return self._rows.get((dataset, _ALL), {}).get("", Tally()).facts("")
+        return self._rows[dataset, _ALL].get("", Tally()).facts("")
 
     def of(self, at: Names, charge: Charge, parts: Parts) -> Iterator[tuple[Tally, Charge]]:
         """Yield the tallies that ``charge`` counts in, whose ``parts`` are those of the kinds."""
@@ -139,7 +140,7 @@ class Tallies:
             yield self._tally(at.dataset, "kind", kind), part
 
     def _tally(self, dataset: str, heading: str, name: str) -> Tally:
-        rows = self._rows.setdefault((dataset, heading), {})
+        rows = self._rows[dataset, heading]
         if (found := rows.get(name)) is None:
             found = rows.setdefault(name if len(rows) < MOST_NAMES else None, Tally())
         return found
@@ -153,31 +154,6 @@ class OpenGrant(NamedTuple):
     parts: Parts
 
 
-class Notable(NamedTuple):
-    """A notable event. ``text`` may be a function, called only if the event is listed."""
-
-    event: Event
-    at: Names
-    charge: Charge
-    text: str | Callable[[], Text]
-
-    def facts(self) -> NotableFacts:
-        """Return the event as the report lists it."""
-        text, rules = (self.text, ()) if isinstance(self.text, str) else self.text()
-        return NotableFacts(
-            sequence=self.event.sequence,
-            time=rfc3339(self.event.time),
-            client=self.at.client,
-            dataset=self.at.dataset,
-            subjects=groups_in_words(self.at.subjects),
-            epsilon=self.charge.amount(Currency.EPSILON),
-            delta=self.charge.amount(Currency.DELTA),
-            purpose=self.at.purpose,
-            rules=rules,
-            text=shortened(text, 400),
-        )
-
-
 class History:
     """Collects from every event, its texts opened, after the state has folded it in."""
 
@@ -185,7 +161,7 @@ class History:
         self.tallies = Tallies()
         self.counts: dict[str, Counter[str]] = {sort: Counter() for sort in SORTS}
         """The notable events of each sort, by dataset."""
-        self._latest = {sort: deque[Notable](maxlen=LATEST) for sort in SORTS}
+        self._latest = {sort: deque[Callable[[], NotableFacts]](maxlen=LATEST) for sort in SORTS}
         self.policies = deque[ChangeFacts](maxlen=LATEST)
         self.policies_total = 0
         self.held: dict[str, OpenGrant] = {}
@@ -197,7 +173,7 @@ class History:
                 sort=sort,
                 total=counts.total(),
                 by_dataset=dict(counts),
-                latest=tuple(notable.facts() for notable in reversed(self._latest[sort])),
+                latest=tuple(facts() for facts in reversed(self._latest[sort])),
             )
             for sort, counts in self.counts.items()
         )
@@ -277,11 +253,9 @@ class History:
         text = f"event {command['event']} cost more than was booked for it (“{command['reason']}”)"
         self._note("revalued", event, at, more, text)
 
-    def _note(
-        self, sort: str, event: Event, at: Names, charge: Charge, text: str | Callable[[], Text]
-    ) -> None:
+    def _note(self, sort: str, event: Event, at: Names, charge: Charge, said: Said) -> None:
         self.counts[sort][at.dataset] += 1
-        self._latest[sort].append(Notable(event, at, charge, text))
+        self._latest[sort].append(partial(_notable, event, at, charge, said))
 
     def _adopted(self, event: Event) -> None:
         command = event.body["command"]
@@ -297,6 +271,23 @@ class History:
             loosened=tuple(event.body.get("loosens", ())),
         )
         self.policies.appendleft(change)
+
+
+def _notable(event: Event, at: Names, charge: Charge, said: Said) -> NotableFacts:
+    """Return a notable event as the report lists it."""
+    text, rules = (said, ()) if isinstance(said, str) else said()
+    return NotableFacts(
+        sequence=event.sequence,
+        time=rfc3339(event.time),
+        client=at.client,
+        dataset=at.dataset,
+        subjects=groups_in_words(at.subjects),
+        epsilon=charge.amount(Currency.EPSILON),
+        delta=charge.amount(Currency.DELTA),
+        purpose=at.purpose,
+        rules=rules,
+        text=shortened(text, 400),
+    )
 
 
 def _sorts(state: State, fired: Iterable[tuple[str, str]], *, refused: bool) -> list[str]:
