@@ -39,16 +39,14 @@ class _Asked(NamedTuple):
 def report_texts(
     service: Service, population: str, published: Signed | None, forms: Sequence[str]
 ) -> dict[str, str]:
-    """Return the report of everything committed, in each of ``forms``. Raise NotFound for an
-    unknown population, or StoreError.
-    """
+    """Return the report in each of ``forms``. Raise StoreError, or NotFound without a ledger."""
     service.known(population)
-    ledgers = service.ledgers
+    asked = _Asked(service.ledgers.url, population, published, forms, cores.USABLE)
     if service.head(population).size < WORTH or home_made() or os.name != "posix":
-        return _texts(ledgers, population, published, forms)
+        return _texts(service.ledgers, asked)
     with _one, Helpers("accountant.reporting.apart", 1) as helpers:
         try:
-            helpers.post(_Asked(ledgers.url, population, published, forms, cores.USABLE))
+            helpers.post(asked)
             [(_, answer)] = helpers.exchange(wait=True)
         except HelperError as error:
             raise StoreError(f"the report was not made: {error}") from error
@@ -58,11 +56,9 @@ def report_texts(
     return texts
 
 
-def _texts(
-    ledgers: Ledgers, population: str, published: Signed | None, forms: Sequence[str]
-) -> dict[str, str]:
-    report = report_of(ledgers, population, published)
-    return {form: rendered(report, form) for form in forms}
+def _texts(ledgers: Ledgers, asked: _Asked) -> dict[str, str]:
+    report = report_of(ledgers, asked.population, asked.published)
+    return {form: rendered(report, form) for form in asked.forms}
 
 
 def _made(asked: _Asked) -> dict[str, str] | StoreError:
@@ -72,7 +68,7 @@ def _made(asked: _Asked) -> dict[str, str] | StoreError:
         os.sched_setaffinity(0, asked.cores)
     ledgers = Ledgers(asked.url)
     try:
-        return _texts(ledgers, asked.population, asked.published, asked.forms)
+        return _texts(ledgers, asked)
     except StoreError as error:
         return error if type(error) is Damaged else StoreError(str(error))
     except ValueError as error:

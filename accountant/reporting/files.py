@@ -63,9 +63,7 @@ _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "�
 
 
 def report_of(ledgers: Ledgers, population: str, published: Signed | None) -> Report:
-    """Return the report of everything committed. Raise StoreError, or ValueError for a damaged
-    ledger.
-    """
+    """Return the report of what is committed. Raise StoreError, or ValueError if it is damaged."""
     # Imported late, as below: a service makes one report a day, most commands none.
     from accountant.reporting.model import build_report  # noqa: PLC0415
 
