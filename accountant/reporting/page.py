@@ -66,38 +66,37 @@ def _environment() -> Environment:
 
 def sections(report: Report) -> list[Section]:
     """Return a section for each dataset, then one for all together where a rule limits them."""
-    found = [_section(report, i, data.id, data) for i, data in enumerate(report.datasets, start=1)]
+    found = [_section(report, i, data) for i, data in enumerate(report.datasets, start=1)]
     if any(s.dataset == ALL for s in report.limits):
-        found.append(_section(report, 0, ALL, None))
+        found.append(_section(report, 0, None))
     return found
 
 
-def _section(report: Report, number: int, name: str, data: DatasetFacts | None) -> Section:
-    main = [s for s in report.limits if not s.client]
-    standings = [s for s in main if s.dataset == name]
-    if data is not None:
-        tightest = [s for s in main if (s.rule, s.dataset) == (data.rule, data.rule_scope)]
-    else:
-        order = sorted(standings, key=lambda s: (s.status != "over", bool(s.window), s.left))
-        tightest = order[:1]
-    own = [s for s in tightest if s.dataset == name]
+def _section(report: Report, number: int, data: DatasetFacts | None) -> Section:
+    name, limits = data.id if data else ALL, [s for s in report.limits if not s.client]
+    standings = [s for s in limits if s.dataset == name]
     clients = [s for s in report.limits if s.dataset == name and s.client]
-    pictures = [
-        chart(series, f"burndown-{number}", in_words(name if own else ALL))
-        for limit in tightest
+    if data is None:
+        order = sorted(standings, key=lambda s: (s.status != "over", bool(s.window), s.left))
+        main = next(iter(order), None)
+    else:
+        named = (s for s in limits if (s.rule, s.dataset) == (data.rule, data.rule_scope))
+        main = next(named, None)
+    pictures = (
+        chart(series, f"burndown-{number}", in_words(series.dataset))
         for series in report.series
-        if (series.rule, series.dataset) == (limit.rule, limit.dataset)
-    ]
+        if main is not None and (series.rule, series.dataset) == (main.rule, main.dataset)
+    )
     return Section(
         anchor=f"data-{number}",
         name=in_words(name),
         dataset=data,
-        main=tightest[0] if tightest else None,
+        main=main,
         standings=standings,
         clients=sorted(clients, key=lambda s: s.left),
         lifetime=next(lifetime for lifetime in report.lifetimes if lifetime.dataset == name),
-        picture=pictures[0] if pictures else None,
-        splits=own[0].splits if own else (),
+        picture=next(pictures, None),
+        splits=main.splits if main and main.dataset == name else (),
     )
 
 
