@@ -92,11 +92,8 @@ def groups_in_words(subjects: Any) -> str:
     """Return a subject group of an event as words: "country: KR, JP", or "everyone"."""
     if not subjects or {} in (terms := subjects if isinstance(subjects, list) else [subjects]):
         return "everyone"
-    return shortened(" or ".join(_term(term) for term in terms), 200)
-
-
-def _term(term: dict[str, Any]) -> str:
-    return "; ".join(f"{name}: " + _values(values) for name, values in sorted(term.items()))
+    named = ([f"{name}: {_values(term[name])}" for name in sorted(term)] for term in terms)
+    return shortened(" or ".join(map("; ".join, named)), 200)
 
 
 def _values(values: Any) -> str:
