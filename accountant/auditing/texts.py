@@ -32,7 +32,7 @@ def _sealed_in(body: bytes) -> Iterator[tuple[str, str]]:
                     yield field_of(place, name), digest
         return
     for found in _SEALED.finditer(body):
-        name = body[body.rfind(b'"', 0, found.start()) + 1 : found.start()].decode()
+        name = body[body.rfind(b'"', 0, found.start()) + 1 : found.start()].decode(errors="replace")
         if name in FIELDS:
             yield name, found[1].decode()
 

@@ -143,6 +143,13 @@ def test_any_replaced_stretch_is_found(data: bytes, draw: st.DataObject) -> None
         assert is_found(changed)
 
 
+def test_a_name_that_is_no_text_is_found(data: bytes) -> None:
+    """A byte of the name of a sealed text that leaves no UTF-8 is a finding, not a failed check."""
+    for name in (b'"reason":{"sealed"', b'"purpose":{"sealed"'):
+        place = data.index(name) + 6
+        assert is_found(data[:place] + b"\xee" + data[place + 1 :])
+
+
 def test_every_truncation_is_found(data: bytes) -> None:
     """A bundle that ends at any block, or anywhere else, before its end."""
     dice = random.Random(SEED)  # noqa: S311
