@@ -34,7 +34,8 @@ PER_ONE = {"epsilon": 10**9, "delta": 10**15}  # units; of all other currencies 
 SECOND = {"advanced": "epsilon_squared", "zcdp": "rho", "gdp": "mu_squared"}  # and tau_<order>
 EXACT = Context(prec=60)
 TWO_PI_ROOT = Decimal("2.50662827463100050241576528481104525300698674060993831662992357634")
-RENYI = [*range(2, 65), *(step << power for power in range(3, 11) for step in range(9, 17))]
+STEPS = [1 + Fraction(step, 8 << p) for p in range(16, 0, -1) for step in range(8, 16)]
+RENYI = [*STEPS, *range(2, 65), *(step << p for p in range(3, 11) for step in range(9, 17))]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 JUDGED = ("grant.reserved.v1", "grant.refused.v1", "invocation.recorded.v1")
 ENDS = ("grant.committed.v1", "grant.released.v1", "grant.expired.v1", "sparse_vector.closed.v1")
@@ -389,56 +390,80 @@ class Limit:
         chosen = tuple(map(number, told.get("chosen", []))) or mine
         need(chosen == self.chosen, f"the limit chosen first is not {chosen}")
         self.orders = {name: number(order) for name, order in told.get("orders", {}).items()}
-        self.orders |= {n: number(n[4:]) for n in self.keeps if n.startswith("tau_")}
-        self.compared, self.first = [*SURE], -1  # currencies; and the mu^2 that gdp allowed first
-        if self.gate != "basic":
-            taus = [name for name in self.orders if name.startswith("tau_")]
-            self.compared.append(taus[0] if self.gate == "renyi" else SECOND[self.gate])
-            with localcontext(EXACT):
-                self.draw(told, before)
+        taus = [name for name in self.keeps if name.startswith("tau_")]
+        self.orders |= {name: number(name[4:]) for name in taus}
+        self.stated = told.get("stated", [])  # Renyi orders of the policy, or of its workload
+        self.first, self.lines = -1, list[tuple[int, int, int]]()  # the mu^2 that gdp allowed first
+        own = [] if self.gate == "basic" else taus if self.gate == "renyi" else [SECOND[self.gate]]
+        self.compared = [*SURE, *own]
+        with localcontext(EXACT):
+            self.draw(told, before, taus)
         due = {name: str(most) for name, most in zip(self.compared, self.capacity(), strict=True)}
         need(told["capacity"] == due, f"the capacity of {rule['id']} should be {due}")
 
-    def draw(self, told: Doc, before: Limit | None) -> None:
-        """Draw the line, (a S + b) / d units of epsilon at S units of the gate's currency."""
-        second = self.compared[2]
-        order = self.orders[second]
+    def draw(self, told: Doc, before: Limit | None, taus: list[str]) -> None:
+        """Draw the lines, (a S + b) / d units of epsilon at S units of each of the gate's own
+        currencies. Renyi lines share delta': equally at stated orders, else 7 to 3.
+        """
+        parts = {name: Fraction(1, len(taus)) for name in taus}
+        if not self.stated and len(taus) == 2:
+            parts = dict(zip(taus, (Fraction(7, 10), Fraction(3, 10)), strict=True))
+        told_parts = {name: number(part) for name, part in told.get("parts", {}).items()}
+        need(self.gate != "renyi" or told_parts == parts, f"the parts of delta' are {parts}")
         if before:
             self.first = before.first
-            need(order == before.orders.get(second), f"another order of {second} than before")
+            kept = {name: before.orders.get(name) for name in self.compared[2:]}
+            need(all(self.orders[n] == kept[n] for n in kept), "another order than before")
+            need(self.stated == before.stated, "the orders were not stated so before")
         else:
-            for name, each in self.orders.items():
-                check_order(name, each, *self.chosen)
-        if self.gate == "gdp" and not before:  # where the curve of Gaussian noise meets the limit
-            self.first, most = int(told["capacity"][second]), decimal(self.left * 9 / 10)
-            here = gaussian_delta(self.first, self.epsilon) if self.first else 0
-            above = gaussian_delta(self.first + 1, self.epsilon)
-            need(here <= most < above, f"mu^2 of {self.first} units has the delta {here:.9g}")
-        rise = slope_of(second, order) / 10**6  # 10^9 units of epsilon make one, 10^15 of S
-        start = Fraction(start_of_line(second, order, self.left)) * 10**9
-        self.d = rise.denominator * start.denominator
-        self.a, self.b = int(rise * self.d), int(start * self.d)
+            self.check_orders(taus)
+        for name in self.compared[2:]:
+            if self.gate == "gdp" and not before:  # where the Gaussian curve meets the limit
+                self.first, most = int(told["capacity"][name]), decimal(self.left * 9 / 10)
+                here = gaussian_delta(self.first, self.epsilon) if self.first else 0
+                above = gaussian_delta(self.first + 1, self.epsilon)
+                need(here <= most < above, f"mu^2 of {self.first} units has the delta {here:.9g}")
+            rise = slope_of(name, self.orders[name]) / 10**6  # 10^9 units of epsilon make one
+            left = self.left * parts.get(name, 1)
+            start = Fraction(start_of_line(name, self.orders[name], left)) * 10**9
+            d = rise.denominator * start.denominator
+            self.lines.append((int(rise * d), int(start * d), d))
+
+    def check_orders(self, taus: list[str]) -> None:
+        """Check the orders of a limit that goes on from no other."""
+        epsilon, left = self.chosen
+        for name in self.orders.keys() - set(taus):
+            check_order(name, self.orders[name], epsilon, left)
+        orders = [self.orders[name] for name in taus]
+        if self.stated:
+            need(orders == list(map(number, self.stated)), "other orders than were stated")
+            need(self.rule.get("orders", self.stated) == self.stated, "the rule states others")
+        elif taus:
+            need("orders" not in self.rule and "workload" not in self.rule, "orders were stated")
+            first, lower = orders[0], round(orders[0] * Fraction(13, 20))
+            check_order(taus[0], first, epsilon, left * Fraction(7, 10) if lower > 1 else left)
+            need(orders[1:] == [lower] * (lower > 1), f"the second order should be {lower}")
 
     def capacity(self, share: Fraction = Fraction(1)) -> list[int]:
         """Return the most units that a cell may hold, in the currencies that are compared."""
         epsilon = self.epsilon * share * 10**9 // 1
         found = [epsilon, self.own * share * 10**15 // 1]
-        if self.gate != "basic":
-            found.append((epsilon * self.d - self.b) // self.a)
+        found += [(epsilon * d - b) // a for a, b, d in self.lines]
         if self.gate == "gdp" and share == 1 and self.epsilon >= self.chosen[0]:
             found[2] = max(found[2], self.first if self.left >= self.chosen[1] else -1)
         return found
 
     def spent(self, used: Used) -> int | None:
         """Return the units of epsilon that a cell has spent which holds this; None is infinite."""
-        epsilon, _, second = [*used, None][:3]
-        if second is None:
-            return epsilon
-        bounds = [max(0, -(-(self.a * second + self.b) // self.d))]
-        bounds += [] if epsilon is None else [epsilon]
-        if self.gate == "gdp" and second <= self.first and self.left >= self.chosen[1]:
-            bounds.append(self.chosen[0] * 10**9 // 1)
-        return min(bounds)
+        epsilon, _, *along = used
+        bounds = [] if epsilon is None else [epsilon]
+        for (a, b, d), second in zip(self.lines, along, strict=True):
+            if second is None:
+                continue
+            bounds.append(max(0, -(-(a * second + b) // d)))
+            if self.gate == "gdp" and second <= self.first and self.left >= self.chosen[1]:
+                bounds.append(self.chosen[0] * 10**9 // 1)
+        return min(bounds, default=None)
 
     def used(self, sums: list[int]) -> Used:
         """Return, of a cell's sums, those that are compared."""
@@ -494,20 +519,24 @@ class Limit:
         return fnmatchcase(dataset, self.rule.get("datasets", "*"))
 
 
-def start_of(old: Limit | None, new: Limit) -> str:
-    """Return how the epoch of a limit begins that is adopted after ``old``."""
+def start_of(old: Limit | None, new: Limit, *, used: bool) -> str:
+    """Return how the epoch of a limit begins that is adopted after ``old``, which was ``used``."""
     rule = new.rule
     span, before = rule.get("window"), old.rule if old else {}
     scope = [before.get(n) == rule.get(n) for n in ("datasets", "across", "per", "window")]
     same = old is not None and all(scope)
     limits = [{n: number(v) for n, v in r.get("limit", {}).items()} for r in (before, rule)]
     reset = rule.get("carry") == "none"
-    alike = limits[0] == limits[1] and before.get("gate") == rule.get("gate")
-    if same and alike and not (reset and before.get("carry") != "none"):
+    drawn = [[r.get(n) for n in ("gate", "orders", "workload")] for r in (before, rule)]
+    forgets = reset and before.get("carry") != "none"
+    if same and limits[0] == limits[1] and drawn[0] == drawn[1] and not forgets:
         return "kept"
+    if same and not used:
+        return "unused"
     if reset:
         return "empty"
-    if same and old and (old.gate, old.left > 0) == (new.gate, new.left > 0):
+    alike = drawn[0][1:] == drawn[1][1:]
+    if same and old and alike and (old.gate, old.left > 0) == (new.gate, new.left > 0):
         return "carried"
     return "empty" if span else "converted" if same else "brought"
 
@@ -792,11 +821,12 @@ class Audit:
             told, old = event["epochs"][name], self.limits.get(name)
             start = told["start"]
             new = Limit(rule, told, old if start in ("kept", "carried") else None)
-            need(start == start_of(old, new), f"{name} does not begin so: {start!r:.20}")
+            mine = [key for key in self.accounts if old and key[:2] == (name, old.number)]
+            due_start = start_of(old, new, used=bool(mine))
+            need(start == due_start, f"{name} does not begin so: {start!r:.20}")
             due = old.number if old and start == "kept" else self.numbers[name] + 1
             need(new.number == due, f"the epoch of {name} is not {due}")
             self.numbers[name] = due
-            mine = [key for key in self.accounts if old and key[:2] == (name, old.number)]
             lives = [("", 0, d, "") for d in sorted(self.datasets) if new.counts(d)]
             lives = [key for key in lives if key in self.accounts and "per" not in rule]
             self.bring(new, {"converted": mine, "brought": lives}.get(start, []))

@@ -45,7 +45,7 @@ def _admit(account: Account, selection: Selection, mechanism: BaseMechanism) -> 
     account.book(selection, charge, reserve=False, now=0)
     after = Reading(account, selection)
     _, peak = after.peak(RENYI, LIMIT, charge, CAPACITY)
-    spent = RENYI.spent(LIMIT, peak.used[0], peak.used[2])
+    spent = RENYI.spent(LIMIT, peak.used[0], peak.used[2:])
     return CAPACITY.epsilon - (spent or 0)
 
 

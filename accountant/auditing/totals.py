@@ -5,20 +5,16 @@ the largest sum of any cell in each currency and, under a rule, the most epsilon
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
-
-import numpy as np
+from typing import Any
 
 from accountant.budget.accounts.account import Account
 from accountant.budget.accounts.epochs import Epoch
-from accountant.budget.accounts.sums import Integers
+from accountant.budget.accounts.peak import most_spent, rows_of, sums_of
 from accountant.budget.grants import AccountKey
 from accountant.budget.population.selection import EVERYONE
 from accountant.budget.state import State
 from accountant.ledger.events import canonical
-from accountant.privacy.units import INFINITE, LARGEST, Charge
-
-_INFINITE: Final = LARGEST + 1
+from accountant.privacy.units import INFINITE, LARGEST, Charge, Currency
 
 
 def in_force(state: State) -> Iterator[tuple[AccountKey, Epoch | None, Account]]:
@@ -49,25 +45,7 @@ def most_of(account: Account) -> Charge:
 
 def _spent(epoch: Epoch, account: Account) -> str:
     """Return the epsilon spent by the cell that has spent most, in units rounded up."""
-    second = epoch.capacity.second_currency
-    epsilons = _row(account, 0)
-    seconds = epsilons if second is None else _row(account, account.axis.index(second))
-    # What is spent grows with both sums: of pairs that another exceeds in both, none spends most.
-    order = np.lexsort((-seconds, -epsilons))
-    epsilons, seconds = epsilons[order], seconds[order]
-    before = np.concatenate([[-1], np.maximum.accumulate(seconds)[:-1]])
-    kept = seconds > before
-    spent = [
-        epoch.gate.spent(epoch.limit, _units(epsilon), None if second is None else _units(along))
-        for epsilon, along in zip(epsilons[kept].tolist(), seconds[kept].tolist(), strict=True)
-    ]
-    return INFINITE if None in spent else str(max(units for units in spent if units is not None))
-
-
-def _row(account: Account, row: int) -> Integers:
     [part] = account.used.parts(EVERYONE)
-    return np.where(part.infinite_row(row) > 0, _INFINITE, part.row(row))
-
-
-def _units(sum_: int) -> int | None:
-    return None if sum_ == _INFINITE else sum_
+    rows = rows_of(account.axis, (Currency.EPSILON, *epoch.capacity.currencies))
+    spent = most_spent(epoch.gate, epoch.limit, [sums_of(part, row) for row in rows])[0]
+    return INFINITE if spent > LARGEST else str(spent)

@@ -10,7 +10,14 @@ from dataclasses import replace
 from typing import Any, Final
 
 from accountant.budget.accounts.account import Account
-from accountant.budget.accounts.epochs import Adopted, Epoch, Start, next_epoch, start_of
+from accountant.budget.accounts.epochs import (
+    Adopted,
+    Epoch,
+    Start,
+    next_epoch,
+    start_of,
+    stated_orders,
+)
 from accountant.budget.accounts.window import WindowAccount
 from accountant.budget.changes import Record
 from accountant.budget.commands import CarriedAccount, CarryOver, command_from_json
@@ -26,9 +33,8 @@ from accountant.budget.rules.limit import LimitRule
 from accountant.budget.state import AccountKey, State, account_key, lifetime
 from accountant.ledger.events import Entry, Event, microseconds
 from accountant.privacy import engine as bounds
-from accountant.privacy.filters import FILTERS
 from accountant.privacy.mechanisms import Relation
-from accountant.privacy.units import SURE, Charge
+from accountant.privacy.units import Charge
 
 
 def selection_of(state: State, event: Event) -> Selection:
@@ -111,7 +117,9 @@ def _adopt_policy(state: State, event: Event) -> None:
     epochs: dict[str, Epoch] = {}
     for rule in policy.limits:
         number = state.last_epoch.get(rule.id, 0) + 1
-        epoch, start = next_epoch(before, rule, number, event.time), start_of(before, rule)
+        start = start_of(before, rule, used=is_used(state, rule))
+        orders = stated_orders(event.body["epochs"][rule.id])
+        epoch = next_epoch(before, rule, start, orders, number, event.time)
         state.last_epoch[rule.id] = epoch.number
         if before and start is Start.CARRIED:
             carried = _carry(state, rule, before.epochs[rule.id].number, epoch.number)
@@ -129,6 +137,11 @@ def _adopt_policy(state: State, event: Event) -> None:
         kept.check_json(state.memories.get(kept.id), "begins with")
     _set_custody(state, policies=(*state.custody.policies, event.sequence))
     state.adopted = Adopted(policy, event.body["command"]["source_digest"], event.sequence, epochs)
+
+
+def is_used(state: State, rule: LimitRule) -> bool:
+    """Return whether anything was ever booked in the epoch that a rule of this name is in."""
+    return bool(_own(state, rule, state.last_epoch.get(rule.id, 0)))
 
 
 def sources_of(state: State, rule: LimitRule, start: Start) -> list[AccountKey]:
@@ -166,10 +179,9 @@ def _bring(state: State, rule: LimitRule, epoch: Epoch, sources: list[AccountKey
         account = state.accounts[source]
         key = account_key(rule, epoch.number, source.dataset, source.client)
         brought.setdefault(key, Account.empty(account.used.shape, epoch.axis)).absorb(account)
-    for gate in FILTERS.values() if epoch.axis != SURE else ():
-        if (currency := gate.currency(epoch.limit)) is not None:
-            for account in brought.values():
-                account.restate(currency, gate.per_epsilon(epoch.limit))
+    for currency, each in epoch.per_epsilon():
+        for account in brought.values():
+            account.restate(currency, each)
     for key, account in brought.items():
         state.accounts[key] = account
     return bool(brought)

@@ -1,11 +1,13 @@
 """Policy files, read strictly: every error names its line.
 
 All scalars stay text until a field's type reads them, so ``1e-6`` is a number and ``NO`` a country.
-JSON is read by the same parser (it is a subset of YAML).
+Only in a workload, whose mechanisms are those of requests, is ``count: 5`` a whole number and
+``monotonic: true`` true. JSON is read by the same parser (it is a subset of YAML).
 """
 
 from __future__ import annotations
 
+import re
 from hashlib import sha256
 from typing import Any, Final
 
@@ -18,6 +20,7 @@ from accountant.budget.policy import Policy
 
 MAX_DEPTH: Final = 10
 MAX_NODES: Final = 20_000
+_WHOLE: Final = re.compile(r"[0-9]{1,18}", re.ASCII)
 _YAML: Final = "tag:yaml.org,2002:"
 _PLAIN_TAGS: Final = frozenset(
     ["str", "int", "float", "bool", "null", "timestamp", "map", "seq", "merge", "value"]
@@ -52,7 +55,7 @@ def _plain(node: yaml.Node, path: tuple[str | int, ...], lines: dict[Any, int]) 
     if node.tag.removeprefix(_YAML) not in _PLAIN_TAGS:
         raise _malformed(f"line {lines[path]}: the tag {node.tag} has no meaning here")
     if isinstance(node, yaml.ScalarNode):
-        return node.value
+        return _of_request(node) if "workload" in path else node.value
     if isinstance(node, yaml.SequenceNode):
         return [_plain(item, (*path, i), lines) for i, item in enumerate(node.value)]
     document: dict[str, Any] = {}
@@ -66,6 +69,15 @@ def _plain(node: yaml.Node, path: tuple[str | int, ...], lines: dict[Any, int]) 
         document[key] = _plain(value, (*path, key), lines)
         lines[(*path, key)] = line
     return document
+
+
+def _of_request(node: yaml.ScalarNode) -> Any:
+    """Return a scalar as JSON would have it."""
+    if node.style is not None:  # it is quoted
+        return node.value
+    if _WHOLE.fullmatch(node.value):
+        return int(node.value)
+    return {"true": True, "false": False}.get(node.value, node.value)
 
 
 def _reason(item: Any, lines: dict[Any, int]) -> str:

@@ -21,7 +21,7 @@ from accountant.budget.population.population import Membership, Population
 from accountant.budget.population.selection import EVERYONE, Selection, Subjects, select
 from accountant.budget.state import State
 from accountant.ledger.events import to_keep, written
-from accountant.privacy.losses import UNBOUNDED
+from accountant.privacy.losses import UNBOUNDED, Orders
 from accountant.privacy.mechanisms import Mechanism, Priced, Relation, Verdict, price
 from accountant.privacy.units import FIXED, charge_of, total
 
@@ -33,7 +33,7 @@ class Terms(NamedTuple):
     """The terms of a price beside the mechanism. ``engine`` is the version of the bounds."""
 
     relation: Relation
-    orders: tuple[int, ...]
+    orders: Orders
     engine: int
 
 
@@ -173,7 +173,7 @@ def unplaced(
 
 
 def price_all(
-    mechanisms: Sequence[Mechanism], relation: Relation, orders: tuple[int, ...], engine: int
+    mechanisms: Sequence[Mechanism], relation: Relation, orders: Orders, engine: int
 ) -> tuple[Priced, ...]:
     """Return the price of each mechanism in a population with ``relation``, also at Renyi
     ``orders``, by the bounds of version ``engine``.

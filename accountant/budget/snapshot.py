@@ -32,6 +32,7 @@ from accountant.budget.policy import Policy
 from accountant.budget.population.population import Dataset, Population
 from accountant.budget.population.selection import Selection, runs_of, side_from
 from accountant.budget.state import State
+from accountant.privacy.losses import order_of
 from accountant.privacy.units import FIXED, Axis, Charge, Currency
 
 K = TypeVar("K")
@@ -58,8 +59,8 @@ SelectionRow = tuple[bool, tuple[tuple[tuple[Run, ...], ...], ...]]
 """Whether it is everyone; its boxes, each side as runs."""
 BookingsRow = tuple[tuple[Number, Number], ...]
 """Accounts, and the charges that they hold of a grant."""
-EpochRow = tuple[int, Big, tuple[Fraction, Fraction] | None, bool, bool]
-"""The facts of an epoch beside its rule: number, since, chosen, carried, whole."""
+EpochRow = tuple[int, Big, tuple[Fraction, Fraction] | None, tuple[Fraction, ...], bool, bool]
+"""The facts of an epoch beside its rule: number, since, chosen, orders, carried, whole."""
 AdoptedRow = tuple[dict[str, Any], str, int, tuple[EpochRow, ...]]
 """The policy as its event has it, digest, sequence, and the epochs of its limit rules in order."""
 
@@ -367,7 +368,11 @@ def _grant_rows(grants: Sequence[Grant], numbers: dict[AccountKey, int], lists: 
 
 def _adopted_row(adopted: Adopted) -> AdoptedRow:
     epochs = [adopted.epochs[rule.id] for rule in adopted.policy.limits]
-    rows = tuple((e.number, e.since, e.limit.chosen, e.carried, e.whole) for e in epochs)
+    rows = tuple(
+        (e.number, e.since, e.limit.chosen, orders, e.carried, e.whole)
+        for e in epochs
+        for orders in [tuple(map(Fraction, e.limit.orders))]
+    )
     return adopted.policy.to_json(), adopted.digest, adopted.sequence, rows
 
 
@@ -375,8 +380,11 @@ def _adopted(row: AdoptedRow) -> Adopted:
     document, digest, sequence, rows = row
     policy = Policy.stored(document)
     epochs = {
-        rule.id: epoch_of(rule, chosen, number, since, carried=carried, whole=whole)
-        for rule, (number, since, chosen, carried, whole) in zip(policy.limits, rows, strict=True)
+        rule.id: epoch_of(
+            rule, chosen, tuple(map(order_of, orders)), number, since, carried=carried, whole=whole
+        )
+        for rule, row in zip(policy.limits, rows, strict=True)
+        for number, since, chosen, orders, carried, whole in [row]
     }
     return Adopted(policy, digest, sequence, epochs)
 

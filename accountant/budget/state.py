@@ -21,6 +21,7 @@ from accountant.budget.population.population import Dataset, Population
 from accountant.budget.rules.base import matches
 from accountant.budget.rules.limit import ALL, LimitRule
 from accountant.ledger.events import Event, to_keep, written
+from accountant.privacy.losses import Orders
 
 __all__ = [
     "ALL",
@@ -185,7 +186,7 @@ class State:
         return found
 
     @property
-    def orders(self) -> tuple[int, ...]:
+    def orders(self) -> Orders:
         """The Renyi orders that the rules in force count at."""
         return self.adopted.orders if self.adopted else ()
 

@@ -22,7 +22,7 @@ from accountant.privacy.inverse import Total, largest_count, least_epsilon, smal
 from accountant.privacy.mechanisms import Amount, Mechanism, Relation, plain, price
 from accountant.privacy.mechanisms.base import LARGEST_GROUP, MOST_INVOCATIONS
 from accountant.privacy.mechanisms.dp_event import dp_event_of
-from accountant.privacy.units import Currency, exact, show, total, units_up
+from accountant.privacy.units import Currency, decimal_of, exact, orders_in, show, total, units_up
 
 if TYPE_CHECKING:
     from accountant.privacy.composition.plan import Tight
@@ -137,8 +137,8 @@ def compose(
 def _show(document: dict[str, Any]) -> None:
     table = Table("total", "ε", "δ", "note")
     for name, row in document["gate"].items():
-        order = f"order {row['order']}" if "order" in row else ""
-        table.add_row(name, row["epsilon"] or "-", row.get("delta") or "-", row.get("why", order))
+        orders = f"orders {', '.join(row['orders'])}" if "orders" in row else ""
+        table.add_row(name, row["epsilon"] or "-", row.get("delta") or "-", row.get("why", orders))
     for name, row in document["report"].items():
         if isinstance(row, dict):
             lower = f"at least {row['lower']}" if "lower" in row else ""
@@ -172,8 +172,8 @@ def _limits_at_delta(total_at: Total, delta: Decimal) -> dict[str, Row]:
         epsilon = least_epsilon(gate, Fraction(delta), own_delta, total_at)
         units = None if epsilon is None else units_up(epsilon, EPSILON)
         if epsilon is not None and units is not None and (path is None or units < path):
-            order = _order(gate, Limit(epsilon, Fraction(delta), own_delta))
-            found[gate.name] = {"epsilon": show(units, EPSILON), "delta": plain(delta)} | order
+            orders = _orders(gate, Limit(epsilon, Fraction(delta), own_delta))
+            found[gate.name] = {"epsilon": show(units, EPSILON), "delta": plain(delta)} | orders
     return found
 
 
@@ -201,25 +201,26 @@ def _limits_at_epsilon(total_at: Total, epsilon: Decimal) -> dict[str, Row]:
         )
         if spare is not None and limit(spare).delta < 1:
             delta = plain(exact(own, DELTA) + spare)
-            found[gate.name] = row | {"delta": delta} | _order(gate, limit(spare))
+            found[gate.name] = row | {"delta": delta} | _orders(gate, limit(spare))
     return found
 
 
 def _admits(gate: Filter, limit: Limit, total_at: Total) -> bool:
     """Return True if a filter admits a total under ``limit``."""
-    charge = total_at(tuple(_order(gate, limit).values()))
+    capacity = gate.capacity(limit)
+    charge = total_at(orders_in(capacity.currencies))
 
     def within(currency: Currency, most: int) -> bool:
         units = charge.units(currency)
         return units is not None and units <= most
 
-    epsilon, delta, *second = (within(*side) for side in sides(gate.capacity(limit)))
-    return delta and any((epsilon, *second))
+    epsilon, delta, *along = (within(*side) for side in sides(capacity))
+    return delta and any((epsilon, *along))
 
 
-def _order(gate: Filter, limit: Limit) -> dict[str, int]:
-    currency = gate.currency(limit)
-    return {"order": currency.order} if currency is not None and currency.order else {}
+def _orders(gate: Filter, limit: Limit) -> dict[str, list[str]]:
+    orders = orders_in(gate.currencies(limit))
+    return {"orders": list(map(decimal_of, orders))} if orders else {}
 
 
 def _tight(mechanisms: Mechanisms, relation: Relation, delta: Decimal) -> Tight:

@@ -18,18 +18,34 @@ wherever a limit is put on it, and however often that limit moves.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
 from math import lcm
 from typing import ClassVar, Final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from accountant.privacy import balls
 from accountant.privacy.conversions import best_order_within, intercept, most_mu_squared
-from accountant.privacy.units import SURE, Axis, Currency, units_down
+from accountant.privacy.losses import Order, Orders
+from accountant.privacy.units import LARGEST, SURE, Axis, Currency, units_down
 
-ORDERS: Final = (*range(2, 65), *(step << p for p in range(3, 11) for step in range(9, 17)))
-"""The candidates: every integer to 64, then eight to each doubling, to 16,384."""
+Floats = NDArray[np.float64]
+
+ORDERS: Final[Orders] = (
+    *(1 + Fraction(step, 8 << p) for p in range(16, 0, -1) for step in range(8, 16)),
+    *range(2, 65),
+    *(step << p for p in range(3, 11) for step in range(9, 17)),
+)
+"""The candidates: eight to each doubling of a - 1 below order 2, every integer to 64, then eight to
+each doubling, to 16,384."""
+FLAT: Final = Fraction(7, 10)
+"""The part of delta' that a limit without stated orders keeps for the first of its two."""
+_STEEP: Final = Fraction(13, 20)
+"""The second order as a part of the first."""
 _FOR_SPENT: Final = Fraction(1, 10)
 """The part of delta' that pays for the line, by which the spent epsilon is counted."""
 FOR_CAPACITY: Final = 1 - _FOR_SPENT
@@ -41,16 +57,20 @@ class Limit:
     """The promise of a rule: (epsilon, delta), of which ``own_delta`` is kept for own deltas.
 
     ``chosen``, if given, is the (epsilon, delta') of the limit whose spending this one carries on:
-    orders are fixed before the first charge that counts, so this limit keeps that one's.
+    orders are fixed before the first charge that counts, so this limit keeps that one's. ``orders``
+    are the Renyi orders that a policy states; without any they are chosen too.
     """
 
     epsilon: Fraction
     delta: Fraction = Fraction(0)
     own_delta: Fraction = Fraction(0)
     chosen: tuple[Fraction, Fraction] | None = None
+    orders: Orders = ()
 
-    lines: dict[str, Line] = field(default_factory=dict, init=False, compare=False, repr=False)
-    """The line of each filter that has drawn one, by its name."""
+    lines: dict[str, tuple[Line, ...]] = field(
+        default_factory=dict, init=False, compare=False, repr=False
+    )
+    """The lines of each filter that has drawn them, by its name."""
     shares: dict[tuple[str, str], Capacity] = field(
         default_factory=dict, init=False, compare=False, repr=False
     )
@@ -69,12 +89,14 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """The most that a cell may hold, in units. ``second`` is in the filter's own currency."""
+    """The most that a cell may hold, in units. A charge fits if its own delta does, and its epsilon
+    or one of its sums ``along`` the filter's lines, in their ``currencies``.
+    """
 
     epsilon: int
     own_delta: int
-    second: int | None = None
-    second_currency: Currency | None = None
+    along: tuple[int, ...] = ()
+    currencies: Axis = ()
 
 
 class Filter:
@@ -95,23 +117,36 @@ class Filter:
             units_down(limit.own_delta * share, Currency.DELTA),
         )
 
-    def currency(self, limit: Limit) -> Currency | None:
-        """Return the filter's own currency under ``limit``; None if it has none."""
-        return None
+    def lines(self, limit: Limit) -> tuple[Line, ...]:
+        """Return the filter's lines under ``limit``."""
+        return ()
 
-    def spent(self, limit: Limit, epsilon: int | None, second: int | None) -> int | None:
+    def currencies(self, limit: Limit) -> Axis:
+        """Return the currencies of the filter's lines under ``limit``."""
+        return tuple([line.currency for line in self.lines(limit)])
+
+    def spent(self, limit: Limit, epsilon: int | None, along: Sequence[int | None]) -> int | None:
         """Return the epsilon spent, in units and rounded up: valid at every stopping time.
 
-        ``epsilon`` and ``second`` are the sums of epsilons and in the filter's own currency. None,
+        ``epsilon`` and ``along`` are the sums of epsilons and in the currencies of the lines. None,
         also as the result, stands for a sum with an infinite charge in it.
         """
         return epsilon
 
-    def per_epsilon(self, limit: Limit) -> Fraction | None:
-        """Return the units of the filter's own currency that stand for one unit of epsilon already
-        spent, when the filter starts on data that were used before; None if nothing can.
+    def roughly(
+        self, limit: Limit, epsilon: Floats, along: Sequence[Floats]
+    ) -> tuple[Floats, float]:
+        """Return ``spent`` of many cells in floats, and how far any may be from the truth. A sum
+        above ``LARGEST`` stands for one with an infinite charge; with no other to go by it is the
+        result.
         """
-        return Fraction(0)
+        return epsilon, _slack(epsilon)
+
+    def per_epsilon(self, line: Line) -> Fraction | None:
+        """Return the units along a line that stand for one unit of epsilon already spent, when the
+        filter starts on data that were used before; None if nothing can.
+        """
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +155,7 @@ class Line:
     it is drawn. Up to a sum of ``first`` epsilon is at most ``most`` as well.
     """
 
-    order: Fraction
+    order: Order
     currency: Currency
     a: int
     b: int
@@ -129,7 +164,7 @@ class Line:
     most: int = 0
 
     @classmethod
-    def through(cls, order: Fraction, slope: Fraction, start: Fraction, currency: Currency) -> Line:
+    def through(cls, order: Order, slope: Fraction, start: Fraction, currency: Currency) -> Line:
         """Draw a line of ``slope`` epsilon for each 1 of ``currency``, from ``start`` on."""
         one = Currency.EPSILON.per_one
         slope, start = slope * one / currency.per_one, start * one
@@ -143,49 +178,75 @@ class Line:
             return self.most
         return units if units > 0 else 0
 
+    def roughly(self, second: Floats) -> Floats:
+        """Return ``spent`` of many sums in floats; infinity above ``LARGEST``."""
+        units = np.maximum(np.ceil(second * (self.a / self.d) + self.b / self.d), 0.0)
+        if self.first >= 0:
+            units = np.where(second <= self.first, np.minimum(units, self.most), units)
+        return np.where(second > LARGEST, np.inf, units)
+
     def reaches(self, epsilon: Fraction) -> int:
         """Return the largest sum at which the line is at most ``epsilon``; if none, below zero."""
         return (units_down(epsilon, Currency.EPSILON) * self.d - self.b) // self.a
 
 
+def _slack(found: Floats, *starts: float) -> float:
+    """Return what floats may be wrong by, where lines begin at ``starts``: some roundings, and two
+    units.
+    """
+    return 2 + (float(found.max()) + max(map(abs, starts), default=0.0)) * 2**-40
+
+
 class LineFilter(Filter, ABC):
-    """A filter that admits up to where its line meets epsilon."""
+    """A filter that admits up to where one of its lines meets epsilon.
+
+    Several lines share delta' between them (a union bound): all of them hold at all times at once,
+    so that the lowest counts at every moment.
+    """
 
     own: ClassVar[Currency]
     """The currency that the line runs along, if it is the same under every limit."""
 
-    def currency(self, limit: Limit) -> Currency:
-        """Return the currency that the line runs along."""
-        return self.own
-
     @abstractmethod
-    def draw(self, limit: Limit) -> Line:
-        """Draw the line of ``limit``, at the order chosen for ``limit.chosen_for``."""
+    def draw(self, limit: Limit) -> tuple[Line, ...]:
+        """Draw the lines of ``limit``, at the orders chosen for ``limit.chosen_for``."""
 
-    def line(self, limit: Limit) -> Line:
-        """Return the line of ``limit``, drawn once."""
-        if (line := limit.lines.get(self.name)) is None:
-            line = limit.lines[self.name] = self.draw(limit)
-        return line
+    def lines(self, limit: Limit) -> tuple[Line, ...]:
+        """Return the lines of ``limit``, drawn once."""
+        if (lines := limit.lines.get(self.name)) is None:
+            lines = limit.lines[self.name] = self.draw(limit)
+        return lines
 
     def capacity(self, limit: Limit, share: Fraction = Fraction(1)) -> Capacity:
-        """Return basic's capacity, and the sum at which the line meets ``share`` of epsilon."""
-        sure, line = super().capacity(limit, share), self.line(limit)
-        second = line.reaches(limit.epsilon * share)
-        return Capacity(sure.epsilon, sure.own_delta, second, line.currency)
+        """Return basic's capacity, and the sums at which the lines meet ``share`` of epsilon."""
+        sure, epsilon = super().capacity(limit, share), limit.epsilon * share
+        along = tuple([line.reaches(epsilon) for line in self.lines(limit)])
+        return Capacity(sure.epsilon, sure.own_delta, along, self.currencies(limit))
 
-    def spent(self, limit: Limit, epsilon: int | None, second: int | None) -> int | None:
-        """Return the smaller of the path-wise sum and the line."""
-        if second is None:
-            return epsilon
-        along = self.line(limit).spent(second)
-        return along if epsilon is None or along < epsilon else epsilon
+    def spent(self, limit: Limit, epsilon: int | None, along: Sequence[int | None]) -> int | None:
+        """Return the smallest of the path-wise sum and the lines."""
+        least = epsilon
+        for line, second in zip(self.lines(limit), along, strict=True):
+            if second is not None:
+                units = line.spent(second)
+                least = units if least is None or units < least else least
+        return least
 
-    def per_epsilon(self, limit: Limit) -> Fraction | None:
+    def roughly(
+        self, limit: Limit, epsilon: Floats, along: Sequence[Floats]
+    ) -> tuple[Floats, float]:
+        """Return the smallest of the path-wise sum and the lines, in floats."""
+        lines = self.lines(limit)
+        least = np.where(epsilon > LARGEST, np.inf, epsilon)
+        for line, second in zip(lines, along, strict=True):
+            least = np.minimum(least, line.roughly(second))
+        found = np.where(np.isinf(least), epsilon, least)
+        return found, _slack(found, *(line.b / line.d for line in lines))
+
+    def per_epsilon(self, line: Line) -> Fraction | None:
         """Return as many units as make the line rise by one unit of epsilon: a sum that was sure
         before shifts the line by itself, and Ville's inequality starts from there.
         """
-        line = self.line(limit)
         return Fraction(line.d, line.a)
 
 
@@ -209,7 +270,7 @@ class Advanced(LineFilter):
     name = "advanced"
     own = Currency.EPSILON_SQUARED
 
-    def draw(self, limit: Limit) -> Line:
+    def draw(self, limit: Limit) -> tuple[Line, ...]:
         """Draw slope a/2 and intercept ln(1/delta')/(a-1), rounded up."""
         epsilon, filter_delta = limit.chosen_for
         twice, log = 2 * epsilon, balls.log(1 / filter_delta)
@@ -217,7 +278,7 @@ class Advanced(LineFilter):
         root = balls.sqrt(2 * log)
         excess = balls.above(root * (balls.sqrt(2 * log + twice) + root) / twice)
         at_none = balls.above(balls.log(1 / limit.filter_delta)) / excess
-        return Line.through(1 + excess, (1 + excess) / 2, at_none, self.own)
+        return (Line.through(1 + excess, (1 + excess) / 2, at_none, self.own),)
 
 
 class ZCDP(LineFilter):
@@ -235,45 +296,65 @@ class ZCDP(LineFilter):
     name = "zcdp"
     own = Currency.RHO
 
-    def draw(self, limit: Limit) -> Line:
+    def draw(self, limit: Limit) -> tuple[Line, ...]:
         """Draw slope a and intercept ln(1 - 1/a) - ln(a delta')/(a-1)."""
         order = best_order_within(*limit.chosen_for)
         at_none = intercept(order, limit.filter_delta)
-        return Line.through(order, order, at_none, self.own)
+        return (Line.through(order, order, at_none, self.own),)
 
 
 class Renyi(LineFilter):
-    """The sum of the Renyi divergences tau_i at one integer order a.
+    """The sum of the Renyi divergences tau_i at one order a, or at a few orders.
 
     Source: Feldman and Zrnic, "Individual privacy accounting via a Renyi filter", NeurIPS 2021,
     Thm 4.3; Haney et al. 2023 (concurrent, at a fixed order); Canonne, Kamath, Steinke 2020,
     Prop. 12 (the conversion). Preconditions: delta' > 0; each mechanism's divergence at order a is
     at most tau_i given its past, except with a probability delta_i that ``own_delta`` pays; and the
-    order was fixed before the first charge. Taking the smallest epsilon over several orders anew
-    at each request is *not* a filter (golden/counterexample: twice the delta).
+    orders, with the part of delta' that each gets, were fixed before the first charge. Then every
+    line holds at all times but for its part of delta', so that the lowest of them counts. Taking
+    the smallest epsilon over orders that share one delta' is *not* a filter (golden/counterexample:
+    twice the delta).
 
-    The order is the candidate with the largest admissible tau per order, tau / a, chosen from
-    (epsilon, delta') alone: the best one for Gaussian noise of any size.
+    Orders that a policy states get equal parts. Without any there are two, chosen from (epsilon,
+    delta') alone. The first is the candidate with the largest admissible tau per order, tau / a:
+    the best one for Gaussian noise of any size. There the divergence of Gaussian noise on a small
+    sample is a hundred times that at a slightly lower order; so a second one, lower by a third, has
+    the rest of delta' (docs/adr/0025).
     """
 
     name = "renyi"
 
-    def currency(self, limit: Limit) -> Currency:
-        """Return tau at the order."""
-        return self.line(limit).currency
+    def draw(self, limit: Limit) -> tuple[Line, ...]:
+        """Draw slope 1 and intercept ln(1 - 1/a) - ln(a delta')/(a-1) for each order."""
+        return tuple(self.at(order, limit, part) for order, part in parts_of(limit))
 
-    def draw(self, limit: Limit) -> Line:
-        """Draw slope 1 and intercept ln(1 - 1/a) - ln(a delta')/(a-1)."""
-        order = fixed_order(*limit.chosen_for)
-        at_none = intercept(Fraction(order), limit.filter_delta)
-        return Line.through(Fraction(order), Fraction(1), at_none, Currency.tau(order))
+    @staticmethod
+    def at(order: Order, limit: Limit, part: Fraction) -> Line:
+        """Draw the line at one order with a ``part`` of delta'."""
+        at_none = intercept(Fraction(order), limit.filter_delta * part)
+        return Line.through(order, Fraction(1), at_none, Currency.tau(order))
+
+
+def parts_of(limit: Limit) -> tuple[tuple[Order, Fraction], ...]:
+    """Return the Renyi orders of ``limit``, and the part of delta' that each gets."""
+    if limit.orders:
+        return tuple((order, Fraction(1, len(limit.orders))) for order in limit.orders)
+    return _parts_for(*limit.chosen_for)
 
 
 @lru_cache(maxsize=4096)
-def fixed_order(epsilon: Fraction, filter_delta: Fraction) -> int:
+def _parts_for(epsilon: Fraction, filter_delta: Fraction) -> tuple[tuple[Order, Fraction], ...]:
+    first = fixed_order(epsilon, filter_delta * FLAT)
+    second = round(first * _STEEP)
+    if second < 2:
+        return ((fixed_order(epsilon, filter_delta), Fraction(1)),)
+    return (first, FLAT), (second, 1 - FLAT)
+
+
+@lru_cache(maxsize=4096)
+def fixed_order(epsilon: Fraction, filter_delta: Fraction) -> Order:
     """Return the candidate a with the largest (epsilon - c(a, delta')) / a; the first of equals."""
-    order: int = max(ORDERS, key=lambda a: (epsilon - intercept(Fraction(a), filter_delta)) / a)
-    return order
+    return max(ORDERS, key=lambda a: (epsilon - intercept(Fraction(a), filter_delta)) / a)
 
 
 class GDP(LineFilter):
@@ -297,25 +378,26 @@ class GDP(LineFilter):
     name = "gdp"
     own = Currency.MU_SQUARED
 
-    def draw(self, limit: Limit) -> Line:
+    def draw(self, limit: Limit) -> tuple[Line, ...]:
         """Draw zCDP's line at rho = mu^2 / 2 and a tenth of delta', and the first capacity."""
         epsilon, filter_delta = limit.chosen_for
         order = best_order_within(epsilon, filter_delta * _FOR_SPENT)
         at_none = intercept(order, limit.filter_delta * _FOR_SPENT)
         line = Line.through(order, order / 2, at_none, self.own)
         if limit.filter_delta < filter_delta:
-            return line
+            return (line,)
         first = units_down(most_mu_squared(epsilon, filter_delta * FOR_CAPACITY), self.own)
-        return replace(line, first=first, most=units_down(epsilon, Currency.EPSILON))
+        return (replace(line, first=first, most=units_down(epsilon, Currency.EPSILON)),)
 
     def capacity(self, limit: Limit, share: Fraction = Fraction(1)) -> Capacity:
         """Return the capacity; for a share, and below the limit chosen first, that of the line."""
-        along = super().capacity(limit, share)
-        if share != 1 or along.second is None or limit.epsilon < limit.chosen_for[0]:
-            return along
-        return replace(along, second=max(along.second, self.line(limit).first))
+        found = super().capacity(limit, share)
+        if share != 1 or limit.epsilon < limit.chosen_for[0]:
+            return found
+        [line], [along] = self.lines(limit), found.along
+        return replace(found, along=(max(along, line.first),))
 
-    def per_epsilon(self, limit: Limit) -> None:
+    def per_epsilon(self, line: Line) -> None:
         """Return None: epsilon that was spent surely has no mu that adds up with later ones."""
         return
 
@@ -332,8 +414,8 @@ def filter_for(name: str, limit: Limit) -> Filter:
 
 
 def axis_under(limit: Limit) -> Axis:
-    """Return the currencies of all filters under ``limit``: one Renyi order, fixed with it."""
+    """Return the currencies of all filters under ``limit``, its Renyi orders too."""
     if limit.filter_delta <= 0:
         return SURE
-    found = (each.currency(limit) for each in FILTERS.values())
-    return (*SURE, *(currency for currency in found if currency is not None))
+    found = (currency for each in FILTERS.values() for currency in each.currencies(limit))
+    return (*SURE, *found)

@@ -10,15 +10,16 @@ from typing import Final
 from accountant.privacy import balls
 from accountant.privacy.balls import Number
 from accountant.privacy.conversions import concentrated_epsilon, first_where, gaussian_epsilon
-from accountant.privacy.filters import FOR_CAPACITY, Filter, Limit, LineFilter
-from accountant.privacy.units import Charge
+from accountant.privacy.filters import FOR_CAPACITY, ORDERS, Filter, Limit, LineFilter, Renyi
+from accountant.privacy.losses import Order, Orders
+from accountant.privacy.units import Charge, orders_in
 
 LARGEST_EPSILON: Final = 10**6
 _NANO: Final = Fraction(1, 10**9)
 _FACTOR: Final = Context(prec=7, rounding=ROUND_CEILING)
 _EXTREME: Final = Decimal(2) ** 60
 
-Total = Callable[[tuple[int, ...]], Charge]
+Total = Callable[[Orders], Charge]
 """The total of some mechanisms, with the Renyi divergences of these orders."""
 
 
@@ -52,11 +53,10 @@ def least_epsilon(filter_: Filter, delta: Fraction, own: Fraction, total: Total)
         return None  # it has no currency of its own
 
     def admits(epsilon: Fraction) -> bool:
-        limit = Limit(epsilon, delta, own)
-        currency = filter_.currency(limit)
-        used = total((currency.order,) if currency.order else ()).units(currency)
-        most = filter_.capacity(limit).second
-        return used is not None and most is not None and used <= most
+        capacity = filter_.capacity(Limit(epsilon, delta, own))
+        used = total(orders_in(capacity.currencies))
+        each = zip(map(used.units, capacity.currencies), capacity.along, strict=True)
+        return any(units is not None and units <= most for units, most in each)
 
     guess = _GUESSES.get(filter_.name)
     if guess is None:
@@ -70,6 +70,18 @@ def least_epsilon(filter_: Filter, delta: Fraction, own: Fraction, total: Total)
             return epsilon
         epsilon = _nano_up(max(epsilon + _NANO, epsilon * (1 + _NANO)))
     return None
+
+
+def best_order(limit: Limit, total: Total) -> Order:
+    """Return the candidate order at which, with all of delta', most runs of ``total`` fit."""
+    used = total(ORDERS)
+
+    def runs(order: Order) -> Fraction:
+        line = Renyi.at(order, limit, Fraction(1))
+        once = used.units(line.currency)
+        return Fraction(-1) if once is None else Fraction(line.reaches(limit.epsilon), once)
+
+    return max(ORDERS, key=runs)
 
 
 _GUESSES: Final[dict[str, Callable[[Fraction, Fraction], Number]]] = {

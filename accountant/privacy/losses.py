@@ -62,10 +62,20 @@ _total: Final = _of_all(balls.total)
 _most: Final = _of_all(balls.most)
 
 
+Order = int | Fraction
+"""The order of a Renyi divergence, above 1; a whole one is an int."""
+Orders = tuple[Order, ...]
+
+
+def order_of(value: Fraction) -> Order:
+    """Return ``value`` as an order."""
+    return value.numerator if value.denominator == 1 else value
+
+
 class Curve(NamedTuple):
     """The divergence ``at`` each order, and the curve for data sets ``group`` steps apart."""
 
-    at: Callable[[int], Number | None]
+    at: Callable[[Order], Number | None]
     group: Callable[[int], Curve]
 
 
@@ -75,6 +85,11 @@ def combined(combine: Combine, curves: Sequence[Curve]) -> Curve:
         lambda order: combine([curve.at(order) for curve in curves]),
         lambda size: combined(combine, [curve.group(size) for curve in curves]),
     )
+
+
+def _exactly(order: Order) -> int | arb:
+    """Return the order as balls are multiplied with it."""
+    return order if isinstance(order, int) else ball(order)
 
 
 NO_CURVE: Final[Curve] = Curve(lambda order: None, lambda size: NO_CURVE)
@@ -89,11 +104,11 @@ def curve_of_pure(epsilon: Number) -> Curve:
     eps + (ln(1 + e^-(2a-1)eps) - ln(1 + e^-eps)) / (a - 1).
     """
 
-    def at(order: int) -> Number:
+    def at(order: Order) -> Number:
         def divergence() -> arb:
-            e = ball(epsilon)
-            more, less = (-(2 * order - 1) * e).exp().log1p(), (-e).exp().log1p()
-            return e + (more - less) / (order - 1)
+            e, a = ball(epsilon), _exactly(order)
+            more, less = (-(2 * a - 1) * e).exp().log1p(), (-e).exp().log1p()
+            return e + (more - less) / (a - 1)
 
         return Real(divergence)
 
@@ -108,11 +123,12 @@ def curve_of_laplace(epsilon: Fraction) -> Curve:
     for as a function of epsilon it is convex (the logarithm of a sum of exponentials), zero at 0.
     """
 
-    def at(order: int) -> Number:
+    def at(order: Order) -> Number:
         def divergence() -> arb:
-            e, twice = ball(epsilon), 2 * order - 1
-            share = (order + (order - 1) * (-twice * e).exp()) / twice
-            return e + share.log() / (order - 1)
+            e, a = ball(epsilon), _exactly(order)
+            twice = 2 * a - 1
+            share = (a + (a - 1) * (-twice * e).exp()) / twice
+            return e + share.log() / (a - 1)
 
         return Real(divergence)
 
@@ -132,10 +148,17 @@ def curve_of_sampled_gaussian(rho: Number, rate: Fraction) -> Curve:
     is ln(sum over k of C(a, k) (1 - q)^(a-k) q^k e^((k^2 - k) rho)) / (a - 1), rho = 1 / (2 s^2).
     Each unit is in the sample with probability ``rate`` q, independently and secretly. Never more
     than without sampling, by the joint quasi-convexity of the divergence; beyond
-    ``_MOST_SUMMED`` that bound is taken instead of the sum, and for groups too.
+    ``_MOST_SUMMED`` that bound is taken instead of the sum, and for groups too. Between whole
+    orders (a - 1) times the divergence, which is convex in a and zero at 1, is at most the chord:
+    it is the logarithm of a moment generating function (van Erven, Harremoes 2014, Cor. 2).
     """
 
-    def at(order: int) -> Number:
+    def at(order: Order) -> Number:
+        if not isinstance(order, int):
+            low = math.floor(order)
+            above = at(low + 1) * (low * (order - low) / (order - 1))
+            chord = above if low == 1 else above + at(low) * _falling(order, low)
+            return balls.least(rho * order, chord)
         whole = order * rho
         if order > _MOST_SUMMED or whole > 10**6 or rate == 1:  # no account holds 10**6
             return whole
@@ -158,6 +181,11 @@ def curve_of_sampled_gaussian(rho: Number, rate: Fraction) -> Curve:
         return balls.least(whole, balls.kept(divergence))
 
     return Curve(at, curve_of_rho(rho).group)
+
+
+def _falling(order: Fraction, low: int) -> Fraction:
+    """Return the weight of the divergence at ``low`` in the chord at ``order``."""
+    return (low + 1 - order) * (low - 1) / (order - 1)
 
 
 def _that_count(order: int, rate: Fraction, rho: Number) -> Sequence[int]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from fractions import Fraction
 from functools import lru_cache
 from itertools import chain, repeat
 from operator import add, itemgetter, sub
@@ -18,11 +19,13 @@ from typing import Any, ClassVar, Final
 
 from accountant.privacy import balls
 from accountant.privacy.balls import Number
-from accountant.privacy.losses import Loss
+from accountant.privacy.losses import Loss, Order, Orders, order_of
 
 
 class Currency(str):
-    """A quantity that adds up, by its name in events; ``tau_22`` is the divergence of order 22."""
+    """A quantity that adds up, by its name in events; ``tau_22`` is the divergence of order 22,
+    ``tau_1.25`` that of order 5/4.
+    """
 
     __slots__ = ()
 
@@ -33,14 +36,14 @@ class Currency(str):
     MU_SQUARED: ClassVar[Currency]
 
     @classmethod
-    def tau(cls, order: int) -> Currency:
-        """Return the currency of Renyi divergences of ``order``."""
-        return cls(f"{_TAU}{order}")
+    def tau(cls, order: Order) -> Currency:
+        """Return the currency of Renyi divergences of ``order``, which has a finite decimal."""
+        return cls(_TAU + decimal_of(order))
 
     @property
-    def order(self) -> int | None:
+    def order(self) -> Order | None:
         """The order, if this is a Renyi divergence."""
-        return int(self.removeprefix(_TAU)) if self.startswith(_TAU) else None
+        return _order_named(self)
 
     @property
     def digits(self) -> int:
@@ -54,6 +57,23 @@ class Currency(str):
 
 
 _TAU: Final = "tau_"
+
+
+def decimal_of(order: Order) -> str:
+    """Return an order with a finite decimal as that."""
+    return (
+        str(order)
+        if isinstance(order, int)
+        else f"{Decimal(order.numerator) / order.denominator:f}"
+    )
+
+
+@lru_cache(maxsize=1024)
+def _order_named(name: str) -> Order | None:
+    if not name.startswith(_TAU):
+        return None
+    return order_of(Fraction(name.removeprefix(_TAU)))
+
 
 for _name in ("epsilon", "delta", "epsilon_squared", "rho", "mu_squared"):
     setattr(Currency, _name.upper(), Currency(_name))
@@ -70,8 +90,13 @@ LARGEST: Final = 2**62
 """The most units that a sum may hold: a larger one is booked as infinite."""
 
 
+def orders_in(axis: Axis) -> Orders:
+    """Return the Renyi orders among currencies."""
+    return tuple([order for order in map(_order_named, axis) if order is not None])
+
+
 @lru_cache(maxsize=1024)
-def axis_of(orders: tuple[int, ...]) -> Axis:
+def axis_of(orders: Orders) -> Axis:
     """Return the currencies of a charge that is asked for at these Renyi orders."""
     return (*FIXED, *(Currency.tau(order) for order in orders))
 
@@ -79,7 +104,7 @@ def axis_of(orders: tuple[int, ...]) -> Axis:
 @lru_cache(maxsize=1024)
 def _axis_named(names: tuple[str, ...]) -> Axis:
     """Return the currencies among ``names``, in the order of every axis."""
-    orders = sorted(int(name.removeprefix(_TAU)) for name in names if name.startswith(_TAU))
+    orders = sorted(orders_in(tuple(map(Currency, names))))
     return tuple(currency for currency in axis_of(tuple(orders)) if currency in names)
 
 
@@ -201,9 +226,9 @@ class Charge:
         return self.units(currency) is None
 
     @property
-    def orders(self) -> tuple[int, ...]:
+    def orders(self) -> Orders:
         """The Renyi orders that it has a column for."""
-        return tuple(c.order for c in self.axis if c.order is not None)
+        return orders_in(self.axis)
 
     def beyond(self, other: Charge) -> Charge | None:
         """Return the excess over ``other``, which has the same axis, currency by currency; None if
@@ -256,7 +281,7 @@ def total(charges: Iterable[Charge]) -> Charge:
     return (charges[0] if len(charges) == 1 else sum(charges, start=NOTHING)).saturated()
 
 
-def charge_of(loss: Loss, count: int, orders: tuple[int, ...] = ()) -> Charge:
+def charge_of(loss: Loss, count: int, orders: Orders = ()) -> Charge:
     """Return ``count`` invocations of ``loss``, each rounded up, to at least one unit of everything
     but delta. Amounts past ``LARGEST`` units are booked as infinite.
     """

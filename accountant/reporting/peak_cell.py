@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 from typing import Final
 
 import numpy as np
 
 from accountant.budget.accounts.epochs import Epoch
-from accountant.budget.accounts.peak import frontier
+from accountant.budget.accounts.peak import most_spent
 from accountant.budget.accounts.sums import Integers, Sums
 from accountant.budget.rules.limit import LimitRule
 from accountant.privacy.filters import Filter
@@ -59,55 +58,44 @@ class Ruler:
 
     def by_value(self, cells: Integers) -> list[Worst]:
         """Return the numbers of each value, for ``cells`` (rows, values, rest)."""
-        capacity, currency = self.capacity, self.capacity.second_currency
-        own, (epsilon, second) = self._sums(cells, Currency.DELTA), self._compared(cells)
+        capacity, own = self.capacity, self._sums(cells, Currency.DELTA)
+        epsilon, *along = columns = self._compared(cells)
         fit = epsilon <= capacity.epsilon
-        if currency is not None and capacity.second is not None:
-            fit |= second <= capacity.second
+        for sums, most in zip(along, capacity.along, strict=True):
+            fit |= sums <= most
         within = np.all(fit & (own <= capacity.own_delta), axis=1)
-        sums, deltas = epsilon.max(axis=1), [_finite(delta) for delta in own.max(axis=1)]
+        paths, deltas = epsilon.max(axis=1), [_finite(delta) for delta in own.max(axis=1)]
         failing = [None if delta is None else delta + self._filter_delta for delta in deltas]
         return [
             Worst(
                 epsilon=_finite(spent),
-                path_sum=_finite(sums[i]),
+                path_sum=_finite(paths[i]),
                 own_delta=deltas[i],
-                delta=(deltas if spent >= sums[i] else failing)[i],
+                delta=(deltas if spent >= paths[i] else failing)[i],
                 over=not bool(within[i]),
                 cell=cell,
             )
-            for i, (spent, cell) in enumerate(self._peaks(epsilon, second))
+            for i, (spent, cell) in enumerate(self._peaks(columns))
         ]
 
     def epsilons(self, cells: Integers) -> list[int | None]:
         """Return only the spent epsilon of each value, for ``cells`` (rows, values, rest)."""
-        return [_finite(spent) for spent, _ in self._peaks(*self._compared(cells))]
+        return [_finite(spent) for spent, _ in self._peaks(self._compared(cells))]
 
-    def _peaks(self, epsilon: Integers, second: Integers) -> Iterator[tuple[int, int]]:
+    def _peaks(self, columns: list[Integers]) -> Iterator[tuple[int, int]]:
         """Yield the largest spent epsilon of each value, and its cell."""
-        tops = epsilon.argmax(axis=1)
-        alone = second[np.arange(len(tops)), tops] >= second.max(axis=1)
-        spent_on = cache(self._spent)
-        for i, top in enumerate(tops.tolist()):
-            places = [(int(epsilon[i, top]), int(second[i, top]), top)]
-            if not alone[i]:
-                places = frontier(epsilon[i], second[i])
-            spent, cell = max((spent_on(e, s), -at) for e, s, at in places)
-            yield spent, -cell
+        for i in range(len(columns[0])):
+            spent, *_, cell = most_spent(self.filter, self.limit, [each[i] for each in columns])
+            yield spent, cell
 
-    def _compared(self, cells: Integers) -> tuple[Integers, Integers]:
-        """Return the sums of epsilons and those in the filter's own currency, if it has one."""
-        epsilon, currency = self._sums(cells, Currency.EPSILON), self.capacity.second_currency
-        return epsilon, np.zeros_like(epsilon) if currency is None else self._sums(cells, currency)
+    def _compared(self, cells: Integers) -> list[Integers]:
+        """Return the sums of epsilons, and those along the filter's lines."""
+        return [self._sums(cells, c) for c in (Currency.EPSILON, *self.capacity.currencies)]
 
     def _sums(self, cells: Integers, currency: Currency) -> Integers:
         i = self.axis.index(currency)
         sums: Integers = np.where(cells[len(self.axis) + i] > 0, _UNBOUNDED, cells[i])
         return sums
-
-    def _spent(self, epsilon: int, second: int) -> int:
-        spent = self.filter.spent(self.limit, _finite(epsilon), _finite(second))
-        return _UNBOUNDED if spent is None else spent
 
 
 def by_axis(cells: Integers, axis: int | None) -> Integers:

@@ -302,21 +302,22 @@ def test_new_cells_inherit_the_largest_sum(
     charges,
     charges,
     st.tuples(*[st.integers(0, 2 * 10**12)] * 3),
-    st.none() | st.sampled_from(AXIS[2:]),
+    st.lists(st.sampled_from(AXIS[2:]), max_size=2, unique=True),
 )
 def test_admission_is_what_it_says(
-    used: Charge, charge: Charge, most: tuple[int, int, int], second: Currency | None
+    used: Charge, charge: Charge, most: tuple[int, int, int], own: list[Currency]
 ) -> None:
-    """A cell takes a charge iff own deltas fit, and epsilon fits or the gate's own currency fits;
-    an infinite charge fits nowhere. What fits on each cell of a group fits on the group.
+    """A cell takes a charge iff own deltas fit, and epsilon fits or one of the gate's own
+    currencies fits; an infinite charge fits nowhere. What fits on each cell of a group fits on the
+    group.
     """
-    capacity = Capacity(most[0], most[1], most[2] if second else None, second)
+    capacity = Capacity(most[0], most[1], (most[2],) * len(own), tuple(own))
 
     def fits(currency: Currency, limit: int) -> bool:
         total = used + charge
         return not total.is_infinite(currency) and total[currency] <= limit
 
-    beside = second is not None and fits(second, most[2])
+    beside = any(fits(currency, most[2]) for currency in own)
     expected = fits(Currency.DELTA, most[1]) and (fits(Currency.EPSILON, most[0]) or beside)
     account = Account.empty(PEOPLE.shape, AXIS)
     women = compiled({"sex": ["f"]})
@@ -330,7 +331,7 @@ def test_admission_is_what_it_says(
 def test_a_capacity_beyond_64_bits_still_compares() -> None:
     """Capacities of very large limits exceed 64 bits; what fits in an account fits in them."""
     axis = (*SURE, SQUARED)
-    capacity = Capacity(2**70, 0, 2**80, SQUARED)
+    capacity = Capacity(2**70, 0, (2**80,), (SQUARED,))
     for selection in (EVERYONE, compiled({"sex": ["f"]})):
         account = Account.empty(PEOPLE.shape, axis)
         most = Charge.over(axis, [LARGEST, 0, LARGEST])

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from support import Book, hospital, laplace
 
-from accountant.budget.accounts.epochs import Adopted, Epoch, next_epoch
+from accountant.budget.accounts.epochs import Adopted, Epoch, next_epoch, start_of
 from accountant.budget.facts import grant_in
 from accountant.budget.policy import LimitRule, Policy
 from accountant.budget.policy_file import parse_policy
 from accountant.privacy.filters import BASIC, FILTERS, LineFilter, axis_under
 from accountant.privacy.losses import pure
-from accountant.privacy.units import Currency, charge_of
+from accountant.privacy.units import Currency, charge_of, orders_in
 from accountant.reporting.statement import lifetime_sums, statement
 
 OWN = [name for name, gate in FILTERS.items() if gate is not BASIC]
@@ -41,7 +41,8 @@ def raised(limits: list[str], gate: str) -> Chain:
     adopted, chain = None, []
     for number, epsilon in enumerate(limits, start=1):
         policy, rule = limit_rule(epsilon, gate)
-        epoch = next_epoch(adopted, rule, number, 0)
+        start = start_of(adopted, rule, used=True)
+        epoch = next_epoch(adopted, rule, start, (), number, 0)
         adopted = Adopted(policy, "", 0, {"a": epoch})
         chain.append((rule, epoch))
     return chain
@@ -69,28 +70,26 @@ def worst_failure(chain: Chain) -> float:
     """
     up = float(np.exp(float(STEP)) / (1 + np.exp(float(STEP))))
     charges = []
-    for rule, epoch in chain:
-        currency = rule.filter.currency(epoch.limit)
-        assert currency is not None
-        one = charge_of(pure(STEP), 1, (currency.order,) if currency.order else ())
-        charges.append((one[Currency.EPSILON], one[currency]))
+    for _, epoch in chain:
+        currencies = epoch.capacity.currencies
+        one = charge_of(pure(STEP), 1, orders_in(currencies))
+        charges.append((one[Currency.EPSILON], [one[currency] for currency in currencies]))
     values = np.zeros((len(chain), STEPS + 2))
     for n in range(STEPS, -1, -1):
         loss = (2 * np.arange(n + 1) - n) * float(STEP)
         after = values
         values = np.zeros((len(chain), STEPS + 2))
         for k in reversed(range(len(chain))):
-            (rule, epoch), (epsilon, second) = chain[k], charges[k]
-            shown = rule.filter.spent(epoch.limit, n * epsilon, n * second)
+            (rule, epoch), (epsilon, along) = chain[k], charges[k]
+            shown = rule.filter.spent(epoch.limit, n * epsilon, [n * each for each in along])
             assert shown is not None
             beyond = loss - shown / 1e9
             best = 1 - np.exp(-np.maximum(beyond, 0))
             if rule.filter.name == "advanced":
                 best = (beyond > 1e-12).astype(float)
-            most = epoch.capacity.second or 0
-            admitted = n < STEPS and (
-                (n + 1) * epsilon <= epoch.capacity.epsilon or (n + 1) * second <= most
-            )
+            sides = [(epsilon, epoch.capacity.epsilon)]
+            sides += zip(along, epoch.capacity.along, strict=True)
+            admitted = n < STEPS and any((n + 1) * each <= most for each, most in sides)
             if admitted:
                 go = up * after[k, 1 : n + 2] + (1 - up) * after[k, : n + 1]
                 best = np.maximum(best, go)
@@ -129,10 +128,9 @@ def shown(book: Book, epoch: Epoch, rule: str = "a") -> int | None:
     assert book.state.adopted is not None
     found = book.state.adopted.rule(rule)
     assert found is not None
-    currency = found.filter.currency(epoch.limit)
-    assert currency is not None
-    [epsilon], [second] = book.used_in(Currency.EPSILON, rule), book.used_in(currency, rule)
-    return found.filter.spent(epoch.limit, epsilon, second)
+    [epsilon] = book.used_in(Currency.EPSILON, rule)
+    along = [book.used_in(currency, rule)[0] for currency in epoch.capacity.currencies]
+    return found.filter.spent(epoch.limit, epsilon, along)
 
 
 @pytest.mark.parametrize("gate", OWN)
@@ -147,12 +145,11 @@ def test_a_raise_keeps_the_order_and_gives_the_difference(gate: str) -> None:
     filter_ = FILTERS[gate]
     assert isinstance(filter_, LineFilter)
     assert (after.number, after.carried) == (2, True)
-    assert filter_.line(after.limit).order == filter_.line(before.limit).order
-    assert filter_.currency(after.limit) == filter_.currency(before.limit)
+    drawn = [[line.order for line in filter_.lines(each.limit)] for each in (before, after)]
+    assert drawn[0] == drawn[1]
     assert shown(book, after) == shown(book, before)
-    assert after.capacity.second is not None
-    assert before.capacity.second is not None
-    assert after.capacity.second > before.capacity.second
+    for less, more in zip(before.capacity.along, after.capacity.along, strict=True):
+        assert more > less
     assert book.replayed().findings == []
 
 
@@ -167,17 +164,15 @@ def test_a_rule_adopted_on_used_data_starts_from_the_plain_sum(gate: str) -> Non
     assert book.state.adopted is not None
     epoch = book.state.adopted.epochs["b"]
     assert book.used_in(Currency.EPSILON, "b") == [3 * 10**9]
-    filter_, currency = FILTERS[gate], FILTERS[gate].currency(epoch.limit)
-    assert currency is not None
-    [second] = book.used_in(currency, "b")
-    if filter_.per_epsilon(epoch.limit) is None:
-        assert second is None
-        assert shown(book, epoch, "b") == 3 * 10**9
-    else:
-        line, intercept = (filter_.spent(epoch.limit, None, units) for units in (second, 0))
-        assert line is not None
-        assert intercept is not None
-        assert 0 <= line - intercept - 3 * 10**9 <= 10
+    filter_ = FILTERS[gate]
+    for line in filter_.lines(epoch.limit):
+        [second] = book.used_in(line.currency, "b")
+        if filter_.per_epsilon(line) is None:
+            assert second is None
+            assert shown(book, epoch, "b") == 3 * 10**9
+        else:
+            assert second is not None
+            assert 0 <= line.spent(second) - line.spent(0) - 3 * 10**9 <= 10
     assert book.replayed().findings == []
 
 
@@ -218,9 +213,7 @@ def test_another_gate_keeps_what_the_rule_has_used(scope: str, gate: str) -> Non
     epoch = book.state.adopted.epochs["a"]
     book.do("release_grant", grant=grant, reason="never run")
     assert book.used_in(Currency.EPSILON, "a", client=client) == [3_500_000_000]
-    for each in OWN:  # every gate's, to compare them
-        currency, per = FILTERS[each].currency(epoch.limit), FILTERS[each].per_epsilon(epoch.limit)
-        assert currency is not None
+    for currency, per in epoch.per_epsilon():  # every gate's, to compare them
         [used] = book.used_in(currency, "a", client=client)
         assert (used is None) == (per is None)
         if used is not None and per is not None:

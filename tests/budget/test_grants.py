@@ -473,9 +473,9 @@ def test_never_over_any_limit_through_grants(gate: str, asked: list[dict[str, An
     for each in asked:
         book.grant(each)
         [epsilon], [delta] = book.used_in(Currency.EPSILON), book.used_in(Currency.DELTA)
-        second = capacity.second_currency and book.used_in(capacity.second_currency)[0]
-        basic = epsilon is not None and epsilon <= capacity.epsilon
-        assert basic or (second is not None and second <= capacity.second)
+        along = [book.used_in(currency)[0] for currency in capacity.currencies]
+        sides = [(epsilon, capacity.epsilon), *zip(along, capacity.along, strict=True)]
+        assert any(used is not None and used <= most for used, most in sides)
         assert delta is not None
         assert delta <= capacity.own_delta
 

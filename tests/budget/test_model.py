@@ -60,10 +60,11 @@ POLICY = (
 
 Cell = tuple[str, str]
 Sums = list[int]
-"""Units of epsilon, delta, its square, rho, tau and mu squared, then how many are infinite."""
-N = 6
+"""Units of epsilon, delta, its square, rho, tau at two orders and mu squared, then how many are
+infinite."""
+N = 7
 NOTHING = [0] * 2 * N
-MU_SQUARED = 5
+MU_SQUARED = 6
 
 
 @dataclass
@@ -80,9 +81,9 @@ class Held:
     overrun: bool = False
 
 
-def room(order: Any) -> Any:
-    """Epsilon less what is lost at none: ln(1 - 1/a) - ln(a delta') / (a - 1)."""
-    at_none = mpmath.log(1 - 1 / order) - mpmath.log(order * GATE_DELTA) / (order - 1)
+def room(order: Any, part: Any = 1) -> Any:
+    """Epsilon less what is lost at none: ln(1 - 1/a) - ln(a part delta') / (a - 1)."""
+    at_none = mpmath.log(1 - 1 / order) - mpmath.log(order * part * GATE_DELTA) / (order - 1)
     return EPSILON - at_none
 
 
@@ -98,11 +99,15 @@ def gaussian_delta(mu: Any) -> Any:
 
 
 ORDERS = [*range(2, 65), *(round(2 ** (i // 8) * (9 + i % 8) * 8) for i in range(64))]
-ORDER = max(ORDERS, key=lambda order: room(mpmath.mpf(order)) / order)
+PARTS = (mpmath.fraction(7, 10), mpmath.fraction(3, 10))
+FIRST = max(ORDERS, key=lambda order: room(mpmath.mpf(order), PARTS[0]) / order)
+PAIR = (FIRST, round(FIRST * 0.65))
+"""The Renyi orders of rule a, which states none."""
+assert 1 < PAIR[1] < PAIR[0]
 
 
-def second_gate(gate: str) -> tuple[int, Fraction] | None:
-    """(place in the sums, capacity) of the gate's own currency under rule a."""
+def lines(gate: str) -> list[tuple[int, Fraction]]:
+    """(place in the sums, capacity) of the gate's own currencies under rule a."""
     with mpmath.workdps(50):
         if gate == "advanced":  # V of Whitehouse et al. 2023, Theorem 1
             log = mpmath.log(1 / GATE_DELTA)
@@ -113,13 +118,14 @@ def second_gate(gate: str) -> tuple[int, Fraction] | None:
             most, at = room(order) / order, 3
             assert all(room(order * by) / (order * by) < most for by in (0.99, 1.01))
         elif gate == "renyi":
-            most, at = room(mpmath.mpf(ORDER)), 4
+            rooms = [room(mpmath.mpf(order), part) for order, part in zip(PAIR, PARTS, strict=True)]
+            return [(4 + i, Fraction(int(most * 10**30), 10**30)) for i, most in enumerate(rooms)]
         elif gate == "gdp":  # nine tenths of delta' are the capacity's
             gap = mpmath.findroot(lambda m: gaussian_delta(m) - GATE_DELTA * 9 / 10, (0.5, 2))
             most, at = gap**2, MU_SQUARED
         else:
-            return None
-        return at, Fraction(int(most * 10**30), 10**30)
+            return []
+        return [(at, Fraction(int(most * 10**30), 10**30))]
 
 
 @cache
@@ -128,18 +134,24 @@ def one(kind: str, stated: str, delta: str) -> tuple[int, ...]:
     e, own = Fraction(stated), ceil(Fraction(delta) * 10**15)
     if kind == "gaussian":  # mu; it has no epsilon
         square = e**2 * 10**15
-        return (0, own, 0, *map(ceil, (square / 2, square * ORDER / 2, square)), 1, 0, 1, 0, 0, 0)
+        taus = [square * order / 2 for order in PAIR]
+        units = map(ceil, (square / 2, *taus, square))
+        return (0, own, 0, *units, *[i in (0, 2) for i in range(N)])
     with mpmath.workdps(80):
-        x, a = mpmath.mpf(e.numerator) / e.denominator, mpmath.mpf(ORDER)
+        x = mpmath.mpf(e.numerator) / e.denominator
         rho = x * mpmath.tanh(x / 2)
-        tau = mpmath.log(mpmath.cosh(x * (a - 0.5)) / mpmath.cosh(x / 2)) / (a - 1)
+        both = [mpmath.mpf(order) for order in PAIR]
+        taus = [mpmath.log(mpmath.cosh(x * (a - 0.5)) / mpmath.cosh(x / 2)) / (a - 1) for a in both]
         if kind == "laplace":  # Mironov 2017, Prop. 6; Harrison and Manurangsi 2026
             rho = min(rho, x + mpmath.exp(-x) - 1)
-            near, far = a * mpmath.exp((a - 1) * x), (a - 1) * mpmath.exp(-a * x)
-            tau = mpmath.log((near + far) / (2 * a - 1)) / (a - 1)
+            ends = [(a * mpmath.exp((a - 1) * x), (a - 1) * mpmath.exp(-a * x)) for a in both]
+            taus = [
+                mpmath.log((near + far) / (2 * a - 1)) / (a - 1)
+                for a, (near, far) in zip(both, ends, strict=True)
+            ]
         # Phi(mu / 2) = e^eps / (1 + e^eps), that is erf(mu / sqrt 8) = tanh(eps / 2)
         mu = mpmath.sqrt(8) * mpmath.erfinv(mpmath.tanh(x / 2))
-        real = [int(mpmath.ceil(value * 10**15)) for value in (rho, tau, mu**2)]
+        real = [int(mpmath.ceil(value * 10**15)) for value in (rho, *taus, mu**2)]
     return (ceil(e * 10**9), own, ceil(e**2 * 10**15), *real, *[0] * N)
 
 
@@ -190,7 +202,7 @@ class Ledger(RuleBasedStateMachine):
         for name in DATASETS:
             self.book.dataset(name)
         self.book.policy(POLICY.format(gate=self.gate))
-        self.second = second_gate(self.gate)
+        self.lines = lines(self.gate)
         self.ages = list(AGES)
         self.held: dict[str, Held] = {}
         self.answered: list[tuple[str, str, Any, Event]] = []
@@ -230,9 +242,8 @@ class Ledger(RuleBasedStateMachine):
         epsilon, own, _ = LIMITS[name]
         basic = total[N] == 0 and total[0] <= epsilon * 10**9
         beside = False
-        if name == "a" and self.second is not None:
-            at, most = self.second
-            beside = total[N + at] == 0 and total[at] <= most * 10**15
+        for at, most in self.lines if name == "a" else ():
+            beside = beside or (total[N + at] == 0 and total[at] <= most * 10**15)
         return total[1] <= own * 10**15 and (basic or beside)
 
     def admits(self, held: Held) -> bool:

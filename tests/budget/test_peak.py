@@ -9,35 +9,44 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accountant.budget.accounts.peak import _spent, _top
-from accountant.budget.accounts.sums import Part
+from accountant.budget.accounts.peak import most_spent
 from accountant.privacy.filters import Limit, filter_for
 from accountant.privacy.units import LARGEST
 
 LIMIT = Limit(Fraction(1), Fraction("1e-6"), Fraction("1e-7"))
+FOUR = Limit(Fraction(1), Fraction("1e-6"), orders=(40, 23, 10, 4))
 
 
-@pytest.mark.parametrize("gate", ["renyi", "zcdp", "gdp", "advanced"])
+@pytest.mark.parametrize("gate", ["basic", "renyi", "four orders", "zcdp", "gdp", "advanced"])
 @settings(max_examples=25)
-@given(seed=st.integers(0, 10**6), crossed=st.booleans(), infinite=st.booleans())
+@given(
+    seed=st.integers(0, 10**6),
+    crossed=st.booleans(),
+    infinite=st.booleans(),
+    most=st.sampled_from([3, 10**9, 2**62]),
+)
 def test_the_peak_is_where_most_is_spent(
-    gate: str, seed: int, crossed: bool, infinite: bool
+    gate: str, seed: int, crossed: bool, infinite: bool, most: int
 ) -> None:
-    """Also where hundreds of cells are exceeded by no other in both sums; of equals it is the one
+    """Also where hundreds of cells are exceeded by no other in all sums; of equals it is the one
     with the larger sums, then the first.
     """
     dice = np.random.default_rng(seed)
-    spent = _spent(filter_for(gate, LIMIT), LIMIT)
-    cells = np.zeros((3, 300), dtype=np.int64)
-    cells[0], cells[2] = dice.integers(0, 10**9, 300), dice.integers(0, 5 * 10**13, 300)
+    limit = FOUR if gate == "four orders" else LIMIT
+    filter_ = filter_for("renyi" if gate == "four orders" else gate, limit)
+    rows = 1 + len(filter_.lines(limit))
+    columns = [dice.integers(0, most, 300, endpoint=True) for _ in range(rows)]
+    columns[1:] = [column * min(50_000, LARGEST // most) for column in columns[1:]]
     if crossed:
-        cells[0], cells[2] = -np.sort(-cells[0]), np.sort(cells[2])
-    closed = np.zeros_like(cells)
-    closed[:, :3] = infinite
-    part = Part(cells, closed, [0] * 3, [0] * 3)
-    sums = [
-        tuple(LARGEST + 1 if closed[row, at] else int(cells[row, at]) for row in (0, 2))
-        for at in range(300)
-    ]
-    *most, minus = max((spent(*one), *one, -at) for at, one in enumerate(sums))
-    assert _top(part, 2, spent, None) == (*most, -minus)
+        columns = [-np.sort(-columns[0]), *map(np.sort, columns[1:])]
+    for column in columns if infinite else ():
+        column[dice.integers(0, 300, 5)] = LARGEST + dice.integers(1, 3, 5)
+
+    def spent(sums: tuple[int, ...]) -> int:
+        finite = [None if one > LARGEST else one for one in sums]
+        found = filter_.spent(limit, finite[0], finite[1:])
+        return sums[0] if found is None else found
+
+    cells = list(zip(*[column.tolist() for column in columns], strict=True))
+    *key, minus = max((spent(sums), *sums, -at) for at, sums in enumerate(cells))
+    assert most_spent(filter_, limit, columns) == (*key, -minus)

@@ -165,7 +165,7 @@ def test_open_grants_finish_where_they_began() -> None:
     assert book.reserved()[0][0] == spent(book)[0] == 400_000_000
     book.do("release_grant", grant=grant, reason="never run")
     assert spent(book, "") == spent(book) == [0]
-    assert book.reserved() == [(0,) * 12]
+    assert book.reserved() == [(0,) * 14]
     assert book.replayed().findings == []
 
 
@@ -266,7 +266,7 @@ def test_open_grants_do_not_reach_new_cells() -> None:
     for grant in (narrow, everyone):
         book.do("release_grant", grant=grant, reason="never run")
     assert spent(book) == [0, 0, 500_000_000]
-    assert book.reserved() == [(0,) * 12] * 3
+    assert book.reserved() == [(0,) * 14] * 3
     assert outcome(book.grant(laplace("2"), subjects={"age": ["17"]})) == "allow"
 
 
@@ -296,7 +296,7 @@ def test_an_open_grant_reaches_cells_that_are_added(subjects: Any, *, attested: 
     book.do("commit_grant", grant=grants[0])
     book.do("close_sparse_vector", grant=grants[1])
     assert spent(book)[4] == spent(book)[0] == spent(book, "")[4] == 500_000_000
-    assert book.reserved() == [(0,) * 12] * 6
+    assert book.reserved() == [(0,) * 14] * 6
     asked = book.grant(laplace("0.5"), subjects={"age": ["27"], "sex": ["f"]})
     assert outcome(asked) == "block"
     assert book.replayed().findings == []

@@ -48,7 +48,7 @@ _EXPECTED: Final = {
     "rule": """
         limit of mechanisms require purposes limit-block limit-flag mechanisms-block mechanisms-flag
         require-block require-flag purposes-block purposes-flag across per glob own_delta
-        carry-none publication""",
+        carry-none publication orders workload window at_most""",
     "policy": "first-name second-name own-name opens-nothing opens-one opens-all loosens witnesses",
     "epoch": "carried anew whole after-reset later",
     "compared": """
@@ -68,6 +68,8 @@ _EXPECTED: Final = {
     "request": "repeated nothing clock-behind late",
     "account": "used infinite reserved lifetime across client old-epoch many-cells all-alike",
 }
+_KINDS: Final = ("limit", "of", "at_most", "mechanisms", "require", "purposes")
+_FIELDS: Final = ("across", "per", "orders", "workload", "window")
 WANTED: Final = {(kind, name) for kind, names in _EXPECTED.items() for name in names.split()}
 """Everything that the corpus has to cover, by kind. Two problems that the deciders know are not
 among it: batch-open and batch-digest come of nothing but a damaged ledger.
@@ -208,12 +210,12 @@ def _batch(found: list[Json], items: list[Json]) -> Iterator[tuple[str, str]]:
 def _policy(command: Json, event: Json) -> Iterator[tuple[str, str]]:
     limits = 0
     for rule in command["policy"]["rules"]:
-        kind = next(k for k in ("limit", "of", "mechanisms", "require", "purposes") if k in rule)
+        kind = next(kind for kind in _KINDS if kind in rule)
         yield "rule", kind
         yield "rule", f"{kind}-{rule['action']}"
         limits += kind == "limit"
         yield from (("gate", rule["gate"]),) if kind == "limit" else ()
-        yield from (("rule", name) for name in ("across", "per") if name in rule)
+        yield from (("rule", name) for name in _FIELDS if name in rule)
         yield from (("rule", "glob"),) if rule.get("datasets", "*") != "*" else ()
         yield from (("rule", "carry-none"),) if rule.get("carry") == "none" else ()
         yield from (("rule", "own_delta"),) if rule.get("limit", {}).get("own_delta") else ()

@@ -34,7 +34,7 @@ from accountant.budget.rules.threshold import ThresholdRule
 from accountant.budget.state import AccountKey, State
 from accountant.ledger.events import Event, EventTooLarge
 from accountant.privacy import engine
-from accountant.privacy.filters import Capacity, LineFilter
+from accountant.privacy.filters import Capacity
 from accountant.privacy.losses import Loss, pure
 from accountant.privacy.mechanisms import pricing
 from accountant.privacy.mechanisms.base import norm
@@ -220,7 +220,7 @@ def _limits(state: State) -> Json:
             "since": epoch.since,
             "carried": epoch.carried,
             "whole": epoch.whole,
-            "order": str(gate.line(epoch.limit).order) if isinstance(gate, LineFilter) else None,
+            "orders": [str(line.order) for line in gate.lines(epoch.limit)],
             "keeps": list(map(str, epoch.axis)),
         }
     for watch in adopted.policy.rules:
@@ -232,9 +232,7 @@ def _limits(state: State) -> Json:
 
 def _capacity(capacity: Capacity) -> Json:
     found = {"epsilon": capacity.epsilon, "delta": capacity.own_delta}
-    if capacity.second_currency is None or capacity.second is None:
-        return found
-    return found | {str(capacity.second_currency): capacity.second}
+    return found | dict(zip(map(str, capacity.currencies), capacity.along, strict=True))
 
 
 def _account(key: AccountKey, account: Account, reserved: Sums | None) -> Json | None:

@@ -30,56 +30,56 @@ class Family:
 
 
 FAMILIES: Final[dict[str, Family]] = {
-    "mechanisms": Family(36, Profile(
+    "mechanisms": Family(22, Profile(
         _USUAL | {"ask": 55, "record": 30, "policy": 2}, pool=40, sizes=((), (), (2,)), clients=1,
         room=(30, 90),
     )),
-    "gates": Family(35, Profile(
+    "gates": Family(21, Profile(
         _USUAL | {"ask": 60, "fill": 12, "policy": 2}, sizes=((), (2,), (4,)), typical=0.02,
         room=(4, 25), pool=7, clients=1,
     )),
-    "groups": Family(27, Profile(
+    "groups": Family(16, Profile(
         _USUAL | {"ask": 70, "extend": 1, "scattered": 6},
         sizes=((6, 4), (3, 4, 5), (12, 12, 8), (40, 50), (500,)), everyone=0.1, pool=6,
         steps=100, every=50,
     )),
-    "wide": Family(12, Profile(
+    "wide": Family(10, Profile(
         _USUAL | {"ask": 70, "extend": 2}, sizes=((900,), (1_900,), (450, 3), LENGTHY),
         everyone=0.1, pool=5, steps=80, every=40,
     )),
-    "policies": Family(33, Profile(
+    "policies": Family(20, Profile(
         _USUAL | {"policy": 22, "same_policy": 1}, pool=8, room=(8, 60),
     )),
-    "clients": Family(32, Profile(
+    "clients": Family(19, Profile(
         _USUAL | {"ask": 60, "dataset": 2}, clients=4, shipped=True, pool=8, everyone=0.6,
     )),
-    "grants": Family(36, Profile(
+    "grants": Family(22, Profile(
         _USUAL | {"ask": 45, "commit": 30, "release": 10, "late": 7, "expire": 6, "jump": 8,
                   "mistake": 12, "retry": 9, "recover": 1},
         ttl=(None, 5, 30, 60, 600, 2_592_000), everyone=0.5,
     )),
-    "sessions": Family(30, Profile(
+    "sessions": Family(18, Profile(
         _USUAL | {"ask": 10, "record": 5, "session": 26, "count": 36, "close": 20, "late": 3,
                   "jump": 3, "mistake": 8},
         room=(40, 150),
     )),
-    "batches": Family(38, Profile(
+    "batches": Family(28, Profile(
         _USUAL | {"ask": 12, "batch": 28, "records": 12, "mistake": 6, "retry": 5}, steps=80,
         every=40,
     )),
-    "populations": Family(28, Profile(
+    "populations": Family(17, Profile(
         _USUAL | {"extend": 7, "mistake": 6}, sizes=((1,), (2,), (2, 2), (1, 3, 2)), private=0.6,
         everyone=0.3, relations=(ADD, REPLACE, REPLACE), ttl=(None, 86_400),
     )),
-    "custody": Family(30, Profile(
+    "custody": Family(18, Profile(
         _USUAL | {"recover": 3, "carry_over": 8, "erase": 4, "alarm": 6, "signing_key": 5,
                   "clock": 3, "engine": 1, "huge": 3, "mistake": 10, "session": 2},
     )),
-    "extremes": Family(24, Profile(
+    "extremes": Family(14, Profile(
         _USUAL | {"huge": 26, "brim": 4, "carry_over": 2, "record": 10, "ask": 25, "batch": 4},
         room=(60, 1e6), sizes=((), (2,), (2, 3)),
     )),
-    "corrections": Family(16, Profile(
+    "corrections": Family(10, Profile(
         _USUAL | {"engine": 4, "revalue": 14, "session": 3, "batch": 3}, private=0.3,
         corrected=True,
     )),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from math import ceil
 from typing import Any, Final
 
 from author import DATASETS, SECOND, Author, Json, Open
@@ -151,7 +152,8 @@ def _costing(units: int, currency: str) -> Json | None:
     if currency == "rho":
         return {"kind": "declared", "rho": f"{units}e-15"}
     if currency.startswith("tau_"):
-        return {"kind": "declared", "renyi": {currency.removeprefix("tau_"): f"{units}e-15"}}
+        order = ceil(float(currency.removeprefix("tau_")))  # a declared one is whole
+        return {"kind": "declared", "renyi": {str(order): f"{units}e-15"}}
     return None
 
 

@@ -12,6 +12,7 @@ from random_mechanisms import amount, log_uniform
 Json = dict[str, Any]
 FILTERS: Final = ("basic", "advanced", "zcdp", "renyi", "gdp")
 PURPOSES: Final = ("study", "quality report", "planning")
+ORDERS: Final = ("1.25", "2", "4.5", "8", "10", "23", "64")
 GLOBS: Final = ("*", "*", "*", "health-*", "usage-?", "[hu]*", "health-visits")
 KINDS_DENIED: Final = ("non_private", "declared", "plan", "gaussian", "randomized_response")
 
@@ -76,12 +77,25 @@ class Policies:
         rule: Json = {"id": name, "limit": limit}
         if (gate := self.gate or rng.choice([*FILTERS, None])) is not None:
             rule["gate"] = gate
+        rule |= self._lines(rule)
         rule |= {"datasets": rng.choice(GLOBS)} | more
         if name != "a" and rng.random() < 0.4:
             rule["action"] = rng.choice(["flag", "flag", "block"])
         if rng.random() < 0.05:
             rule["carry"] = "none"
         return rule
+
+    def _lines(self, rule: Json) -> Json:
+        """Renyi orders, or a workload that one is taken for, of some limits that may state them."""
+        limit, chance = rule["limit"], self.rng.random()
+        split = "delta" in limit and limit["delta"] != limit.get("own_delta")
+        if not split or rule.get("gate", "renyi") != "renyi" or chance > 0.4:
+            return {}
+        if chance > 0.15:
+            return {"orders": self.rng.sample(ORDERS, self.rng.randint(1, 3))}
+        noise = {"sensitivity": "1", "scale": self.rng.choice(["0.8", "1.1", "40"])}
+        sampled = {"kind": "gaussian", "sampling": {"poisson": "0.01"}} | noise
+        return {"workload": self.rng.choice([[sampled], [{"kind": "laplace"} | noise, sampled]])}
 
     def _threshold(self, rules: list[Json]) -> Json:
         limits = [rule["id"] for rule in rules if "limit" in rule]
@@ -113,7 +127,7 @@ class Policies:
         limits = [rule for rule in rules if "limit" in rule]
         what = rng.choice([
             "raise", "raise", "lower", "lower", "gate", "scope", "remove", "again", "reset",
-            "threshold", "terms", "action", "delta", "order", "any", "glob",
+            "threshold", "terms", "action", "delta", "order", "any", "glob", "lines",
         ])  # fmt: skip
         rule = rng.choice(limits) if limits else None
         if what == "threshold" and limits:
@@ -124,7 +138,7 @@ class Policies:
             self._again(rules)
         elif what == "order":
             rng.shuffle(rules)
-        elif what == "any" and rules:
+        elif what in ("any", "remove") and rules:
             del rules[rng.randrange(len(rules))]
         elif rule is not None:
             self._changed_limit(rules, rule, what)
@@ -138,19 +152,27 @@ class Policies:
                 self._scale(rule, rng.choice([0.9, 0.5, 0.1]))
             case "gate":
                 rule["gate"] = rng.choice(FILTERS)
+                self._drawn_anew(rule)
+            case "lines":
+                self._drawn_anew(rule)
             case "scope":
                 key, value = rng.choice([("across", "datasets"), ("per", "client")])
                 rule.pop(key, None) or rule.update({key: value})
             case "glob":
                 rule["datasets"] = rng.choice(GLOBS)
-            case "remove":
-                rules.remove(rule)
             case "reset":
                 rule["carry"] = rng.choice(["none", "none", "used"])
             case "action":
                 rule["action"] = rng.choice(["flag", "block"])
             case "delta":
                 rule["limit"] = self._limit("x")["limit"] | {"epsilon": rule["limit"]["epsilon"]}
+                self._drawn_anew(rule)
+
+    def _drawn_anew(self, rule: Json) -> None:
+        """Gives the gate other lines, which it may have."""
+        for name in ("orders", "workload"):
+            rule.pop(name, None)
+        rule.update(self._lines(rule))
 
     def _again(self, rules: list[Json]) -> None:
         """A rule that was there before, or a further one."""

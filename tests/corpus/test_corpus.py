@@ -56,14 +56,14 @@ def test_policy_files_are_read_as_they_were() -> None:
         policy = step["ask"]["command"].get("policy")
         if policy is not None and read.setdefault(step["ask"]["text"], policy) is policy:
             assert driver.policy_of(step["ask"]["text"]) == policy
-    assert len(read) > 1_000
+    assert len(read) > 600
 
 
 def test_the_corpus_covers_everything() -> None:
     """Every command, event, rule, mechanism, gate and problem occurs, and there is enough of it."""
     counted = covered(chain.from_iterable(map(stored.read, stored.families())))
-    assert counted["ledger", ""] >= 300
-    assert counted["judged", ""] >= 25_000
+    assert counted["ledger", ""] >= 200
+    assert counted["judged", ""] >= 15_000
     assert {thing for thing in WANTED if counted[thing] < FEWEST} == set()
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
+from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from accountant.auditing.totals import totals_of
 from accountant.budget.commands import Envelope
 from accountant.budget.sealing import Opened, seal
 from accountant.ledger.merkle import Tree, leaf_hash
-from accountant.privacy.filters import FILTERS, Limit, LineFilter
+from accountant.privacy.filters import FILTERS, Limit
 
 SALT = bytes(range(32))
 PURPOSE = "waiting times by sex"
@@ -55,31 +56,36 @@ def ledger() -> Book:
 
 
 SUMS = [
-    ("renyi", None, 10**14),
-    ("renyi", 3 * 10**8, 10**14),
-    ("zcdp", None, 10**13),
-    ("advanced", None, 10**13),
-    ("gdp", None, 10**13),
-    ("gdp", None, 5 * 10**13),
-    ("basic", 123_456_789, None),
+    ("renyi", None, (10**14, 7 * 10**13)),
+    ("renyi", 3 * 10**8, (10**14, 7 * 10**13)),
+    ("renyi", None, (None, 7 * 10**13)),
+    ("zcdp", None, (10**13,)),
+    ("advanced", None, (10**13,)),
+    ("gdp", None, (10**13,)),
+    ("gdp", None, (5 * 10**13,)),
+    ("basic", 123_456_789, ()),
 ]
-"""Sums of epsilons and in a gate's own currency; None is infinite, or none."""
+"""Sums of epsilons and in a gate's own currencies; None is infinite."""
 
 
 def spent() -> list[tuple[str, ...]]:
     """Rows: gate, order, sum of epsilons, sum in its own currency, capacity, epsilon spent."""
     limit, found = Limit(Fraction(1), Fraction("1e-6"), Fraction("1e-7")), []
-    for name, epsilon, second in SUMS:
+    for name, epsilon, along in SUMS:
         gate = FILTERS[name]
-        order = str(gate.line(limit).order) if isinstance(gate, LineFilter) else "-"
-        units = [
-            "infinite" if epsilon is None else epsilon,
-            "-" if second is None else second,
-            "-" if second is None else gate.capacity(limit).second,
-            gate.spent(limit, epsilon, second),
+        columns = [
+            [line.order for line in gate.lines(limit)],
+            [epsilon],
+            along,
+            gate.capacity(limit).along,
+            [gate.spent(limit, epsilon, along)],
         ]
-        found.append((name, order, *map(str, units)))
+        found.append((name, *map(_listed, columns)))
     return found
+
+
+def _listed(values: Sequence[object]) -> str:
+    return ", ".join("infinite" if v is None else str(v) for v in values) or "-"
 
 
 def text_line() -> dict[str, Any]:

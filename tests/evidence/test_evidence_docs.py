@@ -61,25 +61,30 @@ def test_what_is_spent_is_what_the_gates_say() -> None:
     assert rows("gate") == spent()
 
 
-CURRENCIES = {"advanced": "epsilon_squared", "zcdp": "rho", "gdp": "mu_squared", "renyi": "tau_22"}
+CURRENCIES = {"advanced": "epsilon_squared", "zcdp": "rho", "gdp": "mu_squared"}
 
 
 @pytest.mark.parametrize("row", rows("gate"), ids="-".join)
 def test_the_formulas_give_the_vectors(row: tuple[str, ...]) -> None:
     """The small verifier, which has nothing but the page's formulas, spends as much."""
-    gate, order, epsilon, second, most, expected = row
+    gate, order, epsilon, along, most, expected = row
+    orders = [] if order == "-" else order.split(", ")
     capacity: dict[str, Any] = {"epsilon": str(10**9), "delta": str(10**8)}
     told = {"number": 1, "keeps": list(capacity), "capacity": capacity, "orders": {}}
     rule = {"id": "a", "gate": gate, "limit": {"epsilon": "1", "delta": "1e-6"}}
-    used: list[int | None] = [None if epsilon == "infinite" else int(epsilon), 0]
+    used = [None if text == "infinite" else int(text) for text in (epsilon, "0")]
     if gate == "basic":
         capacity["delta"] = str(10**9)
     else:
-        name = CURRENCIES[gate]
-        capacity[name] = most
-        told |= {"keeps": list(capacity)} | ({} if gate == "renyi" else {"orders": {name: order}})
-        used.append(int(second))
+        names = [CURRENCIES.get(gate, f"tau_{order}") for order in orders]
+        capacity |= dict(zip(names, most.split(", "), strict=True))
+        told["keeps"] = list(capacity)
+        if gate == "renyi":
+            told["parts"] = dict(zip(names, ("7/10", "3/10"), strict=True))
+        else:
+            told["orders"] = dict(zip(names, orders, strict=True))
+        used += [None if text == "infinite" else int(text) for text in along.split(", ")]
     limit = verify_minimal.Limit(rule, told, None)
     assert limit.spent(used) == int(expected)
     if gate != "basic":
-        assert Fraction(order) == limit.orders[name]
+        assert list(map(Fraction, orders)) == [limit.orders[name] for name in names]

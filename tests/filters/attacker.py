@@ -194,7 +194,7 @@ def admission(filter_: Filter, limit: Limit, capacity: Capacity | None = None) -
     axis, most = axis_under(limit), capacity or filter_.capacity(limit)
     orders = {c: Fraction(c.order) for c in axis if c.order is not None}
     if filter_.name == "zcdp":
-        orders[Currency.RHO] = filter_.line(limit).order  # type: ignore[attr-defined]
+        orders[Currency.RHO] = Fraction(filter_.lines(limit)[0].order)
     else:
         axis = tuple(c for c in axis if c != Currency.RHO)
 
@@ -287,6 +287,6 @@ def real(value: Fraction) -> mpmath.mpf:
     return mpmath.mpf(value.numerator) / value.denominator
 
 
-def unvalued(mechanism: Finite, currency: Currency) -> Finite:
-    """The same, of which one currency books nothing."""
-    return replace(mechanism, name=mechanism.name + " unseen", blind=frozenset({currency}))
+def unvalued(mechanism: Finite, *currencies: Currency) -> Finite:
+    """The same, of which these currencies book nothing."""
+    return replace(mechanism, name=mechanism.name + " unseen", blind=frozenset(currencies))

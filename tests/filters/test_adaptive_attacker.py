@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 from math import log1p
@@ -38,9 +39,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from accountant.privacy.conversions import intercept
-from accountant.privacy.filters import FILTERS, Capacity, Filter, Limit, axis_under
+from accountant.privacy.filters import FILTERS, Capacity, Filter, Limit, fixed_order
 from accountant.privacy.losses import UNBOUNDED, pure
-from accountant.privacy.units import NOTHING, Currency, charge_of
+from accountant.privacy.units import NOTHING, Currency, charge_of, orders_in
 
 BASIC, *SECOND = FILTERS.values()
 ADVANCED, ZCDP, RENYI, GDP = SECOND
@@ -50,9 +51,8 @@ ADVANCED, ZCDP, RENYI, GDP = SECOND
 @cache
 def menu_for(limit: Limit) -> list[Finite]:
     """Mechanisms around the sizes that matter under ``limit``, made once: that takes long."""
-    capacity = ADVANCED.capacity(limit)
-    assert capacity.second is not None
-    step = math.sqrt(capacity.second / 1e15)
+    [squares] = ADVANCED.capacity(limit).along
+    step = math.sqrt(squares / 1e15)
     ratios = {
         Fraction(math.exp(step / math.sqrt(n)) * 0.9999).limit_denominator(997)
         for n in (1, 2, 3, 4)
@@ -165,7 +165,7 @@ def test_the_attacker_beats_a_minimum_over_orders(limit: Limit) -> None:
     """Continuing while the smallest epsilon over the orders so far is within the limit is no
     filter: the search finds a tree with more than the delta.
     """
-    [low] = (c.order for c in axis_under(Limit(limit.epsilon, limit.delta)) if c.order)
+    low = fixed_order(limit.epsilon, limit.delta)
     high, loss = 20 * low, 0.05 * float(limit.epsilon)
     # Behind a rare answer many times the delta may be spent, where a high order converts best.
     rare = spike(grid(math.exp(loss)), grid(min(0.3, 2 * high * float(limit.delta))))
@@ -173,6 +173,22 @@ def test_the_attacker_beats_a_minimum_over_orders(limit: Limit) -> None:
     families = [spikes(limit, at) for at in (losses[0], losses[1] - loss)]
     found = best_attack(limit, [rare], min_over_orders(limit, (low, high)), 2, families)
     assert found > 1.3 * real(limit.delta)
+
+
+@pytest.mark.parametrize("limit", SMALL[:2], ids=str)
+def test_orders_that_share_the_delta_withstand_that_attack(limit: Limit) -> None:
+    """The same steps, and the largest of each family that just fits, do not get past lines at both
+    orders, whose parts of delta' add up to it.
+    """
+    low = fixed_order(limit.epsilon, limit.delta)
+    shared = replace(limit, orders=(20 * low, low))
+    loss = 0.05 * float(limit.epsilon)
+    rare = spike(grid(math.exp(loss)), grid(min(0.3, 40 * low * float(limit.delta))))
+    losses = [float(limit.epsilon) - log1p(-1 / a) for a in (low, 20 * low)]
+    families = [spikes(limit, at) for at in (losses[0], losses[1] - loss)]
+    menu = [rare, revealing(limit.own_delta)]
+    found = best_attack(shared, menu, admission(RENYI, shared), 3, families)
+    assert within(found, limit.delta)
 
 
 @pytest.mark.parametrize("limit", SMALL, ids=str)
@@ -191,8 +207,8 @@ def test_the_attacker_beats_a_filter_without_the_delta_split(limit: Limit, filte
     unsplit = Capacity(
         capacity.epsilon,
         BASIC.capacity(Limit(limit.epsilon, limit.delta, limit.delta)).own_delta,
-        capacity.second,
-        capacity.second_currency,
+        capacity.along,
+        capacity.currencies,
     )
     admits, told = admission(filter_, whole, unsplit), revealing(limit.delta)
     found = best_attack(whole, [*openers(limit), told], admits, 3, families_for(limit))
@@ -208,10 +224,9 @@ def test_the_attacker_beats_a_filter_that_skips_what_it_cannot_value(
 ) -> None:
     """A filter that books nothing for a charge without a value in its currency can be overspent."""
     limit = Limit(Fraction(1), Fraction(delta), Fraction(delta) / 10)
-    currency = filter_.currency(limit)
-    assert currency is not None
+    currencies = filter_.currencies(limit)
     largest = max(menu_for(limit), key=lambda mechanism: mechanism.ratio)
-    menu = [*menu_for(limit), unvalued(largest, currency)]
+    menu = [*menu_for(limit), unvalued(largest, *currencies)]
     assert not within(best_attack(limit, menu, admission(filter_, limit), depth=4), limit.delta)
 
 
@@ -259,13 +274,12 @@ def test_a_long_adaptive_ladder_stays_within_delta(
     """
     whole = Fraction(delta)
     limit = Limit(Fraction(epsilon), whole, whole / 10)
-    capacity, currency = filter_.capacity(limit), filter_.currency(limit)
-    assert currency is not None
-    assert capacity.second is not None
-    charge = charge_of(pure(Fraction(each)), 1, (currency.order,) if currency.order else ())
+    capacity = filter_.capacity(limit)
+    charge = charge_of(pure(Fraction(each)), 1, orders_in(capacity.currencies))
+    along = zip(capacity.currencies, capacity.along, strict=True)
     steps = max(
-        capacity.second // charge[currency],
         capacity.epsilon // charge[Currency.EPSILON],
+        *(most // charge[currency] for currency, most in along),
     )
     with mpmath.workdps(60):
         e = mpmath.exp(real(Fraction(each)))
@@ -324,6 +338,5 @@ def test_infinite_charges_never_fit() -> None:
     """A mechanism without any bound is admitted by no filter, however large the limit."""
     for filter_ in FILTERS.values():
         limit = Limit(Fraction(10**6), Fraction(9, 10), Fraction(1, 10))
-        currency = filter_.currency(limit)
-        charge = charge_of(UNBOUNDED, 1, (currency.order,) if currency and currency.order else ())
+        charge = charge_of(UNBOUNDED, 1, orders_in(filter_.currencies(limit)))
         assert not fits(NOTHING.on(charge.axis), charge, filter_.capacity(limit))

@@ -223,8 +223,7 @@ def test_rules_in_force_are_the_services(fleet: Fleet) -> None:
         for counted in scopes(state):
             capacity, used = counted.epoch.capacity, state.account(counted.key).used.most()
             compared = {Currency.EPSILON: capacity.epsilon, Currency.DELTA: capacity.own_delta}
-            if capacity.second_currency and capacity.second is not None:
-                compared[capacity.second_currency] = capacity.second
+            compared |= dict(zip(capacity.currencies, capacity.along, strict=True))
             for currency, most in compared.items():
                 if units := int(used[counted.epoch.axis.index(currency)]):
                     expected[ledger, *counted.key, str(currency)] = (most, units)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from accountant.budget.accounts.epochs import next_epoch
+from accountant.budget.accounts.epochs import epoch_of
 from accountant.budget.rules.limit import LimitRule
 from accountant.privacy.filters import FILTERS
 from accountant.privacy.units import Axis, Currency
@@ -33,7 +33,7 @@ def test_a_group_is_charged_what_its_worst_cell_is(
     rule = LimitRule.model_validate(
         {"id": "a", "limit": {"epsilon": "1", "delta": delta}, "gate": gate}
     )
-    epoch = next_epoch(None, rule, 1, 0)
+    epoch = epoch_of(rule, None, (), 1, 0)
     ruler, rng = Ruler(rule, epoch), np.random.default_rng(7)
     overs = set()
     for _ in range(40):

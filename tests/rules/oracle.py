@@ -19,7 +19,7 @@ from typing import Any, Final
 from accountant.budget.accounts.epochs import Adopted, Epoch
 from accountant.budget.commands import command_from_json
 from accountant.ledger.events import Event
-from accountant.privacy.filters import FILTERS, Capacity
+from accountant.privacy.filters import Capacity
 from accountant.privacy.mechanisms import Relation, Verdict, price
 from accountant.privacy.units import SURE, Axis, Charge, Currency, charge_of
 
@@ -261,7 +261,6 @@ class Oracle:
         """Whether a charge fits on every selected cell, and the sums at the cell that is quoted."""
         epoch = self._epoch(rule)
         account = self.accounts.get(self._key(rule, asked), Account(epoch.axis))
-        second = capacity.second_currency
         charge = sums_of(asked.total, account.axis)
         used = {cell: account.at(cell, now) for cell in sorted(asked.cells or self.cells)}
 
@@ -271,16 +270,16 @@ class Oracle:
 
         def fits(sums: Sums) -> bool:
             basic = stays(sums, Currency.EPSILON, capacity.epsilon)
-            if second is not None and capacity.second is not None:
-                basic = basic or stays(sums, second, capacity.second)
+            for currency, most in zip(capacity.currencies, capacity.along, strict=True):
+                basic = basic or stays(sums, currency, most)
             return basic and stays(sums, Currency.DELTA, capacity.own_delta)
 
-        def rank(sums: Sums) -> tuple[int, int, int]:
-            of = [sums[Currency.EPSILON], (0, 0) if second is None else sums[second]]
+        def rank(sums: Sums) -> tuple[int, ...]:
+            of = [sums[currency] for currency in (Currency.EPSILON, *capacity.currencies)]
             bounded = [None if infinite else finite for finite, infinite in of]
-            epsilon, along = [LARGEST + i if i else f for f, i in of]
-            spent = epoch.gate.spent(epoch.limit, bounded[0], bounded[1])
-            return epsilon if spent is None else spent, epsilon, along
+            shown = [LARGEST + i if i else f for f, i in of]
+            spent = epoch.gate.spent(epoch.limit, bounded[0], bounded[1:])
+            return shown[0] if spent is None else spent, *shown
 
         full = {cell: sums for cell, sums in used.items() if not fits(sums)}
         among = full or used
@@ -497,11 +496,7 @@ class Oracle:
                     sums = added(sums, entry.sums)
                 whole = dict.fromkeys(epoch.axis, (0, 0)) | sums
                 account.entries.append(Entry(cells, whole, None, now))
-        for gate in FILTERS.values() if epoch.axis != SURE else ():
-            currency = gate.currency(epoch.limit)
-            if currency not in epoch.axis or currency is None:
-                continue
-            factor = gate.per_epsilon(epoch.limit)
+        for currency, factor in epoch.per_epsilon():
             for after, account in self.accounts.items():
                 if after[:2] == (rule["id"], epoch.number):
                     self._restate(account, currency, factor)
@@ -531,9 +526,7 @@ class Oracle:
 def compared(capacity: Capacity) -> list[tuple[Currency, int]]:
     """The currencies that are compared, with the most that each may reach."""
     found = [(Currency.EPSILON, capacity.epsilon), (Currency.DELTA, capacity.own_delta)]
-    if capacity.second_currency is not None and capacity.second is not None:
-        found.append((capacity.second_currency, capacity.second))
-    return found
+    return [*found, *zip(capacity.currencies, capacity.along, strict=True)]
 
 
 def stated(command: dict[str, Any]) -> list[Any]:

@@ -8,10 +8,12 @@ rule counted it at all enters as a sure sum of epsilons (privacy/filters).
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from fractions import Fraction
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 from accountant.budget.accounts.account import Account
@@ -21,7 +23,8 @@ from accountant.budget.rules.base import matches
 from accountant.budget.rules.limit import LimitRule
 from accountant.ledger.events import Event, microseconds
 from accountant.privacy.filters import FILTERS, Capacity, Filter, Limit, axis_under
-from accountant.privacy.units import SURE, Axis, Charge, Currency
+from accountant.privacy.losses import Orders, order_of
+from accountant.privacy.units import SURE, Axis, Charge, Currency, orders_in
 
 
 class Start(Enum):
@@ -31,6 +34,7 @@ class Start(Enum):
     CARRIED = "what the rule has used, on the same order"
     CONVERTED = "what the rule has used, as a sure sum of epsilons: its gate is another"
     BROUGHT = "what the data have used, as a sure sum of epsilons"
+    UNUSED = "nothing: its epoch was never charged, so that orders are chosen afresh"
     EMPTY = "nothing: the rule was reset"
 
 
@@ -60,18 +64,23 @@ class Epoch:
             return empty
         return WindowAccount(empty.axis, empty.used, empty.bound, empty.held, self.window)
 
+    def per_epsilon(self) -> Iterator[tuple[Currency, Fraction | None]]:
+        """Yield, for each line of each filter, the units that stand for one unit of epsilon already
+        spent; None if nothing can.
+        """
+        for gate in FILTERS.values() if self.axis != SURE else ():
+            for line in gate.lines(self.limit):
+                yield line.currency, gate.per_epsilon(line)
+
     def of_sure(self, used: Charge) -> Charge:
         """Convert sums of epsilons and deltas that hold on every path into all currencies of this
         epoch: what a new epoch would start from.
         """
         units: dict[Currency, int | None] = {c: used.units(c) for c in SURE}
         epsilon = units[Currency.EPSILON]
-        for gate in FILTERS.values():
-            currency = gate.currency(self.limit)
-            if currency in self.axis and currency is not None:
-                each = gate.per_epsilon(self.limit)
-                known = epsilon == 0 or (epsilon is not None and each is not None)
-                units[currency] = -(-(epsilon or 0) * (each or 0) // 1) if known else None
+        for currency, each in self.per_epsilon():
+            known = epsilon == 0 or (epsilon is not None and each is not None)
+            units[currency] = -(-(epsilon or 0) * (each or 0) // 1) if known else None
         return Charge.over(self.axis, [units[currency] for currency in self.axis]).saturated()
 
 
@@ -85,10 +94,9 @@ class Adopted:
     epochs: dict[str, Epoch]
 
     @cached_property
-    def orders(self) -> tuple[int, ...]:
+    def orders(self) -> Orders:
         """The Renyi orders that charges are wanted at."""
-        found = {c.order for epoch in self.epochs.values() for c in epoch.axis}
-        return tuple(sorted(order for order in found if order is not None))
+        return tuple(sorted({*chain(*(orders_in(epoch.axis) for epoch in self.epochs.values()))}))
 
     @cached_property
     def purposes(self) -> frozenset[str]:
@@ -132,19 +140,28 @@ def adopted_by(event: Event) -> Adopted:
             epsilon, filter_delta = map(Fraction, one["chosen"])
             chosen = epsilon, filter_delta
         since = microseconds(one["since"]) if "since" in one else event.time
-        whole = one.get("whole", True)
-        epochs[rule.id] = epoch_of(rule, chosen, one["number"], since, whole=whole)
+        whole, orders = one.get("whole", True), stated_orders(one)
+        epochs[rule.id] = epoch_of(rule, chosen, orders, one["number"], since, whole=whole)
     return Adopted(policy, command["source_digest"], event.sequence, epochs)
 
 
-def start_of(before: Adopted | None, rule: LimitRule) -> Start:
-    """Return how ``rule`` begins when it is adopted after ``before``."""
+def stated_orders(epoch: Mapping[str, Any]) -> Orders:
+    """Return the Renyi orders of an epoch in an event, if the policy states them."""
+    return tuple(map(order_of, map(Fraction, epoch.get("stated", ()))))
+
+
+def start_of(before: Adopted | None, rule: LimitRule, *, used: bool) -> Start:
+    """Return how ``rule`` begins when it is adopted after ``before``; ``used``: something was ever
+    booked or reserved in its epoch.
+    """
     old = before.rule(rule.id) if before else None
     if old and not same_scope(old, rule):
         old = None
     reset = rule.carry == "none" and not (old and old.carry == "none")
-    if old and not reset and (old.limit, old.gate) == (rule.limit, rule.gate):
+    if old and not reset and (old.limit, old.lines) == (rule.limit, rule.lines):
         return Start.KEPT
+    if old and not used:
+        return Start.UNUSED
     if rule.carry == "none":
         return Start.EMPTY
     if old and _same_gate(old, rule):
@@ -155,33 +172,42 @@ def start_of(before: Adopted | None, rule: LimitRule) -> Start:
     return Start.EMPTY if rule.span else Start.BROUGHT
 
 
-def next_epoch(before: Adopted | None, rule: LimitRule, number: int, now: int) -> Epoch:
-    """Return the epoch that ``rule`` is in once adopted; ``number`` is for a new one."""
-    start = start_of(before, rule)
+def next_epoch(
+    before: Adopted | None,
+    rule: LimitRule,
+    start: Start,
+    orders: Orders,
+    number: int,
+    now: int,
+) -> Epoch:
+    """Return the epoch that ``rule`` is in once adopted. ``orders`` and ``number`` are for a new
+    one; without ``orders`` the Renyi orders are chosen for its limit.
+    """
     chosen, whole = None, start is not Start.EMPTY
-    if before and start in (Start.KEPT, Start.CARRIED, Start.CONVERTED):
+    if before and start not in (Start.EMPTY, Start.BROUGHT):
         old = before.epochs[rule.id]
         if start is Start.KEPT:
             return old
         whole = old.whole
         if start is Start.CARRIED:
-            chosen = old.limit.chosen_for
-    return epoch_of(rule, chosen, number, now, whole=whole)
+            chosen, orders = old.limit.chosen_for, old.limit.orders
+    return epoch_of(rule, chosen, orders, number, now, whole=whole)
 
 
 def epoch_of(
     rule: LimitRule,
     chosen: tuple[Fraction, Fraction] | None,
+    orders: Orders,
     number: int,
     since: int,
     *,
     carried: bool = False,
     whole: bool = True,
 ) -> Epoch:
-    """Return the epoch of ``rule`` with orders chosen for ``chosen`` (None: for its own limit).
-    Capacity and currencies follow from these.
+    """Return the epoch of ``rule`` with orders chosen for ``chosen`` (None: for its own limit), or
+    with these ``orders``. Capacity and currencies follow from these.
     """
-    limit = replace(rule.promise, chosen=chosen) if chosen else rule.promise
+    limit = replace(rule.promise, chosen=chosen, orders=orders)
     capacity, axis = rule.filter.capacity(limit), axis_under(limit)
     window = None if rule.span is None else Window.read(rule.span)
     return Epoch(
@@ -196,8 +222,9 @@ def same_scope(old: LimitRule, new: LimitRule) -> bool:
 
 
 def _same_gate(old: LimitRule, new: LimitRule) -> bool:
-    """Return True if both rules have one gate, and both or neither a delta': their accounts keep
-    the same currencies.
+    """Return True if both rules have one gate that draws the same lines, and both or neither a
+    delta': their accounts keep the same currencies.
     """
     kept = old.promise.filter_delta > 0, new.promise.filter_delta > 0
-    return old.filter is new.filter and kept[0] == kept[1]
+    drawn = old.filter.name, *old.lines[1:]
+    return drawn == (new.filter.name, *new.lines[1:]) and kept[0] == kept[1]

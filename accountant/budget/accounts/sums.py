@@ -118,15 +118,14 @@ class Sums:
         """True if no cell has an infinite charge."""
         return self._infinite is None and not any(self.everyone_infinite)
 
-    def few(self, first: int, last: int | None, selection: Selection) -> Integers | None:
-        """Return the finite sums of one currency or two (1 or 2, cells) without the sums of
-        everyone, far below zero outside of the selection; None if there are too many cells.
+    def few(self, selection: Selection) -> Integers | None:
+        """Return all finite sums (rows, cells) without the sums of everyone, far below zero outside
+        of the selection; None if there are too many cells.
         """
         cells = self._cells
         if cells is None or cells.size > FEW * self.rows:
             return None
-        rows = slice(first, first + 1) if last is None else slice(first, last + 1, last - first)
-        found = cells[rows].reshape(1 if last is None else 2, -1)
+        found = cells.reshape(self.rows, -1)
         return found if selection.everyone else found + selection.outside(self.shape)
 
     def at(self, rows: Sequence[int], at: int) -> tuple[int, ...]:

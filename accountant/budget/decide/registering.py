@@ -1,4 +1,4 @@
-"""Decide registrations of populations and datasets, and adoptions of policies.
+"""Decide registrations of populations and datasets.
 
 Deciders return the body of the event, without the command; None if nothing has to change.
 """
@@ -10,18 +10,11 @@ from math import prod
 from typing import Any, Final
 
 from accountant.budget import commands as ask
-from accountant.budget.accounts.epochs import Epoch, Start, next_epoch, same_scope, start_of
 from accountant.budget.commands import Envelope, ExtendPopulation
-from accountant.budget.errors import Conflict, Forbidden, Invalid
-from accountant.budget.handlers import sources_of
-from accountant.budget.policy import Policy
+from accountant.budget.errors import Conflict, Invalid
 from accountant.budget.population.population import MAX_CELLS
-from accountant.budget.rules.base import matches
-from accountant.budget.rules.limit import LimitRule, sides
-from accountant.budget.state import State, lifetime
-from accountant.ledger.events import MAX_BYTES, Event, canonical, rfc3339
-from accountant.privacy.filters import FILTERS, LineFilter
-from accountant.privacy.units import SURE
+from accountant.budget.state import State
+from accountant.ledger.events import MAX_BYTES, Event, canonical
 
 Body = dict[str, Any]
 PORTION: Final = 30_000
@@ -37,7 +30,7 @@ def register_population(
     there = state.population
     if there is None:
         event = state.next_event(asked, "population.registered.v1", now, {})
-        return [event] if _size(event) <= MAX_BYTES else _in_parts(event, command)
+        return [event] if size_of(event) <= MAX_BYTES else _in_parts(event, command)
     fixed = (there.privacy_unit, there.relation, there.membership)
     if fixed != (command.privacy_unit, command.neighbouring, command.membership):
         raise Conflict(
@@ -49,7 +42,7 @@ def register_population(
     if not added:
         return []
     event = state.next_event(asked, "population.extended.v1", now, {"added": added})
-    fits = _size(event) <= MAX_BYTES
+    fits = size_of(event) <= MAX_BYTES
     return [event] if fits else _appended(event, added, attested_new=command.attested_new)
 
 
@@ -62,7 +55,8 @@ def extend_population(state: State, asked: Envelope, command: ExtendPopulation, 
     return {"added": dict(sorted(command.added.items()))}
 
 
-def _size(event: Event) -> int:
+def size_of(event: Event) -> int:
+    """Return the bytes of an event."""
     return len(canonical(event.to_json()))
 
 
@@ -151,105 +145,3 @@ def register_dataset(
                 "under a second id would have a second budget; use that id",
             )
     return {}
-
-
-def adopt_policy(state: State, asked: Envelope, command: ask.AdoptPolicy, now: int) -> Body | None:
-    """Adopt a policy. Raises Forbidden if it loosens the one in force under one name only."""
-    policy = Policy.stored(command.policy)
-    if state.adopted and state.adopted.policy == policy:
-        return None
-    loosened = loosens(state, policy)
-    if loosened and command.approved_by in (None, asked.by):
-        raise Forbidden(
-            "second-name-needed",
-            "this policy loosens the one in force ("
-            + "; ".join(loosened)
-            + "), so a second person has to agree: send the key of another admin or officer in "
-            "a header: Accountant-Approver: Bearer <key>",
-            loosened=loosened,
-        )
-    epochs = {rule.id: _epoch(state, rule, now) for rule in policy.limits}
-    body = {"epochs": epochs, "loosens": loosened}
-    size = _size(state.next_event(asked, "policy.adopted.v1", now, body))
-    if size > MAX_BYTES:
-        raise Invalid(
-            "event-too-large",
-            f"the event that adopts this policy would have {size} bytes, the most is {MAX_BYTES}: "
-            f"it has {len(policy.rules)} rules, {len(policy.limits)} of them limits; leave out "
-            "rules, or shorten ids, patterns and lists",
-        )
-    return body
-
-
-def _epoch(state: State, rule: LimitRule, now: int) -> Body:
-    """Return the facts of the epoch of ``rule``, once adopted, that a verifier needs."""
-    start = start_of(state.adopted, rule)
-    epoch = next_epoch(state.adopted, rule, state.last_epoch.get(rule.id, 0) + 1, now)
-    stated: Body = {
-        "number": epoch.number,
-        "start": start.name.lower(),
-        "capacity": {str(currency): str(most) for currency, most in sides(epoch.capacity)},
-        "keeps": [str(currency) for currency in epoch.axis],
-    }
-    if start is Start.KEPT:
-        stated["since"] = rfc3339(epoch.since)
-    if orders := _orders(epoch, brings=bool(sources_of(state, rule, start))):
-        stated["orders"] = orders
-    if epoch.limit.chosen is not None:
-        stated["chosen"] = list(map(str, epoch.limit.chosen))
-    if not epoch.whole:
-        stated["whole"] = False
-    return stated
-
-
-def _orders(epoch: Epoch, *, brings: bool) -> dict[str, str]:
-    """Return the orders at which a verifier draws lines, as exact fractions: the gate's own, and if
-    the epoch ``brings`` sums of epsilons, those of all gates that count them. The name of a Renyi
-    divergence states its order.
-    """
-    gates = FILTERS.values() if brings and epoch.axis != SURE else [epoch.gate]
-    lines = [
-        (gate.currency(epoch.limit), gate.line(epoch.limit))
-        for gate in gates
-        if isinstance(gate, LineFilter)
-        and (gate is epoch.gate or gate.per_epsilon(epoch.limit) is not None)
-    ]
-    return {str(c): str(line.order) for c, line in lines if c.order is None}
-
-
-def loosens(state: State, policy: Policy) -> list[str]:
-    """Return how ``policy`` blocks less than the one in force, or forgets spending."""
-    reasons = [
-        f"{rule.id} forgets what was used" for rule in policy.limits if _forgets(state, rule)
-    ]
-    if state.adopted and not policy.publication.as_strict(state.adopted.policy.publication):
-        reasons.append("fewer or other witnesses have to agree")
-    after = {rule.id: rule for rule in policy.rules}
-    for old in state.adopted.policy.rules if state.adopted else ():
-        new = after.get(old.id)
-        if isinstance(old, LimitRule) and isinstance(new, LimitRule):
-            if old.action == "block" and not _as_strict(old, new):
-                reasons.append(f"{old.id} is raised or changed")
-        elif old.action == "block" and new != old:
-            reasons.append(f"{old.id} is {'changed' if new else 'removed'}")
-    return reasons
-
-
-def _forgets(state: State, rule: LimitRule) -> bool:
-    if rule.span and not (state.adopted and state.adopted.rule(rule.id)):
-        return False  # a window that begins has nothing to forget
-    used = (d for d in state.datasets if lifetime(d) in state.accounts)
-    forgets = start_of(state.adopted, rule) is Start.EMPTY
-    return forgets and any(matches(rule.datasets, dataset) for dataset in used)
-
-
-def _as_strict(old: LimitRule, new: LimitRule) -> bool:
-    before, now = old.promise, new.promise
-    return (
-        new.action == "block"
-        and same_scope(old, new)
-        and old.gate == new.gate
-        and now.epsilon <= before.epsilon
-        and now.own_delta <= before.own_delta
-        and now.filter_delta <= before.filter_delta
-    )

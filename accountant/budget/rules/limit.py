@@ -11,7 +11,9 @@ from pydantic import Field, model_validator
 
 from accountant.budget.rules.base import Compared, Finding, Rule, Strict, Told, View
 from accountant.privacy.filters import DEFAULT_FILTER, Capacity, Filter, Limit, filter_for
-from accountant.privacy.mechanisms import Amount
+from accountant.privacy.inverse import Total, best_order
+from accountant.privacy.losses import Orders, order_of
+from accountant.privacy.mechanisms import Amount, Mechanism
 from accountant.privacy.units import INFINITE, Currency, amount, show
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ SMALLEST_DELTA: Final = Decimal("1e-20")
 ALL: Final = "*"
 """The scope of a person's total over all datasets. (No dataset id contains a star.)"""
 _UNBOUNDED: Final = "{} has no finite cost as stated, neither in epsilon nor under gate {}"
+StatedOrder = Annotated[Amount, Field(gt=1, le=16_384, decimal_places=4)]
 NAME_A_DELTA: Final = " (Gaussian noise has an epsilon at a delta: add a delta to the mechanism)"
 
 
@@ -55,9 +58,34 @@ class LimitRule(Rule):
     )
     per: Literal["client"] | None = Field(None, description="a sub-limit for each client")
     gate: Literal["basic", "advanced", "zcdp", "renyi", "gdp"] | None = None
+    orders: Annotated[list[StatedOrder], Field(min_length=1, max_length=4)] | None = Field(
+        None, description="Renyi orders; each gets an equal part of the delta"
+    )
+    workload: Annotated[list[Mechanism], Field(min_length=1, max_length=50)] | None = Field(
+        None, description="typical mechanisms, for which the best Renyi order is taken"
+    )
     carry: Literal["used", "none"] = Field(
         "used", description="what a new epoch starts with; none is a reset and takes two names"
     )
+
+    @model_validator(mode="after")
+    def _lines_of_renyi(self) -> LimitRule:
+        stated = [name for name in ("orders", "workload") if getattr(self, name) is not None]
+        if len(stated) > 1:
+            raise ValueError("state orders, or a workload to take the order from, not both")
+        if stated and self.filter.name != "renyi":
+            raise ValueError(
+                f"{stated[0]} is about Renyi orders, and this limit has none: its gate is "
+                f"{self.filter.name}" + ("" if self.promise.filter_delta else " without a delta")
+            )
+        if len(set(self.orders or ())) < len(self.orders or ()):
+            raise ValueError("an order is stated twice")
+        return self
+
+    @property
+    def lines(self) -> tuple[object, ...]:
+        """What the gate's lines are drawn by, beside the limit."""
+        return self.gate, self.orders, self.workload
 
     @cached_property
     def promise(self) -> Limit:
@@ -68,6 +96,14 @@ class LimitRule(Rule):
         else:
             own = delta if self.gate == "basic" else delta / 10
         return Limit(Fraction(self.limit.epsilon), delta, own)
+
+    def orders_for(self, workload: Total) -> Orders:
+        """Return the Renyi orders that the rule states, or the best one for its workload, of which
+        ``workload`` gives the total charge; none if it leaves the choice to the filter.
+        """
+        if self.workload is not None:
+            return (best_order(self.promise, workload),)
+        return tuple(order_of(Fraction(order)) for order in self.orders or ())
 
     @cached_property
     def filter(self) -> Filter:
@@ -95,7 +131,7 @@ class LimitRule(Rule):
         epoch = told.adopted.epochs[self.id]
         numbers = quoted(self, epoch, epoch.capacity, compared, told)
         text = sides_in_words(numbers, f"the limit {numbers['limit']['epsilon']}", compared.fired)
-        currencies = {str(Currency.EPSILON), str(epoch.capacity.second_currency)} - {"None"}
+        currencies = {str(Currency.EPSILON), *map(str, epoch.capacity.currencies)}
         if unbounded := [kind for kind, closed in told.unbounded.items() if currencies <= closed]:
             kinds = ", ".join(unbounded)
             text += "; " + _UNBOUNDED.format(kinds, self.filter.name)
@@ -144,13 +180,11 @@ def peak_kept(peak: Peak) -> dict[str, Any]:
 
 def sides(capacity: Capacity) -> list[tuple[Currency, int]]:
     """Return the currencies that are compared, with the most that a cell may hold."""
-    found: list[tuple[Currency, int]] = [
+    return [
         (Currency.EPSILON, capacity.epsilon),
         (Currency.DELTA, capacity.own_delta),
+        *zip(capacity.currencies, capacity.along, strict=True),
     ]
-    if capacity.second_currency is not None and capacity.second is not None:
-        found.append((capacity.second_currency, capacity.second))
-    return found
 
 
 def quoted(
@@ -161,17 +195,16 @@ def quoted(
     cell = compared.seen.get("cell")
     charge = told.total.on(epoch.axis)
     dataset, client = rule.scope(told.command["dataset"], told.event.by)
-    epsilon, second = used[0], used[2] if len(used) > 2 else None
-    own, gate_currency = charge.units(Currency.EPSILON), capacity.second_currency
-    along = None if gate_currency is None else charge.units(gate_currency)
-    before = rule.filter.spent(epoch.limit, epsilon, second)
-    after = rule.filter.spent(epoch.limit, _plus(epsilon, own), _plus(second, along))
+    asked = [charge.units(currency) for currency, _ in sides(capacity)]
+    with_it = list(map(_plus, used, asked))
+    before = rule.filter.spent(epoch.limit, used[0], used[2:])
+    after = rule.filter.spent(epoch.limit, with_it[0], with_it[2:])
     comparisons = [
         {
             "currency": str(currency),
             "used": amount(held, currency),
             "charge": charge.amount(currency),
-            "capacity": show(most, currency),
+            "capacity": show(max(most, 0), currency),  # a line may begin above the limit
             "holds": _holds(held, charge.units(currency), most),
         }
         for held, (currency, most) in zip(used, sides(capacity), strict=True)

@@ -9,12 +9,11 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from accountant.privacy import balls, engine
-from accountant.privacy.losses import UNBOUNDED, Loss
+from accountant.privacy.losses import UNBOUNDED, Loss, Orders
 from accountant.privacy.mechanisms.base import BaseMechanism, Objection, Relation, convert
 from accountant.privacy.mechanisms.compound import Compound
 from accountant.privacy.units import Charge, charge_of
 
-Orders = tuple[int, ...]
 CLAIM_SLACK: Final = Fraction(1, 10_000)
 """A claim may differ by as much, relatively: clients round. The larger is booked either way."""
 

@@ -1,0 +1,137 @@
+"""Decide adoptions of policies: how each limit begins, and what loosening takes a second name."""
+
+from __future__ import annotations
+
+from accountant.budget import commands as ask
+from accountant.budget.accounts.epochs import Epoch, Start, next_epoch, same_scope, start_of
+from accountant.budget.commands import Envelope
+from accountant.budget.decide.registering import Body, size_of
+from accountant.budget.errors import Forbidden, Invalid
+from accountant.budget.handlers import is_used, sources_of
+from accountant.budget.policy import Policy
+from accountant.budget.request import price_all, terms_of
+from accountant.budget.rules.base import matches
+from accountant.budget.rules.limit import LimitRule, sides
+from accountant.budget.state import State, lifetime
+from accountant.ledger.events import MAX_BYTES, rfc3339
+from accountant.privacy.filters import FILTERS, RENYI, parts_of
+from accountant.privacy.losses import Orders
+from accountant.privacy.units import SURE, Charge, Currency, decimal_of, total
+
+
+def adopt_policy(state: State, asked: Envelope, command: ask.AdoptPolicy, now: int) -> Body | None:
+    """Adopt a policy. Raises Forbidden if it loosens the one in force under one name only."""
+    policy = Policy.stored(command.policy)
+    if state.adopted and state.adopted.policy == policy:
+        return None
+    loosened = loosens(state, policy)
+    if loosened and command.approved_by in (None, asked.by):
+        raise Forbidden(
+            "second-name-needed",
+            "this policy loosens the one in force ("
+            + "; ".join(loosened)
+            + "), so a second person has to agree: send the key of another admin or officer in "
+            "a header: Accountant-Approver: Bearer <key>",
+            loosened=loosened,
+        )
+    epochs = {rule.id: _epoch(state, rule, now) for rule in policy.limits}
+    body = {"epochs": epochs, "loosens": loosened}
+    size = size_of(state.next_event(asked, "policy.adopted.v1", now, body))
+    if size > MAX_BYTES:
+        raise Invalid(
+            "event-too-large",
+            f"the event that adopts this policy would have {size} bytes, the most is {MAX_BYTES}: "
+            f"it has {len(policy.rules)} rules, {len(policy.limits)} of them limits; leave out "
+            "rules, or shorten ids, patterns and lists",
+        )
+    return body
+
+
+def _epoch(state: State, rule: LimitRule, now: int) -> Body:
+    """Return the facts of the epoch of ``rule``, once adopted, that a verifier needs."""
+    start = start_of(state.adopted, rule, used=is_used(state, rule))
+    number = state.last_epoch.get(rule.id, 0) + 1
+    epoch = next_epoch(state.adopted, rule, start, _stated(state, rule), number, now)
+    stated: Body = {
+        "number": epoch.number,
+        "start": start.name.lower(),
+        "capacity": {str(currency): str(most) for currency, most in sides(epoch.capacity)},
+        "keeps": [str(currency) for currency in epoch.axis],
+    }
+    if start is Start.KEPT:
+        stated["since"] = rfc3339(epoch.since)
+    if orders := _orders(epoch, brings=bool(sources_of(state, rule, start))):
+        stated["orders"] = orders
+    if parts := parts_of(epoch.limit) if epoch.gate is RENYI else ():
+        stated["parts"] = {str(Currency.tau(order)): str(part) for order, part in parts}
+    if epoch.limit.orders:
+        stated["stated"] = list(map(decimal_of, epoch.limit.orders))
+    if epoch.limit.chosen is not None:
+        stated["chosen"] = list(map(str, epoch.limit.chosen))
+    if not epoch.whole:
+        stated["whole"] = False
+    return stated
+
+
+def _orders(epoch: Epoch, *, brings: bool) -> dict[str, str]:
+    """Return the orders at which a verifier draws lines, as exact fractions: the gate's own, and if
+    the epoch ``brings`` sums of epsilons, those of all gates that count them. The name of a Renyi
+    divergence states its order.
+    """
+    gates = FILTERS.values() if brings and epoch.axis != SURE else [epoch.gate]
+    lines = [
+        line
+        for gate in gates
+        for line in gate.lines(epoch.limit)
+        if gate is epoch.gate or gate.per_epsilon(line) is not None
+    ]
+    return {str(line.currency): str(line.order) for line in lines if line.currency.order is None}
+
+
+def _stated(state: State, rule: LimitRule) -> Orders:
+    """Return the Renyi orders that a rule states, or the best one for its workload."""
+    terms, workload = terms_of(state), rule.workload or ()
+
+    def total_at(orders: Orders) -> Charge:
+        prices = price_all(workload, terms.relation, orders, terms.engine)
+        return total(priced.charge for priced in prices)
+
+    return rule.orders_for(total_at)
+
+
+def loosens(state: State, policy: Policy) -> list[str]:
+    """Return how ``policy`` blocks less than the one in force, or forgets spending."""
+    reasons = [
+        f"{rule.id} forgets what was used" for rule in policy.limits if _forgets(state, rule)
+    ]
+    if state.adopted and not policy.publication.as_strict(state.adopted.policy.publication):
+        reasons.append("fewer or other witnesses have to agree")
+    after = {rule.id: rule for rule in policy.rules}
+    for old in state.adopted.policy.rules if state.adopted else ():
+        new = after.get(old.id)
+        if isinstance(old, LimitRule) and isinstance(new, LimitRule):
+            if old.action == "block" and not _as_strict(old, new):
+                reasons.append(f"{old.id} is raised or changed")
+        elif old.action == "block" and new != old:
+            reasons.append(f"{old.id} is {'changed' if new else 'removed'}")
+    return reasons
+
+
+def _forgets(state: State, rule: LimitRule) -> bool:
+    if rule.span and not (state.adopted and state.adopted.rule(rule.id)):
+        return False  # a window that begins has nothing to forget
+    used = (d for d in state.datasets if lifetime(d) in state.accounts)
+    forgets = start_of(state.adopted, rule, used=is_used(state, rule)) is Start.EMPTY
+    return forgets and any(matches(rule.datasets, dataset) for dataset in used)
+
+
+def _as_strict(old: LimitRule, new: LimitRule) -> bool:
+    before, now = old.promise, new.promise
+    return (
+        new.action == "block"
+        and same_scope(old, new)
+        and old.lines == new.lines
+        and now.epsilon <= before.epsilon
+        and now.own_delta <= before.own_delta
+        and now.filter_delta <= before.filter_delta
+    )
