@@ -99,6 +99,7 @@ def test_every_command_is_found_by_its_name() -> None:
     assert valued == _OPTIONS
     for name, command in group.commands.items():
         callback = command.callback
-        module = "serving" if name == "keys" else callback.__module__.rpartition(".")[2]
+        groups = {"keys": "serving", "policy": "policy"}
+        module = groups.get(name) or callback.__module__.rpartition(".")[2]
         found.setdefault(module, set()).add(name)
     assert found == dict(COMMANDS)
