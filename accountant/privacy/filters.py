@@ -34,6 +34,7 @@ from accountant.privacy.losses import Order, Orders
 from accountant.privacy.units import LARGEST, SURE, Axis, Currency, units_down
 
 Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
 
 ORDERS: Final[Orders] = (
     *(1 + Fraction(step, 8 << p) for p in range(16, 0, -1) for step in range(8, 16)),
@@ -134,13 +135,13 @@ class Filter:
         return epsilon
 
     def roughly(
-        self, limit: Limit, epsilon: Floats, along: Sequence[Floats]
+        self, limit: Limit, epsilon: Integers, along: Sequence[Integers]
     ) -> tuple[Floats, float]:
         """Return ``spent`` of many cells in floats, and how far any may be from the truth. A sum
         above ``LARGEST`` stands for one with an infinite charge; with no other to go by it is the
         result.
         """
-        return epsilon, _slack(epsilon)
+        return (found := epsilon.astype(np.float64)), _slack(found)
 
     def per_epsilon(self, line: Line) -> Fraction | None:
         """Return the units along a line that stand for one unit of epsilon already spent, when the
@@ -178,9 +179,9 @@ class Line:
             return self.most
         return units if units > 0 else 0
 
-    def roughly(self, second: Floats) -> Floats:
+    def roughly(self, second: Integers) -> Floats:
         """Return ``spent`` of many sums in floats; infinity above ``LARGEST``."""
-        units = np.maximum(np.ceil(second * (self.a / self.d) + self.b / self.d), 0.0)
+        units: Floats = np.maximum(np.ceil(second * (self.a / self.d) + self.b / self.d), 0.0)
         if self.first >= 0:
             units = np.where(second <= self.first, np.minimum(units, self.most), units)
         return np.where(second > LARGEST, np.inf, units)
@@ -233,14 +234,14 @@ class LineFilter(Filter, ABC):
         return least
 
     def roughly(
-        self, limit: Limit, epsilon: Floats, along: Sequence[Floats]
+        self, limit: Limit, epsilon: Integers, along: Sequence[Integers]
     ) -> tuple[Floats, float]:
         """Return the smallest of the path-wise sum and the lines, in floats."""
         lines = self.lines(limit)
-        least = np.where(epsilon > LARGEST, np.inf, epsilon)
+        least: Floats = np.where(epsilon > LARGEST, np.inf, epsilon)
         for line, second in zip(lines, along, strict=True):
             least = np.minimum(least, line.roughly(second))
-        found = np.where(np.isinf(least), epsilon, least)
+        found: Floats = np.where(np.isinf(least), epsilon, least)
         return found, _slack(found, *(line.b / line.d for line in lines))
 
     def per_epsilon(self, line: Line) -> Fraction | None:

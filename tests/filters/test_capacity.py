@@ -260,7 +260,7 @@ def test_what_is_spent_roughly_is_near(
     that come into question are found by it.
     """
     lines = len(filter_.lines(limit))
-    columns = [np.array(column, dtype=np.float64) for column in zip(*cells, strict=True)]
+    columns = [np.array(column, dtype=np.int64) for column in zip(*cells, strict=True)]
     found, slack = filter_.roughly(limit, columns[0], columns[1 : lines + 1])
     starts = [abs(line.b) / line.d for line in filter_.lines(limit)]
     assert slack <= 2 + (max(starts) + 2**63) * 2**-39

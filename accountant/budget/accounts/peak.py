@@ -259,8 +259,7 @@ def most_spent(gate: Filter, limit: Limit, columns: Sequence[Integers]) -> tuple
     top = int(columns[0].argmax())
     places: Sequence[int] = [top]
     if any(column[top] < column.max() for column in columns[1:]):
-        epsilon, *along = (column.astype(np.float64) for column in columns)
-        about, slack = gate.roughly(limit, epsilon, along)
+        about, slack = gate.roughly(limit, columns[0], columns[1:])
         kept = np.flatnonzero(about >= about.max() - 2 * slack)
         rows = np.stack([column[kept] for column in columns])
         _, first = np.unique(rows, axis=1, return_index=True)
