@@ -244,8 +244,7 @@ class Accountant(Connection):
 
     def open_grants(self, client: str = "me", dataset: str | None = None) -> Iterator[Body]:
         """Yield the open grants in order: your own, or another client's if you may see them."""
-        for page in self._pages("grants", state="open", client=client, dataset=dataset):
-            yield from page
+        return self._listed("grants", state="open", client=client, dataset=dataset)
 
     def grant_state(self, grant: str) -> Body:
         """Return a grant as it is now."""
@@ -284,13 +283,13 @@ class Accountant(Connection):
         except Failed as failed:
             if failed.code != "nothing-published":
                 raise
-        return checked(self._pages("events"), [*kept, *published])
+        return checked(self._listed("events"), [*kept, *published])
 
-    def _pages(self, name: str, **query: str | None) -> Iterator[list[Body]]:
-        """Yield the pages of ``grants`` or ``events``."""
+    def _listed(self, name: str, **query: str | None) -> Iterator[Body]:
+        """Yield all ``grants`` or ``events``, read in pages."""
         after = -1
         while (page := self._get(f"/{name}", after=after, limit=PAGE, **query))[name]:
-            yield page[name]
+            yield from page[name]
             after = page["last"]
 
 

@@ -11,7 +11,6 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
-from itertools import chain
 from typing import Self
 
 from accountant.client.transport import AccountantError, Body
@@ -94,12 +93,12 @@ def canonical(content: Body) -> bytes:
     ).encode()
 
 
-def checked(pages: Iterable[list[Body]], kept: Sequence[Checkpoint]) -> Iterator[LedgerEvent]:
-    """Yield the events of all pages in order. Raise LedgerBroken where one does not match its leaf
+def checked(listed: Iterable[Body], kept: Sequence[Checkpoint]) -> Iterator[LedgerEvent]:
+    """Yield the ``listed`` events in order. Raise LedgerBroken where one does not match its leaf
     hash, where they do not match a checkpoint, and at the end if a checkpoint has more events.
     """
     tree = Tree()
-    for item in chain.from_iterable(pages):
+    for item in listed:
         data, number = canonical(item["event"]), tree.size
         leaf = tree.add(data)
         if leaf.hex() != item["leaf"] or item["event"].get("sequence") != number:

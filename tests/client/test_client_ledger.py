@@ -76,7 +76,7 @@ def test_the_tree_is_the_services(served: Served) -> None:
 def test_tampering(served: Served, change: str) -> None:
     """A changed, missing or moved event is noticed by its hash or its number."""
     events = copy.deepcopy(page(served, served.population()))
-    assert len(list(checked([events], []))) == 3
+    assert len(list(checked(events, []))) == 3
     match change:
         case "value":
             events[1]["event"]["command"]["name"] = "other"
@@ -87,7 +87,7 @@ def test_tampering(served: Served, change: str) -> None:
         case _:
             events[0], events[1] = events[1], events[0]
     with pytest.raises(LedgerBroken):
-        list(checked([events], []))
+        list(checked(events, []))
 
 
 def test_a_rewritten_ledger_is_not_that_of_its_checkpoint(served: Served) -> None:
@@ -101,14 +101,14 @@ def test_a_rewritten_ledger_is_not_that_of_its_checkpoint(served: Served) -> Non
         assert (kept.origin, kept.size) == (f"localhost/{population}", 4)
         assert kept.note == served.publisher.published(population).full
     events = page(served, population)
-    assert len(list(checked([events], [kept]))) == 4
+    assert len(list(checked(events, [kept]))) == 4
     with pytest.raises(LedgerBroken, match="fewer than its checkpoint of 4"):
-        list(checked([events[:3]], [kept]))
+        list(checked(events[:3], [kept]))
     forged = copy.deepcopy(events)
     forged[1]["event"]["command"]["name"] = "other"
     forged[1]["leaf"] = leaf_hash(canonical(forged[1]["event"])).hex()
     with pytest.raises(LedgerBroken, match="first 4 events"):
-        list(checked([forged], [kept]))
+        list(checked(forged, [kept]))
 
 
 def test_a_ledger_grows_beyond_its_checkpoints(served: Served) -> None:
