@@ -23,7 +23,7 @@ from typing import IO, Annotated, Any, Final, NamedTuple
 
 import typer
 from pydantic import ValidationError
-from rich.progress import Progress, TaskID
+from rich.progress import Progress
 
 from accountant.api.strict_json import parse
 from accountant.budget.commands import Envelope, RecordInvocations
@@ -102,9 +102,7 @@ class Import:
 
     def run(self, file: IO[bytes], beside: Path | None, bars: Progress) -> dict[str, int]:
         """Check all lines, then record those that are not recorded yet. Return the counts."""
-        checking = bars.add_task("checking", total=os.fstat(file.fileno()).st_size)
-        start, total = self._check(file, self._remembered(file, beside), bars, checking)
-        bars.remove_task(checking)
+        start, total = self._check(file, self._remembered(file, beside), bars)
         counts = Counter(recorded=0, already_there=start.lines, overruns=0)
         recording = bars.add_task("recording", total=total, completed=start.lines)
         lines = self._lines(file, start, _changed)
@@ -119,14 +117,13 @@ class Import:
             beside.unlink(missing_ok=True)
         return dict(counts)
 
-    def _check(
-        self, file: IO[bytes], start: Place, bars: Progress, task: TaskID
-    ) -> tuple[Place, int]:
+    def _check(self, file: IO[bytes], start: Place, bars: Progress) -> tuple[Place, int]:
         """Return the place of the last line that is already recorded, and the number of lines.
         Raise Invalid, naming the bad lines, if any would be refused.
         """
         said, bad = ["nothing is recorded:"], 0
         last = recorded = start
+        task = bars.add_task("checking", total=os.fstat(file.fileno()).st_size)
 
         def refuse(line: str) -> None:
             nonlocal bad
@@ -144,6 +141,7 @@ class Import:
         if bad:
             said += [f"and {bad - common.SHOWN} more"] if bad > common.SHOWN else []
             raise Invalid("invalid-request", "\n".join(said))
+        bars.remove_task(task)
         return recorded, last.lines
 
     def _lines(
@@ -176,11 +174,9 @@ class Import:
             return f"it has more than {LONGEST} bytes"
         try:
             command = RecordInvocations.model_validate(parse(data))
-        except Problem as problem:
-            return problem.detail
         except ValidationError as error:
             return in_one_line(reasons(error), "the line")
-        except ValueError as error:
+        except (Problem, ValueError) as error:
             return str(error)
         if command.ran_at is None and not self._named:
             return "it has no ran_at: add it, or name the import with --batch"
@@ -243,9 +239,7 @@ def _refused(state: State, asked: Envelope) -> str | None:
             prepare(state, asked.by, asked.command, state.time)
         else:
             decide(state, asked, state.time)
-    except Problem as problem:
-        return problem.detail
-    except ValueError as error:
+    except (Problem, ValueError) as error:
         return str(error)
     return None
 
