@@ -44,8 +44,6 @@ class Chart(NamedTuple):
     some value lies below the picture. Empty paths are not drawn.
     """
 
-    id: str
-    name: str
     series: SeriesFacts
     left: str
     left_with_reservations: str
@@ -59,16 +57,10 @@ class Chart(NamedTuple):
     end: Tick
     epochs: list[float]
     clipped: bool
-    width: int = WIDTH
-    height: int = HEIGHT
-    x0: int = LEFT
-    x1: int = WIDTH - RIGHT
-    y0: int = TOP
-    y1: int = BOTTOM
 
 
-def chart(series: SeriesFacts, identity: str, name: str) -> Chart:
-    """Return the picture of ``series``, of the data called ``name``."""
+def chart(series: SeriesFacts) -> Chart:
+    """Return the picture of ``series``."""
     points = series.points
     limits = [float(p.limit) for p in points]
     spent = [float(p.limit) - as_number(p.spent) for p in points]
@@ -80,8 +72,6 @@ def chart(series: SeriesFacts, identity: str, name: str) -> Chart:
     paths = [_steps(xs, [y(max(v, lowest)) for v in line]) for line in (spent, held, limits)]
     changes = zip(xs[1:], points, points[1:], strict=False)
     return Chart(
-        id=identity,
-        name=name,
         series=series,
         left=paths[0],
         left_with_reservations=paths[1] if held != spent else "",

@@ -11,7 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from accountant.budget.state import ALL
 from accountant.config import shipped
 from accountant.privacy.units import INFINITE
-from accountant.reporting.chart import Chart, chart
+from accountant.reporting.chart import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Chart, chart
 from accountant.reporting.schema import DatasetFacts, Lifetime, Place, Report, Split, Standing
 from accountant.reporting.texts import visible
 from accountant.reporting.verdict import in_words, lost
@@ -24,7 +24,7 @@ NO_BOUND: Final = "no bound"
 class Section(NamedTuple):
     """One dataset, or all of them together (``dataset`` None). ``main`` is its tightest limit."""
 
-    anchor: str
+    number: int
     name: str
     dataset: DatasetFacts | None
     main: Standing | None
@@ -60,7 +60,9 @@ def _environment() -> Environment:
         second=lambda time: time[:19].replace("T", " "),
         places=places,
     )
-    environment.globals.update(alike=alike, bar=bar, percent=percent, lost=lost)
+    environment.globals.update(alike=alike, bar=bar, percent=percent, lost=lost, in_words=in_words)
+    environment.globals.update(width=WIDTH, height=HEIGHT)
+    environment.globals.update(x0=LEFT, x1=WIDTH - RIGHT, y0=TOP, y1=BOTTOM)
     return environment
 
 
@@ -83,12 +85,12 @@ def _section(report: Report, number: int, data: DatasetFacts | None) -> Section:
         named = (s for s in limits if (s.rule, s.dataset) == (data.rule, data.rule_scope))
         main = next(named, None)
     pictures = (
-        chart(series, f"burndown-{number}", in_words(series.dataset))
+        chart(series)
         for series in report.series
         if main is not None and (series.rule, series.dataset) == (main.rule, main.dataset)
     )
     return Section(
-        anchor=f"data-{number}",
+        number=number,
         name=in_words(name),
         dataset=data,
         main=main,

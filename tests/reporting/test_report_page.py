@@ -196,7 +196,7 @@ def _series(*rows: tuple[int, str, str, str]) -> SeriesFacts:
 )
 def test_the_picture_stays_inside_its_frame(rows: list[tuple[int, str, str, str]]) -> None:
     """Whatever was spent, every line and tick lies within the plot."""
-    drawn = chart(_series(*rows), "x", "d")
+    drawn = chart(_series(*rows))
     for path in (drawn.left, drawn.left_with_reservations, drawn.limit, drawn.area):
         for x in re.findall(r"[MH]([\d.e+-]+)", path):
             assert LEFT <= float(x) <= WIDTH - RIGHT
