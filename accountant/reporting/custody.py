@@ -169,14 +169,13 @@ class CustodyHistory:
         if facts.events:
             facts.last_sequence, facts.last_time = state.last, rfc3339(state.time)
         if self._signed is not None and self._head is not None:
-            signatures = notes.parse(self._signed.note).signatures
-            own = [one.id.hex() for one in signatures if one.name == self._head.origin]
+            origin, signatures = self._head.origin, notes.parse(self._signed.note).signatures
             publication = state.adopted.policy.publication if state.adopted else NO_WITNESSES
             names = {witness.verifier.name for witness in publication.witnesses}
             facts.checkpoint = CheckpointFacts(
-                origin=self._head.origin,
+                origin=origin,
                 size=self._head.size,
-                key=own[0] if own else "",
+                key=next((one.id.hex() for one in signatures if one.name == origin), ""),
                 witnesses=len(names),
                 cosigned=sum(name in names for name, _ in self._signed.cosignatures),
                 required=publication.required,

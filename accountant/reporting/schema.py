@@ -34,9 +34,7 @@ class Summary(Struct, frozen=True):
 
 
 class PopulationFacts(Struct, frozen=True):
-    """The population and its privacy unit. ``unit`` is the privacy unit with an article;
-    ``dimensions`` has the number of values of each dimension.
-    """
+    """The population. ``unit``: one unit in words; ``dimensions``: how many values each has."""
 
     name: str
     privacy_unit: str
@@ -99,9 +97,7 @@ class Split(Struct, Generic[Group], frozen=True):
 
 
 class Meaning(Struct, frozen=True):
-    """The guarantee of the limit, of the spent amount, and of spent and reserved together (empty if
-    nothing is reserved), in words.
-    """
+    """Guarantees in words; that of spent and reserved together is empty if nothing is reserved."""
 
     limit: str
     spent: str

@@ -114,11 +114,9 @@ def _headline(state: State, data: tuple[DatasetFacts, ...], main: list[Standing]
         which = "The dataset" if n == 1 else f"{pending} of {n} datasets"
         limit = "its limit if its" if pending == 1 else "their limits if their"
         return f"{which} will exceed {limit} open reservations are charged."
-    return (
-        f"All {n} datasets are within their limits."
-        if n > 1
-        else "The dataset is within its limit."
-    )
+    if n == 1:
+        return "The dataset is within its limit."
+    return f"All {n} datasets are within their limits."
 
 
 def _of(some: int, n: int) -> str:
@@ -144,14 +142,9 @@ def _over(standing: Standing) -> str:
 def _watch(
     limits: tuple[Standing, ...], main: list[Standing], data: tuple[DatasetFacts, ...]
 ) -> list[str]:
-    points = _cut(
-        [
-            f"{_scope(s)}: the limit of rule “{s.rule}” will be exceeded if open reservations are "
-            "charged."
-            for s in main
-            if s.status == "over_if_reservations_run"
-        ]
-    )
+    pending = [s for s in main if s.status == "over_if_reservations_run"]
+    exceeds = "will be exceeded if open reservations are charged"
+    points = _cut([f"{_scope(s)}: the limit of rule “{s.rule}” {exceeds}." for s in pending])
     if used_up := [_name(s) for s in main if s.status == "used_up"]:
         points.append(f"Nothing is left for {_listed(used_up)}.")
     if near := [_name(s) for s in main if s.status == "near"]:
