@@ -14,16 +14,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich import progress as bars
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    Task,
-    TextColumn,
-    TimeRemainingColumn,
-)
 from rich.text import Text
 
 from accountant import __version__
@@ -150,15 +142,14 @@ def print_json(document: Any) -> None:
     typer.echo(json.dumps(document, indent=2, ensure_ascii=False))
 
 
-class _Rate(ProgressColumn):
-    """Items per second."""
-
-    def render(self, task: Task) -> Text:
-        """Return the rate, or nothing while it is unknown."""
+class _Rate(bars.ProgressColumn):
+    def render(self, task: bars.Task) -> Text:
+        """Return the items per second, or nothing while they are unknown."""
         return Text(f"{task.speed:,.0f}/s" if task.speed else "")
 
 
-def progress() -> Progress:
+def progress() -> bars.Progress:
     """Return a progress bar on standard error, which disappears when done."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _Rate())
-    return Progress(*columns, TimeRemainingColumn(), console=errors, transient=True)
+    text, done = bars.TextColumn("{task.description}"), bars.MofNCompleteColumn()
+    columns = (text, bars.BarColumn(), done, _Rate(), bars.TimeRemainingColumn())
+    return bars.Progress(*columns, console=errors, transient=True)
