@@ -83,10 +83,8 @@ class Tree:
 
 
 def canonical(content: Body) -> bytes:
-    """Return the canonical bytes (RFC 8785) of an event.
-
-    Events have ASCII keys, strings, booleans and integers below 2**53. For these, JSON with sorted
-    keys and no spaces is canonical.
+    """Return the canonical bytes (RFC 8785) of an event: JSON with sorted keys and no spaces, as it
+    has only ASCII keys, strings, booleans and integers below 2**53.
     """
     return json.dumps(
         content, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
