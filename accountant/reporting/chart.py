@@ -120,9 +120,7 @@ def _end(point: PointFacts) -> str:
         return "no bound"
     left = Decimal(point.limit) - Decimal(point.spent_and_reserved)
     short = Context(prec=4, rounding=ROUND_FLOOR).plus(left)
-    text = format(abs(short), "f")
-    text = text.rstrip("0").rstrip(".") if "." in text else text
-    return f"{text} " + ("left" if left >= 0 else "over")
+    return f"{abs(short).normalize():f} {'left' if left >= 0 else 'over'}"
 
 
 def _step(span: float, most: int) -> float:

@@ -15,7 +15,7 @@ from accountant.budget.request import price_all
 from accountant.budget.rules.base import Compared, Finding
 from accountant.budget.state import Grant, State, envelope_of
 from accountant.ledger.events import Event, rfc3339
-from accountant.privacy.units import INFINITE, NOTHING, SURE, Charge, Currency, show
+from accountant.privacy.units import NOTHING, SURE, Charge, Currency, amount, show
 from accountant.reporting.schema import ChangeFacts, NotableFacts, SeenFacts, Usage
 from accountant.reporting.words import groups_in_words, shortened
 
@@ -97,6 +97,7 @@ class Tally:
 
     def facts(self, name: str | None) -> Usage:
         """Return the row of the report; ``name`` is None for all names that have no row."""
+        back = None if self.given_back_unbounded else self.given_back
         return Usage(
             name=name or "",
             other=name is None,
@@ -105,9 +106,7 @@ class Tally:
             epsilon=show(self.epsilon, Currency.EPSILON),
             delta=show(self.delta, Currency.DELTA),
             unbounded=self.unbounded,
-            given_back=INFINITE
-            if self.given_back_unbounded
-            else show(self.given_back, Currency.EPSILON),
+            given_back=amount(back, Currency.EPSILON),
         )
 
 
