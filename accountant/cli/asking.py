@@ -18,7 +18,7 @@ from accountant.budget.explain import Explained
 from accountant.budget.outcome import REFUSED
 from accountant.cli import common
 from accountant.ledger.events import Event, rfc3339
-from accountant.privacy.units import INFINITE, Currency
+from accountant.privacy.units import INFINITE, SURE, Currency
 from accountant.reporting.files import FORMATS, rendered, report_of, write_whole
 from accountant.reporting.statement import accounts_json
 
@@ -126,11 +126,9 @@ def _show_decision(event: Event, explained: Explained) -> None:
     policy = event.body.get("policy")
     under = "without a policy" if policy is None else f"by the policy of event {policy}"
     common.show(f"decision: {decision.outcome}, {under}")
-    for mechanism, price in zip(
-        explained.request.mechanisms, explained.request.priced, strict=True
-    ):
-        epsilon = price.charge.amount(Currency.EPSILON)
-        delta = price.charge.amount(Currency.DELTA)
+    request = explained.request
+    for mechanism, price in zip(request.mechanisms, request.priced, strict=True):
+        epsilon, delta = map(price.charge.amount, SURE)
         what = f"{mechanism.count} x {mechanism.kind}" if mechanism.count > 1 else mechanism.kind
         common.show(f"  {what}: epsilon {epsilon}, delta {delta} ({price.verdict})")
     for rule in decision.findings:
