@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache, partial
 from typing import Final
@@ -106,24 +106,21 @@ def best_order_within(epsilon: Fraction, delta: Fraction) -> Fraction:
     whose left side falls as a grows. Any order gives a valid bound, so this one needs no proof; but
     it must be the same on every machine, which the specification of ``decimal`` ensures.
     """
-    e, d = (_ROUGH.divide(Decimal(x.numerator), Decimal(x.denominator)) for x in (epsilon, delta))
-    low, high = Decimal("1e-9"), Decimal("1e40")
-    while _ROUGH.divide(high, low) > Decimal("1.0000000001"):
-        middle = _ROUGH.sqrt(_ROUGH.multiply(low, high))
-        low, high = (low, middle) if _too_large(middle, e, d) else (middle, high)
+    with localcontext(_ROUGH):
+        e, d = (Decimal(x.numerator) / x.denominator for x in (epsilon, delta))
+        low, high = Decimal("1e-9"), Decimal("1e40")
+        while high / low > Decimal("1.0000000001"):
+            middle = (low * high).sqrt()
+            low, high = (low, middle) if _too_large(middle, e, d) else (middle, high)
     return 1 + Fraction(Context(prec=12).plus(low))
 
 
 def _too_large(excess: Decimal, epsilon: Decimal, delta: Decimal) -> bool:
-    c = _ROUGH
-    a = c.add(excess, Decimal(1))
-    log = c.ln(c.multiply(a, delta))
-    if log >= 0:
-        return True
+    a = excess + 1
+    log = (a * delta).ln()
     # a L / x^2 + L / x + ln(x / a) with L = -ln(a delta), x = a - 1
-    ratio = c.divide(a, excess)
-    part = c.multiply(c.divide(log, excess), c.add(ratio, Decimal(1)))
-    return c.add(part, c.add(epsilon, c.ln(ratio))) > 0
+    ratio = a / excess
+    return log >= 0 or log / excess * (ratio + 1) + (epsilon + ratio.ln()) > 0
 
 
 def gaussian_epsilon(mu_squared: Fraction, delta: Number) -> Fraction:
