@@ -103,11 +103,6 @@ def sqrt(value: Number) -> Real:
     return Real(lambda: ball(value).sqrt())
 
 
-def square(value: Number) -> Number:
-    """Return value^2."""
-    return value * value if isinstance(value, Fraction) else Real(lambda: ball(value) ** 2)
-
-
 def least(*values: Number) -> Number:
     """Return the smallest."""
     return _extreme(values, arb.min, -1)

@@ -354,7 +354,7 @@ def pure(
     return Loss(
         epsilon,
         delta,
-        balls.square(epsilon),
+        epsilon * epsilon,
         rho or Real(partial(_rho_of_pure, epsilon)),
         mu_squared_of_pure(epsilon),
         curve or curve_of_pure(epsilon),
@@ -366,7 +366,7 @@ def bounded_range(epsilon: Number) -> Loss:
     most ``epsilon`` apart, as those of the exponential mechanism do: eps^2 / 8 -zCDP (Cesar and
     Rogers, *Bounding, concentrating, and truncating*, 2021, Lemma 3.2; Dong, Durfee, Rogers 2020).
     """
-    rho = balls.square(epsilon) * Fraction(1, 8)
+    rho = epsilon * epsilon * Fraction(1, 8)
     curve = combined(_least, [curve_of_rho(rho), curve_of_pure(epsilon)])
     if epsilon > 7:  # below, eps / 8 < tanh(eps / 2)
         rho = balls.least(rho, Real(partial(_rho_of_pure, epsilon)))
@@ -378,7 +378,7 @@ def gaussian(mu_squared: Fraction, epsilon: Number | None, delta: Number) -> Los
 
     Bun, Steinke 2016, Prop. 1.6 (rho = mu^2 / 2, at every order); Dong, Roth, Su 2022, Thm 2.7.
     """
-    rho, square = mu_squared / 2, None if epsilon is None else balls.square(epsilon)
+    rho, square = mu_squared / 2, None if epsilon is None else epsilon * epsilon
     return Loss(epsilon, delta, square, rho, mu_squared, curve_of_rho(rho), exact=True)
 
 
