@@ -104,12 +104,11 @@ def tight(mechanisms: Iterable[BaseMechanism], population: Relation, delta: Frac
         renyi_pairs[pairs.Gaussian(_root_up(gaussian))] += 1
     at = math.nextafter(float(delta), 0.0)
     losses = schedule.losses
-    [(one, count)] = losses.items() if len(losses) == 1 else [((math.inf, 0.0), 0)]
+    (one, count), *others = losses.items()
     bounded = all(math.isfinite(epsilon) and own < 1 for epsilon, own in losses)
-    alike = 0 < one[0] < math.inf and one[1] < 1
     return Tight(
         pld=_if_any(lambda: total(listed, at)),
-        optimal=_if_any(lambda: closed_forms.optimal_epsilon(*one, count, at)) if alike else None,
+        optimal=None if others else _if_any(lambda: closed_forms.optimal_epsilon(*one, count, at)),
         closed_form=_if_any(lambda: closed_forms.closed_form(losses, at)) if bounded else None,
         renyi=_if_any(lambda: closed_forms.renyi_epsilon(renyi_pairs, at)),
         gaussian=_if_any(lambda: schedule.exact(delta)),
