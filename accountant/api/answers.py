@@ -70,7 +70,7 @@ def respond(service: Service, answer: Answer) -> JSONResponse:
     headers = REPLAYED if answer.repeated else {}
     entry = answer.entries[-1]
     if entry.type == outcome.REFUSED:
-        return _refused(service, Event.of_entry(answer.ledger, entry), headers)
+        return _refused(service, Event.from_bytes(entry.body), headers)
     return Json(_document(entry), _status(entry), headers)
 
 
@@ -83,7 +83,7 @@ def respond_to_batch(service: Service, answer: Answer, order: Sequence[int]) -> 
     headers = REPLAYED if answer.repeated else {}
     entries = answer.entries
     if entries[-1].type == batches.REFUSED:
-        refused = Event.of_entry(answer.ledger, entries[-1])
+        refused = Event.from_bytes(entries[-1].body)
         return _refused(service, refused, headers, order[refused.body["item"]])
     *_, header = (i for i, entry in enumerate(entries) if entry.type == batches.OPENED)
     items = map(_document, entries[header + 1 :])

@@ -99,15 +99,6 @@ class Event:
         if self.to_bytes() != data:
             raise ValueError("the event's bytes are not in canonical form")
 
-    @classmethod
-    def of_entry(cls, ledger: str, entry: Entry) -> Event:
-        """Return the event of an entry whose bytes are known to be canonical."""
-        body: dict[str, Any] = orjson.loads(entry.body)
-        by = body.pop("by")
-        for name in ("ledger", "sequence", "type", "time"):
-            del body[name]
-        return cls(ledger, entry.sequence, entry.type, entry.time, by, body)
-
 
 class Entry(NamedTuple):
     """An event as it is appended: its canonical bytes, and what columns repeat of them."""

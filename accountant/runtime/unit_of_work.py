@@ -61,14 +61,13 @@ class _Ahead(NamedTuple):
 class Answer(NamedTuple):
     """The events of a command, now or when it was first answered."""
 
-    ledger: str
     entries: tuple[Entry, ...]
     repeated: bool = False
 
     @property
     def events(self) -> tuple[Event, ...]:
         """The events, parsed."""
-        return tuple(Event.of_entry(self.ledger, entry) for entry in self.entries)
+        return tuple(Event.from_bytes(entry.body) for entry in self.entries)
 
 
 @dataclass(slots=True)
@@ -99,14 +98,14 @@ class UnitOfWork:
             raise
 
     def _answer(self, asked: Envelope) -> Answer:
-        state, ledger = self.state, self.projection.ledger
+        state = self.state
         asked, opened = self._sealed(state, asked)
         try:
             outcome = decide(state, asked, self._stamp(state, asked))
         except EventTooLarge as error:
             raise Invalid("event-too-large", str(error)) from error
         if isinstance(outcome, Repeated):
-            return Answer(ledger, self._answered(outcome.sequence), repeated=True)
+            return Answer(self._answered(outcome.sequence), repeated=True)
         if any(isinstance(one.change, Happened) for one in outcome):
             self.writing.lock()  # it cannot be rolled back
         self.broken = True
@@ -118,7 +117,7 @@ class UnitOfWork:
         if opened and outcome:
             places = places_of(entries, opened)
             self.texts += [Text(sequence, field, *text) for sequence, field, text in places]
-        return Answer(ledger, tuple(entries))
+        return Answer(tuple(entries))
 
     def work_out(self, commands: Sequence[Envelope]) -> None:
         """Compute for all commands what does not depend on the order in which they are decided."""
@@ -162,7 +161,7 @@ class UnitOfWork:
             return sealed or seal(state, asked, self.salts.__next__)
         entries = self._answered(before[1])
         texts = {(t.sequence, t.field): Opened(t.salt, t.text) for t in self._kept(entries)}
-        stored = [Event.of_entry(state.ledger, entry) for entry in entries]
+        stored = [Event.from_bytes(entry.body) for entry in entries]
         return seal_again(state, asked, stored, texts), {}
 
     def _kept(self, entries: Sequence[Entry]) -> Sequence[Text]:

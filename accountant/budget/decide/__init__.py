@@ -56,7 +56,7 @@ def decide(state: State, asked: Envelope, now: int) -> list[Outcome] | Repeated:
 def _happened(event: Event) -> Outcome:
     """Return the outcome of an event about the ledger as a whole."""
     entry = Entry.of(event)
-    read = Event.of_entry(event.ledger, entry)  # as it is read back from the ledger
+    read = Event.from_bytes(entry.body)  # as it is read back from the ledger
     command = canonical(read.body["command"])
     return Outcome(entry, event.by, event.body.get("key"), command, Happened(read))
 
