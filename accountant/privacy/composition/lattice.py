@@ -18,8 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Final, NamedTuple, Self
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -160,35 +159,21 @@ def _below(mass: Floats, certain: Floats, other: Floats, grid: float) -> tuple[F
     return np.clip(doubt + 16 * UNIT, 0.0, 1.0), drop + 16 * UNIT
 
 
-@dataclass(frozen=True, slots=True)
 class Stack:
-    """The lattices of a schedule one after another, so that numpy works on all of them at once."""
+    """The lattices of a schedule, each in its span, one after another, so that numpy works on all
+    of them at once.
+    """
 
-    grid: float
-    lattices: list[Lattice]
-    counts: Floats
-    starts: NDArray[np.int64]
-    sizes: NDArray[np.int64]
-    losses: Floats
-    logs: Floats
-
-    @classmethod
-    def of(cls, schedule: Mapping[Pair, int], spans: Iterable[Span], grid: float) -> Self:
-        """Stack a schedule's lattices, each in its span."""
+    def __init__(self, schedule: Mapping[Pair, int], spans: Iterable[Span], grid: float) -> None:
         pairs = zip(schedule, spans, strict=True)
-        lattices = [on_grid(pair, span, grid) for pair, span in pairs]
-        sizes = np.array([part.mass.size for part in lattices])
+        self.grid, self.lattices = grid, [on_grid(pair, span, grid) for pair, span in pairs]
+        self.counts = np.array(list(schedule.values()), dtype=np.float64)
+        self.sizes = np.array([part.mass.size for part in self.lattices])
+        self.starts = np.cumsum(self.sizes) - self.sizes
+        places = [np.arange(p.first, p.first + p.mass.size) for p in self.lattices]
+        self.losses = np.asarray(np.concatenate(places) * grid, dtype=np.float64)
         with np.errstate(divide="ignore"):
-            logs = np.log(np.concatenate([part.mass for part in lattices]))
-        return cls(
-            grid,
-            lattices,
-            np.array(list(schedule.values()), dtype=np.float64),
-            np.cumsum(sizes) - sizes,
-            sizes,
-            np.concatenate([np.arange(p.first, p.first + p.mass.size) * grid for p in lattices]),
-            logs,
-        )
+            self.logs = np.log(np.concatenate([part.mass for part in self.lattices]))
 
     @property
     def wrong(self) -> float:

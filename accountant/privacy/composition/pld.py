@@ -16,8 +16,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final, NamedTuple, Self
+from typing import Final, NamedTuple
 
 import numpy as np
 from scipy.signal import lfilter
@@ -94,8 +93,8 @@ def _one_way(schedule: dict[Pair, int], delta: float, grid: float) -> Interval:
         coarser = stack.grid * max(1.5, 1.01 * points / most)
         if coarser > 100:
             return Interval(0.0, _simple_bound(stack, tilt, spare))
-        stack = Stack.of(schedule, spans, coarser)
-    whole = _Composition.of(stack, counts, tilt, ends)
+        stack = Stack(schedule, spans, coarser)
+    whole = _Composition(stack, counts, tilt, ends)
     return Interval(_lower_end(whole, delta, surely), _upper_end(whole, spare, ends))
 
 
@@ -108,13 +107,13 @@ def _fine(schedule: dict[Pair, int], spans: list[Span], grid: float, points: int
     least = max(1e-12, widest * 4 / points, furthest * 2.0**-40)
     cells = sum(high - low for low, high in spans) / grid
     coarse = max(grid, widest / _MOST_EACH, least if cells > MOST_POINTS else 0.0)
-    stack = Stack.of(schedule, spans, coarse if cells > MOST_POINTS / 4 else grid)
+    stack = Stack(schedule, spans, coarse if cells > MOST_POINTS / 4 else grid)
     for _ in range(30):
         deviation = math.sqrt(stack.moments(0.0)[2] / steps)
         needed = max(min(grid, deviation / fewest), deviation / _MOST_EACH, least)
         if needed > 0.7 * stack.grid:
             break
-        stack = Stack.of(schedule, spans, needed)
+        stack = Stack(schedule, spans, needed)
     return stack
 
 
@@ -123,22 +122,13 @@ def _at_least_once(chances: Iterable[tuple[float, int]]) -> float:
     return -math.expm1(sum(n * math.log1p(-p) if p < 1 else -math.inf for p, n in chances))
 
 
-@dataclass(frozen=True, slots=True)
 class _Composition:
-    """Masses times e^(tilt * loss - exponent), wrong by ``error`` and a relative ``rounding``."""
+    """Masses times e^(tilt * loss - exponent), wrong by ``error`` and a relative ``rounding``.
+    Beyond either end of ``window`` lies at most ``_OUTSIDE``.
+    """
 
-    stack: Stack
-    tilt: float
-    exponent: float
-    rounding: float
-    losses: Floats
-    mass: Floats
-    error: float
-
-    @classmethod
-    def of(cls, stack: Stack, counts: Sequence[int], tilt: float, window: Span) -> Self:
-        """Compose the lattices; beyond either end of ``window`` lies at most ``_OUTSIDE``."""
-        low, high = window
+    def __init__(self, stack: Stack, counts: Sequence[int], tilt: float, window: Span) -> None:
+        self.stack, self.tilt, (low, high) = stack, tilt, window
         first = math.floor(low / stack.grid)
         size = 1 << math.ceil(math.log2(high / stack.grid - first + 2))
         weights, logs = stack.tilted(tilt)
@@ -146,12 +136,11 @@ class _Composition:
         deviation = math.sqrt(stack.moments(tilt)[2])
         allowed = 1e-7 * min(1.0, stack.grid / max(deviation, stack.grid))
         parts = [(part.first, mass, count) for part, mass, count in each]
-        mass, error = lattice.composed(parts, size, first, allowed)
-        losses = np.asarray((first + np.arange(size)) * stack.grid, dtype=np.float64)
-        exponent = float(stack.counts @ logs)
-        reach = abs(exponent) + tilt * float(np.abs(losses[[0, -1]]).max())
-        rounding = stack.rounding(tilt) + UNIT * (8 * reach + 8 * size)
-        return cls(stack, tilt, exponent, rounding, losses, mass, error)
+        self.mass, self.error = lattice.composed(parts, size, first, allowed)
+        self.losses = np.asarray((first + np.arange(size)) * stack.grid, dtype=np.float64)
+        self.exponent = float(stack.counts @ logs)
+        reach = abs(self.exponent) + tilt * float(np.abs(self.losses[[0, -1]]).max())
+        self.rounding = stack.rounding(tilt) + UNIT * (8 * reach + 8 * size)
 
     def curve(self, sign: int) -> tuple[Floats, Floats, Floats]:
         """Return the positive losses; the curve at each, from above or below by the sign; its slope
