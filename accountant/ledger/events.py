@@ -113,12 +113,6 @@ class Entry(NamedTuple):
         """Return the entry of ``event``. Raises as ``to_bytes``."""
         return cls(event.sequence, event.type, event.time, event.to_bytes())
 
-    @classmethod
-    def read(cls, data: bytes) -> Entry:
-        """Return the entry of canonical bytes. Raises as ``Event.from_bytes``."""
-        event = Event.from_bytes(data)
-        return cls(event.sequence, event.type, event.time, data)
-
 
 def canonical(document: Any) -> bytes:
     """Return the RFC 8785 bytes of objects with ASCII keys, strings, booleans and integers below

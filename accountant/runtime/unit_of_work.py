@@ -188,4 +188,4 @@ class UnitOfWork:
             place = sequence - self.entries[0].sequence
             return self.entries[place : place + count]
         stored = self.writing.read(self.projection.ledger, sequence, count)
-        return [Entry.read(one.body) for one in stored]
+        return [Entry.of(Event.from_bytes(one.body)) for one in stored]
