@@ -274,9 +274,8 @@ class Account:
     def keep(self, groups: Groups, now: int) -> None:
         """Let the window count as spent now the units that cells got, or gave back if negative."""
         for cells, units in groups:
-            if any(units):
-                self.bound = plus(self.bound, [max(0, u) for u in units[: len(self.bound)]])
-                self.spend(cells, units, now)
+            self.bound = plus(self.bound, [max(0, u) for u in units[: len(self.bound)]])
+            self.spend(cells, units, now)
 
     def inherit(self, axis: int, new: range) -> None:
         """Give the cells at the ``new`` positions the largest sums along that dimension."""
