@@ -121,11 +121,6 @@ class Laplace(Within):
         return np.where(loss < -self.epsilon, 1.0, p), np.where(loss < -self.epsilon, 1.0, q)
 
 
-def _normal_span(mu: float) -> Span:
-    """Return 12 deviations to either side of a normal loss."""
-    return mu * (mu / 2 - 12), mu * (mu / 2 + 12)
-
-
 @dataclass(frozen=True, slots=True)
 class Gaussian(Pair):
     """Normal noise (Balle and Wang 2018): the loss is normal with mean ``mu``^2 / 2 and deviation
@@ -137,7 +132,7 @@ class Gaussian(Pair):
     @property
     def span(self) -> Span:
         """12 deviations to either side."""
-        return _normal_span(self.mu)
+        return self.mu * (self.mu / 2 - 12), self.mu * (self.mu / 2 + 12)
 
     def above(self, loss: Floats) -> tuple[Floats, Floats]:
         """Return two normal tails."""
@@ -169,8 +164,8 @@ class DiscreteGaussian(Pair):
 
     @property
     def span(self) -> Span:
-        """12 scales: the noise is at most as spread as the normal one (the paper, section 2)."""
-        return _normal_span(self.sensitivity / self.scale)
+        """That of normal noise, which is at least as spread (the paper, section 2)."""
+        return Gaussian(self.sensitivity / self.scale).span
 
     def above(self, loss: Floats) -> tuple[Floats, Floats]:
         """Return masses up to an outcome: the loss of k is (D^2 - 2 k D) / (2 scale^2)."""
