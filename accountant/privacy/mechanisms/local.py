@@ -6,7 +6,6 @@ sender took part, which no noise in the report can hide.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from fractions import Fraction
 from typing import ClassVar, Literal, Self
 
@@ -35,9 +34,9 @@ class _Local(BaseMechanism):
 
     local: ClassVar[bool] = True
 
-    @abstractmethod
     def epsilon(self) -> Number | None:
-        """Return epsilon under replace-one; None if it has no bound."""
+        """Return epsilon under replace-one; None, as here, if it has no bound."""
+        return None
 
     def loss(self, stated: Relation) -> Loss:
         """Return a pure loss under replace-one, an unbounded one otherwise."""
@@ -93,10 +92,6 @@ class ForcedResponse(_Local):
     truth_probability: OpenProbability
     """Probability t of answering truly; otherwise the answer is YES. At every t a NO proves the
     truth: epsilon is unbounded, which is refused with the reason."""
-
-    def epsilon(self) -> None:
-        """Return None: a NO proves the truth."""
-        return
 
     def objections(self, stated: Relation) -> tuple[Objection, ...]:
         """Object always: no parameter makes it private."""
