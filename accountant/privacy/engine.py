@@ -15,8 +15,7 @@ from typing import Any, Final
 
 CURRENT: Final = 1
 
-Former = Callable[[Any, Any], Any]
-"""Maps (mechanism, its stated relation) to the Loss that was booked for one invocation."""
+Former = Callable[[Any, Any], Any]  # From a mechanism and its relation to one invocation's Loss
 FORMER: Final[dict[str, dict[int, Former]]] = {}
 """kind -> the last version that booked it -> that bound. No bound was wrong so far."""
 
@@ -40,7 +39,5 @@ def in_force() -> int:
 
 def former_under(kind: str, version: int) -> Former | None:
     """Return the bound that ``version`` used for ``kind``; None if it was not corrected since."""
-    if kind not in FORMER:
-        return None
-    later = [last for last in FORMER[kind] if last >= version]
+    later = [last for last in FORMER.get(kind, ()) if last >= version]
     return FORMER[kind][min(later)] if later else None
