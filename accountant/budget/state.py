@@ -23,19 +23,8 @@ from accountant.budget.rules.limit import ALL, LimitRule
 from accountant.ledger.events import Event, to_keep, written
 from accountant.privacy.losses import Orders
 
-__all__ = [
-    "ALL",
-    "AccountKey",
-    "Counted",
-    "Grant",
-    "Route",
-    "Settled",
-    "State",
-    "account_key",
-    "envelope_of",
-    "lifetime",
-    "matches",
-]
+# Defined elsewhere; what is defined below is public too.
+__all__ = ["ALL", "AccountKey", "Grant", "Settled", "matches"]
 
 _MOST_ROUTES: Final = 4_096
 
