@@ -247,7 +247,7 @@ def _account(key: AccountKey, account: Account, reserved: Sums | None) -> Json |
 
 
 def _sums(name: str, sums: Sums, account: Account) -> Json:
-    finite, infinite = (rows.reshape(sums.rows, -1) for rows in (sums.cells(), sums.infinities()))
+    finite, infinite = sums.stacked().reshape(2, sums.rows, -1)
     found = [(str(c), _told(finite[i]), _told(infinite[i])) for i, c in enumerate(account.axis)]
     return {
         name: {currency: told for currency, told, _ in found if told != [0]},

@@ -148,15 +148,15 @@ class Sums:
         """Return all finite sums (rows, *shape)."""
         return self._whole(self._cells, self.everyone)
 
-    def infinities(self) -> Integers:
-        """Return all numbers of infinite charges (rows, *shape)."""
-        return self._whole(self._infinite, self.everyone_infinite)
-
     def stacked(self) -> Integers:
-        """Return all finite sums, and below them the numbers of infinite charges (2 x rows,
-        *shape).
-        """
-        return np.concatenate([self.cells(), self.infinities()])
+        """Return all finite sums, below them the numbers of infinite charges (2 x rows, *shape)."""
+        infinite = self._whole(self._infinite, self.everyone_infinite)
+        return np.concatenate([self.cells(), infinite])
+
+    def narrower(self) -> Integers:
+        """Return what each cell holds beside the sums of everyone, in the rows of ``stacked``."""
+        everyone = np.array(self.everyone + self.everyone_infinite, dtype=np.int64)
+        return self.stacked() - everyone.reshape(-1, *(1,) * len(self.shape))
 
     def _whole(self, cells: Integers | None, everyone: list[int]) -> Integers:
         beside = np.array(everyone, dtype=np.int64).reshape(-1, *(1,) * len(self.shape))
@@ -240,11 +240,8 @@ class Sums:
     def copy(self) -> Sums:
         """Return an independent copy."""
         twin = self.over()
-        if twin._cells is not None:
-            twin._cells = twin._cells.copy()
-        if twin._infinite is not None:
-            twin._infinite = twin._infinite.copy()
-        twin._shared = False
+        if not self.flat:
+            twin._own()
         return twin
 
     def over(self) -> Sums:
@@ -316,8 +313,7 @@ class Sums:
             (self.rows, self.shape, self.flat) == (other.rows, other.shape, other.flat)
             and self.everyone == other.everyone
             and self.everyone_infinite == other.everyone_infinite
-            and np.array_equal(self.cells(), other.cells())
-            and np.array_equal(self.infinities(), other.infinities())
+            and np.array_equal(self.stacked(), other.stacked())
         )
 
     __hash__ = None  # type: ignore[assignment] # it changes

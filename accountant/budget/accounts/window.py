@@ -153,8 +153,9 @@ class WindowAccount(Account):
         """Count what the appended cells of ``new`` have inherited as spent at ``now``, except what
         open grants hold there: these will spend it or give it back.
         """
-        mine = _narrower(self.used)
-        beyond = mine if held is None else mine - _narrower(held)
+        beyond = self.used.narrower()
+        if held is not None:
+            beyond = beyond - held.narrower()
         part = np.zeros_like(beyond)
         for layout in new.layouts:
             part[layout.in_all] = beyond[layout.in_all]
@@ -255,12 +256,6 @@ def _raised(amounts: Sequence[int]) -> Sequence[int]:
     return amounts if min(amounts) >= 0 else [max(0, amount) for amount in amounts]
 
 
-def _narrower(sums: Sums) -> Integers:
-    """Return what each cell holds beside the sums of everyone, in the rows of ``stacked``."""
-    everyone = np.array(sums.everyone + sums.everyone_infinite, dtype=np.int64)
-    return sums.stacked() - everyone.reshape(-1, *(1,) * len(sums.shape))
-
-
 def _more(axis: Axis, before: Sums, after: Sums) -> Iterator[tuple[Selection, Charge]]:
     """Yield what ``after`` holds more than ``before``, over the same cells, by group."""
     everyone = [b - a for a, b in zip(before.everyone, after.everyone, strict=True)]
@@ -270,7 +265,7 @@ def _more(axis: Axis, before: Sums, after: Sums) -> Iterator[tuple[Selection, Ch
     if any(everyone) or any(infinite):
         yield EVERYONE, Charge(axis, tuple(everyone), tuple(infinite))
     if not (before.flat and after.flat):
-        yield from _charges(axis, _narrower(after) - _narrower(before))
+        yield from _charges(axis, after.narrower() - before.narrower())
 
 
 def _charges(axis: Axis, cells: Integers) -> Iterator[tuple[Selection, Charge]]:

@@ -122,10 +122,8 @@ class Picture(NamedTuple):
         both = np.concatenate([_everyone(held), _everyone(used) - _everyone(held)])
         if used.flat and held.flat:
             return cls(both, None)
-        wide = (-1, *(1,) * len(used.shape))
-        mine = used.stacked() - _everyone(used).reshape(wide)
-        theirs = held.stacked() - _everyone(held).reshape(wide)
-        return cls(both, np.concatenate([theirs, mine - theirs]))
+        cells = held.narrower()
+        return cls(both, np.concatenate([cells, used.narrower() - cells]))
 
 
 def _everyone(sums: Sums) -> Integers:
