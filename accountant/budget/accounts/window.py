@@ -64,14 +64,6 @@ class Passing(NamedTuple):
     charges: dict[Selection, Charge]
 
 
-class _Undo(NamedTuple):
-    """What ``mark`` remembers beside the sums."""
-
-    now: int
-    passed: list[Passing]
-    entered: list[tuple[Selection, Charge | None]]
-
-
 @dataclass(slots=True)
 class WindowAccount(Account):
     """An account whose spending passes. Its sums are without what has ``passed``."""
@@ -178,17 +170,16 @@ class WindowAccount(Account):
         """Return what ``go_back`` needs to restore the account as it is at stamp ``now``."""
         self.at(now)
         passed, self.passed, self._entered = self.passed, [], []
-        undo = _Undo(now, passed, self._entered)
-        return Mark(self.used.flat, self.bound, self.held, undo)
+        return Mark(self.used.flat, self.bound, self.held, (now, passed, self._entered))
 
     def go_back(self, mark: Mark, selection: Selection, added: Charge) -> None:
         """Undo the last booking or settlement, with the entries that it made."""
-        undo: _Undo = mark.window
-        self.at(undo.now)
-        for cells, before in reversed(undo.entered):
+        now, passed, entered = mark.window
+        self.at(now)
+        for cells, before in reversed(entered):
             self._withdraw(cells, before)
         Account.go_back(self, mark, selection, added)
-        self.passed = undo.passed
+        self.passed = passed
 
     def _change(self, now: int) -> None:
         """Advance to ``now`` for good, before a change."""
