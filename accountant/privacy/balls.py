@@ -24,8 +24,7 @@ from flint import arb, ctx, fmpq
 FIRST_BITS: Final = 100
 MOST_BITS: Final = 4096
 _FINE: Final = 10**60
-_lock: Final = RLock()
-"""``flint.ctx``, and so the precision, is one for the whole process."""
+_lock: Final = RLock()  # ``flint.ctx``, and so the precision, is one for the whole process
 _last: tuple[Fraction | int | None, int, arb] = (None, 0, arb())
 """The last exact number that was enclosed, the bits, and its ball: a price asks for it often."""
 

@@ -29,18 +29,14 @@ from flint import arb, ctx
 from accountant.privacy import balls
 from accountant.privacy.balls import Number, Real, ball
 
-_LARGEST_RHO: Final = 10**12
-"""From here on order 2 is taken: the other terms are negligible."""
+_LARGEST_RHO: Final = 10**12  # From here on order 2 is taken: the other terms are negligible
 _ROUGH: Final = Context(prec=24, Emin=MIN_EMIN, Emax=MAX_EMAX)
 _PER_EPSILON: Final = 10**9
-_PER_MU_SQUARED: Final = 10**15
-"""The units in which both are booked."""
+_PER_MU_SQUARED: Final = 10**15  # The units in which both are booked
 MU_SQUARED_UNIT: Final = Fraction(1, _PER_MU_SQUARED)
-_LARGEST_MU_SQUARED: Final = 10**10
-"""From here on epsilon exceeds 4.9e9, more than an account can hold."""
+_LARGEST_MU_SQUARED: Final = 10**10  # From here on epsilon exceeds 4.9e9, which no account holds
 _ROOT_TWO: Final = balls.kept(lambda: arb(2).sqrt())
-_BITS: Final = 53
-"""Mostly enough to tell one unit of epsilon from the next; erfc is slower beyond it."""
+_BITS: Final = 53  # Mostly enough to tell two units of epsilon apart; erfc is slower beyond it
 
 
 @lru_cache(maxsize=4096)

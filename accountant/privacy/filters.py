@@ -43,14 +43,10 @@ ORDERS: Final[Orders] = (
 )
 """The candidates: eight to each doubling of a - 1 below order 2, every integer to 64, then eight to
 each doubling, to 16,384."""
-FLAT: Final = Fraction(7, 10)
-"""The part of delta' that a limit without stated orders keeps for the first of its two."""
-_STEEP: Final = Fraction(13, 20)
-"""The second order as a part of the first."""
-_FOR_SPENT: Final = Fraction(1, 10)
-"""The part of delta' that pays for the line, by which the spent epsilon is counted."""
-FOR_CAPACITY: Final = 1 - _FOR_SPENT
-"""The part of delta' for the capacity."""
+FLAT: Final = Fraction(7, 10)  # The part of delta' for the first of two orders
+_STEEP: Final = Fraction(13, 20)  # The second order as a part of the first
+_FOR_SPENT: Final = Fraction(1, 10)  # The part of delta' for the line of the spent epsilon
+FOR_CAPACITY: Final = 1 - _FOR_SPENT  # The part of delta' for the capacity
 
 
 @dataclass(frozen=True)
@@ -205,8 +201,7 @@ class LineFilter(Filter, ABC):
     so that the lowest counts at every moment.
     """
 
-    own: ClassVar[Currency]
-    """The currency that the line runs along, if it is the same under every limit."""
+    own: ClassVar[Currency]  # The line runs along it, if along the same under every limit
 
     @abstractmethod
     def draw(self, limit: Limit) -> tuple[Line, ...]:

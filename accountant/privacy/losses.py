@@ -29,11 +29,9 @@ from accountant.privacy.conversions import MuOfPure, mu_squared_of_pure
 
 _NONE: Final = Fraction(0)
 _CERTAIN: Final = Fraction(1)
-_LARGE: Final = 10**6
-"""From this epsilon on e^epsilon is not computed: delta times it is taken to be certain."""
+_LARGE: Final = 10**6  # From here on e^epsilon is not computed: delta times it counts as certain
 _MOST_SUMMED: Final = 1024
-_FEW: Final = 64
-"""Up to this order it takes longer to find the terms that count than to add up all."""
+_FEW: Final = 64  # Up to this order it takes longer to find the terms that count than to add up all
 
 Floats = NDArray[np.float64]
 Combine = Callable[[Sequence[Number | None]], Number | None]
@@ -92,8 +90,7 @@ def _exactly(order: Order) -> int | arb:
     return order if isinstance(order, int) else ball(order)
 
 
-NO_CURVE: Final[Curve] = Curve(lambda order: None, lambda size: NO_CURVE)
-"""No bound at any order."""
+NO_CURVE: Final[Curve] = Curve(lambda order: None, lambda size: NO_CURVE)  # No bound at any order
 
 
 def curve_of_pure(epsilon: Number) -> Curve:
@@ -314,8 +311,7 @@ class Loss:
         return balls.least(_CERTAIN, growth * self.delta)
 
 
-UNBOUNDED: Final = Loss(None)
-"""The loss without a finite bound in any currency."""
+UNBOUNDED: Final = Loss(None)  # The loss without a finite bound in any currency
 
 
 def _each(combine: Combine, losses: Sequence[Loss], delta: Number, *, exact: bool) -> Loss:

@@ -84,10 +84,8 @@ SURE: Final[Axis] = (Currency.EPSILON, Currency.DELTA)
 """The currencies of every account, in this order: the sums that hold along every path."""
 FIXED: Final[Axis] = (*SURE, Currency.EPSILON_SQUARED, Currency.RHO, Currency.MU_SQUARED)
 """The currencies of every charge; Renyi divergences follow at the orders that are asked for."""
-INFINITE: Final = "infinite"
-"""The spelling of a sum without a bound."""
-LARGEST: Final = 2**62
-"""The most units that a sum may hold: a larger one is booked as infinite."""
+INFINITE: Final = "infinite"  # The spelling of a sum without a bound
+LARGEST: Final = 2**62  # The most units that a sum may hold: a larger one is booked as infinite
 
 
 def orders_in(axis: Axis) -> Orders:

@@ -19,16 +19,12 @@ from scipy.special import gammaln, logsumexp
 from accountant.privacy.composition import pairs
 from accountant.privacy.composition.pairs import DiscreteGaussian, Floats, Pair
 
-MOST: Final = 10**6
-"""Most equal mechanisms that ``optimal_epsilon`` adds up terms for."""
-_SLACK: Final = 1e-12
-"""Relative error of sums of many floats and a handful of functions."""
-_TAIL_SLACK: Final = 1e-9
-"""Far more than the relative errors of a tail, and of the loss that it is taken at (Pair.above)."""
+MOST: Final = 10**6  # Most equal mechanisms that ``optimal_epsilon`` adds up terms for
+_SLACK: Final = 1e-12  # Relative error of sums of many floats and a handful of functions
+_TAIL_SLACK: Final = 1e-9  # Far more than the relative error of a tail and of its loss (Pair.above)
 ORDERS: Final[Floats] = np.union1d(1 + np.geomspace(1e-3, 1e4, 2000), np.arange(2.0, 129.0))
 """They include the orders of filters, so this epsilon is never above that of a filter."""
-_LARGEST: Final = 256
-"""The divergence of a sampled Gaussian is summed up to this order."""
+_LARGEST: Final = 256  # The divergence of a sampled Gaussian is summed up to this order
 _RENYI_SLACK: Final = 1e-9
 
 

@@ -27,14 +27,10 @@ from scipy.special import xlogy
 from accountant.privacy.composition.pairs import Floats, Pair, Span
 
 UNIT: Final = 2.0**-53
-_EDGE: Final = 2.0**-45
-"""Error of a loss, relative to 1 + the largest: see Pair.above, and one multiplication."""
-_REST: Final = 2.0**-46
-"""Error of one minus two tails."""
-_TINY: Final = 1e-290
-"""Masses below this may have been rounded to zero."""
-_DIRECT: Final = 4_000_000
-"""Most entries of the table of exponentials with which few frequencies are summed directly."""
+_EDGE: Final = 2.0**-45  # Error of a loss, relative to 1 + the largest: Pair.above and a product
+_REST: Final = 2.0**-46  # Error of one minus two tails
+_TINY: Final = 1e-290  # Masses below this may have been rounded to zero
+_DIRECT: Final = 4_000_000  # Most exponentials in the table that sums few frequencies directly
 
 Complex = NDArray[np.complex128]
 

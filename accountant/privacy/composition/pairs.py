@@ -21,12 +21,9 @@ from scipy.special import expit, ndtr
 Floats = NDArray[np.float64]
 Span = tuple[float, float]  # The smallest and the largest of a range of losses
 
-MOST_TERMS: Final = 2**17
-"""Masses of a discrete Gaussian that are added up."""
-_WHOLE: Final = 2**52
-"""Integers up to here, and half of each, are floats."""
-_LEAST: Final = 1e-12
-"""Smallest mu and smallest rate of a sampled Gaussian."""
+MOST_TERMS: Final = 2**17  # Masses of a discrete Gaussian that are added up
+_WHOLE: Final = 2**52  # Integers up to here, and half of each, are floats
+_LEAST: Final = 1e-12  # Smallest mu and smallest rate of a sampled Gaussian
 
 
 class Pair(ABC):
@@ -34,8 +31,7 @@ class Pair(ABC):
 
     __slots__ = ()
 
-    infinite: float = 0.0
-    """The mass of P where Q has none."""
+    infinite: float = 0.0  # The mass of P where Q has none
 
     @property
     @abstractmethod

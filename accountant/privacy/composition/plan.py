@@ -23,8 +23,7 @@ from accountant.privacy.mechanisms.selection import Exponential
 
 T = TypeVar("T")
 
-_FOR_RHO: Final = Fraction(1, 10)
-"""The part of delta at which a rho that has no pair of its own is converted."""
+_FOR_RHO: Final = Fraction(1, 10)  # The part of delta at which a rho without a pair is converted
 
 
 class Tight(NamedTuple):

@@ -27,21 +27,14 @@ from accountant.privacy.composition.pairs import Floats, Pair, Span
 
 GRID: Final = 1e-4
 MOST_POINTS: Final = 2**22
-_MOST_WORK: Final = 2**27
-"""Points of all mechanisms together: many different ones share a coarser grid."""
-_LARGEST: Final = 1e8
-"""Larger losses are only added up: there is no noise to speak of."""
-_FEWEST_EACH: Final = 32
-_MOST_EACH: Final = 4096
-"""Points of the grid in a deviation of the average mechanism: fewer show, more are slow."""
-_FEWEST_IN_ALL: Final = 1024
-"""Points of the grid in a deviation of the total."""
-_SPARE: Final = 1e-9
-"""Share of delta that may lie above all losses of the grid."""
-_OUTSIDE: Final = 1e-13
-"""Mass of the tilted total that may lie beyond either end of the window."""
-_CAP: Final = 600.0
-"""Exponents are cut here: such a mass is more than any delta."""
+_MOST_WORK: Final = 2**27  # Points of all mechanisms together: many share a coarser grid
+_LARGEST: Final = 1e8  # Larger losses are only added up: there is no noise to speak of
+_FEWEST_EACH: Final = 32  # Points of the grid in a deviation of the average mechanism: fewer show
+_MOST_EACH: Final = 4096  # The most of them: more are slow
+_FEWEST_IN_ALL: Final = 1024  # Points of the grid in a deviation of the total
+_SPARE: Final = 1e-9  # Share of delta that may lie above all losses of the grid
+_OUTSIDE: Final = 1e-13  # Mass of the tilted total that may lie beyond either end of the window
+_CAP: Final = 600.0  # Exponents are cut here: such a mass is more than any delta
 
 
 class Interval(NamedTuple):

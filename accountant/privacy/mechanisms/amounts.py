@@ -18,10 +18,8 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-MOST_DIGITS: Final = 40
-"""Significant digits, trailing zeros not counted."""
-LARGEST_EXPONENT: Final = 30
-"""Amounts but zero lie from 1e-30 to below 1e31, so that no sum or power is costly."""
+MOST_DIGITS: Final = 40  # Significant digits, trailing zeros not counted
+LARGEST_EXPONENT: Final = 30  # Amounts but 0 lie from 1e-30 to below 1e31: no power is costly
 _EXACT: Final = Context(prec=MAX_PREC, Emin=MIN_EMIN, Emax=MAX_EMAX)
 _LONGEST_TEXT: Final = 120
 _SPELLING: Final = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,4})?")

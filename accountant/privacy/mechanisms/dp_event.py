@@ -165,8 +165,7 @@ def _drawn(of: int, sample: int, event: list[Body]) -> list[Body]:
     return _sampled(event, sampling, _REPLACE, "SampledWithoutReplacementDpEvent")
 
 
-_EVENT: Final = object()
-"""The kind of a field with an event inside."""
+_EVENT: Final = object()  # The kind of a field with an event inside
 _EVENTS: Final = Annotated[list[Any], Field(max_length=1000)]
 _BUCKETS: Final = Annotated[int, Field(strict=True, ge=2, le=10**9)]
 
