@@ -17,7 +17,7 @@ from accountant.budget.commands import read_dp_events
 from accountant.budget.errors import Invalid
 from accountant.budget.rules.limit import LimitRule, sides
 from accountant.cli import common
-from accountant.privacy.filters import FILTERS, Filter, Limit
+from accountant.privacy.filters import FILTERS, Filter, Limit, LineFilter
 from accountant.privacy.inverse import Total, largest_count, least_epsilon, smallest_factor
 from accountant.privacy.mechanisms import Amount, Mechanism, Relation, plain, price
 from accountant.privacy.mechanisms.base import LARGEST_GROUP, MOST_INVOCATIONS
@@ -40,7 +40,7 @@ EPSILON, DELTA = Currency.EPSILON, Currency.DELTA
 FIXED: Final = (
     "valid only if the whole list was fixed before any answer was seen; for planning, not a limit"
 )
-_OTHERS: Final = [gate for name, gate in FILTERS.items() if name != "basic"]
+_OTHERS: Final = [gate for gate in FILTERS.values() if isinstance(gate, LineFilter)]
 _DIGITS: Final = Context(prec=20, rounding=ROUND_CEILING)
 
 

@@ -10,7 +10,7 @@ from typing import Final
 from accountant.privacy import balls
 from accountant.privacy.balls import Number
 from accountant.privacy.conversions import concentrated_epsilon, first_where, gaussian_epsilon
-from accountant.privacy.filters import FOR_CAPACITY, ORDERS, Filter, Limit, LineFilter, Renyi
+from accountant.privacy.filters import FOR_CAPACITY, ORDERS, Limit, LineFilter, Renyi
 from accountant.privacy.losses import Order, Orders
 from accountant.privacy.units import Charge, orders_in
 
@@ -45,12 +45,12 @@ def smallest_factor(fits: Callable[[Decimal], bool]) -> Decimal | None:
     return _FACTOR.plus(high)
 
 
-def least_epsilon(filter_: Filter, delta: Fraction, own: Fraction, total: Total) -> Fraction | None:
+def least_epsilon(
+    filter_: LineFilter, delta: Fraction, own: Fraction, total: Total
+) -> Fraction | None:
     """Return the smallest epsilon (or hardly more) at which ``filter_`` admits ``total`` by its own
     currency, with ``own`` < ``delta`` kept for own deltas; None beyond ``LARGEST_EPSILON``.
     """
-    if not isinstance(filter_, LineFilter):
-        return None  # it has no currency of its own
 
     def admits(epsilon: Fraction) -> bool:
         capacity = filter_.capacity(Limit(epsilon, delta, own))
