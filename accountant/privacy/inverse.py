@@ -19,8 +19,7 @@ _NANO: Final = Fraction(1, 10**9)
 _FACTOR: Final = Context(prec=7, rounding=ROUND_CEILING)
 _EXTREME: Final = Decimal(2) ** 60
 
-Total = Callable[[Orders], Charge]
-"""The total of some mechanisms, with the Renyi divergences of these orders."""
+Total = Callable[[Orders], Charge]  # From Renyi orders to the total of some mechanisms
 
 
 def largest_count(fits: Callable[[int], bool], most: int) -> int:

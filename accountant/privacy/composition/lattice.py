@@ -156,9 +156,7 @@ def _below(mass: Floats, certain: Floats, other: Floats, grid: float) -> tuple[F
 
 
 class Stack:
-    """The lattices of a schedule, each in its span, one after another, so that numpy works on all
-    of them at once.
-    """
+    """A schedule's lattices, each in its span, one after another: numpy works on all at once."""
 
     def __init__(self, schedule: Mapping[Pair, int], spans: Iterable[Span], grid: float) -> None:
         pairs = zip(schedule, spans, strict=True)

@@ -30,8 +30,7 @@ from accountant.privacy.mechanisms.base import (
 )
 
 BROKEN: Final = "sparse-vector-broken"
-_ROUNDING: Final = Fraction(9999, 10000)
-"""A claim that was rounded in its fifth digit still counts as the price of one positive."""
+_ROUNDING: Final = Fraction(9999, 10000)  # A claim rounded in its fifth digit pays for one positive
 
 
 def _misplaced(monotonic: bool, stated: Relation) -> tuple[Objection, ...]:
