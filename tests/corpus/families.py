@@ -63,7 +63,7 @@ FAMILIES: Final[dict[str, Family]] = {
                   "jump": 3, "mistake": 8},
         room=(40, 150),
     )),
-    "batches": Family(28, Profile(
+    "batches": Family(36, Profile(
         _USUAL | {"ask": 12, "batch": 28, "records": 12, "mistake": 6, "retry": 5}, steps=80,
         every=40,
     )),
