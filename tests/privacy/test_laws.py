@@ -181,10 +181,10 @@ def test_every_legal_mechanism_has_a_price(
     with a delta is charged that delta, and beside it the other currencies may cost less than what
     is derived without any.
     """
-    began = time.perf_counter()
+    began = time.process_time()
     mechanism = parse(body | {"count": count})
     priced = price(mechanism, population, ORDERS)
-    assert time.perf_counter() - began < PATIENCE
+    assert time.process_time() - began < PATIENCE
     for currency in priced.charge.axis:
         units = priced.charge.units(currency)
         assert units is None or 0 <= units <= LARGEST
