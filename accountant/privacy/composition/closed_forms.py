@@ -23,7 +23,9 @@ MOST: Final = 10**6  # Most equal mechanisms that ``optimal_epsilon`` adds up te
 _SLACK: Final = 1e-12  # Relative error of sums of many floats and a handful of functions
 _TAIL_SLACK: Final = 1e-9  # Far more than the relative error of a tail and of its loss (Pair.above)
 ORDERS: Final[Floats] = np.union1d(1 + np.geomspace(1e-3, 1e4, 2000), np.arange(2.0, 129.0))
-"""They include the orders of filters, so this epsilon is never above that of a filter."""
+"""They include the whole orders to 128. At an order between these that a policy states, a filter
+may come to an epsilon that is lower by a little.
+"""
 _LARGEST: Final = 256  # The divergence of a sampled Gaussian is summed up to this order
 _RENYI_SLACK: Final = 1e-9
 
