@@ -21,7 +21,8 @@ from accountant.budget.population.population import Membership, Population
 from accountant.budget.population.selection import EVERYONE, Selection, Subjects, select
 from accountant.budget.state import State
 from accountant.ledger.events import to_keep, written
-from accountant.privacy.losses import UNBOUNDED, Orders
+from accountant.privacy.curves import Orders
+from accountant.privacy.losses import UNBOUNDED
 from accountant.privacy.mechanisms import Mechanism, Priced, Relation, Verdict, price
 from accountant.privacy.units import FIXED, charge_of, total
 

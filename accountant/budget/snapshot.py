@@ -32,7 +32,7 @@ from accountant.budget.policy import Policy
 from accountant.budget.population.population import Dataset, Population
 from accountant.budget.population.selection import Selection, runs_of, side_from
 from accountant.budget.state import State
-from accountant.privacy.losses import order_of
+from accountant.privacy.curves import order_of
 from accountant.privacy.units import FIXED, Axis, Charge, Currency
 
 K = TypeVar("K")

@@ -21,7 +21,7 @@ from accountant.budget.population.population import Dataset, Population
 from accountant.budget.rules.base import matches
 from accountant.budget.rules.limit import ALL, LimitRule
 from accountant.ledger.events import Event, to_keep, written
-from accountant.privacy.losses import Orders
+from accountant.privacy.curves import Orders
 
 # Defined elsewhere; what is defined below is public too.
 __all__ = ["ALL", "AccountKey", "Grant", "Settled", "matches"]

@@ -57,7 +57,7 @@ def lint(
         common.print_json({"neighbouring": neighbouring.value, "limits": rows})
         return
     for row in rows:
-        orders = f" at orders {', '.join(row['orders'])}" if row["orders"] else ""
+        orders = f" (orders: {', '.join(row['orders'])})" if row["orders"] else ""
         title = f"{row['rule']}: {row['gate']}{orders}"
         table = Table("work", "fits", "at its best order", "worth stating", title=title)
         for one in row["work"]:
@@ -92,7 +92,8 @@ def _fits(rule: LimitRule, limit: Limit, total_at: Total) -> dict[str, Any]:
     found: dict[str, Any] = {"fits": _runs(rule, limit, total_at)}
     if rule.filter is not RENYI:
         return found
-    order = best_order(limit, total_at)
+    if (order := best_order(limit, total_at)) is None:
+        return found
     best = _runs(rule, replace(limit, orders=(order,)), total_at)
     return found | {"best": best, "order": decimal_of(order)}
 

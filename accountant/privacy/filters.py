@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from accountant.privacy import balls
 from accountant.privacy.conversions import best_order_within, intercept, most_mu_squared
-from accountant.privacy.losses import Order, Orders
+from accountant.privacy.curves import Order, Orders
 from accountant.privacy.units import LARGEST, SURE, Axis, Currency, units_down
 
 Floats = NDArray[np.float64]

@@ -10,9 +10,9 @@ from typing import Final
 from accountant.privacy import balls
 from accountant.privacy.balls import Number
 from accountant.privacy.conversions import concentrated_epsilon, first_where, gaussian_epsilon
+from accountant.privacy.curves import Order, Orders
 from accountant.privacy.filters import FOR_CAPACITY, ORDERS, Limit, LineFilter, Renyi
-from accountant.privacy.losses import Order, Orders
-from accountant.privacy.units import Charge, orders_in
+from accountant.privacy.units import Charge, Currency, orders_in
 
 LARGEST_EPSILON: Final = 10**6
 _NANO: Final = Fraction(1, 10**9)
@@ -71,8 +71,10 @@ def least_epsilon(
     return None
 
 
-def best_order(limit: Limit, total: Total) -> Order:
-    """Return the candidate order at which, with all of delta', most runs of ``total`` fit."""
+def best_order(limit: Limit, total: Total) -> Order | None:
+    """Return the candidate order at which, with all of delta', most runs of ``total`` fit; None if
+    it has a bound at none.
+    """
     used = total(ORDERS)
 
     def runs(order: Order) -> Fraction:
@@ -80,7 +82,8 @@ def best_order(limit: Limit, total: Total) -> Order:
         once = used.units(line.currency)
         return Fraction(-1) if once is None else Fraction(line.reaches(limit.epsilon), once)
 
-    return max(ORDERS, key=runs)
+    best = max(ORDERS, key=runs)
+    return None if used.is_infinite(Currency.tau(best)) else best
 
 
 _GUESSES: Final[dict[str, Callable[[Fraction, Fraction], Number]]] = {

@@ -19,7 +19,8 @@ from typing import Any, ClassVar, Final
 
 from accountant.privacy import balls
 from accountant.privacy.balls import Number
-from accountant.privacy.losses import Loss, Order, Orders, order_of
+from accountant.privacy.curves import Order, Orders, order_of
+from accountant.privacy.losses import Loss
 
 
 class Currency(str):

@@ -174,3 +174,11 @@ def test_other_orders_take_a_second_name() -> None:
     book = hospital(training("orders: [10]"))
     with pytest.raises(Problem, match="a is raised or changed"):
         book.policy(training("orders: [4]"))
+
+
+def test_a_workload_without_a_bound_is_refused() -> None:
+    """No order fits work that has no finite divergence at any: the adoption says so."""
+    nothing = "workload: [{kind: non_private}]"
+    with pytest.raises(Problem, match="no finite Renyi divergence at any order") as refused:
+        hospital(training(nothing), neighbouring="add_or_remove_one")
+    assert refused.value.code == "malformed-policy"

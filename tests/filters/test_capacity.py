@@ -24,7 +24,8 @@ from accountant.privacy.filters import (
     parts_of,
 )
 from accountant.privacy.inverse import least_epsilon
-from accountant.privacy.losses import Loss, Order, Orders, gaussian, pure
+from accountant.privacy.curves import Order, Orders
+from accountant.privacy.losses import Loss, gaussian, pure
 from accountant.privacy.mechanisms import Relation, price
 from accountant.privacy.mechanisms.additive import Laplace
 from accountant.privacy.units import (

@@ -140,10 +140,16 @@ def laplace(epsilon: Fraction) -> Loss:
 
 
 def ranged_truths(epsilon: Fraction, order: int) -> dict[str, mpmath.mpf]:
-    """rho and tau of a bounded range (Cesar and Rogers 2021): epsilon^2 / 8, or pure privacy's."""
-    e, whole = real(epsilon), pure_truths(epsilon, order)
-    rho = e * e / 8
-    return {"rho": min(rho, whole["rho"]), "tau": min(rho * order, whole["tau"])}
+    """rho (Cesar and Rogers 2021) and tau of a bounded range: of the pairs with the losses t and
+    t - epsilon, e^t = y, the hardest.
+    """
+    e, a = real(epsilon), order
+    rest = mpmath.exp(-(a - 1) * e)
+    y = mpmath.mpf(a - 1) / a * (mpmath.exp(e) - rest) / (1 - rest)
+    likely = (mpmath.exp(e) - y) / mpmath.expm1(e)
+    moment = likely * y ** (a - 1) + (1 - likely) * (y * mpmath.exp(-e)) ** (a - 1)
+    rho = min(e * e / 8, pure_truths(epsilon, order)["rho"])
+    return {"rho": rho, "tau": mpmath.log(moment) / (a - 1)}
 
 
 @pytest.mark.parametrize(

@@ -9,15 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accountant.privacy.losses import (
-    Loss,
-    curve_of_laplace,
-    curve_of_pure,
-    curve_of_sampled_gaussian,
-    gaussian,
-    order_of,
-    pure,
-)
+from accountant.privacy.curves import curve_of_laplace, curve_of_pure, order_of
+from accountant.privacy.losses import Loss, gaussian, pure
+from accountant.privacy.samples import curve_of_poisson
 from accountant.privacy.units import Currency, charge_of
 
 ORDERS = st.builds(lambda n, p: 1 + Fraction(n, 2**p), st.integers(1, 40), st.integers(0, 12))
@@ -76,7 +70,7 @@ def test_a_sampled_gaussian_never_costs_less_than_its_integral(
     mixture's power, and no more than without sampling.
     """
     rho = 1 / (2 * sigma**2)
-    curve = curve_of_sampled_gaussian(rho, rate)
+    curve = curve_of_poisson(rho, rate)
     found = units(Loss(None, curve=curve), a)
     with mpmath.workdps(30):
         s, q, order = real(sigma), real(rate), real(a)

@@ -22,8 +22,8 @@ from accountant.budget.policy import Policy
 from accountant.budget.rules.base import matches
 from accountant.budget.rules.limit import LimitRule
 from accountant.ledger.events import Event, microseconds
+from accountant.privacy.curves import Orders, order_of
 from accountant.privacy.filters import FILTERS, Capacity, Filter, Limit, axis_under
-from accountant.privacy.losses import Orders, order_of
 from accountant.privacy.units import SURE, Axis, Charge, Currency, orders_in
 
 

@@ -14,8 +14,8 @@ from accountant.budget.rules.base import matches
 from accountant.budget.rules.limit import LimitRule, sides
 from accountant.budget.state import State, lifetime
 from accountant.ledger.events import MAX_BYTES, rfc3339
+from accountant.privacy.curves import Orders
 from accountant.privacy.filters import FILTERS, RENYI, parts_of
-from accountant.privacy.losses import Orders
 from accountant.privacy.units import SURE, Charge, Currency, decimal_of, total
 
 

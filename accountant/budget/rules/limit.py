@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Field, model_validator
 
+from accountant.budget.errors import Invalid
 from accountant.budget.rules.base import Compared, Finding, Rule, Strict, Told, View
+from accountant.privacy.curves import Orders, order_of
 from accountant.privacy.filters import DEFAULT_FILTER, Capacity, Filter, Limit, filter_for
 from accountant.privacy.inverse import Total, best_order
-from accountant.privacy.losses import Orders, order_of
 from accountant.privacy.mechanisms import Amount, Mechanism
 from accountant.privacy.units import INFINITE, Currency, amount, show
 
@@ -99,10 +100,18 @@ class LimitRule(Rule):
 
     def orders_for(self, workload: Total) -> Orders:
         """Return the Renyi orders that the rule states, or the best one for its workload, of which
-        ``workload`` gives the total charge; none if it leaves the choice to the filter.
+        ``workload`` gives the total charge; none if it leaves the choice to the filter. Raises
+        Invalid for a workload without a bound.
         """
         if self.workload is not None:
-            return (best_order(self.promise, workload),)
+            if best := best_order(self.promise, workload):
+                return (best,)
+            raise Invalid(
+                "malformed-policy",
+                f"the policy cannot be adopted: the workload of {self.id} has no finite Renyi "
+                "divergence at any order, so that no order can be chosen for it; list mechanisms "
+                "that have one in this population",
+            )
         return tuple(order_of(Fraction(order)) for order in self.orders or ())
 
     @cached_property

@@ -13,7 +13,8 @@ from pydantic_core import PydanticCustomError
 
 from accountant.privacy import balls, conversions
 from accountant.privacy.balls import Number, Real, ball
-from accountant.privacy.losses import Loss, curve_of_laplace, gaussian, pure
+from accountant.privacy.curves import curve_of_laplace
+from accountant.privacy.losses import Loss, gaussian, pure
 from accountant.privacy.mechanisms.amounts import OpenProbability, Positive
 from accountant.privacy.mechanisms.base import (
     KIND,
@@ -26,6 +27,7 @@ from accountant.privacy.mechanisms.base import (
     examples,
     norm,
 )
+from accountant.privacy.samples import curve_of_gaussian
 
 
 class Noise(BaseMechanism):
@@ -236,7 +238,8 @@ class DiscreteGaussian(_GaussianNoise):
         return value
 
     def _at(self, delta: Number) -> Loss:
-        return replace(super()._at(delta), mu_squared=None)
+        curve = curve_of_gaussian(self.ratio**2 / 2, discrete=True)
+        return replace(super()._at(delta), mu_squared=None, curve=curve)
 
     def epsilon_at(self, mu_squared: Fraction, delta: Number) -> Number:
         """Return the epsilon of its rho."""

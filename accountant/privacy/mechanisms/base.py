@@ -13,6 +13,7 @@ from pydantic_core import PydanticCustomError
 
 from accountant.privacy import balls
 from accountant.privacy.balls import Number
+from accountant.privacy.conversions import at_least
 from accountant.privacy.engine import former_under, in_force
 from accountant.privacy.losses import UNBOUNDED, Loss, pure
 from accountant.privacy.mechanisms.amounts import (
@@ -79,7 +80,7 @@ def convert(loss: Loss, stated: Relation, wanted: Relation) -> Loss:
     """
     if stated is wanted:
         return loss
-    return UNBOUNDED if stated is Relation.REPLACE_ONE else loss.group(2)
+    return UNBOUNDED if stated is Relation.REPLACE_ONE else loss.replaced()
 
 
 class Drawn(Record):
@@ -95,9 +96,18 @@ class Drawn(Record):
         return self
 
 
+class Truncated(Record):
+    """A Poisson sample that is cut to a largest size, by drawing a part of it at random."""
+
+    rate: SamplingRate = Field(description="The probability that a unit is in the sample.")
+    of: int = Field(strict=True, ge=1, le=10**12, description="Units that there are, at most.")
+    at_most: int = Field(strict=True, ge=1, le=10**12, description="The largest size of a sample.")
+
+
 class Sampling(Record):
-    """How the sample is drawn. Preconditions: privacy units are sampled, not their records; the
-    sample is drawn anew for each invocation, and its members stay secret.
+    """How the sample is drawn. Preconditions: the sample is drawn anew for each invocation, and its
+    members stay secret; units are sampled, or their records, each independently, if `group_size`
+    says that a unit has several.
     """
 
     poisson: SamplingRate | None = None
@@ -106,30 +116,48 @@ class Sampling(Record):
     without_replacement: Drawn | None = None
     """A sample of fixed size out of a public number of units; under replace_one (Balle, Barthe,
     Gaboardi 2018, Thm 9)."""
+    truncated: Truncated | None = None
+    """A Poisson sample of which a random part is taken where it is larger than `at_most`; under
+    add_or_remove_one."""
+    allocation: SmallCount | None = None
+    """One invocation is so many steps, and each unit takes part in exactly one of them, at random
+    (Feldman and Shenfeld 2025); under add_or_remove_one. A step may depend on earlier answers."""
 
-    _one = exactly_one("sampling_kind", "poisson", "without_replacement")
+    _one = exactly_one("sampling_kind", "poisson", "without_replacement", "truncated", "allocation")
 
     @property
     def rate(self) -> Fraction:
         """The probability that a unit is in the sample."""
         if self.without_replacement is not None:
             return Fraction(self.without_replacement.sample, self.without_replacement.of)
+        if self.truncated is not None:
+            return Fraction(self.truncated.rate)
         return Fraction(self.poisson or 1)
+
+    @property
+    def fixed(self) -> bool:
+        """True if the number of units that take part is public."""
+        return self.without_replacement is not None
 
     def applied(self, loss: Loss, stated: Relation) -> Loss:
         """Return the amplified loss; unbounded where no theorem covers the relation."""
         if self.misplaced(stated):
             return UNBOUNDED
-        return loss.sampled(self.rate, poisson=self.poisson is not None)
+        if self.allocation is not None:
+            return loss.allocated(self.allocation)
+        if (cut := self.truncated) is not None:
+            return loss.truncated(self.rate, at_least(cut.at_most, cut.of - 1, self.rate))
+        return loss.sampled(self.rate, poisson=not self.fixed)
 
     def misplaced(self, stated: Relation) -> str | None:
         """Return why nothing is known under the relation ``stated``; None if something is."""
-        if self.poisson is not None and stated is Relation.REPLACE_ONE:
+        if not self.fixed and stated is Relation.REPLACE_ONE:
             return (
-                "Poisson sampling amplifies what is stated under add_or_remove_one: state the "
-                "mechanism and its sensitivity under that relation."
+                "Poisson sampling and allocation amplify what is stated under add_or_remove_one: "
+                "state the mechanism and its sensitivity under that relation. In a replace_one "
+                "population it is charged for one unit removed and another added."
             )
-        if self.poisson is None and stated is Relation.ADD_OR_REMOVE_ONE:
+        if self.fixed and stated is Relation.ADD_OR_REMOVE_ONE:
             return (
                 "Sampling without replacement out of a public number amplifies what is stated "
                 "under replace_one: state the mechanism under it, in a replace_one population."

@@ -9,7 +9,8 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from accountant.privacy import balls, engine
-from accountant.privacy.losses import UNBOUNDED, Loss, Orders
+from accountant.privacy.curves import Orders
+from accountant.privacy.losses import UNBOUNDED, Loss
 from accountant.privacy.mechanisms.base import BaseMechanism, Objection, Relation, convert
 from accountant.privacy.mechanisms.compound import Compound
 from accountant.privacy.units import Charge, charge_of

@@ -17,7 +17,8 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from accountant.privacy.losses import UNBOUNDED, Loss, curve_of_rho, curve_of_stated, pure
+from accountant.privacy.curves import curve_of_rho, curve_of_stated
+from accountant.privacy.losses import UNBOUNDED, Loss, pure
 from accountant.privacy.mechanisms.amounts import NonNegative, Probability, exactly_one, plain
 from accountant.privacy.mechanisms.base import (
     KIND,
