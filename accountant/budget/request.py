@@ -164,13 +164,13 @@ def unplaced(
     people: Population, selection: Selection, mechanisms: Iterable[Mechanism]
 ) -> tuple[str, ...]:
     """Return the kinds that may not charge ``selection``. Under replace-one with private membership
-    a person may move between cells, so only mechanisms proved under add-or-remove may charge a part
-    of the population (population.py says why the largest cell is then still the bound).
+    a person may move between cells, so only mechanisms proved for a person who is there or not may
+    charge a part of the population (population.py: why the largest cell is then still the bound).
     """
     private = people.membership is Membership.PRIVATE and people.relation is Relation.REPLACE_ONE
     if not private or selection.everyone:
         return ()
-    return tuple(m.kind for m in mechanisms if m.neighbouring is not Relation.ADD_OR_REMOVE_ONE)
+    return tuple(m.kind for m in mechanisms if not (m.neighbouring and m.neighbouring.present))
 
 
 def price_all(

@@ -47,8 +47,12 @@ class Curve(NamedTuple):
 
     @property
     def replaced(self) -> Curve:
-        """The curve for data sets that differ by one replacement: two steps apart."""
-        return self.exchanged() if self.exchanged else self.group(2)
+        """The curve for data sets that differ by one replacement, two steps apart; at least twice
+        that of one step, which a person who moves between groups needs (population.py).
+        """
+        if self.exchanged is None:
+            return self.group(2)
+        return combined(most, [self.exchanged(), repeated(self, 2)])
 
     def sampled(self, rate: Fraction) -> Curve:
         """Return the curve on a Poisson sample of ``rate``, under add-or-remove-one. Never more

@@ -84,7 +84,7 @@ def curve_of_poisson(
     def whole(order: int) -> Number:
         if records == 1:
             return kept(lambda: _of_sample(order, rho, rate))
-        return kept(lambda: _of_mixture(order, rho, rate, records))
+        return kept(lambda: _of_mixture(order, rho, binomial(records, rate)))
 
     at = _below(whole, plain, most)
     return Curve(
@@ -131,7 +131,23 @@ def _binomial(order: int) -> tuple[Floats, Floats]:
     return k, logs[-1] - logs - logs[::-1]
 
 
-def _of_mixture(order: int, rho: Number, rate: Fraction, records: int) -> arb:
+def binomial(records: int, rate: Fraction) -> list[Fraction]:
+    """Return the probabilities that 0, 1, … of so many records are in a sample."""
+    ways = (math.comb(records, i) for i in range(records + 1))
+    return [n * rate**i * (1 - rate) ** (records - i) for i, n in enumerate(ways)]
+
+
+def curve_of_mixture(rho: Number, chances: Sequence[Fraction]) -> Curve:
+    """Return the curve of N(0) against the mixture of N(i mu) with these ``chances``, both ways."""
+    furthest = len(chances) - 1
+    plain = rho * furthest * furthest
+    at = _below(
+        lambda a: kept(lambda: _of_mixture(a, rho, chances)), plain, _MOST_POWER // furthest
+    )
+    return Curve(at, lambda size: curve_of_rho(plain * size * size))
+
+
+def _of_mixture(order: int, rho: Number, chances: Sequence[Fraction]) -> arb:
     """Return the divergence of g = sum of w_i e^(i mu x - i^2 rho) times N(0) from N(0), or back.
 
     E[g^a]: the a-th power of the polynomial with the coefficients w_i e^(-i^2 rho) has at t^s the
@@ -139,9 +155,8 @@ def _of_mixture(order: int, rho: Number, rate: Fraction, records: int) -> arb:
     with x: (1 + z)^(1-a) = 1 - (a - 1) z + bend z^2, and bend falls with z. So from ``_STEPS`` to
     the next it is at most what it is at the first, and E[z] = 0.
     """
-    q, r, a = ball(rate), ball(rho), order
-    weights = [math.comb(records, i) * q**i * (1 - q) ** (records - i) for i in range(records + 1)]
-    terms = [w * (-i * i * r).exp() for i, w in enumerate(weights)]
+    r, a = ball(rho), order
+    terms = [ball(w) * (-i * i * r).exp() for i, w in enumerate(chances)]
     power = (arb_poly(terms) ** a).coeffs()
     forth = sum((c * (s * s * r).exp() for s, c in enumerate(power)), start=arb(0))
     return forth.max(_back(terms, r, a)).log() / (a - 1)

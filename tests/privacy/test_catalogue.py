@@ -24,7 +24,7 @@ CLASSES = get_args(get_args(Mechanism)[0])
 EXAMPLES = [c.model_config["json_schema_extra"]["examples"][0] for c in CLASSES]
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "mechanisms.json").read_text())
 KNOWN_BAD = GOLDEN["known_bad"]["rows"]
-ADD, REPLACE = Relation
+ADD, REPLACE, ZERO_OUT = Relation
 
 
 def parse(body: dict[str, Any]) -> BaseMechanism:
@@ -286,7 +286,7 @@ def nested(levels: int) -> dict[str, Any]:
         ({"kind": "non_private", "claimed": {"epsilon": "1"}}, "claimed"),
         ({"kind": "declared"}, "epsilon"),
         ({"kind": "declared", "epsilon": "1", "rho": "1"}, "exactly one"),
-        ({"kind": "declared", "rho": "1", "delta": "1e-9"}, "delta"),
+        ({"kind": "declared", "mu": "1", "delta": "1e-9"}, "delta"),
         ({"kind": "declared", "rho": "-1"}, "rho"),
         ({"kind": "declared", "renyi": {}}, "renyi"),
         ({"kind": "declared", "renyi": 5}, "renyi"),

@@ -19,7 +19,7 @@ from accountant.privacy.mechanisms.pricing import derive
 from accountant.privacy.units import Currency
 
 ADAPTER: TypeAdapter[BaseMechanism] = TypeAdapter(Mechanism)
-ADD, REPLACE = Relation
+ADD, REPLACE, ZERO_OUT = Relation
 LAPLACE = {"kind": "laplace", "sensitivity": "1", "scale": "10"}
 COINS = {"kind": "randomized_response", "truth_probability": "0.5"}
 UNARY = {"kind": "unary_encoding", "p": "0.5", "q": "0.25"}

@@ -24,7 +24,7 @@ from accountant.privacy.losses import Loss, bounded_range, pure
 from accountant.privacy.mechanisms import BaseMechanism, Mechanism, Relation
 
 ADAPTER: TypeAdapter[BaseMechanism] = TypeAdapter(Mechanism)
-ADD, REPLACE = Relation
+ADD, REPLACE, ZERO_OUT = Relation
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "currencies.json").read_text())
 HAIR, ZERO = Fraction(1, 10**20), Fraction(0)
 

@@ -24,7 +24,7 @@ from accountant.privacy.units import Charge, Currency, total
 
 ADAPTER: TypeAdapter[BaseMechanism] = TypeAdapter(Mechanism)
 LIST: TypeAdapter[list[BaseMechanism]] = TypeAdapter(Mechanisms)
-ADD, REPLACE = Relation
+ADD, REPLACE, ZERO_OUT = Relation
 NONE = dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE
 
 
@@ -80,7 +80,7 @@ EVENTS = [
 ]
 
 
-@pytest.mark.parametrize("event", EVENTS, ids=str)
+@pytest.mark.parametrize("event", [*EVENTS, theirs.ZCDpEvent(0.05, 0.25)], ids=str)
 @pytest.mark.parametrize("order", [2, 9, 40])
 def test_events_cost_what_their_own_accountant_says(event: Any, order: int) -> None:
     """At any order the Renyi divergence that we charge is dp_accounting's, never below it."""
@@ -146,12 +146,20 @@ def test_what_runs_on_one_sample_is_amplified_once() -> None:
 
 BAD: list[tuple[Any, str]] = [
     ({"class": "os.system", "fields": {"command": "true"}}, "no meaning here"),
-    ({"class": "UnsupportedDpEvent"}, "no meaning here"),
-    ({"class": "RepeatAndSelectDpEvent", "fields": {}}, "no meaning here"),
+    ({"class": "UnsupportedDpEvent"}, "loss is not known"),
+    ({"class": "SampledWithReplacementDpEvent", "fields": {}}, "several times"),
+    ({"class": "RepeatAndSelectDpEvent", "fields": {}}, "is {"),
     ({"class": "GaussianDpEvent", "fields": {"noise_multiplier": "1", "x": 1}}, "no field x"),
     ({"class": "GaussianDpEvent"}, "noise_multiplier"),
     ({"class": "GaussianDpEvent", "fields": [], "more": 1}, "is {"),
-    ({"class": "ZCDpEvent", "fields": {"rho": "0.1", "xi": "0.1"}}, "xi"),
+    ({"class": "ZCDpEvent", "fields": {"rho": "0.1", "xi": "-0.1"}}, "xi"),
+    (
+        {
+            "class": "MixtureOfGaussiansDpEvent",
+            "fields": {"standard_deviation": 1, "sensitivities": [1], "sampling_probs": ["0.5"]},
+        },
+        "add up to 1",
+    ),
     ({"class": "SelfComposedDpEvent", "fields": {"event": {"class": "NoOpDpEvent"}}}, "count"),
     ({"class": "SelfComposedDpEvent", "fields": {"count": 3}}, "is {"),
     ({"class": "PoissonSampledDpEvent", "fields": {"sampling_probability": 2}}, "sampling_prob"),

@@ -28,7 +28,7 @@ from accountant.privacy.mechanisms.selection import Exponential
 from accountant.privacy.units import LARGEST, NOTHING, SURE, Charge, Currency, charge_of, total
 
 ADAPTER: TypeAdapter[BaseMechanism] = TypeAdapter(Mechanism)
-ADD, REPLACE = Relation
+ADD, REPLACE, ZERO_OUT = Relation
 PATIENCE = 0.5
 """Seconds that any one price may take, on a slow machine too."""
 
@@ -47,6 +47,9 @@ rates = st.sampled_from(["1e-9", "0.01", "0.5", "0.999", "1"])
 LEAVES = ("laplace", "discrete_laplace", "gaussian", "discrete_gaussian", "exponential")
 LOCAL = ("unary_encoding", "randomized_response", "forced_response")
 NO_SCALE = ("declared", "non_private", *LOCAL)
+STEPS = ("gaussian_mixture", "tree_aggregation")
+UNSAMPLED = (*NO_SCALE, *STEPS, "repeat_and_select")
+leaves = st.sampled_from([1, 2, 1600, 10**6])
 ORDERS = (2, 22, 700)
 
 
@@ -101,11 +104,41 @@ def compounds(draw: st.DrawFn, kind: str) -> dict[str, Any]:
         case "boosting":
             body |= {"rounds": 20, "draws": draw(st.sampled_from([1, 10**6])), "base": part}
             body |= {"draw": draw(noises(("exponential",)))}
+        case "repeat_and_select":
+            runs = draw(
+                st.sampled_from([{}, {"shape": "0"}, {"shape": "7.5"}, {"runs": "poisson"}])
+            )
+            body |= {"mechanism": part, "mean": draw(st.sampled_from(["1", "10", "1e9"]))} | runs
         case "reusable_holdout":
             names = ("sensitivity", "threshold_scale", "comparison_scale", "answer_scale")
             body |= {name: draw(amounts) for name in names}
             body |= {"budget": draw(st.sampled_from([1, 50, 10**9]))}
     return body
+
+
+@st.composite
+def steps(draw: st.DrawFn, kind: str) -> dict[str, Any]:
+    """The fields of steps of learning."""
+    scale = draw(amounts)
+    if kind == "gaussian_mixture":
+        moves = [{"by": "0", "chance": "0.5"}, {"by": draw(amounts), "chance": "0.5"}]
+        return {"scale": scale, "moves": moves}
+    trees = {"leaves": [1, draw(leaves)], "leaves_per_unit": draw(st.sampled_from([1, 3]))}
+    return {"sensitivity": draw(amounts), "scale": scale} | trees
+
+
+@st.composite
+def samples(draw: st.DrawFn) -> dict[str, Any]:
+    """Every way of sampling."""
+    rate = draw(rates)
+    cut = {"rate": rate, "of": 10**6, "at_most": draw(st.sampled_from([3, 10_500, 10**6]))}
+    ways = [
+        {"without_replacement": {"sample": 3, "of": 10**6}},
+        {"poisson": rate},
+        {"truncated": cut},
+        {"allocation": draw(leaves)},
+    ]
+    return draw(st.sampled_from(ways))
 
 
 @st.composite
@@ -134,7 +167,14 @@ def bodies(draw: st.DrawFn) -> dict[str, Any]:
         case "declared":
             word = {"epsilon": scale, "delta": draw(st.sampled_from(["0", "1e-9", "1"]))}
             body |= draw(
-                st.sampled_from([word, {"rho": scale}, {"renyi": {"2": "0", "64": scale}}])
+                st.sampled_from(
+                    [
+                        word,
+                        {"rho": scale, "delta": word["delta"]},
+                        {"mu": scale},
+                        {"renyi": {"2": "0", "64": scale}},
+                    ]
+                )
             )
         case "sparse_vector":
             body = draw(sessions())
@@ -143,15 +183,14 @@ def bodies(draw: st.DrawFn) -> dict[str, Any]:
         case _ if kind in (*LEAVES, "permute_and_flip"):
             body = draw(noises((kind,)))
         case _:
-            body = draw(compounds(kind))
-    body |= draw(st.sampled_from([{}, {"neighbouring": "replace_one"}, {"neighbouring": str(ADD)}]))
+            body |= draw(steps(kind) if kind in STEPS else compounds(kind))
+    body |= draw(st.sampled_from([{}, *({"neighbouring": str(relation)} for relation in Relation)]))
     if kind not in ("declared", "non_private") and draw(st.booleans()):
         body |= {
             "claimed": {"epsilon": draw(amounts), "delta": draw(st.sampled_from(["0", "1e-7"]))}
         }
-    if kind not in ("declared", "non_private", *LOCAL) and draw(st.booleans()):
-        drawn = {"without_replacement": {"sample": 3, "of": 10**6}}
-        body |= {"sampling": draw(st.sampled_from([drawn, {"poisson": draw(rates)}]))}
+    if kind not in UNSAMPLED and draw(st.booleans()):
+        body |= {"sampling": draw(samples())}
     return body | {"group_size": draw(st.sampled_from([1, 1, 2, 5, 10**6]))}
 
 
@@ -255,7 +294,7 @@ def test_more_sampling_never_costs_less(
     body: dict[str, Any], population: Relation, one: str, other: str
 ) -> None:
     """A larger sample costs at least as much in each currency, and none more than all the data."""
-    if body["kind"] in ("declared", "non_private", *LOCAL) or "claimed" in body:
+    if body["kind"] in UNSAMPLED or "claimed" in body:
         return
     body["neighbouring"] = "add_or_remove_one"
     low, high = sorted((one, other), key=Decimal)
@@ -288,6 +327,13 @@ def test_a_pair_costs_at_least_twice_what_one_does(
     if "claimed" in body:
         return
     one, two = cost(body, population, group_size=1), cost(body, population, group_size=2)
+    check_twice(one, two)
+    if body.get("neighbouring") == str(ADD) and population is REPLACE:
+        check_twice(cost(body, ADD), cost(body, REPLACE))
+
+
+def check_twice(one: Charge, two: Charge) -> None:
+    """Check that a charge is at least twice another."""
     for currency in one.axis:
         single, double = one.units(currency), two.units(currency)
         moot = two.is_infinite(Currency.EPSILON) or double == currency.per_one

@@ -18,7 +18,7 @@ from accountant.privacy.mechanisms.pricing import derive
 from accountant.privacy.units import Currency, charge_of
 
 ADAPTER: TypeAdapter[BaseMechanism] = TypeAdapter(Mechanism)
-ADD, REPLACE = Relation
+ADD, REPLACE, ZERO_OUT = Relation
 LAPLACE = {"kind": "laplace", "sensitivity": "1", "scale": "100"}
 
 

@@ -18,7 +18,7 @@ from accountant.privacy.mechanisms import Priced, Relation, SparseVector, Verdic
 from accountant.privacy.mechanisms.pricing import derive
 from accountant.privacy.units import Currency, charge_of
 
-ADD, REPLACE = Relation
+ADD, REPLACE, ZERO_OUT = Relation
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "mechanisms.json").read_text())
 ROWS = GOLDEN["svt_lyu_su_li"]["rows"]
 BODY: dict[str, Any] = {

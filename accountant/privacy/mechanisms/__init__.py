@@ -10,7 +10,15 @@ from typing import Annotated, Final, get_args
 
 from pydantic import Field
 
-from accountant.privacy.mechanisms import additive, compound, local, selection, stated
+from accountant.privacy.mechanisms import (
+    additive,
+    compound,
+    learning,
+    local,
+    selection,
+    stated,
+    tuning,
+)
 from accountant.privacy.mechanisms.amounts import Amount, plain, plain_amount
 from accountant.privacy.mechanisms.base import MOST_INVOCATIONS, BaseMechanism, Relation
 from accountant.privacy.mechanisms.pricing import Priced, Verdict, price
@@ -49,6 +57,9 @@ Mechanism = Annotated[
     | compound.MultiplicativeWeights
     | compound.Boosting
     | compound.ReusableHoldout
+    | learning.TreeAggregation
+    | learning.GaussianMixture
+    | tuning.RepeatAndSelect
     | compound.Plan
     | stated.Declared
     | stated.NonPrivate,

@@ -122,7 +122,9 @@ class DiscreteLaplace(Noise):
         return pure(self.ratio)
 
 
-class _GaussianNoise(Noise):
+class GaussianNoise(Noise):
+    """The base of normal noise and its whole-number form."""
+
     norm, noise = "l2", "Gaussian"
 
     sensitivity: Sensitivity
@@ -148,8 +150,13 @@ class _GaussianNoise(Noise):
         """Return the point at ``delta``: two points of one curve are the same claim."""
         return self._at(delta)
 
+    @property
+    def mu_squared(self) -> Fraction:
+        """The square of sensitivity / scale."""
+        return self.ratio**2
+
     def _at(self, delta: Number) -> Loss:
-        mu_squared, epsilon = self.ratio**2, None
+        mu_squared, epsilon = self.mu_squared, None
         if delta:
             epsilon = Fraction(0) if delta >= 1 else self.epsilon_at(mu_squared, delta)
         return gaussian(mu_squared, epsilon, delta)
@@ -167,7 +174,7 @@ class _GaussianNoise(Noise):
         if not epsilon or not claim.epsilon:
             return super().worth(claim, derived)
         factor = balls.above(balls.most(Fraction(1), claim.epsilon / epsilon))
-        larger = self.at_claim((self.ratio * factor) ** 2, claim)
+        larger = self.at_claim(self.mu_squared * factor**2, claim)
         return gaussian(larger, claim.epsilon, claim.delta)
 
     def at_claim(self, mu_squared: Fraction, claim: Loss) -> Fraction:
@@ -185,7 +192,7 @@ class _GaussianNoise(Noise):
         )
 
 
-class Gaussian(_GaussianNoise):
+class Gaussian(GaussianNoise):
     """Normal noise of standard deviation ``scale``: mu-GDP with mu = l2 sensitivity / scale, and
     (epsilon, delta) on the exact curve.
 
@@ -200,7 +207,7 @@ class Gaussian(_GaussianNoise):
         body("gaussian", sensitivity={"l2": "1"}, scale="1.1")
         | {"sampling": {"poisson": "0.01"}, "count": 1000},
     )
-    plain = ("sensitivity", "scale")
+    plain: ClassVar[tuple[str, ...]] = ("sensitivity", "scale")
     kind: Literal["gaussian"] = Field(description=KIND)
 
     def epsilon_at(self, mu_squared: Fraction, delta: Number) -> Number:
@@ -215,7 +222,7 @@ class Gaussian(_GaussianNoise):
         return conversions.most_mu_squared(epsilon, claim.delta) + conversions.MU_SQUARED_UNIT
 
 
-class DiscreteGaussian(_GaussianNoise):
+class DiscreteGaussian(GaussianNoise):
     """Integer noise of probability proportional to exp(-k^2 / (2 scale^2)).
 
     Canonne, Kamath, Steinke 2020: rho = mu^2 / 2 as for normal noise (Thm 4, and coordinate by

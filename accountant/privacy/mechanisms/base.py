@@ -71,16 +71,29 @@ class Relation(StrEnum):
 
     ADD_OR_REMOVE_ONE = "add_or_remove_one"
     REPLACE_ONE = "replace_one"
+    ZERO_OUT = "zero_out"
+    """One unit is there, or an empty one stands in its place, which contributes nothing; the number
+    of units, and the place of each, are public (Kairouz et al. 2021, Def. 1.1)."""
+
+    @property
+    def present(self) -> bool:
+        """True if one unit is there or not, false if it is exchanged for another."""
+        return self is not Relation.REPLACE_ONE
 
 
 def convert(loss: Loss, stated: Relation, wanted: Relation) -> Loss:
-    """Return ``loss`` under the relation ``wanted``; unbounded from replace-one to
-    add-or-remove-one: data sets of two sizes are never one replacement apart. To replace one unit
-    is to remove one and to add one, a group of two: 2 epsilon, (1 + e^epsilon) delta, 4 rho, 2 mu.
+    """Return ``loss`` under the relation ``wanted``; unbounded where nothing follows: data sets of
+    two sizes are never one replacement apart, nor is an empty unit in one of them.
+
+    To replace one unit is to remove one and to add one, or to empty one and to fill it, a group of
+    two: 2 epsilon, (1 + e^epsilon) delta, 4 rho, 2 mu. An empty unit is to a mechanism that is
+    stated under add_or_remove_one one that is not there.
     """
     if stated is wanted:
         return loss
-    return UNBOUNDED if stated is Relation.REPLACE_ONE else loss.replaced()
+    if stated.present and wanted is Relation.REPLACE_ONE:
+        return loss.replaced()
+    return loss if wanted is Relation.ZERO_OUT and stated.present else UNBOUNDED
 
 
 class Drawn(Record):
@@ -157,7 +170,7 @@ class Sampling(Record):
                 "state the mechanism and its sensitivity under that relation. In a replace_one "
                 "population it is charged for one unit removed and another added."
             )
-        if self.fixed and stated is Relation.ADD_OR_REMOVE_ONE:
+        if self.fixed and stated.present:
             return (
                 "Sampling without replacement out of a public number amplifies what is stated "
                 "under replace_one: state the mechanism under it, in a replace_one population."

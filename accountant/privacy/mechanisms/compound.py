@@ -40,6 +40,12 @@ _ROOM: Final = 1 + 1e-7
 be this much below the stated epsilon, so that all machines come to the same decision."""
 
 
+def base_of(value: Any) -> Any:
+    """Check a part that may also be declared, by its epsilon."""
+    declared = value.kind == "declared" and value.epsilon is not None
+    return value if declared and value.group_size == 1 else part_of(value)
+
+
 def part_of(value: Any) -> Any:
     """Check that a part has no claim, relation or group, is no plan and no bare declaration."""
     if value.kind in ("declared", "non_private", "plan"):
@@ -62,6 +68,7 @@ def _levels(mechanism: BaseMechanism) -> int:
 
 
 Part = Annotated[Mechanism, AfterValidator(part_of)]
+Base = Annotated[Mechanism, AfterValidator(base_of)]
 Parts = Annotated[tuple[Part, ...], Field(min_length=1, max_length=1000)]
 
 
@@ -88,8 +95,8 @@ class Compound(BaseMechanism):
 
 
 def cost_of(part: BaseMechanism, stated: Relation) -> Loss:
-    """Return the cost of all invocations of a part."""
-    return (part.cost(stated) or UNBOUNDED).times(part.count)
+    """Return the cost of all invocations of a part, or what it declares."""
+    return (part.cost(stated) or part.claim() or UNBOUNDED).times(part.count)
 
 
 class Composed(Compound):
@@ -227,7 +234,7 @@ class Boosting(Compound):
     draws: SmallCount = Field(description="Questions drawn in each round.")
     draw: Annotated[Exponential, AfterValidator(part_of)]
     """One draw: sensitivity of the weight's exponent, scale as for exponential."""
-    base: Part = Field(description="The base synopsis generator of a round.")
+    base: Base = Field(description="The base synopsis generator of a round, or its declared loss.")
 
     def loss(self, stated: Relation) -> Loss:
         """Return rounds x (draws x draw + base)."""

@@ -4,7 +4,9 @@ A tree is ``{"class": name, "fields": {…}}``, events inside events likewise. O
 here are known; nothing is ever imported by name. They mean what dp_accounting's own ``dp_event.py``
 says: the noise of its Gaussian, Laplace and discrete events is relative to a bound C on the norm of
 what one record adds, so it is stated under add-or-remove-one, and replacing a record moves the sum
-by 2 C. Events that name an epsilon or a rho are taken in the population's relation.
+by 2 C. Events that name an epsilon or a rho are taken in the population's relation; trees under
+zero_out, and a unit has one leaf. ``SampledWithReplacementDpEvent`` has no meaning here: a record
+may be in the sample several times, so that it may cost more than without sampling.
 
 A mechanism is written as its own class if there is one, else as the (epsilon, delta) or the rho
 that it costs, with numbers rounded towards more loss. Noise that is stated for replacing one record
@@ -15,11 +17,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from decimal import ROUND_FLOOR, Context, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from functools import partial
 from itertools import chain
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic_core import PydanticCustomError
@@ -28,8 +30,9 @@ from accountant.privacy.balls import Number, above
 from accountant.privacy.losses import UNBOUNDED, Loss
 from accountant.privacy.mechanisms import additive
 from accountant.privacy.mechanisms.amounts import NonNegative, Positive, Probability, SamplingRate
-from accountant.privacy.mechanisms.base import BaseMechanism, Count, Relation
+from accountant.privacy.mechanisms.base import BaseMechanism, Count, Relation, Truncated
 from accountant.privacy.mechanisms.compound import Composed
+from accountant.privacy.mechanisms.learning import TreeAggregation
 from accountant.privacy.mechanisms.local import RandomizedResponse
 from accountant.privacy.mechanisms.pricing import derive
 from accountant.privacy.mechanisms.selection import Exponential, PermuteAndFlip
@@ -38,6 +41,9 @@ Body = dict[str, Any]
 
 _DIVIDED: Final = Context(prec=30, rounding=ROUND_FLOOR)
 _EXACT: Final = Context(prec=100)
+_SHORT: Final = Context(prec=40, rounding=ROUND_CEILING)
+_ORDERS: Final = (*range(2, 65), 128, 256, 512, 1024)
+_ROUNDING: Final = Decimal("1e-12")
 _MOST_LEVELS: Final = 8
 _ADD: Final = Relation.ADD_OR_REMOVE_ONE
 _REPLACE: Final = Relation.REPLACE_ONE
@@ -63,7 +69,11 @@ def is_dp_event(value: Any) -> bool:
 
 def mechanisms_of(tree: Any) -> list[Body]:
     """Return the request bodies of a DpEvent. Raises PydanticCustomError if there are none."""
-    bodies = _read(tree)
+    return _stated(_read(tree))
+
+
+def _stated(bodies: list[Body]) -> list[Body]:
+    """Return bodies with the relation of their noise written out."""
     for body in bodies:
         if body.pop("_noise", False):
             body["neighbouring"] = _ADD.value
@@ -82,6 +92,8 @@ def _read(tree: Any, level: int = 1) -> list[Body]:
         event = DpEvent.model_validate(tree)
     except ValidationError:
         raise _refuse('a DpEvent is {"class": name, "fields": {…}}') from None
+    if reason := _WITHOUT_MEANING.get(event.name):
+        raise _refuse(f"{event.name}: {reason}")
     if event.name not in _CLASSES:
         known = ", ".join(sorted(_CLASSES))
         raise _refuse(f"DpEvent class {event.name!r} has no meaning here; known are: {known}")
@@ -128,9 +140,53 @@ def _response(noise: Decimal, buckets: int) -> list[Body]:
 
 
 def _concentrated(rho: Decimal, xi: Decimal) -> list[Body]:
-    if xi:
-        raise _refuse("ZCDpEvent with xi above 0 has no rho; declare its renyi divergences")
-    return _one("declared", rho=rho)
+    """Return rho, or divergences of xi + rho a, rounded up to what an amount can hold."""
+    if not xi:
+        return _one("declared", rho=rho)
+    found = {str(order): str(_SHORT.add(xi, rho * order)) for order in _ORDERS}
+    return [{"kind": "declared", "renyi": found}]
+
+
+def _tree(scale: Decimal, leaves: Any) -> list[Body]:
+    counts = leaves if isinstance(leaves, list) else [leaves]
+    tree = {"leaves": counts, "neighbouring": Relation.ZERO_OUT.value}
+    return [{"kind": "tree_aggregation", "sensitivity": "1", "scale": str(scale)} | tree]
+
+
+def _best_run(event: list[Body], mean: Decimal, shape: Any) -> list[Body]:
+    """Return tuning: a Poisson number of runs if ``shape`` is infinite."""
+    if not event:
+        return []
+    relations = {body.pop("neighbouring", None) for body in _stated(event)}
+    if len(relations) > 1 or any(body["kind"] in ("declared", "non_private") for body in event):
+        raise _refuse("RepeatAndSelectDpEvent: nothing is proved here of what it repeats")
+    [run] = event if len(event) == 1 else [{"kind": "composed", "mechanisms": event}]
+    body: Body = {"kind": "repeat_and_select", "mechanism": run, "mean": str(mean)}
+    body |= {"runs": "poisson"} if shape == "infinity" else {"shape": str(shape)}
+    [relation] = relations
+    return [body | ({"neighbouring": relation} if relation else {})]
+
+
+def _mixture(scale: Decimal, moves: list[Decimal], chances: list[Decimal]) -> list[Body]:
+    if len(moves) != len(chances):
+        raise _refuse("MixtureOfGaussiansDpEvent has as many sampling_probs as sensitivities")
+    rest = 1 - sum(chances)  # floats rarely add up to one: the furthest move gets what is missing
+    if abs(rest) > _ROUNDING:
+        raise _refuse("MixtureOfGaussiansDpEvent: sampling_probs do not add up to 1")
+    pairs: list[tuple[Decimal, Decimal]] = sorted(zip(moves, chances, strict=True))
+    place = -1 if rest > 0 else 0
+    move, chance = pairs[place]
+    if chance + rest < 0:
+        raise _refuse("MixtureOfGaussiansDpEvent: sampling_probs do not add up to 1")
+    pairs[place] = move, _EXACT.add(chance, rest)
+    found = [{"by": str(move), "chance": str(chance)} for move, chance in pairs]
+    return [{"kind": "gaussian_mixture", "scale": str(scale), "moves": found, "_noise": True}]
+
+
+def _truncated(of: int, rate: Decimal, at_most: int, scale: Decimal) -> list[Body]:
+    [body] = _noise("gaussian", scale)
+    cut = {"rate": str(rate), "of": of, "at_most": at_most}
+    return [body | {"sampling": {"truncated": cut}}]
 
 
 def _repeated(count: int, event: list[Body]) -> list[Body]:
@@ -168,6 +224,17 @@ def _drawn(of: int, sample: int, event: list[Body]) -> list[Body]:
 _EVENT: Final = object()  # The kind of a field with an event inside
 _EVENTS: Final = Annotated[list[Any], Field(max_length=1000)]
 _BUCKETS: Final = Annotated[int, Field(strict=True, ge=2, le=10**9)]
+_LEAVES: Final = Count | Annotated[list[Count], Field(min_length=1, max_length=1000)]
+_SHAPE: Final = NonNegative | Literal["infinity"]
+_FEW: Final = Annotated[list[NonNegative], Field(min_length=1, max_length=200)]
+
+_WITHOUT_MEANING: Final = {
+    "SampledWithReplacementDpEvent": (
+        "a record may be in the sample several times, and no bound for that is proved here; sample "
+        "without replacement"
+    ),
+    "UnsupportedDpEvent": "it stands for a mechanism whose loss is not known; state the mechanism",
+}
 
 _CLASSES: Final[dict[str, tuple[dict[str, Any], Callable[..., list[Body]]]]] = {
     "NoOpDpEvent": ({}, list),
@@ -193,6 +260,27 @@ _CLASSES: Final[dict[str, tuple[dict[str, Any], Callable[..., list[Body]]]]] = {
     ),
     "ExponentialMechanismDpEvent": ({"epsilon": Positive}, partial(_choice, "exponential")),
     "PermuteAndFlipDpEvent": ({"epsilon": Positive}, partial(_choice, "permute_and_flip")),
+    "SingleEpochTreeAggregationDpEvent": (
+        {"noise_multiplier": Positive, "step_counts": _LEAVES},
+        _tree,
+    ),
+    "RepeatAndSelectDpEvent": (
+        {"event": _EVENT, "mean": Positive, "shape": _SHAPE},
+        _best_run,
+    ),
+    "MixtureOfGaussiansDpEvent": (
+        {"standard_deviation": Positive, "sensitivities": _FEW, "sampling_probs": _FEW},
+        _mixture,
+    ),
+    "TruncatedSubsampledGaussianDpEvent": (
+        {
+            "dataset_size": Count,
+            "sampling_probability": SamplingRate,
+            "truncated_batch_size": Count,
+            "noise_multiplier": Positive,
+        },
+        _truncated,
+    ),
     "ComposedDpEvent": ({"events": _EVENTS}, lambda events: list(chain.from_iterable(events))),
     "SelfComposedDpEvent": ({"count": Count, "event": _EVENT}, _repeated),
     "PoissonSampledDpEvent": ({"sampling_probability": SamplingRate, "event": _EVENT}, _poisson),
@@ -230,11 +318,25 @@ def _with_sampling(mechanism: BaseMechanism, stated: Relation) -> Body | None:
         return tree
     if mechanism.group_size != 1 or sampling.misplaced(stated):
         return None
+    if sampling.truncated or sampling.allocation:
+        return _truncated_event(mechanism, sampling.truncated)
     if (drawn := sampling.without_replacement) is None:
         rate = _number(sampling.rate, _UP)
         return _event("PoissonSampledDpEvent", sampling_probability=rate, event=tree)
     sizes = {"source_dataset_size": drawn.of, "sample_size": drawn.sample}
     return _event("SampledWithoutReplacementDpEvent", **sizes, event=tree)
+
+
+def _truncated_event(mechanism: BaseMechanism, cut: Truncated | None) -> Body | None:
+    if cut is None or not isinstance(mechanism, additive.Gaussian):
+        return None
+    return _event(
+        "TruncatedSubsampledGaussianDpEvent",
+        dataset_size=cut.of,
+        sampling_probability=_number(Fraction(cut.rate), _UP),
+        truncated_batch_size=cut.at_most,
+        noise_multiplier=_number(1 / mechanism.ratio, _DOWN),
+    )
 
 
 def _plain(mechanism: BaseMechanism, stated: Relation) -> Body | None:
@@ -244,6 +346,11 @@ def _plain(mechanism: BaseMechanism, stated: Relation) -> Body | None:
     name, group, tree = f"{type(mechanism).__name__}DpEvent", mechanism.group_size, None
     steps = Fraction(group, 2 if stated is _REPLACE else 1)
     match mechanism:
+        case TreeAggregation():
+            if group == mechanism.leaves_per_unit == 1 and stated is Relation.ZERO_OUT:
+                noise = _number(1 / mechanism.ratio, _DOWN)
+                fields = {"noise_multiplier": noise, "step_counts": list(mechanism.leaves)}
+                tree = _event("SingleEpochTreeAggregationDpEvent", **fields)
         case additive.Laplace() | additive.Gaussian():
             tree = _event(name, noise_multiplier=_number(1 / (mechanism.ratio * steps), _DOWN))
         case additive.DiscreteGaussian():

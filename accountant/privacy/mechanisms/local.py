@@ -14,6 +14,7 @@ from pydantic_core import PydanticCustomError
 
 from accountant.privacy import balls
 from accountant.privacy.balls import Number
+from accountant.privacy.curves import curve_of_response
 from accountant.privacy.losses import UNBOUNDED, Loss, pure
 from accountant.privacy.mechanisms.amounts import OpenProbability, ProbabilityBelowOne, exactly_one
 from accountant.privacy.mechanisms.base import (
@@ -70,13 +71,29 @@ class RandomizedResponse(_Local):
 
     _one = exactly_one("response_kind", "truth_probability", "theta")
 
+    @property
+    def chances(self) -> tuple[Fraction, Fraction]:
+        """The probabilities of the true category, and of any one of the others."""
+        if self.theta is not None:
+            true = Fraction(self.theta)
+        else:
+            truth = Fraction(self.truth_probability or 0)
+            true = truth + (1 - truth) / self.categories
+        return true, (1 - true) / (self.categories - 1)
+
     def epsilon(self) -> Number:
         """Return the logarithm of the larger probability over the smaller."""
-        if self.theta is not None:
-            ratio = Fraction(self.theta) * (self.categories - 1) / (1 - Fraction(self.theta))
-            return balls.log(max(ratio, 1 / ratio))
-        truth = Fraction(self.truth_probability or 0)
-        return balls.log(1 + self.categories * truth / (1 - truth))
+        true, other = self.chances
+        return balls.log(max(true / other, other / true))
+
+    def loss(self, stated: Relation) -> Loss:
+        """Return a pure loss under replace-one, with the curve of k categories: only the two in
+        which two people differ tell anything.
+        """
+        found, epsilon = super().loss(stated), self.epsilon()
+        if found is UNBOUNDED or self.categories == 2:
+            return found
+        return pure(epsilon, curve=curve_of_response(epsilon, sum(self.chances, Fraction(0))))
 
 
 class ForcedResponse(_Local):

@@ -40,18 +40,16 @@ class Priced(NamedTuple):
 
 
 class Derivation(NamedTuple):
-    """One invocation: ``derived`` and ``claimed`` (None: not known), and the larger, ``booked``."""
+    """One invocation: ``derived`` and ``claimed`` (None: not known), and the larger, ``booked``.
+    ``by_claim``: the claim is clearly the larger, or alone.
+    """
 
     verdict: Verdict
     objections: tuple[Objection, ...]
     derived: Loss | None
     claimed: Loss | None
     booked: Loss | None
-
-    @property
-    def by_claim(self) -> bool:
-        """True if the claim is clearly the larger, or alone."""
-        return self.derived is None or self.verdict is Verdict.CONSERVATIVE
+    by_claim: bool
 
     @property
     def larger(self) -> Loss | None:
@@ -98,10 +96,19 @@ def derive(mechanism: BaseMechanism, population: Relation) -> Derivation:
         if verdict is Verdict.UNDERSTATED and beside is not None and not explained:
             objections += (mechanism.understated(claim, beside),)
     booked = _booked(mechanism, claim, derived, verdict)
+    by_claim = derived is None or verdict is Verdict.CONSERVATIVE
+    if verdict is not Verdict.UNDERSTATED and _rests_on_a_word(mechanism):
+        verdict = Verdict.UNVERIFIABLE
     if stated is not population:
         losses = derived, claim, booked
         derived, claim, booked = (loss and convert(loss, stated, population) for loss in losses)
-    return Derivation(verdict, objections, derived, claim, booked)
+    return Derivation(verdict, objections, derived, claim, booked, by_claim)
+
+
+def _rests_on_a_word(mechanism: BaseMechanism) -> bool:
+    """True if some part's loss is declared."""
+    parts = mechanism.parts() if isinstance(mechanism, Compound) else ()
+    return any(part.kind == "declared" or _rests_on_a_word(part) for part in parts)
 
 
 def _misplaced(
@@ -114,11 +121,10 @@ def _misplaced(
             "a finite loss under replace_one only, in a replace_one population."
         )
         return (Objection("local-needs-replace-one", text),)
-    if replaced and not same:
+    if not same and (replaced or population is Relation.ADD_OR_REMOVE_ONE):
         text = (
-            "The mechanism is stated under replace_one and the population counts in "
-            "add_or_remove_one, for which nothing follows: state its sensitivity under "
-            "add_or_remove_one."
+            f"The mechanism is stated under {stated} and the population counts in {population}, "
+            f"for which nothing follows: state its sensitivity under {population}."
         )
         return (Objection("relation-not-derivable", text),)
     return ()

@@ -34,7 +34,7 @@ _ROUNDING: Final = Fraction(9999, 10000)  # A claim rounded in its fifth digit p
 
 
 def _misplaced(monotonic: bool, stated: Relation) -> tuple[Objection, ...]:
-    if not monotonic or stated is Relation.ADD_OR_REMOVE_ONE:
+    if not monotonic or stated.present:
         return ()
     text = (
         "Only adding or removing one unit moves all monotonic answers in the same direction; "
@@ -56,7 +56,7 @@ class _Selection(BaseMechanism):
 
     def epsilon(self, stated: Relation) -> Fraction:
         """Return 2 x sensitivity / scale, half for monotonic scores under add-or-remove-one."""
-        halved = self.monotonic and stated is Relation.ADD_OR_REMOVE_ONE
+        halved = self.monotonic and stated.present
         return (1 if halved else 2) * Fraction(self.sensitivity) / Fraction(self.scale)
 
     def objections(self, stated: Relation) -> tuple[Objection, ...]:
@@ -182,7 +182,7 @@ class SparseVector(BaseMechanism):
         if self._defects():
             return UNBOUNDED
         width = Fraction(self.sensitivity)
-        halved = self.monotonic and stated is Relation.ADD_OR_REMOVE_ONE
+        halved = self.monotonic and stated.present
         comparison = (1 if halved else 2) * width / Fraction(self.comparison_scale)
         answer = width / Fraction(self.answer_scale) if self.answer_scale else Fraction(0)
         threshold = width / Fraction(self.threshold_scale)

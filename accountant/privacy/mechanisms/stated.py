@@ -55,35 +55,39 @@ class _Stated(BaseMechanism):
 
 
 class Declared(_Stated):
-    """A loss that the client declares: (epsilon, delta), or rho-zCDP, or Renyi divergences. It is
-    booked as stated, never checked.
+    """A loss that the client declares: (epsilon, delta); rho-zCDP, perhaps but for a delta; mu-GDP;
+    or Renyi divergences. It is booked as stated, never checked.
 
-    rho alone, or divergences alone, enter no sum of epsilons: only the filters zcdp and renyi admit
-    them (Bun and Steinke 2016; Mironov 2017).
+    Without epsilon it enters no sum of epsilons: only the filters zcdp, renyi and gdp admit it (Bun
+    and Steinke 2016, Def. 8.1 for a delta; Mironov 2017; Dong, Roth, Su 2022: mu-GDP has the
+    divergences of a rho of mu^2 / 2).
     """
 
     model_config = examples(
         body("declared", epsilon="0.5", delta="1e-9"),
-        body("declared", rho="0.01"),
+        body("declared", rho="0.01", delta="1e-9"),
+        body("declared", mu="0.1"),
         body("declared", renyi={"8": "0.05", "32": "0.3"}),
     )
     kind: Literal["declared"] = Field(description=KIND)
     epsilon: NonNegative | None = None
     """Natural-log epsilon of one invocation, as declared."""
     delta: Probability = Decimal(0)
-    """Delta of one invocation, as declared, beside epsilon."""
+    """Delta of one invocation, as declared, beside epsilon or rho."""
     rho: NonNegative | None = None
     """rho of zero-concentrated privacy, as declared, per invocation."""
+    mu: NonNegative | None = None
+    """mu of Gaussian differential privacy, as declared, per invocation."""
     renyi: Divergences | None = None
     """Renyi divergences of one invocation by whole order, as declared. An order between takes the
     next higher one; above the highest there is no bound."""
 
-    _one = exactly_one("declared_kind", "epsilon", "rho", "renyi")
+    _one = exactly_one("declared_kind", "epsilon", "rho", "mu", "renyi")
 
     @model_validator(mode="after")
     def _delta(self) -> Self:
-        if self.delta and self.epsilon is None:
-            raise PydanticCustomError("declared_delta", "delta goes with epsilon only")
+        if self.delta and self.epsilon is None and self.rho is None:
+            raise PydanticCustomError("declared_delta", "delta goes with epsilon or rho only")
         return self
 
     def loss(self, stated: Relation) -> None:
@@ -96,7 +100,10 @@ class Declared(_Stated):
             loss = pure(Fraction(self.epsilon), Fraction(self.delta))
         elif self.rho is not None:
             rho = Fraction(self.rho)
-            loss = Loss(None, rho=rho, curve=curve_of_rho(rho))
+            loss = Loss(None, Fraction(self.delta), rho=rho, curve=curve_of_rho(rho))
+        elif self.mu is not None:
+            square = Fraction(self.mu) ** 2
+            loss = Loss(None, rho=square / 2, mu_squared=square, curve=curve_of_rho(square / 2))
         else:
             points = tuple((order, Fraction(tau)) for order, tau in self.renyi or ())
             loss = Loss(None, curve=curve_of_stated(points))
