@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accountant.privacy.conversions import best_order_within, intercept
+from accountant.privacy.curves import Order, Orders
 from accountant.privacy.filters import (
     FILTERS,
     ORDERS,
@@ -24,7 +25,6 @@ from accountant.privacy.filters import (
     parts_of,
 )
 from accountant.privacy.inverse import least_epsilon
-from accountant.privacy.curves import Order, Orders
 from accountant.privacy.losses import Loss, gaussian, pure
 from accountant.privacy.mechanisms import Relation, price
 from accountant.privacy.mechanisms.additive import Laplace

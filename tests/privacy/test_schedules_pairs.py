@@ -293,10 +293,11 @@ def test_a_choice_dominates_the_exponential_mechanism(
 
 def test_a_hundred_choices_cost_less_than_a_hundred_responses() -> None:
     """100 exponential mechanisms of epsilon 0.1 at delta 1e-6: little more than half of randomised
-    response, and by its rho the golden 2.419 (golden/known_bad, where the count is lost). Composed
-    pair by pair it is more, for the worst t need not be the same at every loss.
+    response. By its rho it is the golden 2.419 (golden/known_bad, where the count is lost), and by
+    its own divergences a little less. Composed pair by pair it is more, for the worst t need not be
+    the same at every loss.
     """
     found = total({Choice(0.1): 100}, 1e-6)
     assert 2.419 < found.upper < total({Response(0.1): 100}, 1e-6).upper / 1.8
-    assert 0 <= renyi_epsilon({Choice(0.1): 100}, 1e-6) - 2.4190851314399056 < 2e-5
+    assert 2.39 < renyi_epsilon({Choice(0.1): 100}, 1e-6) < 2.4190851314399056
     assert total({Choice(0.1): 1}, 1e-6).upper == pytest.approx(0.0997, abs=5e-4)

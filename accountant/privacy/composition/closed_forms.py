@@ -10,24 +10,38 @@ Mironov, Talwar, Zhang, *Renyi differential privacy of the sampled Gaussian mech
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
 from scipy.special import gammaln, logsumexp
 
-from accountant.privacy.composition import pairs
+from accountant.privacy.composition import pairs, sampled_pairs
 from accountant.privacy.composition.pairs import DiscreteGaussian, Floats, Pair
+from accountant.privacy.curves import Curve
 
 MOST: Final = 10**6  # Most equal mechanisms that ``optimal_epsilon`` adds up terms for
 _SLACK: Final = 1e-12  # Relative error of sums of many floats and a handful of functions
 _TAIL_SLACK: Final = 1e-9  # Far more than the relative error of a tail and of its loss (Pair.above)
 ORDERS: Final[Floats] = np.union1d(1 + np.geomspace(1e-3, 1e4, 2000), np.arange(2.0, 129.0))
-"""They include the whole orders to 128. At an order between these that a policy states, a filter
-may come to an epsilon that is lower by a little.
-"""
+"""They include the whole orders to 128."""
+_WHOLE: Final = (
+    *range(2, 33),
+    *range(34, 65, 2),
+    *(step << p for p in range(4, 8) for step in (5, 6, 7, 8)),
+)
+"""Orders at which curves are added up that are known by exact arithmetic, which takes longer."""
+_MOST_CURVES: Final = (
+    1000  # The most divergences of such curves that are worked out, or ten of each
+)
 _LARGEST: Final = 256  # The divergence of a sampled Gaussian is summed up to this order
 _RENYI_SLACK: Final = 1e-9
+_UNKNOWN: Final = (
+    sampled_pairs.Blend,
+    sampled_pairs.Mirrored,
+    sampled_pairs.Mixtures,
+    sampled_pairs.Sampled,
+)
 
 
 def closed_form(losses: Mapping[tuple[float, float], int], delta: float) -> float:
@@ -117,17 +131,44 @@ def discrete_epsilon(pair: DiscreteGaussian, delta: float) -> float:
     return high * (1 + _TAIL_SLACK)
 
 
-def renyi_epsilon(schedule: Mapping[Pair, int], delta: float) -> float:
-    """Return the least epsilon over all orders; mass at infinity is taken from ``delta`` first."""
-    lost = -math.expm1(math.fsum(n * math.log1p(-p.infinite) for p, n in schedule.items()))
+def renyi_epsilon(
+    schedule: Mapping[Pair, int],
+    delta: float,
+    curves: Sequence[tuple[Curve, int]] = (),
+    own: float = 0.0,
+) -> float:
+    """Return the least epsilon over all orders, of pairs and curves with their counts. The mass of
+    pairs at infinity, and ``own``, the deltas of what has the curves, are taken from ``delta``.
+    """
+    lost = own - math.expm1(math.fsum(n * math.log1p(-p.infinite) for p, n in schedule.items()))
     if lost >= delta:
         return math.inf
-    total = np.zeros_like(ORDERS)
+    orders = ORDERS if not curves else _for(len(curves))
+    total = np.zeros_like(orders)
     for pair, count in schedule.items():
-        total += count * divergence(pair, ORDERS)
+        total += count * divergence(pair, orders)
+    for curve, count in curves:
+        total += count * np.array([_at(curve, int(order)) for order in orders])
     spare = delta - lost
-    converted = total + np.log1p(-1 / ORDERS) - np.log(ORDERS * spare) / (ORDERS - 1)
-    return max(0.0, float(converted.min())) * (1 + _RENYI_SLACK)
+    converted = total + np.log1p(-1 / orders) - np.log(orders * spare) / (orders - 1)
+    return max(0.0, float(np.nan_to_num(converted, nan=math.inf).min())) * (1 + _RENYI_SLACK)
+
+
+def _for(curves: int) -> Floats:
+    """Return the whole orders at which so many curves are added up."""
+    step = max(1, min(len(_WHOLE) // 10, len(_WHOLE) * curves // _MOST_CURVES))
+    return np.array(_WHOLE[::step], dtype=np.float64)
+
+
+def _at(curve: Curve, order: int) -> float:
+    """Return a divergence as a float that is not below it."""
+    found = curve.at(order)
+    return math.inf if found is None else float(found) * (1 + _RENYI_SLACK)
+
+
+def is_known(pair: Pair) -> bool:
+    """Return true if ``divergence`` knows the pair."""
+    return not isinstance(pair, _UNKNOWN)
 
 
 def divergence(pair: Pair, a: Floats) -> Floats:
@@ -146,8 +187,7 @@ def divergence(pair: Pair, a: Floats) -> Floats:
             behind = np.log((a - 1) / (2 * a - 1)) - a * pair.epsilon
             terms = [ahead, behind]
         case pairs.Choice():
-            concentrated = a * pair.epsilon**2 / 8 * (1 + _RENYI_SLACK)  # Cesar and Rogers 2021
-            return np.minimum(divergence(pairs.Response(pair.epsilon), a), concentrated)
+            return _of_range(pair.epsilon, a)
         case pairs.Response():
             # ln(p^a q^(1-a) + q^a p^(1-a)) with p = e^epsilon q
             likely = -np.logaddexp(0.0, -pair.epsilon)
@@ -157,6 +197,17 @@ def divergence(pair: Pair, a: Floats) -> Floats:
     error = 1e-15 * (1 + a * pair.epsilon)  # of the functions; it dominates near order 1
     found = np.logaddexp.reduce(terms)
     return np.asarray((np.maximum(found, 0.0) + error) / (a - 1))
+
+
+def _of_range(epsilon: float, a: Floats) -> Floats:
+    """Return the divergence of ``privacy.curves.curve_of_range``, or what is not below it."""
+    concentrated = a * epsilon**2 / 8 * (1 + _RENYI_SLACK)  # Cesar and Rogers 2021
+    found = np.minimum(divergence(pairs.Response(epsilon), a), concentrated)
+    ends = -np.expm1(-a * epsilon), -np.expm1(-(a - 1) * epsilon)
+    hardest = epsilon + np.log((a - 1) * ends[0] / (a * ends[1]))
+    hardest += np.log(ends[0] / (a * -math.expm1(-epsilon))) / (a - 1)
+    error = 1e-14 * (1 + epsilon) * (1 + 1 / (a - 1))
+    return np.asarray(np.minimum(found, np.maximum(hardest, 0.0) + error))
 
 
 def _geometric(pair: pairs.DiscreteLaplace, a: Floats) -> list[Floats]:

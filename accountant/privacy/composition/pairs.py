@@ -3,7 +3,7 @@
 The privacy loss is ln P/Q under P. A pair states the masses of P and of Q above each loss; a
 composition of pairs bounds the composition of the mechanisms (Zhu, Dong, Wang, *Optimal accounting
 of differential privacy via characteristic function*, AISTATS 2022). The reverse of a pair is Q and
-P, for the other neighbour; that of all but ``SampledGaussian`` has the same curve.
+P, for the other neighbour; those of what runs on samples have another curve.
 """
 
 from __future__ import annotations
@@ -244,20 +244,22 @@ class SampledGaussian(Pair):
 
     def above(self, loss: Floats) -> tuple[Floats, Floats]:
         """Return tails of normal distributions beyond the outcome that has this loss."""
-        x = self._outcome(-loss if self.adding else loss)
+        x = outcome_of_sample(-loss if self.adding else loss, self.rate) / self.mu + self.mu / 2
         if self.adding:
             return ndtr(x), (1 - self.rate) * ndtr(x) + self.rate * ndtr(x - self.mu)
         return (1 - self.rate) * ndtr(-x) + self.rate * ndtr(self.mu - x), ndtr(-x)
 
-    def _outcome(self, loss: Floats) -> Floats:
-        """Solve ln(1 - q + q e^(mu x - mu^2 / 2)) = ``loss`` for x; without a solution, -inf."""
-        q = self.rate
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            # Near 0 the first is exact and the second cancels; far from it, the other way round.
-            near = np.log1p(np.expm1(loss) / q)
-            far = loss + np.log1p(-(1 - q) * np.exp(-loss)) - np.log(q)
-            exponent = np.where(np.abs(loss) <= 0.5, near, far)
-        return np.where(np.isnan(exponent), -np.inf, exponent) / self.mu + self.mu / 2
+
+def outcome_of_sample(loss: Floats, rate: float) -> Floats:
+    """Solve ln(1 - q + q e^x) = ``loss`` for x, the loss without sampling; -inf if there is none.
+
+    Near 0 the first form is exact and the second cancels; far from it, the other way round.
+    """
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        near = np.log1p(np.expm1(loss) / rate)
+        far = loss + np.log1p(-(1 - rate) * np.exp(-loss)) - np.log(rate)
+        found = np.where(np.abs(loss) <= 0.5, near, far)
+    return np.where(np.isnan(found), -np.inf, found)
 
 
 def _terms(scale: float) -> int:

@@ -4,33 +4,33 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from decimal import Decimal
 from fractions import Fraction
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
-from accountant.privacy.balls import Number, above
+from accountant.privacy.balls import Number, above, total
 from accountant.privacy.composition import closed_forms, pairs
+from accountant.privacy.composition.of_mechanisms import if_any, pair_of, root_up, up
 from accountant.privacy.composition.pairs import Pair, Response
-from accountant.privacy.composition.pld import Interval, total
+from accountant.privacy.composition.pld import Interval
+from accountant.privacy.composition.pld import total as pld_of
 from accountant.privacy.conversions import concentrated_epsilon, gaussian_epsilon
-from accountant.privacy.mechanisms import additive
-from accountant.privacy.mechanisms.base import BaseMechanism, Relation, Sampling
+from accountant.privacy.curves import Curve
+from accountant.privacy.losses import Loss
+from accountant.privacy.mechanisms.base import BaseMechanism, Relation
 from accountant.privacy.mechanisms.compound import Composed
 from accountant.privacy.mechanisms.pricing import derive
-from accountant.privacy.mechanisms.selection import Exponential
 
-T = TypeVar("T")
-
-_FOR_RHO: Final = Fraction(1, 10)  # The part of delta at which a rho without a pair is converted
+_APART: Final = Fraction(1, 10)  # The part of delta at which what has no pair is converted
 
 
 class Tight(NamedTuple):
     """The total of a list that was fixed in advance. ``pld`` and ``renyi`` None: something has no
     bound. ``optimal`` None: the mechanisms are not all alike, or too many. ``closed_form`` None:
     something among them has no (epsilon, delta) of its own. ``gaussian`` None: the list is not
-    only normal noise, nor a single discrete Gaussian.
+    only normal noise, nor a single discrete Gaussian. ``filters``: the sum of rho or of mu^2, if
+    everything has one, as the filters zcdp and gdp count it.
     """
 
     pld: Interval | None = None
@@ -38,54 +38,113 @@ class Tight(NamedTuple):
     closed_form: float | None = None
     renyi: float | None = None
     gaussian: float | None = None
+    filters: float | None = None
 
     @property
     def upper(self) -> float:
         """The smallest epsilon that is proved."""
         pld = self.pld.upper if self.pld else None
-        found = (pld, self.optimal, self.closed_form, self.renyi, self.gaussian)
+        found = (pld, *self[1:])
         return min((epsilon for epsilon in found if epsilon is not None), default=math.inf)
 
 
 @dataclass(slots=True)
 class _Schedule:
-    """Pairs with their counts; normal noise and bare rhos are summed up."""
+    """Pairs with their counts, normal noise summed up, and ``bare`` losses that have no pair;
+    ``curved``: what stands for a mechanism in a sum of divergences.
+    """
 
     pairs: Counter[Pair] = field(default_factory=Counter)
     losses: Counter[tuple[float, float]] = field(default_factory=Counter)
     mu_squared: Fraction = Fraction(0)
-    rho: Fraction = Fraction(0)
+    bare: list[tuple[Loss, int]] = field(default_factory=list)
+    curved: list[tuple[Loss, int]] = field(default_factory=list)
+    known: Counter[Pair] = field(default_factory=Counter)
+    every: list[tuple[Loss, int]] = field(default_factory=list)
 
     def add(self, mechanism: BaseMechanism, population: Relation) -> bool:
         """Add all invocations at the larger of claim and derivation; return false if unbounded."""
         found, count = derive(mechanism, population), mechanism.count
         loss = found.larger
-        if loss is None or (loss.epsilon is None and loss.rho is None):
+        if loss is None or (loss.epsilon is None and loss.curve.at(2) is None):
             return False
-        pair = None if found.by_claim else _pair(mechanism, population)
-        if pair is None and loss.epsilon is None and loss.delta:
-            return False  # no pair holds the failure with that delta
-        bare = math.inf if loss.epsilon is None else _up(loss.epsilon)
-        own = min(1.0, _up(loss.delta))
+        pair = None if found.by_claim else pair_of(mechanism, population)
+        bare = math.inf if loss.epsilon is None else up(loss.epsilon)
+        own = min(1.0, up(loss.delta))
         self.losses[bare, own] += count
+        self.every.append((loss, count))
         if isinstance(pair, Fraction):
             self.mu_squared += count * pair
-        elif pair is not None or loss.epsilon is not None:
+            return True
+        if pair is None and loss.epsilon is None:
+            self.bare.append((loss, count))
+        else:
             self.pairs[pair or Response(bare, own)] += count
-        elif loss.rho is not None:
-            self.rho += count * above(loss.rho)
+        if pair is not None and closed_forms.is_known(pair):
+            self.known[pair] += count
+        else:
+            self.curved.append((loss, count))
         return True
+
+    def listed(self, delta: Fraction) -> Counter[Pair]:
+        """Return all pairs; all that is bare is converted at a part of ``delta``, as one."""
+        found = Counter(self.pairs)
+        if self.mu_squared:
+            found[pairs.Gaussian(root_up(self.mu_squared))] += 1
+        if self.bare:
+            part = delta * _APART
+            epsilons = [closed_forms.renyi_epsilon({}, float(part), _curves(self.bare))]
+            if (rho := _sum([(loss.rho, n) for loss, n in self.bare])) is not None:
+                epsilons.append(up(concentrated_epsilon(rho, part)))
+            lost = _own(self.bare) + part
+            found[Response(min(epsilons), min(1.0, up(lost)))] += 1
+        return found
+
+    def renyi(self, delta: float) -> float:
+        """Return the least epsilon over all orders."""
+        known = Counter(self.known)
+        if self.mu_squared:
+            known[pairs.Gaussian(root_up(self.mu_squared))] += 1
+        curves, own = _curves(self.curved), up(_own(self.curved))
+        return closed_forms.renyi_epsilon(known, delta, curves, own)
+
+    def filters(self, delta: Fraction) -> float | None:
+        """Return the least epsilon of the sums of rho and of mu^2 beside all deltas."""
+        spare = delta - above(_own(self.every))
+        if spare <= 0:
+            return None
+        found: list[Number] = []
+        if (rho := _sum([(loss.rho, n) for loss, n in self.every])) is not None:
+            found.append(concentrated_epsilon(rho, spare))
+        if mu_squared := _sum([(loss.mu_squared, n) for loss, n in self.every]):
+            found.append(gaussian_epsilon(mu_squared, spare))
+        return min(map(up, found), default=None)
 
     def exact(self, delta: Fraction) -> float | None:
         """Return the exact epsilon of nothing but Gaussian noise, else None. All normal noise is
         one (Dong, Roth, Su 2022, Cor. 3.3; Balle and Wang 2018, Thm 8).
         """
         match list(self.pairs.items()):
-            case [] if self.mu_squared and not self.rho:
+            case [] if self.mu_squared and not self.bare:
                 return math.nextafter(float(gaussian_epsilon(self.mu_squared, delta)), math.inf)
-            case [(pairs.DiscreteGaussian() as pair, 1)] if not (self.mu_squared or self.rho):
+            case [(pairs.DiscreteGaussian() as pair, 1)] if not (self.mu_squared or self.bare):
                 return closed_forms.discrete_epsilon(pair, math.nextafter(float(delta), 0.0))
         return None
+
+
+def _curves(losses: list[tuple[Loss, int]]) -> list[tuple[Curve, int]]:
+    return [(loss.curve, count) for loss, count in losses]
+
+
+def _own(losses: list[tuple[Loss, int]]) -> Number:
+    """Return the sum of the deltas beside which rho, mu and curves hold."""
+    return total(*(loss.delta * n for loss, n in losses if loss.delta and not loss.exact))
+
+
+def _sum(amounts: list[tuple[Number | None, int]]) -> Fraction | None:
+    """Return a sum, from above; None if something has no bound."""
+    known = [value * n for value, n in amounts if value is not None]
+    return above(total(*known)) if len(known) == len(amounts) else None
 
 
 def tight(mechanisms: Iterable[BaseMechanism], population: Relation, delta: Fraction) -> Tight:
@@ -93,24 +152,16 @@ def tight(mechanisms: Iterable[BaseMechanism], population: Relation, delta: Frac
     schedule = _Schedule()
     if not all(schedule.add(one, population) for each in mechanisms for one in _apart(each)):
         return Tight()
-    listed, renyi_pairs = Counter(schedule.pairs), Counter(schedule.pairs)
-    if schedule.mu_squared:
-        listed[pairs.Gaussian(_root_up(schedule.mu_squared))] += 1
-    if schedule.rho:
-        part = delta * _FOR_RHO
-        listed[Response(_up(concentrated_epsilon(schedule.rho, part)), _up(part))] += 1
-    if gaussian := schedule.mu_squared + 2 * schedule.rho:  # the same divergence at every order
-        renyi_pairs[pairs.Gaussian(_root_up(gaussian))] += 1
-    at = math.nextafter(float(delta), 0.0)
-    losses = schedule.losses
+    at, losses = math.nextafter(float(delta), 0.0), schedule.losses
     (one, count), *others = losses.items()
     bounded = all(math.isfinite(epsilon) and own < 1 for epsilon, own in losses)
     return Tight(
-        pld=_if_any(lambda: total(listed, at)),
-        optimal=None if others else _if_any(lambda: closed_forms.optimal_epsilon(*one, count, at)),
-        closed_form=_if_any(lambda: closed_forms.closed_form(losses, at)) if bounded else None,
-        renyi=_if_any(lambda: closed_forms.renyi_epsilon(renyi_pairs, at)),
-        gaussian=_if_any(lambda: schedule.exact(delta)),
+        pld=if_any(lambda: pld_of(schedule.listed(delta), at)),
+        optimal=None if others else if_any(lambda: closed_forms.optimal_epsilon(*one, count, at)),
+        closed_form=if_any(lambda: closed_forms.closed_form(losses, at)) if bounded else None,
+        renyi=if_any(lambda: schedule.renyi(at)),
+        gaussian=if_any(lambda: schedule.exact(delta)),
+        filters=if_any(lambda: schedule.filters(delta)),
     )
 
 
@@ -123,55 +174,3 @@ def _apart(mechanism: BaseMechanism) -> Iterator[BaseMechanism]:
                 yield from _apart(part.model_copy(update=whole))
         case _:
             yield mechanism
-
-
-def _if_any(theorem: Callable[[], T]) -> T | None:
-    """Return a theorem's bound; None where its numbers are beyond binary floats."""
-    try:
-        return theorem()
-    except (ArithmeticError, ValueError):
-        return None
-
-
-def _pair(mechanism: BaseMechanism, population: Relation) -> Pair | Fraction | None:
-    """Return the pair that is exactly a mechanism's between neighbours of the population, with
-    parameters that make it no easier to tell apart; of normal noise, the mu squared. None where no
-    pair is proved, or floats do not hold its parameters.
-    """
-    stated = mechanism.neighbouring or population
-    if mechanism.all_objections(stated) or mechanism.local:
-        return None
-    if stated is Relation.REPLACE_ONE and stated is not population:
-        return None
-    steps = mechanism.group_size * (1 if stated is population else 2)
-    return _if_any(lambda: _between(mechanism, steps, stated))
-
-
-def _between(mechanism: BaseMechanism, steps: int, stated: Relation) -> Pair | Fraction | None:
-    """Return the pair for data sets ``steps`` apart; of vectors, only under normal noise."""
-    found: Pair | Fraction | None = None
-    match mechanism:
-        case additive.Gaussian(sampling=None):
-            found = mechanism.ratio**2 * steps**2
-        case additive.Gaussian(sampling=Sampling(poisson=Decimal() as q)) if steps == 1 and q != 1:
-            found = pairs.SampledGaussian(_root_up(mechanism.ratio**2), _up(Fraction(q)))
-        case Exponential(sampling=None):
-            found = pairs.Choice(_up(steps * mechanism.epsilon(stated)))
-        case additive.Laplace(sampling=None, sensitivity=Decimal()):
-            found = pairs.Laplace(_up(steps * mechanism.ratio))
-        case additive.DiscreteLaplace(sampling=None, sensitivity=Decimal()):
-            rate = _up(1 / Fraction(mechanism.scale))
-            found = pairs.DiscreteLaplace(rate, int(steps * mechanism.width))
-        case additive.DiscreteGaussian(sampling=None, sensitivity=Decimal()):
-            scale = math.nextafter(float(Fraction(mechanism.scale)), 0.0)
-            found = pairs.DiscreteGaussian(int(steps * mechanism.width), scale)
-    return found
-
-
-def _up(value: Number) -> float:
-    """Return the smallest float that is surely not below ``value``."""
-    return math.nextafter(float(above(value)), math.inf) if value else 0.0
-
-
-def _root_up(value: Fraction) -> float:
-    return math.nextafter(math.sqrt(_up(value)), math.inf)

@@ -148,6 +148,12 @@ class Sampling(Record):
         return Fraction(self.poisson or 1)
 
     @property
+    def cut(self) -> Number:
+        """The most that it is likely that the others fill a sample of a largest size."""
+        cut = self.truncated
+        return Fraction(0) if cut is None else at_least(cut.at_most, cut.of - 1, Fraction(cut.rate))
+
+    @property
     def fixed(self) -> bool:
         """True if the number of units that take part is public."""
         return self.without_replacement is not None
@@ -158,8 +164,8 @@ class Sampling(Record):
             return UNBOUNDED
         if self.allocation is not None:
             return loss.allocated(self.allocation)
-        if (cut := self.truncated) is not None:
-            return loss.truncated(self.rate, at_least(cut.at_most, cut.of - 1, self.rate))
+        if self.truncated is not None:
+            return loss.truncated(self.rate, self.cut)
         return loss.sampled(self.rate, poisson=not self.fixed)
 
     def misplaced(self, stated: Relation) -> str | None:

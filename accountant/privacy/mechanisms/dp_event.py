@@ -170,10 +170,13 @@ def _best_run(event: list[Body], mean: Decimal, shape: Any) -> list[Body]:
 def _mixture(scale: Decimal, moves: list[Decimal], chances: list[Decimal]) -> list[Body]:
     if len(moves) != len(chances):
         raise _refuse("MixtureOfGaussiansDpEvent has as many sampling_probs as sensitivities")
-    rest = 1 - sum(chances)  # floats rarely add up to one: the furthest move gets what is missing
+    rest = 1 - sum(
+        chances, Decimal(0)
+    )  # floats rarely add up to one: the furthest move gets what is missing
     if abs(rest) > _ROUNDING:
         raise _refuse("MixtureOfGaussiansDpEvent: sampling_probs do not add up to 1")
-    pairs: list[tuple[Decimal, Decimal]] = sorted(zip(moves, chances, strict=True))
+    pairs = [*zip(moves, chances, strict=True)]
+    pairs.sort()
     place = -1 if rest > 0 else 0
     move, chance = pairs[place]
     if chance + rest < 0:

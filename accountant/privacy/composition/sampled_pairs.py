@@ -1,0 +1,216 @@
+"""Pairs of mechanisms on samples, made of the pairs of what runs on them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+from scipy.special import ndtr
+
+from accountant.privacy.composition.pairs import Floats, Pair, Span, outcome_of_sample
+
+_FURTHEST: Final = 40.0  # Deviations beyond which a normal tail is no float
+_TABLE: Final = 2**12
+_MOST_STEPS: Final = 100
+_FAR: Final = 1e18  # In place of an infinite loss
+
+Weights = tuple[tuple[float, float], ...]
+"""Weights and means of normal distributions of deviation 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Same(Pair):
+    """P and Q are the same."""
+
+    @property
+    def span(self) -> Span:
+        """Nothing but 0."""
+        return 0.0, 0.0
+
+    def above(self, loss: Floats) -> tuple[Floats, Floats]:
+        """Return all, below 0."""
+        found = np.where(loss < 0, 1.0, 0.0)
+        return found, found
+
+
+@dataclass(frozen=True, slots=True)
+class Blend(Pair):
+    """``rare`` with a secret probability ``chance``, the same for both neighbours, else ``usual``:
+    whoever is told which of them it is knows more.
+    """
+
+    usual: Pair
+    rare: Pair
+    chance: float
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.chance <= 1:
+            raise ValueError(f"no probability: {self.chance}")
+
+    @property
+    def infinite(self) -> float:  # type: ignore[override]
+        """The mass of P where Q has none."""
+        return self._both(self.usual.infinite, self.rare.infinite)
+
+    @property
+    def span(self) -> Span:
+        """That of both."""
+        (low, high), (other_low, other_high) = self.usual.span, self.rare.span
+        return min(low, other_low), max(high, other_high)
+
+    @property
+    def reverse(self) -> Blend:
+        """The reverse of both."""
+        return replace(self, usual=self.usual.reverse, rare=self.rare.reverse)
+
+    def above(self, loss: Floats) -> tuple[Floats, Floats]:
+        """Return the masses of both."""
+        (p, q), (other_p, other_q) = self.usual.above(loss), self.rare.above(loss)
+        rest = 1 - self.chance
+        return rest * p + self.chance * other_p, rest * q + self.chance * other_q
+
+    def _both(self, usual: float, rare: float) -> float:
+        return (1 - self.chance) * usual + self.chance * rare
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled(Pair):
+    """What runs on a Poisson sample: P is (1 - q) Q + q P of the ``base``, against its Q; or the
+    same exchanged (``adding``). Zhu, Dong, Wang 2022, Thm 11.
+
+    Raises ValueError for a base with a mass at infinity, and a rate outside [1e-12, 1).
+    """
+
+    base: Pair
+    rate: float
+    adding: bool = False
+
+    def __post_init__(self) -> None:
+        if self.base.infinite or not 1e-12 <= self.rate < 1:
+            raise ValueError(f"no sample of {self.base} at a rate of {self.rate}")
+
+    @property
+    def span(self) -> Span:
+        """The losses of the base, seen through the sample."""
+        stay, rate = np.log1p(-self.rate), np.log(self.rate)
+        low, high = (float(np.logaddexp(stay, rate + loss)) for loss in self.base.span)
+        return (-high, -low) if self.adding else (low, high)
+
+    @property
+    def reverse(self) -> Sampled:
+        """The other direction."""
+        return replace(self, adding=not self.adding)
+
+    def above(self, loss: Floats) -> tuple[Floats, Floats]:
+        """Return the base's masses beyond the loss that the sample turns into this one."""
+        if self.adding:
+            inner = np.clip(outcome_of_sample(-loss, self.rate), -_FAR, _FAR)
+            q, p = self.base.reverse.above(-inner)
+            return q, (1 - self.rate) * q + self.rate * p
+        inner = np.clip(outcome_of_sample(loss, self.rate), -_FAR, _FAR)
+        p, q = self.base.above(inner)
+        return (1 - self.rate) * q + self.rate * p, q
+
+
+@dataclass(frozen=True, slots=True)
+class Mirrored(Pair):
+    """What runs on a sample of fixed size, of a ``sampled`` pair S and Q: the likelihood ratio is
+    S / Q where that is above 1, and its inverse on a mirror image of there; else 1.
+
+    Dong, Roth, Su 2022, Thm 4.2: the trade-off curve of a sample without replacement, under
+    replace-one, is at least the convex one below that of (S, Q) and that of (Q, S).
+    """
+
+    sampled: Pair
+
+    @property
+    def infinite(self) -> float:  # type: ignore[override]
+        """The mass of P where Q has none."""
+        return self.sampled.infinite
+
+    @property
+    def span(self) -> Span:
+        """From minus the largest loss to the largest."""
+        high = self.sampled.span[1]
+        return -high, high
+
+    def above(self, loss: Floats) -> tuple[Floats, Floats]:
+        """Return the masses of S and Q, below 0 all but the other's beyond the mirror image."""
+        p, q = self.sampled.above(np.maximum(loss, 0.0))
+        behind = np.maximum(-loss, 0.0)
+        other_p, other_q = self.sampled.above(behind * (1 - 2.0**-50))
+        here = loss >= 0
+        return np.where(here, p, 1 - other_q), np.where(here, q, 1 - other_p)
+
+
+@dataclass(frozen=True, slots=True)
+class Mixtures(Pair):
+    """Normal noise around ``up`` against noise around ``down``, no mean of which is larger. The
+    loss rises with the outcome. ``turned``: P and Q exchanged.
+    """
+
+    up: Weights
+    down: Weights
+    turned: bool = False
+
+    @property
+    def span(self) -> Span:
+        """The losses of 12 deviations to either side of all means of P."""
+        means = [mean for _, mean in (self.down if self.turned else self.up)]
+        ends = self._losses(np.array([min(means) - 12.0, max(means) + 12.0]))
+        low, high = float(ends[0]), float(ends[1])
+        return (-high, -low) if self.turned else (low, high)
+
+    @property
+    def reverse(self) -> Mixtures:
+        """The other direction."""
+        return replace(self, turned=not self.turned)
+
+    def above(self, loss: Floats) -> tuple[Floats, Floats]:
+        """Return sums of normal tails beyond the outcome with this loss, found by halving."""
+        x = self._outcome(-loss if self.turned else loss)
+        if self.turned:
+            return _masses(self.down, x), _masses(self.up, x)
+        return _masses(self.up, x, -1), _masses(self.down, x, -1)
+
+    def _losses(self, x: Floats) -> Floats:
+        return _log(self.up, x)[0] - _log(self.down, x)[0]
+
+    def _outcome(self, loss: Floats) -> Floats:
+        """Return the outcome with a loss, or the furthest: between two of a table, by Newton."""
+        furthest = _FURTHEST + max(abs(mean) for _, mean in (*self.up, *self.down))
+        table = np.linspace(-furthest, furthest, _TABLE)
+        losses = np.maximum.accumulate(self._losses(table))
+        after = np.clip(np.searchsorted(losses, loss), 1, _TABLE - 1)
+        low, high = table[after - 1], table[after]
+        right = 2.0**-48 * (1 + max(map(abs, self.span)))
+        inside = (loss > losses[0]) & (loss < losses[-1])
+        x = (low + high) / 2
+        for _ in range(_MOST_STEPS):
+            (up, rise), (down, fall) = _log(self.up, x), _log(self.down, x)
+            wrong = up - down - loss
+            if not (inside & (np.abs(wrong) > right)).any():
+                break
+            low, high = np.where(wrong < 0, x, low), np.where(wrong < 0, high, x)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                near = x - wrong / (rise - fall)
+            x = np.where((near > low) & (near < high), near, (low + high) / 2)
+        return np.where(loss > losses[-1], furthest, np.where(loss < losses[0], -furthest, x))
+
+
+def _log(weights: Weights, x: Floats) -> tuple[Floats, Floats]:
+    """Return the logarithm of a mixture's density over that of N(0), and its derivative."""
+    terms = [x * m + (math.log(w) - m * m / 2) for w, m in weights]
+    most = np.maximum.reduce(terms)
+    shares = [np.exp(term - most) for term in terms]
+    whole = np.add.reduce(shares)
+    mean = np.add.reduce([share * m for share, (_, m) in zip(shares, weights, strict=True)])
+    return most + np.log(whole), mean / whole
+
+
+def _masses(weights: Weights, x: Floats, side: int = 1) -> Floats:
+    """Return a mixture's mass below each x, or above for a ``side`` of -1."""
+    found: Floats = sum((w * ndtr(side * (x - m)) for w, m in weights), start=np.zeros(np.shape(x)))
+    return found
