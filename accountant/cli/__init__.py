@@ -10,10 +10,9 @@ from typing import Final
 from pydantic import ValidationError
 
 from accountant.budget.errors import Problem
-from accountant.budget.malformed import in_one_line, reasons
 from accountant.cli.common import app, say
 from accountant.runtime.memory import collection_paused
-from accountant.store.ledgers import StoreError
+from accountant.store import StoreError
 
 __all__ = ["COMMANDS", "app", "load", "main"]
 
@@ -41,6 +40,8 @@ def main() -> None:
     except Problem as problem:
         reason = f"{problem.detail} [{problem.code}]"
     except ValidationError as error:
+        from accountant.budget.malformed import in_one_line, reasons  # noqa: PLC0415 (loads much)
+
         reason = in_one_line(reasons(error), "the document")
     except StoreError as error:
         hint = "; has `accountant migrate` run?" if "no such table" in str(error) else ""

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich import progress as bars
@@ -21,12 +21,11 @@ from rich.text import Text
 from accountant import __version__
 from accountant.config import logs
 from accountant.config.settings import Settings
-from accountant.publishing.publisher import Publisher
 from accountant.reporting.texts import visible
-from accountant.runtime.service import Service
-from accountant.store.ledgers import Ledgers, parsed, sqlite_path
-from accountant.store.snapshots import Snapshots
-from accountant.store.vault import Vault
+
+if TYPE_CHECKING:
+    from accountant.publishing.publisher import Publisher
+    from accountant.runtime.service import Service
 
 SHOWN = 50
 """How many findings or bad lines are listed one by one."""
@@ -86,6 +85,11 @@ def settings(**options: Any) -> Settings:
 @contextmanager
 def local_service() -> Iterator[Service]:
     """Open the service on the local database, which a running service may be using too."""
+    from accountant.runtime.service import Service  # noqa: PLC0415 (half of a second)
+    from accountant.store.ledgers import Ledgers, parsed, sqlite_path  # noqa: PLC0415
+    from accountant.store.snapshots import Snapshots  # noqa: PLC0415
+    from accountant.store.vault import Vault  # noqa: PLC0415
+
     chosen = settings()
     url = chosen.database_url
     if parsed(url).get_backend_name() == "sqlite" and not sqlite_path(url).exists():
@@ -105,6 +109,9 @@ def local_service() -> Iterator[Service]:
 
 def publisher_of(service: Service) -> Publisher:
     """Return the publisher that signs the heads of the service's ledgers."""
+    from accountant.publishing.publisher import Publisher  # noqa: PLC0415 (as above)
+    from accountant.store.vault import Vault  # noqa: PLC0415
+
     chosen = settings()
     return Publisher(service, Vault(chosen.home), chosen.origin)
 

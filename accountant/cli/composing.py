@@ -18,17 +18,26 @@ from accountant.budget.errors import Invalid
 from accountant.budget.rules.limit import LimitRule, sides
 from accountant.cli import common
 from accountant.privacy.filters import FILTERS, Filter, Limit, LineFilter
-from accountant.privacy.inverse import Total, largest_count, least_epsilon, smallest_factor
+from accountant.privacy.inverse import (
+    Total,
+    crossing,
+    largest_count,
+    least_epsilon,
+    smallest_factor,
+)
 from accountant.privacy.mechanisms import Amount, Mechanism, Relation, plain, price
 from accountant.privacy.mechanisms.base import LARGEST_GROUP, MOST_INVOCATIONS
-from accountant.privacy.mechanisms.dp_event import dp_event_of
+from accountant.privacy.mechanisms.dp_event import dp_event_of, is_dp_event
 from accountant.privacy.units import Currency, decimal_of, exact, orders_in, show, total, units_up
 
 if TYPE_CHECKING:
     from accountant.privacy.composition.plan import Tight
 
 MechanismsArgument = Annotated[
-    str, typer.Argument(help='{"mechanisms": [ … ]}; - reads standard input')
+    str,
+    typer.Argument(
+        help='{"mechanisms": [ … ]}, a list, one mechanism or a DpEvent; - reads standard input'
+    ),
 ]
 RelationOption = Annotated[Relation, typer.Option(help="the population's neighbouring relation")]
 GroupOption = Annotated[
@@ -41,6 +50,8 @@ FIXED: Final = (
     "valid only if the whole list was fixed before any answer was seen; for planning, not a limit"
 )
 _OTHERS: Final = [gate for gate in FILTERS.values() if isinstance(gate, LineFilter)]
+_COARSE: Final = 3e-4  # The grid on which noise and count are sought
+_CLOSE: Final = 1 + 1e-7
 _DIGITS: Final = Context(prec=20, rounding=ROUND_CEILING)
 
 
@@ -62,8 +73,15 @@ class _Wanted(BaseModel):
 
 
 def _read(file: str, group_size: int = 1) -> Mechanisms:
-    """Return the mechanisms of a file, with ``group_size`` times as many records per unit."""
-    found = _File.model_validate(parse(common.read_bytes(file))).mechanisms
+    """Return the mechanisms of a file, with ``group_size`` times as many records per unit. A list,
+    one mechanism or one DpEvent may stand alone.
+    """
+    document = parse(common.read_bytes(file))
+    if isinstance(document, list):
+        document = {"mechanisms": document}
+    elif isinstance(document, dict) and ("kind" in document or is_dp_event(document)):
+        document = {"mechanisms": [document]}
+    found = _File.model_validate(document).mechanisms
     if group_size == 1:
         return tuple(found)
     if max(m.group_size for m in found) * group_size > LARGEST_GROUP:
@@ -301,9 +319,9 @@ def fit(
                 rule.filter, rule.promise, _total(some, neighbouring)
             ),
         )
-    most, at = float(rule.limit.epsilon), rule.limit.delta
-    if at:
-        fits["pld"] = _fit(mechanisms, lambda some: _tight(some, neighbouring, at).upper <= most)
+    if rule.limit.delta:
+        most, at = float(rule.limit.epsilon), Fraction(rule.limit.delta)
+        fits["pld"] = _fit_tightly(mechanisms, neighbouring, most, at)
     if json or not common.out.is_terminal:
         document = {"limit": limit, "neighbouring": neighbouring.value, "fits": fits}
         common.print_json(document | {"precondition_of_pld": FIXED})
@@ -317,25 +335,62 @@ def fit(
 
 def _fit(mechanisms: Mechanisms, fits: Callable[[Mechanisms], bool]) -> Row:
     """Return the largest number of runs that fit, and the smallest factor for the noise."""
-
-    def repeated(times: int) -> Mechanisms:
-        return tuple(m.model_copy(update={"count": m.count * times}) for m in mechanisms)
-
     noise = None
     if all(hasattr(mechanism, "scale") for mechanism in mechanisms):
-        noise = smallest_factor(lambda factor: fits(tuple(_noisier(m, factor) for m in mechanisms)))
-    most = MOST_INVOCATIONS // max(mechanism.count for mechanism in mechanisms)
-    return {
-        "count": largest_count(lambda times: fits(repeated(times)), most),
-        "noise": None if noise is None else format(noise, "f"),
-    }
+        noise = smallest_factor(lambda factor: fits(_noisier(mechanisms, factor)))
+    count = largest_count(lambda times: fits(_repeated(mechanisms, times)), _most(mechanisms))
+    return {"count": count, "noise": None if noise is None else format(noise, "f")}
 
 
-def _noisier(mechanism: Mechanism, factor: Decimal) -> Mechanism:
-    if mechanism.claimed is not None:
+def _fit_tightly(mechanisms: Mechanisms, relation: Relation, most: float, at: Fraction) -> Row:
+    """Return what fits by the tight total, whose values are few: beginning where a quick bound
+    fits, on a grid that is coarse for a plan.
+    """
+    from accountant.privacy.composition import plan  # noqa: PLC0415 (takes a second to load)
+
+    def upper(some: Mechanisms) -> float:
+        return plan.tight(some, relation, at, _COARSE).upper
+
+    def of_noise(factor: float) -> float:
+        return upper(_noisier(mechanisms, Decimal(factor)))
+
+    def of_count(times: float) -> float:
+        return upper(_repeated(mechanisms, int(times)))
+
+    found = _fit(mechanisms, lambda some: plan.quick(some, relation, at) <= most)
+    if found["noise"] is not None:
+        near = float(found["noise"])
+        low = next((x for x in (near / 2**i for i in range(1, 70)) if of_noise(x) > most), None)
+        if low is not None:
+            near = crossing(of_noise, most, near, low, lambda a, b: a / b < _CLOSE)
+        found["noise"] = format(Context(prec=7, rounding=ROUND_CEILING).create_decimal(near), "f")
+    least, largest = found["count"], _most(mechanisms)
+    if least or of_count(1) <= most:
+        inside = max(least, 1)
+        beyond = inside + 1
+        while beyond <= largest and of_count(beyond) <= most:
+            inside, beyond = beyond, beyond + max(1, beyond // 4)
+        if beyond <= largest:
+            inside = int(crossing(of_count, most, inside, beyond, lambda a, b: b - a < 2, round))
+        found["count"] = min(inside, largest)
+    return found
+
+
+def _most(mechanisms: Mechanisms) -> int:
+    return MOST_INVOCATIONS // max(mechanism.count for mechanism in mechanisms)
+
+
+def _repeated(mechanisms: Mechanisms, times: int) -> Mechanisms:
+    return tuple(m.model_copy(update={"count": m.count * times}) for m in mechanisms)
+
+
+def _noisier(mechanisms: Mechanisms, factor: Decimal) -> Mechanisms:
+    if any(mechanism.claimed is not None for mechanism in mechanisms):
         raise Invalid("claimed-epsilon", "remove the claims: they do not change with the noise")
-    scale = _DIGITS.multiply(mechanism.scale, factor)  # type: ignore[union-attr]
-    return mechanism.model_copy(update={"scale": scale})
+    return tuple(
+        m.model_copy(update={"scale": _DIGITS.multiply(m.scale, factor)})  # type: ignore[union-attr]
+        for m in mechanisms
+    )
 
 
 @common.app.command("dp-event")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
@@ -42,6 +43,44 @@ def smallest_factor(fits: Callable[[Decimal], bool]) -> Decimal | None:
             break
         low, high = (low, middle) if fits(middle) else (middle, high)
     return _FACTOR.plus(high)
+
+
+def crossing(
+    value: Callable[[float], float],
+    goal: float,
+    inside: float,
+    outside: float,
+    close: Callable[[float, float], bool],
+    round_: Callable[[float], float] = float,
+) -> float:
+    """Return an x with ``value(x)`` <= ``goal`` and another ``close`` by with more: between
+    ``inside``, where it is at most that, and ``outside``. Asks for few values: the false position
+    on logarithms, that of an end that stays halved (Illinois).
+    """
+    ends = {True: inside, False: outside}
+    gaps = {within: _gap(value(x), goal) for within, x in ends.items()}
+    last = None
+    while not close(ends[True], ends[False]):
+        low, high = math.log(ends[True]), math.log(ends[False])
+        share = gaps[True] / (gaps[True] - gaps[False])
+        x = round_(math.exp(low + (high - low) * min(max(share, 0.02), 0.98)))
+        if x in ends.values():
+            x = round_(math.exp((low + high) / 2))
+        if x in ends.values():
+            break
+        gap = _gap(value(x), goal)
+        within = gap <= 0
+        if within == last:
+            gaps[not within] /= 2
+        ends[within], gaps[within], last = x, gap, within
+    return ends[True]
+
+
+def _gap(value: float, goal: float) -> float:
+    """Return the logarithm of a value over the goal, within bounds; at most 0 if it is within."""
+    if value <= goal:
+        return min(-1e-12, max(-50.0, math.log(max(value, 1e-300) / goal)))
+    return max(1e-12, min(50.0, math.log(value / goal) if math.isfinite(value) else 50.0))
 
 
 def least_epsilon(

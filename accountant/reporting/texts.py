@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from accountant.budget.batches import REFUSED, as_single
 from accountant.budget.sealing import FIELDS, Opened, field_of
 from accountant.ledger.events import Event
-from accountant.store.ledgers import Text
+
+if TYPE_CHECKING:
+    from accountant.store.ledgers import Text
 
 SEALED: Final = "(sealed)"
 """There is a text, but the reader has no texts."""

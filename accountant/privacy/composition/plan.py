@@ -13,7 +13,7 @@ from accountant.privacy.balls import Number, above, total
 from accountant.privacy.composition import closed_forms, pairs
 from accountant.privacy.composition.of_mechanisms import if_any, pair_of, root_up, up
 from accountant.privacy.composition.pairs import Pair, Response
-from accountant.privacy.composition.pld import Interval
+from accountant.privacy.composition.pld import GRID, Interval
 from accountant.privacy.composition.pld import total as pld_of
 from accountant.privacy.conversions import concentrated_epsilon, gaussian_epsilon
 from accountant.privacy.curves import Curve
@@ -147,8 +147,22 @@ def _sum(amounts: list[tuple[Number | None, int]]) -> Fraction | None:
     return above(total(*known)) if len(known) == len(amounts) else None
 
 
-def tight(mechanisms: Iterable[BaseMechanism], population: Relation, delta: Fraction) -> Tight:
-    """Return the tight totals of ``mechanisms``, all fixed in advance, at ``delta`` > 0."""
+def quick(mechanisms: Iterable[BaseMechanism], population: Relation, delta: Fraction) -> float:
+    """Return an epsilon that is proved without numerical composition, infinite if there is none."""
+    schedule = _Schedule()
+    if not all(schedule.add(one, population) for each in mechanisms for one in _apart(each)):
+        return math.inf
+    at = math.nextafter(float(delta), 0.0)
+    found = if_any(lambda: schedule.renyi(at)), if_any(lambda: schedule.exact(delta))
+    return min((epsilon for epsilon in found if epsilon is not None), default=math.inf)
+
+
+def tight(
+    mechanisms: Iterable[BaseMechanism], population: Relation, delta: Fraction, grid: float = GRID
+) -> Tight:
+    """Return the tight totals of ``mechanisms``, all fixed in advance, at ``delta`` > 0. ``grid``:
+    that of the privacy loss distribution.
+    """
     schedule = _Schedule()
     if not all(schedule.add(one, population) for each in mechanisms for one in _apart(each)):
         return Tight()
@@ -156,7 +170,7 @@ def tight(mechanisms: Iterable[BaseMechanism], population: Relation, delta: Frac
     (one, count), *others = losses.items()
     bounded = all(math.isfinite(epsilon) and own < 1 for epsilon, own in losses)
     return Tight(
-        pld=if_any(lambda: pld_of(schedule.listed(delta), at)),
+        pld=if_any(lambda: pld_of(schedule.listed(delta), at, grid)),
         optimal=None if others else if_any(lambda: closed_forms.optimal_epsilon(*one, count, at)),
         closed_form=if_any(lambda: closed_forms.closed_form(losses, at)) if bounded else None,
         renyi=if_any(lambda: schedule.renyi(at)),

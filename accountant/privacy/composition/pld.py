@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
-from scipy.signal import lfilter
+from scipy.linalg.blas import dtbsv
 
 from accountant.privacy.composition import lattice
 from accountant.privacy.composition.lattice import UNIT, Stack
@@ -144,10 +144,17 @@ class _Composition:
         raised = np.maximum(self.mass[self.losses > 0] + sign * self.error, 0.0)
         exponents = self.exponent + sign * self.rounding - self.tilt * losses
         mass = raised * np.exp(np.minimum(exponents, _CAP))
-        fade = math.exp(-self.stack.grid)
-        slope = lfilter([1.0], [1.0, -fade], mass[::-1])[::-1]  # of Q beyond, times e^loss
+        slope = _beyond(mass, math.exp(-self.stack.grid))  # of Q beyond, times e^loss
         steps = -math.expm1(-self.stack.grid) * slope
         return losses, np.append(np.cumsum(steps[:0:-1])[::-1], 0.0), slope
+
+
+def _beyond(mass: Floats, fade: float) -> Floats:
+    """Return the sums s_i = mass_i + fade s_(i+1): a banded triangular system, solved backwards."""
+    band = np.ones((2, mass.size))
+    band[0] = -fade
+    found: Floats = dtbsv(1, band, mass) if mass.size else mass
+    return found
 
 
 def _upper_end(total: _Composition, delta: float, window: Span) -> float:
