@@ -91,7 +91,7 @@ class Loss:
         squares, rho, mu_squared = (_times(each, square) for each in losses)
         curve = self.curve.replaced if exchanged else self.curve.group(size)
         found = Loss(epsilon, delta, squares, rho, mu_squared, curve, exact=self.exact)
-        return found if epsilon is None or delta else found._beside(pure(epsilon))
+        return found if epsilon is None or delta else found.beside(pure(epsilon))
 
     def sampled(self, rate: Fraction, *, poisson: bool) -> Loss:
         """Return the loss on a fresh, secret sample that holds each unit at ``rate``.
@@ -122,7 +122,7 @@ class Loss:
             squares = least_known([self.squares, less.squares])
         found = Loss(less.epsilon, delta, squares, self.rho, mu_squared, curve, exact=exact)
         # Bounds that need no delta stay apart from those that do.
-        return found if exact else found._beside(less)
+        return found if exact else found.beside(less)
 
     def truncated(self, rate: Fraction, cut: Number) -> Loss:
         """Return the loss on a Poisson sample of ``rate``, under add-or-remove-one, of which a part
@@ -155,8 +155,10 @@ class Loss:
     def _sure(self) -> bool:
         return self.exact or not self.delta
 
-    def _beside(self, other: Loss) -> Loss:
-        """Return the loss with the smaller rho, mu and curve of two that hold of one mechanism."""
+    def beside(self, other: Loss) -> Loss:
+        """Return the loss with the smaller rho, mu and curve of two that hold of one mechanism, all
+        of ``other`` but with a probability that this delta covers.
+        """
         mu_squared = self.mu_squared
         if mu_squared is not other.mu_squared:
             mu_squared = least_known([mu_squared, other.mu_squared])
@@ -202,7 +204,7 @@ def composed(losses: Sequence[Loss]) -> Loss:
     if every._sure or every.epsilon is None:
         return every
     # Its (epsilon, delta) bounds everything else as well, beside that delta.
-    return every._beside(pure(every.epsilon))
+    return every.beside(pure(every.epsilon))
 
 
 def pure(

@@ -15,7 +15,7 @@ from accountant.privacy.composition.plan import tight
 from accountant.privacy.losses import pure
 from accountant.privacy.mechanisms import BaseMechanism, Mechanism, Relation, price
 from accountant.privacy.mechanisms.pricing import derive
-from accountant.privacy.units import Currency, charge_of
+from accountant.privacy.units import SURE, Currency, charge_of
 
 ADAPTER: TypeAdapter[BaseMechanism] = TypeAdapter(Mechanism)
 ADD, REPLACE, ZERO_OUT = Relation
@@ -45,13 +45,43 @@ def test_a_plan_admits_what_the_optimum_does() -> None:
 
 
 def test_a_plan_is_charged_as_one_step() -> None:
-    """In every currency the charge is that of one pure mechanism and its delta; two plans cost
-    twice as much.
+    """Epsilon and delta are those of one step; every other currency costs no more than the parts
+    do, and no more than one pure mechanism. Two plans cost twice as much.
     """
-    body = plan(LAPLACE | {"count": 500})
-    found = price(parse(body), ADD, (22,)).charge
-    assert found == charge_of(pure(Fraction(1), Fraction(1, 10**6)), 1, (22,))
-    assert price(parse(body | {"count": 2}), ADD, (22,)).charge == found + found
+    parts, orders = LAPLACE | {"count": 500}, (2, 22, 300)
+    body = plan(parts)
+    found = price(parse(body), ADD, orders).charge
+    whole, step = price(parse(parts), ADD, orders).charge, pure(Fraction(1), Fraction(1, 10**6))
+    one = charge_of(step, 1, orders)
+    assert found.on(SURE) == one.on(SURE)
+    for currency in found.axis[2:]:
+        assert found[currency] <= min(one[currency], whole[currency])
+        assert found[currency] >= min(
+            one[currency], whole[currency] - 500
+        )  # rounded once, not each
+    assert price(parse(body | {"count": 2}), ADD, orders).charge == found + found
+
+
+def test_a_plan_of_training_is_charged_as_its_steps_where_they_cost_less() -> None:
+    """1,000 steps of DP-SGD cost the gate what they cost without a plan, beside its epsilon."""
+    steps = {
+        "kind": "gaussian",
+        "sensitivity": "1",
+        "scale": "1.1",
+        "sampling": {"poisson": "0.01"},
+    }
+    found = price(parse(plan(steps | {"count": 1000}, epsilon="2")), ADD, (10,))
+    alone = price(parse(steps | {"count": 1000}), ADD, (10,)).charge
+    assert found.objections == ()
+    assert 0 <= alone[Currency.tau(10)] - found.charge[Currency.tau(10)] <= 1000
+    assert found.charge.amount(Currency.EPSILON) == "2"
+
+
+def test_a_plan_that_states_more_than_its_parts_costs_what_they_do() -> None:
+    """Two answers of epsilon 0.01 in a plan of epsilon 1 cost 0.02, and no delta."""
+    parts = [LAPLACE | {"count": 2}]
+    found = price(parse(plan(*parts)), ADD, (5,)).charge
+    assert found == price(parse({"kind": "composed", "mechanisms": parts}), ADD, (5,)).charge
 
 
 def test_the_objection_names_an_epsilon_that_will_do() -> None:
@@ -64,11 +94,14 @@ def test_the_objection_names_an_epsilon_that_will_do() -> None:
     assert price(parse(plan(*several, epsilon=less)), ADD).objections
 
 
-def test_what_is_understated_has_no_bound() -> None:
-    """A plan that costs more than it states, recorded after it ran, is booked as infinite."""
-    found = price(parse(plan(LAPLACE | {"count": 5000})), ADD).charge
-    assert found.is_infinite(Currency.EPSILON)
-    assert found.is_infinite(Currency.RHO)
+def test_what_is_understated_costs_its_parts() -> None:
+    """A plan that costs more than it states is refused; recorded after it ran, it is booked as the
+    sum of its parts.
+    """
+    found = price(parse(plan(LAPLACE | {"count": 5000})), ADD)
+    assert [objection.code for objection in found.objections] == ["plan-understated"]
+    assert found.charge.amount(Currency.EPSILON) == "50"
+    assert found.charge.amount(Currency.DELTA) == "0"
 
 
 def test_a_plan_without_a_bound_says_so() -> None:
@@ -168,13 +201,13 @@ ONE_OF_MANY = {"without_replacement": {"sample": 1, "of": 100}}
 def test_a_plan_does_not_lose_what_its_parts_would_book(
     part: dict[str, Any], relation: Relation, code: str
 ) -> None:
-    """A part with a delta that no pair holds, or of which nothing is proved in this relation, has
-    no bound inside a plan either: refused, and infinite if it ran.
+    """A part with a delta that no pair holds, or of which nothing is proved in this relation, makes
+    the plan refused, and is booked as it is, delta and all, if it ran.
     """
     found = price(parse(plan(part, epsilon="50", delta="1e-6")), relation)
     assert code in [o.code for o in found.objections]
     assert found.charge.is_infinite(Currency.EPSILON)
-    assert found.charge.is_infinite(Currency.RHO)
+    assert found.charge.amounts() == price(parse(part), relation).charge.amounts()
 
 
 def test_a_sampled_plan_of_local_reports_is_not_amplified() -> None:
@@ -221,4 +254,9 @@ def test_absurd_plans_have_a_price(parts: list[dict[str, Any]]) -> None:
     """Where a theorem's numbers are beyond binary floats it says nothing; pricing never raises."""
     for relation in Relation:
         found = price(parse(plan(*parts, epsilon="1000")), relation, (22,))
-        assert found.charge.units(Currency.EPSILON) in (None, 1000 * 10**9)
+        booked = found.charge.units(Currency.EPSILON)
+        alone = [price(parse(part), relation).charge.units(Currency.EPSILON) for part in parts]
+        if not found.objections and booked != 1000 * 10**9:  # the parts cost no more
+            assert None not in alone
+            assert booked is not None
+            assert booked <= sum(one or 0 for one in alone)

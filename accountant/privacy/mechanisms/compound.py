@@ -7,6 +7,7 @@ carry no claim of their own.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self
@@ -14,7 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from accountant.privacy import balls
 from accountant.privacy.balls import Real, ball
+from accountant.privacy.curves import least_known
 from accountant.privacy.losses import UNBOUNDED, Loss, composed, pure
 from accountant.privacy.mechanisms.amounts import NonNegative, OpenProbability, Positive, plain
 from accountant.privacy.mechanisms.base import (
@@ -283,9 +286,11 @@ class Plan(Compound):
     """Several mechanisms that are fixed in advance, at an (epsilon, delta) for all of them.
 
     The stated (epsilon, delta) is charged as one step, if the tight composition of the list (its
-    privacy loss distribution; ``accountant compose`` prints it) stays below it. Preconditions:
-    nothing in the list depends on an answer, and once begun it is committed as a whole: stopping
-    early and paying for the part that ran would not be sound.
+    privacy loss distribution; ``accountant compose`` prints it) stays below it, and in the other
+    currencies the smaller of that and of the sum of the parts: a plan costs no more than its parts,
+    beside its delta. Preconditions: kinds, scales and counts are fixed when it begins (Zhu, Dong,
+    Wang 2022, Thm 10: the questions themselves may depend on earlier answers); and once begun it
+    is committed as a whole: stopping early and paying for the part that ran would not be sound.
     """
 
     model_config = examples(
@@ -298,10 +303,15 @@ class Plan(Compound):
     delta: OpenProbability = Field(description="Delta of the whole plan.")
 
     def loss(self, stated: Relation) -> Loss:
-        """Return the stated loss, if the plan costs no more."""
-        if _tight(self, stated) * _ROOM > self.epsilon:
-            return UNBOUNDED
-        return pure(Fraction(self.epsilon), Fraction(self.delta))
+        """Return the stated loss, if the plan costs no more, beside the sum of the parts; and that
+        sum alone where the plan costs more than it states, or the parts no more in any way.
+        """
+        parts, epsilon, delta = super().loss(stated), Fraction(self.epsilon), Fraction(self.delta)
+        less = parts.epsilon is not None and parts.epsilon <= epsilon and parts.delta <= delta
+        if less or _tight(self, stated) * _ROOM > self.epsilon:
+            return parts
+        found = pure(epsilon, balls.most(delta, parts.delta)).beside(parts)
+        return replace(found, squares=least_known([found.squares, parts.squares]))
 
     def objections(self, stated: Relation) -> tuple[Objection, ...]:
         """Object to an epsilon that the plan does not keep, with the one that it needs."""
