@@ -38,6 +38,7 @@ STEPS = [1 + Fraction(step, 8 << p) for p in range(16, 0, -1) for step in range(
 RENYI = [*STEPS, *range(2, 65), *(step << p for p in range(3, 11) for step in range(9, 17))]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 JUDGED = ("grant.reserved.v1", "grant.refused.v1", "invocation.recorded.v1")
+BOOKS = ("grant.reserved.v1", "invocation.recorded.v1", "charge.revalued.v1")
 ENDS = ("grant.committed.v1", "grant.released.v1", "grant.expired.v1", "sparse_vector.closed.v1")
 NUMBER = re.compile(r"\d{1,99}(\.\d{1,99})?([eE][+-]?\d{1,2})?(/[1-9]\d{0,98})?")
 
@@ -148,6 +149,14 @@ def ends(window: str, at: int) -> int:
     moment = EPOCH + timedelta(microseconds=at)
     year, month = divmod(moment.year * 12 + moment.month, 12)
     return stamp(datetime(year, month + 1, 1, tzinfo=UTC).isoformat())
+
+
+def kinds_in(value: Any) -> set[str]:
+    """Return the kinds of mechanisms, and of those that they are made of."""
+    inside = value if type(value) is list else value.values() if type(value) is dict else ()
+    own = {value["kind"]} if type(value) is dict and "kind" in value else set[str]()
+    own |= {"sparse_vector"} if "reusable_holdout" in own else set()  # of which it consists
+    return own.union(*map(kinds_in, inside))
 
 
 # -- sums ------------------------------------------------------------------------------------
@@ -885,6 +894,11 @@ class Audit:
                 costs = {n: (amounts(total, [n]), number(m)) for n, m in rule["at_most"].items()}
                 over = [i or u > m * PER_ONE[n] for n, ((u, i), m) in costs.items()]
                 need(any(over) == (name in fired), f"rule {name}: {costs}")
+            elif rule.keys() - {"id", "action", "datasets"} == {"mechanisms"}:
+                used = kinds_in([command.get("mechanisms"), command.get("mechanism")])
+                about = fnmatchcase(dataset, rule.get("datasets", "*"))
+                denied = about and bool(used & set(rule["mechanisms"]))
+                need(denied == (name in fired), f"rule {name}: {sorted(used)}")
             elif not {"limit", "of", "at_most"} & rule.keys():
                 self.believed.add(name)
         self.outcome(event, kind, dataset, fired)
@@ -894,14 +908,12 @@ class Audit:
         actions = {rule["id"]: rule.get("action", "block") for rule in self.rules}
         actions["built-in:unverifiable-claim"] = "flag"
         blocked = [name for name in fired if actions.get(name, "block") == "block"]
-        if kind == "invocation.recorded.v1":
-            over = any(name in self.limits for name in blocked)
-            need((event.get("overrun") is True) == over, f"overrun, by {blocked}")
-        else:
-            need((kind == "grant.refused.v1") == bool(blocked), f"the outcome, by {blocked}")
+        over, recorded = not self.limits.keys().isdisjoint(blocked), kind == JUDGED[2]
+        need((event.get("overrun") is True) == (recorded and over), f"overrun, by {blocked}")
+        need(recorded or (kind == JUDGED[1]) == bool(blocked), f"the outcome, by {blocked}")
         counting = [one for one in self.limits.values() if one.counts(dataset)]
-        guards = [one for one in counting if actions[one.rule["id"]] == "block"]
-        without = self.adopted is not None and all("per" in one.rule for one in guards)
+        guards = ["per" in one.rule for one in counting if actions[one.rule["id"]] == "block"]
+        without = self.adopted is not None and all(guards)
         need(("built-in:no-policy" in fired) == (self.adopted is None), "whether there is a policy")
         need(("built-in:no-limit" in fired) == without, "whether there is a limit")
 
@@ -911,9 +923,7 @@ HANDLERS: dict[str, Callable[[Audit, Doc, Doc], None]] = {
     "population.extended.v1": Audit.extend,
     "dataset.registered.v1": lambda audit, _, command: audit.datasets.add(command["id"]),
     "policy.adopted.v1": Audit.adopt,
-    "grant.reserved.v1": Audit.book,
-    "invocation.recorded.v1": Audit.book,
-    "charge.revalued.v1": Audit.book,
+    **dict.fromkeys(BOOKS, Audit.book),
     **dict.fromkeys(ENDS, Audit.end),
     "ledger.carried_over.v1": Audit.carry_over,
     "ledger.recovered.v1": Audit.recover,

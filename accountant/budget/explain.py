@@ -103,8 +103,8 @@ def _told(event: Event, adopted: Adopted, people: Population, request: Request) 
         infinite = frozenset(str(c) for c in axis if priced.charge.is_infinite(c))
         closed[mechanism.kind] = closed.get(mechanism.kind, frozenset()) | infinite
     total = Charge.from_json(event.body["total"])
-    kinds = tuple(mechanism.kind for mechanism in request.mechanisms)
-    return Told(event, event.body["command"], adopted, people, total, kinds, closed)
+    places = request.costs.places
+    return Told(event, event.body["command"], adopted, people, total, places, closed)
 
 
 def _compared(rule: Rule, told: Told) -> Compared | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import NamedTuple
@@ -23,7 +23,15 @@ from accountant.budget.state import State
 from accountant.ledger.events import to_keep, written
 from accountant.privacy.curves import Orders
 from accountant.privacy.losses import UNBOUNDED
-from accountant.privacy.mechanisms import Mechanism, Priced, Relation, Verdict, price
+from accountant.privacy.mechanisms import (
+    BaseMechanism,
+    Mechanism,
+    Priced,
+    Relation,
+    Verdict,
+    price,
+)
+from accountant.privacy.mechanisms.compound import Compound
 from accountant.privacy.units import FIXED, charge_of, total
 
 Judged = AskGrant | OpenSparseVector | RecordInvocations
@@ -68,7 +76,10 @@ class Costs:
 
     def __init__(self, mechanisms: Iterable[Mechanism], priced: Iterable[Priced]) -> None:
         self.mechanisms, self.priced = tuple(mechanisms), tuple(priced)
-        self.kinds = frozenset(mechanism.kind for mechanism in self.mechanisms)
+        self.places = tuple(dict.fromkeys(p for each in self.mechanisms for p in places_in(each)))
+        """Where each kind stands (``places_in``)."""
+        self.kinds = frozenset(place[0] for place in self.places)
+        """All kinds, also those that others are made of."""
         self.total = total(p.charge for p in self.priced)
         self.sound = not any(p.objections or p.verdict is Verdict.UNVERIFIABLE for p in self.priced)
 
@@ -89,6 +100,16 @@ class Costs:
         """The same at a loss without bound in every currency."""
         lost = charge_of(UNBOUNDED, 1, self.total.orders)
         return Costs(self.mechanisms, (p._replace(charge=lost) for p in self.priced))
+
+
+def places_in(mechanism: BaseMechanism) -> Iterator[tuple[str, ...]]:
+    """Yield the kind of ``mechanism`` and of all that it is made of, at any depth: each followed by
+    the kinds that it is inside of, the nearest first.
+    """
+    yield (mechanism.kind,)
+    for part in mechanism.parts() if isinstance(mechanism, Compound) else ():
+        for place in places_in(part):
+            yield (*place, mechanism.kind)
 
 
 def prepare(state: State, by: str, command: Judged, now: int) -> Request:

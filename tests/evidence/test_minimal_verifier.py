@@ -19,7 +19,7 @@ from typing import Any
 
 import bundles
 import pytest
-from bundles import Log, Signer, archive, canonical, charge, checkpoint, root_of, small
+from bundles import Log, Signer, archive, audited, canonical, charge, checkpoint, root_of, small
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
@@ -500,15 +500,6 @@ def test_a_log_needs_a_key_that_is_one() -> None:
     log.adopt(key)
     log.sign()
     assert reasons(log.bundle()) == [("checkpoint at 1", "not an Ed25519 verifier key")]
-
-
-def audited(book: Book) -> verify_minimal.Audit:
-    """What the verifier makes of the events of a ledger in memory, on their way in."""
-    audit = verify_minimal.Audit()
-    audit.manifest = {"ledger": book.name}
-    for entry in book.stored:
-        audit.entry(entry)
-    return audit
 
 
 @settings(max_examples=150)

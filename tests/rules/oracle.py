@@ -227,7 +227,8 @@ class Oracle:
             ]
             return any(over), "request-too-costly", None
         if "mechanisms" in rule:
-            kinds = {mechanism.kind for mechanism in stated(command)}
+            bodies = [each.model_dump(mode="json") for each in stated(command)]
+            kinds = set(kinds_of(bodies))
             return bool(kinds & set(rule["mechanisms"])), "mechanism-denied", None
         if "require" in rule:
             missing = [name for name in rule["require"] if command.get(name) is None]
@@ -533,6 +534,17 @@ def stated(command: dict[str, Any]) -> list[Any]:
     """The mechanisms of a command."""
     read: Any = command_from_json(command)
     return [read.mechanism] if hasattr(read, "mechanism") else list(read.mechanisms)
+
+
+def kinds_of(value: Any) -> Iterator[str]:
+    """Every kind named at any depth; a reusable holdout is made of sparse vectors."""
+    if isinstance(value, list):
+        yield from (kind for each in value for kind in kinds_of(each))
+    elif isinstance(value, dict):
+        if "kind" in value:
+            yield value["kind"]
+            yield from ["sparse_vector"] * (value["kind"] == "reusable_holdout")
+        yield from kinds_of(list(value.values()))
 
 
 def seconds(rule: dict[str, Any]) -> int | None:

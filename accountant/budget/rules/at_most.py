@@ -60,7 +60,7 @@ class AtMostRule(Rule):
             text += ": ask for less, or in several requests"
         elif compared.fired:
             text += ": as stated it has no finite cost"
-            text += NAME_A_DELTA if "gaussian" in told.kinds else ""
+            text += NAME_A_DELTA if any(place[0] == "gaussian" for place in told.places) else ""
         return self.finding(compared, text)
 
     def sentence(self, unit: str) -> str:

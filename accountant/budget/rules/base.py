@@ -78,7 +78,7 @@ class View:
     now: int
     """The stamp that the answer will have, in microseconds."""
     kinds: frozenset[str]
-    """The mechanisms' kinds."""
+    """The mechanisms' kinds, and those of all that they are made of."""
     purpose: str | Sealed | None
     justification: str | Sealed | None
     total: Charge
@@ -119,8 +119,10 @@ class Told:
     adopted: Adopted
     people: Population
     total: Charge
-    kinds: tuple[str, ...]
-    """The mechanisms' kinds, in order."""
+    places: tuple[tuple[str, ...], ...]
+    """The kinds of the mechanisms and of their parts, in order, each once for each place: it is
+    followed by the kinds that it is inside of.
+    """
     unbounded: Mapping[str, frozenset[str]]
     """The currencies, by kind, in which a mechanism has no finite cost."""
 

@@ -11,7 +11,9 @@ from accountant.privacy.mechanisms import KINDS
 
 
 class MechanismRule(Rule):
-    """Fires when a request uses one of the mechanism kinds."""
+    """Fires when a request uses one of the mechanism kinds, by itself or inside another mechanism:
+    a denied kind stays denied in a ``composed``, a ``plan`` or any other compound.
+    """
 
     field: ClassVar[str] = "mechanisms"
     code: ClassVar[str] = "mechanism-denied"
@@ -36,8 +38,8 @@ class MechanismRule(Rule):
         return self.compared(not view.kinds.isdisjoint(self.mechanisms))
 
     def words(self, compared: Compared, told: Told) -> Finding:
-        """Render the kinds denied, and those asked for."""
-        asked = [kind for kind in told.kinds if kind in self.mechanisms]
+        """Render the kinds denied, and those asked for with what they are inside of."""
+        asked = [" inside ".join(place) for place in told.places if place[0] in self.mechanisms]
         denied = ", ".join(self.mechanisms)
         if not asked:
             return self.finding(compared, f"no denied kind requested (denied: {denied})")
@@ -45,4 +47,4 @@ class MechanismRule(Rule):
 
     def sentence(self, unit: str) -> str:
         """Describe the rule for a report."""
-        return f"On {self.data}, any request of the kind {either(self.mechanisms)}"
+        return f"On {self.data}, any request that uses the kind {either(self.mechanisms)}"
