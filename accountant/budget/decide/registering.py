@@ -12,6 +12,7 @@ from typing import Any, Final
 from accountant.budget import commands as ask
 from accountant.budget.commands import Envelope, ExtendPopulation
 from accountant.budget.errors import Conflict, Invalid
+from accountant.budget.population.naming import normal_form
 from accountant.budget.population.population import MAX_CELLS
 from accountant.budget.state import State
 from accountant.ledger.events import MAX_BYTES, Event, canonical
@@ -136,12 +137,14 @@ def register_dataset(
             )
         if (there.owner, there.parents) == (command.owner, tuple(command.parents)):
             return None
+    data = normal_form(command.namespace, command.name)
     for other in state.datasets.values():
-        same = (other.namespace, other.name) == (command.namespace, command.name)
-        if same and other.id != command.id:
+        if other.data == data and other.id != command.id:
             raise Conflict(
                 "dataset-known",
-                f"{command.namespace} {command.name} is registered as {other.id!r}: the same data "
-                "under a second id would have a second budget; use that id",
+                f"{command.namespace} {command.name} is registered as {other.id!r} "
+                f"({other.namespace} {other.name}): the same data under a second id would have a "
+                "second budget; use that id",
+                dataset=other.id,
             )
     return {}

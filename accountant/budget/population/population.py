@@ -15,6 +15,7 @@ from math import prod
 from typing import Final
 
 from accountant.budget.errors import Invalid
+from accountant.budget.population.naming import Data, normal_form
 from accountant.privacy.mechanisms import Relation
 
 MAX_CELLS: Final = 10**6
@@ -99,7 +100,7 @@ class Population:
         return {name: values[i] for (name, values), i in zip(self.dimensions, cell, strict=True)}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Dataset:
     """Data about a population, under a short id; ``namespace`` and ``name`` as in OpenLineage."""
 
@@ -108,3 +109,8 @@ class Dataset:
     name: str
     owner: str | None = None
     parents: tuple[str, ...] = ()
+
+    @cached_property
+    def data(self) -> Data:
+        """Which data it is, however they are spelled."""
+        return normal_form(self.namespace, self.name)
