@@ -92,7 +92,10 @@ def register(
         client.put(path, json=people).raise_for_status()
     about = [
         request(
-            "PUT", f"{path}/datasets/{name}", {"namespace": "bench", "name": name}, served.headers
+            "PUT",
+            f"{path}/datasets/{name}",
+            {"namespace": population, "name": name},
+            served.headers,
         )
         for name in datasets
     ]
@@ -106,7 +109,7 @@ def open_ledger(service: Service, ledger: str) -> None:
     policy, digest = parse_policy(POLICY)
     for asked in (
         opening()[0],
-        Envelope("admin", RegisterDataset(id=HOT, namespace="bench", name=HOT)),
+        Envelope("admin", RegisterDataset(id=HOT, namespace=ledger, name=HOT)),
         Envelope("admin", AdoptPolicy(policy=policy.to_json(), source_digest=digest)),
     ):
         service.execute(ledger, asked)

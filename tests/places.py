@@ -13,7 +13,7 @@ from accountant.store.ledgers import sqlite_path
 from accountant.store.sqlite import file_lock
 from bench.postgres import Server
 
-TABLES = ("checkpoint", "cosignature", "event", "ledger_head", "node", "text")
+TABLES = ("checkpoint", "cosignature", "data_use", "event", "ledger_head", "node", "text")
 
 
 class Place(Protocol):

@@ -102,12 +102,16 @@ def _widen(
 
 def _register_dataset(state: State, event: Event) -> None:
     body = event.body["command"]
+    there = state.datasets.get(body["id"])
+    stated = body if "also" in body or there is None else vars(there)
     state.datasets[body["id"]] = Dataset(
         id=body["id"],
         namespace=body["namespace"],
         name=body["name"],
         owner=body.get("owner"),
         parents=tuple(body.get("parents", ())),
+        also=tuple(stated.get("also", ())),
+        approved_by=stated.get("approved_by"),
     )
 
 

@@ -311,16 +311,33 @@ class Registrar(Connection):
         body = {"privacy_unit": privacy_unit, "neighbouring": neighbouring}
         return self._put_json("", body | {"membership": membership, "dimensions": dimensions})
 
-    def dataset(self, dataset: str, *, namespace: str, name: str, owner: str | None = None) -> Body:
-        """Register a dataset about the population under a short id."""
+    def dataset(
+        self,
+        dataset: str,
+        *,
+        namespace: str,
+        name: str,
+        owner: str | None = None,
+        parents: Sequence[str] | None = None,
+        also: Sequence[str] | None = None,
+        approver_key: str | None = None,
+    ) -> Body:
+        """Register a dataset about the population under a short id. If other populations have the
+        same data, ``also`` names all of them ("population/dataset"), and that needs a second
+        person's key.
+        """
         body = present({"namespace": namespace, "name": name, "owner": owner})
-        return self._put_json(f"/datasets/{dataset}", body)
+        body |= present({"parents": parents, "also": also})
+        return self._put_json(f"/datasets/{dataset}", body, approver_key)
 
     def policy(self, text: str, *, approver_key: str | None = None) -> Body:
         """Adopt a policy file. Loosening the policy in force needs a second person's key."""
         headers = {"Accountant-Approver": f"Bearer {approver_key}"} if approver_key else {}
         return self._put("/policy", text.encode(), "application/yaml", **headers)
 
-    def _put_json(self, path: str, body: Mapping[str, Any]) -> Body:
+    def _put_json(
+        self, path: str, body: Mapping[str, Any], approver_key: str | None = None
+    ) -> Body:
         content = json.dumps(body, ensure_ascii=False).encode()
-        return self._put(path, content, "application/json")
+        headers = {"Accountant-Approver": f"Bearer {approver_key}"} if approver_key else {}
+        return self._put(path, content, "application/json", **headers)

@@ -68,7 +68,8 @@ def report_of(ledgers: Ledgers, population: str, published: Signed | None) -> Re
     from accountant.reporting.model import build_report  # noqa: PLC0415
 
     texts = Texts(partial(ledgers.texts, population))
-    return build_report(population, ledgers.stream(population), texts, published)
+    elsewhere = ledgers.elsewhere(population)
+    return build_report(population, ledgers.stream(population), texts, published, elsewhere)
 
 
 def write_whole(path: Path, text: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final, TypeVar
 
@@ -21,7 +21,7 @@ from accountant.reporting.history import HEADINGS, SORTS, History
 from accountant.reporting.statement import Balance, Total, balances, lifetime_sums, line, scopes
 from accountant.reporting.texts import Texts
 from accountant.reporting.verdict import verdict
-from accountant.store.ledgers import Signed, Stored
+from accountant.store.ledgers import Signed, Stored, Use
 
 Facts = TypeVar("Facts", bound=Struct)
 MOST_RESERVATIONS: Final = 200
@@ -34,11 +34,13 @@ def build_report(
     stored: Iterable[Stored],
     texts: Texts | None = None,
     published: Signed | None = None,
+    elsewhere: Mapping[str, Sequence[Use]] | None = None,
 ) -> schema.Report:
     """Return the report of ``ledger`` after the events in ``stored``, read once, in order.
 
     Without ``texts`` it shows where texts are sealed; ``published`` is the last published
-    checkpoint. Raise ValueError if an event is not canonical or does not follow the one before.
+    checkpoint; ``elsewhere`` are the datasets of other ledgers that are now the same data, by
+    dataset. Raise ValueError if an event is not canonical or does not follow the one before.
     """
     state, texts = State(ledger), texts or Texts()
     history, burndowns, custody = History(), Burndowns(), CustodyHistory(published)
@@ -53,7 +55,11 @@ def build_report(
         burndowns.add(state, event)
     people, facts = state.population, custody.facts(state)
     limits = tuple(standing(state, counted) for counted in scopes(state)) if people else ()
-    data = tuple(_dataset(state, history, limits, name) for name in sorted(state.datasets))
+    uses = elsewhere or {}
+    data = tuple(
+        _dataset(state, history, limits, name, uses.get(name, ()))
+        for name in sorted(state.datasets)
+    )
     return schema.Report(
         format=schema.FORMAT,
         ledger_name=ledger,
@@ -157,13 +163,18 @@ def lifetimes(state: State) -> tuple[schema.Lifetime, ...]:
 
 
 def _dataset(
-    state: State, history: History, limits: tuple[schema.Standing, ...], name: str
+    state: State,
+    history: History,
+    limits: tuple[schema.Standing, ...],
+    name: str,
+    elsewhere: Sequence[Use],
 ) -> schema.DatasetFacts:
     tightest = _tightest(state, limits, name)
     tables = {f"by_{heading}": history.tallies.usages(name, heading) for heading in HEADINGS}
     return _filled(
         schema.DatasetFacts,
         state.datasets[name],
+        also=tuple(sorted({*state.datasets[name].also, *map(str, elsewhere)})),
         status=tightest.status if tightest else "no_limit",
         rule=tightest.rule if tightest else "",
         rule_scope=tightest.dataset if tightest else "",

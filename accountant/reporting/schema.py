@@ -203,7 +203,9 @@ class Reservations(Struct, frozen=True):
 
 class DatasetFacts(Struct, frozen=True):
     """One dataset. ``rule`` is its tightest limit; ``rule_scope`` is the dataset itself, or "*" if
-    only a limit over all datasets covers it. Both are empty if no limit does.
+    only a limit over all datasets covers it. Both are empty if no limit does. ``also`` are datasets
+    of other populations that are the same data, each with a budget of its own; ``approved_by``
+    agreed to such a second use here.
     """
 
     id: str
@@ -211,6 +213,8 @@ class DatasetFacts(Struct, frozen=True):
     name: str
     owner: str | None
     parents: tuple[str, ...]
+    also: tuple[str, ...]
+    approved_by: str | None
     status: Status | Literal["no_limit"]
     rule: str
     rule_scope: str

@@ -86,6 +86,12 @@ class Reader:
         with self._up_to_date(ledger):
             pass
 
+    def elsewhere(self, ledger: str) -> dict[str, list[str]]:
+        """Return, by dataset, the datasets of other populations that are the same data."""
+        with store_failures():
+            found = self.ledgers.elsewhere(ledger)
+        return {dataset: [str(use) for use in uses] for dataset, uses in found.items()}
+
     def grant(self, ledger: str, name: str) -> tuple[Grant | Settled, int]:
         """Return a grant and the present stamp. Raise NotFound."""
         with self._up_to_date(ledger) as state:

@@ -8,10 +8,12 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, Final
 
+import structlog
+
 from accountant.auth.keys import LEDGER as KEYS
 from accountant.auth.keys import Credentials
 from accountant.budget.apply import drop_journal, keep_journal, rollback
-from accountant.budget.commands import Envelope, EraseText, ExpireGrant
+from accountant.budget.commands import Envelope, EraseText, ExpireGrant, RegisterDataset
 from accountant.budget.decide import SYSTEM
 from accountant.budget.errors import Conflict, NotFound, Problem
 from accountant.budget.state import State
@@ -29,6 +31,7 @@ from accountant.store.vault import Vault
 
 __all__ = ["Answer", "Preview", "Service"]
 
+_log = structlog.get_logger()
 MAX_EXPIRIES: Final = 1_000  # Expiries in one run of the job; the rest stay reserved until the next
 
 
@@ -59,6 +62,37 @@ class Service(Reader):
         self._projections.keep(now=True)
         with suppress(TimeoutError):  # another process keeps the file: as it is, it loses nothing
             self.ledgers.close()
+
+    def start(self, believed: int | None, ahead: int) -> None:
+        """Read all ledgers, check the clock (``Reader.start``), and enter the datasets that are not
+        among those of all ledgers: that table follows from the ledgers. Failures are logged.
+        """
+        super().start(believed, ahead)
+        for ledger in self.populations():
+            try:
+                self.enter_datasets(ledger)
+            except Exception as error:  # noqa: BLE001 the other ledgers are entered
+                reason = error.detail if isinstance(error, Problem) else repr(error)
+                _log.error("datasets are not entered", ledger=ledger, reason=reason)
+
+    def enter_datasets(self, ledger: str) -> int:
+        """Enter the datasets of a ledger that are missing among those of all; return how many."""
+        with self._up_to_date(ledger) as state:
+            registered = list(state.datasets.values())
+        with store_failures():
+            known = self.ledgers.digests(ledger)
+        missing = [one for one in registered if (one.data.digest, one.id) not in known]
+        for last in (False, False, True) if missing else ():
+            try:
+                with self.writing(ledger) as unit:
+                    for one in missing:
+                        fields = {"id": one.id, "namespace": one.namespace, "name": one.name}
+                        unit.enter(RegisterDataset.model_validate(fields))
+                break
+            except Moved:  # another service enters the same
+                if last:
+                    raise
+        return len(missing)
 
     def keep_snapshots(self) -> None:
         """Write snapshots of ledgers that have grown, so that the next start folds fewer events."""

@@ -19,9 +19,11 @@ import orjson
 from accountant.budget.accounts.epochs import Adopted
 from accountant.budget.apply import Happened, apply
 from accountant.budget.batches import OPENED
-from accountant.budget.commands import AcceptTime, AdoptEngine, Envelope
+from accountant.budget.commands import AcceptTime, AdoptEngine, Envelope, RegisterDataset
 from accountant.budget.decide import Repeated, decide, repeated
+from accountant.budget.decide.datasets import check_elsewhere
 from accountant.budget.errors import Invalid, Problem
+from accountant.budget.population.naming import normal_form
 from accountant.budget.population.population import Population
 from accountant.budget.request import work_out
 from accountant.budget.sealing import SALT_BYTES, Opened, places_of, seal, seal_again
@@ -30,7 +32,7 @@ from accountant.ledger.events import Entry, Event, EventTooLarge
 from accountant.ledger.merkle import Tree
 from accountant.privacy import engine as bounds
 from accountant.runtime.clock import CheckedTime
-from accountant.store.ledgers import Text, Writing
+from accountant.store.ledgers import Text, Use, Writing
 from accountant.store.projection import Projection
 
 _SALTS: Final = 32  # Salts drawn at once: at each draw other threads run, and this one waits
@@ -108,6 +110,8 @@ class UnitOfWork:
             return Answer(self._answered(outcome.sequence), repeated=True)
         if any(isinstance(one.change, Happened) for one in outcome):
             self.writing.lock()  # it cannot be rolled back
+        if outcome and isinstance(asked.command, RegisterDataset):
+            self.enter(asked.command)
         self.broken = True
         for one in outcome:
             apply(state, one)
@@ -118,6 +122,16 @@ class UnitOfWork:
             places = places_of(entries, opened)
             self.texts += [Text(sequence, field, *text) for sequence, field, text in places]
         return Answer(tuple(entries))
+
+    def enter(self, command: RegisterDataset) -> None:
+        """Enter a dataset where all ledgers see which data are registered. Raise Conflict if others
+        have the same data and the command does not say so, Moved if another was first.
+        """
+        data, mine = normal_form(command.namespace, command.name), self.projection.ledger
+        uses = self.writing.uses(data.digest)
+        check_elsewhere(self.state, command, [str(use) for use in uses if use.ledger != mine])
+        if (use := Use(mine, command.id)) not in uses:
+            self.writing.enter_use(data.digest, len(uses), use)
 
     def work_out(self, commands: Sequence[Envelope]) -> None:
         """Compute for all commands what does not depend on the order in which they are decided."""

@@ -15,10 +15,20 @@ from sqlalchemy.exc import ArgumentError
 
 from accountant.ledger.merkle import Tree
 from accountant.store import Moved, StoreError, Unknown, translated
-from accountant.store.queries import HEAD_OF, Queries, Signed, Stored, Text, tree_of
+from accountant.store.queries import HEAD_OF, Queries, Signed, Stored, Text, Use, tree_of
 from accountant.store.writing import Growth, Locked, Writing
 
-__all__ = ["Ledgers", "Moved", "Signed", "StoreError", "Stored", "Text", "Unknown", "Writing"]
+__all__ = [
+    "Ledgers",
+    "Moved",
+    "Signed",
+    "StoreError",
+    "Stored",
+    "Text",
+    "Unknown",
+    "Use",
+    "Writing",
+]
 
 WAIT_MS: Final = 10_000  # For others, in this process and then in the database
 

@@ -116,6 +116,7 @@ RIGHTS: Final = {
     "cosignature": "SELECT, INSERT",
     "ledger_head": "SELECT, INSERT, UPDATE (sequence, peaks)",
     "text": "SELECT, INSERT, DELETE",
+    "data_use": "SELECT, INSERT",
 }
 """The rights of the service's role: to append, move a head forward, erase a text."""
 _REWRITING: Final = ("DELETE", "TRIGGER", "TRUNCATE", "UPDATE")  # Rights to change what is there

@@ -13,7 +13,16 @@ from accountant.ledger.merkle import Tree
 from accountant.ledger.notes import BadNote, parse
 from accountant.ledger.tiles import HASH
 from accountant.store import StoreError
-from accountant.store.tables import CHECKPOINT, COSIGNATURE, EVENT, HEAD, NODE, TERMS, TEXT
+from accountant.store.tables import (
+    CHECKPOINT,
+    COSIGNATURE,
+    DATA_USE,
+    EVENT,
+    HEAD,
+    NODE,
+    TERMS,
+    TEXT,
+)
 
 T = TypeVar("T")
 HEAD_OF: Final = "SELECT sequence, peaks FROM ledger_head WHERE ledger = "
@@ -75,6 +84,16 @@ class Text(NamedTuple):
     field: str
     salt: bytes
     text: str
+
+
+class Use(NamedTuple):
+    """A dataset of a ledger."""
+
+    ledger: str
+    dataset: str
+
+    def __str__(self) -> str:
+        return f"{self.ledger}/{self.dataset}"
 
 
 def tree_of(row: Sequence[Any] | None) -> Tree:
@@ -151,6 +170,32 @@ class Queries:
         """Return the texts of events ``first`` to ``last`` that are not erased, in order."""
         rows = self._rows(_TEXTS, ledger=ledger, first=first, last=last)
         return [Text(*row) for row in rows]
+
+    def uses(self, digest: bytes) -> list[Use]:
+        """Return the datasets of all ledgers that are the data of this digest, the first first."""
+        wanted = select(DATA_USE.c.ledger, DATA_USE.c.dataset).where(DATA_USE.c.digest == digest)
+        return [Use(*row) for row in self._rows(wanted.order_by(DATA_USE.c.number))]
+
+    def digests(self, ledger: str) -> set[tuple[bytes, str]]:
+        """Return the digests of data under which the datasets of a ledger are entered."""
+        wanted = select(DATA_USE.c.digest, DATA_USE.c.dataset).where(DATA_USE.c.ledger == ledger)
+        return {(row[0], row[1]) for row in self._rows(wanted)}
+
+    def elsewhere(self, ledger: str) -> dict[str, list[Use]]:
+        """Return, by dataset of a ledger, the datasets of other ledgers that are the same data."""
+        other = DATA_USE.alias()
+        same = (other.c.digest == DATA_USE.c.digest) & (other.c.ledger != DATA_USE.c.ledger)
+        rows = self._rows(
+            select(DATA_USE.c.dataset, other.c.ledger, other.c.dataset)
+            .join_from(DATA_USE, other, same)
+            .where(DATA_USE.c.ledger == ledger)
+            .order_by(DATA_USE.c.dataset, other.c.ledger, other.c.dataset)
+            .distinct()
+        )
+        found: dict[str, list[Use]] = {}
+        for dataset, *use in rows:
+            found.setdefault(dataset, []).append(Use(*use))
+        return found
 
     def names(self) -> list[str]:
         """Return the names of all ledgers, in order."""

@@ -1,4 +1,4 @@
-"""The tables. Every key starts with the ledger, so the schema can be sharded by it.
+"""The tables. Every key but one starts with the ledger, so the schema can be sharded by it.
 
 ``event.body`` is the truth. All else is an index on it or follows from it, but for signatures,
 which are kept as they were made, and free texts, which can be erased.
@@ -84,7 +84,21 @@ class TextRow(_Row, table=True):
     text: str = _column(Text)
 
 
-EVENT, NODE, HEAD, CHECKPOINT, COSIGNATURE, TEXT = (
+class DataUseRow(SQLModel, table=True):
+    """A dataset by its data, the only rows that are of all ledgers: ``number`` counts the datasets
+    that are the same data, so that two cannot both be registered as the first.
+    """
+
+    __tablename__ = "data_use"
+    digest: bytes = _column(LargeBinary, key=True)
+    number: int = _column(BigInteger, key=True)
+    ledger: str = Field(max_length=64, index=False)
+    dataset: str = Field(max_length=64)
+
+    __table_args__ = (Index("data_use_ledger", "ledger"),)
+
+
+EVENT, NODE, HEAD, CHECKPOINT, COSIGNATURE, TEXT, DATA_USE = (
     SQLModel.metadata.tables[name]
-    for name in ("event", "node", "ledger_head", "checkpoint", "cosignature", "text")
+    for name in ("event", "node", "ledger_head", "checkpoint", "cosignature", "text", "data_use")
 )

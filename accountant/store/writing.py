@@ -12,8 +12,8 @@ from sqlalchemy import Connection, delete, insert
 from accountant.ledger.events import Entry
 from accountant.ledger.merkle import Node, Tree, leaf_hash
 from accountant.store import Moved, StoreError, translated
-from accountant.store.queries import Queries, Signed, Text
-from accountant.store.tables import CHECKPOINT, COSIGNATURE, TEXT
+from accountant.store.queries import Queries, Signed, Text, Use
+from accountant.store.tables import CHECKPOINT, COSIGNATURE, DATA_USE, TEXT
 
 if TYPE_CHECKING:
     from accountant.store.ledgers import Ledgers
@@ -156,6 +156,13 @@ class Writing(Queries):
         """Keep a witness's signature line under a checkpoint."""
         row = {"ledger": ledger, "number": number, "witness": witness, "line": line}
         self._execute(insert(COSIGNATURE).values(row))
+
+    def enter_use(self, digest: bytes, number: int, use: Use) -> None:
+        """Enter a dataset as the one of this number that is these data. Raises Moved if another
+        writer has entered one meanwhile.
+        """
+        row = {"digest": digest, "number": number} | use._asdict()
+        self._execute(insert(DATA_USE).values(row))
 
     def erase_texts(self, ledger: str, sequence: int, fields: Sequence[str]) -> None:
         """Erase texts of one event; with the commit they are gone from the file."""

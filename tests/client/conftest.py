@@ -54,7 +54,7 @@ class Served:
                 membership="public",
                 dimensions={"country": ["KR", "JP"]},
             )
-            registrar.dataset("visits", namespace="test", name="visits")
+            registrar.dataset("visits", namespace=name, name="visits")
             registrar.policy(POLICY)
         return name
 

@@ -41,7 +41,7 @@ def test_bytes(served: Served) -> None:
     with served.client(population) as accountant:
         accountant.record("visits", [LAPLACE], purpose="test")
     with Registrar(served.url, served.keys["admin"], population) as registrar:
-        registrar.dataset("strange", namespace="test", name=STRANGE)
+        registrar.dataset("strange", namespace=population, name=STRANGE)
     with served.client(population, "auditor") as auditor:
         events = list(auditor.events())
         assert events[-1].content["command"]["name"] == STRANGE

@@ -119,7 +119,7 @@ def test_migrating_again_keeps_the_triggers(filled: World) -> None:
         migrate(filled.url)
         assert raw.execute(query).fetchall() == before
         triggers = [name for name, sql in before if sql and sql.startswith("CREATE TRIGGER")]
-    assert len(triggers) == 17
+    assert len(triggers) == 20
 
 
 def test_the_writer_is_durable(database: str) -> None:

@@ -102,7 +102,7 @@ def test_the_service_has_no_other_right(filled: Hosted) -> None:
             " WHERE grantee IN ('app', 'PUBLIC') AND table_schema = 'public'"
         )
     }
-    appended = ("event", "node", "checkpoint", "cosignature", "ledger_head", "text")
+    appended = ("event", "node", "checkpoint", "cosignature", "ledger_head", "text", "data_use")
     assert rights == {(table, right) for table in appended for right in ("SELECT", "INSERT")} | {
         ("text", "DELETE")
     }

@@ -41,6 +41,10 @@ class Dataset(TypedDict):
     name: Annotated[str, "OpenLineage name"]
     owner: NotRequired[Annotated[str | None, "its owner"]]
     parents: NotRequired[Annotated[list[str], "the datasets that it was made from"]]
+    also: NotRequired[
+        Annotated[list[str], "datasets of other populations that are the same data, if any"]
+    ]
+    approved_by: NotRequired[Annotated[str, "who agreed to the second use, if it took one"]]
 
 
 class PolicyInForce(TypedDict):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
 from typing import Annotated, cast
 
 from fastapi import Header
@@ -25,9 +25,18 @@ from accountant.budget.commands import AdoptPolicy, Envelope, RegisterDataset, R
 from accountant.budget.errors import Forbidden, Invalid
 from accountant.budget.facts import opened_by
 from accountant.budget.policy import Policy
+from accountant.budget.population.population import Dataset
 from accountant.budget.state import State
+from accountant.runtime.service import Service
 
 router = of_a_population("registering")
+Approver = Annotated[
+    str | None,
+    Header(
+        alias="Accountant-Approver",
+        description="`Bearer <key>` of another admin or officer; needed to make more budget",
+    ),
+]
 
 
 @router.put("")
@@ -48,11 +57,11 @@ def register_population(
 @Call(models.PopulationInForce)
 def show_population(population: Name, key: Reader, service: TheService) -> JSONResponse:
     """Show a population with its datasets and the policy in force."""
-    state = service.state(population)
+    state, elsewhere = service.state(population), service.elsewhere(population)
     adopted = state.adopted
     in_force: models.PopulationInForce = {
         **_population(state),
-        "datasets": [cast(models.Dataset, asdict(one)) for one in state.datasets.values()],
+        "datasets": [_dataset(one, elsewhere) for one in state.datasets.values()],
         "policy": _policy(adopted.policy, adopted.digest) if adopted else None,
     }
     return JSONResponse(in_force)
@@ -76,13 +85,51 @@ def _policy(policy: Policy, digest: str) -> models.PolicyInForce:
 
 
 @router.put("/datasets/{dataset}")
-@Call(models.Dataset, RegisterDataset, within="id", topics="dataset")
+@Call(models.Dataset, RegisterDataset, within="id approved_by", topics="dataset")
 def register_dataset(
-    population: Name, dataset: DatasetName, key: Administrator, body: Body, service: TheService
+    population: Name,
+    dataset: DatasetName,
+    key: Administrator,
+    body: Body,
+    service: TheService,
+    approver: Approver = None,
 ) -> JSONResponse:
-    """Register a dataset about the population under a short id."""
-    service.execute(population, ask(RegisterDataset, key, body, None, id=dataset))
-    return JSONResponse(asdict(service.state(population).datasets[dataset]))
+    """Register a dataset about the population under a short id.
+
+    The same data are the same budget: data that another population has, in whatever spelling, are
+    registered only if `also` lists all its other uses and a second person approves.
+    """
+    second = _second(service, approver)
+    command = ask(RegisterDataset, key, body, None, id=dataset, approved_by=second)
+    service.execute(population, command)
+    registered = service.state(population).datasets[dataset]
+    return JSONResponse(_dataset(registered, service.elsewhere(population)))
+
+
+def _dataset(one: Dataset, elsewhere: Mapping[str, Sequence[str]]) -> models.Dataset:
+    also = sorted({*one.also, *elsewhere.get(one.id, ())})
+    found: models.Dataset = {
+        "id": one.id,
+        "namespace": one.namespace,
+        "name": one.name,
+        "owner": one.owner,
+        "parents": list(one.parents),
+    }
+    if also:
+        found["also"] = also
+    if one.approved_by is not None:
+        found["approved_by"] = one.approved_by
+    return found
+
+
+def _second(service: Service, approver: str | None) -> str | None:
+    """Return the name of the key in the approver's header, if there is one. Raise Problem."""
+    if approver is None:
+        return None
+    other = key_from(service, approver, "Accountant-Approver")
+    if other.role not in ("admin", "officer"):
+        raise Forbidden("role-not-allowed", f"{other.name} is no admin or officer")
+    return other.name
 
 
 @router.put("/policy")
@@ -92,13 +139,7 @@ def adopt_policy(
     key: Administrator,
     body: Raw,
     service: TheService,
-    approver: Annotated[
-        str | None,
-        Header(
-            alias="Accountant-Approver",
-            description="`Bearer <key>` of another admin or officer; needed to loosen a policy",
-        ),
-    ] = None,
+    approver: Approver = None,
 ) -> JSONResponse:
     """Adopt a policy file (YAML or JSON). Loosening the one in force takes a second key."""
     try:
@@ -107,12 +148,7 @@ def adopt_policy(
         policy, digest = parse_policy(body.decode("utf-8"))
     except UnicodeDecodeError:
         raise Invalid("malformed-policy", "the policy is not UTF-8 text") from None
-    second = None
-    if approver is not None:
-        other = key_from(service, approver, "Accountant-Approver")
-        if other.role not in ("admin", "officer"):
-            raise Forbidden("role-not-allowed", f"{other.name} is no admin or officer")
-        second = other.name
+    second = _second(service, approver)
     command = AdoptPolicy(policy=policy.to_json(), source_digest=digest, approved_by=second)
     answer = service.execute(population, Envelope(key.name, command))
     changed = answer.events[0].body if answer.events else {}

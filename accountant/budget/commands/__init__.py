@@ -51,6 +51,8 @@ IDENTIFIER: Final = r"[a-z0-9][a-z0-9_.-]{0,63}"
 LONGEST_TEXT: Final = 2_000
 
 Identifier = Annotated[str, Field(pattern=f"^{IDENTIFIER}$")]
+Use = Annotated[str, Field(pattern=f"^{IDENTIFIER}/{IDENTIFIER}$")]
+"""A dataset of a population."""
 Text = Annotated[str, Field(min_length=1, max_length=LONGEST_TEXT)]
 
 STORED: Final = {"stored": True}
@@ -79,6 +81,13 @@ def read_dp_events(value: Any) -> Any:
     return [
         body for item in value for body in (mechanisms_of(item) if is_dp_event(item) else [item])
     ]
+
+
+def _ordered(names: list[str]) -> list[str]:
+    """Sort names, which must differ: their order does not matter."""
+    if len(set(names)) < len(names):
+        raise PydanticCustomError("stated_twice", "the same is named twice")
+    return sorted(names)
 
 
 def _few_plans(mechanisms: list[Mechanism]) -> list[Mechanism]:
@@ -188,6 +197,10 @@ class RegisterDataset(Command, name="register_dataset"):
     name: Text = Field(description="OpenLineage name, e.g. public.visits")
     owner: Text | None = Field(None, description="the owner of the data")
     parents: list[Text] = Field([], max_length=100, description="the datasets it was made from")
+    also: Annotated[list[Use], AfterValidator(_ordered)] = Field(
+        [], max_length=100, description="the datasets of other populations that are the same data"
+    )
+    approved_by: Text | None = Field(None, description="who else agrees to the second use")
 
 
 class AdoptPolicy(Command, name="adopt_policy"):

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from accountant.budget import commands as ask
 from accountant.budget.apply import Happened
 from accountant.budget.commands import Batch, Command, Envelope, RegisterPopulation
-from accountant.budget.decide import adopting, custody, registering
+from accountant.budget.decide import adopting, custody, datasets, registering
 from accountant.budget.decide.batching import batch
 from accountant.budget.decide.spending import SPENDING, SYSTEM
 from accountant.budget.errors import Invalid
@@ -87,7 +87,7 @@ def repeated(state: State, asked: Envelope) -> Repeated | None:
 _Decider = Callable[[State, Envelope, Any, int], Body | None]
 _HAPPENING: Final[dict[type[Command], tuple[str, _Decider]]] = {
     ask.ExtendPopulation: ("population.extended.v1", registering.extend_population),
-    ask.RegisterDataset: ("dataset.registered.v1", registering.register_dataset),
+    ask.RegisterDataset: ("dataset.registered.v1", datasets.register_dataset),
     ask.AdoptPolicy: ("policy.adopted.v1", adopting.adopt_policy),
     ask.AdoptSigningKey: ("signing_key.adopted.v1", custody.adopt_signing_key),
     ask.StopPublication: ("publication.stopped.v1", custody.stop_publication),

@@ -1,4 +1,4 @@
-"""Decide registrations of populations and datasets.
+"""Decide registrations of populations.
 
 Deciders return the body of the event, without the command; None if nothing has to change.
 """
@@ -12,7 +12,6 @@ from typing import Any, Final
 from accountant.budget import commands as ask
 from accountant.budget.commands import Envelope, ExtendPopulation
 from accountant.budget.errors import Conflict, Invalid
-from accountant.budget.population.naming import normal_form
 from accountant.budget.population.population import MAX_CELLS
 from accountant.budget.state import State
 from accountant.ledger.events import MAX_BYTES, Event, canonical
@@ -121,30 +120,3 @@ def _added(
             )
     added = {name: list(values[len(old[name]) :]) for name, values in new.items()}
     return {name: values for name, values in added.items() if values}
-
-
-def register_dataset(
-    state: State, asked: Envelope, command: ask.RegisterDataset, now: int
-) -> Body | None:
-    """Register a dataset, or its new owner or parents."""
-    there = state.datasets.get(command.id)
-    if there is not None:
-        if (there.namespace, there.name) != (command.namespace, command.name):
-            raise Conflict(
-                "dataset-immutable",
-                f"dataset {command.id!r} is {there.namespace} {there.name}; "
-                "other data need another id",
-            )
-        if (there.owner, there.parents) == (command.owner, tuple(command.parents)):
-            return None
-    data = normal_form(command.namespace, command.name)
-    for other in state.datasets.values():
-        if other.data == data and other.id != command.id:
-            raise Conflict(
-                "dataset-known",
-                f"{command.namespace} {command.name} is registered as {other.id!r} "
-                f"({other.namespace} {other.name}): the same data under a second id would have a "
-                "second budget; use that id",
-                dataset=other.id,
-            )
-    return {}

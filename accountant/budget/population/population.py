@@ -109,6 +109,10 @@ class Dataset:
     name: str
     owner: str | None = None
     parents: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()
+    """Datasets of other populations that are the same data, as stated at the registration."""
+    approved_by: str | None = None
+    """Who agreed to that."""
 
     @cached_property
     def data(self) -> Data:

@@ -28,6 +28,7 @@ COLUMNS = {
     "checkpoint": ("ledger", "number", "size", "note"),
     "cosignature": ("ledger", "number", "witness", "line"),
     "text": ("ledger", "sequence", "field", "salt", "text"),
+    "data_use": ("digest", "number", "ledger", "dataset"),
 }
 KEYS = {
     "event": "ledger, sequence",
@@ -35,6 +36,7 @@ KEYS = {
     "checkpoint": "ledger, number",
     "cosignature": "ledger, number, witness",
     "text": "ledger, sequence, field",
+    "data_use": "digest, number",
 }
 
 

@@ -1,0 +1,195 @@
+"""The same data are the same budget over all populations of a database, whoever registers them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from places import Place
+from support import World, make
+
+from accountant.budget.commands import Envelope
+from accountant.budget.errors import Conflict, Forbidden, Problem
+from accountant.reporting.files import rendered, report_of
+from accountant.runtime.service import Service
+from accountant.store.ledgers import Ledgers
+
+VISITS = {"namespace": "postgres://warehouse", "name": "public.visits"}
+AGAIN = {"namespace": "postgresql://Warehouse:5432", "name": 'Public."Visits"'}
+PEOPLE = {"privacy_unit": "person", "neighbouring": "replace_one", "membership": "public"}
+
+
+def opened(service: Service, *names: str) -> None:
+    """Registers populations."""
+    for name in names:
+        service.execute(name, Envelope("admin", make("register_population", **PEOPLE)))
+
+
+def register(service: Service, ledger: str, id: str, **fields: Any) -> Any:  # noqa: A002
+    """Registers a dataset as an administrator."""
+    return service.execute(ledger, Envelope("admin", make("register_dataset", id=id, **fields)))
+
+
+@pytest.fixture
+def made(world: Callable[..., World]) -> World:
+    """A service whose population ``fair`` has the table of visits as ``v``; two more are empty."""
+    found = world().hospital()
+    opened(found.service, "east", "west")
+    register(found.service, "fair", "v", **VISITS)
+    return found
+
+
+def test_another_population_cannot_have_the_data_unsaid(made: World) -> None:
+    """A second population with the same table, in whatever spelling, would have a second budget."""
+    before = made.service.head("east")
+    for fields in (VISITS, AGAIN):
+        with pytest.raises(Conflict, match="as fair/v: a second registration") as refused:
+            register(made.service, "east", "w", **fields)
+        assert refused.value.code == "dataset-known-elsewhere"
+        assert refused.value.numbers["also"] == ["fair/v"]
+    assert made.service.head("east") == before
+    assert made.service.state("east").datasets == {}
+    register(made.service, "east", "w", namespace="postgres://warehouse", name="public.wards")
+
+
+def test_a_second_use_takes_a_second_name(made: World) -> None:
+    """It states where else the data are, and somebody else approves; the event keeps both."""
+    for more in ({}, {"approved_by": "admin"}):
+        with pytest.raises(Forbidden, match="a second person has to agree") as refused:
+            register(made.service, "east", "w", **AGAIN, also=["fair/v"], **more)
+        assert refused.value.code == "second-name-needed"
+    answer = register(made.service, "east", "w", **AGAIN, also=["fair/v"], approved_by="officer")
+    [event] = answer.events
+    assert event.body["command"]["also"] == ["fair/v"]
+    assert event.body["command"]["approved_by"] == "officer"
+    with pytest.raises(Conflict) as unsaid:
+        register(made.service, "west", "x", **VISITS, also=["fair/v"], approved_by="officer")
+    assert unsaid.value.numbers["also"] == ["east/w", "fair/v"]
+    both = ["fair/v", "east/w"]
+    register(made.service, "west", "x", **VISITS, also=both, approved_by="officer")
+    assert made.service.elsewhere("fair") == {"v": ["east/w", "west/x"]}
+    assert made.service.elsewhere("west") == {"x": ["east/w", "fair/v"]}
+
+
+@pytest.mark.parametrize("also", [["east/nothing"], ["fair/v", "east/nothing"], ["west/v"]])
+def test_what_is_stated_has_to_be_so(made: World, also: list[str]) -> None:
+    """Neither one use too few nor one too many: what is approved is what there is."""
+    with pytest.raises(Conflict) as refused:
+        register(made.service, "east", "w", **VISITS, also=also, approved_by="officer")
+    assert refused.value.code == "dataset-known-elsewhere"
+    with pytest.raises(Conflict, match="leave `also` out"):
+        register(
+            made.service, "east", "w", namespace="n", name="new", also=also, approved_by="officer"
+        )
+
+
+def test_a_registration_can_be_repeated(made: World) -> None:
+    """What is registered is registered: a retry, or another owner, need not state it again."""
+    for _ in range(2):
+        register(made.service, "east", "w", **AGAIN, also=["fair/v"], approved_by="officer")
+    assert made.service.head("east").size == 2
+    register(made.service, "east", "w", **AGAIN, owner="somebody")
+    register(made.service, "fair", "v", **VISITS, owner="somebody")
+    found = made.service.state("east").datasets["w"]
+    assert (found.owner, found.also, found.approved_by) == ("somebody", ("fair/v",), "officer")
+
+
+def test_over_http(made: World) -> None:
+    """The approver is whoever's key is in the header, and both populations show the other use."""
+    path = "/v1/populations/east/datasets/w"
+    admin, officer = made.auth("admin"), made.auth("officer")["Authorization"]
+
+    def put(body: dict[str, Any], **headers: str) -> Any:
+        return made.http.put(path, json=VISITS | body, headers=admin | headers)
+
+    def code(answer: Any) -> str:
+        return str(answer.json()["type"]).rpartition(":")[2]
+
+    assert code(put({})) == "dataset-known-elsewhere"
+    assert code(put({"also": ["fair/v"]})) == "second-name-needed"
+    body = {"also": ["fair/v"]}
+    named = put(body | {"approved_by": "officer"})
+    assert (named.status_code, "approved_by" in named.text) == (422, True)
+    own = {"Accountant-Approver": admin["Authorization"]}
+    assert code(put(body, **own)) == "second-name-needed"
+    pipeline = {"Accountant-Approver": made.auth("pipeline")["Authorization"]}
+    assert code(put(body, **pipeline)) == "role-not-allowed"
+    done = put(body, **{"Accountant-Approver": officer})
+    assert done.status_code == 200
+    assert (done.json()["also"], done.json()["approved_by"]) == (["fair/v"], "officer")
+    shown = {
+        name: made.http.get(f"/v1/populations/{name}", headers=admin).json()["datasets"]
+        for name in ("fair", "east")
+    }
+    assert [one["also"] for one in shown["east"]] == [["fair/v"]]
+    assert [one.get("also") for one in shown["fair"]] == [None, ["east/w"]]
+
+
+def test_both_reports_show_the_other_use(made: World) -> None:
+    """The later use stands in its event, the earlier one is looked up for the report."""
+    register(made.service, "east", "w", **AGAIN, also=["fair/v"], approved_by="officer")
+    reports = {name: report_of(made.service.ledgers, name, None) for name in ("fair", "east")}
+    uses = {name: {one.id: one.also for one in report.datasets} for name, report in reports.items()}
+    assert uses == {"fair": {"d": (), "v": ("east/w",)}, "east": {"w": ("fair/v",)}}
+    assert "east/w" in rendered(reports["fair"], "html")
+    assert "officer" in rendered(reports["east"], "html")
+
+
+def test_of_many_at_once_one_is_the_first(made: World) -> None:
+    """Two services and many threads register the same new data: one of them has it unsaid, and the
+    others are told about that one.
+    """
+    services = [made.service, Service(Ledgers(made.url))]
+    names = [f"p{number}" for number in range(6)]
+    for name in names:
+        opened(made.service, name)
+    outcomes: dict[str, Any] = {}
+    ready = threading.Barrier(len(names))
+
+    def run(number: int, name: str) -> None:
+        ready.wait()
+        try:
+            register(services[number % 2], name, "w", namespace="n", name="new")
+            outcomes[name] = None
+        except Problem as problem:
+            outcomes[name] = problem
+
+    threads = [threading.Thread(target=run, args=each) for each in enumerate(names)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    first = [name for name, problem in outcomes.items() if problem is None]
+    assert len(first) == 1, outcomes
+    others = [problem for problem in outcomes.values() if problem is not None]
+    assert {problem.code for problem in others} <= {"dataset-known-elsewhere"}
+    assert all(problem.numbers["also"] == [f"{first[0]}/w"] for problem in others)
+    registered = [name for name in names if services[1].state(name).datasets]
+    assert registered == first
+    services[1].close()
+
+
+def test_the_table_is_rebuilt_from_the_ledgers(made: World, place: Place) -> None:
+    """A service that starts enters what is missing, and then refuses as before."""
+    before = sorted(place.run("SELECT * FROM data_use"))
+    assert len(before) == 2
+    place.tamper("DELETE FROM data_use")
+    made.service.start(None, 10**15)
+    assert sorted(place.run("SELECT * FROM data_use")) == before
+    assert made.service.enter_datasets("fair") == 0
+    with pytest.raises(Conflict):
+        register(made.service, "east", "w", **VISITS)
+
+
+def test_a_registration_that_fails_is_not_entered(
+    made: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The row is of the same transaction as the event."""
+    fields = {"namespace": "n", "name": "new"}
+    with monkeypatch.context() as patch:
+        patch.setattr(made.service.ledgers, "append", lambda *_: False)
+        with pytest.raises(Problem):
+            register(made.service, "east", "w", **fields)
+    register(made.service, "west", "x", **fields)
