@@ -36,7 +36,7 @@ EXACT = Context(prec=60)
 TWO_PI_ROOT = Decimal("2.50662827463100050241576528481104525300698674060993831662992357634")
 STEPS = [1 + Fraction(step, 8 << p) for p in range(16, 0, -1) for step in range(8, 16)]
 RENYI = [*STEPS, *range(2, 65), *(step << p for p in range(3, 11) for step in range(9, 17))]
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+EPOCH, MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 JUDGED = ("grant.reserved.v1", "grant.refused.v1", "invocation.recorded.v1")
 BOOKS = ("grant.reserved.v1", "invocation.recorded.v1", "charge.revalued.v1")
 ENDS = ("grant.committed.v1", "grant.released.v1", "grant.expired.v1", "sparse_vector.closed.v1")
@@ -137,29 +137,13 @@ def number(text: Any) -> Fraction:
     return Fraction(text)
 
 
-def stamp(text: str) -> int:
-    """Return the microseconds since 1970."""
-    return (datetime.fromisoformat(text) - EPOCH) // timedelta(microseconds=1)
-
-
 def ends(window: str, at: int) -> int:
     """Return when spending at ``at`` leaves a window: ``30d``, ``12h`` or ``month``."""
     if window != "month":
         return at + int(window[:-1]) * {"h": 3_600, "d": 86_400}[window[-1]] * 10**6
-    moment = EPOCH + timedelta(microseconds=at)
+    moment = EPOCH + at * MICROSECOND
     year, month = divmod(moment.year * 12 + moment.month, 12)
-    return stamp(datetime(year, month + 1, 1, tzinfo=UTC).isoformat())
-
-
-def kinds_in(value: Any) -> set[str]:
-    """Return the kinds of mechanisms, and of those that they are made of."""
-    inside = value if type(value) is list else value.values() if type(value) is dict else ()
-    own = {value["kind"]} if type(value) is dict and "kind" in value else set[str]()
-    own |= {"sparse_vector"} if "reusable_holdout" in own else set()  # of which it consists
-    return own.union(*map(kinds_in, inside))
-
-
-# -- sums ------------------------------------------------------------------------------------
+    return (datetime(year, month + 1, 1, tzinfo=UTC) - EPOCH) // MICROSECOND
 
 
 def amounts(charge: Doc, names: Iterable[str]) -> list[int]:
@@ -213,8 +197,7 @@ class Account:
     def of(self, cells: Cells) -> Iterator[list[int]]:
         """Return the sums of everyone, and of those of the cells that have more."""
         yield self.everyone
-        for cell in self.cells if cells is None else self.cells.keys() & cells:
-            yield self.at(cell)
+        yield from map(self.at, self.cells if cells is None else self.cells.keys() & cells)
 
     def twin(self) -> Account:
         """Return another account with the same sums."""
@@ -321,9 +304,6 @@ class Account:
         self.everyone[n + i] += over
 
 
-# -- limits ----------------------------------------------------------------------------------
-
-
 def decimal(value: Fraction) -> Decimal:
     """Return a fraction as a decimal of the digits in force."""
     return Decimal(value.numerator) / value.denominator
@@ -346,15 +326,12 @@ def start_of_line(currency: str, order: Fraction, left: Fraction) -> Decimal:
 @lru_cache
 def check_order(currency: str, order: Fraction, epsilon: Fraction, left: Fraction) -> None:
     """Check that no Renyi order, or none nearby, leaves a limit more room, (epsilon - c) / a."""
-
-    def room(a: Fraction) -> Decimal:
-        return (decimal(epsilon) - start_of_line(currency, a, left)) / decimal(a)
-
     need(order > 1, "an order is more than 1")
     near = [max(Fraction(1, 10**9), (order - 1) * (1 + Fraction(n, 10**8))) for n in (-1, 1)]
     others = RENYI if currency.startswith("tau_") else [1 + each for each in near]
-    best = max(room(Fraction(a)) for a in others)
-    need(room(order) >= best, f"another order than {order} leaves more room in {currency:.20}")
+    orders = [order, *map(Fraction, others)]
+    room = [(decimal(epsilon) - start_of_line(currency, a, left)) / decimal(a) for a in orders]
+    need(room[0] == max(room), f"another order than {order} leaves more room in {currency:.20}")
 
 
 def mills(x: Decimal) -> Decimal:
@@ -420,8 +397,8 @@ class Limit:
         need(self.gate != "renyi" or told_parts == parts, f"the parts of delta' are {parts}")
         if before:
             self.first = before.first
-            kept = {name: before.orders.get(name) for name in self.compared[2:]}
-            need(all(self.orders[n] == kept[n] for n in kept), "another order than before")
+            kept = [self.orders[name] == before.orders.get(name) for name in self.compared[2:]]
+            need(all(kept), "another order than before")
             need(self.stated == before.stated, "the orders were not stated so before")
         else:
             self.check_orders(taus)
@@ -465,9 +442,8 @@ class Limit:
         """Return the units of epsilon that a cell has spent which holds this; None is infinite."""
         epsilon, _, *along = used
         bounds = [] if epsilon is None else [epsilon]
-        for (a, b, d), second in zip(self.lines, along, strict=True):
-            if second is None:
-                continue
+        lines = zip(self.lines, along, strict=True)
+        for (a, b, d), second in [(line, sums) for line, sums in lines if sums is not None]:
             bounds.append(max(0, -(-(a * second + b) // d)))
             if self.gate == "gdp" and second <= self.first and self.left >= self.chosen[1]:
                 bounds.append(self.chosen[0] * 10**9 // 1)
@@ -485,18 +461,18 @@ class Limit:
         return fit[1] and (fit[0] or any(fit[2:]))
 
     def wrong(
-        self, least: Account, most: Account | None, cells: Cells, total: Doc, rule: Doc, event: Doc
+        self, accounts: list[Account], most: Account | None, cells: Cells, rule: Doc, event: Doc
     ) -> str:
-        """Return the error in an event about a rule, whose account was between two others."""
+        """Return the error in an event about a rule, whose first account was between two others."""
         fired, seen = rule["id"] in dict(event.get("fired", [])), event["rules"][rule["id"]]
         share = number(rule["at"][:-1]) / 100 if "of" in rule else Fraction(1)
-        capacity, charge = self.capacity(share), self.used(amounts(total, self.keeps))
+        capacity, charge = self.capacity(share), self.used(amounts(event["total"], self.keeps))
         quoted = [None if text == "infinite" else int(text) for text in seen["used"]]
         cell = tuple(seen["cell"]) if "cell" in seen else None
-        low = self.used(least.at(cell))
+        low = self.used(accounts[0].at(cell))
         high = self.used(most.at(cell)) if most else quoted
         between = zip(*(map(endless, each) for each in (low, quoted, high)), strict=True)
-        held = list(map(self.used, least.of(cells)))
+        held = [self.used(sums) for account in accounts for sums in account.of(cells)]
         misfits = [used for used in held if not self.fits(used, charge, capacity)]
         spent = max(map(endless, map(self.spent, misfits if fired else held)), default=0)
         shown = list(map(str, capacity)) if fired and share == 1 else None
@@ -504,7 +480,7 @@ class Limit:
             "the cell is not selected": cell is None or cells is None or cell in cells,
             f"the cell had {low}": all(a <= b <= c for a, b, c in between),
             f"the charge does not fit on {len(misfits)} cells": (
-                bool(misfits) == fired or (fired and least is not most)
+                bool(misfits) == fired or (fired and accounts[0] is not most)
             ),
             "another cell decides": self.fits(quoted, charge, capacity) != fired,
             f"another cell has spent {spent}": spent <= endless(self.spent(quoted)),
@@ -549,14 +525,11 @@ def start_of(old: Limit | None, new: Limit, *, used: bool) -> str:
     return "empty" if span else "converted" if same else "brought"
 
 
-# -- the audit -------------------------------------------------------------------------------
-
-
 class Grant(NamedTuple):
     """An open grant: its client, data and people, its reservation, and the accounts of that."""
 
     by: str
-    dataset: str
+    datasets: list[str]
     subjects: Any
     cells: Cells
     total: Doc
@@ -573,12 +546,11 @@ class Audit:
         self.checkpoints, self.last, self.name, self.time = deque[bytes](), (0, ""), "", ""
         self.subtrees, self.files = list[tuple[int, bytes]](), dict[str, str]()
         self.dimensions, self.compiled = dict[str, list[str]](), dict[str, Cells]()
-        self.datasets, self.rules, self.limits = set[str](), list[Any](), dict[str, Limit]()
-        self.believed = set[str]()  # Rules that compare no numbers: whether one fired is believed
+        self.sources = dict[str, set[str]]()  # Of each dataset, those that it was made from
+        self.rules, self.limits, self.numbers = list[Any](), dict[str, Limit](), Counter[str]()
         self.adopted: int | None = None
-        self.numbers, self.now = Counter[str](), 0
-        self.accounts, self.open = dict[Key, Account](), dict[str, Grant]()
-        self.totals = list[Doc]()
+        self.accounts, self.open, self.now = dict[Key, Account](), dict[str, Grant](), 0
+        self.totals, self.believed = list[Doc](), set[str]()  # Rules: whether they fired
 
     def attempt(self, where: str | int, step: Callable[..., None], *given: Any) -> None:
         """Take a step; if it fails, that is a finding, and the rest goes on."""
@@ -639,7 +611,7 @@ class Audit:
                 self.name, self.log, self.needed = name, [], []  # another name is another log
             for keys in (self.keys, self.log, self.needed):
                 keys.append(command["key"])
-        self.now = max(self.now, stamp(event["time"]))
+        self.now = max(self.now, (datetime.fromisoformat(event["time"]) - EPOCH) // MICROSECOND)
         self.attempt(self.size, self.fold, event, kind, command)
         need(canonical(event) == entry, "not canonical JSON (RFC 8785)")
         place = event["ledger"], repr(event["sequence"])
@@ -695,15 +667,14 @@ class Audit:
         """Open a grant, named after its sequence; or book invocations, or a correction."""
         everyone = event.get("charged_to") == "everyone" or command.get("everyone") is True
         cells = None if everyone else self.select(command.get("subjects"))
-        kind, dataset, now = event["type"], command["dataset"], self.now
+        kind, datasets, now = event["type"], self.charged(event, command), self.now
         more, reserve = kind == "charge.revalued.v1", kind == "grant.reserved.v1"
         by, charge = (command["by"], event["more"]) if more else (event["by"], event["total"])
-        accounts = {key: self.account(key) for key in self.route(dataset, by)}
+        accounts = {key: self.account(key) for key in self.route(datasets, by)}
         booked = {k: a.book(cells, charge, now, reserve=reserve) for k, a in accounts.items()}
         if reserve:
             asked, expires = command.get("subjects"), now + command.get("ttl_seconds", 3600) * 10**6
-            grant = Grant(by, dataset, asked, cells, charge, expires, booked)
-            self.open[f"g{self.size}"] = grant
+            self.open[f"g{self.size}"] = Grant(by, datasets, asked, cells, charge, expires, booked)
 
     def end(self, event: Doc, command: Doc) -> None:
         """Settle a grant at its charge, which is no more than it reserved."""
@@ -741,15 +712,40 @@ class Audit:
         """Return an account; a new one has the currencies of its rule's epoch, or is a lifetime."""
         if key not in self.accounts:
             limit = self.limits.get(key[0])
-            now = limit is not None and limit.number == key[1]
-            self.accounts[key] = limit.opened() if limit and now else Account(SURE)
+            here = limit if limit and limit.number == key[1] else None
+            self.accounts[key] = here.opened() if here else Account(SURE)
         return self.accounts[key]
 
-    def route(self, dataset: str, client: str) -> list[Key]:
-        """Return where a charge counts: limits in force, lifetimes of the dataset and of all."""
-        limits = [limit for limit in self.limits.values() if limit.counts(dataset)]
-        keys = [limit.key(dataset, client) for limit in limits]
-        return [*keys, ("", 0, dataset, ""), ("", 0, "*", "")]
+    def dataset(self, event: Doc, command: Doc) -> None:
+        """Register a dataset with those that it was made from, or that were made from it."""
+        made_from = self.sources[command["id"]] = set(event.get("made_from", []))
+        need(made_from >= self.sources.keys() & command.get("parents", []), "not of all parents")
+        for child in event.get("made_into", []):
+            self.sources[child].add(command["id"])
+
+    def charged(self, event: Doc, command: Doc) -> list[str]:
+        """Return the datasets that are charged: those named and, but for corrections, origins."""
+        found, asked = set[str](), command["dataset"]
+        names = left = [asked] if type(asked) is str else asked
+        while left := {*left} - found:
+            found |= left
+            left = {one for name in left for one in self.sources.get(name, ())}
+        due = names if event["type"] == BOOKS[2] else sorted(found)
+        need(event.get("charged", names) == due, f"other datasets than {due} are charged")
+        return due
+
+    def route(self, datasets: list[str], client: str) -> list[Key]:
+        """Return where a charge counts: limits in force, lifetimes of its datasets and of all."""
+        pairs = product(self.limits.values(), datasets)
+        keys = [limit.key(one, client) for limit, one in pairs if limit.counts(one)]
+        return [*dict.fromkeys(keys), *(("", 0, one, "") for one in [*datasets, "*"])]
+
+    def released(self, key: Key, account: Account, grants: list[Grant]) -> Account:
+        """Return an account as if these grants were released."""
+        account.advance(self.now)
+        for grant in [grant for grant in grants if key in grant.booked]:
+            (account := account.twin()).settle(grant.cells, grant.booked[key], {}, self.now)
+        return account
 
     def select(self, subjects: Any) -> Cells:
         """Return the cells of a subject group."""
@@ -802,7 +798,7 @@ class Audit:
             return grant
         unnamed = [term | {name: values} for term in terms if name not in term]
         new = frozenset[Cell]().union(*map(self.cells_of, unnamed))
-        for key in self.route(grant.dataset, grant.by) if new and not inherit else ():
+        for key in self.route(grant.datasets, grant.by) if new and not inherit else ():
             if key not in grant.booked:
                 self.account(key).book(new, grant.total, self.now)
         for key, units in grant.booked.items() if not inherit else ():
@@ -835,7 +831,7 @@ class Audit:
             due = old.number if old and start == "kept" else self.numbers[name] + 1
             need(new.number == due, f"the epoch of {name} is not {due}")
             self.numbers[name] = due
-            lives = [("", 0, d, "") for d in sorted(self.datasets) if new.counts(d)]
+            lives = [("", 0, d, "") for d in sorted(self.sources) if new.counts(d)]
             lives = [key for key in lives if key in self.accounts and "per" not in rule]
             self.bring(new, {"converted": mine, "brought": lives}.get(start, []))
             for key in mine if start == "carried" else ():
@@ -869,41 +865,41 @@ class Audit:
 
     def judge(self, event: Doc, kind: str, command: Doc, before: tuple[Doc, ...] = ()) -> None:
         """Check an event's outcome, and its numbers of each rule that compares numbers."""
-        fired, dataset, total = dict(event.get("fired", [])), command["dataset"], event["total"]
+        fired, datasets = dict(event.get("fired", [])), self.charged(event, command)
         need(event.get("policy") == self.adopted, "another policy is in force")
         everyone = event.get("charged_to") == "everyone" or "built-in:private-membership" in fired
         cells = None if everyone else self.select(command.get("subjects"))
-        names = {item.get("grant") for item in before}
-        settled = [grant for name, grant in self.open.items() if name in names]
+        settled = [self.open[i["grant"]] for i in before if i.get("grant") in self.open]
         for rule in self.rules:
             name, limit = rule["id"], self.limits.get(rule.get("of", rule["id"]))
-            if limit is not None and limit.counts(dataset):
-                key = limit.key(dataset, event["by"])
-                cell, sides = event["rules"][name].get("cell"), self.dimensions.values()
-                places = zip(cell or (), sides if cell else (), strict=True)
+            about = any(fnmatchcase(one, rule.get("datasets", "*")) for one in datasets)
+            if limit is not None and any(map(limit.counts, datasets)):
+                seen = event["rules"][name]
+                places = zip(seen.get("cell", ()), self.dimensions.values(), strict="cell" in seen)
                 need(all(at in range(len(side)) for at, side in places), "no such cell")
-                account = least = self.accounts.get(key) or limit.opened()
-                account.advance(self.now)
-                for grant in [grant for grant in settled if key in grant.booked]:
-                    least = account.twin() if least is account else least
-                    least.settle(grant.cells, grant.booked[key], {}, self.now)
-                most = None if any(item["type"] == "ask_grant" for item in before) else account
-                wrong = limit.wrong(least, most, cells, total, rule, event)
+                keys = {limit.key(one, event["by"]) for one in datasets if limit.counts(one)}
+                first, *rest = sorted(keys, key=lambda key: key[2] != seen.get("dataset"))
+                need(seen.get("dataset") == (first[2] if rest else None), "not what decides")
+                found = [(key, self.accounts.get(key) or limit.opened()) for key in (first, *rest)]
+                least = [self.released(*each, settled) for each in found]
+                most = None if any(item["type"] == "ask_grant" for item in before) else found[0][1]
+                wrong = limit.wrong(least, most, cells, rule, event)
                 need(not wrong, f"rule {name}: {wrong}")
-            elif "at_most" in rule and fnmatchcase(dataset, rule.get("datasets", "*")):
-                costs = {n: (amounts(total, [n]), number(m)) for n, m in rule["at_most"].items()}
+            elif "at_most" in rule and about:
+                caps = rule["at_most"].items()
+                costs = {n: (amounts(event["total"], [n]), number(m)) for n, m in caps}
                 over = [i or u > m * PER_ONE[n] for n, ((u, i), m) in costs.items()]
                 need(any(over) == (name in fired), f"rule {name}: {costs}")
             elif rule.keys() - {"id", "action", "datasets"} == {"mechanisms"}:
-                used = kinds_in([command.get("mechanisms"), command.get("mechanism")])
-                about = fnmatchcase(dataset, rule.get("datasets", "*"))
-                denied = about and bool(used & set(rule["mechanisms"]))
-                need(denied == (name in fired), f"rule {name}: {sorted(used)}")
+                kinds = set(re.findall(r'"kind":"(\w+)"', canonical(command).decode()))
+                kinds |= {"sparse_vector"} if "reusable_holdout" in kinds else set()  # its part
+                denied = about and not kinds.isdisjoint(rule["mechanisms"])
+                need(denied == (name in fired), f"rule {name}: {sorted(kinds)}")
             elif not {"limit", "of", "at_most"} & rule.keys():
                 self.believed.add(name)
-        self.outcome(event, kind, dataset, fired)
+        self.outcome(event, kind, datasets, fired)
 
-    def outcome(self, event: Doc, kind: str, dataset: str, fired: dict[str, str]) -> None:
+    def outcome(self, event: Doc, kind: str, datasets: list[str], fired: dict[str, str]) -> None:
         """Check that a grant is refused, or a record an overrun, if a rule fired that blocks."""
         actions = {rule["id"]: rule.get("action", "block") for rule in self.rules}
         actions["built-in:unverifiable-claim"] = "flag"
@@ -911,17 +907,18 @@ class Audit:
         over, recorded = not self.limits.keys().isdisjoint(blocked), kind == JUDGED[2]
         need((event.get("overrun") is True) == (recorded and over), f"overrun, by {blocked}")
         need(recorded or (kind == JUDGED[1]) == bool(blocked), f"the outcome, by {blocked}")
-        counting = [one for one in self.limits.values() if one.counts(dataset)]
-        guards = ["per" in one.rule for one in counting if actions[one.rule["id"]] == "block"]
-        without = self.adopted is not None and all(guards)
+        blocking = [limit for name, limit in self.limits.items() if actions[name] == "block"]
+        guards = [limit for limit in blocking if "per" not in limit.rule]
+        without = not all(any(limit.counts(one) for limit in guards) for one in datasets)
         need(("built-in:no-policy" in fired) == (self.adopted is None), "whether there is a policy")
+        without &= self.adopted is not None
         need(("built-in:no-limit" in fired) == without, "whether there is a limit")
 
 
 HANDLERS: dict[str, Callable[[Audit, Doc, Doc], None]] = {
     "population.registered.v1": Audit.register,
     "population.extended.v1": Audit.extend,
-    "dataset.registered.v1": lambda audit, _, command: audit.datasets.add(command["id"]),
+    "dataset.registered.v1": Audit.dataset,
     "policy.adopted.v1": Audit.adopt,
     **dict.fromkeys(BOOKS, Audit.book),
     **dict.fromkeys(ENDS, Audit.end),

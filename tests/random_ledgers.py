@@ -53,7 +53,9 @@ few = st.sampled_from([0, 0, 0, 1, 1, 2])
 mechanisms = st.one_of(few, st.integers(0, len(MECHANISMS) - 1))
 groups = st.one_of(st.just(0), st.integers(0, len(GROUPS) - 1))
 clients = st.sampled_from(CLIENTS)
-datasets = st.sampled_from(["d", "d", "e"])
+single = st.sampled_from(["d", "d", "e"])
+datasets = single | st.sampled_from(["d", "g", ["d", "e"], ["e", "g"]])
+"""One, several, or one that was made from another."""
 purposes = st.sampled_from([None, "study", "free text", "free text"])
 batch = st.tuples(
     st.just("batch"),
@@ -89,7 +91,7 @@ rare = st.sampled_from(
 )
 carried = st.tuples(
     st.just("carry"),
-    datasets,
+    single,
     st.lists(st.sampled_from(["", "a", "person", "each"]), min_size=1, unique=True),
     st.sampled_from([0, 0, 1]),
 )
@@ -103,6 +105,8 @@ def ledger(gate: str, wide: bool, todo: Ops, book: Book | None = None) -> Book:
     book.register({"age": ["17", "22", "27"], "sex": ["f", "m"]}, neighbouring="add_or_remove_one")
     for name in ("d", "e"):
         book.dataset(name)
+    derived = {"id": "g", "namespace": "n", "name": "g", "parents": ["d", "outside"]}
+    book.do("register_dataset", "admin", **derived)
     book.policy(POLICY.format(gate=gate, limit=50 if wide else 2) + EACH * (not wide))
     carry_on(book, gate, todo)
     return book

@@ -192,12 +192,15 @@ def _judged(entry: Entry, kept: _Kept) -> models.Judged:
 
 def preview_view(preview: Preview) -> models.Preview:
     """Return a preview as the API serves it."""
-    return {
+    found: models.Preview = {
         "decision": decided(preview.decision),
         "charge": amounts(preview.request.total),
         "fits": preview.fits,
         "sequence": preview.sequence,
     }
+    if preview.request.on.beyond:
+        found["charged_to"] = list(preview.request.datasets)
+    return found
 
 
 def ready(service: Service) -> Health:

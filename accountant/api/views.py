@@ -38,7 +38,7 @@ def in_full(
 ) -> models.DecisionInFull:
     """Return the decision of a judged event. ``command`` is its command, with texts and names."""
     decision, request = decided(explained.decision), explained.request
-    return {
+    found: models.DecisionInFull = {
         "id": f"d{event.sequence}",
         "type": event.type,
         "sequence": event.sequence,
@@ -58,6 +58,9 @@ def in_full(
         "outcome": decision["outcome"],
         "rules": decision["rules"],
     }
+    if request.on.beyond:
+        found["charged_to"] = list(request.datasets)
+    return found
 
 
 def grant_view(service: Service, ledger: str, grant: Grant | Settled, now: int) -> models.Grant:
@@ -89,12 +92,14 @@ def _view(grant: Grant | Settled, now: int, opened: int, reserved: Charge) -> mo
         "id": grant.id,
         "state": "expired" if grant.due(now) else grant.status,
         "client": grant.by,
-        "dataset": grant.dataset,
+        "dataset": grant.on.spelled,
         "opened": rfc3339(opened),
         "expires": rfc3339(grant.expires),
         "reserved": amounts(reserved),
         "sequence": grant.sequence,
     }
+    if grant.on.beyond:
+        view["charged_to"] = list(grant.on.charged)
     if isinstance(grant, Grant) and grant.session:
         view["positives"], view["negatives"] = grant.positives, grant.negatives
     return view

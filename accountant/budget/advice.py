@@ -175,7 +175,8 @@ class _Trials:
     def _at(self, costs: Costs) -> Request:
         """Return the request at other costs."""
         asked = self._asked
-        return Request(asked.by, self._command, asked.selection, costs, asked.unplaced, asked.now)
+        rest = asked.unplaced, asked.now, asked.on
+        return Request(asked.by, self._command, asked.selection, costs, *rest)
 
 
 def _step_of(least: Decimal) -> int:

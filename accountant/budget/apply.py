@@ -33,6 +33,7 @@ from accountant.budget.outcome import (
     Outcome,
 )
 from accountant.budget.population.selection import EVERYONE
+from accountant.budget.reach import reach_in
 from accountant.budget.state import State, envelope_of
 from accountant.ledger.events import Entry, Event, to_keep, written
 from accountant.privacy.units import Charge
@@ -173,7 +174,7 @@ def _reserve(state: State, event: Event) -> Change:
     grant = Grant(
         id=f"g{event.sequence}",
         by=event.by,
-        dataset=command["dataset"],
+        on=reach_in(event.body),
         selection=selection_of(state, event),
         command=to_keep(written(command)),
         total=_charge(event.body["total"]),
@@ -204,8 +205,7 @@ def _answered(state: State, event: Event) -> Change:
 def _record(state: State, event: Event) -> Change:
     body = event.body
     selection = EVERYONE if body.get("charged_to") == "everyone" else selection_of(state, event)
-    dataset, total = body["command"]["dataset"], _charge(body["total"])
-    return Record(dataset, event.by, selection, total)
+    return Record(reach_in(body).charged, event.by, selection, _charge(body["total"]))
 
 
 def _open_batch(state: State, event: Event) -> Change:

@@ -45,7 +45,7 @@ class Reserve(NamedTuple):
     def fold(self, state: State, entry: Entry) -> Before:
         """Book the grant's total and keep the grant."""
         grant = self.grant
-        keys = state.route(grant.dataset, grant.by).keys
+        keys = state.route(grant.on.charged, grant.by).keys
         before = _book(state, keys, grant.selection, grant.total, entry.time, reserve=True)
         added = {key: one.added for one in before.booked for key in one.keys}
         bookings = tuple([(key, added[key]) for key in keys])
@@ -61,14 +61,15 @@ class Reserve(NamedTuple):
 class Record(NamedTuple):
     """Book a spending that was never reserved."""
 
-    dataset: str
+    datasets: tuple[str, ...]
+    """All that it is charged to."""
     by: str
     selection: Selection
     charge: Charge
 
     def fold(self, state: State, entry: Entry) -> Before:
         """Book the charge."""
-        keys = state.route(self.dataset, self.by).keys
+        keys = state.route(self.datasets, self.by).keys
         return _book(state, keys, self.selection, self.charge, entry.time, reserve=False)
 
     def undo(self, state: State, before: Before) -> None:

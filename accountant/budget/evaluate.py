@@ -49,12 +49,10 @@ def evaluate(state: State, request: Request) -> Judgement:
 
 def how_many(state: State, request: Request) -> int:
     """Return how many more requests like this one the blocking limits, at least one, admit."""
-    view = View(state, request)
+    view, policy = View(state, request), state.adopted
     return min(
-        times(reading, request.total.on(reading.account.axis), epoch.capacity)
-        for counted in state.limits_on(request.dataset, request.by)
-        if counted.rule.action == "block"
-        for found in [view.used(counted.rule.id)]
-        if found is not None
-        for epoch, reading in [found]
+        times(one.reading, request.total.on(one.reading.account.axis), one.epoch.capacity)
+        for rule in (policy.policy.limits if policy else ())
+        if rule.action == "block"
+        for one in view.used(rule.id)
     )

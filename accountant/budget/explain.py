@@ -15,6 +15,7 @@ from accountant.budget.commands import command_from_json
 from accountant.budget.evaluate import Judgement, order_of
 from accountant.budget.outcome import RECORDED, REFUSED, RESERVED
 from accountant.budget.population.population import Population
+from accountant.budget.reach import reach_in
 from accountant.budget.request import Judged, Request, Terms, request_on
 from accountant.budget.rules import built_in
 from accountant.budget.rules.base import Compared, Finding, Rule, Ruling, Told
@@ -50,7 +51,7 @@ def explain(event: Event, adopted: Adopted | None, people: Population, engine: i
     event = as_single(event)
     command: Judged = command_from_json(event.body["command"])  # type: ignore[assignment]
     terms = Terms(people.relation, Charge.from_json(event.body["total"]).orders, engine)
-    request = request_on(people, terms, event.by, command, event.time)
+    request = request_on(people, terms, event.by, command, event.time, reach_in(event.body))
     findings = list(built_in.findings(request, adopted, event.ledger))
     if adopted is not None:
         told = _told(event, adopted, people, request)
@@ -104,7 +105,8 @@ def _told(event: Event, adopted: Adopted, people: Population, request: Request) 
         closed[mechanism.kind] = closed.get(mechanism.kind, frozenset()) | infinite
     total = Charge.from_json(event.body["total"])
     places = request.costs.places
-    return Told(event, event.body["command"], adopted, people, total, places, closed)
+    command = event.body["command"]
+    return Told(event, command, adopted, people, request.datasets, total, places, closed)
 
 
 def _compared(rule: Rule, told: Told) -> Compared | None:
@@ -112,6 +114,6 @@ def _compared(rule: Rule, told: Told) -> Compared | None:
     body = told.event.body
     fired = any(name == rule.id for name, _ in body.get("fired", ()))
     seen: Mapping[str, Any] = body.get("rules", {})
-    if rule.id in seen or rule.applies(told.command["dataset"]):
+    if rule.id in seen or rule.applies(told.datasets):
         return rule.compared(fired, seen.get(rule.id))
     return None

@@ -11,6 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
+from itertools import product
 from operator import attrgetter
 from typing import Any, Final, Literal, NamedTuple
 
@@ -19,6 +20,7 @@ import orjson
 
 from accountant.budget.columns import Take, growing, raw
 from accountant.budget.population.selection import Selection
+from accountant.budget.reach import Reach
 from accountant.privacy.units import Charge
 
 
@@ -48,7 +50,8 @@ class Grant(NamedTuple):
     id: str
     """Always ``g`` and the sequence."""
     by: str
-    dataset: str
+    on: Reach
+    """The datasets that it names, and those that it was charged to when it was reserved."""
     selection: Selection
     command: bytes
     """The request, canonical."""
@@ -83,7 +86,7 @@ class Settled:
 
     id: str
     by: str
-    dataset: str
+    on: Reach
     status: Ending
     expires: int
     sequence: int
@@ -134,8 +137,8 @@ class Listing:
 
     def put(self, grant: Grant) -> None:
         """Add a grant; it may be listed already."""
-        by, dataset, sequence = grant.by, grant.dataset, grant.sequence
-        for wanted in ((None, None), (by, None), (None, dataset), (by, dataset)):
+        by, sequence = grant.by, grant.sequence
+        for wanted in product((None, by), (None, *grant.on.named)):
             entries = self._entries.setdefault(wanted, [])
             at = bisect_left(entries, sequence)
             if entries[at : at + 1] != [sequence]:
@@ -148,7 +151,7 @@ class Listing:
         while at < len(entries) and len(found) < most:
             grant = self._opened.get(f"g{entries[at]}")
             # The name may be another grant's now: the first was not opened after all.
-            if grant and client in (None, grant.by) and dataset in (None, grant.dataset):
+            if grant and client in (None, grant.by) and dataset in (None, *grant.on.named):
                 found.append(grant)
             at += 1
         entries[first:at] = [grant.sequence for grant in found]
@@ -225,7 +228,7 @@ class Grants:
     def settle(self, grant: Grant, ending: Ending, at: int) -> None:
         """End an open grant by the event at ``at``. Raises OverflowError for too many owners."""
         self.open.pop(grant.id, None)
-        owner, dataset = self._clients.number(grant.by), self._datasets.number(grant.dataset)
+        owner, dataset = self._clients.number(grant.by), self._datasets.number(grant.on.text)
         if owner >= _MOST_OWNERS:
             raise OverflowError(f"a ledger settles grants of at most {_MOST_OWNERS} clients")
         flags = 1 + _ENDINGS.index(ending) | grant.session * _SESSION
@@ -263,7 +266,7 @@ class Grants:
         return Settled(
             f"g{sequence}",
             self._clients[about >> _OWNER & _MOST_OWNERS - 1],
-            self._datasets[about >> _DATASET],
+            Reach.read(self._datasets[about >> _DATASET]),
             _ENDINGS[(about & 3) - 1],
             self._expires[sequence],
             sequence,

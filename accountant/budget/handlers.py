@@ -27,6 +27,7 @@ from accountant.budget.grants import Grant
 from accountant.budget.policy import Policy
 from accountant.budget.population.population import Dataset, Membership, Population
 from accountant.budget.population.selection import EVERYONE, Selection, reaching, select
+from accountant.budget.reach import named_in
 from accountant.budget.request import selected
 from accountant.budget.rules.base import matches
 from accountant.budget.rules.limit import LimitRule
@@ -94,7 +95,7 @@ def _widen(
     if not inherited:
         for key, booked in grant.bookings:
             state.accounts.alone(key).widen(new, booked)
-        for key in state.route(grant.dataset, grant.by).keys:
+        for key in state.route(grant.on.charged, grant.by).keys:
             if key not in holding:
                 state.to_change(key).book(new, grant.total, reserve=False, now=now)
     state.grants.keep(grant._replace(selection=grant.selection | new))
@@ -111,8 +112,12 @@ def _register_dataset(state: State, event: Event) -> None:
         owner=body.get("owner"),
         parents=tuple(body.get("parents", ())),
         also=tuple(stated.get("also", ())),
-        approved_by=stated.get("approved_by"),
+        approved_by=stated.get("approved_by") if stated.get("also") else None,
+        sources=tuple(event.body.get("made_from", ())),
     )
+    for name in event.body.get("made_into", ()):
+        child = state.datasets[name]
+        state.datasets[name] = replace(child, sources=tuple(sorted({*child.sources, body["id"]})))
 
 
 def _adopt_policy(state: State, event: Event) -> None:
@@ -195,7 +200,7 @@ def _revalue(state: State, event: Event) -> None:
     command = event.body["command"]
     selection = EVERYONE if command.get("everyone") else selection_of(state, event)
     more = Charge.from_json(event.body["more"])
-    booked = Record(command["dataset"], command["by"], selection, more)
+    booked = Record(named_in(command["dataset"]), command["by"], selection, more)
     booked.fold(state, Entry.of(event))
     state.revalued[command["event"]] = state.custody.engine
 

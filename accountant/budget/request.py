@@ -19,6 +19,7 @@ from accountant.budget.commands.plain import Listed, Term
 from accountant.budget.errors import Invalid
 from accountant.budget.population.population import Membership, Population
 from accountant.budget.population.selection import EVERYONE, Selection, Subjects, select
+from accountant.budget.reach import Reach
 from accountant.budget.state import State
 from accountant.ledger.events import to_keep, written
 from accountant.privacy.curves import Orders
@@ -47,7 +48,7 @@ class Terms(NamedTuple):
 
 
 class Request:
-    """A prepared request: the client, the dataset, the cells and the cost."""
+    """A prepared request: the client, the datasets, the cells and the cost."""
 
     def __init__(
         self,
@@ -57,8 +58,10 @@ class Request:
         costs: Costs,
         unplaced: tuple[str, ...],
         now: int,
+        on: Reach,
     ) -> None:
-        self.by, self.dataset, self.now = by, command.dataset, now
+        self.by, self.on, self.now = by, on, now
+        self.datasets = on.charged
         self.purpose: str | Sealed | None = command.purpose
         self.justification: str | Sealed | None = command.justification
         self.selection = selection
@@ -117,12 +120,13 @@ def prepare(state: State, by: str, command: Judged, now: int) -> Request:
 
     Raises Invalid for an unknown dataset or group.
     """
-    people = state.people()
-    state.dataset(command.dataset)
-    return request_on(people, terms_of(state), by, command, now)
+    people, on = state.people(), state.reach(command.dataset)
+    return request_on(people, terms_of(state), by, command, now, on)
 
 
-def request_on(people: Population, terms: Terms, by: str, command: Judged, now: int) -> Request:
+def request_on(
+    people: Population, terms: Terms, by: str, command: Judged, now: int, on: Reach
+) -> Request:
     """Price and compile ``command`` on stated terms. Raises Invalid for an unknown group."""
     selection = selected(people, command.subjects)
     mechanisms: Sequence[Mechanism] = (
@@ -132,7 +136,7 @@ def request_on(people: Population, terms: Terms, by: str, command: Judged, now: 
     misplaced = unplaced(people, selection, mechanisms)
     if misplaced:  # a person who may have moved in or out has lost without bound
         selection, costs = EVERYONE, costs.unbounded
-    return Request(by, command, selection, costs, misplaced, now)
+    return Request(by, command, selection, costs, misplaced, now, on)
 
 
 def work_out(state: State, commands: Iterable[Command]) -> None:

@@ -31,6 +31,7 @@ from accountant.budget.idempotency import IdempotencyIndex
 from accountant.budget.policy import Policy
 from accountant.budget.population.population import Dataset, Population
 from accountant.budget.population.selection import Selection, runs_of, side_from
+from accountant.budget.reach import Reach
 from accountant.budget.state import State
 from accountant.privacy.curves import order_of
 from accountant.privacy.units import FIXED, Axis, Charge, Currency
@@ -291,7 +292,8 @@ def _state(
     keys = list(accounts)
     held = [tuple((keys[key], charges[booked]) for key, booked in row) for row in head.bookings]
     columns = np.frombuffer(grants, dtype="<i8").reshape(head.open, _COLUMNS).T.tolist()
-    tables: list[Any] = [head.texts, head.texts, selections, commands, charges, *[None] * 3, held]
+    reaches = list(map(Reach.read, head.texts))
+    tables: list[Any] = [head.texts, reaches, selections, commands, charges, *[None] * 3, held]
     fields = [
         column if table is None else [table[number] for number in column]
         for column, table in zip(columns, (*tables, (False, True), None, None), strict=True)
@@ -350,12 +352,12 @@ def _accounts(
 
 def _grant_rows(grants: Sequence[Grant], numbers: dict[AccountKey, int], lists: _Lists) -> bytes:
     """Return a row of each grant, made by columns: grant by grant takes four times as long."""
-    _, by, datasets, selections, commands, totals, opened, expires, sequences, held, *counted = zip(
+    _, by, reaches, selections, commands, totals, opened, expires, sequences, held, *counted = zip(
         *grants, strict=True
     )
     columns = (
         lists.numbers(lists.texts, by),
-        lists.numbers(lists.texts, datasets),
+        lists.numbers(lists.texts, [on.text for on in reaches]),
         lists.numbers(lists.selections, selections),
         lists.numbers(lists.commands, commands),
         lists.numbers(lists.charges, totals),

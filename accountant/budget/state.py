@@ -18,6 +18,7 @@ from accountant.budget.errors import Invalid, NotFound
 from accountant.budget.grants import AccountKey, Grant, Grants, Settled
 from accountant.budget.idempotency import IdempotencyIndex
 from accountant.budget.population.population import Dataset, Population
+from accountant.budget.reach import Names, Reach, named_in, reach_of
 from accountant.budget.rules.base import matches
 from accountant.budget.rules.limit import ALL, LimitRule
 from accountant.ledger.events import Event, to_keep, written
@@ -100,9 +101,10 @@ class State:
             journal=None,
         )
 
-    def about(self, dataset: str, client: str, now: int) -> State:
-        """Return a copy of what bears on a charge by ``client`` on ``dataset`` at stamp ``now``."""
-        kept = {key: self.accounts.get(key) for key in self.route(dataset, client).keys}
+    def about(self, asked: Names, client: str, now: int) -> State:
+        """Return a copy of what bears on a request of ``client`` on datasets at stamp ``now``."""
+        datasets = self.reach(asked).charged
+        kept = {key: self.accounts.get(key) for key in self.route(datasets, client).keys}
         return replace(
             self,
             accounts=Accounts((key, one.at(now).frozen()) for key, one in kept.items() if one),
@@ -130,6 +132,12 @@ class State:
                 f"PUT /v1/populations/{self.ledger}/datasets/{name}",
             )
         return self.datasets[name]
+
+    def reach(self, asked: Names) -> Reach:
+        """Return the datasets that a request is charged to. Raises Invalid for an unknown one."""
+        for name in named_in(asked):
+            self.dataset(name)
+        return reach_of(self.datasets, asked)
 
     def grant(self, name: str) -> Grant | Settled:
         """Return a grant, open or settled. Raises NotFound."""
@@ -179,25 +187,31 @@ class State:
         """The Renyi orders that the rules in force count at."""
         return self.adopted.orders if self.adopted else ()
 
-    def limits_on(self, dataset: str, client: str) -> tuple[Counted, ...]:
-        """Return the limit rules that a charge by ``client`` on ``dataset`` counts in."""
-        return self.route(dataset, client).limits
+    def limits_on(self, datasets: tuple[str, ...], client: str) -> tuple[Counted, ...]:
+        """Return the accounts of limit rules that a charge by ``client`` on all ``datasets`` counts
+        in.
+        """
+        return self.route(datasets, client).limits
 
-    def route(self, dataset: str, client: str) -> Route:
-        """Return where a charge by ``client`` on ``dataset`` goes; found once for each policy."""
+    def route(self, datasets: tuple[str, ...], client: str) -> Route:
+        """Return where a charge by ``client`` on all ``datasets`` goes; found once for each policy.
+        A total over datasets counts it once.
+        """
         if self.adopted is None:
-            return Route.of((), dataset)
+            return Route.of((), datasets)
         routes = self.adopted.routes
-        if (found := routes.get((dataset, client))) is None:
-            limits = tuple(
-                Counted(rule, epoch, account_key(rule, epoch.number, dataset, client))
+        if (found := routes.get((datasets, client))) is None:
+            limits = {
+                key: Counted(rule, epoch, key)
                 for rule in self.adopted.policy.limits
-                if matches(rule.datasets, dataset)
                 for epoch in [self.adopted.epochs[rule.id]]
-            )
+                for dataset in datasets
+                if matches(rule.datasets, dataset)
+                for key in [account_key(rule, epoch.number, dataset, client)]
+            }
             if len(routes) >= _MOST_ROUTES:
                 routes.clear()
-            found = routes[dataset, client] = Route.of(limits, dataset)
+            found = routes[datasets, client] = Route.of(tuple(limits.values()), datasets)
         return found
 
     def next_event(self, asked: Envelope, kind: str, now: int, body: dict[str, Any]) -> Event:
@@ -214,15 +228,18 @@ class Route(NamedTuple):
     """
 
     limits: tuple[Counted, ...]
-    by_rule: dict[str, Counted]
+    by_rule: dict[str, list[Counted]]
+    """By rule: an account for each dataset that it counts, or one for all of them."""
     keys: tuple[AccountKey, ...]
 
     @classmethod
-    def of(cls, limits: tuple[Counted, ...], dataset: str) -> Route:
-        """Return the route of a charge on ``dataset`` that counts in ``limits``."""
+    def of(cls, limits: tuple[Counted, ...], datasets: tuple[str, ...]) -> Route:
+        """Return the route of a charge on ``datasets`` that counts in ``limits``."""
+        by_rule: dict[str, list[Counted]] = {}
+        for counted in limits:
+            by_rule.setdefault(counted.rule.id, []).append(counted)
         keys = [counted.key for counted in limits]
-        by_rule = {counted.rule.id: counted for counted in limits}
-        return cls(limits, by_rule, (*keys, lifetime(dataset), lifetime(ALL)))
+        return cls(limits, by_rule, (*keys, *map(lifetime, (*datasets, ALL))))
 
 
 def account_key(rule: LimitRule, epoch: int, dataset: str, client: str) -> AccountKey:

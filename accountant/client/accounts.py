@@ -15,6 +15,8 @@ PAGE = 500  # The most grants or events in one page
 
 Mechanism = Mapping[str, Any]
 """A mechanism as the service's OpenAPI document describes it; amounts are decimal strings."""
+Datasets = str | Sequence[str]
+"""A dataset by its id, or all datasets that one query reads."""
 Group = Mapping[str, Sequence[str] | Mapping[str, str]]
 Subjects = Group | Sequence[Group]
 """A subject group: ``{"age": ["20-24"]}``, a range with from and to, or a list of these."""
@@ -42,7 +44,7 @@ class Ran(About, total=False):
     idempotency_key: str | None
 
 
-def grant_item(dataset: str, mechanisms: Sequence[Mechanism], **more: Unpack[Asked]) -> Body:
+def grant_item(dataset: Datasets, mechanisms: Sequence[Mechanism], **more: Unpack[Asked]) -> Body:
     """Return the request for a grant as an item of a batch."""
     return _item("ask_grant", dataset=dataset, mechanisms=mechanisms, **more)
 
@@ -57,7 +59,7 @@ def release_item(grant: str, reason: str) -> Body:
     return _item("release_grant", grant=grant, reason=reason)
 
 
-def record_item(dataset: str, mechanisms: Sequence[Mechanism], **more: Unpack[Ran]) -> Body:
+def record_item(dataset: Datasets, mechanisms: Sequence[Mechanism], **more: Unpack[Ran]) -> Body:
     """Return the record of what already ran as an item of a batch."""
     return _item("record_invocations", dataset=dataset, mechanisms=mechanisms, **more)
 
@@ -207,15 +209,21 @@ class Accountant(Connection):
         """The population's id."""
         return self._at.rpartition("/")[2]
 
-    def grant(self, dataset: str, mechanisms: Sequence[Mechanism], **more: Unpack[Asked]) -> Grant:
+    def grant(
+        self, dataset: Datasets, mechanisms: Sequence[Mechanism], **more: Unpack[Asked]
+    ) -> Grant:
         """Ask for budget before anything runs. Raise Refused."""
         return Grant(self, "/grants", dataset=dataset, mechanisms=mechanisms, **more)
 
-    def sparse_vector(self, dataset: str, mechanism: Mechanism, **more: Unpack[Asked]) -> Session:
+    def sparse_vector(
+        self, dataset: Datasets, mechanism: Mechanism, **more: Unpack[Asked]
+    ) -> Session:
         """Open a sparse vector session, which reserves its whole cost. Raise Refused."""
         return Session(self, "/sparse-vector", dataset=dataset, mechanism=mechanism, **more)
 
-    def record(self, dataset: str, mechanisms: Sequence[Mechanism], **more: Unpack[Ran]) -> Body:
+    def record(
+        self, dataset: Datasets, mechanisms: Sequence[Mechanism], **more: Unpack[Ran]
+    ) -> Body:
         """Record what already ran. It is always recorded; ``overrun`` in the answer says whether it
         exceeded a limit, ``flags`` which rules fired.
         """
@@ -230,7 +238,9 @@ class Accountant(Connection):
         answer = self._post("/batch", idempotency_key=idempotency_key, items=items)
         return list(answer.body["items"])
 
-    def preview(self, dataset: str, mechanisms: Sequence[Mechanism], **more: Unpack[About]) -> Body:
+    def preview(
+        self, dataset: Datasets, mechanisms: Sequence[Mechanism], **more: Unpack[About]
+    ) -> Body:
         """Return the decision that ``grant`` would get, and how many such requests fit."""
         return self._post("/preview", dataset=dataset, mechanisms=mechanisms, **more).body
 

@@ -10,6 +10,7 @@ from accountant.budget.accounts.sums import Sums
 from accountant.budget.facts import grant_in
 from accountant.budget.grants import Grant
 from accountant.budget.outcome import RESERVED
+from accountant.budget.reach import reach_in
 from accountant.budget.state import AccountKey, Counted, State
 from accountant.ledger.events import Event, rfc3339
 from accountant.privacy.units import Currency, amount, show
@@ -130,13 +131,13 @@ class Burndowns:
 def _touched(state: State, event: Event) -> Iterable[str]:
     """Return the datasets whose use ``event`` may change."""
     if event.type in BOOKING or event.type == REVALUED:
-        return [event.body["command"]["dataset"]]
+        return reach_in(event.body).charged
     if event.type in SETTLING:
-        return [state.grant(grant_in(event)).dataset]
+        return state.grant(grant_in(event)).on.charged
     return state.datasets if event.type in _ALL_DATASETS else ()
 
 
 def _limits(state: State, datasets: Iterable[str]) -> Iterable[Counted]:
     """Return the accounts of the limit rules on some datasets, without those of clients."""
-    limits = (counted for dataset in datasets for counted in state.limits_on(dataset, ""))
+    limits = (counted for dataset in datasets for counted in state.limits_on((dataset,), ""))
     return {one.key: one for one in limits if one.rule.per is None}.values()

@@ -11,6 +11,7 @@ import orjson
 from accountant.budget.facts import final_of, grant_of
 from accountant.budget.outcome import RESERVED
 from accountant.budget.population.positions import read
+from accountant.budget.reach import Reach, reach_in
 from accountant.budget.state import ALL
 from accountant.privacy.units import Charge, Currency
 from accountant.reporting.history import RECOVERED, REVALUED, SETTLING
@@ -33,6 +34,7 @@ class Contribution(NamedTuple):
 
     sequence: int
     client: str
+    on: Reach
     command: dict[str, Any]
     subjects: Any
     charge: Charge
@@ -46,6 +48,7 @@ class Contribution(NamedTuple):
         return cls(
             sequence=body["sequence"],
             client=command["by"] if revalued else body["by"],
+            on=reach_in(body),
             command=command,
             subjects=None if everyone else command.get("subjects"),
             charge=Charge.from_json(body["more" if revalued else "total"]),
@@ -61,7 +64,7 @@ class Contribution(NamedTuple):
     def counts_in(self, rule: Mapping[str, Any], dimensions: Dimensions) -> bool:
         """Return True if it is charged to the account and the cell that a limit quotes."""
         return (
-            rule["dataset"] in (self.command["dataset"], ALL)
+            rule["dataset"] in (*self.on.charged, ALL)
             and rule["client"] in (self.client, "")
             and _covers(dimensions, self.subjects, rule["group"])
         )
@@ -71,7 +74,7 @@ class Contribution(NamedTuple):
         return {
             "sequence": self.sequence,
             "client": self.client,
-            "dataset": self.command["dataset"],
+            "dataset": self.on.spelled,
             "purpose": texts.open(self.sequence, self.command).get("purpose"),
             "state": self.state,
             "epsilon": self.charge.amount(Currency.EPSILON),

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 from accountant.budget.commands import CommitGrant
 from accountant.budget.explain import explain
 from accountant.budget.facts import final_of, grant_in, mechanisms_of, opened_by
+from accountant.budget.reach import Reach, reach_in
 from accountant.budget.request import price_all
 from accountant.budget.rules.base import Compared, Finding
 from accountant.budget.state import Grant, State, envelope_of
@@ -55,6 +56,8 @@ _LISTED: Final[dict[str, Callable[[Compared | Finding], bool]]] = {
 """The rules that put a judged event among those of a sort, if they fire."""
 SORTS: Final = (*_LISTED, "expired", "given_back", "revalued", "attested_new")
 
+NOWHERE: Final = Reach(("",), ("",))
+"""Of an event that is about no dataset."""
 Parts = dict[str, Charge]
 """A charge by mechanism kind."""
 Text = tuple[str, tuple[str, ...]]
@@ -66,7 +69,7 @@ Said = str | Callable[[], Text]
 class Names(NamedTuple):
     """The names that a charge is booked under, and its subject group as events hold it."""
 
-    dataset: str
+    on: Reach
     client: str
     purpose: str = UNKNOWN
     subjects: Any = None
@@ -132,11 +135,12 @@ class Tallies:
 
     def of(self, at: Names, charge: Charge, parts: Parts) -> Iterator[tuple[Tally, Charge]]:
         """Yield the tallies that ``charge`` counts in, whose ``parts`` are those of the kinds."""
-        yield self._tally(at.dataset, _ALL, ""), charge
-        yield self._tally(at.dataset, "client", at.client), charge
-        yield self._tally(at.dataset, "purpose", at.purpose), charge
-        for kind, part in parts.items():
-            yield self._tally(at.dataset, "kind", kind), part
+        for dataset in at.on.charged:
+            yield self._tally(dataset, _ALL, ""), charge
+            yield self._tally(dataset, "client", at.client), charge
+            yield self._tally(dataset, "purpose", at.purpose), charge
+            for kind, part in parts.items():
+                yield self._tally(dataset, "kind", kind), part
 
     def _tally(self, dataset: str, heading: str, name: str) -> Tally:
         rows = self._rows[dataset, heading]
@@ -159,7 +163,8 @@ class History:
     def __init__(self) -> None:
         self.tallies = Tallies()
         self.counts: dict[str, Counter[str]] = {sort: Counter() for sort in SORTS}
-        """The notable events of each sort, by dataset."""
+        """The notable events of each sort, by dataset that they are charged to."""
+        self._totals = Counter[str]()
         self._latest = {sort: deque[Callable[[], NotableFacts]](maxlen=LATEST) for sort in SORTS}
         self.policies = deque[ChangeFacts](maxlen=LATEST)
         self.policies_total = 0
@@ -170,7 +175,7 @@ class History:
         return tuple(
             SeenFacts(
                 sort=sort,
-                total=counts.total(),
+                total=self._totals[sort],
                 by_dataset=dict(counts),
                 latest=tuple(facts() for facts in reversed(self._latest[sort])),
             )
@@ -193,7 +198,7 @@ class History:
         elif event.type == ADOPTED:
             self._adopted(event)
         elif event.type == "population.extended.v1" and event.body["command"].get("attested_new"):
-            at = Names("", event.by, subjects=event.body["added"])
+            at = Names(NOWHERE, event.by, subjects=event.body["added"])
             text = "the members of the new groups were attested to be in no data before"
             self._note("attested_new", event, at, NOTHING, text)
 
@@ -204,7 +209,7 @@ class History:
         each = [total] if len(kinds) == 1 else map(Charge.from_json, body["charges"])
         parts = _by_kind(zip(kinds, each, strict=True))
         purpose = command.get("purpose") or UNKNOWN
-        at = Names(command["dataset"], event.by, purpose, command.get("subjects"))
+        at = Names(reach_in(body), event.by, purpose, command.get("subjects"))
         for tally, charge in self.tallies.of(at, total, parts):
             if refused:
                 tally.refused += 1
@@ -245,7 +250,7 @@ class History:
         command, more = event.body["command"], Charge.from_json(event.body["more"])
         kinds = {mechanism["kind"] for mechanism in command["mechanisms"]}
         subjects = None if command.get("everyone") else command.get("subjects")
-        at = Names(command["dataset"], command["by"], subjects=subjects)
+        at = Names(reach_in(event.body), command["by"], subjects=subjects)
         kind = kinds.pop() if len(kinds) == 1 else UNKNOWN
         for tally, part in self.tallies.of(at, more, {kind: more}):
             tally.add(part)
@@ -253,7 +258,8 @@ class History:
         self._note("revalued", event, at, more, text)
 
     def _note(self, sort: str, event: Event, at: Names, charge: Charge, said: Said) -> None:
-        self.counts[sort][at.dataset] += 1
+        self.counts[sort].update(at.on.charged)
+        self._totals[sort] += 1
         self._latest[sort].append(partial(_notable, event, at, charge, said))
 
     def _adopted(self, event: Event) -> None:
@@ -279,7 +285,7 @@ def _notable(event: Event, at: Names, charge: Charge, said: Said) -> NotableFact
         sequence=event.sequence,
         time=rfc3339(event.time),
         client=at.client,
-        dataset=at.dataset,
+        dataset=", ".join(at.on.named),
         subjects=groups_in_words(at.subjects),
         epsilon=charge.amount(Currency.EPSILON),
         delta=charge.amount(Currency.DELTA),

@@ -205,7 +205,7 @@ def _gravity(standing: schema.Standing) -> tuple[int, bool, bool, Decimal]:
 
 
 def _reservations(history: History, dataset: str) -> schema.Reservations:
-    held = [one for one in history.held.values() if one.at.dataset == dataset]
+    held = [one for one in history.held.values() if dataset in one.at.on.charged]
     held.sort(key=lambda one: (one.grant.expires, one.grant.sequence))
     total = sum((one.grant.total for one in held), start=NOTHING).amount(Currency.EPSILON)
     listed = tuple(

@@ -119,7 +119,7 @@ def open_of(book: Book, client: str | None, dataset: str | None) -> list[str]:
     return [
         grant.id
         for grant in sorted(book.state.open.values(), key=lambda grant: grant.sequence)
-        if client in (None, grant.by) and dataset in (None, grant.dataset)
+        if client in (None, grant.by) and dataset in (None, *grant.on.named)
     ]
 
 

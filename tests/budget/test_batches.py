@@ -69,8 +69,8 @@ def types(book: Book) -> list[str]:
 def settled(book: Book) -> Any:
     """Accounts, and grants without their names."""
     grants = book.state.grants
-    opened = [(g.by, g.dataset, g.selection, g.total, g.bookings) for g in grants.in_order()]
-    ended = [(g.by, g.dataset, g.status) for g in grants.settled()]
+    opened = [(g.by, g.on, g.selection, g.total, g.bookings) for g in grants.in_order()]
+    ended = [(g.by, g.on, g.status) for g in grants.settled()]
     return snapshot(book.state)["accounts"], opened, ended
 
 

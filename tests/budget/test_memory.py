@@ -12,6 +12,7 @@ from accountant.budget.commands import Envelope
 from accountant.budget.grants import Grant, Grants, Settled
 from accountant.budget.idempotency import DIGEST, IdempotencyIndex
 from accountant.budget.population.selection import EVERYONE
+from accountant.budget.reach import Reach
 from accountant.privacy.units import NOTHING
 
 names = st.sampled_from(["", "a", "b", "ab", "a:b", "1:a"])
@@ -63,7 +64,7 @@ def grant(sequence: int, *, session: bool = False) -> Grant:
     return Grant(
         id=f"g{sequence}",
         by=f"c{sequence % 3}",
-        dataset=f"d{sequence % 2}",
+        on=Reach((f"d{sequence % 2}",), ("d0", "d1")),
         selection=EVERYONE,
         command=b"{}",
         total=NOTHING,
@@ -100,10 +101,10 @@ def test_settled_grants_are_kept(some: list[tuple[int, str, bool]]) -> None:
         if session:
             grants.note(one.id)
     for sequence, ending, session in some:
-        found = grants.get(f"g{sequence}")
+        found, one = grants.get(f"g{sequence}"), grant(sequence)
         assert isinstance(found, Settled)
         assert (found.id, found.by) == (f"g{sequence}", f"c{sequence % 3}")
-        assert (found.dataset, found.sequence) == (f"d{sequence % 2}", sequence)
+        assert (found.on, found.sequence) == (one.on, sequence)
         assert (found.status, found.expires, found.settled) == (ending, 10 * sequence, sequence + 1)
         assert (found.session, found.late_note) == (session, session)
     for name in ("g3001", "g", "g-1", "g01", "x", "g99999999999999999999", "g٣"):

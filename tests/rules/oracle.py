@@ -80,9 +80,11 @@ class Account:
 
 @dataclass
 class Envelope:
-    """A request: its cells (None: everyone), and what its mechanisms cost together."""
+    """A request: the datasets that are charged, its cells (None: everyone), and what its mechanisms
+    cost together.
+    """
 
-    dataset: str
+    datasets: tuple[str, ...]
     by: str
     cells: frozenset[Cell] | None
     total: Charge
@@ -118,7 +120,8 @@ class Oracle:
         self.adopted: Adopted | None = None
         self.accounts: dict[Key, Account] = {}
         self.grants: dict[str, Grant] = {}
-        self.datasets: list[str] = []
+        self.parents: dict[str, list[str]] = {}
+        """Of each dataset what it was made from, registered or not."""
         self.rules: list[dict[str, Any]] = []
         self.header: int | None = None
 
@@ -151,9 +154,16 @@ class Oracle:
     def asked(self, by: str, command: dict[str, Any]) -> Envelope:
         """A request, priced."""
         total = self.cost(stated(command), self.adopted.orders if self.adopted else ())
-        return Envelope(
-            command["dataset"], by, self.selected(command.get("subjects")), total, command
-        )
+        named = command["dataset"] if isinstance(command["dataset"], list) else [command["dataset"]]
+        datasets = tuple(sorted({one for name in named for one in self._behind(name)}))
+        return Envelope(datasets, by, self.selected(command.get("subjects")), total, command)
+
+    def _behind(self, name: str) -> Iterator[str]:
+        """A dataset, and all that it was made from."""
+        if name in self.parents:
+            yield name
+            for parent in self.parents[name]:
+                yield from self._behind(parent)
 
     def cost(self, mechanisms: list[Any], orders: tuple[int, ...]) -> Charge:
         """What mechanisms cost together."""
@@ -192,13 +202,12 @@ class Oracle:
                 yield f"built-in:{objection.code}", "block", objection.code, True
             if priced.verdict is Verdict.UNVERIFIABLE:
                 yield "built-in:unverifiable-claim", "flag", "unverifiable-claim", True
-        if not any(
-            "limit" in rule
-            and rule.get("action", "block") == "block"
-            and "per" not in rule
-            and self._covers(rule, asked.dataset)
+        guards = [
+            rule
             for rule in self.rules
-        ):
+            if "limit" in rule and rule.get("action", "block") == "block" and "per" not in rule
+        ]
+        if not all(any(self._covers(rule, one) for rule in guards) for one in asked.datasets):
             code = "no-limit" if self.rules else "no-policy"
             yield f"built-in:{code}", "block", code, True
 
@@ -209,7 +218,7 @@ class Oracle:
         command = asked.command
         if "of" in rule:
             return self._threshold(rule, asked, now)
-        if not self._covers(rule, asked.dataset):
+        if not any(self._covers(rule, one) for one in asked.datasets):
             return None
         if "limit" in rule:
             capacity = self._epoch(rule).capacity
@@ -241,7 +250,7 @@ class Oracle:
         self, rule: dict[str, Any], asked: Envelope, now: int
     ) -> tuple[bool, str, dict[str, Any]] | None:
         [of] = [limit for limit in self.rules if limit["id"] == rule["of"]]
-        if not self._covers(of, asked.dataset):
+        if not any(self._covers(of, one) for one in asked.datasets):
             return None
         epoch, share = self._epoch(of), Fraction(rule["at"].removesuffix("%")) / 100
         capacity = epoch.gate.capacity(epoch.limit, share)
@@ -259,9 +268,20 @@ class Oracle:
     def _compared(
         self, rule: dict[str, Any], capacity: Capacity, asked: Envelope, now: int
     ) -> tuple[bool, dict[str, Any]]:
+        """Whether a charge fits in every account, and what is quoted of the fullest one."""
+        keys = self._places(rule, asked)
+        each = [(key, *self._in_account(rule, key, capacity, asked, now)) for key in keys]
+        wrong = [one for one in each if not one[1]]
+        key, fits, seen = max(wrong or each, key=lambda one: one[2]["order"])  # the first of equals
+        del seen["order"]
+        return fits, seen | ({"dataset": key[2]} if len(each) > 1 else {})
+
+    def _in_account(
+        self, rule: dict[str, Any], key: Key, capacity: Capacity, asked: Envelope, now: int
+    ) -> tuple[bool, dict[str, Any]]:
         """Whether a charge fits on every selected cell, and the sums at the cell that is quoted."""
         epoch = self._epoch(rule)
-        account = self.accounts.get(self._key(rule, asked), Account(epoch.axis))
+        account = self.accounts.get(key, Account(epoch.axis))
         charge = sums_of(asked.total, account.axis)
         used = {cell: account.at(cell, now) for cell in sorted(asked.cells or self.cells)}
 
@@ -286,7 +306,10 @@ class Oracle:
         among = full or used
         cell = max(among, key=lambda cell: rank(among[cell]))  # the first of equals
         quoted = [used[cell][currency] for currency, _ in compared(capacity)]
+        bounded = [None if infinite else finite for finite, infinite in quoted]
+        spent = epoch.gate.spent(epoch.limit, bounded[0], bounded[2:])
         return not full, {
+            "order": [(one is None, one or 0) for one in (spent, bounded[0], *bounded[2:])],
             "used": ["infinite" if infinite else str(finite) for finite, infinite in quoted],
             "cell": list(cell),
             "alike": len({str(sums) for sums in used.values()}) == 1,
@@ -294,17 +317,19 @@ class Oracle:
 
     # -- booking -----------------------------------------------------------------------------
 
-    def _key(self, rule: dict[str, Any], asked: Envelope) -> Key:
-        dataset = "*" if "across" in rule else asked.dataset
-        client = asked.by if "per" in rule else ""
-        return rule["id"], self._epoch(rule).number, dataset, client
+    def _places(self, rule: dict[str, Any], asked: Envelope) -> list[Key]:
+        """The accounts of a limit that a charge counts in: a total over datasets is one."""
+        client, number = asked.by if "per" in rule else "", self._epoch(rule).number
+        counted = [one for one in asked.datasets if self._covers(rule, one)]
+        names = ["*"] * bool(counted) if "across" in rule else counted
+        return [(rule["id"], number, name, client) for name in names]
 
     def _keys(self, asked: Envelope) -> Iterator[tuple[Key, Axis, int | None]]:
         """The accounts that a charge counts in."""
         for rule in self.rules:
-            if "limit" in rule and self._covers(rule, asked.dataset):
-                yield self._key(rule, asked), self._epoch(rule).axis, seconds(rule)
-        for dataset in (asked.dataset, "*"):
+            for key in self._places(rule, asked) if "limit" in rule else ():
+                yield key, self._epoch(rule).axis, seconds(rule)
+        for dataset in (*asked.datasets, "*"):
             yield ("", 0, dataset, ""), SURE, None
 
     def book(self, asked: Envelope, charge: Charge, grant: str | None, now: int) -> list[Key]:
@@ -360,7 +385,7 @@ class Oracle:
                 inherit = not command.get("attested_new", False)
                 self._extend(dimension, values, event.time, inherit=inherit)
         elif kind == "dataset.registered":
-            self.datasets.append(command["id"])
+            self.parents[command["id"]] = command.get("parents", [])
         elif kind == "policy.adopted":
             assert adopted is not None
             self._adopt(body, adopted, event.time)

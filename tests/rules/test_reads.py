@@ -182,13 +182,13 @@ class Nosy(Rule):
 
     field: ClassVar[str] = "nosy"
     code: ClassVar[str] = "nosy"
-    reads: ClassVar[frozenset[str]] = frozenset({"dataset"})
+    reads: ClassVar[frozenset[str]] = frozenset({"datasets"})
 
     nosy: bool
 
     def compare(self, view: View) -> Compared | None:
         """It looks at who asks, if the dataset is another one."""
-        return self.compared(view.dataset != "d" and view.client == "one")
+        return self.compared(view.datasets != ("d",) and view.client == "one")
 
 
 def test_a_rule_that_reads_more_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,7 +50,8 @@ Rules = Annotated[
 ]
 
 Client = Annotated[str, "the name of the key that asked"]
-DatasetId = Annotated[str, "the dataset's id"]
+DatasetIds = Annotated[str | list[str], "the dataset's id; several that one query reads as a list"]
+ChargedTo = Annotated[list[str], "all datasets that are charged, if others than those named are"]
 DatasetOrAll = Annotated[str, "the dataset's id, or * for the total over all"]
 Costs = Annotated[Charge, "the cost of all mechanisms together, per cell"]
 FilterName = Annotated[str, "how losses are added up"]
@@ -131,11 +132,12 @@ class OpenGrant(TypedDict):
     id: Annotated[str, "its id"]
     state: Annotated[str, "reserved; expired: its time has passed, and it will be charged"]
     client: Client
-    dataset: DatasetId
+    dataset: DatasetIds
     opened: Annotated[Time, "when it was reserved"]
     expires: Annotated[Time, "when it expires, or would have"]
     reserved: Annotated[Charge, "the amount set aside"]
     sequence: Annotated[int, "the event that reserved it"]
+    charged_to: NotRequired[ChargedTo]
     positives: NotRequired[Annotated[int, "sessions: positive answers counted"]]
     negatives: NotRequired[Annotated[int, "sessions: negative answers counted"]]
 
@@ -266,6 +268,7 @@ class Preview(TypedDict):
     decision: Annotated[Decision, "the rules that were evaluated"]
     charge: Costs
     fits: Annotated[int, "how many requests like this the limits admit"]
+    charged_to: NotRequired[ChargedTo]
     sequence: CountedIn
 
 
@@ -285,7 +288,7 @@ class Contribution(TypedDict):
 
     sequence: Annotated[int, "the event that booked it"]
     client: Client
-    dataset: DatasetId
+    dataset: DatasetIds
     purpose: Annotated[str | None, "its purpose; (erased) if it was erased"]
     state: Annotated[str, "recorded or revalued, or the state of the grant"]
     epsilon: Annotated[Loss, "its charge"]
@@ -308,6 +311,7 @@ class DecisionInFull(NamedDecision, Stamped):
     request: Asked
     charge: Costs
     mechanisms: Annotated[list[PricedMechanism], "the price of each mechanism, in the order asked"]
+    charged_to: NotRequired[ChargedTo]
     used_up_by: NotRequired[
         Annotated[list[Contributors], "the charges under each limit that fired; not for pipelines"]
     ]

@@ -104,8 +104,8 @@ class Adopted:
         return frozenset().union(*(rule.in_clear for rule in self.policy.rules))
 
     @cached_property
-    def routes(self) -> dict[tuple[str, str], Any]:
-        """Where charges go, by dataset and client, as far as it was worked out (state.py)."""
+    def routes(self) -> dict[tuple[tuple[str, ...], str], Any]:
+        """Where charges go, by datasets and client, as far as it was worked out (state.py)."""
         return {}
 
     @cached_property

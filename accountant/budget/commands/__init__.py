@@ -42,6 +42,8 @@ MAX_CARRIED: Final = 100
 """Accounts in one event."""
 MOST_ITEMS: Final = 1_000
 """Items of one batch."""
+MOST_JOINED: Final = 20
+"""Datasets that one query reads."""
 MOST_PLANS: Final = 5
 """Plans in one request."""
 DAY: Final = 86_400
@@ -54,6 +56,35 @@ Identifier = Annotated[str, Field(pattern=f"^{IDENTIFIER}$")]
 Use = Annotated[str, Field(pattern=f"^{IDENTIFIER}/{IDENTIFIER}$")]
 """A dataset of a population."""
 Text = Annotated[str, Field(min_length=1, max_length=LONGEST_TEXT)]
+
+
+def _ordered(names: list[str]) -> list[str]:
+    """Sort names, which must differ: their order does not matter."""
+    if len(set(names)) < len(names):
+        raise PydanticCustomError("stated_twice", "the same is named twice")
+    return sorted(names)
+
+
+def _plainly(names: str | list[str]) -> str | list[str]:
+    """Spell a single one of several as what it is."""
+    return names[0] if isinstance(names, list) and len(names) == 1 else names
+
+
+_ID_SCHEMA: Final = {"type": "string", "pattern": f"^{IDENTIFIER}$"}
+_IDS_SCHEMA: Final = {"type": "array", "items": _ID_SCHEMA, "minItems": 1, "uniqueItems": True}
+Datasets = Annotated[
+    Annotated[Identifier, Tag(":one")]
+    | Annotated[
+        list[Identifier],
+        Field(min_length=1, max_length=MOST_JOINED),
+        AfterValidator(_ordered),
+        Tag(":several"),
+    ],
+    Discriminator(lambda value: ":several" if isinstance(value, list) else ":one"),
+    AfterValidator(_plainly),
+    WithJsonSchema({"anyOf": [_ID_SCHEMA, _IDS_SCHEMA | {"maxItems": MOST_JOINED}]}),
+]
+"""A dataset, or several that one query reads: in any order, held in the order of their ids."""
 
 STORED: Final = {"stored": True}
 """Validation context for reading events."""
@@ -81,13 +112,6 @@ def read_dp_events(value: Any) -> Any:
     return [
         body for item in value for body in (mechanisms_of(item) if is_dp_event(item) else [item])
     ]
-
-
-def _ordered(names: list[str]) -> list[str]:
-    """Sort names, which must differ: their order does not matter."""
-    if len(set(names)) < len(names):
-        raise PydanticCustomError("stated_twice", "the same is named twice")
-    return sorted(names)
 
 
 def _few_plans(mechanisms: list[Mechanism]) -> list[Mechanism]:
@@ -212,7 +236,7 @@ class AdoptPolicy(Command, name="adopt_policy"):
 
 
 class _Request(Command, needs_key=True):
-    dataset: Identifier = Field(description="the dataset's short id")
+    dataset: Datasets = Field(description="the dataset's short id; several of one query as a list")
     subjects: SubjectsField = None
     purpose: FreeText | None = Field(None, description="what the answer is for, in a few words")
     justification: FreeText | None = Field(None, description="why it is worth its privacy")
@@ -342,12 +366,13 @@ class AdoptEngine(Command, name="adopt_engine"):
 
 class Revalue(Command, name="revalue"):
     """Book the difference between the right cost of an earlier event and its charge. All fields but
-    the reason repeat that event: ``by`` spent ``booked`` on ``subjects`` for ``mechanisms``.
+    the reason repeat that event: ``by`` spent ``booked`` on ``subjects`` for ``mechanisms``, and
+    ``dataset`` are all datasets that it was charged to.
     """
 
     event: Annotated[StrictInt, Field(ge=0)]
     by: str
-    dataset: Identifier
+    dataset: Datasets
     subjects: SubjectsField = None
     everyone: StrictBool = False
     mechanisms: Mechanisms

@@ -181,6 +181,15 @@ def _name(text: str) -> str:
     return text
 
 
+def _names(value: Any) -> Any:
+    """Return datasets as commands spell them. Raises ValueError or TypeError for anything else."""
+    if type(value) is not list:
+        return _name(value)
+    if not 1 < len(value) <= ask.MOST_JOINED or sorted(set(map(_name, value))) != value:
+        raise ValueError("these are not several datasets in order")
+    return value
+
+
 def _free_text(value: Any) -> Any:
     """Return a free text, or its digest."""
     if type(value) is dict and len(value) == 1 and _DIGEST.fullmatch(value["sealed"]):
@@ -209,7 +218,7 @@ _MECHANISMS: Final = _part(ask.Mechanisms, mechanisms)
 _SUBJECTS: Final = _part(ask.SubjectsField, subjects)
 _GROUPS: Final[TypeAdapter[Any]] = TypeAdapter(ask.SubjectsField)
 _JUDGED: Final[dict[str, Reader]] = {
-    "dataset": _name,
+    "dataset": _names,
     "mechanisms": _MECHANISMS,
     "subjects": _SUBJECTS,
     "purpose": _free_text,

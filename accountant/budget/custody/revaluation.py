@@ -11,6 +11,7 @@ from accountant.budget.commands import STORED, Revalue
 from accountant.budget.custody.custody import FIRST_ENGINE
 from accountant.budget.facts import final_of, grant_in, mechanisms_of
 from accountant.budget.outcome import CLOSED, COMMITTED, EXPIRED, RECORDED, RESERVED
+from accountant.budget.reach import reach_in, spelled
 from accountant.budget.request import price_all
 from accountant.budget.state import State
 from accountant.ledger.events import Event
@@ -70,7 +71,7 @@ class Corrections:
         facts = {
             "event": event.sequence,
             "by": event.by,
-            "dataset": command["dataset"],
+            "dataset": spelled(reach_in(event.body).charged),
             "subjects": command.get("subjects"),
             "everyone": event.body.get("charged_to") == "everyone",
             "mechanisms": mechanisms,

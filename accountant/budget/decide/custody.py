@@ -100,7 +100,7 @@ def revalue(state: State, asked: Envelope, command: ask.Revalue, now: int) -> Bo
         raise Conflict(
             "already-revalued", f"event {command.event} was revalued by version {engine} already"
         )
-    state.dataset(command.dataset)
+    state.reach(command.dataset)  # which raises Invalid for an unknown one
     booked = Charge.from_json(command.booked)
     prices = price_all(command.mechanisms, state.people().relation, booked.orders, engine)
     more = total(priced.charge for priced in prices).on(booked.axis).beyond(booked)

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from accountant.budget.commands import Envelope, RegisterDataset
 from accountant.budget.errors import Conflict, Forbidden
 from accountant.budget.outcome import Body
-from accountant.budget.population.naming import normal_form
+from accountant.budget.population.naming import joined, meant_by, normal_form
 from accountant.budget.population.population import Dataset
+from accountant.budget.reach import origins
 from accountant.budget.state import State
 
 _SEND: str = (
@@ -43,7 +44,24 @@ def register_dataset(
             f"already, and would have a second one here: {_SEND}",
             also=command.also,
         )
-    return {}
+    made_from, made_into = _sources(state, command), _derived(state, command)
+    before = origins(state.datasets, there.sources if there else ())
+    after = origins(state.datasets, (name for name in made_from if name in state.datasets))
+    if circle := (after & {command.id, *made_into}) | ({command.id} & set(made_from)):
+        raise Conflict(
+            "dataset-circle",
+            f"dataset {command.id!r} would be made from itself, by way of "
+            f"{', '.join(sorted(circle))}: leave out the parent that is not one",
+        )
+    if (lost := sorted(before - after)) and command.approved_by in (None, asked.by):
+        raise Forbidden(
+            "second-name-needed",
+            f"charges on {command.id!r} would no longer count on {', '.join(lost)}, which it was "
+            f"made from: {_SEND}",
+            lost=lost,
+        )
+    found = {"made_from": made_from, "made_into": made_into}
+    return {name: ids for name, ids in found.items() if ids}
 
 
 def check_elsewhere(state: State, command: RegisterDataset, others: Sequence[str]) -> None:
@@ -62,6 +80,27 @@ def check_elsewhere(state: State, command: RegisterDataset, others: Sequence[str
     else:
         text = f"no other population has {data}: leave `also` out"
     raise Conflict("dataset-known-elsewhere", text, also=sorted(others))
+
+
+def _sources(state: State, command: RegisterDataset) -> list[str]:
+    """Return the registered datasets that the parents of a dataset are."""
+    data = {joined(one.data): one.id for one in state.datasets.values()}
+    data[joined(normal_form(command.namespace, command.name))] = command.id
+    ids = {*state.datasets, command.id}
+    found = (p if p in ids else data.get(meant_by(p)) for p in command.parents)
+    return sorted({name for name in found if name is not None})
+
+
+def _derived(state: State, command: RegisterDataset) -> list[str]:
+    """Return the datasets that name one as a parent which is registered only now."""
+    if command.id in state.datasets:
+        return []
+    data = joined(normal_form(command.namespace, command.name))
+
+    def names_it(parent: str) -> bool:
+        return parent == command.id or (parent not in state.datasets and meant_by(parent) == data)
+
+    return sorted(one.id for one in state.datasets.values() if any(map(names_it, one.parents)))
 
 
 def _unchanged(there: Dataset, command: RegisterDataset) -> bool:

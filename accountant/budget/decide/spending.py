@@ -59,7 +59,7 @@ def ask_grant(
     grant = Grant(
         id=f"g{state.sequence}",
         by=asked.by,
-        dataset=command.dataset,
+        on=request.on,
         selection=request.selection,
         command=asked.canonical,
         total=request.total,
@@ -80,7 +80,7 @@ def record(
         body["overrun"] = True
     if request.unplaced:
         body["charged_to"] = "everyone"
-    change = Record(request.dataset, request.by, request.selection, request.total)
+    change = Record(request.datasets, request.by, request.selection, request.total)
     return [outcome(state, asked, RECORDED, now, body, change)]
 
 
@@ -92,6 +92,8 @@ def _judge(state: State, by: str, command: Judged, now: int) -> tuple[Request, J
     body: Body = {"total": Fragment(costs.written)}
     if len(costs.priced) > 1:
         body["charges"] = Fragment(costs.each_written)
+    if request.on.beyond:
+        body["charged"] = list(request.datasets)
     if state.adopted is not None:
         body["policy"] = state.adopted.sequence
     if judgement.fired:

@@ -178,6 +178,16 @@ def normal_form(namespace: str, name: str) -> Data:
     return found
 
 
+def joined(data: Data) -> str:
+    """Return data as one text, which ``meant_by`` returns for all its spellings."""
+    return "/".join(filter(None, data))
+
+
+def meant_by(text: str) -> str:
+    """Return the data that a text of the form ``namespace/name`` means, as one text."""
+    return joined(normal_form(text, ""))
+
+
 def _step(namespace: str, name: str) -> Data:
     if (found := _parts(_spelled(namespace, cased=True))) is None:
         return Data(_spelled(namespace, cased=False).strip("./ "), _identifiers(name))

@@ -113,6 +113,8 @@ class Dataset:
     """Datasets of other populations that are the same data, as stated at the registration."""
     approved_by: str | None = None
     """Who agreed to that."""
+    sources: tuple[str, ...] = ()
+    """The datasets of this population that the parents are, sorted."""
 
     @cached_property
     def data(self) -> Data:

@@ -18,10 +18,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from accountant.budget.accounts.peak import Reading
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from accountant.budget.accounts.epochs import Adopted, Epoch
     from accountant.budget.commands import Sealed
+    from accountant.budget.grants import AccountKey
     from accountant.budget.population.population import Population
     from accountant.budget.request import Request
     from accountant.budget.state import State
@@ -69,10 +70,20 @@ class Finding(NamedTuple):
         return {**fields, **numbers}
 
 
+class Used(NamedTuple):
+    """What a limit rule has used of the selected cells in one of its accounts."""
+
+    dataset: str
+    """The dataset of the account, or "*" for a total over datasets."""
+    epoch: Epoch
+    reading: Reading
+
+
 class View:
     """The parts of a request, and of the ledger before it, that a rule may read."""
 
-    dataset: str
+    datasets: tuple[str, ...]
+    """All that the request is charged to: what it names, and what that was made from."""
     client: str
     """The name of the key that asks."""
     now: int
@@ -86,23 +97,28 @@ class View:
 
     def __init__(self, state: State, request: Request) -> None:
         self._state, self._selection = state, request.selection
-        self._limits = state.route(request.dataset, request.by).by_rule
+        self._limits = state.route(request.datasets, request.by).by_rule
         self._readings: dict[int, Reading] = {}
         """By account: limits that have used the same hold one."""
-        self.dataset, self.client, self.now = request.dataset, request.by, request.now
+        self.datasets, self.client, self.now = request.datasets, request.by, request.now
         self.kinds, self.total = request.costs.kinds, request.total
         self.purpose, self.justification = request.purpose, request.justification
 
-    def used(self, rule: str) -> tuple[Epoch, Reading] | None:
-        """Return a limit rule's epoch and its use of the selected cells; None on other datasets."""
-        if (counted := self._limits.get(rule)) is None:
-            return None
-        state, key = self._state, counted.key
-        account = (state.accounts.get(key) or state.account(key)).at(self.now)
+    def used(self, rule: str) -> list[Used]:
+        """Return a limit rule's use of the selected cells in each account that the request counts
+        in; none if the rule is about other datasets.
+        """
+        return [
+            Used(counted.key.dataset, counted.epoch, self._reading(counted.key))
+            for counted in self._limits.get(rule, ())
+        ]
+
+    def _reading(self, key: AccountKey) -> Reading:
+        account = (self._state.accounts.get(key) or self._state.account(key)).at(self.now)
         reading = self._readings.get(id(account))
         if reading is None:
             reading = self._readings[id(account)] = Reading(account, self._selection)
-        return counted.epoch, reading
+        return reading
 
     def memory(self, rule: str) -> Any:
         """Return the memory of rule ``rule``; None at first."""
@@ -118,6 +134,8 @@ class Told:
     """The request, of a refused batch the item's that was refused."""
     adopted: Adopted
     people: Population
+    datasets: tuple[str, ...]
+    """All that the request was charged to."""
     total: Charge
     places: tuple[tuple[str, ...], ...]
     """The kinds of the mechanisms and of their parts, in order, each once for each place: it is
@@ -153,9 +171,11 @@ class Rule(Strict):
         """Compare the rule with a request. Return None if it does not apply to it."""
         raise NotImplementedError(type(self).__name__)
 
-    def applies(self, dataset: str) -> bool:
-        """Return True if it has a finding on ``dataset`` even where the event kept nothing."""
-        return matches(getattr(self, "datasets", "*"), dataset)
+    def applies(self, datasets: Sequence[str]) -> bool:
+        """Return True if it has a finding on a request that is charged to ``datasets``, even where
+        the event kept nothing.
+        """
+        return about(getattr(self, "datasets", "*"), datasets)
 
     def words(self, compared: Compared, told: Told) -> Finding:
         """Render a comparison as text."""
@@ -217,6 +237,11 @@ def either(names: Sequence[str]) -> str:
     """Format names as a choice: “a”, “b” or “c”."""
     shown = [f"“{name}”" for name in names]
     return shown[0] if len(shown) == 1 else ", ".join(shown[:-1]) + " or " + shown[-1]
+
+
+def about(pattern: str, datasets: Iterable[str]) -> bool:
+    """Return True if the pattern matches one of the datasets."""
+    return any(matches(pattern, dataset) for dataset in datasets)
 
 
 @lru_cache(maxsize=4_096)

@@ -24,7 +24,7 @@ _NO_POLICY: Final = (
     "no policy is adopted, so nothing says how much may be spent; "
     "adopt one with PUT /v1/populations/{}/policy"
 )
-_NO_LIMIT: Final = "no limit of policy {!r} covers dataset {!r}; add a rule with a limit that does"
+_NO_LIMIT: Final = "no limit of policy {!r} covers dataset {}; add a rule with a limit that does"
 _CLAIM: Final = "the loss of {} is the client's word; nothing that was stated lets it be derived"
 
 
@@ -39,14 +39,14 @@ def findings(request: Request, adopted: Adopted | None, ledger: str) -> Iterator
         yield _fired("private-membership", "block", _MEMBERSHIP.format(kind))
     if adopted is None:
         yield _fired("no-policy", "block", _NO_POLICY.format(ledger))
-    elif not adopted.guards(request.dataset):
-        text = _NO_LIMIT.format(adopted.policy.policy, request.dataset)
+    elif open_ones := [name for name in request.datasets if not adopted.guards(name)]:
+        text = _NO_LIMIT.format(adopted.policy.policy, ", ".join(map(repr, open_ones)))
         yield _fired("no-limit", "block", text)
 
 
 def compare(request: Request, adopted: Adopted | None, ledger: str) -> list[Compared]:
     """Compare without text. Most requests have no objection."""
-    if request.sound and adopted is not None and adopted.guards(request.dataset):
+    if request.sound and adopted is not None and all(map(adopted.guards, request.datasets)):
         return []
     return [Compared(*found[:4]) for found in findings(request, adopted, ledger)]
 

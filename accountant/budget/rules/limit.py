@@ -10,14 +10,25 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal
 from pydantic import Field, model_validator
 
 from accountant.budget.errors import Invalid
-from accountant.budget.rules.base import Compared, Finding, Rule, Strict, Told, View
+from accountant.budget.rules.base import (
+    Compared,
+    Finding,
+    Rule,
+    Strict,
+    Told,
+    Used,
+    View,
+    matches,
+)
 from accountant.privacy.curves import Orders, order_of
 from accountant.privacy.filters import DEFAULT_FILTER, Capacity, Filter, Limit, filter_for
 from accountant.privacy.inverse import Total, best_order
 from accountant.privacy.mechanisms import Amount, Mechanism
-from accountant.privacy.units import INFINITE, Currency, amount, show
+from accountant.privacy.units import INFINITE, Charge, Currency, amount, show
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from accountant.budget.accounts.epochs import Epoch
     from accountant.budget.accounts.peak import Peak
 
@@ -120,18 +131,16 @@ class LimitRule(Rule):
         return filter_for(self.gate or DEFAULT_FILTER, self.promise)
 
     def compare(self, view: View) -> Compared | None:
-        """Compare the charge with what is left in every selected cell."""
-        if (found := view.used(self.id)) is None:
+        """Compare the charge with what is left in every selected cell of every account."""
+        if not (used := view.used(self.id)):
             return None
-        epoch, reading = found
-        charge, capacity = view.total.on(reading.account.axis), epoch.capacity
-        fits, peak = reading.peak(epoch.gate, epoch.limit, charge, capacity)
-        kept = peak_kept(peak)
+        capacity = used[0].epoch.capacity
+        fits, kept = tightest(used, view.total, capacity)
         if not fits:
             kept = kept | {"capacity": [str(most) for _, most in sides(capacity)]}
         return Compared(self.id, self.action, not fits, self.code, kept)
 
-    def applies(self, dataset: str) -> bool:
+    def applies(self, datasets: Sequence[str]) -> bool:
         """Return False: without numbers in the event there is no finding."""
         return False
 
@@ -178,6 +187,32 @@ class LimitRule(Rule):
         return ALL if self.across else dataset, client if self.per else ""
 
 
+def tightest(
+    used: Sequence[Used], total: Charge, capacity: Capacity
+) -> tuple[bool, dict[str, Any]]:
+    """Return whether ``total`` fits in all accounts of a rule, and what the event keeps: the peak
+    of the account that decides, and its dataset if there are several accounts. That is the one that
+    has spent most, of those where the charge does not fit if there are any; of equals the first.
+    """
+    found = []
+    for one in used:
+        epoch, charge = one.epoch, total.on(one.reading.account.axis)
+        found.append((one, *one.reading.peak(epoch.gate, epoch.limit, charge, capacity)))
+    if len(found) == 1:
+        [(_, fits, peak)] = found
+        return fits, peak_kept(peak)
+    misfits = [each for each in found if not each[1]]
+    one, fits, peak = max(misfits or found, key=lambda each: _spent(each[0].epoch, each[2]))
+    return fits, peak_kept(peak) | {"dataset": one.dataset}
+
+
+def _spent(epoch: Epoch, peak: Peak) -> tuple[tuple[bool, int], ...]:
+    """Return by what peaks are ordered: what is spent, then the sums; infinity is the most."""
+    epsilon, _, *along = peak.used
+    each = epoch.gate.spent(epoch.limit, epsilon, along), epsilon, *along
+    return tuple((one is None, one or 0) for one in each)
+
+
 @lru_cache(maxsize=16)
 def peak_kept(peak: Peak) -> dict[str, Any]:
     """Return the integers of a peak: sums of epsilons, own deltas and in the gate's own currency,
@@ -203,7 +238,8 @@ def quoted(
     used = [None if text == INFINITE else int(text) for text in compared.seen["used"]]
     cell = compared.seen.get("cell")
     charge = told.total.on(epoch.axis)
-    dataset, client = rule.scope(told.command["dataset"], told.event.by)
+    covered = (name for name in told.datasets if matches(rule.datasets, name))
+    dataset, client = rule.scope(compared.seen.get("dataset") or next(covered), told.event.by)
     asked = [charge.units(currency) for currency, _ in sides(capacity)]
     with_it = list(map(_plus, used, asked))
     before = rule.filter.spent(epoch.limit, used[0], used[2:])

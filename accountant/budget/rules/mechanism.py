@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field, field_validator
 
-from accountant.budget.rules.base import Compared, Finding, Rule, Told, View, either, matches
+from accountant.budget.rules.base import Compared, Finding, Rule, Told, View, about, either
 from accountant.privacy.mechanisms import KINDS
 
 
@@ -17,7 +17,7 @@ class MechanismRule(Rule):
 
     field: ClassVar[str] = "mechanisms"
     code: ClassVar[str] = "mechanism-denied"
-    reads: ClassVar[frozenset[str]] = frozenset({"dataset", "kinds"})
+    reads: ClassVar[frozenset[str]] = frozenset({"datasets", "kinds"})
 
     mechanisms: Annotated[list[str], Field(min_length=1)]
     datasets: str = "*"
@@ -33,7 +33,7 @@ class MechanismRule(Rule):
 
     def compare(self, view: View) -> Compared | None:
         """Compare the kinds asked for with those denied."""
-        if not matches(self.datasets, view.dataset):
+        if not about(self.datasets, view.datasets):
             return None
         return self.compared(not view.kinds.isdisjoint(self.mechanisms))
 

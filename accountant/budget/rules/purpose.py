@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from accountant.budget.rules.base import Compared, Finding, Rule, Told, View, either, matches
+from accountant.budget.rules.base import Compared, Finding, Rule, Told, View, about, either
 
 
 class PurposeRule(Rule):
@@ -14,14 +14,14 @@ class PurposeRule(Rule):
 
     field: ClassVar[str] = "purposes"
     code: ClassVar[str] = "purpose-denied"
-    reads: ClassVar[frozenset[str]] = frozenset({"dataset", "purpose"})
+    reads: ClassVar[frozenset[str]] = frozenset({"datasets", "purpose"})
 
     purposes: Annotated[list[Annotated[str, Field(min_length=1)]], Field(min_length=1)]
     datasets: str = "*"
 
     def compare(self, view: View) -> Compared | None:
         """Compare the stated purpose with those accepted."""
-        if not matches(self.datasets, view.dataset):
+        if not about(self.datasets, view.datasets):
             return None
         return self.compared(view.purpose not in self.purposes)
 

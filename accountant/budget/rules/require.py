@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from accountant.budget.rules.base import Compared, Finding, Rule, Told, View, either, matches
+from accountant.budget.rules.base import Compared, Finding, Rule, Told, View, about, either
 
 if TYPE_CHECKING:
     from accountant.budget.commands import Sealed
@@ -18,14 +18,14 @@ class RequireRule(Rule):
 
     field: ClassVar[str] = "require"
     code: ClassVar[str] = "reason-required"
-    reads: ClassVar[frozenset[str]] = frozenset({"dataset", "purpose", "justification"})
+    reads: ClassVar[frozenset[str]] = frozenset({"datasets", "purpose", "justification"})
 
     require: Annotated[list[Literal["purpose", "justification"]], Field(min_length=1)]
     datasets: str = "*"
 
     def compare(self, view: View) -> Compared | None:
         """Check that no named field is absent or blank."""
-        if not matches(self.datasets, view.dataset):
+        if not about(self.datasets, view.datasets):
             return None
         return self.compared(any(blank(getattr(view, name)) for name in self.require))
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from pydantic import Field
 
 from accountant.budget.rules.base import Compared, Finding, Rule, RuleId, Told, View
-from accountant.budget.rules.limit import LimitRule, peak_kept, quoted, sides_in_words
+from accountant.budget.rules.limit import LimitRule, quoted, sides_in_words, tightest
 from accountant.privacy.filters import Capacity
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from accountant.budget.accounts.epochs import Epoch
 
@@ -50,14 +50,12 @@ class ThresholdRule(Rule):
 
     def compare(self, view: View) -> Compared | None:
         """Compare the charge with the share in every selected cell."""
-        if (found := view.used(self.of)) is None:
+        if not (used := view.used(self.of)):
             return None
-        epoch, reading = found
-        charge, capacity = view.total.on(reading.account.axis), self.capacity(epoch)
-        fits, peak = reading.peak(epoch.gate, epoch.limit, charge, capacity)
-        return Compared(self.id, self.action, not fits, self.code, peak_kept(peak))
+        fits, kept = tightest(used, view.total, self.capacity(used[0].epoch))
+        return Compared(self.id, self.action, not fits, self.code, kept)
 
-    def applies(self, dataset: str) -> bool:
+    def applies(self, datasets: Sequence[str]) -> bool:
         """Return False: without numbers in the event there is no finding."""
         return False
 

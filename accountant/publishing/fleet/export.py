@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from accountant.budget.facts import grant_of
 from accountant.budget.population.population import Population
 from accountant.budget.population.selection import EVERYONE, Selection, runs_of
+from accountant.budget.reach import named_in
 from accountant.budget.rules.limit import sides
 from accountant.budget.state import State
 from accountant.ledger.events import Event
@@ -135,7 +136,8 @@ class _Writing:
         body = event.body
         grant, command = grant_of(body, event.sequence, event.type), body.get("command", {})
         found = None if grant is None else state.grants.get(grant)
-        dataset = command.get("dataset") if found is None else found.dataset
+        named = named_in(command.get("dataset", ())) if found is None else found.on.named
+        dataset = ",".join(named) or None
         about = (event.time, event.by, body.get("key"), dataset, grant)
         self._tables["event"].add(event.sequence, event.type, *about, data, leaf_hash(data))
         self._progress(1)

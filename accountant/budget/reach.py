@@ -1,0 +1,82 @@
+"""The datasets of a request: those that it names, and all that it is charged to.
+
+A charge on a dataset is one on all that the dataset was made from, as far as that is registered:
+an answer about it is an answer about these. So what is *charged* are the datasets that a request
+names and all their ancestors at that moment. Later registrations move no charge: a grant keeps the
+datasets that it was reserved with, and its event holds them where they are not those it names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from accountant.budget.population.population import Dataset
+
+Names = str | list[str]
+"""Datasets as commands spell them: one by its id, several as a list."""
+
+
+class Reach(NamedTuple):
+    """Ids of datasets, sorted: those that are named, and those that are charged, named ones too."""
+
+    named: tuple[str, ...]
+    charged: tuple[str, ...]
+
+    @property
+    def spelled(self) -> Names:
+        """The named datasets as commands spell them."""
+        return spelled(self.named)
+
+    @property
+    def beyond(self) -> bool:
+        """More is charged than is named."""
+        return self.named != self.charged
+
+    @property
+    def text(self) -> str:
+        """Both as one text, for ``read``: no id contains a comma or an angle bracket."""
+        return ",".join(self.named) + (f"<{','.join(self.charged)}" if self.beyond else "")
+
+    @classmethod
+    def read(cls, text: str) -> Reach:
+        """Return what ``text`` was made of."""
+        named, beyond, charged = text.partition("<")
+        names = tuple(named.split(","))
+        return cls(names, tuple(charged.split(",")) if beyond else names)
+
+
+def named_in(asked: Names) -> tuple[str, ...]:
+    """Return the datasets that a command names."""
+    return (asked,) if isinstance(asked, str) else tuple(asked)
+
+
+def spelled(names: Iterable[str]) -> Names:
+    """Return datasets as a command spells them."""
+    several = list(names)
+    return several[0] if len(several) == 1 else several
+
+
+def origins(datasets: Mapping[str, Dataset], names: Iterable[str]) -> set[str]:
+    """Return ``names`` and all datasets that these were made from, directly or not."""
+    found, left = set[str](), list(names)
+    while left:
+        name = left.pop()
+        if name not in found:
+            found.add(name)
+            left += datasets[name].sources
+    return found
+
+
+def reach_of(datasets: Mapping[str, Dataset], asked: Names) -> Reach:
+    """Return the datasets that a request on ``asked`` is charged to now."""
+    named = named_in(asked)
+    if len(named) == 1 and not datasets[named[0]].sources:
+        return Reach(named, named)
+    return Reach(named, tuple(sorted(origins(datasets, named))))
+
+
+def reach_in(body: Mapping[str, Any]) -> Reach:
+    """Return the datasets that a judged event was charged to."""
+    named = named_in(body["command"]["dataset"])
+    return Reach(named, tuple(body.get("charged", named)))

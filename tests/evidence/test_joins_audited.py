@@ -1,0 +1,183 @@
+"""Requests on several datasets, and on data made from others, as both verifiers see them."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import product
+from typing import Any
+
+import bundles
+import pytest
+from bundles import SUBJECTS, audited, canonical, take
+from house import House, audit, reasons, resident
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support import Book, cells_of, gaussian, laplace, make, snapshot, sparse_vector
+
+from accountant import verify_minimal
+from accountant.auditing.totals import totals_of
+from accountant.budget.errors import Problem
+from accountant.budget.snapshot import dump, load
+
+RULES = """
+  - {id: a, limit: {epsilon: 3, delta: 1e-3}, gate: zcdp}
+  - {id: n, of: a, at: 40%}
+  - {id: b, across: datasets, limit: {epsilon: 5, delta: 1e-5}, action: flag}
+  - {id: c, per: client, limit: {epsilon: 1, delta: 1e-3}, datasets: "[df]", action: flag}
+  - {id: no, mechanisms: [exponential], datasets: e}
+"""
+NAMES = st.lists(st.sampled_from("defgh"), min_size=1, max_size=4, unique=True)
+OURS = st.one_of(
+    st.tuples(
+        st.sampled_from(["ask", "ran", "both"]),
+        NAMES,
+        st.sampled_from(SUBJECTS[:5]),
+        st.integers(1, 9),
+    ),
+    st.tuples(st.just("parents"), st.sampled_from("defgh"), NAMES, st.integers(0, 1)),
+)
+
+
+def ours(book: Book, what: str, first: Any, second: Any, number: int) -> None:
+    """One step that is about several datasets."""
+    if what == "parents":
+        fields = {"id": first, "namespace": "n", "name": first, "parents": second}
+        approved = {"approved_by": "officer"} if number else {}
+        book.ask(make("register_dataset", **fields, **approved), "admin")
+    elif what == "ask":
+        book.grant(laplace("0.1", number), gaussian("0.1"), dataset=first, subjects=second)
+    elif what == "ran":
+        book.record(laplace("0.1", number), gaussian("0.2"), dataset=first, subjects=second)
+    else:
+        held = sorted(book.state.open)[:1]
+        items = [make("release_grant", grant=name, reason="never run") for name in held]
+        for names, costs in ((first, laplace("0.1", number)), (first[:1], gaussian("0.3"))):
+            ask = {"dataset": names, "subjects": second, "mechanisms": [costs]}
+            items.append(make("ask_grant", **ask))
+        book.batch(*items)
+
+
+@settings(max_examples=60)
+@given(st.lists(OURS | bundles.STEPS, max_size=20))
+def test_all_agree_on_what_is_charged(steps: list[Any]) -> None:
+    """What the events add up to is what the service has, in every cell of every account; replay and
+    the small verifier find nothing wrong, and a snapshot is the same state.
+    """
+    book, people = Book(), {"age": ["17", "22"], "sex": ["f", "m"]}
+    book.register(people)
+    for name in "def":
+        book.dataset(name)
+    book.policy(RULES)
+    for step in steps:
+        with suppress(Problem):  # which leaves no event
+            if len(step) == 4:
+                ours(book, *step)
+            else:
+                take(book, people, "public", *step)
+    found, state = audited(book), book.state
+    assert found.findings == []
+    for key, kept in state.accounts.items():
+        mine, theirs = found.account(tuple(key)), kept.at(state.time)
+        mine.advance(state.time)
+        cells = list(product(*map(range, theirs.used.shape)))
+        assert [tuple(mine.at(cell)) for cell in cells] == cells_of(theirs.used), key
+        assert (mine.bound, mine.held) == (list(theirs.bound), list(theirs.held)), key
+    found.add_up()
+    assert canonical({"accounts": found.totals}) == totals_of(state)
+    assert book.replayed().findings == []
+    assert snapshot(load(book.name, b"".join(dump(state)))) == snapshot(state)
+
+
+REQUESTS = st.lists(st.tuples(NAMES, st.integers(1, 9)), max_size=8)
+EDGES = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), max_size=6)
+
+
+@given(EDGES, REQUESTS)
+def test_every_ancestor_is_charged_once(edges: list[tuple[int, int]], asked: list[Any]) -> None:
+    """By its definition: a dataset loses what is asked about it and about all that it led to, and
+    a person over all of them what is asked, once.
+    """
+    book, names = Book(), "defgh"
+    book.register()
+    parents = {name: {names[a] for a, b in edges if names[b] == name and a < b} for name in names}
+    for name in names:
+        stated = sorted(parents[name])
+        book.do("register_dataset", "admin", id=name, namespace="n", name=name, parents=stated)
+    book.policy("  - {id: a, limit: {epsilon: 1000}}\n")
+
+    def behind(name: str) -> set[str]:
+        return {name}.union(*map(behind, parents[name]))
+
+    lost = dict.fromkeys([*names, "*"], 0)
+    for on, number in asked:
+        book.record(laplace("0.1", number), dataset=on)
+        for name in set().union(*map(behind, on)) | {"*"}:
+            lost[name] += number * 10**8
+    assert {name: book.used("", name)[0][0] for name in lost} == lost
+
+
+@pytest.fixture
+def book() -> Book:
+    """A ledger in which ``g`` was made from ``d``, and somebody asked about ``e`` and ``g``."""
+    found = Book()
+    found.register()
+    for name in "de":
+        found.dataset(name)
+    found.do("register_dataset", "admin", id="g", namespace="n", name="g", parents=["d"])
+    found.policy("  - {id: a, limit: {epsilon: 1}}\n")
+    found.record(laplace("0.5"), dataset="d")
+    found.grant(laplace("0.3"), dataset=["e", "g"])
+    return found
+
+
+FORGED = {
+    "an ancestor is left out": {"charged": ["e", "g"]},
+    "nothing is said": {"charged": ...},
+    "another is charged": {"charged": ["d", "e", "g", "x"]},
+    "another account decides": {"rules": {"a": {"dataset": "e", "used": ["0", "0"]}}},
+    "no dataset is quoted": {"rules": {"a": {"used": ["500000000", "0"]}}},
+    "sums of another dataset": {"rules": {"a": {"dataset": "e", "used": ["500000000", "0"]}}},
+}
+
+
+@pytest.mark.parametrize("change", FORGED.values(), ids=FORGED)
+def test_what_an_event_says_wrongly_of_its_datasets(book: Book, change: dict[str, Any]) -> None:
+    """Neither verifier believes other datasets, or another account, than what follows."""
+    event = json.loads(book.stored[-1])
+    assert (event["charged"], event["rules"]["a"]["dataset"]) == (["d", "e", "g"], "d")
+    forged = {name: value for name, value in (event | change).items() if value is not ...}
+    book.stored[-1] = canonical(forged)
+    assert [each["where"] for each in audited(book).findings][-1:] == [len(book.stored) - 1]
+    assert [found.sequence for found in book.replayed().findings][:1] == [len(book.stored) - 1]
+
+
+@pytest.mark.parametrize("made_from", [[], ["e"], ...])
+def test_what_a_registration_says_wrongly_of_its_parents(book: Book, made_from: Any) -> None:
+    """A parent that is registered is one that is charged."""
+    event = json.loads(book.stored[3])
+    assert event["made_from"] == ["d"]
+    forged = {name: v for name, v in (event | {"made_from": made_from}).items() if v is not ...}
+    book.stored[3] = canonical(forged)
+    assert 3 in [each["where"] for each in audited(book).findings]
+    assert 3 in [found.sequence for found in book.replayed().findings]
+
+
+def test_a_bundle_with_joins_is_sound(house: Callable[..., House]) -> None:
+    """The whole way: service, bundle, both verifiers, with sessions, batches and expiries."""
+    made = resident(house())
+    for name, parents in (("e", []), ("g", ["d"]), ("h", ["g", "n/e"])):
+        fields = {"id": name, "namespace": "n", "name": name, "parents": parents}
+        made.do("register_dataset", "admin", **fields)
+    grant = made.do("ask_grant", dataset=["d", "h"], mechanisms=[laplace("0.02", 2)])
+    made.do("commit_grant", grant=f"g{grant.sequence}", mechanisms=[laplace("0.02")])
+    made.do("record_invocations", dataset="h", mechanisms=[laplace("0.01")])
+    session = made.do("open_sparse_vector", dataset=["e", "g"], mechanism=sparse_vector())
+    made.do("count_answers", grant=f"g{session.sequence}", positives=1, negatives=5)
+    made.do("close_sparse_vector", grant=f"g{session.sequence}")
+    made.do("ask_grant", dataset=["d", "e"], mechanisms=[laplace("0.01")])
+    bundle = made.bundle()
+    assert reasons(audit(bundle)) == []
+    assert verify_minimal.verify(io.BytesIO(bundle))["findings"] == []
