@@ -113,6 +113,18 @@ def everything() -> Book:
     return book
 
 
+def joins() -> Book:
+    """A ledger of requests on several datasets, and on one that was made from another."""
+    book = opened("joins")
+    derived = {"id": "g", "namespace": "n", "name": "g", "parents": ["d"]}
+    book.do("register_dataset", "admin", **derived)
+    held = book.grant(laplace("0.1", 2), dataset=["e", "g"], subjects={"sex": ["f"]})
+    book.record(laplace("0.3"), dataset="g")
+    book.do("commit_grant", grant=grant_in(held), mechanisms=[laplace("0.1")])
+    book.grant(gaussian("0.1", "0.0000001"), dataset=["d", "e"])
+    return book
+
+
 def plain() -> Book:
     """A ledger whose population has one cell."""
     book = opened("plain", {})
@@ -123,10 +135,12 @@ def plain() -> Book:
 
 @pytest.fixture(scope="module")
 def fleet(empty_database: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    """Three ledgers in one folder: mixed, everything, plain."""
+    """Four ledgers in one folder: mixed, everything, joins, plain."""
     folder = tmp_path_factory.mktemp("fleet")
     shutil.copy(empty_database, folder / "a.db")
-    events: dict[str, Any] = {book.name: events_of(book) for book in (everything(), plain())}
+    events: dict[str, Any] = {
+        book.name: events_of(book) for book in (everything(), joins(), plain())
+    }
     events[LEDGER] = mixed(1_500)
     with stored(folder, f"sqlite:///{folder}/a.db", events) as service:
         yield export(service, folder / "fleet")
@@ -137,7 +151,7 @@ def test_every_cell_of_every_account_is_what_the_service_holds(fleet: Fleet) -> 
     their epochs: SQL adds the charges up to what the fold holds.
     """
     held = fleet.by_service()
-    assert {place[0] for place in held} == {"everything", "mixed", "plain"}
+    assert {place[0] for place in held} == {"everything", "joins", "mixed", "plain"}
     assert any(sums[1] for sums in held.values())
     assert any(sums[2] for sums in held.values())
     assert fleet.by_sql() == held

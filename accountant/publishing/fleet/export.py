@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from accountant.budget.facts import grant_of
 from accountant.budget.population.population import Population
 from accountant.budget.population.selection import EVERYONE, Selection, runs_of
-from accountant.budget.reach import named_in
+from accountant.budget.reach import Reach, reach_in
 from accountant.budget.rules.limit import sides
 from accountant.budget.state import State
 from accountant.ledger.events import Event
@@ -30,6 +30,7 @@ from accountant.store.whole import sync
 
 SQL: Final = Path(__file__).resolve().parent / "sql"  # Queries to copy beside the tables
 _PAGE: Final = 1_000
+NOWHERE: Final = Reach((), ())
 Progress = Callable[[int], None]  # Called with the number of events that were just written
 
 
@@ -51,7 +52,8 @@ _TYPES: Final = {
     "units": pa.decimal128(38, 0),
 }
 _COLUMNS: Final = {
-    "event": "sequence:whole type time:time asked_by key dataset grant_id body:bytes leaf:bytes",
+    "event": "sequence:whole type time:time asked_by key dataset charged grant_id "
+    "body:bytes leaf:bytes",
     "charge": "sequence:whole rule epoch:whole dataset client selection:whole held currency "
     "units:whole infinite:whole",
     "selection": "selection:whole box:place sides:place dimension low:place high:place",
@@ -136,9 +138,9 @@ class _Writing:
         body = event.body
         grant, command = grant_of(body, event.sequence, event.type), body.get("command", {})
         found = None if grant is None else state.grants.get(grant)
-        named = named_in(command.get("dataset", ())) if found is None else found.on.named
-        dataset = ",".join(named) or None
-        about = (event.time, event.by, body.get("key"), dataset, grant)
+        on = found.on if found else reach_in(body) if "dataset" in command else NOWHERE
+        datasets = (",".join(names) or None for names in on)
+        about = (event.time, event.by, body.get("key"), *datasets, grant)
         self._tables["event"].add(event.sequence, event.type, *about, data, leaf_hash(data))
         self._progress(1)
 

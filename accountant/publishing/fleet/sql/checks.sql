@@ -1,7 +1,7 @@
 -- What cannot be: no row is the right answer. The sums that the bodies of events state are read from
 -- their text, so that a charge that is not what its event says is found without this project's code.
 WITH stated AS (
-    SELECT ledger, sequence, dataset, grant_id, CASE
+    SELECT ledger, sequence, charged, grant_id, CASE
         WHEN type = 'charge.revalued.v1'
         THEN regexp_extract(body, '"more":[{]"delta":"[0-9]+","epsilon":"[0-9]+"', 0)
         WHEN type IN ('grant.reserved.v1', 'invocation.recorded.v1')
@@ -15,7 +15,7 @@ WITH stated AS (
                    'charge.revalued.v1')
 ),
 said AS (
-    SELECT s.ledger, s.sequence, s.dataset, s.grant_id, c.currency,
+    SELECT s.ledger, s.sequence, s.charged, s.grant_id, c.currency,
            CAST(NULLIF(CASE c.currency
                WHEN 'delta' THEN regexp_extract(s.sums, '"delta":"([0-9]+)"', 1)
                ELSE regexp_extract(s.sums, '"epsilon":"([0-9]+)"', 1)
@@ -25,7 +25,7 @@ said AS (
 ),
 -- A settled grant counts what its settling says instead of what was reserved at ``opened``.
 expected AS (
-    SELECT ledger, sequence, dataset, currency, units,
+    SELECT ledger, sequence, charged, currency, units,
            LAG(units) OVER same AS reserved,
            LAG(sequence) OVER same AS opened
     FROM said
@@ -35,10 +35,15 @@ expected AS (
     )
 ),
 scoped AS (
-    SELECT e.ledger, e.sequence, e.currency, e.opened, w.scope, e.units, e.reserved,
-           CASE w.scope WHEN 'its dataset' THEN e.dataset ELSE '*' END AS dataset
+    SELECT e.ledger, e.sequence, e.currency, e.opened, 'its dataset' AS scope, e.units, e.reserved,
+           d.dataset
     FROM expected e
-    CROSS JOIN (VALUES ('its dataset'), ('the person')) AS w(scope)
+    JOIN dataset d ON d.ledger = e.ledger
+        AND INSTR(CONCAT(',', e.charged, ','), CONCAT(',', d.dataset, ',')) > 0
+    UNION ALL
+    SELECT e.ledger, e.sequence, e.currency, e.opened, 'the person' AS scope, e.units, e.reserved,
+           '*' AS dataset
+    FROM expected e
 ),
 -- An account that is carried over spends what open grants reserved in it: their ends change nothing.
 absorbed AS (

@@ -9,6 +9,6 @@ CREATE OR REPLACE TEMPORARY VIEW rule AS SELECT * FROM read_parquet('rule/*.parq
 CREATE OR REPLACE TEMPORARY VIEW head AS SELECT * FROM read_parquet('head/*.parquet');
 -- The bodies as text, which each engine decodes in its own way, and their leaf hashes in hex.
 CREATE OR REPLACE TEMPORARY VIEW event_text AS
-SELECT ledger, sequence, type, dataset, grant_id, decode(body) AS body,
+SELECT ledger, sequence, type, dataset, charged, grant_id, decode(body) AS body,
        sha256('\x00'::BLOB || body) AS hashed, lower(hex(leaf)) AS leaf
 FROM event;

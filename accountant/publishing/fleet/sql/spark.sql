@@ -9,6 +9,6 @@ CREATE OR REPLACE TEMPORARY VIEW rule AS SELECT * FROM parquet.`rule`;
 CREATE OR REPLACE TEMPORARY VIEW head AS SELECT * FROM parquet.`head`;
 -- The bodies as text, which each engine decodes in its own way, and their leaf hashes in hex.
 CREATE OR REPLACE TEMPORARY VIEW event_text AS
-SELECT ledger, sequence, type, dataset, grant_id, decode(body, 'UTF-8') AS body,
+SELECT ledger, sequence, type, dataset, charged, grant_id, decode(body, 'UTF-8') AS body,
        sha2(concat(X'00', body), 256) AS hashed, lower(hex(leaf)) AS leaf
 FROM event;

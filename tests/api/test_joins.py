@@ -1,0 +1,134 @@
+"""Requests on several datasets over HTTP, in reports, and in the exported tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from support import World, laplace
+
+from accountant.reporting.files import report_of
+from accountant.reporting.schema import Report
+
+RULES = """
+  - {id: a, limit: {epsilon: 1}}
+  - {id: person, across: datasets, limit: {epsilon: 2}}
+"""
+
+
+@pytest.fixture
+def made(world: Callable[..., World]) -> World:
+    """A service with the datasets ``d``, ``e``, and ``g``, which was made from ``d``."""
+    found = world().hospital(RULES)
+    for name, parents in (("e", []), ("g", ["d"])):
+        body = {"namespace": "n", "name": name, "parents": parents}
+        assert found.put(f"/datasets/{name}", body).status_code == 200
+    return found
+
+
+def ask(dataset: Any, epsilon: str, **more: Any) -> dict[str, Any]:
+    """A request body."""
+    return {"dataset": dataset, "mechanisms": [laplace(epsilon)]} | more
+
+
+def spent(made: World) -> dict[str, str]:
+    """What was ever booked on each dataset, and on all."""
+    return {one["dataset"]: one["epsilon"] for one in made.get("/accounts").json()["lifetime"]}
+
+
+def test_a_join_is_asked_shown_and_settled(made: World) -> None:
+    """The whole way of one grant on two datasets, one of which was made from a third."""
+    previewed = made.post("/preview", ask(["g", "e"], "0.3")).json()
+    assert (previewed["fits"], previewed["charged_to"]) == (3, ["d", "e", "g"])
+    answer = made.post("/grants", ask(["g", "e"], "0.3"))
+    assert answer.status_code == 201
+    shown = made.get(f"/grants/{answer.json()['id']}").json()
+    assert (shown["dataset"], shown["charged_to"]) == (["e", "g"], ["d", "e", "g"])
+    assert shown["request"]["dataset"] == ["e", "g"]
+    for name, count in (("e", 1), ("d", 0), ("g", 1)):
+        listed = made.get("/grants", params={"state": "open", "dataset": name}).json()
+        assert len(listed["grants"]) == count
+    decision = made.get(f"/decisions/{answer.json()['decision']}").json()
+    assert decision["charged_to"] == ["d", "e", "g"]
+    assert spent(made) == {"d": "0.3", "e": "0.3", "g": "0.3", "*": "0.3"}
+    made.post(f"/grants/{answer.json()['id']}/release", {"reason": "x"})
+    assert spent(made) == {"d": "0", "e": "0", "g": "0", "*": "0"}
+    shown = made.get(f"/grants/{answer.json()['id']}").json()
+    assert (shown["dataset"], shown["charged_to"]) == (["e", "g"], ["d", "e", "g"])
+
+
+def test_a_refusal_names_the_dataset_that_is_full(made: World) -> None:
+    """It quotes that account, and says what used it up, joins and derived data among it."""
+    made.post("/invocations", ask("g", "0.5"))
+    made.post("/invocations", ask(["d", "e"], "0.3"))
+    refused = made.post("/grants", ask(["g", "e"], "0.3"))
+    assert refused.status_code == 403
+    assert "(dataset d)" in refused.json()["detail"]
+    name = refused.json()["decision"]["id"]
+    [by] = made.get(f"/decisions/{name}").json()["used_up_by"]
+    assert [(one["dataset"], one["epsilon"]) for one in by["events"]] == [
+        ("g", "0.5"),
+        (["d", "e"], "0.3"),
+    ]
+    assert made.post("/grants", ask(["g", "e"], "0.2")).status_code == 201
+
+
+def test_the_same_join_in_another_order_is_a_retry(made: World) -> None:
+    """The order of the datasets does not matter; naming one twice is an error."""
+    first = made.post("/grants", ask(["g", "e"], "0.3"), key="k")
+    again = made.post("/grants", ask(["e", "g"], "0.3"), key="k")
+    assert again.headers["Idempotent-Replay"] == "true"
+    assert again.json()["id"] == first.json()["id"]
+    twice = made.post("/grants", ask(["e", "e"], "0.3"))
+    assert (twice.status_code, "dataset" in twice.text) == (422, True)
+    assert made.post("/grants", ask(["e"], "0.1"), key="one").status_code == 201
+    one = made.post("/grants", ask("e", "0.1"), key="one")
+    assert one.headers["Idempotent-Replay"] == "true"
+
+
+def test_batches_and_sessions_take_joins(made: World) -> None:
+    """As single requests do."""
+    items = [{"type": "ask_grant"} | ask(names, "0.1") for names in (["d", "e"], "g")]
+    assert made.post("/batch", {"items": items}).status_code == 201
+    assert spent(made) == {"d": "0.2", "e": "0.1", "g": "0.1", "*": "0.2"}
+
+
+def report(made: World) -> Report:
+    """The report of the population."""
+    return report_of(made.service.ledgers, "fair", None)
+
+
+def test_reports_count_what_each_dataset_was_charged(made: World) -> None:
+    """Usage, reservations and notable events of a dataset are those that were charged to it."""
+    made.post("/invocations", ask("g", "0.9"))
+    made.post("/invocations", ask(["d", "e"], "0.3"))  # over the limit of d
+    grant = made.post("/grants", ask(["e", "g"], "0.05")).json()
+    assert grant["type"].endswith("budget-exceeded")
+    grant = made.post("/grants", ask("e", "0.05")).json()
+    found = report(made)
+    booked = {
+        one.id: (one.booked.requests, one.booked.refused, one.booked.epsilon)
+        for one in found.datasets
+    }
+    assert booked == {"d": (2, 1, "1.2"), "e": (2, 1, "0.35"), "g": (1, 1, "0.9")}
+    lifetimes = {one.dataset: one.epsilon for one in found.lifetimes}
+    assert lifetimes == {"d": "1.2", "e": "0.35", "g": "0.9", "*": "1.25"}
+    [overrun] = [one for one in found.notable if one.sort == "overrun"]
+    assert (overrun.total, overrun.by_dataset) == (1, {"d": 1, "e": 1})
+    assert [one.dataset for one in overrun.latest] == ["d, e"]
+    assert {one.id: one.reservations.open for one in found.datasets} == {"d": 0, "e": 1, "g": 0}
+    points = {one.dataset: one.points[-1].spent for one in found.series if one.rule == "a"}
+    assert points == {"d": "1.2", "e": "0.3", "g": "0.9"}
+
+
+def test_a_service_goes_on_after_a_restart(made: World) -> None:
+    """Grants keep what they were charged to over a restart."""
+    answer = made.post("/grants", ask(["g", "e"], "0.3")).json()
+    again = World(made.url, home=made.settings.home)
+    try:
+        ended = again.post(f"/grants/{answer['id']}/release", {"reason": "x"}, key="end")
+        assert ended.status_code == 200
+        assert spent(again) == {"d": "0", "e": "0", "g": "0", "*": "0"}
+    finally:
+        again.close()
