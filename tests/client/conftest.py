@@ -32,7 +32,7 @@ rules:
 
 @dataclass
 class Served:
-    """A running service with an admin's, two pipelines' and an auditor's key."""
+    """A running service with an admin's, two pipelines', an auditor's and an officer's key."""
 
     port: int
     keys: dict[str, str]
@@ -76,6 +76,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     service = Service(ledgers, vault=Vault(settings.home))
     publisher = Publisher(service, Vault(settings.home), settings.origin)
     roles = {"admin": "admin", "pipeline": "pipeline", "other": "pipeline", "auditor": "auditor"}
+    roles |= {"officer": "officer"}
     keys = {
         name: service.credentials.create(name, cast(Any, role), "test")
         for name, role in roles.items()

@@ -172,3 +172,25 @@ def test_stands_alone() -> None:
         "assert all(m.startswith('accountant.client') for m in inside), inside\n"
     )
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_a_second_use_and_a_join(served: Served) -> None:
+    """The client registers the same data for another population with a second person's key, names
+    what data were made from, and asks about several datasets at once.
+    """
+    first, second = served.population(), served.population()
+    with Registrar(served.url, served.keys["admin"], second) as registrar:
+        same = {"namespace": first, "name": "VISITS"}
+        with pytest.raises(Failed) as refused:
+            registrar.dataset("again", **same)
+        assert refused.value.code == "dataset-known-elsewhere"
+        officer = served.keys["officer"]
+        also = [f"{first}/visits"]
+        made = registrar.dataset("again", **same, also=also, approver_key=officer)
+        assert (made["also"], made["approved_by"]) == (also, "officer")
+        registrar.dataset("sums", namespace=second, name="sums", parents=["visits"])
+    with served.client(second) as accountant:
+        grant = accountant.grant(["sums", "again"], [LAPLACE], purpose="x")
+        grant.release("never run")
+        preview = accountant.preview(["again", "sums"], [LAPLACE], purpose="x")
+        assert preview["charged_to"] == ["again", "sums", "visits"]

@@ -277,7 +277,7 @@ def test_a_damaged_ledger_stops_no_other(made: World, tmp_path: Path, damage: st
     """The service starts, and grants on the others; the damaged one is refused."""
     for path, body in (
         ("", {"privacy_unit": "p", "neighbouring": "replace_one", "membership": "public"}),
-        ("/datasets/d", {"namespace": "n", "name": "d"}),
+        ("/datasets/d", {"namespace": "bad", "name": "d"}),
     ):
         url = f"/v1/populations/bad{path}"
         assert made.http.put(url, json=body, headers=made.auth("admin")).status_code == 200

@@ -10,6 +10,10 @@ namespace ends and the name begins, and Cyrillic and Greek letters that look lik
 caught are another name of the host (an address, a short name, a DNS alias), a copy, a view or a
 link, a schema or database that is left out because it is the default, letters of other alphabets
 and with other marks, and letters that resemble each other within one alphabet (l and I, O and 0).
+
+Replay decides registrations again: once released, a form that is equal has to stay equal, and one
+that differs has to stay different. Characters that Python's version of Unicode does not know yet
+count as they are.
 """
 
 from __future__ import annotations
