@@ -26,7 +26,7 @@ from accountant.privacy.inverse import (
     smallest_factor,
 )
 from accountant.privacy.mechanisms import Amount, Mechanism, Relation, plain, price
-from accountant.privacy.mechanisms.base import LARGEST_GROUP, MOST_INVOCATIONS
+from accountant.privacy.mechanisms.base import LARGEST_GROUP, MOST_INVOCATIONS, Objection
 from accountant.privacy.mechanisms.dp_event import dp_event_of, is_dp_event
 from accountant.privacy.units import Currency, decimal_of, exact, orders_in, show, total, units_up
 
@@ -70,6 +70,7 @@ class _Wanted(BaseModel):
     model_config = ConfigDict(frozen=True)
     delta: Annotated[Amount, Field(ge=0, lt=1)] | None
     epsilon: Annotated[Amount, Field(gt=0, le=10**6)] | None
+    own_delta: Annotated[Amount, Field(gt=0, lt=1)] | None = None
 
 
 def _read(file: str, group_size: int = 1) -> Mechanisms:
@@ -101,32 +102,28 @@ def compose(
     plan: Annotated[
         bool, typer.Option("--plan", help="print the list as one declared plan, for a request")
     ] = False,
+    own_delta: Annotated[
+        str | None,
+        typer.Option(
+            help="the plan's own delta; without it a tenth of --delta, which a limit of that delta "
+            "keeps for the deltas of mechanisms"
+        ),
+    ] = None,
     json: common.JsonOption = False,
 ) -> None:
     """Total a list of mechanisms under every filter: the smallest limit that admits them all.
 
     Also prints the tight total of a list fixed in advance: for planning, or for a declared plan,
-    which is charged as one step.
+    which is charged as one step. The plan's delta is its own: it has to fit into the part of a
+    limit's delta that the limit keeps for such.
     """
     if (delta is None) == (epsilon is None):
         raise Invalid("delta-or-epsilon", "give either --delta or --epsilon")
-    wanted = _Wanted.model_validate({"delta": delta, "epsilon": epsilon})
+    wanted = _Wanted.model_validate({"delta": delta, "epsilon": epsilon, "own_delta": own_delta})
     mechanisms = _read(file, group_size)
     objections = [o for m in mechanisms for o in price(m, neighbouring).objections]
     if plan:
-        if not wanted.delta:
-            raise Invalid("plan-needs-delta", "a plan is declared at a --delta above 0")
-        bound = _tight(mechanisms, neighbouring, wanted.delta).upper
-        if math.isinf(bound):
-            why = [o.text for o in objections[:1]]
-            raise Invalid("no-bound", " ".join(["no bound is known for this plan.", *why]))
-        stated = Decimal(bound * (1 + 1e-6)).quantize(Decimal("1e-6"), ROUND_CEILING)
-        declared = {
-            "kind": "plan",
-            "mechanisms": [m.model_dump(mode="json", exclude_defaults=True) for m in mechanisms],
-            "epsilon": plain(stated),
-            "delta": plain(wanted.delta),
-        }
+        declared = _plan(mechanisms, neighbouring, wanted, objections)
         common.print_json({"mechanisms": [declared]})
         return
     total_at = _total(mechanisms, neighbouring)
@@ -150,6 +147,25 @@ def compose(
     else:
         _show(document)
     raise typer.Exit(int(bool(objections)))
+
+
+def _plan(
+    mechanisms: Mechanisms, relation: Relation, wanted: _Wanted, objections: list[Objection]
+) -> Row:
+    """Return the list as a declared plan at the least epsilon that it can state."""
+    own = wanted.own_delta or (wanted.delta or Decimal(0)) / 10
+    if not own:
+        raise Invalid("plan-needs-delta", "a plan is declared at a --delta above 0")
+    bound = _tight(mechanisms, relation, own).upper
+    if math.isinf(bound):
+        why = [o.text for o in objections[:1]]
+        raise Invalid("no-bound", " ".join(["no bound is known for this plan.", *why]))
+    return {
+        "kind": "plan",
+        "mechanisms": [m.model_dump(mode="json", exclude_defaults=True) for m in mechanisms],
+        "epsilon": plain(Decimal(bound * (1 + 1e-6)).quantize(Decimal("1e-6"), ROUND_CEILING)),
+        "delta": plain(own),
+    }
 
 
 def _show(document: dict[str, Any]) -> None:

@@ -207,6 +207,33 @@ def test_compose_tells_what_planning_would_save(line: Line) -> None:
     assert line.json("compose", path, "--delta", "1e-6")["report"]["pld"] is None
 
 
+def test_a_plan_that_is_composed_for_a_limit_fits_it(line: Line) -> None:
+    """The plan that is printed for a limit's delta is admitted by such a limit, though its steps
+    are not; and the other way round where its own delta is the whole.
+    """
+    steps = {"kind": "gaussian", "sensitivity": "1", "scale": "1.1", "count": 600}
+    path = line.file("p.json", [steps | {"sampling": {"poisson": "0.01"}}])
+    limit = "  - {id: a, limit: {epsilon: 1.7, delta: 1e-6}}\n"
+    for more, answer in (([], "grant.reserved.v1"), (["--own-delta", "1e-6"], "grant.refused.v1")):
+        [plan] = line.json("compose", path, "--delta", "1e-6", "--plan", *more)["mechanisms"]
+        book = hospital(limit, neighbouring="add_or_remove_one")
+        assert book.grant(*plan["mechanisms"]).type == "grant.refused.v1"
+        assert book.grant(plan).type == answer
+
+
+def test_a_list_or_a_tree_is_composed_as_it_stands(line: Line) -> None:
+    """A bare list, one mechanism and a DpEvent are read like the mechanisms of a request."""
+    one = laplace("0.1", 1)
+    tree = {"class": "LaplaceDpEvent", "fields": {"noise_multiplier": 10}}
+    found = {
+        line.json("compose", line.file("one.json", document), "--delta", "0")["gate"]["basic"][
+            "epsilon"
+        ]
+        for document in ({"mechanisms": [one]}, [one], one, tree, [tree])
+    }
+    assert found == {"0.1"}
+
+
 def test_reports_go_where_they_are_sent(line: Line) -> None:
     """The format follows the file's name; what cannot be written leaves nothing behind."""
     line("report", "-p", "fair", "--out", str(line.folder / "r.csv"))

@@ -11,7 +11,7 @@ from typing import Any, Final
 import driver
 from preparing import mechanism_form, stored_form
 from random_groups import Dimensions, Groups, dimensions, lengthy
-from random_mechanisms import ADD, REPLACE, Mechanisms, log_uniform
+from random_mechanisms import ADD, REPLACE, ZERO_OUT, Mechanisms, log_uniform
 from random_policies import PURPOSES, Policies
 
 Json = dict[str, Any]
@@ -35,7 +35,7 @@ class Profile:
     every: int = 55
     sizes: tuple[tuple[int, ...], ...] = ((), (3,), (2, 3))
     gate: str | None = None
-    relations: tuple[str, ...] = (ADD, REPLACE)
+    relations: tuple[str, ...] = (ADD, REPLACE, ADD, REPLACE, ZERO_OUT)
     private: float = 0.2
     everyone: float = 0.35
     clients: int = 3
@@ -260,6 +260,8 @@ class Author:
     def _ran(
         self, sequence: int, by: str, command: Json, charge: Json, run: Any, everyone: bool
     ) -> None:
+        if not isinstance(command["dataset"], str):
+            return
         stated = run or command.get("mechanisms") or [command["mechanism"]]
         facts = {"event": sequence, "by": by, "dataset": command["dataset"]}
         facts |= {"mechanisms": stated, "booked": charge}

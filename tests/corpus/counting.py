@@ -40,10 +40,10 @@ _EXPECTED: Final = {
         laplace discrete_laplace gaussian discrete_gaussian exponential permute_and_flip
         randomized_response unary_encoding sparse_vector composed subsample_and_aggregate
         propose_test_release multiplicative_weights boosting reusable_holdout plan declared
-        non_private""",
+        non_private tree_aggregation gaussian_mixture repeat_and_select""",
     "stated": """
-        count neighbouring group_size poisson without_replacement claimed sampler delta rho renyi
-        monotonic memoised""",
+        count neighbouring group_size poisson without_replacement truncated allocation claimed
+        sampler delta rho mu renyi monotonic memoised""",
     "gate": "basic advanced zcdp renyi gdp",
     "rule": """
         limit of mechanisms require purposes limit-block limit-flag mechanisms-block mechanisms-flag
@@ -56,13 +56,13 @@ _EXPECTED: Final = {
         fits-tau fails-tau fits-mu_squared fails-mu_squared cell infinite""",
     "decision": """
         ask-allow ask-flag ask-block open-allow open-flag open-block record-allow record-flag
-        overrun within charged-to-everyone""",
+        overrun within charged-to-everyone join derived""",
     "batch": "spending invocations refused problem expires-first gives-back commits-part",
     "group": "none empty names range bits gaps union one-cell-box overlap",
     "people": """
         dimensions-0 dimensions-1 dimensions-2 dimensions-3 cells-1 cells-1000 in-parts
         add_or_remove_one-public add_or_remove_one-private replace_one-public
-        replace_one-private""",
+        replace_one-private zero_out-public""",
     "extended": "inherited new while-open",
     "settled": "committed committed-part released expired expired-noted expired-charged",
     "request": "repeated nothing clock-behind late",
@@ -137,6 +137,7 @@ def _command(command: Json) -> Iterator[tuple[str, str]]:
         yield from _mechanism(mechanism)
     if command["type"] in ("ask_grant", "record_invocations", "open_sparse_vector"):
         yield from _group(command.get("subjects"))
+        yield from (("decision", "join"),) if isinstance(command["dataset"], list) else ()
     if command["type"] in ("extend_population", "register_population"):
         yield "extended", "new" if command.get("attested_new") else "inherited"
 
@@ -144,7 +145,7 @@ def _command(command: Json) -> Iterator[tuple[str, str]]:
 def _mechanism(mechanism: Json) -> Iterator[tuple[str, str]]:
     yield "mechanism", mechanism["kind"]
     for name in ("count", "neighbouring", "group_size", "claimed", "sampler", "delta", "rho",
-                 "renyi", "monotonic", "memoised"):  # fmt: skip
+                 "mu", "renyi", "monotonic", "memoised"):  # fmt: skip
         if name in mechanism:
             yield "stated", name
     yield from (("stated", name) for name in mechanism.get("sampling", {}))
@@ -175,6 +176,7 @@ def _event(event: Json, command: Json, items: list[Json]) -> Iterator[tuple[str,
         yield "judged", ""
         yield from (("fired", code) for _, code in event["fired"])
         yield from (("verdict", verdict) for verdict in event["verdicts"])
+        yield from (("decision", "derived"),) if "charged" in event else ()
         yield from _decided(event, command)
     if kind == "grant.expired" and command["type"] != "expire_grant":
         yield "settled", "expired-charged"

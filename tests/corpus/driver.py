@@ -270,7 +270,7 @@ def _digest(numbers: NDArray[np.int64]) -> str:
 
 def _grant(state: State, grant: Grant) -> list[Any]:
     cells = _cells(state, grant.selection)
-    return [grant.id, grant.by, grant.dataset, grant.expires, grant.positives, grant.negatives,
+    return [grant.id, grant.by, grant.on.text, grant.expires, grant.positives, grant.negatives,
             cells]  # fmt: skip
 
 

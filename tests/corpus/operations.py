@@ -32,7 +32,9 @@ def dataset(author: Author) -> None:
     name = author.rng.choice(DATASETS)
     command: Json = {"type": "register_dataset", "id": name, "namespace": "n", "name": name}
     if author.rng.random() < 0.3:
-        command |= {"owner": "team", "parents": ["n/raw"]}
+        command |= {"owner": "team", "parents": [author.rng.choice(["n/raw", *DATASETS])]}
+    if author.rng.random() < 0.5:
+        command["approved_by"] = "officer"
     if isinstance(author.submit("admin", command), list) and name not in author.datasets:
         author.datasets.append(name)
 
@@ -75,6 +77,8 @@ def request(author: Author, kind: str, everyone: float | None = None) -> Json:
     """A random request for, or record of, some mechanisms."""
     rng, profile = author.rng, author.profile
     command: Json = {"type": kind, "dataset": rng.choice(author.datasets)}
+    if len(author.datasets) > 1 and rng.random() < 0.08:
+        command["dataset"] = rng.sample(author.datasets, 2)
     booked = kind == "record_invocations"
     n = rng.choice([1, 1, 1, 1, 1, 2, 3])
     command["mechanisms"] = [author.mechanism(booked=booked) for _ in range(n)]

@@ -9,8 +9,9 @@ from random import Random
 from typing import Any, Final
 
 Json = dict[str, Any]
-ADD, REPLACE = "add_or_remove_one", "replace_one"
+ADD, REPLACE, ZERO_OUT = "add_or_remove_one", "replace_one", "zero_out"
 LOCAL: Final = ("randomized_response", "unary_encoding")
+UNSAMPLED: Final = (*LOCAL, "tree_aggregation", "gaussian_mixture", "repeat_and_select")
 
 PLANS: Final[tuple[Json, ...]] = (
     {"mechanisms": [{"kind": "gaussian", "sensitivity": "1", "scale": "17", "count": 4}],
@@ -53,6 +54,8 @@ class Mechanisms:
             "randomized_response": self._response,
             "unary_encoding": self._unary,
             "sparse_vector": self._sparse_vector,
+            "tree_aggregation": self._trees,
+            "gaussian_mixture": self._moves,
         }
         self.compound: dict[str, Callable[[float], Json]] = {
             "composed": self._composed,
@@ -62,6 +65,7 @@ class Mechanisms:
             "boosting": self._boosting,
             "reusable_holdout": self._holdout,
             "plan": self._plan,
+            "repeat_and_select": self._tuning,
         }
         self.stated = {"declared": self._declared, "non_private": lambda _: Json()}
 
@@ -78,7 +82,7 @@ class Mechanisms:
         """Any kind; seldom one that has no finite cost here."""
         rng = self.rng
         kind = rng.choice([*self.simple] * 4 + [*self.compound] + ["declared"] * 3)
-        if kind in LOCAL and self.relation == ADD and rng.random() < 0.8:
+        if kind in LOCAL and self.relation != REPLACE and rng.random() < 0.8:
             kind = "laplace"
         return "non_private" if rng.random() < 0.01 else kind
 
@@ -90,12 +94,12 @@ class Mechanisms:
         if self.private and rng.random() < 0.8:
             body["neighbouring"] = ADD
         elif rng.random() < 0.15:
-            body["neighbouring"] = rng.choice([ADD, ADD, REPLACE, self.relation])
+            body["neighbouring"] = rng.choice([ADD, ADD, REPLACE, ZERO_OUT, self.relation])
         if rng.random() < 0.08:
             body["group_size"] = rng.choice([1, 2, 3, 7])
         if kind == "declared":
             return body
-        if rng.random() < (0.3 if kind == "composed" else 0.1) and kind not in LOCAL:
+        if rng.random() < (0.3 if kind == "composed" else 0.12) and kind not in UNSAMPLED:
             body["sampling"] = self._sampling(body.get("neighbouring", self.relation))
         if rng.random() < 0.25:
             body["claimed"] = self._claim(body)
@@ -106,8 +110,14 @@ class Mechanisms:
     def _sampling(self, stated: str) -> Json:
         rng = self.rng
         fits = stated if rng.random() < 0.85 else ADD
-        if fits == ADD:
-            return {"poisson": amount(log_uniform(rng, 0.001, 1), 2)}
+        if fits != REPLACE:
+            rate, way = amount(log_uniform(rng, 0.001, 1), 2), rng.randrange(6)
+            if way == 0:
+                return {"allocation": rng.choice([1, 10, 365])}
+            if way == 1:
+                most = rng.choice([10, 1_100, 12_000])
+                return {"truncated": {"rate": rate, "of": 10_000, "at_most": most}}
+            return {"poisson": rate}
         of = rng.choice([100, 1_000, 12_345])
         return {"without_replacement": {"sample": rng.randint(1, of), "of": of}}
 
@@ -150,9 +160,28 @@ class Mechanisms:
             body["sensitivity"] = str(self.rng.randint(1, 2))
         return body
 
+    def _trees(self, epsilon: float) -> Json:
+        leaves = [self.rng.choice([1, 5, 64, 1_600]) for _ in range(self.rng.randint(1, 2))]
+        depth = math.sqrt(max(leaves).bit_length())
+        return {"sensitivity": "1", "scale": amount(4 * depth / epsilon), "leaves": leaves}
+
+    def _moves(self, epsilon: float) -> Json:
+        rate = self.rng.choice(["0.01", "0.1", "0.5"])
+        stay = f"{1 - float(rate):.2f}"
+        moves = [{"by": "0", "chance": stay}, {"by": "1", "chance": rate}]
+        return {"scale": amount(4 / epsilon), "moves": moves}
+
+    def _tuning(self, epsilon: float) -> Json:
+        rng = self.rng
+        runs = rng.choice([{}, {"shape": "0"}, {"shape": "2.5"}, {"runs": "poisson"}])
+        made = rng.choice([self._laplace, self._gaussian])
+        kind = "laplace" if made == self._laplace else "gaussian"
+        run = {"kind": kind} | made(epsilon / 4)
+        return {"mechanism": run, "mean": rng.choice(["1", "3", "20"])} | runs
+
     def _selection(self, epsilon: float) -> Json:
         body: Json = {"sensitivity": "1", "scale": amount(2 / epsilon)}
-        if self.rng.random() < (0.25 if self.relation == ADD else 0.06):
+        if self.rng.random() < (0.06 if self.relation == REPLACE else 0.25):
             body["monotonic"] = True
         return body
 
@@ -190,7 +219,7 @@ class Mechanisms:
         }
         if rng.random() < 0.25:
             body |= {"releases": "fresh_noisy_answer", "answer_scale": amount(6 * most / epsilon)}
-        if rng.random() < (0.2 if self.relation == ADD else 0.05):
+        if rng.random() < (0.05 if self.relation == REPLACE else 0.2):
             body["monotonic"] = True
         if rng.random() < 0.06:
             broken: tuple[Json, ...] = (
@@ -242,6 +271,8 @@ class Mechanisms:
         rounds, draws = self.rng.randint(1, 3), self.rng.randint(1, 4)
         draw = {"kind": "exponential"} | self._selection(epsilon / rounds / draws / 2)
         base = {"kind": "laplace"} | self._laplace(epsilon / rounds / 2)
+        if self.rng.random() < 0.3:
+            base = {"kind": "declared", "epsilon": amount(epsilon / rounds / 2), "delta": "1e-10"}
         return {"rounds": rounds, "draws": draws, "draw": draw, "base": base}
 
     def _holdout(self, epsilon: float) -> Json:
@@ -255,9 +286,13 @@ class Mechanisms:
 
     def _declared(self, epsilon: float) -> Json:
         rng = self.rng
-        match rng.randrange(4):
+        match rng.randrange(6):
             case 0:
                 return {"epsilon": amount(epsilon, 2)}
+            case 3:
+                return {"mu": amount(epsilon / 4)}
+            case 4:
+                return {"rho": amount(epsilon**2 / 8), "delta": "1e-10"}
             case 1:
                 delta = amount(10 ** rng.randint(-10, -6), 1)
                 return {"epsilon": amount(epsilon, 2), "delta": delta}
