@@ -43,8 +43,9 @@ def would_fit(state: State, by: str, command: AskGrant | OpenSparseVector, now: 
     * ``count``: the largest number of invocations, for a single mechanism;
     * ``scale``: its least noise, in three digits; a claim is left out;
     * ``times``: the same for several mechanisms, or several scales: the factor for all of them;
-    * ``delta``: for Gaussian noise without one, where the limits can only count its epsilon: a
-      delta to state, with the ``scale`` where that is not enough.
+    * ``delta``: for Gaussian noise without one, where the limits can only count its epsilon, or
+      with a larger one than the limits keep: a delta to state, with the ``scale`` where that is not
+      enough.
 
     Empty if something else than a limit refuses it, or nothing is found. It takes some twenty
     evaluations, and never raises.
@@ -147,7 +148,7 @@ class _Trials:
 
     def _delta(self, mechanism: Mechanism) -> Advice:
         """Find a delta to state: a tenth of the rest for mechanisms' own, if that will do."""
-        if not isinstance(mechanism, Gaussian | DiscreteGaussian) or mechanism.delta is not None:
+        if not isinstance(mechanism, Gaussian | DiscreteGaussian):
             return {}
         axis = self._asked.total.axis
         unit = Charge.over(axis, [int(currency == Currency.DELTA) for currency in axis])
@@ -155,7 +156,7 @@ class _Trials:
         for share in (10, 1):
             units = Decimal(left // mechanism.count // share)
             delta = _rounded(units / Currency.DELTA.per_one, 1, ROUND_DOWN)
-            if delta == 0:
+            if delta == 0 or (mechanism.delta is not None and delta >= mechanism.delta):
                 continue
             stated = _changed(mechanism, delta=delta)
             if self._admits(costs_on(self._terms, [stated])):

@@ -16,7 +16,14 @@ from accountant.budget.evaluate import Judgement, order_of
 from accountant.budget.outcome import RECORDED, REFUSED, RESERVED
 from accountant.budget.population.population import Population
 from accountant.budget.reach import reach_in
-from accountant.budget.request import Judged, Request, Terms, request_on
+from accountant.budget.request import (
+    Judged,
+    Request,
+    Terms,
+    price_all,
+    request_on,
+    terms_of,
+)
 from accountant.budget.rules import built_in
 from accountant.budget.rules.base import Compared, Finding, Rule, Ruling, Told
 from accountant.budget.state import State
@@ -54,7 +61,7 @@ def explain(event: Event, adopted: Adopted | None, people: Population, engine: i
     request = request_on(people, terms, event.by, command, event.time, reach_in(event.body))
     findings = list(built_in.findings(request, adopted, event.ledger))
     if adopted is not None:
-        told = _told(event, adopted, people, request)
+        told = _told(event, adopted, people, request, terms)
         for rule in adopted.policy.rules:
             if (compared := _compared(rule, told)) is not None:
                 findings += _worded(rule, compared, told)
@@ -76,7 +83,7 @@ def in_words(
     if state.adopted is not None:
         body = {"command": command, "total": request.total.to_json()}
         event = Event(state.ledger, state.sequence, RESERVED, request.now, request.by, body)
-        told = _told(event, state.adopted, state.people(), request)
+        told = _told(event, state.adopted, state.people(), request, terms_of(state))
         rules = {rule.id: rule for rule in state.adopted.policy.rules}
         for one in judgement.compared:
             if one.rule in rules:
@@ -97,13 +104,16 @@ def _worded(rule: Rule, compared: Compared, told: Told) -> list[Finding]:
         return [rule.finding(compared, f"rule {rule.id} has no text for this ({error!r})")]
 
 
-def _told(event: Event, adopted: Adopted, people: Population, request: Request) -> Told:
-    closed: dict[str, frozenset[str]] = {}
-    for mechanism, priced in zip(request.mechanisms, request.priced, strict=True):
-        axis = priced.charge.axis
-        infinite = frozenset(str(c) for c in axis if priced.charge.is_infinite(c))
-        closed[mechanism.kind] = closed.get(mechanism.kind, frozenset()) | infinite
+def _told(
+    event: Event, adopted: Adopted, people: Population, request: Request, terms: Terms
+) -> Told:
     total = Charge.from_json(event.body["total"])
+    closed: dict[str, frozenset[str]] = {}
+    for mechanism in request.mechanisms if any(total.infinite) else ():
+        once = mechanism.model_copy(update={"count": 1})  # many may only be too many to count
+        [priced] = price_all([once], *terms)
+        infinite = {str(c) for c in priced.charge.axis if priced.charge.is_infinite(c)}
+        closed[mechanism.kind] = closed.get(mechanism.kind, frozenset()) | infinite
     places = request.costs.places
     command = event.body["command"]
     return Told(event, command, adopted, people, request.datasets, total, places, closed)

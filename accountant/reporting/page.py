@@ -14,7 +14,7 @@ from accountant.privacy.units import INFINITE
 from accountant.reporting.chart import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Chart, chart
 from accountant.reporting.schema import DatasetFacts, Lifetime, Place, Report, Split, Standing
 from accountant.reporting.texts import visible
-from accountant.reporting.verdict import in_words, lost
+from accountant.reporting.verdict import exceeded, in_words, lost
 
 BAR: Final = 160
 """Pixels of a bar that shows a whole limit."""
@@ -61,6 +61,7 @@ def _environment() -> Environment:
         places=places,
     )
     environment.globals.update(alike=alike, bar=bar, percent=percent, lost=lost, in_words=in_words)
+    environment.globals.update(exceeded=exceeded)
     environment.globals.update(width=WIDTH, height=HEIGHT)
     environment.globals.update(x0=LEFT, x1=WIDTH - RIGHT, y0=TOP, y1=BOTTOM)
     return environment

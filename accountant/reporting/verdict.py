@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Final
 
 from accountant.budget.state import ALL, State
@@ -124,19 +125,26 @@ def _of(some: int, n: int) -> str:
 
 
 def _over(standing: Standing) -> str:
-    total, limit = standing.total, standing.limit.epsilon
-    if total.spent == INFINITE:
-        spent = "a release without any bound on its loss was booked"
-    elif float(total.spent) <= float(limit):
-        spent = "more delta is spent than was kept for it"
-    else:
-        spent = f"epsilon {total.spent} is spent"
+    total = standing.total
     if total.sum_of_epsilons == INFINITE:
         left = f"rule “{standing.rule}” guarantees nothing any more (epoch {standing.epoch})"
     else:
         held = "" if total.reserved == "0" else ", reservations included"
         left = f"the guarantee is now epsilon {total.sum_of_epsilons}{held} (the plain sum)"
-    return f"{_scope(standing)}: {spent}. The limit of {limit} was exceeded; {left}."
+    return f"{_scope(standing)}: {exceeded(standing)}; {left}."
+
+
+def exceeded(standing: Standing) -> str:
+    """Return what of a limit that is over was exceeded, with both sides, as part of a sentence."""
+    total, limit, found = standing.total, standing.limit, []
+    if total.spent == INFINITE:
+        found.append("a release without any bound on its loss was booked")
+    elif Decimal(total.spent) > Decimal(limit.epsilon):
+        found.append(f"epsilon {total.spent} is spent of the limit of {limit.epsilon}")
+    if total.own_delta == INFINITE or Decimal(total.own_delta) > Decimal(limit.own_delta):
+        kept = f"of the {limit.own_delta} that the limit keeps for it"
+        found.append(f"own delta {total.own_delta} is spent or reserved {kept}")
+    return " and ".join(found) or "the limit was exceeded"
 
 
 def _watch(

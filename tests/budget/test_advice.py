@@ -59,14 +59,20 @@ def above(text: str) -> str:
 def test_what_is_named_fits_and_nothing_larger_does(
     policy: str, kind: str, scale: str, count: int, used: str
 ) -> None:
-    """The count and the scale are admitted; one more, or a scale one step smaller, is not."""
+    """The count and the scale are admitted; one more, or a scale one step smaller, is not. Gaussian
+    noise whose own deltas are too many is told a smaller one.
+    """
     book = hospital(policy)
     if Decimal(used):
         book.record(laplace(used))
     asked = scaled(kind, scale, count=count) | ({"delta": "1e-9"} if kind == "gaussian" else {})
     assume(not admitted(book, asked))
     found = advice(book, asked)
-    assert found.keys() <= {"count", "scale"}
+    smaller = {"delta": found["delta"]} if "delta" in found else {}
+    assert found.keys() <= {"count", "scale"} | smaller.keys()
+    if smaller:
+        assert Decimal(found["delta"]) < Decimal(asked["delta"])
+        assert not admitted(book, asked | {"scale": str(Decimal(scale) * 999_999)})
     most = found.get("count", 0)
     assert most < count
     if most:
@@ -74,9 +80,11 @@ def test_what_is_named_fits_and_nothing_larger_does(
     assert not admitted(book, asked | {"count": most + 1})
     if "scale" in found:
         assert Decimal(found["scale"]) >= Decimal(scale)
-        assert admitted(book, asked | {"scale": found["scale"]})
-        less = above(found["scale"])
-        assert Decimal(less) < Decimal(scale) or not admitted(book, asked | {"scale": less})
+        assert admitted(book, asked | smaller | {"scale": found["scale"]})
+        less = {"scale": above(found["scale"])}
+        assert Decimal(less["scale"]) < Decimal(scale) or not admitted(book, asked | smaller | less)
+    elif smaller:
+        assert admitted(book, asked | smaller)
     else:
         assert not admitted(book, asked | {"scale": str(Decimal(scale) * 999_999)})
 

@@ -136,7 +136,7 @@ def test_the_verdict_comes_first(desk: Desk) -> None:
     text = Page(to_html(desk.report())).text
     at = [text.index(part) for part in ("1 of 3 datasets is over its limit.", "How to read this")]
     assert at == sorted(at)
-    assert "The limit of 1 was exceeded; the guarantee is now epsilon 1.5" in text
+    assert "epsilon 1.5 is spent of the limit of 1; the guarantee is now epsilon 1.5" in text
 
 
 def test_a_report_of_nothing_says_so(desk: Desk) -> None:

@@ -293,7 +293,7 @@ def test_after_an_overrun_only_the_sum_holds_and_the_report_says_so(desk: Desk) 
     assert data_of(report).counts["overrun"] == 1
     assert report.verdict.level == "bad"
     assert report.verdict.headline == "The dataset is over its limit."
-    said = "The limit of 1 was exceeded; the guarantee is now epsilon 1.2"
+    said = "epsilon 1.2 is spent of the limit of 1; the guarantee is now epsilon 1.2"
     assert said in report.verdict.points[0]
 
 

@@ -132,14 +132,16 @@ def test_each_item_of_a_batch_is_a_request() -> None:
 
 
 def test_words_name_both_sides() -> None:
-    """A refusal says what the request costs, what it may cost, and what to do."""
+    """A refusal says what the request costs and what it may cost in each sum that is too large, and
+    what to do.
+    """
     book = hospital(RULES)
     [said] = [r for r in book.decision(book.grant(laplace("0.6")))["rules"] if r["rule"] == "cap"]
-    assert "epsilon 0.6 of at most 0.5" in said["text"]
-    assert "delta 0 of at most 0.000001" in said["text"]
-    assert "ask for less" in said["text"]
+    assert "epsilon 0.6 of at most 0.5: ask for less" in said["text"]
+    assert "delta" not in said["text"]
     [said] = [r for r in book.decision(book.grant(laplace("0.4")))["rules"] if r["rule"] == "cap"]
     assert "ask for less" not in said["text"]
+    assert "epsilon 0.4 of at most 0.5, delta 0 of at most 0.000001" in said["text"]
 
 
 def test_words_on_a_cost_without_a_bound_do_not_advise_several_requests() -> None:

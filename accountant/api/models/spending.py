@@ -224,8 +224,8 @@ class WouldFit(TypedDict, total=False):
     times: Annotated[Loss, "several mechanisms or scales: the least factor for all their noise"]
     delta: Annotated[
         Loss,
-        "Gaussian noise without a delta, where limits count its epsilon only: a delta to "
-        "state, with the scale if that alone is not enough",
+        "Gaussian noise without a delta, where limits count its epsilon only, or with a larger "
+        "one than they keep: a delta to state, with the scale if that alone is not enough",
     ]
 
 

@@ -52,8 +52,10 @@ class AtMostRule(Rule):
         return self.compared(not all(_within(view.total, *cap) for cap in caps))
 
     def words(self, compared: Compared, told: Told) -> Finding:
-        """Render the cost of the request and its cap."""
+        """Render the cost of the request and its cap; where it fired, those that it exceeds."""
         caps = self.at_most.stated
+        if compared.fired:
+            caps = {c: cap for c, cap in caps.items() if not _within(told.total, c, cap)}
         sides = [f"{c} {told.total.amount(c)} of at most {cap:f}" for c, cap in caps.items()]
         text = f"this request alone costs {', '.join(sides)}"
         if compared.fired and not any(map(told.total.is_infinite, caps)):

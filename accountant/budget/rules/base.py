@@ -142,7 +142,7 @@ class Told:
     followed by the kinds that it is inside of.
     """
     unbounded: Mapping[str, frozenset[str]]
-    """The currencies, by kind, in which a mechanism has no finite cost."""
+    """The currencies, by kind, in which one invocation has no finite cost."""
 
 
 class Rule(Strict):

@@ -35,9 +35,13 @@ if TYPE_CHECKING:
 SMALLEST_DELTA: Final = Decimal("1e-20")
 ALL: Final = "*"
 """The scope of a person's total over all datasets. (No dataset id contains a star.)"""
-_UNBOUNDED: Final = "{} has no finite cost as stated, neither in epsilon nor under gate {}"
+_UNBOUNDED: Final = "{} has no finite epsilon as stated{}"
+_COUNTLESS: Final = "so many invocations cost more than any sum holds"
+_CLOSED: Final = "what was booked before has no bound in {}, so {} fits"
 StatedOrder = Annotated[Amount, Field(gt=1, le=16_384, decimal_places=4)]
 NAME_A_DELTA: Final = " (Gaussian noise has an epsilon at a delta: add a delta to the mechanism)"
+
+_NO_DELTA: Final = " (it would have one at a delta, and this limit keeps none for mechanisms)"
 
 
 class LimitSpec(Strict):
@@ -148,13 +152,30 @@ class LimitRule(Rule):
         """Render both sides of the comparison at the quoted cell."""
         epoch = told.adopted.epochs[self.id]
         numbers = quoted(self, epoch, epoch.capacity, compared, told)
-        text = sides_in_words(numbers, f"the limit {numbers['limit']['epsilon']}", compared.fired)
-        currencies = {str(Currency.EPSILON), *map(str, epoch.capacity.currencies)}
-        if unbounded := [kind for kind, closed in told.unbounded.items() if currencies <= closed]:
-            kinds = ", ".join(unbounded)
-            text += "; " + _UNBOUNDED.format(kinds, self.filter.name)
-            text += NAME_A_DELTA if "gaussian" in kinds else ""
-        return self.finding(compared, text, **numbers)
+        most, keeps = f"the limit {numbers['limit']['epsilon']}", "the {} that this limit keeps"
+        text = sides_in_words(numbers, most, keeps, compared.fired)
+        return self.finding(compared, text + self._without_bound(epoch, numbers, told), **numbers)
+
+    def _without_bound(self, epoch: Epoch, numbers: dict[str, Any], told: Told) -> str:
+        """Return why a charge that has no bound in any currency that counts has none, and what
+        would have one; empty for any other.
+        """
+        compared = [one for one in numbers["comparisons"] if one["currency"] != Currency.DELTA]
+        if numbers["spent_after"] != INFINITE:
+            return ""
+        if closed := [one["currency"] for one in compared if one["used"] == INFINITE]:
+            still = [one["currency"] for one in compared if one["used"] != INFINITE]
+            fits = f"only what is finite in {' or '.join(still)}" if still else "nothing"
+            return f"; {_CLOSED.format(' and '.join(closed), fits)}"
+        currencies = {one["currency"] for one in compared}
+        kinds = [kind for kind, closed in told.unbounded.items() if currencies <= closed]
+        if not kinds:
+            return f"; {_COUNTLESS}"
+        others = ", nor ".join(map(str, epoch.capacity.currencies))
+        others = f", nor {others}" if others else f", and gate {self.filter.name} counts no more"
+        text = _UNBOUNDED.format(", ".join(kinds), others)
+        hint = NAME_A_DELTA if epoch.capacity.own_delta else _NO_DELTA
+        return f"; {text}{hint if 'gaussian' in ' '.join(kinds) else ''}"
 
     def sentence(self, unit: str) -> str:
         """Describe the rule for a report."""
@@ -267,47 +288,46 @@ def quoted(
     }
 
 
-def sides_in_words(numbers: dict[str, Any], most: str, fired: bool) -> str:
-    """Both sides of what ``quoted`` gives: of the comparison that failed, if the rule fired.
-    ``most`` names the most epsilon that the rule admits.
+def sides_in_words(numbers: dict[str, Any], most: str, keeps: str, fired: bool) -> str:
+    """Both sides of what ``quoted`` gives: of the comparisons that failed, if the rule fired.
+    ``most`` names the most epsilon that the rule admits, ``keeps`` where {} is the own delta.
     """
     epsilon, own, *along = numbers["comparisons"]
-    basic = f"{epsilon['used']} used + {epsilon['charge']} asked"
-    after, added = numbers["spent_after"], _sum(epsilon["used"], epsilon["charge"])
-    left = f"epsilon {basic} = {after}"
+    after, basic = numbers["spent_after"], _sides("epsilon", epsilon)
+    added = _sum(epsilon["used"], epsilon["charge"])
     if after != added or numbers["spent_before"] != epsilon["used"]:
         before = numbers["spent_before"]
-        left = (
+        basic = (
             f"epsilon {after} with this request, {before} before it, under gate {numbers['gate']}"
         )
     where = ", ".join(f"{name} {value}" for name, value in numbers["group"].items())
     place = f"({numbers['scope']}{'; ' if where else ''}{where})"
     if not fired:
-        return f"{left} is within {most} {place}"
+        return f"{basic} is within {most} {place}"
     failed = []
     if not any(one["holds"] for one in (epsilon, *along)):
-        if _more(after, epsilon["capacity"]) or not along:
-            failed.append(f"{left} is more than {most}")
-        else:  # the sums of the gate's currency are rounded to the safe side
-            failed.append(_comparison(along[0]["currency"], along[0]))
-    if not own["holds"]:
-        failed.append(_comparison("own delta", own))
-    return f"{' and '.join(failed)} {place}"
+        failed.append(f"{basic} is more than {most}")
+        failed += [
+            f"{_sides(one['currency'], one)} is more than {one['capacity']}"
+            for one in (along if after == INFINITE else ())
+        ]
+    if own["holds"]:
+        return f"{' and '.join(failed)} {place}"
+    failed.append(f"{_sides('own delta', own)} is more than {keeps.format(own['capacity'])} for it")
+    used = own["capacity"] if own["used"] == INFINITE else own["used"]
+    left = max(Decimal(own["capacity"]) - Decimal(used), Decimal(0)).normalize()
+    return f"{' and '.join(failed)} {place}; {left:f} of the own delta is left"
 
 
-def _comparison(name: str, one: dict[str, str]) -> str:
-    used, charge, most = one["used"], one["charge"], one["capacity"]
-    return f"{name} {used} used + {charge} asked = {_sum(used, charge)} is more than {most}"
+def _sides(name: str, one: dict[str, str]) -> str:
+    used, charge = one["used"], one["charge"]
+    return f"{name} {used} used + {charge} asked = {_sum(used, charge)}"
 
 
 def _sum(left: str, right: str) -> str:
     if INFINITE in (left, right):
         return INFINITE
     return format(Decimal(left) + Decimal(right), "f")
-
-
-def _more(amount: str, most: str) -> bool:
-    return amount == INFINITE or Decimal(amount) > Decimal(most)
 
 
 def scope_name(dataset: str, client: str) -> str:

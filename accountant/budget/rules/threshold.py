@@ -65,7 +65,8 @@ class ThresholdRule(Rule):
         epoch = told.adopted.epochs[self.of]
         numbers = quoted(of, epoch, self.capacity(epoch), compared, told)
         most = f"{self.at} of the limit {numbers['limit']['epsilon']} of rule {self.of}"
-        text = sides_in_words(numbers, most, compared.fired)
+        keeps = f"{self.at} of what rule {self.of} keeps, {{}},"
+        text = sides_in_words(numbers, most, keeps, compared.fired)
         return self.finding(compared, text, **numbers)
 
     def sentence(self, unit: str) -> str:
