@@ -1,20 +1,28 @@
-"""The charges that used a budget up: the largest ones behind a decision on which a limit fired."""
+"""The charges that used a budget up: the largest ones behind a decision on which a limit fired.
+
+Each counts in the currency whose sum decides what is spent: Gaussian noise that has no epsilon of
+its own is a share of a sum of rho, mu^2 or Renyi divergences.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from heapq import heappush, heappushpop
 from typing import Any, Final, NamedTuple
 
 import orjson
 
+from accountant.budget.accounts.epochs import adopted_by
 from accountant.budget.facts import final_of, grant_of
 from accountant.budget.outcome import RESERVED
 from accountant.budget.population.positions import read
 from accountant.budget.reach import Reach, reach_in
 from accountant.budget.state import ALL
-from accountant.privacy.units import Charge, Currency
-from accountant.reporting.history import RECOVERED, REVALUED, SETTLING
+from accountant.ledger.events import Event
+from accountant.privacy.units import Charge, Currency, amount
+from accountant.reporting.counting import NO_POLICY, Counting, Measure, share
+from accountant.reporting.history import ADOPTED, RECOVERED, REVALUED, SETTLING
 from accountant.reporting.texts import Texts
 from accountant.store.ledgers import Stored
 
@@ -39,10 +47,12 @@ class Contribution(NamedTuple):
     subjects: Any
     charge: Charge
     state: str
+    policy: int
+    """The event that adopted the policy it was booked under."""
 
     @classmethod
-    def of(cls, body: Mapping[str, Any]) -> Contribution:
-        """Return the charge that an event has booked."""
+    def of(cls, body: Mapping[str, Any], policy: int) -> Contribution:
+        """Return the charge that an event has booked under ``policy``."""
         command, revalued = body["command"], body["type"] == REVALUED
         everyone = body.get("charged_to") == "everyone" or command.get("everyone", False)
         return cls(
@@ -53,13 +63,8 @@ class Contribution(NamedTuple):
             subjects=None if everyone else command.get("subjects"),
             charge=Charge.from_json(body["more" if revalued else "total"]),
             state=_STATES[body["type"]],
+            policy=policy,
         )
-
-    @property
-    def size(self) -> Size:
-        """Its size: whether its epsilon is infinite, its units; of equal ones the earlier wins."""
-        epsilon = Currency.EPSILON
-        return self.charge.is_infinite(epsilon), self.charge[epsilon], -self.sequence
 
     def counts_in(self, rule: Mapping[str, Any], dimensions: Dimensions) -> bool:
         """Return True if it is charged to the account and the cell that a limit quotes."""
@@ -69,8 +74,9 @@ class Contribution(NamedTuple):
             and _covers(dimensions, self.subjects, rule["group"])
         )
 
-    def to_json(self, texts: Texts) -> dict[str, Any]:
-        """Return it as the API serves it."""
+    def to_json(self, texts: Texts, size: Size, used: Sum) -> dict[str, Any]:
+        """Return it, of this size among all that is ``used``, as the API serves it."""
+        infinite, units, _ = size
         return {
             "sequence": self.sequence,
             "client": self.client,
@@ -79,32 +85,73 @@ class Contribution(NamedTuple):
             "state": self.state,
             "epsilon": self.charge.amount(Currency.EPSILON),
             "delta": self.charge.amount(Currency.DELTA),
+            "counted": amount(None if infinite else units, used.measure.currency),
+            "share": None if used.infinite else share(units, used.units),
+        }
+
+
+@dataclass(slots=True)
+class Sum:
+    """All charges in the account and cell that a limit quotes, the largest of them, and how the
+    limit measures them.
+    """
+
+    measure: Measure
+    units: int = 0
+    infinite: int = 0
+    count: int = 0
+    largest: list[tuple[Size, Contribution]] = field(default_factory=list)
+
+    def add(self, one: Contribution) -> None:
+        """Add a charge; of equal ones the earlier counts as larger."""
+        units, infinite = self.measure.of(one.charge, one.policy)
+        if not (units or infinite):
+            return
+        self.units += units
+        self.infinite += infinite
+        self.count += 1
+        put = heappush if self.count <= MOST else heappushpop
+        put(self.largest, ((infinite > 0, units, -one.sequence), one))
+
+    def to_json(self, rule: str, texts: Texts) -> dict[str, Any]:
+        """Return the largest ones as the API serves them."""
+        currency, each = self.measure.currency, sorted(self.largest, reverse=True)
+        return {
+            "rule": rule,
+            "currency": str(currency),
+            "sum": amount(None if self.infinite else self.units, currency),
+            "events": [one.to_json(texts, size, self) for size, one in each],
+            "left_out": self.count - len(each),
         }
 
 
 def used_up_by(
-    rows: Iterable[Stored], rules: Iterable[Mapping[str, Any]], before: int, texts: Texts
+    rows: Iterable[Stored],
+    rules: Iterable[Mapping[str, Any]],
+    before: int,
+    texts: Texts,
+    policies: Iterable[Event] = (),
 ) -> list[dict[str, Any]]:
     """Return, for each limit that fired among ``rules``, the charges before event ``before`` in the
-    account and cell that it quotes, the largest first, as they stand now. Reads ``rows`` once.
+    account and cell that it quotes, the largest first, as they stand now. Reads ``rows`` once;
+    ``policies`` are the events that adopted policies until then.
     """
     fired = [r for r in rules if r["fired"] and "comparisons" in r]
-    largest: list[list[tuple[Size, Contribution]]] = [[] for _ in fired]
-    counts, dimensions = [0] * len(fired), Dimensions()
-    for booked in _bookings(rows, before, dimensions) if fired else ():
-        for i, rule in enumerate(fired):
-            if booked.counts_in(rule, dimensions):
-                counts[i] += 1
-                add = heappush if counts[i] <= MOST else heappushpop
-                add(largest[i], (booked.size, booked))
-    return [
-        {
-            "rule": rule["rule"],
-            "events": [booked.to_json(texts) for _, booked in sorted(some, reverse=True)],
-            "left_out": count - len(some),
-        }
-        for rule, some, count in zip(fired, largest, counts, strict=True)
+    counting, adopted = Counting(), None
+    for adopted in policies:
+        counting.adopted(adopted.sequence, adopted.body)
+    if not fired or adopted is None:
+        return []
+    epochs, dimensions = adopted_by(adopted).epochs, Dimensions()
+    sums = [
+        Sum(counting.measure(rule["of"], epochs[rule["of"]], Currency(rule["decided_by"])))
+        for rule in fired
     ]
+    for booked in _bookings(rows, before, dimensions):
+        for rule, used in zip(fired, sums, strict=True):
+            if booked.counts_in(rule, dimensions):
+                used.add(booked)
+    return [used.to_json(rule["rule"], texts) for rule, used in zip(fired, sums, strict=True)]
 
 
 def _bookings(
@@ -115,6 +162,7 @@ def _bookings(
     open; only open grants are kept in memory.
     """
     held: dict[str, Contribution] = {}
+    policy = NO_POLICY
     for stored in rows:
         late = stored.sequence >= before
         if late and not held:
@@ -122,14 +170,13 @@ def _bookings(
         body = orjson.loads(stored.body)
         kind, grant = body["type"], str(grant_of(body, stored.sequence, body["type"]))
         if kind in ("population.registered.v1", "population.extended.v1"):
-            added = body.get("added") or body["command"].get("dimensions", {})
-            for dimension, values in added.items():
-                order = dimensions.setdefault(dimension, {})
-                order |= {value: len(order) + i for i, value in enumerate(values)}
+            _append(dimensions, body)
         elif kind == RESERVED and not late:
-            held[grant] = Contribution.of(body)
+            held[grant] = Contribution.of(body, policy)
         elif kind in _STATES and not late:
-            yield Contribution.of(body)
+            yield Contribution.of(body, policy)
+        elif kind == ADOPTED:
+            policy = stored.sequence
         elif kind in SETTLING and grant in held:
             one = held.pop(grant)
             final = final_of(body, one.charge)
@@ -139,6 +186,14 @@ def _bookings(
             yield from (one._replace(state="expired") for one in held.values())
             held.clear()
     yield from held.values()
+
+
+def _append(dimensions: Dimensions, body: Mapping[str, Any]) -> None:
+    """Take the values that a registration or an extension names."""
+    added = body.get("added") or body["command"].get("dimensions", {})
+    for dimension, values in added.items():
+        order = dimensions.setdefault(dimension, {})
+        order |= {value: len(order) + i for i, value in enumerate(values)}
 
 
 def _covers(dimensions: Dimensions, subjects: Any, group: Mapping[str, str]) -> bool:

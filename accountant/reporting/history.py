@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
 from typing import Any, Final, NamedTuple
 
-from accountant.budget.commands import CommitGrant
+import orjson
+from pydantic import TypeAdapter
+
+from accountant.budget.commands import STORED, Mechanisms
 from accountant.budget.explain import explain
 from accountant.budget.facts import final_of, grant_in, mechanisms_of, opened_by
 from accountant.budget.reach import Reach, reach_in
-from accountant.budget.request import price_all
+from accountant.budget.request import Terms, price_all
 from accountant.budget.rules.base import Compared, Finding
-from accountant.budget.state import Grant, State, envelope_of
+from accountant.budget.state import Grant, State
 from accountant.ledger.events import Event, rfc3339
+from accountant.privacy.curves import Orders
+from accountant.privacy.mechanisms import Mechanism
 from accountant.privacy.units import NOTHING, SURE, Charge, Currency, amount, show
+from accountant.reporting.counting import NO_POLICY, Basis, Counting, share
 from accountant.reporting.schema import ChangeFacts, NotableFacts, SeenFacts, Usage
 from accountant.reporting.words import groups_in_words, shortened
 
@@ -44,6 +50,8 @@ RECOVERED: Final = "ledger.recovered.v1"
 UNVERIFIABLE: Final = "unverifiable-claim"
 UNKNOWN: Final = ""
 """Stands for a purpose that was not stated, and for a kind that an event does not name."""
+
+_MECHANISMS: Final[TypeAdapter[list[Mechanism]]] = TypeAdapter(Mechanisms)
 
 _LISTED: Final[dict[str, Callable[[Compared | Finding], bool]]] = {
     "overrun": lambda one: one.action == "block" and one.code == "budget-exceeded",
@@ -73,11 +81,15 @@ class Names(NamedTuple):
     client: str
     purpose: str = UNKNOWN
     subjects: Any = None
+    policy: int = NO_POLICY
+    """The event that adopted the policy it was booked under."""
 
 
 @dataclass(slots=True)
 class Tally:
-    """The requests under one name, and the charges less those given back, in units."""
+    """The requests under one name, and the charges less those given back, in units: the sums that
+    hold along every path, and those in all currencies by the policy that they were booked under.
+    """
 
     requests: int = 0
     refused: int = 0
@@ -86,10 +98,17 @@ class Tally:
     unbounded: int = 0
     given_back: int = 0
     given_back_unbounded: int = 0
+    booked: dict[int, Charge] = field(default_factory=dict)
+    back: dict[int, Charge] = field(default_factory=dict)
+    """What of it was given back."""
 
-    def add(self, change: Charge, *, settled: bool = False) -> None:
-        """Add a charge, or the change that settling a grant makes."""
-        change = change.on(SURE)  # the Renyi orders of charges differ over time
+    def add(self, change: Charge, policy: int, *, settled: bool = False) -> None:
+        """Add a charge under ``policy``, or the change that settling a grant makes."""
+        before = self.booked.get(policy)  # the Renyi orders of charges differ over time
+        self.booked[policy] = change if before is None else before + change
+        if settled:
+            self.back[policy] = self.back.get(policy, NOTHING) - change
+        change = change.on(SURE)
         (epsilon, delta), (unbounded, _) = change.finite, change.infinite
         self.epsilon += epsilon
         self.delta += delta
@@ -98,9 +117,12 @@ class Tally:
             self.given_back += max(0, -epsilon)
             self.given_back_unbounded += max(0, -unbounded)
 
-    def facts(self, name: str | None) -> Usage:
-        """Return the row of the report; ``name`` is None for all names that have no row."""
+    def facts(self, name: str | None, basis: Basis, whole: int | None) -> Usage:
+        """Return the row of the report, as ``basis`` counts; ``name`` is None for all names that
+        have no row, ``whole`` the sum of all rows, None if it has no bound.
+        """
         back = None if self.given_back_unbounded else self.given_back
+        units, infinite = basis.sum(self.booked)
         return Usage(
             name=name or "",
             other=name is None,
@@ -110,6 +132,10 @@ class Tally:
             delta=show(self.delta, Currency.DELTA),
             unbounded=self.unbounded,
             given_back=amount(back, Currency.EPSILON),
+            counted=amount(None if infinite else units, basis.measure.currency),
+            share=None if whole is None or infinite else share(units, whole),
+            adds=basis.adds(self.booked),
+            took_back=basis.adds(self.back),
         )
 
 
@@ -119,19 +145,26 @@ class Tallies:
     def __init__(self) -> None:
         self._rows: defaultdict[tuple[str, str], dict[str | None, Tally]] = defaultdict(dict)
 
-    def usages(self, dataset: str, heading: str) -> tuple[Usage, ...]:
+    def usages(self, dataset: str, heading: str, basis: Basis) -> tuple[Usage, ...]:
         """Return the rows under one heading, most used first, the row of all other names last."""
 
-        def place(row: tuple[str | None, Tally]) -> tuple[bool, int, int, str]:
+        def place(row: tuple[str | None, Tally]) -> tuple[bool, int, int, int, str]:
             name, tally = row
-            return name is None, -tally.unbounded, -tally.epsilon, name or ""
+            units, infinite = basis.sum(tally.booked)
+            return name is None, -infinite, -units, -tally.epsilon, name or ""
 
+        units, infinite = basis.sum(self._whole(dataset).booked)
+        whole = None if infinite else units
         rows = sorted(self._rows[dataset, heading].items(), key=place)
-        return tuple(tally.facts(name) for name, tally in rows)
+        return tuple(tally.facts(name, basis, whole) for name, tally in rows)
 
-    def total(self, dataset: str) -> Usage:
+    def total(self, dataset: str, basis: Basis) -> Usage:
         """Return the sum of the whole dataset."""
-        return self._rows[dataset, _ALL].get("", Tally()).facts("")
+        units, infinite = basis.sum(self._whole(dataset).booked)
+        return self._whole(dataset).facts("", basis, None if infinite else units)
+
+    def _whole(self, dataset: str) -> Tally:
+        return self._rows[dataset, _ALL].get("", Tally())
 
     def of(self, at: Names, charge: Charge, parts: Parts) -> Iterator[tuple[Tally, Charge]]:
         """Yield the tallies that ``charge`` counts in, whose ``parts`` are those of the kinds."""
@@ -168,6 +201,7 @@ class History:
         self._latest = {sort: deque[Callable[[], NotableFacts]](maxlen=LATEST) for sort in SORTS}
         self.policies = deque[ChangeFacts](maxlen=LATEST)
         self.policies_total = 0
+        self.counting = Counting()
         self.held: dict[str, OpenGrant] = {}
 
     def seen(self) -> tuple[SeenFacts, ...]:
@@ -194,7 +228,7 @@ class History:
                 self._note("expired", event, held.at, held.grant.total, text)
             self.held.clear()
         elif event.type == REVALUED:
-            self._revalued(event)
+            self._revalued(state, event)
         elif event.type == ADOPTED:
             self._adopted(event)
         elif event.type == "population.extended.v1" and event.body["command"].get("attested_new"):
@@ -208,14 +242,19 @@ class History:
         total, kinds = Charge.from_json(body["total"]), [m["kind"] for m in mechanisms_of(command)]
         each = [total] if len(kinds) == 1 else map(Charge.from_json, body["charges"])
         parts = _by_kind(zip(kinds, each, strict=True))
+        if len(parts) == 1:
+            parts = dict.fromkeys(parts, total)
+        elif not refused and body.get("charged_to") != "everyone":
+            parts = _priced(state, command["mechanisms"], total.orders, event.sequence)
         purpose = command.get("purpose") or UNKNOWN
-        at = Names(reach_in(body), event.by, purpose, command.get("subjects"))
+        subjects, policy = command.get("subjects"), body.get("policy", NO_POLICY)
+        at = Names(reach_in(body), event.by, purpose, subjects, policy)
         for tally, charge in self.tallies.of(at, total, parts):
             if refused:
                 tally.refused += 1
             else:
                 tally.requests += 1
-                tally.add(charge)
+                tally.add(charge, at.policy)
         if event.type == "grant.reserved.v1":
             name = grant_in(event)
             self.held[name] = OpenGrant(state.open[name], at, parts)
@@ -239,21 +278,22 @@ class History:
             for kind in parts.keys() | held.parts.keys()
         }
         for tally, change in self.tallies.of(held.at, NOTHING - back, changes):
-            tally.add(change, settled=True)
+            tally.add(change, held.at.policy, settled=True)
         if event.type != "grant.expired.v1":
             reason = event.body["command"].get("reason")
             text = f"grant {grant.id}: attested never executed on the data"
             text += f" (“{reason}”)" if reason else ""
             self._note("given_back", event, held.at, back, text)
 
-    def _revalued(self, event: Event) -> None:
+    def _revalued(self, state: State, event: Event) -> None:
         command, more = event.body["command"], Charge.from_json(event.body["more"])
         kinds = {mechanism["kind"] for mechanism in command["mechanisms"]}
         subjects = None if command.get("everyone") else command.get("subjects")
-        at = Names(reach_in(event.body), command["by"], subjects=subjects)
+        policy = state.adopted.sequence if state.adopted else NO_POLICY
+        at = Names(reach_in(event.body), command["by"], subjects=subjects, policy=policy)
         kind = kinds.pop() if len(kinds) == 1 else UNKNOWN
         for tally, part in self.tallies.of(at, more, {kind: more}):
-            tally.add(part)
+            tally.add(part, policy)
         text = f"event {command['event']} cost more than was booked for it (“{command['reason']}”)"
         self._note("revalued", event, at, more, text)
 
@@ -264,6 +304,7 @@ class History:
 
     def _adopted(self, event: Event) -> None:
         command = event.body["command"]
+        self.counting.adopted(event.sequence, event.body)
         self.policies_total += 1
         change = ChangeFacts(
             sequence=event.sequence,
@@ -332,14 +373,26 @@ def _parts(state: State, event: Event, held: OpenGrant, final: Charge) -> Parts:
     """Return the final charge by kind of a grant that was not charged in full."""
     if not any(final.finite + final.infinite):
         return {}
-    command = envelope_of(event).command
-    if isinstance(command, CommitGrant) and command.mechanisms:
-        engine = state.custody.engine_at(held.grant.sequence)
-        orders = held.grant.total.orders
-        prices = price_all(command.mechanisms, state.people().relation, orders, engine)
-        kinds = [mechanism.kind for mechanism in command.mechanisms]
-        return _by_kind(zip(kinds, [priced.charge for priced in prices], strict=True))
+    command = event.body["command"]
+    if event.type == "grant.committed.v1" and command.get("mechanisms"):
+        grant = held.grant
+        return _priced(state, command["mechanisms"], grant.total.orders, grant.sequence)
     return dict.fromkeys(held.parts, final) if len(held.parts) == 1 else {UNKNOWN: final}
+
+
+def _priced(state: State, mechanisms: list[Any], orders: Orders, sequence: int) -> Parts:
+    """Return the charge by kind of mechanisms as event ``sequence`` priced them: the events of
+    several mechanisms hold Renyi divergences of their total only.
+    """
+    terms = Terms(state.people().relation, orders, state.custody.engine_at(sequence))
+    return _price_of(orjson.dumps(mechanisms), terms)
+
+
+@lru_cache(maxsize=4_096)
+def _price_of(mechanisms: bytes, terms: Terms) -> Parts:
+    read: list[Mechanism] = _MECHANISMS.validate_python(orjson.loads(mechanisms), context=STORED)
+    prices = price_all(read, *terms)
+    return _by_kind((one.kind, p.charge) for one, p in zip(read, prices, strict=True))
 
 
 def _by_kind(charges: Iterable[tuple[str, Charge]]) -> Parts:

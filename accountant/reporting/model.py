@@ -10,14 +10,16 @@ from msgspec import Struct
 
 from accountant.budget.apply import apply, read
 from accountant.budget.population.population import Population
-from accountant.budget.state import ALL, Counted, State, matches
+from accountant.budget.state import ALL, AccountKey, Counted, State, matches
 from accountant.ledger.events import Event, rfc3339
 from accountant.privacy.filters import BASIC, FILTERS
 from accountant.privacy.units import NOTHING, Currency
 from accountant.reporting import schema, words
 from accountant.reporting.burndown import Burndowns
+from accountant.reporting.counting import Basis
 from accountant.reporting.custody import CustodyHistory
 from accountant.reporting.history import HEADINGS, SORTS, History
+from accountant.reporting.peak_cell import Ruler
 from accountant.reporting.statement import Balance, Total, balances, lifetime_sums, line, scopes
 from accountant.reporting.texts import Texts
 from accountant.reporting.verdict import verdict
@@ -170,7 +172,8 @@ def _dataset(
     elsewhere: Sequence[Use],
 ) -> schema.DatasetFacts:
     tightest = _tightest(state, limits, name)
-    tables = {f"by_{heading}": history.tallies.usages(name, heading) for heading in HEADINGS}
+    tallies, basis = history.tallies, basis_of(state, history, tightest)
+    tables = {f"by_{heading}": tallies.usages(name, heading, basis) for heading in HEADINGS}
     return _filled(
         schema.DatasetFacts,
         state.datasets[name],
@@ -178,11 +181,29 @@ def _dataset(
         status=tightest.status if tightest else "no_limit",
         rule=tightest.rule if tightest else "",
         rule_scope=tightest.dataset if tightest else "",
-        booked=history.tallies.total(name),
+        basis=schema.BasisFacts(
+            basis.rule,
+            str(basis.measure.currency),
+            words.sums_of(basis.measure.currency),
+            basis.starts_at,
+        ),
+        booked=tallies.total(name, basis),
         reservations=_reservations(history, name),
         counts={sort: history.counts[sort][name] for sort in SORTS},
         **tables,
     )
+
+
+def basis_of(state: State, history: History, standing: schema.Standing | None) -> Basis:
+    """Return what shares of a dataset's budget are shares of, under its tightest limit."""
+    if standing is None or state.adopted is None:
+        return Basis()
+    epoch, rule = state.adopted.epochs[standing.rule], state.adopted.rule(standing.rule)
+    assert rule is not None  # noqa: S101 for the type checker
+    used = state.seen(AccountKey(rule.id, epoch.number, standing.dataset)).used.stacked()
+    line, capped = Ruler(rule, epoch).decides(used)
+    currency = Currency.EPSILON if line is None else line.currency
+    return Basis(history.counting.measure(rule.id, epoch, currency), line, capped, rule.id)
 
 
 def _tightest(

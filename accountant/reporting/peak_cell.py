@@ -14,10 +14,10 @@ from typing import Final
 import numpy as np
 
 from accountant.budget.accounts.epochs import Epoch
-from accountant.budget.accounts.peak import most_spent
+from accountant.budget.accounts.peak import deciding, most_spent
 from accountant.budget.accounts.sums import Integers, Sums
 from accountant.budget.rules.limit import LimitRule
-from accountant.privacy.filters import Filter
+from accountant.privacy.filters import Filter, Line
 from accountant.privacy.units import Currency, units_up
 
 _UNBOUNDED: Final = 2**63 - 1
@@ -55,6 +55,22 @@ class Ruler:
     def worst(self, cells: Integers) -> Worst:
         """Return the numbers over all ``cells`` (rows, ...)."""
         return self.by_value(cells.reshape(len(cells), 1, -1))[0]
+
+    def decides(self, cells: Integers) -> tuple[Line | None, bool]:
+        """Return the line that decides what the peak of all ``cells`` (rows, ...) has spent, None
+        for the sum of epsilons; and whether what it has spent is less than the line shows.
+        """
+        flat = cells.reshape(len(cells), -1)
+        place = self.worst(cells).cell
+        peak = flat[:, place : place + 1]
+        epsilon, *along = (_finite(sums[0]) for sums in self._compared(peak))
+        line = deciding(self.filter, self.limit, epsilon, along)
+        if line is None:
+            return None, False
+        [second] = [
+            s for one, s in zip(self.filter.lines(self.limit), along, strict=True) if one is line
+        ]
+        return line, second is not None and second <= line.first and line.spent(second) == line.most
 
     def by_value(self, cells: Integers) -> list[Worst]:
         """Return the numbers of each value, for ``cells`` (rows, values, rest)."""

@@ -165,9 +165,25 @@ class Lifetime(Struct, frozen=True):
     splits: tuple[Split[LifetimeGroup], ...]
 
 
+class BasisFacts(Struct, frozen=True):
+    """The sum that decides what is spent under ``rule``, of which shares are parts: ``currency``,
+    ``sums`` in words. What is spent begins at ``starts_at`` and rises with the sum; None where it
+    does not.
+    """
+
+    rule: str
+    currency: str
+    sums: str
+    starts_at: str | None
+
+
 class Usage(Struct, frozen=True):
     """The charges booked under one name, less those given back. ``unbounded`` counts charges
     that have no finite epsilon. ``other``: the sum of all names that are not listed singly.
+
+    ``counted``: in the currency of the dataset's ``basis``; ``share``: in percent of the dataset's
+    sum in it, None where that has no bound; ``adds``: the epsilon by which it raises what is spent,
+    and ``took_back`` that of what was given back, None where no charge raises it.
     """
 
     name: str
@@ -178,6 +194,10 @@ class Usage(Struct, frozen=True):
     delta: str
     unbounded: int
     given_back: str
+    counted: str
+    share: str | None
+    adds: str | None
+    took_back: str | None
 
 
 class Reservation(Struct, frozen=True):
@@ -218,6 +238,7 @@ class DatasetFacts(Struct, frozen=True):
     status: Status | Literal["no_limit"]
     rule: str
     rule_scope: str
+    basis: BasisFacts
     booked: Usage
     by_client: tuple[Usage, ...]
     by_kind: tuple[Usage, ...]

@@ -18,7 +18,7 @@ from accountant.budget.population.positions import read
 from accountant.budget.rules.base import Rule
 from accountant.config import shipped
 from accountant.privacy.filters import FILTERS
-from accountant.privacy.units import INFINITE
+from accountant.privacy.units import INFINITE, Currency, decimal_of
 
 _ACTIONS: Final = {"block": "blocked", "flag": "let through and flagged"}
 _WIDER: Final = 1e-12
@@ -39,6 +39,14 @@ def formula(name: str) -> tuple[str, str, str]:
     if found := prose()["formulas"].get(name):
         return found["name"], found["formula"], found["source"]
     return name, " ".join((type(FILTERS[name]).__doc__ or "").split()), ""
+
+
+def sums_of(currency: Currency) -> str:
+    """Return what adds up in a currency, in words."""
+    if currency.order is not None:
+        return f"Rényi divergences of order {decimal_of(currency.order)}"
+    found: str = prose()["currencies"][currency]
+    return found
 
 
 def about(text: str, people: Population) -> str:

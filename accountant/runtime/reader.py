@@ -135,6 +135,12 @@ class Reader:
             HANDLERS[one.type](terms, one)
         return event, explain(event, adopted, terms.people(), terms.custody.engine_at(sequence))
 
+    def policies(self, ledger: str, before: int) -> list[Event]:
+        """Return the events before event ``before`` that adopted policies."""
+        with self._up_to_date(ledger) as state:
+            sequences = state.custody.policies
+        return [self.event(ledger, sequence) for sequence in sequences if sequence < before]
+
     def _judging(self, event: Event) -> Adopted | None:
         """Return the policy that an event was judged by. Raise NotFound if none has judged it."""
         if event.type not in JUDGED:

@@ -183,6 +183,11 @@ class LimitFinding(TypedDict, total=False):
     group: Annotated[dict[str, str], "limit rules: the peak cell; empty if all cells are alike"]
     limit: Annotated[Limit, "limit rules: the limit"]
     gate: Annotated[str, "limit rules: how losses are added up"]
+    of: Annotated[RuleId, "limit rules: the limit whose account is compared"]
+    decided_by: Annotated[
+        str,
+        "limit rules: the currency whose sum decides what was spent before, or what does not fit",
+    ]
     spent_before: Annotated[Loss, "limit rules: epsilon before this request"]
     spent_after: Annotated[Loss, "limit rules: epsilon if it were admitted"]
     comparisons: Annotated[
@@ -293,13 +298,19 @@ class Contribution(TypedDict):
     state: Annotated[str, "recorded or revalued, or the state of the grant"]
     epsilon: Annotated[Loss, "its charge"]
     delta: Annotated[Loss, "its own delta"]
+    counted: Annotated[Loss, "its charge in the currency that decides what is spent"]
+    share: Annotated[
+        str | None, "its part of that currency's sum in percent; null where the sum has no bound"
+    ]
 
 
 class Contributors(TypedDict):
     """The charges that used a limit up before a decision."""
 
     rule: Annotated[str, "the limit rule's id"]
-    events: Annotated[list[Contribution], "the largest charges, largest first, as they are now"]
+    currency: Annotated[str, "the currency whose sum decides what is spent"]
+    sum: Annotated[Loss, "all charges in it, as they are now"]
+    events: Annotated[list[Contribution], "the largest charges in it, largest first"]
     left_out: Annotated[int, "how many smaller ones are not listed"]
 
 

@@ -142,8 +142,8 @@ def show_decision(
         # Imported late, like everything that makes reports.
         from accountant.reporting.contributors import used_up_by  # noqa: PLC0415
 
-        rows = service.stream(population)
-        used = used_up_by(rows, document["rules"], event.sequence, texts)
+        rows, policies = service.stream(population), service.policies(population, event.sequence)
+        used = used_up_by(rows, document["rules"], event.sequence, texts, policies)
         document["used_up_by"] = cast(list[Contributors], used)
     return JSONResponse(document)
 

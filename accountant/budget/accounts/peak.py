@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from accountant.budget.accounts.account import Account
 from accountant.budget.accounts.sums import Integers, Part
 from accountant.budget.population.selection import Selection
-from accountant.privacy.filters import Capacity, Filter, Limit
+from accountant.privacy.filters import Capacity, Filter, Limit, Line
 from accountant.privacy.units import LARGEST, Axis, Charge
 
 _EPSILON: Final = 0
@@ -273,6 +273,22 @@ def most_spent(gate: Filter, limit: Limit, columns: Sequence[Integers]) -> tuple
     each = [[int(column[at]) for column in columns] for at in places]
     *key, minus = max((spent(sums), *sums, -at) for sums, at in zip(each, places, strict=True))
     return (*key, -minus)
+
+
+def deciding(
+    gate: Filter, limit: Limit, epsilon: int | None, along: Sequence[int | None]
+) -> Line | None:
+    """Return the line of ``gate`` that decides what a cell with these sums has spent; None if the
+    sum of epsilons does. Arguments as of ``Filter.spent``.
+    """
+    least, found = epsilon, None
+    for line, second in zip(gate.lines(limit), along, strict=True):
+        if second is None:
+            continue
+        units = line.spent(second)
+        if least is None or units < least:
+            least, found = units, line
+    return found
 
 
 def sums_of(part: Part, row: int, among: NDArray[np.intp] | None = None) -> Integers:

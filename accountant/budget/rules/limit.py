@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Field, model_validator
 
+from accountant.budget.accounts.peak import deciding
 from accountant.budget.errors import Invalid
 from accountant.budget.rules.base import (
     Compared,
@@ -264,6 +265,7 @@ def quoted(
     asked = [charge.units(currency) for currency, _ in sides(capacity)]
     with_it = list(map(_plus, used, asked))
     before = rule.filter.spent(epoch.limit, used[0], used[2:])
+    line = deciding(rule.filter, epoch.limit, used[0], used[2:])
     after = rule.filter.spent(epoch.limit, with_it[0], with_it[2:])
     comparisons = [
         {
@@ -275,6 +277,10 @@ def quoted(
         }
         for held, (currency, most) in zip(used, sides(capacity), strict=True)
     ]
+    epsilon, own, *along = (one["holds"] for one in comparisons)
+    decides = Currency.EPSILON if line is None else line.currency
+    if not own and (epsilon or any(along)):
+        decides = Currency.DELTA
     return {
         "scope": scope_name(dataset, client),
         "dataset": dataset,
@@ -282,6 +288,8 @@ def quoted(
         "group": told.people.describe(cell) if cell is not None else {},
         "limit": {"epsilon": f"{rule.limit.epsilon:f}", "delta": f"{rule.limit.delta:f}"},
         "gate": rule.filter.name,
+        "of": rule.id,
+        "decided_by": str(decides),
         "spent_before": amount(before, Currency.EPSILON),
         "spent_after": amount(after, Currency.EPSILON),
         "comparisons": comparisons,
