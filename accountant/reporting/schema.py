@@ -18,7 +18,7 @@ FORMAT: Final = "accountant.report.v1"
 
 Status = Literal["within", "near", "used_up", "over_if_reservations_run", "over"]
 STATUSES: Final[tuple[Status, ...]] = get_args(Status)
-"""From best to worst. near: at least 80 % of the limit is spent or reserved. used_up: nothing
+"""From best to worst. near: at least 80 % of its epsilon is spent or reserved. used_up: nothing
 remains. over: more is spent than the limit allows, so that its guarantee is void."""
 
 Level = Literal["good", "watch", "bad"]

@@ -156,7 +156,7 @@ def _watch(
     if used_up := [_name(s) for s in main if s.status == "used_up"]:
         points.append(f"Nothing is left for {_listed(used_up)}.")
     if near := [_name(s) for s in main if s.status == "near"]:
-        points.append(f"At least 80 % of the limit is used for {_listed(near)}.")
+        points.append(f"At least 80 % of the epsilon is spent or reserved for {_listed(near)}.")
     if clients := len({s.client for s in limits if s.client and s.status == "over"}):
         one = "1 client is over its own limit."
         points.append(one if clients == 1 else f"{clients} clients are over their own limits.")

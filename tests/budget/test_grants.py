@@ -29,6 +29,7 @@ from accountant.budget.facts import grant_in
 from accountant.budget.request import prepare
 from accountant.privacy.filters import FILTERS
 from accountant.privacy.units import LARGEST, Currency
+from accountant.reporting.statement import statement
 
 NOTHING = (0, 0, 0, 0)
 DIMENSIONS = {"age": ["17", "22", "27"], "sex": ["f", "m"]}
@@ -380,6 +381,30 @@ def test_thresholds_fire_exactly_when_the_shown_number_passes(
         shown = Decimal(rule["spent_after"].replace("infinite", "Infinity"))
         passes = shown > 20 * Decimal(at[:-1]) / 100
         assert rule["fired"] == passes
+
+
+@pytest.mark.parametrize("gate", FILTERS)
+@given(
+    at=st.integers(1, 99),
+    charges=st.lists(
+        st.sampled_from([laplace("0.3"), laplace("0.02", 25), gaussian("0.2"), gaussian("0.6")]),
+        min_size=1,
+        max_size=8,
+    ),
+)
+def test_a_share_is_of_what_the_limit_shows_as_spent(
+    gate: str, at: int, charges: list[dict[str, Any]]
+) -> None:
+    """A threshold fires if and only if accounts and reports then show more than its share."""
+    book = hospital(
+        f"  - {{id: a, gate: {gate}, limit: {{epsilon: 4, delta: 1e-6}}}}\n"
+        f"  - {{id: nearly, of: a, at: {at}%}}\n"
+    )
+    for each in charges:
+        event = book.record(each)
+        [line] = statement(book.state)
+        spent = Decimal(line.total.spent.replace("infinite", "Infinity"))
+        assert ("nearly" in dict(event.body.get("fired", []))) == (spent > Decimal(4 * at) / 100)
 
 
 def test_a_threshold_watches_own_deltas_too() -> None:

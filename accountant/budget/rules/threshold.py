@@ -1,4 +1,8 @@
-"""A threshold: fires when more than a share of a limit is spent."""
+"""A threshold: fires when more than a share of a limit is spent or reserved.
+
+The share is of what the limit shows: of its epsilon, beside what its gate says is spent, however
+far along its own currency that is; and of the own delta that it keeps.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +24,9 @@ if TYPE_CHECKING:
 
 
 class ThresholdRule(Rule):
-    """Fires when more than a share of a limit rule's epsilon, or of its own delta, is spent."""
+    """Fires when more than a share of a limit rule's epsilon, or of the own delta that it keeps,
+    would be spent or reserved.
+    """
 
     field: ClassVar[str] = "of"
     code: ClassVar[str] = "threshold-passed"
@@ -71,5 +77,7 @@ class ThresholdRule(Rule):
 
     def sentence(self, unit: str) -> str:
         """Describe the rule for a report."""
-        share = f"more than {self.at} of what rule “{self.of}” allows"
-        return f"A request with which {share} would be used"
+        return (
+            f"A request with which more than {self.at} of the epsilon of rule “{self.of}”, or of "
+            "the own delta that it keeps for mechanisms, would be spent or reserved"
+        )
