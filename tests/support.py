@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import httpx2
 import structlog
@@ -192,10 +192,16 @@ class Book:
         """Registers a dataset."""
         self.ask(make("register_dataset", id=name, namespace="n", name=name), "admin")
 
-    def policy(self, rules: str, approved_by: str | None = None) -> list[Event]:
-        """Adopts a policy of the given rules (YAML list items)."""
+    def policy(
+        self, rules: str, approved_by: str | None = None, closes: Iterable[str] | Literal[True] = ()
+    ) -> list[Event]:
+        """Adopts a policy of the given rules (YAML list items), any of which may begin closed if
+        ``closes`` is True.
+        """
         policy, digest = parse_policy("policy: p\nrules:\n" + rules)
-        asked = AdoptPolicy(policy=policy.to_json(), source_digest=digest, approved_by=approved_by)
+        named = [rule.id for rule in policy.rules] if closes is True else list(closes)
+        fields = {"approved_by": approved_by, "closes": named}
+        asked = AdoptPolicy(policy=policy.to_json(), source_digest=digest, **fields)
         return self.ask(asked, "admin")
 
     def grant(self, *mechanisms: dict[str, Any], dataset: str = "d", **more: Any) -> Event:

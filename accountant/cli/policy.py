@@ -1,46 +1,29 @@
-"""policy lint: what the limits of a policy make of typical work, before anybody adopts it."""
+"""policy lint, policy adopt: what limits make of typical work, and adoption by an operator."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import typer
-from pydantic import TypeAdapter
 from rich.table import Table
 
+from accountant.budget.commands import AdoptPolicy, Envelope
+from accountant.budget.facts import opened_by
 from accountant.budget.policy_file import parse_policy
-from accountant.budget.rules.limit import LimitRule, sides
+from accountant.budget.rules.limit import LimitRule
+from accountant.budget.typical import chosen_afresh, fits, kept_orders, orders_of, work_of
 from accountant.cli import common
-from accountant.privacy.filters import RENYI, Limit
-from accountant.privacy.inverse import Total, best_order
-from accountant.privacy.mechanisms import Mechanism, Relation, price
-from accountant.privacy.units import Charge, Currency, decimal_of, orders_in, total
+from accountant.privacy.mechanisms import Relation
 
-policy = typer.Typer(help="Look at policy files.", no_args_is_help=True)
+policy = typer.Typer(help="Look at policy files, and adopt them.", no_args_is_help=True)
 common.app.add_typer(policy, name="policy")
 
-_ONE: Final = {"sensitivity": "1"}
-TYPICAL: Final[dict[str, list[dict[str, Any]]]] = {
-    "Laplace noise, epsilon 0.01": [{"kind": "laplace", "scale": "100"} | _ONE],
-    "Laplace noise, epsilon 0.1": [{"kind": "laplace", "scale": "10"} | _ONE],
-    "Gaussian noise, sigma 20": [{"kind": "gaussian", "scale": "20"} | _ONE],
-    "a step of DP-SGD, rate 0.01, sigma 1.1": [
-        {"kind": "gaussian", "scale": "1.1", "sampling": {"poisson": "0.01"}} | _ONE
-    ],
-    "a step of DP-SGD, rate 0.001, sigma 0.8": [
-        {"kind": "gaussian", "scale": "0.8", "sampling": {"poisson": "0.001"}} | _ONE
-    ],
-    "a step of DP-SGD, rate 0.1, sigma 4": [
-        {"kind": "gaussian", "scale": "4", "sampling": {"poisson": "0.1"}} | _ONE
-    ],
-}
-_ADAPTER: Final[TypeAdapter[list[Mechanism]]] = TypeAdapter(list[Mechanism])
+_File = Annotated[str, typer.Argument(help="a policy file; - reads standard input")]
 
 
 @policy.command()
 def lint(
-    file: Annotated[str, typer.Argument(help="a policy file; - reads standard input")],
+    file: _File,
     neighbouring: Annotated[
         Relation, typer.Option(help="the population's neighbouring relation")
     ] = Relation.ADD_OR_REMOVE_ONE,
@@ -49,7 +32,8 @@ def lint(
     """Show how often typical work fits each limit of a policy, and its own workload.
 
     Beside it stands how often it would fit at the Renyi order that is best for it, which the rule
-    can state, or leave to a `workload`.
+    can state, or leave to a `workload`. A limit that is changed keeps the orders that it has in the
+    ledger; `policy adopt` shows what that costs.
     """
     found, _ = parse_policy(common.read_bytes(file).decode())
     rows = [_row(rule, neighbouring) for rule in found.limits]
@@ -68,42 +52,50 @@ def lint(
 
 
 def _row(rule: LimitRule, relation: Relation) -> dict[str, Any]:
-    limit, own = rule.promise, {"the rule's workload": rule.workload} if rule.workload else {}
-    work = {name: _ADAPTER.validate_python(each) for name, each in TYPICAL.items()} | own
-    if rule.orders or rule.workload:
-        limit = replace(limit, orders=rule.orders_for(_total(rule.workload or [], relation)))
+    limit = chosen_afresh(rule, relation)
     return {
         "rule": rule.id,
         "gate": rule.filter.name,
-        "orders": list(map(decimal_of, orders_in(rule.filter.currencies(limit)))),
+        "orders": orders_of(rule, limit),
         "work": [
-            {"name": name} | _fits(rule, limit, _total(mechanisms, relation))
-            for name, mechanisms in work.items()
+            {"name": name} | fits(rule, limit, total) for name, total in work_of(rule, relation)
         ],
     }
 
 
-def _total(mechanisms: list[Mechanism], relation: Relation) -> Total:
-    return lambda orders: total(price(one, relation, orders).charge for one in mechanisms)
+@policy.command()
+def adopt(
+    file: _File,
+    population: common.PopulationOption,
+    closes: Annotated[
+        list[str] | None,
+        typer.Option(help="a limit rule that may begin closed for good; for each of several"),
+    ] = None,
+    json: common.JsonOption = False,
+) -> None:
+    """Adopt a policy file for a population.
 
-
-def _fits(rule: LimitRule, limit: Limit, total_at: Total) -> dict[str, Any]:
-    """Return how many runs fit, and how many would at the best order."""
-    found: dict[str, Any] = {"fits": _runs(rule, limit, total_at)}
-    if rule.filter is not RENYI:
-        return found
-    if (order := best_order(limit, total_at)) is None:
-        return found
-    best = _runs(rule, replace(limit, orders=(order,)), total_at)
-    return found | {"best": best, "order": decimal_of(order)}
-
-
-def _runs(rule: LimitRule, limit: Limit, total_at: Total) -> int:
-    capacity = rule.filter.capacity(limit)
-    charge: Charge = total_at(orders_in(capacity.currencies))
-    counts = [
-        most // units
-        for currency, most in sides(capacity)
-        if currency != Currency.DELTA and (units := charge.units(currency))
-    ]
-    return max(0, *counts, 0)
+    What loosens the policy in force takes a second person's key, and is adopted over HTTP. A limit
+    in which nothing would fit any more, because of what was used, has to be named by --closes.
+    """
+    found, digest = parse_policy(common.read_bytes(file).decode())
+    command = AdoptPolicy(policy=found.to_json(), source_digest=digest, closes=closes or [])
+    with common.local_service() as service:
+        events = service.execute(population, Envelope(common.operator(), command)).events
+        relation = service.state(population).people().relation
+    kept = kept_orders(events[0], relation) if events else []
+    opened = opened_by(events[0].body) if events else []
+    if json:
+        document = {"adopted": bool(events), "opens_epoch": opened, "kept_orders": kept}
+        common.print_json(document)
+        return
+    common.show("adopted" if events else "this policy is in force already")
+    if opened:
+        common.show(f"new epochs: {', '.join(opened)}")
+    for one in kept:
+        common.show(
+            f"{one['rule']} goes on at the orders {', '.join(one['orders'])} of what it has used; "
+            f"chosen afresh they would be {', '.join(one['afresh'])}. In an unused budget would fit"
+        )
+        for work in one["work"]:
+            common.show(f"  {work['name']}: {work['fits']:,}, afresh {work['afresh']:,}")

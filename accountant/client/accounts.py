@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Self, TypedDict, Unpack
+from urllib.parse import urlencode
 
 from accountant.client.ledger import Checkpoint, LedgerEvent, checked
 from accountant.client.transport import AccountantError, Body, Connection, Failed, present
@@ -340,10 +341,15 @@ class Registrar(Connection):
         body |= present({"parents": parents, "also": also})
         return self._put_json(f"/datasets/{dataset}", body, approver_key)
 
-    def policy(self, text: str, *, approver_key: str | None = None) -> Body:
-        """Adopt a policy file. Loosening the policy in force needs a second person's key."""
+    def policy(
+        self, text: str, *, approver_key: str | None = None, closes: Sequence[str] = ()
+    ) -> Body:
+        """Adopt a policy file. Loosening the policy in force needs a second person's key; limits in
+        which nothing would fit any more have to be named by ``closes``.
+        """
         headers = {"Accountant-Approver": f"Bearer {approver_key}"} if approver_key else {}
-        return self._put("/policy", text.encode(), "application/yaml", **headers)
+        query = f"?{urlencode({'closes': closes}, doseq=True)}" if closes else ""
+        return self._put(f"/policy{query}", text.encode(), "application/yaml", **headers)
 
     def _put_json(
         self, path: str, body: Mapping[str, Any], approver_key: str | None = None

@@ -9,7 +9,7 @@ from hashlib import sha256
 from typing import Any
 
 import pytest
-from support import ROLES, World, ask, laplace, last_replay, sparse_vector
+from support import ROLES, World, ask, gaussian, laplace, last_replay, sparse_vector
 
 from accountant.auth.keys import key_digest
 from accountant.budget.errors import Conflict, Invalid
@@ -365,3 +365,21 @@ def test_a_decision_names_what_used_the_budget_up(world: Callable[..., World]) -
     assert {row[2] for row in rows[2:]} == {"0.001"}
     assert (len(rows), first["left_out"]) == (20, 7)
     assert "used_up_by" not in made.get(path, who="pipeline").json()
+
+
+def test_a_policy_that_closes_a_limit_is_confirmed_in_the_call(world: Callable[..., World]) -> None:
+    """409 names each limit, and `closes` confirms it; the answer tells kept orders."""
+    made = world().hospital("  - {id: a, limit: {epsilon: 8, delta: 1e-6}}\n")
+    made.post("/invocations", ask(gaussian("0.1")))
+    lines = "policy: p\nrules:\n  - {id: a, limit: {epsilon: 0.5, delta: 1e-6}}\n"
+    lines += "  - {id: b, limit: {epsilon: 9}}\n"
+    answer = made.put("/policy", lines)
+    assert answer.status_code == 409
+    problem = answer.json()
+    assert problem["type"] == "urn:accountant:problem:policy-closes-limit"
+    assert [one["rule"] for one in problem["closes"]] == ["b"]
+    adopted = made.put("/policy?closes=b", lines).json()
+    assert adopted["opens_epoch"] == ["a", "b"]
+    [kept] = adopted["kept_orders"]
+    assert kept["rule"] == "a"
+    assert kept["orders"] != kept["afresh"]

@@ -181,7 +181,7 @@ def test_what_has_no_bound_closes_a_rule_that_is_adopted_later(gate: str) -> Non
     """A rule adopted after a release without noise is closed from the start."""
     book = hospital(rules("9", gate))
     book.record({"kind": "non_private"})
-    book.policy(rules("9", gate) + rules("9", gate).replace("id: a", "id: b"))
+    book.policy(rules("9", gate) + rules("9", gate).replace("id: a", "id: b"), closes="b")
     for currency in book.account("b").axis:
         assert (book.used_in(currency, "b") == [None]) == (currency != Currency.DELTA)
     event = book.grant(laplace("0.01"))
@@ -261,7 +261,7 @@ def test_no_sum_of_epsilons_closes_a_rule_that_is_adopted_later() -> None:
     """What has a bound only under another rule's gate has none to a rule that did not count it."""
     book = hospital(rules("9", "renyi"))
     assert book.grant(GAUSSIAN).type == "grant.reserved.v1"
-    book.policy(rules("9", "renyi") + rules("9", "renyi").replace("id: a", "id: b"))
+    book.policy(rules("9", "renyi") + rules("9", "renyi").replace("id: a", "id: b"), closes="b")
     event = book.grant(laplace("0.01"))
     fired = {r["rule"] for r in book.decision(event)["rules"] if r["fired"]}
     assert fired == {"b"}

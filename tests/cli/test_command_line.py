@@ -431,3 +431,33 @@ def test_explaining_reads_no_ledger(line: Line) -> None:
     with closing(sqlite3.connect(line.url[10:])) as raw:
         [row] = raw.execute(plan + TERMS)
     assert "event_terms" in row[-1]
+
+
+def test_a_policy_is_adopted_and_told_what_it_keeps(line: Line) -> None:
+    """What a kept order costs is shown; a limit that would close has to be named."""
+    lines = "policy: p\nrules:\n  - {{id: a, gate: {}, limit: {{epsilon: {}, delta: 1e-6}}}}\n"
+    path = line.folder / "policy.yaml"
+    noise = {"kind": "gaussian", "sensitivity": "1", "scale": "20"}
+    line("import", "-p", "fair", line.file("runs", ask(noise)), "--batch", "one")
+    path.write_text(lines.format("renyi", "0.1"))
+    said = line("policy", "adopt", "-p", "fair", str(path))
+    assert "new epochs: a" in said
+    assert "a goes on at the orders " in said
+    assert "a step of DP-SGD, rate 0.01, sigma 1.1: " in said
+    assert "in force already" in line("policy", "adopt", "-p", "fair", str(path))
+    path.write_text(lines.format("zcdp", "0.1"))
+    said = line("policy", "adopt", "-p", "fair", str(path), code=2)
+    assert "second person" in said
+
+
+def test_a_policy_that_closes_a_limit_is_confirmed_on_the_command_line(line: Line) -> None:
+    """A further limit begins with a sum of epsilons, of which one has no bound."""
+    noise = {"kind": "gaussian", "sensitivity": "1", "scale": "20"}
+    line("import", "-p", "fair", line.file("runs", ask(noise)), "--batch", "one")
+    path = line.folder / "policy.yaml"
+    path.write_text("policy: p\nrules:\n" + RULES + "  - {id: b, limit: {epsilon: 9}}\n")
+    said = line("policy", "adopt", "-p", "fair", str(path), code=2)
+    assert "limit b on dataset d begins" in said
+    assert "policy-closes-limit" in said
+    command = ("policy", "adopt", "-p", "fair", str(path), "--closes", "b")
+    assert line.json(*command) == {"adopted": True, "opens_epoch": ["b"], "kept_orders": []}

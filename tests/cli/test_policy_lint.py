@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from support import hospital
 
-from accountant.cli.policy import TYPICAL
+from accountant.budget.typical import TYPICAL
 
 POLICY = """
 policy: p

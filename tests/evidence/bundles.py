@@ -353,7 +353,7 @@ def take(  # noqa: C901 (a case each)
         if second % 3:
             book.do("recover", "operator:o", reason="lost", lost=[])
     elif what == "adopt":
-        book.policy(first, approved_by="officer")
+        book.policy(first, approved_by="officer", closes=True)
     elif what == "batch":
         ask = {"dataset": "d", "subjects": first}
         items = [make("commit_grant", grant=held[0], mechanisms=[laplace("0.1")])] if held else []

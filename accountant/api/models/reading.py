@@ -56,11 +56,29 @@ class PolicyInForce(TypedDict):
     publication: NotRequired[Annotated[Publication, "its witnesses, if it names any"]]
 
 
+class FittingWork(TypedDict):
+    """Typical work, and how often it fits an unused budget."""
+
+    name: Annotated[str, "the work, in words"]
+    fits: Annotated[int, "how often, at the orders that were kept"]
+    afresh: Annotated[int, "how often, at orders chosen afresh"]
+
+
+class KeptOrders(TypedDict):
+    """A changed limit that goes on at the Renyi orders of what it has used, and what that costs."""
+
+    rule: Annotated[str, "the limit rule's id"]
+    orders: Annotated[list[str], "the orders that it keeps"]
+    afresh: Annotated[list[str], "those that it would have if nothing had been used"]
+    work: Annotated[list[FittingWork], "how much less fits"]
+
+
 class AdoptedPolicy(PolicyInForce):
     """A policy that was adopted, and the epochs that it opens."""
 
     adopted: Annotated[bool, "false if the same policy was in force already"]
     opens_epoch: Annotated[list[str], "limit rules that begin a new epoch"]
+    kept_orders: Annotated[list[KeptOrders], "changed limits that keep other orders than the best"]
 
 
 class PopulationInForce(Population):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated, cast
 
-from fastapi import Header
+from fastapi import Header, Query
 from fastapi.responses import JSONResponse
 
 from accountant.api.access import (
@@ -27,6 +27,7 @@ from accountant.budget.facts import opened_by
 from accountant.budget.policy import Policy
 from accountant.budget.population.population import Dataset
 from accountant.budget.state import State
+from accountant.budget.typical import kept_orders
 from accountant.runtime.service import Service
 
 router = of_a_population("registering")
@@ -140,8 +141,16 @@ def adopt_policy(
     body: Raw,
     service: TheService,
     approver: Approver = None,
+    closes: Annotated[
+        list[Annotated[str, Query(max_length=64)]] | None,
+        Query(max_length=200, description="limit rules that may begin closed for good"),
+    ] = None,
 ) -> JSONResponse:
-    """Adopt a policy file (YAML or JSON). Loosening the one in force takes a second key."""
+    """Adopt a policy file (YAML or JSON). Loosening the one in force takes a second key.
+
+    A limit in which nothing would fit any more, because of what was used before, has to be named in
+    `closes`. A changed limit keeps its former Renyi orders; `kept_orders` says what that costs.
+    """
     try:
         from accountant.budget.policy_file import parse_policy  # noqa: PLC0415 YAML, seldom read
 
@@ -149,12 +158,17 @@ def adopt_policy(
     except UnicodeDecodeError:
         raise Invalid("malformed-policy", "the policy is not UTF-8 text") from None
     second = _second(service, approver)
-    command = AdoptPolicy(policy=policy.to_json(), source_digest=digest, approved_by=second)
+    command = AdoptPolicy(
+        policy=policy.to_json(), source_digest=digest, approved_by=second, closes=closes or []
+    )
     answer = service.execute(population, Envelope(key.name, command))
     changed = answer.events[0].body if answer.events else {}
+    relation = service.state(population).people().relation
+    kept = kept_orders(answer.events[0], relation) if answer.events else []
     adopted: models.AdoptedPolicy = {
         **_policy(policy, digest),
         "adopted": bool(answer.events),
         "opens_epoch": opened_by(changed),
+        "kept_orders": cast(list[models.KeptOrders], kept),
     }
     return JSONResponse(adopted)

@@ -228,11 +228,14 @@ class RegisterDataset(Command, name="register_dataset"):
 
 
 class AdoptPolicy(Command, name="adopt_policy"):
-    """Adopt a policy. ``policy`` is the parsed file with all defaults written out."""
+    """Adopt a policy. ``policy`` is the parsed file with all defaults written out; ``closes`` are
+    the limit rules that may begin closed for good.
+    """
 
     policy: dict[str, Any]
     source_digest: str
     approved_by: str | None = None
+    closes: list[Annotated[str, Field(max_length=64)]] = Field([], max_length=200)
 
 
 class _Request(Command, needs_key=True):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from typing import Final
+
 from accountant.budget import commands as ask
 from accountant.budget.accounts.epochs import Epoch, Start, next_epoch, same_scope, start_of
 from accountant.budget.commands import Envelope
 from accountant.budget.decide.registering import Body, size_of
-from accountant.budget.errors import Forbidden, Invalid
+from accountant.budget.errors import Conflict, Forbidden, Invalid
 from accountant.budget.handlers import is_used, sources_of
 from accountant.budget.policy import Policy
 from accountant.budget.request import price_all, terms_of
@@ -20,7 +23,9 @@ from accountant.privacy.units import SURE, Charge, Currency, decimal_of, total
 
 
 def adopt_policy(state: State, asked: Envelope, command: ask.AdoptPolicy, now: int) -> Body | None:
-    """Adopt a policy. Raises Forbidden if it loosens the one in force under one name only."""
+    """Adopt a policy. Raises Forbidden if it loosens the one in force under one name only, and
+    Conflict if a limit would begin closed for good that ``closes`` does not name.
+    """
     policy = Policy.stored(command.policy)
     if state.adopted and state.adopted.policy == policy:
         return None
@@ -34,6 +39,7 @@ def adopt_policy(state: State, asked: Envelope, command: ask.AdoptPolicy, now: i
             "a header: Accountant-Approver: Bearer <key>",
             loosened=loosened,
         )
+    _confirm_closed(state, policy, command.closes)
     epochs = {rule.id: _epoch(state, rule, now) for rule in policy.limits}
     body = {"epochs": epochs, "loosens": loosened}
     size = size_of(state.next_event(asked, "policy.adopted.v1", now, body))
@@ -45,6 +51,50 @@ def adopt_policy(state: State, asked: Envelope, command: ask.AdoptPolicy, now: i
             "rules, or shorten ids, patterns and lists",
         )
     return body
+
+
+def _confirm_closed(state: State, policy: Policy, confirmed: Sequence[str]) -> None:
+    """Raise Conflict unless each limit that would begin closed for good is among ``confirmed``.
+
+    A limit that cannot count on in its own currency begins with the plain sum of epsilons. Where a
+    charge without a finite epsilon is in that, no currency has a bound, and nothing fits any more.
+    """
+    closed = [one for rule in policy.limits for one in _closed(state, rule)]
+    if missing := [one for one in closed if one["rule"] not in confirmed]:
+        each = "; ".join(_CLOSED.format(**one) for one in missing)
+        names = ", ".join(dict.fromkeys(one["rule"] for one in missing))
+        raise Conflict(
+            "policy-closes-limit",
+            f"under this policy nothing would ever fit again: {each}. Charges have no finite "
+            "epsilon where Gaussian noise states no delta, or a release has no bound. Keep the "
+            "gate and the scope in which they are counted, or confirm that these limits close: "
+            f"closes {names}",
+            closes=missing,
+        )
+
+
+def _closed(state: State, rule: LimitRule) -> Iterator[Body]:
+    """Yield where a limit would begin closed: its dataset, the currency, and what closes it."""
+    start = start_of(state.adopted, rule, used=is_used(state, rule))
+    for source in sources_of(state, rule, start):
+        account = state.accounts[source]
+        charges = account.at(state.time).used.most_infinite()[account.axis.index(Currency.EPSILON)]
+        if charges:
+            yield {
+                "rule": rule.id,
+                "dataset": source.dataset,
+                "client": source.client,
+                "gate": rule.filter.name,
+                "currency": str(Currency.EPSILON),
+                "infinite": charges,
+                "begins": start.value,
+            }
+
+
+_CLOSED: Final = (
+    "limit {rule} on dataset {dataset} begins, under gate {gate}, with {begins}, and {infinite} of "
+    "the charges there have no finite {currency}"
+)
 
 
 def _epoch(state: State, rule: LimitRule, now: int) -> Body:
