@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
 from functools import lru_cache, partial
 from typing import Any, Final, NamedTuple
 
@@ -21,18 +20,20 @@ from accountant.budget.state import Grant, State
 from accountant.ledger.events import Event, rfc3339
 from accountant.privacy.curves import Orders
 from accountant.privacy.mechanisms import Mechanism
-from accountant.privacy.units import NOTHING, SURE, Charge, Currency, amount, show
-from accountant.reporting.counting import NO_POLICY, Basis, Counting, share
-from accountant.reporting.schema import ChangeFacts, NotableFacts, SeenFacts, Usage
+from accountant.privacy.units import NOTHING, Charge, Currency
+from accountant.reporting.counting import NO_POLICY, Counting
+from accountant.reporting.schema import (
+    ChangeFacts,
+    NotableFacts,
+    SeenFacts,
+    TrustedFacts,
+)
+from accountant.reporting.tallies import UNKNOWN, Names, Parts, Tallies
+from accountant.reporting.trust import Trust
 from accountant.reporting.words import groups_in_words, shortened
 
 LATEST: Final = 200
 """Events of one sort that are listed; all are counted."""
-HEADINGS: Final = ("client", "kind", "purpose")
-_ALL: Final = ""
-"""The heading of the one row that adds up a dataset."""
-MOST_NAMES: Final = 1_000
-"""Names under one heading of one dataset; later names share one row."""
 
 SETTLING: Final = {
     "grant.committed.v1": "committed",
@@ -48,8 +49,6 @@ ADOPTED: Final = "policy.adopted.v1"
 RECOVERED: Final = "ledger.recovered.v1"
 """Settles all open grants, charged in full."""
 UNVERIFIABLE: Final = "unverifiable-claim"
-UNKNOWN: Final = ""
-"""Stands for a purpose that was not stated, and for a kind that an event does not name."""
 
 _MECHANISMS: Final[TypeAdapter[list[Mechanism]]] = TypeAdapter(Mechanisms)
 
@@ -66,120 +65,10 @@ SORTS: Final = (*_LISTED, "expired", "given_back", "revalued", "attested_new")
 
 NOWHERE: Final = Reach(("",), ("",))
 """Of an event that is about no dataset."""
-Parts = dict[str, Charge]
-"""A charge by mechanism kind."""
 Text = tuple[str, tuple[str, ...]]
 """The text of a notable event, and the rules behind it."""
 Said = str | Callable[[], Text]
 """A text behind which is no rule, or a function, called only if the event is listed."""
-
-
-class Names(NamedTuple):
-    """The names that a charge is booked under, and its subject group as events hold it."""
-
-    on: Reach
-    client: str
-    purpose: str = UNKNOWN
-    subjects: Any = None
-    policy: int = NO_POLICY
-    """The event that adopted the policy it was booked under."""
-
-
-@dataclass(slots=True)
-class Tally:
-    """The requests under one name, and the charges less those given back, in units: the sums that
-    hold along every path, and those in all currencies by the policy that they were booked under.
-    """
-
-    requests: int = 0
-    refused: int = 0
-    epsilon: int = 0
-    delta: int = 0
-    unbounded: int = 0
-    given_back: int = 0
-    given_back_unbounded: int = 0
-    booked: dict[int, Charge] = field(default_factory=dict)
-    back: dict[int, Charge] = field(default_factory=dict)
-    """What of it was given back."""
-
-    def add(self, change: Charge, policy: int, *, settled: bool = False) -> None:
-        """Add a charge under ``policy``, or the change that settling a grant makes."""
-        before = self.booked.get(policy)  # the Renyi orders of charges differ over time
-        self.booked[policy] = change if before is None else before + change
-        if settled:
-            self.back[policy] = self.back.get(policy, NOTHING) - change
-        change = change.on(SURE)
-        (epsilon, delta), (unbounded, _) = change.finite, change.infinite
-        self.epsilon += epsilon
-        self.delta += delta
-        self.unbounded += unbounded
-        if settled:
-            self.given_back += max(0, -epsilon)
-            self.given_back_unbounded += max(0, -unbounded)
-
-    def facts(self, name: str | None, basis: Basis, whole: int | None) -> Usage:
-        """Return the row of the report, as ``basis`` counts; ``name`` is None for all names that
-        have no row, ``whole`` the sum of all rows, None if it has no bound.
-        """
-        back = None if self.given_back_unbounded else self.given_back
-        units, infinite = basis.sum(self.booked)
-        return Usage(
-            name=name or "",
-            other=name is None,
-            requests=self.requests,
-            refused=self.refused,
-            epsilon=show(self.epsilon, Currency.EPSILON),
-            delta=show(self.delta, Currency.DELTA),
-            unbounded=self.unbounded,
-            given_back=amount(back, Currency.EPSILON),
-            counted=amount(None if infinite else units, basis.measure.currency),
-            share=None if whole is None or infinite else share(units, whole),
-            adds=basis.adds(self.booked),
-            took_back=basis.adds(self.back),
-        )
-
-
-class Tallies:
-    """The tallies of each dataset, by heading and name; later names share the name None."""
-
-    def __init__(self) -> None:
-        self._rows: defaultdict[tuple[str, str], dict[str | None, Tally]] = defaultdict(dict)
-
-    def usages(self, dataset: str, heading: str, basis: Basis) -> tuple[Usage, ...]:
-        """Return the rows under one heading, most used first, the row of all other names last."""
-
-        def place(row: tuple[str | None, Tally]) -> tuple[bool, int, int, int, str]:
-            name, tally = row
-            units, infinite = basis.sum(tally.booked)
-            return name is None, -infinite, -units, -tally.epsilon, name or ""
-
-        units, infinite = basis.sum(self._whole(dataset).booked)
-        whole = None if infinite else units
-        rows = sorted(self._rows[dataset, heading].items(), key=place)
-        return tuple(tally.facts(name, basis, whole) for name, tally in rows)
-
-    def total(self, dataset: str, basis: Basis) -> Usage:
-        """Return the sum of the whole dataset."""
-        units, infinite = basis.sum(self._whole(dataset).booked)
-        return self._whole(dataset).facts("", basis, None if infinite else units)
-
-    def _whole(self, dataset: str) -> Tally:
-        return self._rows[dataset, _ALL].get("", Tally())
-
-    def of(self, at: Names, charge: Charge, parts: Parts) -> Iterator[tuple[Tally, Charge]]:
-        """Yield the tallies that ``charge`` counts in, whose ``parts`` are those of the kinds."""
-        for dataset in at.on.charged:
-            yield self._tally(dataset, _ALL, ""), charge
-            yield self._tally(dataset, "client", at.client), charge
-            yield self._tally(dataset, "purpose", at.purpose), charge
-            for kind, part in parts.items():
-                yield self._tally(dataset, "kind", kind), part
-
-    def _tally(self, dataset: str, heading: str, name: str) -> Tally:
-        rows = self._rows[dataset, heading]
-        if (found := rows.get(name)) is None:
-            found = rows.setdefault(name if len(rows) < MOST_NAMES else None, Tally())
-        return found
 
 
 class OpenGrant(NamedTuple):
@@ -202,6 +91,8 @@ class History:
         self.policies = deque[ChangeFacts](maxlen=LATEST)
         self.policies_total = 0
         self.counting = Counting()
+        self._trusted: dict[str, Trust] = {}
+        self._cells = 0
         self.held: dict[str, OpenGrant] = {}
 
     def seen(self) -> tuple[SeenFacts, ...]:
@@ -216,8 +107,28 @@ class History:
             for sort, counts in self.counts.items()
         )
 
+    def trusted(self) -> tuple[TrustedFacts, ...]:
+        """Return what was given back or began at zero on the word of each client, most first."""
+
+        def place(row: tuple[str, Trust]) -> tuple[int, int, int, str]:
+            name, trust = row
+            return -trust.all.unbounded, -trust.all.epsilon, -trust.cells, name
+
+        rows = sorted(self._trusted.items(), key=place)
+        return tuple(trust.facts(name) for name, trust in rows)
+
+    def _trust(self, client: str) -> Trust:
+        return self._trusted.setdefault(client, Trust())
+
     def add(self, state: State, event: Event) -> None:
         """Collect from one event."""
+        self._collect(state, event)
+        if event.type in ("population.registered.v1", "population.extended.v1"):
+            before, self._cells = self._cells, state.people().cells
+            if before and event.body["command"].get("attested_new"):
+                self._trust(event.by).cells += self._cells - before
+
+    def _collect(self, state: State, event: Event) -> None:
         if event.type in JUDGED:
             self._judged(state, event)
         elif event.type in SETTLING:
@@ -280,6 +191,7 @@ class History:
         for tally, change in self.tallies.of(held.at, NOTHING - back, changes):
             tally.add(change, held.at.policy, settled=True)
         if event.type != "grant.expired.v1":
+            self._trust(held.at.client).gave_back(event.type, back)
             reason = event.body["command"].get("reason")
             text = f"grant {grant.id}: attested never executed on the data"
             text += f" (“{reason}”)" if reason else ""

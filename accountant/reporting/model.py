@@ -18,9 +18,10 @@ from accountant.reporting import schema, words
 from accountant.reporting.burndown import Burndowns
 from accountant.reporting.counting import Basis
 from accountant.reporting.custody import CustodyHistory
-from accountant.reporting.history import HEADINGS, SORTS, History
+from accountant.reporting.history import SORTS, History
 from accountant.reporting.peak_cell import Ruler
 from accountant.reporting.statement import Balance, Total, balances, lifetime_sums, line, scopes
+from accountant.reporting.tallies import HEADINGS
 from accountant.reporting.texts import Texts
 from accountant.reporting.verdict import verdict
 from accountant.store.ledgers import Signed, Stored, Use
@@ -72,6 +73,7 @@ def build_report(
         lifetimes=lifetimes(state) if people else (),
         series=burndowns.series(state),
         notable=history.seen(),
+        trusted=history.trusted(),
         policy=_policy(state, history),
         formulas=_formulas(state),
         notes=tuple(words.about(note, people) for note in words.prose()["notes"]) if people else (),

@@ -287,6 +287,25 @@ class SeenFacts(Struct, frozen=True):
     latest: tuple[NotableFacts, ...]
 
 
+class TrustedFacts(Struct, frozen=True):
+    """What was given back, or began at zero, on one client's word: grants ``released``, the rest of
+    those committed ``in_part``, positives that ``sessions`` never counted, each with its epsilon;
+    ``epsilon`` of all of it, where ``unbounded`` charges have none; and ``attested_cells``, whose
+    members were attested to be in no data before.
+    """
+
+    client: str
+    released: int
+    released_epsilon: str
+    in_part: int
+    in_part_epsilon: str
+    sessions: int
+    sessions_epsilon: str
+    epsilon: str
+    unbounded: int
+    attested_cells: int
+
+
 class RuleFacts(Struct, frozen=True):
     """A rule of the policy in force, as a sentence."""
 
@@ -337,6 +356,7 @@ class Report(Struct, frozen=True):
     lifetimes: tuple[Lifetime, ...]
     series: tuple[SeriesFacts, ...]
     notable: tuple[SeenFacts, ...]
+    trusted: tuple[TrustedFacts, ...]
     policy: PolicyFacts | None
     formulas: tuple[FormulaFacts, ...]
     notes: tuple[str, ...]

@@ -17,10 +17,11 @@ from support import NON_PRIVATE, declared, gaussian, laplace, sparse_vector
 from accountant.budget.apply import TYPES
 from accountant.budget.facts import grant_in
 from accountant.reporting.burndown import MOST_POINTS
-from accountant.reporting.history import BOOKING, JUDGED, MOST_NAMES, RECOVERED, REVALUED, SETTLING
+from accountant.reporting.history import BOOKING, JUDGED, RECOVERED, REVALUED, SETTLING
 from accountant.reporting.model import build_report
 from accountant.reporting.page import to_html
 from accountant.reporting.schema import Report
+from accountant.reporting.tallies import MOST_NAMES
 from accountant.reporting.texts import SEALED, Texts
 from accountant.store.ledgers import Stored, Text
 
