@@ -44,6 +44,7 @@ POLICY = (
     "  - {{id: lately, window: 1h, limit: {{epsilon: 0.6, delta: 1e-4}}, action: flag}}\n"
     "  - {{id: most, at_most: {{epsilon: 0.3, delta: 1e-5}}, action: flag}}\n"
     "  - {{id: kinds, mechanisms: [declared, non_private], datasets: e, action: flag}}\n"
+    "  - {{id: word, trusted: {{epsilon: 0.2}}, action: flag}}\n"
 )
 EACH = "  - {id: each, per: client, limit: {epsilon: 1.5}, action: flag}\n"
 """A sub-limit of each client."""

@@ -159,13 +159,16 @@ def _noted(entry: Entry, kept: _Kept) -> models.Settlement:
 
 
 def _ended(entry: Entry, kept: _Kept) -> models.Settlement:
-    return {
+    answer: models.Settlement = {
         "id": kept.command.grant,
         "state": "released" if entry.type == outcome.RELEASED else "committed",
         "charged": amounts(kept.charge),
         "sequence": entry.sequence,
         "time": kept.time,
     }
+    if kept.fired:
+        answer["flags"] = _flags(kept)
+    return answer
 
 
 _ANSWERS: Final[dict[str, Callable[[Entry, _Kept], models.Stamped]]] = {
@@ -183,11 +186,15 @@ def _judged(entry: Entry, kept: _Kept) -> models.Judged:
     """Return the charge of a request, its flags, and where its decision can be read."""
     return {
         "charge": amounts(kept.total),
-        "flags": [{"rule": rule, "code": code} for rule, code in kept.fired],
+        "flags": _flags(kept),
         "decision": f"d{entry.sequence}",
         "sequence": entry.sequence,
         "time": kept.time,
     }
+
+
+def _flags(kept: _Kept) -> list[models.Flag]:
+    return [{"rule": rule, "code": code} for rule, code in kept.fired]
 
 
 def preview_view(preview: Preview) -> models.Preview:

@@ -81,8 +81,9 @@ def apply(state: State, outcome: Outcome) -> None:
     before = outcome.change.fold(state, entry)
     if state.adopted is not None and state.adopted.policy.remembering:
         event = batches.as_single(outcome.event())
+        back = outcome.change.back(before) if isinstance(outcome.change, End) else None
         state.memories = state.memories | {
-            rule.id: rule.next_memory(state.memories.get(rule.id), event)
+            rule.id: rule.next_memory(state.memories.get(rule.id), event, back)
             for rule in state.adopted.policy.remembering
         }
     if outcome.key is not None:

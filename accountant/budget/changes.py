@@ -78,7 +78,7 @@ class Record(NamedTuple):
 
 
 class End(NamedTuple):
-    """End a grant: ``final`` is spent, the rest comes back."""
+    """End a grant: ``final`` is spent, the rest comes back, on the client's word."""
 
     grant: str
     ending: Ending
@@ -96,6 +96,11 @@ class End(NamedTuple):
                 before.append(Booked(keys, mark, added))
         state.grants.settle(grant, self.ending, entry.sequence)
         return grant, before
+
+    def back(self, before: tuple[Grant, list[Booked]]) -> Charge | None:
+        """Return what came back, after ``fold`` returned ``before``; None if nothing did."""
+        back = before[0].total - self.final
+        return back if any(back.finite) or any(back.infinite) else None
 
     def undo(self, state: State, before: tuple[Grant, list[Booked]]) -> None:
         """Open the grant again."""

@@ -12,6 +12,7 @@ from accountant.budget.request import Request
 from accountant.budget.rules import built_in
 from accountant.budget.rules.base import STRICTNESS, Compared, Ruling, View
 from accountant.budget.state import State
+from accountant.privacy.units import Charge
 
 
 class Judgement(NamedTuple):
@@ -45,6 +46,19 @@ def evaluate(state: State, request: Request) -> Judgement:
     if len(fired) > 1:
         fired.sort(key=order_of)
     return Judgement(found, fired)
+
+
+def returning(state: State, client: str, back: Charge, now: int) -> list[tuple[Compared, str]]:
+    """Compare every rule that judges it with what a client gives ``back`` at stamp ``now``. Return
+    those that fired, in the policy's order, with both sides in words. Changes nothing.
+    """
+    found = []
+    for rule in state.adopted.policy.judging_returns if state.adopted else ():
+        view = View.of_return(state, client, back, now)
+        compared = rule.compare(view)
+        if compared is not None and compared.fired:
+            found.append((compared, rule.asks(view)))
+    return found
 
 
 def how_many(state: State, request: Request) -> int:

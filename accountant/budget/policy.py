@@ -113,6 +113,11 @@ class Policy(Strict):
         """The rules that keep a memory."""
         return tuple(rule for rule in self.rules if rule.remembers)
 
+    @cached_property
+    def judging_returns(self) -> tuple[Rule, ...]:
+        """The rules that judge what is given back on a client's word."""
+        return tuple(rule for rule in self.rules if "back" in rule.reads)
+
     def resolved(self) -> Policy:
         """Return the policy with every default written out: later defaults do not change it."""
         return self.model_copy(update={"rules": list(map(_resolved, self.rules))})

@@ -196,6 +196,10 @@ class History:
             text = f"grant {grant.id}: attested never executed on the data"
             text += f" (“{reason}”)" if reason else ""
             self._note("given_back", event, held.at, back, text)
+            if fired := event.body.get("fired"):
+                rules = tuple(rule for rule, _ in fired)
+                text = f"grant {grant.id}: given back beyond what is taken on one client's word"
+                self._note("flagged", event, held.at, back, partial(_pair, text, rules))
 
     def _revalued(self, state: State, event: Event) -> None:
         command, more = event.body["command"], Charge.from_json(event.body["more"])
@@ -229,6 +233,10 @@ class History:
             loosened=tuple(event.body.get("loosens", ())),
         )
         self.policies.appendleft(change)
+
+
+def _pair(text: str, rules: tuple[str, ...]) -> Text:
+    return text, rules
 
 
 def _notable(event: Event, at: Names, charge: Charge, said: Said) -> NotableFacts:

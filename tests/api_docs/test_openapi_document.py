@@ -34,6 +34,7 @@ ROOMS = (
 )
 NO_CODES: frozenset[str] = frozenset(
     {
+        "accountant-approver",
         "already-revalued", "batch-digest", "batch-open", "engine-order", "idempotency-key",
         "date-time", "key-exists", "key-used", "malformed-account",
         "malformed-checkpoint", "malformed-key", "malformed-key-name", "no-cache", "no-key",

@@ -216,6 +216,8 @@ class Oracle:
     ) -> tuple[bool, str, dict[str, Any] | None] | None:
         """Whether a rule fires, its code, and what it has seen; None if it does not apply."""
         command = asked.command
+        if "trusted" in rule:  # it is about what is given back
+            return None
         if "of" in rule:
             return self._threshold(rule, asked, now)
         if not any(self._covers(rule, one) for one in asked.datasets):

@@ -151,6 +151,12 @@ def watched(book: Book, name: str) -> Iterator[tuple[set[str], Compared | None]]
         said = rule.compare(view)  # type: ignore[arg-type]
         assert said == rule.compare(View(book.state, request))
         yield view.read, said
+    for by in ("pipe", "one") if "back" in rule.reads else ():
+        given = View.of_return(book.state, by, request.total, book.now)
+        view = Watched(given)
+        said = rule.compare(view)  # type: ignore[arg-type]
+        assert said == rule.compare(given)
+        yield view.read, said
 
 
 @pytest.mark.parametrize("field", KINDS)

@@ -106,6 +106,7 @@ class Settlement(Stamped):
     state: Annotated[str, "committed, released or expired"]
     charged: NotRequired[Annotated[Charge, "the amount booked for good"]]
     note: NotRequired[Annotated[str, "why nothing changed"]]
+    flags: NotRequired[Annotated[list[Flag], "the rules that fired on what is given back"]]
 
 
 class Counted(Stamped):

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated, cast
 
-from fastapi import Header, Query
+from fastapi import Query
 from fastapi.responses import JSONResponse
 
 from accountant.api.access import (
     Administrator,
+    ApproverHeader,
     Body,
     Call,
     DatasetName,
@@ -17,27 +18,20 @@ from accountant.api.access import (
     Raw,
     Reader,
     TheService,
+    approver_from,
     of_a_population,
 )
 from accountant.api.models import reading as models
-from accountant.api.requests import ask, key_from
+from accountant.api.requests import ask
 from accountant.budget.commands import AdoptPolicy, Envelope, RegisterDataset, RegisterPopulation
-from accountant.budget.errors import Forbidden, Invalid
+from accountant.budget.errors import Invalid
 from accountant.budget.facts import opened_by
 from accountant.budget.policy import Policy
 from accountant.budget.population.population import Dataset
 from accountant.budget.state import State
 from accountant.budget.typical import kept_orders
-from accountant.runtime.service import Service
 
 router = of_a_population("registering")
-Approver = Annotated[
-    str | None,
-    Header(
-        alias="Accountant-Approver",
-        description="`Bearer <key>` of another admin or officer; needed to make more budget",
-    ),
-]
 
 
 @router.put("")
@@ -93,14 +87,14 @@ def register_dataset(
     key: Administrator,
     body: Body,
     service: TheService,
-    approver: Approver = None,
+    approver: ApproverHeader = None,
 ) -> JSONResponse:
     """Register a dataset about the population under a short id.
 
     The same data are the same budget: data that another population has, in whatever spelling, are
     registered only if `also` lists all its other uses and a second person approves.
     """
-    second = _second(service, approver)
+    second = approver_from(service, approver)
     command = ask(RegisterDataset, key, body, None, id=dataset, approved_by=second)
     service.execute(population, command)
     registered = service.state(population).datasets[dataset]
@@ -123,16 +117,6 @@ def _dataset(one: Dataset, elsewhere: Mapping[str, Sequence[str]]) -> models.Dat
     return found
 
 
-def _second(service: Service, approver: str | None) -> str | None:
-    """Return the name of the key in the approver's header, if there is one. Raise Problem."""
-    if approver is None:
-        return None
-    other = key_from(service, approver, "Accountant-Approver")
-    if other.role not in ("admin", "officer"):
-        raise Forbidden("role-not-allowed", f"{other.name} is no admin or officer")
-    return other.name
-
-
 @router.put("/policy")
 @Call(models.AdoptedPolicy, Policy, topics="policy")
 def adopt_policy(
@@ -140,7 +124,7 @@ def adopt_policy(
     key: Administrator,
     body: Raw,
     service: TheService,
-    approver: Approver = None,
+    approver: ApproverHeader = None,
     closes: Annotated[
         list[Annotated[str, Query(max_length=64)]] | None,
         Query(max_length=200, description="limit rules that may begin closed for good"),
@@ -157,7 +141,7 @@ def adopt_policy(
         policy, digest = parse_policy(body.decode("utf-8"))
     except UnicodeDecodeError:
         raise Invalid("malformed-policy", "the policy is not UTF-8 text") from None
-    second = _second(service, approver)
+    second = approver_from(service, approver)
     command = AdoptPolicy(
         policy=policy.to_json(), source_digest=digest, approved_by=second, closes=closes or []
     )

@@ -17,6 +17,7 @@ from accountant.api.access import (
     Posted,
     Raw,
     Reader,
+    Returned,
     Spender,
     TheService,
     of_a_population,
@@ -81,15 +82,15 @@ def show_grant(population: Name, grant: GrantId, key: Reader, service: TheServic
 
 
 @router.post("/grants/{grant}/commit")
-@Call(models.Settlement, ask.CommitGrant, within="grant", topics="grant own settling")
-def commit_grant(grant: GrantId, posted: Posted) -> JSONResponse:
+@Call(models.Settlement, ask.CommitGrant, within="grant", topics="grant own settling returning")
+def commit_grant(grant: GrantId, posted: Returned) -> JSONResponse:
     """Commit what was run: all (empty body), or the listed part; the rest is given back."""
     return posted(ask.CommitGrant, grant=grant)
 
 
 @router.post("/grants/{grant}/release")
-@Call(models.Settlement, ask.ReleaseGrant, within="grant", topics="grant own settling")
-def release_grant(grant: GrantId, posted: Posted) -> JSONResponse:
+@Call(models.Settlement, ask.ReleaseGrant, within="grant", topics="grant own settling returning")
+def release_grant(grant: GrantId, posted: Returned) -> JSONResponse:
     """Release a grant: attest, with a reason, that nothing of it was executed on the data."""
     return posted(ask.ReleaseGrant, grant=grant)
 
@@ -102,7 +103,11 @@ def record_invocations(posted: Posted) -> JSONResponse:
 
 
 @router.post("/batch", status_code=201)
-@Call(models.BatchAnswer, ask.BatchRequest, topics="data asking refusal grant own settling batch")
+@Call(
+    models.BatchAnswer,
+    ask.BatchRequest,
+    topics="data asking refusal grant own settling batch returning",
+)
 def batch(
     population: Name,
     key: Spender,
@@ -152,7 +157,12 @@ def count_answers(grant: GrantId, posted: Posted) -> JSONResponse:
 
 
 @sessions.post("/sparse-vector/{grant}/close")
-@Call(models.Settlement, ask.CloseSparseVector, within="grant", topics="grant own settling session")
-def close_sparse_vector(grant: GrantId, posted: Posted) -> JSONResponse:
+@Call(
+    models.Settlement,
+    ask.CloseSparseVector,
+    within="grant",
+    topics="grant own settling session returning",
+)
+def close_sparse_vector(grant: GrantId, posted: Returned) -> JSONResponse:
     """Close a session: epsilon for positives that were not used is given back."""
     return posted(ask.CloseSparseVector, grant=grant)

@@ -26,6 +26,7 @@ from pydantic import (
     WithJsonSchema,
     create_model,
 )
+from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticCustomError
 
 from accountant.budget.custody.custody import FIRST_ENGINE
@@ -270,13 +271,22 @@ class _OnGrant(Command):
     grant: str = Field(description="the grant's id")
 
 
-class CommitGrant(_OnGrant, name="commit_grant"):
+class _Returning(_OnGrant):
+    approved_by: SkipJsonSchema[
+        Annotated[
+            str | None,
+            stored_only("not_a_key", "whoever approves sends a key in Accountant-Approver"),
+        ]
+    ] = None
+
+
+class CommitGrant(_Returning, name="commit_grant"):
     """State which mechanisms ran: all that were reserved, or a listed part."""
 
     mechanisms: Mechanisms | None = Field(None, description="the part that was run, as asked for")
 
 
-class ReleaseGrant(_OnGrant, name="release_grant"):
+class ReleaseGrant(_Returning, name="release_grant"):
     """Attest that nothing of a grant was executed on the data."""
 
     reason: FreeText = Field(description="the reason, in words")
@@ -293,7 +303,7 @@ class CountAnswers(_OnGrant, name="count_answers", needs_key=True):
     negatives: Count = Field(description="negative answers since the last count; they are free")
 
 
-class CloseSparseVector(_OnGrant, name="close_sparse_vector"):
+class CloseSparseVector(_Returning, name="close_sparse_vector"):
     """Close a session. The epsilon of positives that it did not use comes back."""
 
 

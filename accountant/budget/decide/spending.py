@@ -12,7 +12,7 @@ from accountant.budget import commands as ask
 from accountant.budget.changes import NOTHING, Count, End, Note, Record, Reserve
 from accountant.budget.commands import Command, Envelope, command_from_json
 from accountant.budget.errors import Conflict, Forbidden, Invalid
-from accountant.budget.evaluate import Judgement, evaluate
+from accountant.budget.evaluate import Judgement, evaluate, returning
 from accountant.budget.facts import SECOND
 from accountant.budget.grants import Grant, Settled
 from accountant.budget.outcome import (
@@ -115,7 +115,28 @@ def commit(state: State, asked: Envelope, command: ask.CommitGrant, now: int) ->
     listed = command.mechanisms
     charge = held.total if listed is None else _part(state, held, listed)
     change = End(held.id, "committed", charge)
-    return [outcome(state, asked, COMMITTED, now, _charged(charge), change)]
+    body = _charged(charge) | _trusted(state, asked, command.approved_by, held.total - charge, now)
+    return [outcome(state, asked, COMMITTED, now, body, change)]
+
+
+def _trusted(
+    state: State, asked: Envelope, approved_by: str | None, back: Charge, now: int
+) -> Body:
+    """Return the rules that fire on what is given ``back`` on the client's word. Raises Forbidden
+    if one blocks and no second person approves of it; what is approved is no one's word alone.
+    """
+    if approved_by not in (None, asked.by) or not (any(back.finite) or any(back.infinite)):
+        return {}
+    fired = returning(state, asked.by, back, now)
+    if blocked := [(one, said) for one, said in fired if one.action == "block"]:
+        raise Forbidden(
+            blocked[0][0].code,
+            f"{'; '.join(said for _, said in blocked)}: a second person has to approve: send the "
+            "key of another admin or officer in a header: Accountant-Approver: Bearer <key>",
+            rules=[one.rule for one, _ in blocked],
+            back=back.amount(Currency.EPSILON),
+        )
+    return {"fired": [[one.rule, one.code] for one, _ in fired]} if fired else {}
 
 
 def _part(state: State, grant: Grant, mechanisms: Sequence[Mechanism]) -> Charge:
@@ -155,7 +176,8 @@ def release(state: State, asked: Envelope, command: ask.ReleaseGrant, now: int) 
             f"session {grant.id} has given answers, so it was executed; close it instead",
         )
     change = End(grant.id, "released", NO_CHARGE.on(grant.total.axis))
-    return [outcome(state, asked, RELEASED, now, {}, change)]
+    body = _trusted(state, asked, command.approved_by, grant.total, now)
+    return [outcome(state, asked, RELEASED, now, body, change)]
 
 
 def expire(state: State, asked: Envelope, command: ask.ExpireGrant, now: int) -> list[Outcome]:
@@ -196,7 +218,8 @@ def close(state: State, asked: Envelope, command: ask.CloseSparseVector, now: in
         return late
     held = _still_open(grant, now)
     charge = _realised(state, held)
-    body = _charged(charge) | {"positives": held.positives, "negatives": held.negatives}
+    trusted = _trusted(state, asked, command.approved_by, held.total - charge, now)
+    body = _charged(charge) | trusted | {"positives": held.positives, "negatives": held.negatives}
     return [outcome(state, asked, CLOSED, now, body, End(held.id, "committed", charge))]
 
 

@@ -14,6 +14,7 @@ from accountant.budget.rules.mechanism import MechanismRule
 from accountant.budget.rules.purpose import PurposeRule
 from accountant.budget.rules.require import RequireRule
 from accountant.budget.rules.threshold import ThresholdRule
+from accountant.budget.rules.trusted import TrustedRule
 from accountant.budget.rules.window import WindowRule
 
 KINDS: Final[dict[str, type[Rule]]] = {
@@ -26,6 +27,7 @@ KINDS: Final[dict[str, type[Rule]]] = {
         MechanismRule,
         RequireRule,
         PurposeRule,
+        TrustedRule,
     )
 }
 """Rule kinds by their field. A rule is of the first kind whose field it has and that knows all its

@@ -94,6 +94,9 @@ class View:
     justification: str | Sealed | None
     total: Charge
     """What all mechanisms cost together."""
+    back: Charge | None = None
+    """What is given back, on the client's word; then there are only ``client``, ``now`` and
+    ``memory`` beside it. None for a request."""
 
     def __init__(self, state: State, request: Request) -> None:
         self._state, self._selection = state, request.selection
@@ -103,6 +106,13 @@ class View:
         self.datasets, self.client, self.now = request.datasets, request.by, request.now
         self.kinds, self.total = request.costs.kinds, request.total
         self.purpose, self.justification = request.purpose, request.justification
+
+    @classmethod
+    def of_return(cls, state: State, client: str, back: Charge, now: int) -> View:
+        """Return the view of a client's giving ``back``, which is no request."""
+        view = cls.__new__(cls)
+        view._state, view.client, view.back, view.now = state, client, back, now
+        return view
 
     def used(self, rule: str) -> list[Used]:
         """Return a limit rule's use of the selected cells in each account that the request counts
@@ -198,6 +208,16 @@ class Rule(Strict):
         """Return the memory after ``event``: a JSON value, which is never changed in place."""
         return memory
 
+    def remember_back(self, memory: Any, event: Event, back: Charge) -> Any:
+        """Return the memory after ``event`` has given something ``back``, which its client attests:
+        called after ``remember``.
+        """
+        return memory
+
+    def asks(self, view: View) -> str:
+        """Return both sides, in words, of a comparison with what is given back."""
+        return f"rule {self.id}"
+
     def begins(self, memory: Any, before: Rule) -> Any:
         """Return the first memory of the rule when a policy adopts it in place of ``before``, which
         has the same id and the memory ``memory``. The memory is kept if only the action has
@@ -205,9 +225,13 @@ class Rule(Strict):
         """
         return memory if before.model_copy(update={"action": self.action}) == self else None
 
-    def next_memory(self, memory: Any, event: Event) -> Any:
-        """Return ``remember``. Raise TypeError unless that is JSON, as a snapshot keeps it."""
+    def next_memory(self, memory: Any, event: Event, back: Charge | None = None) -> Any:
+        """Return what is remembered after ``event``, which may have given something ``back``. Raise
+        TypeError unless that is JSON, as a snapshot keeps it.
+        """
         after = self.remember(memory, event)
+        if back is not None:
+            after = self.remember_back(after, event, back)
         if after is not memory:
             self.check_json(after, "remembers")
         return after
