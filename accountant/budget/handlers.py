@@ -54,11 +54,13 @@ def _register_population(state: State, event: Event) -> None:
         relation=Relation(body["neighbouring"]),
         membership=Membership(body["membership"]),
         dimensions=tuple((k, tuple(v)) for k, v in sorted(body.get("dimensions", {}).items())),
-    )
+    ).explained(body.get("fixed", {}))
 
 
 def _extend_population(state: State, event: Event) -> None:
-    inherit = not event.body["command"].get("attested_new", False)
+    command = event.body["command"]
+    inherit = not command.get("attested_new", False)
+    state.population = state.people().explained(command.get("fixed", {}))
     for dimension, values in event.body["added"].items():
         population = state.people()
         axis = population.axis(dimension)

@@ -317,10 +317,14 @@ class Registrar(Connection):
         neighbouring: str,
         membership: str,
         dimensions: Mapping[str, Sequence[str]],
+        fixed: Mapping[str, str] | None = None,
     ) -> Body:
-        """Register the population, or append values to its dimensions."""
-        body = {"privacy_unit": privacy_unit, "neighbouring": neighbouring}
-        return self._put_json("", body | {"membership": membership, "dimensions": dimensions})
+        """Register the population, or append values to its dimensions. ``fixed`` says of those that
+        look like times of events why they never change.
+        """
+        body: dict[str, Any] = {"privacy_unit": privacy_unit, "neighbouring": neighbouring}
+        body |= {"membership": membership, "dimensions": dimensions} | present({"fixed": fixed})
+        return self._put_json("", body)
 
     def dataset(
         self,

@@ -92,6 +92,7 @@ def _population(people: Population) -> schema.PopulationFacts:
         membership=membership,
         membership_in_words=prose["memberships"][membership] if people.dimensions else "",
         dimensions={name: len(values) for name, values in people.dimensions},
+        fixed=dict(people.fixed),
     )
 
 

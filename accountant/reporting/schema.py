@@ -34,7 +34,9 @@ class Summary(Struct, frozen=True):
 
 
 class PopulationFacts(Struct, frozen=True):
-    """The population. ``unit``: one unit in words; ``dimensions``: how many values each has."""
+    """The population. ``unit``: one unit in words; ``dimensions``: how many values each has;
+    ``fixed``: why some that look like times of events never change.
+    """
 
     name: str
     privacy_unit: str
@@ -44,6 +46,7 @@ class PopulationFacts(Struct, frozen=True):
     membership: str
     membership_in_words: str
     dimensions: dict[str, int]
+    fixed: dict[str, str]
     cells: int
 
 

@@ -23,6 +23,7 @@ from accountant.budget.replay import replay
 from accountant.budget.sealing import seal, seal_again
 from accountant.ledger.events import MAX_BYTES, Event, canonical
 
+JOINED = {"week": "the week a person joined never changes"}
 WEEKS = [f"week-{number:05d}" for number in range(6_000)]
 RULES = "  - {id: a, limit: {epsilon: 1}}\n"
 
@@ -35,7 +36,7 @@ sets = st.one_of(
 
 def wide() -> Book:
     """A population with 12,000 cells."""
-    return hospital(RULES, {"week": WEEKS, "sex": ["f", "m"]})
+    return hospital(RULES, {"week": WEEKS, "sex": ["f", "m"]}, fixed=JOINED)
 
 
 def asking(names: Any, **more: Any) -> Any:
@@ -179,7 +180,7 @@ def test_a_large_registration_takes_several_events(attested: bool) -> None:
     """A dimension that no event can hold is registered, and later extended, by one command: all of
     it or nothing, with the same cells as if it had fitted.
     """
-    book = hospital(RULES, {"week": WEEKS[:5_500], "sex": ["f", "m"]})
+    book = hospital(RULES, {"week": WEEKS[:5_500], "sex": ["f", "m"]}, fixed=JOINED)
     assert len(book.stored) > 3
     assert max(map(len, book.stored)) <= MAX_BYTES
     assert dict(book.state.people().dimensions) == {"week": tuple(WEEKS[:5_500]), "sex": ("f", "m")}
@@ -210,6 +211,6 @@ def test_a_large_registration_takes_several_events(attested: bool) -> None:
 )
 def test_what_is_appended_is_new(added: dict[str, list[str]]) -> None:
     """An extension can only append values that are not there, to dimensions that are."""
-    book = hospital(RULES, {"week": WEEKS[:10], "sex": ["f", "m"]})
+    book = hospital(RULES, {"week": WEEKS[:10], "sex": ["f", "m"]}, fixed=JOINED)
     with pytest.raises((Conflict, Invalid)):
         book.do("extend_population", "admin", added=added)

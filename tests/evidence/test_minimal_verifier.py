@@ -533,7 +533,7 @@ def test_batches_wide_groups_and_long_dimensions_are_added_up() -> None:
     """
     weeks = [f"week-{number:05d}" for number in range(8_000)]
     book = Book()
-    book.register({"week": weeks, "sex": ["f", "m"]})
+    book.register({"week": weeks, "sex": ["f", "m"]}, fixed={"week": "of joining"})
     book.dataset("d")
     book.policy("  - {id: a, limit: {epsilon: 1000}}\n")
     asked = []

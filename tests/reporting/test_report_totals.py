@@ -466,9 +466,13 @@ def test_the_most_charged_group_is_what_its_cells_share(desk: Desk) -> None:
 
 def test_attested_members_are_listed(desk: Desk) -> None:
     """Whoever lets groups start from nothing is named in the report."""
-    desk.hospital("  - {id: a, limit: {epsilon: 3}}\n", {"week": ["1"]})
+    joined = {"week": "the week a person joined never changes"}
+    desk.hospital("  - {id: a, limit: {epsilon: 3}}\n", {"week": ["1"]}, fixed=joined)
     desk.population({"week": ["1", "2"]}, attested_new=True)
     report = desk.report()
     [seen] = [s for s in report.notable if s.sort == "attested_new"]
     assert (seen.total, seen.latest[0].client, seen.latest[0].subjects) == (1, "admin", "week: 2")
     assert "attested to be in no data before" in to_html(report)
+    assert report.population is not None
+    assert report.population.fixed == joined
+    assert joined["week"] in to_html(report)

@@ -29,6 +29,7 @@ class Population(TypedDict):
     neighbouring: Annotated[str, "add_or_remove_one or replace_one"]
     membership: Annotated[str, "public or private"]
     dimensions: Annotated[dict[str, list[str]], "each dimension with its values in order"]
+    fixed: Annotated[dict[str, str], "why a dimension that looks like times never changes"]
     cells: Annotated[int, "how many cells the dimensions make"]
     sequence: CountedIn
 

@@ -70,6 +70,7 @@ def _population(state: State) -> models.Population:
         "neighbouring": people.relation.value,
         "membership": people.membership.value,
         "dimensions": {name: list(values) for name, values in people.dimensions},
+        "fixed": dict(people.fixed),
         "cells": people.cells,
         "sequence": state.last,
     }

@@ -149,6 +149,7 @@ Moment = Annotated[
 ]
 Stamp = Annotated[str, AfterValidator(partial(checked, microseconds))]
 Values = Annotated[list[Name], Field(min_length=1, max_length=MAX_CELLS)]
+Reasons = Annotated[dict[Identifier, Text], Field(max_length=8)]
 Count = Annotated[StrictInt, Field(ge=0, le=10**9)]
 
 
@@ -205,6 +206,11 @@ class RegisterPopulation(Command, name="register_population"):
     attested_new: StrictBool = Field(
         False, description="when extending: the members of new cells were in no data before"
     )
+    fixed: Reasons = Field(
+        {},
+        description="for a dimension that looks like times of events: why it never changes for a "
+        "unit, such as `the week a person joined never changes`",
+    )
 
 
 class ExtendPopulation(Command, name="extend_population"):
@@ -212,6 +218,7 @@ class ExtendPopulation(Command, name="extend_population"):
 
     added: dict[Identifier, Values]
     attested_new: StrictBool = False
+    fixed: Reasons = {}
 
 
 class RegisterDataset(Command, name="register_dataset"):

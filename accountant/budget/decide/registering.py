@@ -5,14 +5,17 @@ Deciders return the body of the event, without the command; None if nothing has 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
+from types import MappingProxyType
 from typing import Any, Final
 
 from accountant.budget import commands as ask
 from accountant.budget.commands import Envelope, ExtendPopulation
 from accountant.budget.errors import Conflict, Invalid
 from accountant.budget.population.population import MAX_CELLS
+from accountant.budget.population.times import beginning, unexplained
 from accountant.budget.state import State
 from accountant.ledger.events import MAX_BYTES, Event, canonical
 
@@ -29,6 +32,8 @@ def register_population(
     _check_cells(dimensions)
     there = state.population
     if there is None:
+        reasons = _reasons({}, command.fixed, dimensions)
+        _check_times(command.privacy_unit, dimensions, reasons)
         event = state.next_event(asked, "population.registered.v1", now, {})
         return [event] if size_of(event) <= MAX_BYTES else _in_parts(event, command)
     fixed = (there.privacy_unit, there.relation, there.membership)
@@ -39,11 +44,16 @@ def register_population(
             f"life (they are: {', '.join(fixed)}); register another population",
         )
     added = _added(dict(there.dimensions), dimensions)
-    if not added:
+    reasons = _reasons(dict(there.fixed), command.fixed, dimensions)
+    _check_times(there.privacy_unit, {name: dimensions[name] for name in added}, reasons)
+    _check_times(there.privacy_unit, added, reasons)
+    if not added and reasons == dict(there.fixed):
         return []
     event = state.next_event(asked, "population.extended.v1", now, {"added": added})
     fits = size_of(event) <= MAX_BYTES
-    return [event] if fits else _appended(event, added, attested_new=command.attested_new)
+    if fits:
+        return [event]
+    return _appended(event, added, attested_new=command.attested_new, fixed=command.fixed)
 
 
 def extend_population(state: State, asked: Envelope, command: ExtendPopulation, now: int) -> Body:
@@ -51,7 +61,11 @@ def extend_population(state: State, asked: Envelope, command: ExtendPopulation, 
     there = dict(state.people().dimensions)
     if not command.added or not command.added.keys() <= there.keys():
         raise Conflict("dimensions-append-only", "only values of dimensions can be appended")
-    _check_cells({name: (*v, *command.added.get(name, ())) for name, v in there.items()})
+    after = {name: (*v, *command.added.get(name, ())) for name, v in there.items()}
+    _check_cells(after)
+    people = state.people()
+    reasons = _reasons(dict(people.fixed), command.fixed, there)
+    _check_times(people.privacy_unit, {name: after[name] for name in command.added}, reasons)
     return {"added": dict(sorted(command.added.items()))}
 
 
@@ -61,18 +75,32 @@ def size_of(event: Event) -> int:
 
 
 def _in_parts(event: Event, command: ask.RegisterPopulation) -> list[Event]:
-    """Return a registration of one value of each dimension, and events that append the others."""
-    first = {name: values[:1] for name, values in command.dimensions.items()}
+    """Return a registration of the first value of each dimension, or of as many as it takes to
+    tell that they are not times, and events that append the others.
+    """
+    first = {
+        name: values[: len(beginning(values)) + 1] for name, values in command.dimensions.items()
+    }
     begun = command.model_copy(update={"dimensions": first})
-    rest = {name: values[1:] for name, values in sorted(command.dimensions.items()) if values[1:]}
+    rest = {
+        name: values[len(first[name]) :]
+        for name, values in sorted(command.dimensions.items())
+        if values[len(first[name]) :]
+    }
     registered = replace(event, body={"command": begun.to_json()})
     return [registered, *_appended(replace(event, sequence=event.sequence + 1), rest)]
 
 
 def _appended(
-    event: Event, added: dict[str, list[str]], *, attested_new: bool = False
+    event: Event,
+    added: dict[str, list[str]],
+    *,
+    attested_new: bool = False,
+    fixed: Mapping[str, str] = MappingProxyType({}),
 ) -> list[Event]:
-    """Return extensions from the sequence of ``event`` on, each small enough for one event."""
+    """Return extensions from the sequence of ``event`` on, each small enough for one event. The
+    first has the reasons.
+    """
     portions: list[tuple[str, list[str]]] = []
     for name, values in added.items():
         size = PORTION
@@ -85,10 +113,46 @@ def _appended(
             size += more
     events: list[Event] = []
     for number, (name, part) in enumerate(portions, start=event.sequence):
-        asked = ExtendPopulation(added={name: part}, attested_new=attested_new)
+        said = fixed if number == event.sequence else {}
+        asked = ExtendPopulation(added={name: part}, attested_new=attested_new, fixed=said)
         body = {"command": asked.to_json(), "added": {name: part}}
         events.append(replace(event, type="population.extended.v1", sequence=number, body=body))
     return events
+
+
+def _check_times(
+    privacy_unit: str, dimensions: Mapping[str, Sequence[str]], fixed: Mapping[str, str]
+) -> None:
+    """Check that ``fixed`` says of each dimension that looks like times of events why it never
+    changes. Raises Invalid.
+    """
+    if found := unexplained(privacy_unit, dimensions, fixed):
+        name, why = next(iter(found.items()))
+        raise Invalid(
+            "times-of-events",
+            f"dimension {name!r} looks like times of events: {why}. A {privacy_unit} with events "
+            "at several times would lie in several cells, whose charges do not add up. If it never "
+            f'changes, as the week of joining, say why in fixed: {{"{name}": "…"}}; else leave it '
+            "out, or protect a unit that names the period, such as a person-week",
+            dimensions=found,
+        )
+
+
+def _reasons(
+    before: Mapping[str, str], fixed: Mapping[str, str], known: Iterable[str]
+) -> dict[str, str]:
+    """Return the reasons stated ``before`` and those of ``fixed``. Raises Invalid for an unknown
+    dimension, Conflict for another reason than before.
+    """
+    for name, reason in fixed.items():
+        if name not in known:
+            raise Invalid("unknown-dimension", f"fixed names {name!r}, which is no dimension")
+        if before.get(name, reason) != reason:
+            raise Conflict(
+                "population-immutable",
+                f"why dimension {name!r} never changes was stated before: {before[name]}",
+            )
+    return {**before, **fixed}
 
 
 def _check_cells(dimensions: dict[str, tuple[str, ...]]) -> None:

@@ -7,7 +7,7 @@ need not be added. A population without dimensions has one cell, "everyone".
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
@@ -45,6 +45,8 @@ class Population:
     relation: Relation
     membership: Membership
     dimensions: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    fixed: tuple[tuple[str, str], ...] = ()
+    """Why dimensions that look like times of events never change for a unit (times.py)."""
 
     def __post_init__(self) -> None:
         if self.cells > MAX_CELLS:
@@ -94,6 +96,10 @@ class Population:
         longer = dict(self.dimensions)
         longer[dimension] += values
         return replace(self, dimensions=tuple(longer.items()))
+
+    def explained(self, fixed: Mapping[str, str]) -> Population:
+        """Return the population with further reasons why dimensions never change."""
+        return replace(self, fixed=tuple(sorted((dict(self.fixed) | dict(fixed)).items())))
 
     def describe(self, cell: tuple[int, ...]) -> dict[str, str]:
         """Return the attribute values of a cell."""

@@ -18,6 +18,8 @@ from accountant.privacy.mechanisms import Amount
 from accountant.privacy.units import LARGEST, Charge, Currency, amount, show, units_down
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from accountant.ledger.events import Event
 
 
@@ -51,7 +53,7 @@ class TrustedRule(Rule):
         units, before = view.back.units(Currency.EPSILON), self._before(view)
         return self.compared(units is None or before is None or before + units > self.most)
 
-    def applies(self, dataset: str) -> bool:
+    def applies(self, datasets: Sequence[str]) -> bool:
         """Return False: it says nothing of requests."""
         return False
 
