@@ -34,7 +34,9 @@ _ROUGH: Final = Context(prec=24, Emin=MIN_EMIN, Emax=MAX_EMAX)
 _PER_EPSILON: Final = 10**9
 _PER_MU_SQUARED: Final = 10**15  # The units in which both are booked
 MU_SQUARED_UNIT: Final = Fraction(1, _PER_MU_SQUARED)
-_MOST_TRIES: Final = 10**7
+_MOST_TRIES: Final = 10**6
+_PER_CHANCE: Final = 10**25  # More digits take long where the chance is not small
+_NO_CHANCE: Final = Fraction(1, 10**30)
 _LARGEST_MU_SQUARED: Final = 10**10  # From here on epsilon exceeds 4.9e9, which no account holds
 _ROOT_TWO: Final = balls.kept(lambda: arb(2).sqrt())
 _BITS: Final = 53  # Mostly enough to tell two units of epsilon apart; erfc is slower beyond it
@@ -248,15 +250,14 @@ def _mills_ratio(x: float) -> float:
     return 1 / value
 
 
-def at_least(least: int, tries: int, chance: Fraction) -> Number:
-    """Return the probability of ``least`` or more successes in so many independent ``tries``, from
-    above: a regularised beta function, or beyond ``_MOST_TRIES`` Chernoff's bound.
+@lru_cache(maxsize=256)
+def at_least(least: int, tries: int, chance: Fraction) -> Fraction:
+    """Return the probability of ``least`` or more successes in so many independent ``tries``,
+    rounded up: a regularised beta function, or beyond ``_MOST_TRIES`` Chernoff's bound; 1 where
+    that is no surprise.
     """
-    if least > tries or least < 1:
-        return Fraction(least < 1)
-    if tries <= _MOST_TRIES:
-        a, b = least, tries - least + 1
-        return balls.kept(lambda: ball(chance).beta_lower(arb(a), arb(b), True))
+    if least > tries:
+        return Fraction(0)
     share = Fraction(least, tries)
     if share <= chance:
         return Fraction(1)
@@ -266,4 +267,10 @@ def at_least(least: int, tries: int, chance: Fraction) -> Number:
         rest = (1 - p) * ((1 - p) / (1 - q)).log() if share < 1 else arb(0)
         return (-tries * (p * (p / q).log() + rest)).exp()
 
-    return balls.kept(chernoff)
+    most = Real(chernoff)
+    if most < _NO_CHANCE:
+        return _NO_CHANCE
+    if tries <= _MOST_TRIES:
+        a, b = least, tries - least + 1
+        most = Real(lambda: ball(chance).beta_lower(arb(a), arb(b), True))
+    return Fraction(balls.ceiling(most, _PER_CHANCE), _PER_CHANCE)

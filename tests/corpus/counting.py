@@ -27,7 +27,8 @@ _EXPECTED: Final = {
         engine-order event-too-large grant-expired grant-settled idempotency-key-required
         idempotency-key-reused is-a-session key-used malformed-account malformed-checkpoint
         malformed-key malformed-policy mixed-batch not-a-session not-due not-stopped not-your-grant
-        nothing-counted one-session origin-fixed origin-used population-immutable second-name-needed
+        nothing-counted one-session origin-fixed origin-used policy-closes-limit
+        population-immutable second-name-needed
         selection-too-complex session-exhausted session-has-answered too-many-cells unknown-dataset
         unknown-dimension unknown-event unknown-grant unknown-group unknown-population""",
     "fired": """

@@ -24,7 +24,7 @@ def registered(author: Author) -> Json:
         "neighbouring": author.relation,
         "membership": "private" if author.private else "public",
         "dimensions": {name: list(known) for name, known in author.people.items()},
-    }
+    } | ({"fixed": {"week": "the week of joining"}} if "week" in author.people else {})
 
 
 def dataset(author: Author) -> None:
@@ -45,6 +45,9 @@ def adopt(author: Author, rules: list[Json], text: str | None = None, **more: An
     for second in author.rng.choice([(None, "officer"), ("officer",), ("admin", "officer")]):
         command = policy_command(text, second)
         found = author.submit("admin", command, text=text)
+        if found == {"problem": "policy-closes-limit"} and author.rng.random() < 0.8:
+            closing = [rule["id"] for rule in rules if "limit" in rule]
+            found = author.submit("admin", command | {"closes": closing}, text=text)
         if isinstance(found, list):
             author.rules = rules
             break

@@ -890,7 +890,7 @@ def do(book: Book, op: tuple[Any, ...]) -> None:
 
 
 def _do(book: Book, op: tuple[Any, ...]) -> None:  # noqa: C901 (a case each)
-    grants = list(book.state.open.values())
+    grants = list(book.state.grants.in_order())
     match op:
         case ("ask" | "record" as what, stated, group):
             kind = "ask_grant" if what == "ask" else "record_invocations"
@@ -1114,7 +1114,7 @@ def attack(book: Book, fixed: tuple[int, int], left: int, began: int) -> int:
         if move == "wait":
             book.now += 6 * HOUR
         elif move in ("commit", "release"):
-            grants = list(book.state.open.values())
+            grants = list(book.state.grants.in_order())
             if not grants or grants[-1].due(book.now):
                 continue
             settle(book, move, grants[-1])

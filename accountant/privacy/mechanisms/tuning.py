@@ -30,7 +30,7 @@ from accountant.privacy.mechanisms.compound import Compound, Part, cost_of
 
 _ORDERS: Final = (2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128, 256, 512, 1024)
 """Orders at which the base mechanism's loss is looked at once more."""
-_GRID: Final = (*range(2, 65), *(step << p for p in range(3, 11) for step in range(9, 17)))
+_GRID: Final = (*range(2, 65), *(1 << p for p in range(7, 61)))
 """Orders at which a curve is known; in between it is that of the next."""
 _HAIR: Final = Fraction(1, 10**9)
 
@@ -150,6 +150,8 @@ class RepeatAndSelect(Compound):
         found = _best(again) if base is not NO_CURVE else None
         if epsilon is not None:
             found = balls.least(epsilon * more, *([found] if found is not None else []))
+        if isinstance(found, Real):
+            found = balls.kept(found.ball)  # it is asked for at each order
         return self._with(base, lambda order: found)
 
     def _poisson(self, base: Loss, epsilon: Number | None) -> Curve:
