@@ -20,6 +20,8 @@ Rows = list[dict[str, Any]]
 Body = dict[str, Any]
 
 _NOISE: Final[Body] = {"kind": "laplace", "sensitivity": "1", "scale": "5"}
+_STEP: Final[Body] = {"kind": "gaussian", "sensitivity": "1"}
+_REPLACED: Final = ("gaussian, fixed batches", "gaussian, one unit for another")
 KINDS: Final[dict[str, Body]] = {
     "laplace": _NOISE,
     "discrete_laplace": {"kind": "discrete_laplace", "sensitivity": "1"},
@@ -43,6 +45,22 @@ KINDS: Final[dict[str, Body]] = {
     "declared": {"kind": "declared", "delta": "1e-9"},
     "laplace, on a sample": _NOISE | {"sampling": {"poisson": "0.01"}},
     "composed, of ten": {"kind": "composed", "mechanisms": [_NOISE] * 10},
+    "gaussian, on a sample": _STEP | {"sampling": {"poisson": "0.01"}},
+    "gaussian, two records": _STEP | {"sampling": {"poisson": "0.01"}, "group_size": 2},
+    "gaussian, four records": _STEP | {"sampling": {"poisson": "0.01"}, "group_size": 4},
+    "gaussian, cut batches": _STEP
+    | {"sampling": {"truncated": {"rate": "0.01", "of": 10_000, "at_most": 120}}},
+    "gaussian, allocated": _STEP | {"sampling": {"allocation": 1000}},
+    "gaussian, fixed batches": _STEP
+    | {"sampling": {"without_replacement": {"sample": 100, "of": 10_000}}},
+    "gaussian, one unit for another": _STEP
+    | {"sampling": {"poisson": "0.01"}, "neighbouring": "add_or_remove_one"},
+    "tree_aggregation": {"kind": "tree_aggregation", "sensitivity": "1", "leaves": [1600]},
+    "gaussian_mixture": {
+        "kind": "gaussian_mixture",
+        "moves": [{"by": "0", "chance": "0.99"}, {"by": "1", "chance": "0.01"}],
+    },
+    "repeat_and_select": {"kind": "repeat_and_select", "mechanism": _NOISE},
 }
 """Bodies without the one number that makes each new (``_FRESH``)."""
 
@@ -51,6 +69,7 @@ _FRESH: Final = {
     "unary_encoding": "q",
     "sparse_vector": "threshold_scale",
     "declared": "epsilon",
+    "repeat_and_select": "mean",
 }
 _SMALL: Final = ("randomized_response", "unary_encoding", "declared")
 
@@ -64,10 +83,11 @@ def _fresh(body: Body, n: int) -> BaseMechanism:
     return ADAPTER.validate_python(body | {name: f"{whole}.{5000 + n}"})
 
 
-def _first(body: Body, order: int = ORDER) -> float:
+def _first(body: Body, order: int = ORDER, *, replaced: bool = False) -> float:
     """Microseconds of a first price, the median of many."""
     mechanisms = [_fresh(body, n) for n in range(TIMES)]
-    found = Relation.REPLACE_ONE if mechanisms[0].local else Relation.ADD_OR_REMOVE_ONE
+    replaced = replaced or mechanisms[0].local
+    found = Relation.REPLACE_ONE if replaced else Relation.ADD_OR_REMOVE_ONE
 
     def work(n: int) -> Any:
         return price(mechanisms[n], found, (order,))
@@ -98,7 +118,7 @@ def first_price(_: Path) -> Rows:
     bare = _microseconds(_yardstick)
     rows: Rows = [{"what": "yardstick: tanh and erfinv by Arb", "value": bare, "unit": "µs"}]
     for name, body in KINDS.items():
-        taken = _first(body)
+        taken = _first(body, replaced=name in _REPLACED)
         beside = f"{taken / bare:.1f} yardsticks"
         rows.append(
             {"what": f"first price, {name}", "value": taken, "unit": "µs", "beside": beside}
