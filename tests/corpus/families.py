@@ -60,12 +60,12 @@ FAMILIES: Final[dict[str, Family]] = {
     )),
     "sessions": Family(18, Profile(
         _USUAL | {"ask": 10, "record": 5, "session": 26, "count": 36, "close": 20, "late": 3,
-                  "jump": 3, "mistake": 8},
+                  "jump": 3, "mistake": 16},
         room=(40, 150),
     )),
     "batches": Family(36, Profile(
-        _USUAL | {"ask": 12, "batch": 28, "records": 12, "mistake": 6, "retry": 5}, steps=80,
-        every=40,
+        _USUAL | {"ask": 12, "batch": 28, "records": 12, "mistake": 6, "retry": 5, "jump": 9},
+        steps=80, every=40, ttl=(None, None, 30, 600),
     )),
     "populations": Family(17, Profile(
         _USUAL | {"extend": 7, "mistake": 6}, sizes=((1,), (2,), (2, 2), (1, 3, 2)), private=0.6,
