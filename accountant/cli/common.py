@@ -21,7 +21,7 @@ from rich.text import Text
 from accountant import __version__
 from accountant.config import logs
 from accountant.config.settings import Settings
-from accountant.reporting.texts import visible
+from accountant.reporting.safely import visible
 
 if TYPE_CHECKING:
     from accountant.publishing.publisher import Publisher

@@ -15,8 +15,9 @@ from typing import Any, Final
 import msgspec
 
 from accountant.privacy.units import INFINITE
+from accountant.reporting.safely import visible
 from accountant.reporting.schema import LifetimeGroup, Report
-from accountant.reporting.texts import Texts, visible
+from accountant.reporting.texts import Texts
 from accountant.store.ledgers import Ledgers, Signed
 from accountant.store.whole import whole
 

@@ -12,8 +12,8 @@ from accountant.budget.state import ALL
 from accountant.config import shipped
 from accountant.privacy.units import INFINITE
 from accountant.reporting.chart import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Chart, chart
+from accountant.reporting.safely import visible
 from accountant.reporting.schema import DatasetFacts, Lifetime, Place, Report, Split, Standing
-from accountant.reporting.texts import visible
 from accountant.reporting.verdict import exceeded, in_words, lost
 
 BAR: Final = 160

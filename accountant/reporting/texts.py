@@ -1,4 +1,4 @@
-"""Free texts in place of their digests, and text from outside made safe to show."""
+"""Free texts in place of their digests."""
 
 from __future__ import annotations
 
@@ -66,16 +66,3 @@ class Texts:
         if kept is None:
             return ERASED
         return kept.text if kept.digest == digest else ALTERED
-
-
-def visible(text: str) -> str:
-    """Return text from outside in one line, invisible and direction-changing characters replaced
-    (but for joiners, which Persian and Indian scripts need).
-    """
-    return text if text.isprintable() else "".join(map(_visible, text))
-
-
-def _visible(character: str) -> str:
-    if character.isprintable() or character in "\u200c\u200d":
-        return character
-    return " " if character.isspace() else "\ufffd"

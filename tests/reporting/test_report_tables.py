@@ -13,7 +13,7 @@ from support import NON_PRIVATE, laplace
 
 from accountant.reporting.files import COLUMNS, LIFETIME, NUMBERS, rendered, to_csv
 from accountant.reporting.model import build_report
-from accountant.reporting.texts import visible
+from accountant.reporting.safely import visible
 
 FORMULAS = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "＝1"]
 
