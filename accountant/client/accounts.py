@@ -144,13 +144,19 @@ class Grant(_Reservation):
     Entering raises MayHaveRun if an earlier run may have got this grant under the same named key.
     """
 
-    def commit(self, mechanisms: Sequence[Mechanism] | None = None) -> Body:
-        """Report what was executed: everything, or only the listed mechanisms."""
-        return self._settle("commit", mechanisms=mechanisms)
+    def commit(
+        self, mechanisms: Sequence[Mechanism] | None = None, *, approver_key: str | None = None
+    ) -> Body:
+        """Report what was executed: everything, or only the listed mechanisms. A policy may ask for
+        a second person's key where much is given back.
+        """
+        return self._settle("commit", mechanisms=mechanisms, approver_key=approver_key)
 
-    def release(self, reason: str) -> Body:
-        """Attest that nothing was executed on the data; the budget is given back."""
-        return self._settle("release", reason=reason)
+    def release(self, reason: str, *, approver_key: str | None = None) -> Body:
+        """Attest that nothing was executed on the data; the budget is given back. A policy may ask
+        for a second person's key where it is much.
+        """
+        return self._settle("release", reason=reason, approver_key=approver_key)
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if self.settled:
@@ -181,9 +187,11 @@ class Session(_Reservation):
         self.positives, self.negatives = answer["positives"], answer["negatives"]
         return answer
 
-    def close(self) -> Body:
-        """End the session. Return what is charged."""
-        return self._settle("close")
+    def close(self, *, approver_key: str | None = None) -> Body:
+        """End the session. Return what is charged. A policy may ask for a second person's key where
+        much is given back.
+        """
+        return self._settle("close", approver_key=approver_key)
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if error is None and not self.settled:
@@ -351,13 +359,11 @@ class Registrar(Connection):
         """Adopt a policy file. Loosening the policy in force needs a second person's key; limits in
         which nothing would fit any more have to be named by ``closes``.
         """
-        headers = {"Accountant-Approver": f"Bearer {approver_key}"} if approver_key else {}
         query = f"?{urlencode({'closes': closes}, doseq=True)}" if closes else ""
-        return self._put(f"/policy{query}", text.encode(), "application/yaml", **headers)
+        return self._put(f"/policy{query}", text.encode(), "application/yaml", approver_key)
 
     def _put_json(
         self, path: str, body: Mapping[str, Any], approver_key: str | None = None
     ) -> Body:
         content = json.dumps(body, ensure_ascii=False).encode()
-        headers = {"Accountant-Approver": f"Bearer {approver_key}"} if approver_key else {}
-        return self._put(path, content, "application/json", **headers)
+        return self._put(path, content, "application/json", approver_key)

@@ -134,15 +134,23 @@ class Connection:
             _read(response)  # raises
         return response.content
 
-    def _put(self, path: str, content: bytes, media: str, **headers: str) -> Body:
+    def _put(self, path: str, content: bytes, media: str, approver_key: str | None = None) -> Body:
         """Put a document. Putting it again changes nothing."""
-        headers |= {"Content-Type": media}
+        headers = {"Content-Type": media} | _approval(approver_key)
         return _read(self._answered("PUT", path, content=content, headers=headers)).body
 
-    def _post(self, path: str, *, idempotency_key: str | None = None, **body: Any) -> Reply:
+    def _post(
+        self,
+        path: str,
+        *,
+        idempotency_key: str | None = None,
+        approver_key: str | None = None,
+        **body: Any,
+    ) -> Reply:
         """Post ``body`` under the idempotency key, by default a fresh one."""
         key = idempotency_key or str(uuid.uuid4())
         headers = {"Content-Type": "application/json", "Idempotency-Key": key}
+        headers |= _approval(approver_key)
         content = json.dumps(present(body), ensure_ascii=False, allow_nan=False).encode()
         return _read(self._answered("POST", path, content=content, headers=headers))
 
@@ -183,6 +191,11 @@ def retry_after(header: str | None, otherwise: float) -> float:
             return otherwise
         asked = (moment.replace(tzinfo=moment.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
     return otherwise if math.isnan(asked) else min(max(asked, 0.0), LONGEST_WAIT)
+
+
+def _approval(key: str | None) -> dict[str, str]:
+    """Return the header by which a second person approves with an own key."""
+    return {"Accountant-Approver": f"Bearer {key}"} if key else {}
 
 
 def _read(response: httpx2.Response) -> Reply:

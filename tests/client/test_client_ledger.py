@@ -194,3 +194,21 @@ def test_a_second_use_and_a_join(served: Served) -> None:
         grant.release("never run")
         preview = accountant.preview(["again", "sums"], [LAPLACE], purpose="x")
         assert preview["charged_to"] == ["again", "sums", "visits"]
+
+
+def test_what_is_given_back_may_need_a_second_key(served: Served) -> None:
+    """Where a policy bounds what is taken on one client's word, a release beyond that is refused,
+    stays open, and goes through with another person's key; so do a commit in part and a close.
+    """
+    population, officer = served.population(), served.keys["officer"]
+    with Registrar(served.url, served.keys["admin"], population) as registrar:
+        rules = ("{id: lifetime, limit: {epsilon: 1}}", "{id: word, trusted: {epsilon: 0}}")
+        registrar.policy(f"policy: t\nrules: [{', '.join(rules)}]\n", approver_key=officer)
+    with served.client(population) as accountant:
+        grant = accountant.grant("visits", [LAPLACE], purpose="x")
+        with pytest.raises(Failed) as failed:
+            grant.release("never run")
+        assert failed.value.code == "approval-needed"
+        grant.release("never run", approver_key=officer)
+        grant = accountant.grant("visits", [LAPLACE, LAPLACE], purpose="x")
+        assert grant.commit([LAPLACE], approver_key=officer)["charged"]["epsilon"] == "0.25"
