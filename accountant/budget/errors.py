@@ -1,6 +1,8 @@
 """Errors of commands that cannot be answered. None of them leaves a trace in the ledger.
 
-A refusal that the rules decide (over budget, understated claim) is no error but an event.
+A request that the rules refuse (over budget, understated claim) is no error but an event. That a
+second person has to agree, to a policy or to what is given back, is an error: nothing changes, and
+the command may come again with that person's name.
 """
 
 from __future__ import annotations

@@ -234,12 +234,13 @@ def curve_of_pure(epsilon: Number) -> Curve:
     return mirrored(at, lambda size: curve_of_pure(epsilon * size))
 
 
-def curve_of_laplace(epsilon: Fraction) -> Curve:
+def curve_of_laplace(epsilon: Fraction, *, vector: bool = False) -> Curve:
     """Return the curve of Laplace noise of scale sensitivity / ``epsilon``:
     eps + ln((a + (a-1) e^-(2a-1)eps) / (2a-1)) / (a - 1) (Mironov 2017, Prop. 6).
 
-    For a vector of answers with independent noise too: the parts' divergences add up to no more,
-    for as a function of epsilon it is convex (the logarithm of a sum of exponentials), zero at 0.
+    For a ``vector`` of answers with independent noise too: the parts' divergences add up to no
+    more, for as a function of epsilon it is convex (the logarithm of a sum of exponentials), zero
+    at 0. But that this pair dominates a vector's is not proved: its mirror is the pure one.
     """
 
     def at(order: Order) -> Number:
@@ -251,7 +252,8 @@ def curve_of_laplace(epsilon: Fraction) -> Curve:
 
         return Real(divergence)
 
-    return mirrored(at, lambda size: curve_of_laplace(epsilon * size))
+    found = mirrored(at, lambda size: curve_of_laplace(epsilon * size, vector=vector))
+    return found._replace(mirror=lambda: curve_of_pure(epsilon)) if vector else found
 
 
 def curve_of_rho(rho: Number) -> Curve:

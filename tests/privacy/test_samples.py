@@ -11,6 +11,7 @@ import mpmath
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import TypeAdapter
 
 from accountant.privacy import balls
 from accountant.privacy.conversions import at_least
@@ -24,7 +25,9 @@ from accountant.privacy.curves import (
     curve_of_rho,
     on_sample,
     order_of,
+    repeated,
 )
+from accountant.privacy.mechanisms import BaseMechanism, Mechanism, Relation
 from accountant.privacy.samples import (
     curve_of_allocation,
     curve_of_drawn,
@@ -33,6 +36,7 @@ from accountant.privacy.samples import (
     curve_of_poisson,
 )
 
+MECHANISM: TypeAdapter[BaseMechanism] = TypeAdapter(Mechanism)
 Density = Callable[[mpmath.mpf], mpmath.mpf]
 
 NOISE = [("0.01", "0.9"), ("0.1", "0.25"), ("0.2", "2"), ("0.5", "0.1"), ("0.001", "1.25")]
@@ -282,3 +286,28 @@ def test_very_many_tries_are_bounded_by_chernoff() -> None:
     assert at_least(3 * 10**8, 10**9, Fraction(1, 5)) == Fraction(1, 10**30)
     assert Fraction(1, 10**4) < at_least(200_020_000, 10**9, Fraction(1, 5)) < 1
     assert at_least(6, 5, Fraction(1, 2)) == 0
+
+
+def sampled(*parts: dict[str, Any]) -> mpmath.mpf:
+    """The divergence at order 6 of parts on one Poisson sample of rate 1/100."""
+    body = {"kind": "composed", "mechanisms": list(parts), "sampling": {"poisson": "0.01"}}
+    loss = MECHANISM.validate_python(body).cost(Relation.ADD_OR_REMOVE_ONE)
+    assert loss is not None
+    return at(loss.curve, "6")
+
+
+def test_vectors_in_a_list_are_sampled_as_what_dominates_them() -> None:
+    """Where later questions depend on earlier answers only pairs that dominate may be multiplied:
+    for vectors of Laplace noise that is randomised response, for vectors of discrete Gaussian noise
+    none is known, so that a list of them is not amplified. A single number has its own pair.
+    """
+    noise = {"kind": "laplace", "scale": "1"}
+    one, several = noise | {"sensitivity": "0.2"}, noise | {"sensitivity": {"l1": "0.2"}}
+    response = repeated(curve_of_pure(Fraction(1, 5)), 2).sampled(Fraction(1, 100))
+    assert sampled(one, one) < sampled(several, several)
+    assert sampled(several, several) == at(response, "6")
+    discrete = {"kind": "discrete_gaussian", "scale": "5"}
+    one, several = discrete | {"sensitivity": "1"}, discrete | {"sensitivity": {"l2": "1"}}
+    assert sampled(one, one) < at(curve_of_rho(Fraction(1, 25)), "6") / 100
+    assert sampled(several, several) == at(curve_of_rho(Fraction(1, 25)), "6")
+    assert sampled(several) == sampled(one)

@@ -57,6 +57,11 @@ class Noise(BaseMechanism):
         return norm(self.sensitivity, self.norm) or Fraction(0)
 
     @property
+    def vector(self) -> bool:
+        """True if there may be several answers with noise of their own."""
+        return isinstance(self.sensitivity, Norms)
+
+    @property
     def ratio(self) -> Fraction:
         """Sensitivity / scale."""
         width, scale = self.width, self.scale.as_integer_ratio()
@@ -86,7 +91,7 @@ class Laplace(Noise):
         """Return a pure loss of sensitivity / scale, exactly."""
         epsilon = self.ratio
         rho = Real(lambda: ball(epsilon) + (-ball(epsilon)).expm1())
-        return pure(epsilon, rho=rho, curve=curve_of_laplace(epsilon))
+        return pure(epsilon, rho=rho, curve=curve_of_laplace(epsilon, vector=self.vector))
 
 
 class DiscreteLaplace(Noise):
@@ -245,7 +250,7 @@ class DiscreteGaussian(GaussianNoise):
         return value
 
     def _at(self, delta: Number) -> Loss:
-        curve = curve_of_gaussian(self.ratio**2 / 2, discrete=True)
+        curve = curve_of_gaussian(self.ratio**2 / 2, discrete=True, vector=self.vector)
         return replace(super()._at(delta), mu_squared=None, curve=curve)
 
     def epsilon_at(self, mu_squared: Fraction, delta: Number) -> Number:
