@@ -47,7 +47,8 @@ Mechanisms = tuple[Mechanism, ...]
 Row = dict[str, Any]
 EPSILON, DELTA = Currency.EPSILON, Currency.DELTA
 FIXED: Final = (
-    "valid only if the whole list was fixed before any answer was seen; for planning, not a limit"
+    "valid only if kinds, scales and counts were fixed before any answer was seen (the questions "
+    "may depend on answers); for planning, not a limit"
 )
 _OTHERS: Final = [gate for gate in FILTERS.values() if isinstance(gate, LineFilter)]
 _COARSE: Final = 3e-4  # The grid on which noise and count are sought
