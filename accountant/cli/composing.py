@@ -26,6 +26,7 @@ from accountant.privacy.inverse import (
     smallest_factor,
 )
 from accountant.privacy.mechanisms import Amount, Mechanism, Relation, plain, price
+from accountant.privacy.mechanisms.amounts import millionths_up
 from accountant.privacy.mechanisms.base import LARGEST_GROUP, MOST_INVOCATIONS, Objection
 from accountant.privacy.mechanisms.dp_event import dp_event_of, is_dp_event
 from accountant.privacy.units import Currency, decimal_of, exact, orders_in, show, total, units_up
@@ -157,14 +158,16 @@ def _plan(
     own = wanted.own_delta or (wanted.delta or Decimal(0)) / 10
     if not own:
         raise Invalid("plan-needs-delta", "a plan is declared at a --delta above 0")
-    bound = _tight(mechanisms, relation, own).upper
-    if math.isinf(bound):
+    from accountant.privacy.composition.plan import proved  # noqa: PLC0415 (takes a second to load)
+
+    bound = proved(mechanisms, relation, Fraction(own))
+    if bound is None:
         why = [o.text for o in objections[:1]]
         raise Invalid("no-bound", " ".join(["no bound is known for this plan.", *why]))
     return {
         "kind": "plan",
         "mechanisms": [m.model_dump(mode="json", exclude_defaults=True) for m in mechanisms],
-        "epsilon": plain(Decimal(bound * (1 + 1e-6)).quantize(Decimal("1e-6"), ROUND_CEILING)),
+        "epsilon": millionths_up(bound),
         "delta": plain(own),
     }
 

@@ -13,7 +13,8 @@ Fractions are exact and stay so.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from fractions import Fraction
 from functools import reduce
 from threading import RLock
@@ -95,6 +96,13 @@ def kept(compute: Callable[[], arb]) -> Real:
 def log(value: Fraction) -> Number:
     """Return ln(value), ``value`` > 0."""
     return Fraction(0) if value == 1 else kept(lambda: ball(value).log())
+
+
+@contextmanager
+def precision(bits: int) -> Iterator[None]:
+    """Compute balls directly, with so many bits, within the context."""
+    with _lock, ctx.workprec(bits):
+        yield
 
 
 def sqrt(value: Number) -> Real:

@@ -143,7 +143,7 @@ def renyi_epsilon(
     lost = own - math.expm1(math.fsum(n * math.log1p(-p.infinite) for p, n in schedule.items()))
     if lost >= delta:
         return math.inf
-    orders = ORDERS if not curves else _for(len(curves))
+    orders = np.array(whole_orders(len(curves)), dtype=np.float64) if curves else ORDERS
     total = np.zeros_like(orders)
     for pair, count in schedule.items():
         total += count * divergence(pair, orders)
@@ -154,10 +154,9 @@ def renyi_epsilon(
     return max(0.0, float(np.nan_to_num(converted, nan=math.inf).min())) * (1 + _RENYI_SLACK)
 
 
-def _for(curves: int) -> Floats:
-    """Return the whole orders at which so many curves are added up."""
-    step = max(1, min(len(_WHOLE) // 10, len(_WHOLE) * curves // _MOST_CURVES))
-    return np.array(_WHOLE[::step], dtype=np.float64)
+def whole_orders(curves: int) -> Sequence[int]:
+    """Return the orders at which so many curves are added up."""
+    return _WHOLE[:: max(1, min(len(_WHOLE) // 10, len(_WHOLE) * curves // _MOST_CURVES))]
 
 
 def _at(curve: Curve, order: int) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -67,7 +67,7 @@ def _between(
         return _of_normal(noise, mechanism.group_size, exchanged=exchanged)
     if isinstance(mechanism, learning.GaussianMixture) and steps == 1:
         step, chances = mechanism.on_grid
-        return _mixtures([float(chance) for chance in chances], max(up(step), _LEAST))
+        return _mixtures(chances, max(up(step), _LEAST))
     if sampling is None:
         return _plain(mechanism, steps, stated)
     if steps > 1 or not (sampling.poisson or sampling.without_replacement):
@@ -134,13 +134,19 @@ def _on_poisson(mu: float, rate: float, records: int, *, exchanged: bool) -> Pai
         return pairs.SampledGaussian(mu, rate)
     if records > _MOST_RECORDS:
         return None
-    return _mixtures([float(chance) for chance in binomial(records, Fraction(rate))], mu)
+    return _mixtures(binomial(records, Fraction(rate)), mu)
 
 
-def _mixtures(chances: list[float], step: float) -> Pair:
-    """Return the mixture on a grid of means against N(0)."""
-    weights = tuple((chance, i * step) for i, chance in enumerate(chances) if chance)
-    return sampled_pairs.Mixtures(weights, ((1.0, 0.0),))
+def _mixtures(chances: Sequence[Fraction], step: float) -> Pair:
+    """Return the mixture on a grid of means against N(0). Chances are rounded up but the first,
+    which has what they leave: a mixture that moves more often is harder, in either direction, as
+    the best test asks whether an outcome is above some place.
+    """
+    (first, mean), *others = [(chance, i * step) for i, chance in enumerate(chances) if chance]
+    kept = [(float(first), mean), *((up(chance), i) for chance, i in others)]
+    while sum(Fraction(chance) for chance, _ in kept[1:]) >= 1:
+        del kept[0]
+    return sampled_pairs.Mixtures(tuple(kept), ((1.0, 0.0),))
 
 
 def _plain(mechanism: BaseMechanism, steps: int, stated: Relation) -> Pair | None:
@@ -156,8 +162,8 @@ def _plain(mechanism: BaseMechanism, steps: int, stated: Relation) -> Pair | Non
             rate = up(1 / Fraction(mechanism.scale))
             return pairs.DiscreteLaplace(rate, int(steps * mechanism.width))
         case additive.DiscreteGaussian(sensitivity=Decimal()):
-            scale = math.nextafter(float(Fraction(mechanism.scale)), 0.0)
-            return pairs.DiscreteGaussian(int(steps * mechanism.width), scale)
+            width = int(steps * mechanism.width)
+            return pairs.DiscreteGaussian(width, Fraction(mechanism.scale))
         case local.RandomizedResponse() if steps == 1 and mechanism.categories > 2:
             same = 1 - sum(mechanism.chances, Fraction(0))
             response = pairs.Response(up(mechanism.epsilon()))

@@ -10,16 +10,22 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import lru_cache
 from typing import Final
 
 import numpy as np
+from flint import arb, ctx
 from numpy.typing import NDArray
 from scipy.special import expit, ndtr
 
+from accountant.privacy.balls import ball
+
 Floats = NDArray[np.float64]
 Span = tuple[float, float]  # The smallest and the largest of a range of losses
+Tails = list[tuple[arb, arb]]  # The mass of P and of Q above each loss
 
 MOST_TERMS: Final = 2**17  # Masses of a discrete Gaussian that are added up
 _WHOLE: Final = 2**52  # Integers up to here, and half of each, are floats
@@ -51,6 +57,12 @@ class Pair(ABC):
         that is wrong by at most 2^-46 (1 + the largest in the span), the same for P and Q.
         """
 
+    @abstractmethod
+    def tails(self, losses: Sequence[arb], slack: arb) -> Tails:
+        """Return the same as balls, at the precision in force: the mass of P and of Q above each of
+        ``losses``, or above one that is smaller by at most ``slack``.
+        """
+
 
 class Within(Pair):
     """The pair of a pure mechanism: no loss is beyond epsilon, either way."""
@@ -80,6 +92,16 @@ class Response(Within):
         q = down * (loss < self.epsilon) + up * (loss < -self.epsilon)
         return p * (1 - self.infinite), q * (1 - self.infinite)
 
+    def tails(self, losses: Sequence[arb], slack: arb) -> Tails:
+        """Return two steps."""
+        epsilon, rest = arb(self.epsilon), 1 - arb(self.infinite)
+        up, down = rest / (1 + (-epsilon).exp()), rest / (1 + epsilon.exp())
+        none = arb(0), arb(0)
+        return [
+            (rest, rest) if loss < -epsilon else (up, down) if loss < epsilon else none
+            for loss in losses
+        ]
+
 
 @dataclass(frozen=True, slots=True)
 class Choice(Within):
@@ -100,6 +122,16 @@ class Choice(Within):
         rest = -np.expm1((inside - self.epsilon) / 2) / -np.expm1(-self.epsilon)
         return rest, np.exp(-(self.epsilon + inside) / 2) * rest
 
+    def tails(self, losses: Sequence[arb], slack: arb) -> Tails:
+        """Return the same."""
+        epsilon = arb(self.epsilon)
+        found, whole = [], -(-epsilon).expm1()
+        for loss in losses:
+            inside = loss.max(-epsilon).min(epsilon)
+            rest = -((inside - epsilon) / 2).expm1() / whole
+            found.append((rest, (-(epsilon + inside) / 2).exp() * rest))
+        return found
+
 
 @dataclass(frozen=True, slots=True)
 class Laplace(Within):
@@ -115,6 +147,20 @@ class Laplace(Within):
         p = np.where(loss < self.epsilon, 1 - np.exp((inside - self.epsilon) / 2) / 2, 0.0)
         q = np.where(loss < self.epsilon, np.exp(-(inside + self.epsilon) / 2) / 2, 0.0)
         return np.where(loss < -self.epsilon, 1.0, p), np.where(loss < -self.epsilon, 1.0, q)
+
+    def tails(self, losses: Sequence[arb], slack: arb) -> Tails:
+        """Return the same."""
+        epsilon = arb(self.epsilon)
+        half, found = (-epsilon / 2).exp() / 2, []
+        for loss in losses:
+            if loss < -epsilon:
+                found.append((arb(1), arb(1)))
+            elif loss < epsilon:
+                root = (loss / 2).exp()
+                found.append((1 - half * root, half / root))
+            else:
+                found.append((arb(0), arb(0)))
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +180,12 @@ class Gaussian(Pair):
         """Return two normal tails."""
         return ndtr(self.mu / 2 - loss / self.mu), ndtr(-self.mu / 2 - loss / self.mu)
 
+    def tails(self, losses: Sequence[arb], slack: arb) -> Tails:
+        """Return two normal tails."""
+        mu = arb(self.mu)
+        places = [loss / mu for loss in losses]
+        return [(normal(mu / 2 - x), normal(-mu / 2 - x)) for x in places]
+
 
 @dataclass(frozen=True, slots=True)
 class DiscreteGaussian(Pair):
@@ -150,25 +202,36 @@ class DiscreteGaussian(Pair):
     """
 
     sensitivity: int
-    scale: float
+    scale: Fraction | float
 
     def __post_init__(self) -> None:
         if not (0 < self.sensitivity < _WHOLE and 1e-6 < self.scale < math.inf):
             raise ValueError(f"no discrete Gaussian of {self.sensitivity} and {self.scale}")
-        if _terms(self.scale) > MOST_TERMS:
+        if _terms(float(self.scale)) > MOST_TERMS:
             raise ValueError(f"a discrete Gaussian of scale {self.scale} has too many masses")
 
     @property
     def span(self) -> Span:
         """That of normal noise, which is at least as spread (the paper, section 2)."""
-        return Gaussian(self.sensitivity / self.scale).span
+        return Gaussian(self.sensitivity / float(self.scale)).span
 
     def above(self, loss: Floats) -> tuple[Floats, Floats]:
         """Return masses up to an outcome: the loss of k is (D^2 - 2 k D) / (2 scale^2)."""
         d = self.sensitivity
-        most = np.ceil(d / 2 - loss * (self.scale**2 / d)) - 1
-        tails = _tails(self.scale)
+        scale = float(self.scale)
+        most = np.ceil(d / 2 - loss * (scale**2 / d)) - 1
+        tails = _tails(scale)
         return _at_most(tails, most), _at_most(tails, most - d)
+
+    def tails(self, losses: Sequence[arb], slack: arb) -> Tails:
+        """Return the same: an outcome that is as near to an edge as a ball is wide may be on either
+        side of it.
+        """
+        d, scale = self.sensitivity, Fraction(self.scale)
+        chances = _chances(scale, ctx.prec)
+        stretch = ball(scale * scale / d)
+        counts = [_whole(arb(d) / 2 - loss * stretch) - 1 for loss in losses]
+        return [(_up_to(chances, k), _up_to(chances, k - d)) for k in counts]
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,11 +262,28 @@ class DiscreteLaplace(Within):
         most = np.where(loss < -self.epsilon, np.inf, np.minimum(most, d - 1))
         return self._at_most(most), self._at_most(most - d)
 
+    def tails(self, losses: Sequence[arb], slack: arb) -> Tails:
+        """Return the same."""
+        step, d = arb(self.epsilon_per_step), self.sensitivity
+        found: Tails = []
+        for loss in losses:
+            if loss < -step * d:
+                found.append((arb(1), arb(1)))
+                continue
+            k = min(_whole((d - loss / step) / 2) - 1, d - 1)
+            found.append((self._up_to(k), self._up_to(k - d)) if k >= 0 else (arb(0), arb(0)))
+        return found
+
     def _at_most(self, k: Floats) -> Floats:
         """Return the probability of noise up to k: a geometric series from either end."""
         step = self.epsilon_per_step
         tail = np.exp(-step * np.where(k < 0, -k, k + 1)) / (1 + math.exp(-step))
         return np.where(k < 0, tail, 1 - tail)
+
+    def _up_to(self, k: int) -> arb:
+        step = arb(self.epsilon_per_step)
+        tail = (-step * (-k if k < 0 else k + 1)).exp() / (1 + (-step).exp())
+        return tail if k < 0 else 1 - tail
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +329,29 @@ class SampledGaussian(Pair):
             return ndtr(x), (1 - self.rate) * ndtr(x) + self.rate * ndtr(x - self.mu)
         return (1 - self.rate) * ndtr(-x) + self.rate * ndtr(self.mu - x), ndtr(-x)
 
+    def tails(self, losses: Sequence[arb], slack: arb) -> Tails:
+        """Return the same; all, or none, beyond the smallest loss there is with a record more."""
+        mu, rate, found = arb(self.mu), arb(self.rate), []
+        for loss in losses:
+            ratio = ratio_before_sample(-loss if self.adding else loss, rate)
+            if ratio is None:
+                everything = arb(int(not self.adding))
+                found.append((everything, everything))
+                continue
+            x = ratio.log() / mu + mu / 2
+            still, moved = (
+                (normal(x), normal(x - mu)) if self.adding else (normal(-x), normal(mu - x))
+            )
+            mixed = (1 - rate) * still + rate * moved
+            found.append((still, mixed) if self.adding else (mixed, still))
+        return found
+
+
+def ratio_before_sample(loss: arb, rate: arb) -> arb | None:
+    """Solve 1 - q + q r = e^loss for a likelihood ratio r > 0; None if there is none."""
+    ratio = 1 + loss.expm1() / rate
+    return ratio if ratio > 0 else None
+
 
 def outcome_of_sample(loss: Floats, rate: float) -> Floats:
     """Solve ln(1 - q + q e^x) = ``loss`` for x, the loss without sampling; -inf if there is none.
@@ -286,3 +389,43 @@ def _at_most(tails: Floats, k: Floats) -> Floats:
     below = tails[np.clip(-k, 0, last).astype(np.int64)] * (k >= -last)
     beyond = tails[np.clip(k + 1, 0, last).astype(np.int64)] * (k < last)
     return np.where(k < 0, below, 1 - beyond)
+
+
+def normal(x: arb) -> arb:
+    """Return the probability that normal noise is below x."""
+    return (-x / arb(2).sqrt()).erfc() / 2
+
+
+def _whole(x: arb) -> int:
+    """Return the least integer that is not below the middle of a ball."""
+    whole = x.mid().ceil().unique_fmpz()
+    if whole is None:
+        raise ArithmeticError("an outcome is too extreme to be enclosed")
+    return int(whole)
+
+
+@lru_cache(maxsize=8)
+def _chances(scale: Fraction, bits: int) -> list[arb]:
+    """Return the chances of discrete Gaussian noise of at least 0, 1, and so on, as balls."""
+    square = ball(2 * scale * scale)
+    terms = math.ceil(float(scale) * math.sqrt(2 * math.log(2) * (bits + 16))) + 2
+    mass, ratio, fade = arb(1), (-1 / square).exp(), (-2 / square).exp()
+    masses = []
+    for _ in range(terms):
+        masses.append(mass)
+        mass, ratio = mass * ratio, ratio * fade
+    # What is left out fades at least as fast as a geometric series of the last ratio.
+    rest = mass / (1 - ratio)
+    found, beyond = [arb(0, rest.upper())], arb(0, rest.upper())
+    for mass in reversed(masses):
+        beyond = beyond + mass
+        found.append(beyond)
+    found.reverse()
+    whole = found[0] + found[1]
+    return [chance / whole for chance in found]
+
+
+def _up_to(chances: list[arb], k: int) -> arb:
+    """Return the probability of symmetric noise up to k."""
+    beyond = chances[min(-k if k < 0 else k + 1, len(chances) - 1)]
+    return beyond if k < 0 else 1 - beyond

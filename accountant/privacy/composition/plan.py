@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final, NamedTuple
 
-from accountant.privacy.balls import Number, above, total
-from accountant.privacy.composition import closed_forms, pairs
+from accountant.privacy.balls import Number, above, least, total
+from accountant.privacy.composition import closed_forms, exact, pairs
 from accountant.privacy.composition.of_mechanisms import if_any, pair_of, root_up, up
 from accountant.privacy.composition.pairs import Pair, Response
 from accountant.privacy.composition.pld import GRID, Interval
 from accountant.privacy.composition.pld import total as pld_of
-from accountant.privacy.conversions import concentrated_epsilon, gaussian_epsilon
+from accountant.privacy.conversions import concentrated_epsilon, gaussian_epsilon, intercept
 from accountant.privacy.curves import Curve
 from accountant.privacy.losses import Loss
 from accountant.privacy.mechanisms.base import BaseMechanism, Relation
@@ -23,6 +23,7 @@ from accountant.privacy.mechanisms.compound import Composed
 from accountant.privacy.mechanisms.pricing import derive
 
 _APART: Final = Fraction(1, 10)  # The part of delta at which what has no pair is converted
+_UNBOUNDED: Final = 10**12  # An epsilon that no account holds
 
 
 class Tight(NamedTuple):
@@ -93,11 +94,8 @@ class _Schedule:
             found[pairs.Gaussian(root_up(self.mu_squared))] += 1
         if self.bare:
             part = delta * _APART
-            epsilons = [closed_forms.renyi_epsilon({}, float(part), _curves(self.bare))]
-            if (rho := _sum([(loss.rho, n) for loss, n in self.bare])) is not None:
-                epsilons.append(up(concentrated_epsilon(rho, part)))
-            lost = _own(self.bare) + part
-            found[Response(min(epsilons), min(1.0, up(lost)))] += 1
+            epsilon, lost = _epsilon_of_curves(self.bare, part), _own(self.bare) + part
+            found[Response(up(epsilon), min(1.0, up(lost)))] += 1
         return found
 
     def renyi(self, delta: float) -> float:
@@ -120,16 +118,38 @@ class _Schedule:
             found.append(gaussian_epsilon(mu_squared, spare))
         return min(map(up, found), default=None)
 
-    def exact(self, delta: Fraction) -> float | None:
-        """Return the exact epsilon of nothing but Gaussian noise, else None. All normal noise is
-        one (Dong, Roth, Su 2022, Cor. 3.3; Balle and Wang 2018, Thm 8).
+    def basic(self, delta: Fraction) -> Fraction | None:
+        """Return the sum of all epsilons, if their deltas fit."""
+        own = total(*(loss.delta * n for loss, n in self.every))
+        return _sum([(loss.epsilon, n) for loss, n in self.every]) if own <= delta else None
+
+    def normal(self, delta: Fraction) -> Fraction | None:
+        """Return the epsilon of nothing but normal noise, else None. All of it is one (Dong, Roth,
+        Su 2022, Cor. 3.3; Balle and Wang 2018, Thm 8).
         """
+        alone = self.mu_squared and not (self.pairs or self.bare)
+        return gaussian_epsilon(self.mu_squared, delta) if alone else None
+
+    def exact(self, delta: Fraction) -> float | None:
+        """Return the exact epsilon of nothing but Gaussian noise, else None."""
+        if (normal := self.normal(delta)) is not None:
+            return math.nextafter(float(normal), math.inf)
         match list(self.pairs.items()):
-            case [] if self.mu_squared and not self.bare:
-                return math.nextafter(float(gaussian_epsilon(self.mu_squared, delta)), math.inf)
             case [(pairs.DiscreteGaussian() as pair, 1)] if not (self.mu_squared or self.bare):
                 return closed_forms.discrete_epsilon(pair, math.nextafter(float(delta), 0.0))
         return None
+
+
+def _epsilon_of_curves(losses: list[tuple[Loss, int]], delta: Fraction) -> Number:
+    """Return the least epsilon of sums of divergences, over whole orders, or of rho."""
+    found: list[Number] = []
+    for order in closed_forms.whole_orders(len(losses)):
+        divergence = _sum([(loss.curve.at(order), n) for loss, n in losses])
+        if divergence is not None:
+            found.append(divergence + intercept(Fraction(order), delta))
+    if (rho := _sum([(loss.rho, n) for loss, n in losses])) is not None:
+        found.append(concentrated_epsilon(rho, delta))
+    return least(*found, *([] if found else [Fraction(_UNBOUNDED)]))
 
 
 def _curves(losses: list[tuple[Loss, int]]) -> list[tuple[Curve, int]]:
@@ -155,6 +175,38 @@ def quick(mechanisms: Iterable[BaseMechanism], population: Relation, delta: Frac
     at = math.nextafter(float(delta), 0.0)
     found = if_any(lambda: schedule.renyi(at)), if_any(lambda: schedule.exact(delta))
     return min((epsilon for epsilon in found if epsilon is not None), default=math.inf)
+
+
+def proved(
+    mechanisms: Iterable[BaseMechanism],
+    population: Relation,
+    delta: Fraction,
+    enough: Fraction = Fraction(0),
+) -> Fraction | None:
+    """Return an epsilon at ``delta`` > 0 of mechanisms that were all fixed in advance, proved by
+    balls and whole numbers alone; None if none is found. The first that is ``enough`` will do.
+    """
+    schedule = _Schedule()
+    if not all(schedule.add(one, population) for each in mechanisms for one in _apart(each)):
+        return None
+    ways: list[Callable[[], Fraction | None]] = [
+        lambda: schedule.basic(delta),
+        lambda: _exactly(schedule.filters(delta)),
+        lambda: schedule.normal(delta),
+        lambda: exact.epsilon_of(schedule.listed(delta), delta),
+    ]
+    found: list[Fraction] = []
+    for way in ways:
+        epsilon = if_any(way)
+        if epsilon is not None:
+            found.append(epsilon)
+            if epsilon <= enough:
+                break
+    return min(found, default=None)
+
+
+def _exactly(bound: float | None) -> Fraction | None:
+    return None if bound is None or math.isinf(bound) else Fraction(bound)
 
 
 def tight(

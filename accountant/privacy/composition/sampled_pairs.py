@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
+from flint import arb
 from scipy.special import ndtr
 
-from accountant.privacy.composition.pairs import Floats, Pair, Span, outcome_of_sample
+from accountant.privacy.composition.pairs import (
+    Floats,
+    Pair,
+    Span,
+    Tails,
+    normal,
+    outcome_of_sample,
+    ratio_before_sample,
+)
 
 _FURTHEST: Final = 40.0  # Deviations beyond which a normal tail is no float
 _TABLE: Final = 2**12
 _MOST_STEPS: Final = 100
 _FAR: Final = 1e18  # In place of an infinite loss
+_MOST_HALVINGS: Final = 400
+_MOST_NEWTON: Final = 5
+_ROUND: Final = 2**20  # Outcomes of floats are rounded, so that machines begin at the same one
 
 Weights = tuple[tuple[float, float], ...]
 """Weights and means of normal distributions of deviation 1."""
@@ -33,6 +46,10 @@ class Same(Pair):
         """Return all, below 0."""
         found = np.where(loss < 0, 1.0, 0.0)
         return found, found
+
+    def tails(self, losses: Sequence[arb], slack: arb) -> Tails:
+        """Return the same."""
+        return [(everything, everything) for everything in (arb(int(x < 0)) for x in losses)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +87,15 @@ class Blend(Pair):
         (p, q), (other_p, other_q) = self.usual.above(loss), self.rare.above(loss)
         rest = 1 - self.chance
         return rest * p + self.chance * other_p, rest * q + self.chance * other_q
+
+    def tails(self, losses: Sequence[arb], slack: arb) -> Tails:
+        """Return the same."""
+        chance = arb(self.chance)
+        both = zip(self.usual.tails(losses, slack), self.rare.tails(losses, slack), strict=True)
+        return [
+            ((1 - chance) * p + chance * other_p, (1 - chance) * q + chance * other_q)
+            for (p, q), (other_p, other_q) in both
+        ]
 
     def _both(self, usual: float, rare: float) -> float:
         return (1 - self.chance) * usual + self.chance * rare
@@ -113,6 +139,20 @@ class Sampled(Pair):
         p, q = self.base.above(inner)
         return (1 - self.rate) * q + self.rate * p, q
 
+    def tails(self, losses: Sequence[arb], slack: arb) -> Tails:
+        """Return the same; all, or none, beyond the smallest loss there is with a record more."""
+        rate, way = arb(self.rate), -1 if self.adding else 1
+        ratios = [ratio_before_sample(way * loss, rate) for loss in losses]
+        there = [way * ratio.log() for ratio in ratios if ratio is not None]
+        base = self.base.reverse if self.adding else self.base
+        found = iter(base.tails(there, arb(0)))
+        mixed: Tails = []
+        for ratio in ratios:
+            p, q = next(found) if ratio is not None else (arb(int(not self.adding)),) * 2
+            rest = (1 - rate) * (p if self.adding else q)
+            mixed.append((p, rest + rate * q) if self.adding else (rest + rate * p, q))
+        return mixed
+
 
 @dataclass(frozen=True, slots=True)
 class Mirrored(Pair):
@@ -144,6 +184,14 @@ class Mirrored(Pair):
         here = loss >= 0
         return np.where(here, p, 1 - other_q), np.where(here, q, 1 - other_p)
 
+    def tails(self, losses: Sequence[arb], slack: arb) -> Tails:
+        """Return the same."""
+        found = self.sampled.tails([abs(loss) for loss in losses], arb(0))
+        return [
+            (p, q) if loss >= 0 else (1 - q, 1 - p)
+            for loss, (p, q) in zip(losses, found, strict=True)
+        ]
+
 
 @dataclass(frozen=True, slots=True)
 class Mixtures(Pair):
@@ -174,6 +222,16 @@ class Mixtures(Pair):
         if self.turned:
             return _masses(self.down, x), _masses(self.up, x)
         return _masses(self.up, x, -1), _masses(self.down, x, -1)
+
+    def tails(self, losses: Sequence[arb], slack: arb) -> Tails:
+        """Return the same, beyond an outcome whose loss is shown to be within the slack."""
+        way = -1 if self.turned else 1
+        goals = [way * loss for loss in losses]
+        near = self._outcome(np.array([float(goal) for goal in goals]))
+        solver = _Solver(_exact(self.up), _exact(self.down), slack, way)
+        found = [solver.outcome(goal, float(x)) for goal, x in zip(goals, near, strict=True)]
+        p, q = (solver.down, solver.up) if self.turned else (solver.up, solver.down)
+        return [(_beyond(p, x, way), _beyond(q, x, way)) for x in found]
 
     def _losses(self, x: Floats) -> Floats:
         return _log(self.up, x)[0] - _log(self.down, x)[0]
@@ -214,3 +272,80 @@ def _masses(weights: Weights, x: Floats, side: int = 1) -> Floats:
     """Return a mixture's mass below each x, or above for a ``side`` of -1."""
     found: Floats = sum((w * ndtr(side * (x - m)) for w, m in weights), start=np.zeros(np.shape(x)))
     return found
+
+
+Mixture = list[tuple[arb, arb]]
+"""Weights and means, as balls."""
+
+
+def _exact(weights: Weights) -> Mixture:
+    """Return balls of the weights; the first is what the others leave, so that they add up to 1."""
+    rest = [(arb(w), arb(mean)) for w, mean in weights[1:]]
+    return [(1 - sum((w for w, _ in rest), start=arb(0)), arb(weights[0][1])), *rest]
+
+
+def _beyond(mixture: Mixture, x: arb | None, way: int) -> arb:
+    """Return a mixture's mass above x, or below for a ``way`` of -1; all without an x."""
+    if x is None:
+        return arb(1)
+    return sum((w * normal(way * (mean - x)) for w, mean in mixture), start=arb(0))
+
+
+@dataclass(frozen=True, slots=True)
+class _Solver:
+    """Finds the outcome at which the loss is a goal, or is past it by at most ``slack``."""
+
+    up: Mixture
+    down: Mixture
+    slack: arb
+    way: int
+
+    def outcome(self, goal: arb, near: float) -> arb | None:
+        """Return an exact outcome; None if even the furthest is past the goal: where both have the
+        same smallest (or largest) mean, the loss has a limit.
+        """
+        (most, up), (least, down) = (_last(each, self.way) for each in (self.up, self.down))
+        if up == down and self.way * ((most / least).log() - goal) >= 0:
+            return None
+        x = arb(round(near * _ROUND) / _ROUND)
+        for _ in range(_MOST_NEWTON):
+            loss, rise = self._loss(x)
+            if not self._side(loss - goal):
+                return x
+            x = (x - (loss - goal + self.way * self.slack / 2) / rise).mid()
+        return self._by_halving(goal)
+
+    def _by_halving(self, goal: arb) -> arb:
+        low, high = arb(-_FURTHEST * 64), arb(_FURTHEST * 64)
+        for _ in range(_MOST_HALVINGS):
+            x = (low + high) / 2
+            if not (side := self._side(self._loss(x)[0] - goal)):
+                return x
+            low, high = (x, high) if side < 0 else (low, x)
+        raise ArithmeticError("no outcome was found that has this loss")
+
+    def _side(self, off: arb) -> int:
+        """Return 0 if a loss is ``off`` its goal by what is surely within the slack, else the side
+        of the middle of the slack that it is on.
+        """
+        past = -self.way * off
+        if 0 <= past <= self.slack:
+            return 0
+        return 1 if (off + self.way * self.slack / 2).mid() > 0 else -1
+
+    def _loss(self, x: arb) -> tuple[arb, arb]:
+        (up, rise), (down, fall) = (_log_ball(each, x) for each in (self.up, self.down))
+        return up - down, rise - fall
+
+
+def _last(mixture: Mixture, way: int) -> tuple[arb, arb]:
+    """Return the part with the smallest mean, or for a ``way`` of -1 the largest."""
+    return min(mixture, key=lambda part: way * float(part[1]))
+
+
+def _log_ball(mixture: Mixture, x: arb) -> tuple[arb, arb]:
+    """Return the logarithm of a mixture's density over that of N(0), and its derivative."""
+    terms = [w * (mean * (x - mean / 2)).exp() for w, mean in mixture]
+    whole = sum(terms, start=arb(0))
+    moved = [term * mean for term, (_, mean) in zip(terms, mixture, strict=True)]
+    return whole.log(), sum(moved, start=arb(0)) / whole

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
+from fractions import Fraction
 from typing import Annotated, Any, Final, LiteralString
 
 from pydantic import (
@@ -128,3 +130,8 @@ SamplingRate = Annotated[
 OpenProbability = Annotated[
     Amount, _range(lambda x: 0 < x < 1, "must be greater than 0 and less than 1")
 ]
+
+
+def millionths_up(value: Fraction) -> str:
+    """Return ``value`` rounded up to a millionth, as a decimal to be stated."""
+    return plain(Decimal(math.ceil(value * 10**6)).scaleb(-6))

@@ -6,7 +6,6 @@ carry no claim of their own.
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
@@ -19,7 +18,13 @@ from accountant.privacy import balls
 from accountant.privacy.balls import Real, ball
 from accountant.privacy.curves import least_known
 from accountant.privacy.losses import UNBOUNDED, Loss, composed, pure
-from accountant.privacy.mechanisms.amounts import NonNegative, OpenProbability, Positive, plain
+from accountant.privacy.mechanisms.amounts import (
+    NonNegative,
+    OpenProbability,
+    Positive,
+    millionths_up,
+    plain,
+)
 from accountant.privacy.mechanisms.base import (
     KIND,
     BaseMechanism,
@@ -38,9 +43,6 @@ else:
     Mechanism = "Mechanism"  # the union of all kinds, which __init__.py fills in
 
 _MOST_LEVELS: Final = 8
-_ROOM: Final = 1 + 1e-7
-"""The tight total is computed in binary floats, whose last digits differ between machines; it must
-be this much below the stated epsilon, so that all machines come to the same decision."""
 
 
 def base_of(value: Any) -> Any:
@@ -285,12 +287,13 @@ class ReusableHoldout(Compound):
 class Plan(Compound):
     """Several mechanisms that are fixed in advance, at an (epsilon, delta) for all of them.
 
-    The stated (epsilon, delta) is charged as one step, if the tight composition of the list (its
-    privacy loss distribution; ``accountant compose`` prints it) stays below it, and in the other
-    currencies the smaller of that and of the sum of the parts: a plan costs no more than its parts,
-    beside its delta. Preconditions: kinds, scales and counts are fixed when it begins (Zhu, Dong,
-    Wang 2022, Thm 10: the questions themselves may depend on earlier answers); and once begun it
-    is committed as a whole: stopping early and paying for the part that ran would not be sound.
+    The stated (epsilon, delta) is charged as one step, if the tight composition of the list stays
+    within it, in whole numbers (``composition/exact.py``; ``accountant compose --plan`` states it),
+    and in the other currencies the smaller of that and of the sum of the parts: a plan costs no
+    more than its parts, beside its delta. Preconditions: kinds, scales and counts are fixed when it
+    begins (Zhu, Dong, Wang 2022, Thm 10: the questions themselves may depend on earlier answers);
+    and once begun it is committed as a whole: stopping early and paying for the part that ran would
+    not be sound.
     """
 
     model_config = examples(
@@ -308,7 +311,8 @@ class Plan(Compound):
         """
         parts, epsilon, delta = super().loss(stated), Fraction(self.epsilon), Fraction(self.delta)
         less = parts.epsilon is not None and parts.epsilon <= epsilon and parts.delta <= delta
-        if less or _tight(self, stated) * _ROOM > self.epsilon:
+        proved = None if less else _proved(self, stated)
+        if proved is None or proved > epsilon:
             return parts
         found = pure(epsilon, balls.most(delta, parts.delta)).beside(parts)
         return replace(found, squares=least_known([found.squares, parts.squares]))
@@ -316,24 +320,24 @@ class Plan(Compound):
     def objections(self, stated: Relation) -> tuple[Objection, ...]:
         """Object to an epsilon that the plan does not keep, with the one that it needs."""
         found = super().objections(stated)
-        needed = _tight(self, stated) * _ROOM
-        if found or needed <= self.epsilon:
+        needed = _proved(self, stated)
+        if found or (needed is not None and needed <= Fraction(self.epsilon)):
             return found
-        if math.isinf(needed):
+        if needed is None:
             text = "nothing bounds what this plan costs."
         else:
             text = (
-                f"this plan costs epsilon {math.ceil(needed * 10**6) / 10**6:f}, more than the "
+                f"this plan costs epsilon {millionths_up(needed)}, more than the "
                 f"{plain(self.epsilon)} stated. State at least that, or a larger delta."
             )
         return (*found, Objection("plan-understated", f"At delta {plain(self.delta)} {text}"))
 
 
 @lru_cache(maxsize=64)
-def _tight(plan: Plan, stated: Relation) -> float:
-    """Return the smallest epsilon that is proved for the whole list. Only a list that is charged as
-    one step may be priced by tight composition, which loads scipy, a quarter of a second.
+def _proved(plan: Plan, stated: Relation) -> Fraction | None:
+    """Return an epsilon that is proved for the whole list. Only a list that is charged as one step
+    may be priced by tight composition, which loads scipy, a quarter of a second.
     """
-    from accountant.privacy.composition.plan import tight  # noqa: PLC0415
+    from accountant.privacy.composition.plan import proved  # noqa: PLC0415
 
-    return tight(plan.mechanisms, stated, Fraction(plan.delta)).upper
+    return proved(plan.mechanisms, stated, Fraction(plan.delta), enough=Fraction(plan.epsilon))
