@@ -30,6 +30,7 @@ EVERYWHERE: list[Callable[[Path], Rows]] = [
     prices.first_price,
     prices.sampled,
     schedules.unequal,
+    schedules.plans,
     schedules.equal,
     evidence.tree,
     evidence.checking,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ import numpy as np
 from dp_accounting.pld import privacy_loss_distribution as pld
 
 from accountant.privacy.composition.closed_forms import optimal_epsilon
-from accountant.privacy.composition.pairs import Gaussian, Laplace, Pair
+from accountant.privacy.composition.exact import epsilon_of
+from accountant.privacy.composition.pairs import Gaussian, Laplace, Pair, SampledGaussian
 from accountant.privacy.composition.pld import total
 
 DELTA = 1e-6
@@ -51,6 +53,22 @@ def unequal(_: Path) -> list[dict[str, Any]]:
         {"what": "its epsilon", "value": peer, "unit": "epsilon"},
         {"what": "PLD speed", "value": theirs / ours, "unit": "ratio", "beside": "dp-accounting"},
     ]
+
+
+def plans(_: Path) -> list[dict[str, Any]]:
+    """Plans of training, verified in whole numbers; each is new."""
+    rows = []
+    for steps in (1_000, 10_000):
+        taken = []
+        for n in range(5):
+            noise: dict[Pair, int] = {SampledGaussian(1 / (1.1 + n / 1000), 0.01): steps}
+            taken.append(_timed(lambda noise=noise: epsilon_of(noise, Fraction(1, 10**6)))[0])
+        rows.append({"what": f"a plan of {steps:,}", "value": min(taken) * 1e3, "unit": "ms"})
+    mixed: dict[Pair, int] = {Laplace(1 / s): 1 for s in SCALES}
+    seconds, epsilon = _timed(lambda: epsilon_of(mixed, Fraction(1, 10**6)))
+    near = total(mixed, DELTA).upper
+    above = {"what": "above floats", "value": float(epsilon or 0) / near, "unit": "ratio"}
+    return [*rows, {"what": "a plan of 500 kinds", "value": seconds * 1e3, "unit": "ms"}, above]
 
 
 def equal(_: Path) -> list[dict[str, Any]]:

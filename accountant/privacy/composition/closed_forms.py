@@ -176,7 +176,7 @@ def divergence(pair: Pair, a: Floats) -> Floats:
         case pairs.Gaussian():
             return np.asarray(a * pair.mu**2 / 2 * (1 + _RENYI_SLACK))
         case pairs.DiscreteGaussian():  # as the continuous one's (Canonne, Kamath, Steinke 2020)
-            return divergence(pairs.Gaussian(pair.sensitivity / pair.scale), a)
+            return divergence(pairs.Gaussian(pair.sensitivity / float(pair.scale)), a)
         case pairs.SampledGaussian():
             return _sampled(pair, a)
         case pairs.DiscreteLaplace():

@@ -118,7 +118,22 @@ def _composed(parts: list[tuple[Block, int]], grid: _Grid) -> Block:
     return so_far[0]
 
 
-urn the next larger loss of four binary digits."""
+class _Span(NamedTuple):
+    low: float
+    high: float
+
+
+def _span(pair: Pair, spare: float) -> _Span:
+    """Return losses beyond which P has at most nearly ``spare``, coarsely."""
+    low, high = narrowed(pair, spare)
+    step = (high - low) / 4
+    while step and pair.above(np.array([high]))[0][0] > spare and high < _FURTHEST:
+        high += step
+    return _Span(-_coarse(-low), _coarse(high))
+
+
+def _coarse(loss: float) -> float:
+    """Return the next larger loss of four binary digits."""
     place = 2.0 ** (math.frexp(loss)[1] - 4)
     return math.ceil(loss / place) * place
 
@@ -273,20 +288,14 @@ def _least(block: Block, delta: int, grid: _Grid) -> Fraction | None:
     step = grid.unit * 2 ** _level(block.steps)
     masses = block.mass.coeffs()
     with balls.precision(grid.bits + 64):
-        fade = (-ball(step)).exp()
+        fade, least = (-ball(step)).exp(), arb(0)
         beyond, weighed = 0, arb(0)
-        for i in reversed(range(len(masses))):
+        for i, mass in reversed(list(enumerate(masses))):
             if beyond > room and not beyond - fade * weighed <= room:
+                least = ball((block.first + i) * step)
                 break
-            beyond, weighed = beyond + int(masses[i]), int(masses[i]) + fade * weighed
-        else:
-            i = -1
-        loss = (block.first + i + 1) * step
+            beyond, weighed, next_loss = beyond + int(mass), int(mass) + fade * weighed, i
         if beyond <= room:
-            return max(Fraction(0), _up_to_fine(loss))
-        found = ball(loss) + ((beyond - room) / weighed).log()
-        return max(Fraction(0), Fraction(_ceiling(found * _FINE), _FINE))
-
-
-def _up_to_fine(loss: Fraction) -> Fraction:
-    return Fraction(-_floor(-loss * _FINE), _FINE)
+            return Fraction(0)
+        found = ball((block.first + next_loss) * step) + ((beyond - room) / weighed).log()
+        return Fraction(_ceiling(found.max(least) * _FINE), _FINE)

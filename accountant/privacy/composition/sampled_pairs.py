@@ -284,10 +284,10 @@ def _exact(weights: Weights) -> Mixture:
     return [(1 - sum((w for w, _ in rest), start=arb(0)), arb(weights[0][1])), *rest]
 
 
-def _beyond(mixture: Mixture, x: arb | None, way: int) -> arb:
-    """Return a mixture's mass above x, or below for a ``way`` of -1; all without an x."""
-    if x is None:
-        return arb(1)
+def _beyond(mixture: Mixture, x: arb | bool, way: int) -> arb:
+    """Return a mixture's mass above x, or below for a ``way`` of -1; or all, or none."""
+    if isinstance(x, bool):
+        return arb(int(x))
     return sum((w * normal(way * (mean - x)) for w, mean in mixture), start=arb(0))
 
 
@@ -300,13 +300,14 @@ class _Solver:
     slack: arb
     way: int
 
-    def outcome(self, goal: arb, near: float) -> arb | None:
-        """Return an exact outcome; None if even the furthest is past the goal: where both have the
-        same smallest (or largest) mean, the loss has a limit.
+    def outcome(self, goal: arb, near: float) -> arb | bool:
+        """Return an exact outcome; true if the losses of all are past the goal, false if those of
+        none are: where both have the same smallest (or largest) mean, there is a limit to them.
         """
-        (most, up), (least, down) = (_last(each, self.way) for each in (self.up, self.down))
-        if up == down and self.way * ((most / least).log() - goal) >= 0:
-            return None
+        for end in (self.way, -self.way):
+            (most, up), (least, down) = (_last(each, end) for each in (self.up, self.down))
+            if up == down and end * ((most / least).log() - goal) >= 0:
+                return end == self.way
         x = arb(round(near * _ROUND) / _ROUND)
         for _ in range(_MOST_NEWTON):
             loss, rise = self._loss(x)
