@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,7 @@ def plans(_: Path) -> list[dict[str, Any]]:
         taken = []
         for n in range(5):
             noise: dict[Pair, int] = {SampledGaussian(1 / (1.1 + n / 1000), 0.01): steps}
-            taken.append(_timed(lambda noise=noise: epsilon_of(noise, Fraction(1, 10**6)))[0])
+            taken.append(_timed(partial(epsilon_of, noise, Fraction(1, 10**6)))[0])
         rows.append({"what": f"a plan of {steps:,}", "value": min(taken) * 1e3, "unit": "ms"})
     mixed: dict[Pair, int] = {Laplace(1 / s): 1 for s in SCALES}
     seconds, epsilon = _timed(lambda: epsilon_of(mixed, Fraction(1, 10**6)))

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Self
 
-from accountant.client.transport import AccountantError, Body
+from accountant.client.errors import AccountantError, Body
 
 
 class LedgerBroken(AccountantError):
@@ -91,19 +91,28 @@ def canonical(content: Body) -> bytes:
     ).encode()
 
 
-def checked(listed: Iterable[Body], kept: Sequence[Checkpoint]) -> Iterator[LedgerEvent]:
-    """Yield the ``listed`` events in order. Raise LedgerBroken where one does not match its leaf
-    hash, where they do not match a checkpoint, and at the end if a checkpoint has more events.
-    """
-    tree = Tree()
-    for item in listed:
-        data, number = canonical(item["event"]), tree.size
-        leaf = tree.add(data)
+class Continuation:
+    """Checks events in order against their hashes and against checkpoints."""
+
+    def __init__(self, kept: Sequence[Checkpoint]) -> None:
+        self._kept, self._tree = kept, Tree()
+
+    def next(self, item: Body) -> LedgerEvent:
+        """Return the next event. Raise LedgerBroken if it does not match its hash, or the ledger a
+        checkpoint.
+        """
+        data, number = canonical(item["event"]), self._tree.size
+        leaf = self._tree.add(data)
         if leaf.hex() != item["leaf"] or item["event"].get("sequence") != number:
             raise LedgerBroken(f"event {number} does not match its hash")
-        for checkpoint in kept:
-            if checkpoint.size == tree.size and checkpoint.root != tree.root:
-                raise LedgerBroken(f"the first {tree.size} events do not match the checkpoint")
-        yield LedgerEvent(data, leaf, item["event"])
-    for end in (checkpoint.size for checkpoint in kept if checkpoint.size > tree.size):
-        raise LedgerBroken(f"the ledger has {tree.size} events, fewer than its checkpoint of {end}")
+        size, root = self._tree.size, self._tree.root
+        if any(kept.size == size and kept.root != root for kept in self._kept):
+            raise LedgerBroken(f"the first {size} events do not match the checkpoint")
+        return LedgerEvent(data, leaf, item["event"])
+
+    def end(self) -> None:
+        """Raise LedgerBroken if a checkpoint has more events than came."""
+        for end in (kept.size for kept in self._kept if kept.size > self._tree.size):
+            raise LedgerBroken(
+                f"the ledger has {self._tree.size} events, fewer than its checkpoint of {end}"
+            )

@@ -1,6 +1,7 @@
-"""HTTP requests with bounded retries, and the errors that answers become.
+"""Calls to the service, and how often one is tried.
 
-A retry sends the same bytes under the same idempotency key.
+A ``Call`` is a request and the function that reads its answer. The clients differ only in how they
+send it, one blocking, one awaiting. A retry sends the same bytes under the same idempotency key.
 """
 
 from __future__ import annotations
@@ -8,88 +9,127 @@ from __future__ import annotations
 import json
 import math
 import random
-import time
+import re
+import ssl
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from urllib.parse import urlsplit
 
-import httpx2
+from accountant.client.errors import Body, Failed, Refused, Unreachable
 
-Body = dict[str, Any]  # A JSON object
+if TYPE_CHECKING:
+    import httpx2
+
+T = TypeVar("T")
 TRY_AGAIN: Final = frozenset({429, 502, 503, 504})  # Retry later
 LONGEST_WAIT: Final = 30.0  # The most seconds to wait for one Retry-After
+_KEY: Final = re.compile(r"[!-~]{1,1000}")
+_POPULATION: Final = re.compile(r"[A-Za-z0-9_.-]{1,200}")
 
 
-class AccountantError(Exception):
-    """Base of all errors that the client raises about an answer of the service."""
+@dataclass(frozen=True, slots=True)
+class Call(Generic[T]):
+    """A request below a population's address, and ``read``, which makes a value of its answer."""
 
-
-class _Problem(AccountantError):
-    """A problem document: ``code`` and ``detail`` say what is wrong."""
-
-    def __init__(self, problem: Mapping[str, Any]) -> None:
-        self.code = str(problem.get("type", "unknown")).removeprefix("urn:accountant:problem:")
-        self.detail = str(problem.get("detail", ""))
-        self.problem = dict(problem)
-
-
-class Failed(_Problem):
-    """The request was not answered: malformed, not allowed, in conflict, or a fault."""
-
-    def __init__(self, status: int, problem: Mapping[str, Any]) -> None:
-        super().__init__(problem)
-        self.status = status
-
-    def __str__(self) -> str:
-        return f"{self.detail or 'no explanation came'} [{self.status} {self.code}]"
-
-
-class Refused(_Problem):
-    """The service decided against the request. Nothing may run.
-
-    The same idempotency key gets the same refusal again. To ask for less, or with more noise, send
-    a new request.
-    """
-
-    def __init__(self, problem: Mapping[str, Any]) -> None:
-        super().__init__(problem)
-        self.decision: Body = problem["decision"]
-        self.charge: dict[str, str] = dict(problem.get("charge", {}))
-        self.would_fit: Body = dict(problem.get("would_fit", {}))
-        """What would have fitted: ``count``, ``scale``, ``times`` or ``delta``, if anything."""
-
-    def __str__(self) -> str:
-        return f"{self.detail} [{self.code}, decision {self.decision.get('id')}]"
+    method: str
+    path: str
+    read: Callable[[httpx2.Response], T]
+    content: bytes | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    query: Mapping[str, str | int] = field(default_factory=dict)
 
     @property
-    def rules(self) -> tuple[str, ...]:
-        """The ids of the rules that block."""
-        fired = (r for r in self.decision["rules"] if r["fired"] and r["action"] == "block")
-        return tuple(rule["rule"] for rule in fired)
+    def key(self) -> str | None:
+        """The idempotency key, if it can spend."""
+        return self.headers.get("Idempotency-Key")
 
 
-class Unreachable(AccountantError):
-    """No answer came, or only "later", after all retries. The service may or may not have acted.
+def get(path: str, read: Callable[[Body], T], **query: str | int | None) -> Call[T]:
+    """Return a call that reads a JSON document."""
+    return Call("GET", path, lambda r: read(document(r)), query=present(query))
 
-    Retrying with the same ``idempotency_key`` is safe: it is never charged twice.
+
+def fetch(path: str) -> Call[bytes]:
+    """Return a call that reads a document that need not be JSON."""
+
+    def read(response: httpx2.Response) -> bytes:
+        if not response.is_success:
+            document(response)
+        return response.content
+
+    return Call("GET", path, read)
+
+
+def post(
+    path: str,
+    read: Callable[[httpx2.Response], T],
+    body: Mapping[str, Any],
+    *,
+    idempotency_key: str | None = None,
+    approver_key: str | None = None,
+) -> Call[T]:
+    """Return a call that can spend, under the idempotency key, by default a fresh one."""
+    headers = {"Content-Type": "application/json"}
+    headers["Idempotency-Key"] = idempotency_key or str(uuid.uuid4())
+    content = json.dumps(present(body), ensure_ascii=False, allow_nan=False).encode()
+    return Call("POST", path, read, content, headers | approval(approver_key))
+
+
+def put(path: str, content: bytes, media: str, approver_key: str | None = None) -> Call[Body]:
+    """Return a call that registers something."""
+    headers = {"Content-Type": media} | approval(approver_key)
+    return Call("PUT", path, document, content, headers)
+
+
+def approval(key: str | None) -> dict[str, str]:
+    """Return the header by which a second person approves with an own key."""
+    return {"Accountant-Approver": f"Bearer {checked_key(key)}"} if key else {}
+
+
+def present(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that are not None."""
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def checked_key(key: str) -> str:
+    """Return a key without the spaces and line ends around it. Raise ValueError, which does not
+    show it, for one that cannot be sent.
     """
+    found = key.strip()
+    if not _KEY.fullmatch(found):
+        raise ValueError(
+            "the key is empty or has characters that no key has (a space or line end inside it?)"
+        )
+    return found
 
-    def __init__(self, url: str, attempts: int, reason: str, idempotency_key: str | None) -> None:
-        self.idempotency_key = idempotency_key
-        super().__init__(f"{url} gave no answer in {attempts} attempts: {reason}")
+
+def document(response: httpx2.Response) -> Body:
+    """Return a successful answer. Raise Refused or Failed for any other."""
+    try:
+        body = response.json()
+    except ValueError:  # perhaps a proxy's error page
+        body = None
+    if response.is_success and isinstance(body, dict):
+        return body
+    problem = body if isinstance(body, dict) else {"detail": response.text[:200]}
+    if response.is_success:
+        problem = {"type": "not-json", "detail": "no JSON object came back"}
+    if response.status_code == 403 and "decision" in problem:
+        raise Refused(problem)
+    raise Failed(response.status_code, problem)
 
 
-class Reply(NamedTuple):
-    """A successful answer. ``repeated``: the service had answered the same request before."""
-
-    body: Body
-    repeated: bool
+def repeated(response: httpx2.Response) -> bool:
+    """Return true if the service had answered the same request before."""
+    return bool(response.headers.get("Idempotent-Replay") == "true")
 
 
 class Connection:
-    """The service about one population; closes as a context manager. Not thread-safe."""
+    """Where the service is, what it is asked about, and how patiently. Shows no key."""
 
     def __init__(
         self,
@@ -103,81 +143,66 @@ class Connection:
     ) -> None:
         if attempts < 1:
             raise ValueError("attempts must be at least 1")
-        if not url.startswith(("http://", "https://")):
-            raise ValueError(f"the service's address must begin with http:// or https://: {url!r}")
-        self._at = f"/v1/populations/{population}"
+        place = urlsplit(url)
+        if place.scheme not in ("http", "https") or not place.hostname or place.username:
+            raise ValueError(
+                "the service's address must be http:// or https:// and a host, without a user"
+            )
+        if not _POPULATION.fullmatch(population):
+            raise ValueError(f"{population!r} is not the name of a population")
+        self.url, self.population = url.rstrip("/"), population
         self._attempts, self._backoff = attempts, backoff
-        self._http = httpx2.Client(
-            base_url=url,
-            timeout=timeout,
-            headers={"Authorization": f"Bearer {key}", "Accept": "application/json"},
-        )
+        self._options: dict[str, Any] = {
+            "base_url": self.url,
+            "timeout": timeout,
+            "headers": {
+                "Authorization": f"Bearer {checked_key(key)}",
+                "Accept": "application/json",
+            },
+        }
 
-    def close(self) -> None:
-        """Close the connections."""
-        self._http.close()
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.population} at {self.url}>"
 
-    def __enter__(self) -> Self:
-        return self
+    def _pause(self, attempt: int) -> float:
+        """Return the seconds before the next attempt. They double each time; the random part
+        spreads the retries of many pipelines.
+        """
+        return float(self._backoff * 2**attempt * random.uniform(0.5, 1.0))  # noqa: S311
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def _after(self, response: httpx2.Response, attempt: int) -> tuple[float, str] | None:
+        """Return None for an answer; else the seconds to wait, and why."""
+        if response.status_code not in TRY_AGAIN:
+            return None
+        pause = retry_after(response.headers.get("Retry-After"), self._pause(attempt))
+        return pause, f"{response.status_code}: {response.text[:200]}"
 
-    def _get(self, path: str, **query: str | int | None) -> Body:
-        """Return the JSON document at ``path``."""
-        return _read(self._answered("GET", path, params=present(query))).body
+    def _gave_up(self, attempts: int, reason: str, call: Call[Any]) -> Unreachable:
+        return Unreachable(self.url, attempts, reason, call.key)
 
-    def _fetch(self, path: str) -> bytes:
-        """Return the bytes at ``path``."""
-        response = self._answered("GET", path)
-        if not response.is_success:
-            _read(response)  # raises
-        return response.content
-
-    def _put(self, path: str, content: bytes, media: str, approver_key: str | None = None) -> Body:
-        """Put a document. Putting it again changes nothing."""
-        headers = {"Content-Type": media} | _approval(approver_key)
-        return _read(self._answered("PUT", path, content=content, headers=headers)).body
-
-    def _post(
-        self,
-        path: str,
-        *,
-        idempotency_key: str | None = None,
-        approver_key: str | None = None,
-        **body: Any,
-    ) -> Reply:
-        """Post ``body`` under the idempotency key, by default a fresh one."""
-        key = idempotency_key or str(uuid.uuid4())
-        headers = {"Content-Type": "application/json", "Idempotency-Key": key}
-        headers |= _approval(approver_key)
-        content = json.dumps(present(body), ensure_ascii=False, allow_nan=False).encode()
-        return _read(self._answered("POST", path, content=content, headers=headers))
-
-    def _answered(self, method: str, path: str, **request: Any) -> httpx2.Response:
-        """Send a request until it is answered. Raise Unreachable after the last attempt."""
-        reason = ""
-        for attempt in range(self._attempts):
-            # Doubles each time; the random part spreads the retries of many pipelines.
-            pause = self._backoff * 2**attempt * random.uniform(0.5, 1.0)  # noqa: S311
-            try:
-                response = self._http.request(method, self._at + path, **request)
-            except httpx2.TransportError as error:
-                reason = f"{type(error).__name__}: {error}"
-            else:
-                if response.status_code not in TRY_AGAIN:
-                    return response
-                reason = f"{response.status_code}: {response.text[:200]}"
-                pause = retry_after(response.headers.get("Retry-After"), pause)
-            if attempt < self._attempts - 1:
-                time.sleep(pause)
-        key = request.get("headers", {}).get("Idempotency-Key")
-        raise Unreachable(str(self._http.base_url), self._attempts, reason, key)
+    def _request(self, call: Call[Any]) -> dict[str, Any]:
+        """Return the arguments of the HTTP library."""
+        place = f"/v1/populations/{self.population}{call.path}"
+        found: dict[str, Any] = {"method": call.method, "url": place, "headers": call.headers}
+        if call.query:  # even an empty one would replace that of the path
+            found["params"] = call.query
+        return found | {"content": call.content}
 
 
-def present(fields: Mapping[str, Any]) -> Body:
-    """Return the fields that are not None."""
-    return {name: value for name, value in fields.items() if value is not None}
+def hopeless(error: Exception) -> bool:
+    """Return true for an error that the same request will always get: one that cannot be sent, or a
+    certificate that is not trusted.
+    """
+    import httpx2  # noqa: PLC0415 (a tenth of a second, only where something is sent)
+
+    if isinstance(error, httpx2.LocalProtocolError | httpx2.UnsupportedProtocol):
+        return True
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return True
+        cause = cause.__cause__ or cause.__context__
+    return False
 
 
 def retry_after(header: str | None, otherwise: float) -> float:
@@ -193,22 +218,10 @@ def retry_after(header: str | None, otherwise: float) -> float:
     return otherwise if math.isnan(asked) else min(max(asked, 0.0), LONGEST_WAIT)
 
 
-def _approval(key: str | None) -> dict[str, str]:
-    """Return the header by which a second person approves with an own key."""
-    return {"Accountant-Approver": f"Bearer {key}"} if key else {}
+def in_words(error: Exception) -> str:
+    """Return an error of the connection, without anything that was sent."""
+    import httpx2  # noqa: PLC0415
 
-
-def _read(response: httpx2.Response) -> Reply:
-    """Return a successful answer. Raise Refused or Failed for any other."""
-    try:
-        body = response.json()
-    except ValueError:  # perhaps a proxy's error page
-        body = None
-    if response.is_success and body is not None:
-        return Reply(body, response.headers.get("Idempotent-Replay") == "true")
-    problem = body if isinstance(body, dict) else {"detail": response.text[:200]}
-    if response.is_success:
-        problem = {"type": "not-json", "detail": "no JSON came back"}
-    if response.status_code == 403 and "decision" in problem:
-        raise Refused(problem)
-    raise Failed(response.status_code, problem)
+    if isinstance(error, httpx2.LocalProtocolError):  # its text may quote a header
+        return f"{type(error).__name__}: the request cannot be sent"
+    return f"{type(error).__name__}: {error}"

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from accountant.client import Accountant, AccountantError, Registrar
+from accountant.client import AccountantError, Client, Registrar
 from examples.survey import auditor, story
 from examples.survey.pipelines import CRASHED, TTL
 from examples.survey.running import AUDIT, DemoFailed, NotOurs, Runner, prepare
@@ -75,7 +75,7 @@ def run(folder: Path) -> None:
     def show(name: str, expected: int = 0) -> None:
         tell(runner.finish(f"{name}.txt", expected))
 
-    with runner.service(), Accountant(runner.url, keys["auditor"], POPULATION) as accountant:
+    with runner.service(), Client(runner.url, keys["auditor"], POPULATION) as accountant:
         with step(f"population registered: {WOMEN} women, {len(DATASETS)} datasets, a policy"):
             register(runner.url, keys["steward"])
         with step("survey team: randomised answers, and a sparse vector session"):
@@ -93,7 +93,7 @@ def run(folder: Path) -> None:
         with step("operator hands the evidence over; the auditor checks it elsewhere, offline"):
             runner.command("export", "-p", POPULATION, str(evidence / auditor.BUNDLE))
             tell(f"accountant export: {auditor.BUNDLE}")
-            accounts = accountant.accounts(by=auditor.BY)
+            accounts = accountant.accounts(by=auditor.BY).body
             tell(auditor.audit(accounts, evidence))
         with step("compliance report written"):
             for form in ("html", "json", "csv"):
@@ -109,7 +109,7 @@ def run(folder: Path) -> None:
 def register(url: str, key: str) -> None:
     """Register the population and its datasets, and adopt the policy."""
     with Registrar(url, key, POPULATION) as registrar:
-        registrar.population(
+        registrar.register(
             privacy_unit="one surveyed woman",
             neighbouring="replace_one",  # the number of participants is public, their answers not
             membership="public",
@@ -121,7 +121,7 @@ def register(url: str, key: str) -> None:
         registrar.policy(POLICY.read_text(encoding="utf-8"))
 
 
-def wait_for_expiry(accountant: Accountant) -> None:
+def wait_for_expiry(accountant: Client) -> None:
     """Wait until the service has charged the grant that the crash left open. Raise DemoFailed."""
     deadline = time.monotonic() + TTL + 30
     while not any(event.type == "grant.expired.v1" for event in accountant.events()):

@@ -18,7 +18,7 @@ from textwrap import shorten
 from typing import Any, Final
 
 from accountant import verify_minimal
-from accountant.client import Accountant
+from accountant.client import Client
 from examples.survey.running import DemoFailed
 
 BY: Final = "education"
@@ -33,7 +33,7 @@ Found = dict[str, Any]
 """The result of a verifier, or the accounts of the service."""
 
 
-def note(accountant: Accountant, folder: Path) -> str:
+def note(accountant: Client, folder: Path) -> str:
     """Keep the key, and a receipt of the first grant. Return an account."""
     events = [event.content for event in accountant.events()]
     granted = next(event for event in events if event["type"] == "grant.reserved.v1")

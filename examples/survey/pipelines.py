@@ -17,7 +17,7 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
-from accountant.client import Accountant, Failed, Grant, Refused
+from accountant.client import Client, Failed, Grant, Refused
 from examples.survey import noise, survey_data
 from examples.survey.survey_data import RATINGS, WOMEN, Survey, labels
 
@@ -35,7 +35,7 @@ console = Console(highlight=False)
 # -- the survey team: sensitive questions, answered so that no single answer can be believed ----
 
 
-def survey_team(accountant: Accountant, survey: Survey) -> None:
+def survey_team(accountant: Client, survey: Survey) -> None:
     """Ask two questions by local noise, and hundreds in one sparse vector session.
 
     For the first two each woman randomises her own answer before it is collected. She sends one
@@ -46,7 +46,7 @@ def survey_team(accountant: Accountant, survey: Survey) -> None:
     look_for_offices(accountant, survey)
 
 
-def ask_about_affairs(accountant: Accountant, survey: Survey) -> None:
+def ask_about_affairs(accountant: Client, survey: Survey) -> None:
     """Ask with two coins (Warner 1965): the truth with probability 1/2, else a coin's answer."""
     coins, purpose = noise.two_coins(), "survey: share of women who had an affair"
     with accountant.grant("affairs", [coins.declaration], purpose=purpose) as grant:
@@ -60,7 +60,7 @@ def ask_about_affairs(accountant: Accountant, survey: Survey) -> None:
     )
 
 
-def ask_for_ratings(accountant: Accountant, survey: Survey) -> None:
+def ask_for_ratings(accountant: Client, survey: Survey) -> None:
     """Ask for one bit per category, each flipped at random: unary encoding. ε = 2 ln(5/3)."""
     bits, purpose = noise.unary_encoding(len(RATINGS)), "survey: how marriages are rated"
     with accountant.grant("marriages", [bits.declaration], purpose=purpose) as grant:
@@ -78,7 +78,7 @@ def ask_for_ratings(accountant: Accountant, survey: Survey) -> None:
         console.print(f"  {name:>9}: {share:6.1%} ({(ratings == value).mean():.1%})")
 
 
-def look_for_offices(accountant: Accountant, survey: Survey) -> None:
+def look_for_offices(accountant: Client, survey: Survey) -> None:
     """Ask of every subgroup whether at least ``OFFICE`` women in it had an affair."""
     sparse = noise.AboveThreshold(
         OFFICE, threshold_scale=Decimal(8), comparison_scale=Decimal(16), positives=5
@@ -96,7 +96,7 @@ def look_for_offices(accountant: Accountant, survey: Survey) -> None:
             # Before the answers are shown. If this process dies, the session is charged in full.
             session.count(positives=len(found), negatives=len(batch) - len(found))
             above += found
-        charged = Decimal(session.close()["charged"]["epsilon"])
+        charged = session.close().charged["epsilon"]
     console.print(
         f"{session.positives + session.negatives} questions whether {OFFICE} women of a subgroup "
         f"had an affair: {session.positives} above ({'; '.join(above) or 'none'}), "
@@ -117,7 +117,7 @@ def _subgroups() -> Iterator[dict[str, str]]:
 # -- the dashboard: good marriages by education, refreshed until the budget is used up ----------
 
 
-def dashboard(accountant: Accountant, survey: Survey) -> None:
+def dashboard(accountant: Client, survey: Survey) -> None:
     """Refresh six counts until a request is refused.
 
     Each count is charged to its own group only. A woman is in one group for life, so a refresh
@@ -166,7 +166,7 @@ class NotRefused(Exception):
     """The service allowed something that it must refuse."""
 
 
-def careless(accountant: Accountant, survey: Survey) -> None:
+def careless(accountant: Client, survey: Survey) -> None:
     """Make every mistake in turn, and crash with exit code 70.
 
     The service refuses requests before the run, records runs after the fact, and charges a grant
@@ -179,7 +179,7 @@ def careless(accountant: Accountant, survey: Survey) -> None:
     crash(accountant, int((children[survey.members(education="college graduate")] > 2).sum()))
 
 
-def ask_for_too_little(accountant: Accountant) -> None:
+def ask_for_too_little(accountant: Client) -> None:
     """Make four requests that are refused, each for its own reason."""
     honest = noise.discrete_laplace(Decimal(1)).declaration
     # Alg. 4 of Lyu, Su, Li 2017: ten positives, but noise and claim as if there were one.
@@ -212,7 +212,7 @@ def expect_refusal(name: str) -> Iterator[None]:
         raise NotRefused(name)
 
 
-def retry(accountant: Accountant, families: int) -> None:
+def retry(accountant: Client, families: int) -> None:
     """Lose the answer and ask again with the same key: the same grant, charged once."""
     sampler = noise.discrete_laplace(Decimal(4))
 
@@ -234,7 +234,7 @@ def retry(accountant: Accountant, families: int) -> None:
         ask(2)
 
 
-def run_without_asking(accountant: Accountant, children: list[float]) -> None:
+def run_without_asking(accountant: Client, children: list[float]) -> None:
     """Run six counts and record them afterwards: they are charged, and the limit is overrun."""
     sampler = noise.discrete_laplace(Decimal(2))
     counts = [sampler.draw(children.count(number)) for number in survey_data.CHILDREN]
@@ -244,13 +244,13 @@ def run_without_asking(accountant: Accountant, children: list[float]) -> None:
         subjects={"education": ["advanced degree"]},
         purpose=HURRY,
     )
-    if not answer["overrun"]:
+    if answer is None or not answer.overrun:
         raise NotRefused("an overrun was not noticed")
-    charged = answer["charge"]["epsilon"]
+    charged = answer.charge["epsilon"]
     console.print(f"{len(counts)} counts run without asking: recorded, ε {charged}, an overrun")
 
 
-def crash(accountant: Accountant, families: int) -> None:
+def crash(accountant: Client, families: int) -> None:
     """Draw noise and die before the commit: the grant expires and is charged."""
     sampler = noise.discrete_laplace(Decimal(2))
     with accountant.grant(
@@ -268,5 +268,5 @@ def crash(accountant: Accountant, families: int) -> None:
 
 if __name__ == "__main__":
     programs = {"survey-team": survey_team, "dashboard": dashboard, "careless": careless}
-    with Accountant.from_environment(survey_data.POPULATION) as service:
+    with Client.from_env(survey_data.POPULATION) as service:
         programs[sys.argv[1]](service, Survey())

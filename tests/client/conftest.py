@@ -14,7 +14,7 @@ from typing import Any, cast
 import pytest
 import support
 
-from accountant.client import Accountant, Registrar
+from accountant.client import Client, Registrar
 from accountant.config.settings import Settings
 from accountant.publishing.publisher import Publisher
 from accountant.runtime.service import Service
@@ -48,7 +48,7 @@ class Served:
         """A new population with dataset ``visits`` and a lifetime limit of epsilon 1."""
         name = f"people-{next(self.names)}"
         with Registrar(self.url, self.keys["admin"], name) as registrar:
-            registrar.population(
+            registrar.register(
                 privacy_unit="person",
                 neighbouring="replace_one",
                 membership="public",
@@ -58,11 +58,11 @@ class Served:
             registrar.policy(POLICY)
         return name
 
-    def client(self, population: str, key: str = "pipeline", **options: Any) -> Accountant:
+    def client(self, population: str, key: str = "pipeline", **options: Any) -> Client:
         """A client with one of the keys; it waits little between retries."""
         options = {"backoff": 0.01} | options
         url = options.pop("url", self.url)
-        return Accountant(url, self.keys[key], population, **options)
+        return Client(url, self.keys[key], population, **options)
 
 
 @pytest.fixture(scope="session")

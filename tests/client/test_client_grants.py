@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from accountant.client import Accountant, Failed, MayHaveRun, Refused, Unreachable
+from accountant.client import Client, Failed, MayHaveRun, Refused, Unreachable
 
 if TYPE_CHECKING:
     from conftest import Network, Served
@@ -22,10 +22,10 @@ SPARSE = {
 }
 
 
-def state(accountant: Accountant, grant: str) -> tuple[str, Any]:
+def state(accountant: Client, grant: str) -> tuple[str, Any]:
     """A grant's state, and the epsilon that it was charged."""
     shown = accountant.grant_state(grant)
-    return shown["state"], shown["charged"] and shown["charged"]["epsilon"]
+    return shown.state, shown.charged and str(shown.charged["epsilon"])
 
 
 def test_commits(served: Served) -> None:
@@ -33,9 +33,9 @@ def test_commits(served: Served) -> None:
     with served.client(served.population()) as accountant:
         with accountant.grant("visits", [LAPLACE], purpose="test") as grant:
             assert grant.outcome == "allow"
-            assert (grant.flags, grant.charge["epsilon"]) == ((), "0.25")
+            assert (grant.flags, grant.charge["epsilon"]) == ((), Decimal("0.25"))
             assert grant.epsilon == Decimal("0.25")
-            assert accountant.decision(grant.decision_id)["outcome"] == "allow"
+            assert accountant.decision(grant.decision_id).outcome == "allow"
         assert state(accountant, grant.id) == ("committed", "0.25")
 
 
@@ -126,8 +126,8 @@ def test_by_id(served: Served) -> None:
     with served.client(served.population()) as accountant:
         one = accountant.grant("visits", [LAPLACE], purpose="test")
         two = accountant.grant("visits", [LAPLACE], purpose="test")
-        assert accountant.commit(one.id)["state"] == "committed"
-        assert accountant.release(two.id, "not started")["state"] == "released"
+        assert accountant.commit(one.id).state == "committed"
+        assert accountant.release(two.id, "not started").state == "released"
 
 
 def test_refused(served: Served, network: Network) -> None:
@@ -156,7 +156,7 @@ def test_failed(served: Served) -> None:
         with pytest.raises(Failed) as role:
             list(accountant.events())
     with (
-        Accountant(served.url, "acct_wrong", population) as stranger,
+        Client(served.url, "acct_wrong", population) as stranger,
         pytest.raises(Failed) as unknown,
     ):
         stranger.accounts()
@@ -169,24 +169,26 @@ def test_record(served: Served) -> None:
     with served.client(served.population()) as accountant:
         within = accountant.record("visits", [LAPLACE], purpose="test")
         beyond = accountant.record("visits", [LAPLACE | {"count": 4}], purpose="test")
-    assert (within["overrun"], beyond["overrun"]) == (False, True)
-    assert (within["flags"], [flag["rule"] for flag in beyond["flags"]]) == ([], ["lifetime"])
+    assert within is not None
+    assert beyond is not None
+    assert (within.overrun, beyond.overrun) == (False, True)
+    assert (within.flags, beyond.flags) == ((), ("lifetime",))
 
 
 def test_preview(served: Served) -> None:
     """A preview says what would be decided and how often it fits, and leaves no event."""
     with served.client(served.population()) as accountant:
-        before = accountant.accounts()["sequence"]
-        assert accountant.preview("visits", [LAPLACE], purpose="test")["fits"] == 4
-        assert accountant.accounts()["sequence"] == before
+        before = accountant.accounts().sequence
+        assert accountant.preview("visits", [LAPLACE], purpose="test").fits == 4
+        assert accountant.accounts().sequence == before
 
 
 def test_groups(served: Served) -> None:
     """A charge to one group leaves the others as they were."""
     with served.client(served.population()) as accountant:
         accountant.record("visits", [LAPLACE], subjects={"country": ["KR"]}, purpose="test")
-        [line] = accountant.accounts("visits", by="country")["accounts"]
-    assert [group["spent"] for group in line["groups"]] == ["0.25", "0"]
+        [line] = accountant.accounts("visits", by="country").accounts
+    assert [str(group.spent) for group in line.groups] == ["0.25", "0"]
 
 
 def test_session(served: Served) -> None:
@@ -212,7 +214,7 @@ def test_session_exception(served: Served) -> None:
 
 def test_open_grants(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """A pipeline finds the grants that it has left open, page by page, and no others'."""
-    monkeypatch.setattr("accountant.client.accounts.PAGE", 2)
+    monkeypatch.setattr("accountant.client.calls.PAGE", 2)
     population = served.population()
     with served.client(population) as accountant, served.client(population, "other") as other:
         names = [
@@ -221,7 +223,7 @@ def test_open_grants(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
         ]
         theirs = other.grant("visits", [LAPLACE], purpose="test").id
         accountant.commit(names.pop(2))
-        assert [grant["id"] for grant in accountant.open_grants()] == names
-        assert [grant["id"] for grant in other.open_grants(dataset="visits")] == [theirs]
+        assert [grant.id for grant in accountant.open_grants()] == names
+        assert [grant.id for grant in other.open_grants(dataset="visits")] == [theirs]
         with pytest.raises(Failed, match="another client"):
             list(accountant.open_grants("other"))

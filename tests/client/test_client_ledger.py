@@ -6,14 +6,16 @@ import copy
 import dataclasses
 import subprocess
 import sys
+from collections.abc import Iterable, Iterator, Sequence
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import httpx2
 import pytest
 from support import proven
 
-from accountant.client import Checkpoint, Failed, LedgerBroken, Registrar
-from accountant.client.ledger import Tree, canonical, checked
+from accountant.client import Checkpoint, Failed, LedgerBroken, LedgerEvent, Registrar
+from accountant.client.ledger import Continuation, Tree, canonical
 from accountant.ledger import merkle
 from accountant.ledger.checkpoints import Receipt
 from accountant.ledger.merkle import leaf_hash
@@ -24,6 +26,14 @@ if TYPE_CHECKING:
 
 LAPLACE = {"kind": "laplace", "sensitivity": "1", "scale": "4"}
 STRANGE = 'naïve 편향 \U0001f600 "quoted" \\ / \b\f\n\r\t\x01\x1f\x7f\u2028'
+
+
+def checked(listed: Iterable[Any], kept: Sequence[Checkpoint]) -> Iterator[LedgerEvent]:
+    """Listed events that continue what was kept."""
+    check = Continuation(kept)
+    for item in listed:
+        yield check.next(item)
+    check.end()
 
 
 def page(served: Served, population: str) -> list[dict[str, Any]]:
@@ -56,7 +66,7 @@ def test_pages(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     with served.client(population) as accountant:
         for _ in range(5):
             accountant.record("visits", [LAPLACE], purpose="test")
-    monkeypatch.setattr("accountant.client.accounts.PAGE", 3)
+    monkeypatch.setattr("accountant.client.calls.PAGE", 3)
     with served.client(population, "auditor") as auditor:
         assert [event.content["sequence"] for event in auditor.events()] == list(range(8))
 
@@ -193,7 +203,7 @@ def test_a_second_use_and_a_join(served: Served) -> None:
         grant = accountant.grant(["sums", "again"], [LAPLACE], purpose="x")
         grant.release("never run")
         preview = accountant.preview(["again", "sums"], [LAPLACE], purpose="x")
-        assert preview["charged_to"] == ["again", "sums", "visits"]
+        assert preview.body["charged_to"] == ["again", "sums", "visits"]
 
 
 def test_what_is_given_back_may_need_a_second_key(served: Served) -> None:
@@ -211,4 +221,4 @@ def test_what_is_given_back_may_need_a_second_key(served: Served) -> None:
         assert failed.value.code == "approval-needed"
         grant.release("never run", approver_key=officer)
         grant = accountant.grant("visits", [LAPLACE, LAPLACE], purpose="x")
-        assert grant.commit([LAPLACE], approver_key=officer)["charged"]["epsilon"] == "0.25"
+        assert grant.commit([LAPLACE], approver_key=officer).charged["epsilon"] == Decimal("0.25")

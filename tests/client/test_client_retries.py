@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from email.utils import format_datetime
 from typing import TYPE_CHECKING
 
 import pytest
 
-from accountant.client import Accountant, Unreachable
+from accountant.client import Client, Unreachable
 from accountant.client.transport import LONGEST_WAIT, retry_after
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ LAPLACE = {"kind": "laplace", "sensitivity": "1", "scale": "4"}
 def spent(served: Served, population: str) -> str:
     """What the lifetime rule counts."""
     with served.client(population, "auditor") as accountant:
-        return str(accountant.accounts()["accounts"][0]["total"]["spent"])
+        return str(accountant.accounts().accounts[0].total.spent)
 
 
 def types(served: Served, population: str) -> list[str]:
@@ -52,7 +53,7 @@ def test_lost_commit(served: Served, network: Network) -> None:
     with served.client(population, url=network.url) as accountant:
         grant = accountant.grant("visits", [LAPLACE], purpose="test")
         network.plan = ["lose"]
-        assert grant.commit()["charged"]["epsilon"] == "0.25"
+        assert grant.commit().charged["epsilon"] == Decimal("0.25")
     assert network.keys[1] == network.keys[2] != network.keys[0]
 
 
@@ -103,7 +104,7 @@ def test_busy_to_the_end(served: Served, network: Network) -> None:
 def test_an_address_without_a_scheme() -> None:
     """An address that cannot work is an error at once, not a service out of reach."""
     with pytest.raises(ValueError, match="http://"):
-        Accountant("127.0.0.1:8321", "key", "p")
+        Client("127.0.0.1:8321", "key", "p")
 
 
 def test_fresh_keys(served: Served, network: Network) -> None:

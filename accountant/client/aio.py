@@ -1,0 +1,403 @@
+"""The client for asynchronous programs: the blocking one, awaited.
+
+Derived from ``sync.py``: change that one, and run ``make async-client``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, Unpack
+
+from accountant.client import calls, results
+from accountant.client.calls import About, Asked, Datasets, Ran, Settles
+from accountant.client.errors import AccountantError, Body, Failed, Refused, Unreachable
+from accountant.client.ledger import Checkpoint, Continuation, LedgerEvent
+from accountant.client.mechanisms import Mechanism
+from accountant.client.pending import Pending
+from accountant.client.reservations import NOTHING, Reservation, Uses, uncommitted
+from accountant.client.spool import Delivered, Spool
+from accountant.client.transport import Call, Connection, hopeless, in_words
+
+if TYPE_CHECKING:
+    import httpx2
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+
+class AsyncSender(Connection):
+    """A connection that awaits its answers; closes as an asynchronous context manager."""
+
+    _open: httpx2.AsyncClient | None = None
+
+    @property
+    def _http(self) -> httpx2.AsyncClient:
+        if self._open is None:
+            import httpx2  # noqa: PLC0415 (half of the time that the client takes to load)
+
+            self._open = httpx2.AsyncClient(**self._options)
+        return self._open
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._open is not None:
+            await self._open.aclose()
+            self._open = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def send(self, call: Call[T]) -> T:
+        """Send a call until it is answered. Raise Unreachable after the last attempt, or after the
+        first if no attempt can succeed.
+        """
+        http, reason, attempt = self._http, "", 0
+        import httpx2  # noqa: PLC0415 (loaded by now)
+
+        while attempt < self._attempts:
+            pause = self._pause(attempt)
+            attempt += 1
+            try:
+                response = await http.request(**self._request(call))
+            except httpx2.TransportError as error:
+                reason = in_words(error)
+                if hopeless(error):
+                    break
+            else:
+                later = self._after(response, attempt - 1)
+                if later is None:
+                    return call.read(response)
+                pause, reason = later
+            if attempt < self._attempts:
+                await asyncio.sleep(pause)
+        raise self._gave_up(attempt, reason, call)
+
+
+class AsyncGrant(Reservation):
+    """Permission to run the mechanisms of one request, until it expires.
+
+    As a context manager it settles when the block ends. It commits what was used: all that was
+    granted, **also when the block ends with an exception**, for once noise may have been drawn the
+    privacy is spent, whether or not the answer was published. A pipeline that says before each
+    draw what it draws (``use``) pays for that alone; with ``tracked`` and no ``use`` nothing ran,
+    and the grant is released.
+
+    Entering raises MayHaveRun if an earlier run may have got this grant under the same named key.
+    """
+
+    def __init__(self, client: AsyncClient, reserved: calls.Reserved, uses: Uses) -> None:
+        super().__init__(reserved)
+        self._client, self._uses = client, uses
+
+    def use(self, mechanism: Mechanism | None = None, times: int | None = None) -> None:
+        """Say that noise of a granted mechanism is about to be drawn, all its ``count`` or so many
+        ``times``; of all mechanisms if none is named. Raise ValueError for what was not granted.
+        """
+        self._uses.use(mechanism, times)
+
+    async def commit(
+        self, mechanisms: Sequence[Mechanism] | None = None, **more: Unpack[Settles]
+    ) -> results.Settlement:
+        """Report what was executed: everything, or only the listed mechanisms. A policy may ask for
+        a second person's key where much is given back.
+        """
+        found = await self._client.send(calls.commit(self.id, mechanisms, **more))
+        self.settled = True
+        return found
+
+    async def release(self, reason: str, **more: Unpack[Settles]) -> results.Settlement:
+        """Attest that nothing was executed on the data; the budget is given back. A policy may ask
+        for a second person's key where it is much.
+        """
+        found = await self._client.send(calls.release(self.id, reason, **more))
+        self.settled = True
+        return found
+
+    async def receipt(self) -> bytes:
+        """Return a proof, to keep, that the reservation is in the ledger (C2SP tlog-proof)."""
+        return await self._client.receipt(self.sequence)
+
+    async def __aenter__(self) -> Self:
+        self._entered()
+        return self
+
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if self.settled:
+            return
+        ran = self._uses.ran()
+        nothing = ran is not None and not ran
+        call = calls.release(self.id, NOTHING) if nothing else calls.commit(self.id, ran)
+        try:
+            await self._client._report(call)
+            self.settled = True
+        except AccountantError as failure:
+            if error is None:  # nothing may be published: the service has not recorded the run
+                raise
+            error.add_note(uncommitted(self.id, failure))
+
+
+class AsyncSession(Reservation):
+    """An open sparse vector session: count the answers as they are given, then close it.
+
+    As a context manager it closes when the block ends without an exception, and the epsilon of
+    unused positives is given back. After an exception it stays open: uncounted answers may have
+    been given, so the session expires and is charged in full.
+    """
+
+    positives = 0
+    negatives = 0
+
+    def __init__(self, client: AsyncClient, reserved: calls.Reserved) -> None:
+        super().__init__(reserved)
+        self._client = client
+
+    async def count(self, *, positives: int = 0, negatives: int = 0) -> results.Counted:
+        """Count the answers given since the last count, before they are shown."""
+        found = await self._client.send(calls.count(self.id, positives, negatives))
+        self.positives, self.negatives = found.positives, found.negatives
+        return found
+
+    async def close(self, **more: Unpack[Settles]) -> results.Settlement:
+        """End the session. Return what is charged. A policy may ask for a second person's key where
+        much is given back.
+        """
+        found = await self._client.send(calls.close(self.id, **more))
+        self.settled = True
+        return found
+
+    async def receipt(self) -> bytes:
+        """Return a proof, to keep, that the reservation is in the ledger (C2SP tlog-proof)."""
+        return await self._client.receipt(self.sequence)
+
+    async def __aenter__(self) -> Self:
+        self._entered()
+        return self
+
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is None and not self.settled:
+            await self.close()
+
+
+class AsyncClient(AsyncSender):
+    """The service at ``url``, asked with the API key ``key`` about ``population``.
+
+    Every request that can spend carries an idempotency key, by default a fresh one; retries after
+    connection errors and 503 reuse it. Give a key where the whole process may be restarted for the
+    same work: then a restart is not charged again, and ``with`` raises MayHaveRun for a grant that
+    was given before, since the earlier run may have used it. (The client cannot tell whether the
+    first answer was merely lost on its way.)
+
+    With a ``spool``, a folder, what ran is written there before it is reported: ``record`` and the
+    end of a ``with`` block then succeed while the service is away, and ``deliver`` reports later.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        key: str,
+        population: str,
+        *,
+        spool: str | os.PathLike[str] | Spool | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(url, key, population, **options)
+        self.spool = spool if isinstance(spool, Spool | None) else Spool(spool)
+
+    @classmethod
+    def from_env(
+        cls, population: str | None = None, env: Mapping[str, str] = os.environ, **options: Any
+    ) -> Self:
+        """Read ACCOUNTANT_URL and ACCOUNTANT_KEY, and ACCOUNTANT_POPULATION and ACCOUNTANT_SPOOL
+        where they are not given. Raise KeyError with the name of a missing one.
+        """
+        options = {"spool": env.get("ACCOUNTANT_SPOOL")} | options
+        about = population or env["ACCOUNTANT_POPULATION"]
+        return cls(env["ACCOUNTANT_URL"], env["ACCOUNTANT_KEY"], about, **options)
+
+    def grant(
+        self,
+        dataset: Datasets,
+        mechanisms: Sequence[Mechanism],
+        *,
+        tracked: bool = False,
+        **more: Unpack[Asked],
+    ) -> Pending[AsyncGrant]:
+        """Ask for budget before anything runs. Raise Refused. ``tracked``: see Grant."""
+        call = calls.reserve("/grants", dataset=dataset, mechanisms=mechanisms, **more)
+        return Pending(self._granted(call, Uses(mechanisms, tracked=tracked)))
+
+    async def _granted(self, call: Call[calls.Reserved], uses: Uses) -> AsyncGrant:
+        return AsyncGrant(self, await self.send(call), uses)
+
+    def charged(
+        self, dataset: Datasets, mechanisms: Sequence[Mechanism], **more: Unpack[Asked]
+    ) -> Callable[[Callable[P, Awaitable[T]]], Callable[P, Awaitable[T]]]:
+        """Return a decorator: each call of the function asks for a grant, runs only if it is given,
+        and is committed when it ends, also by an exception.
+        """
+        if more.get("idempotency_key") is not None:
+            raise ValueError("a function that may be called twice needs a key for each call")
+
+        def decorate(function: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
+            @wraps(function)
+            async def paid(*args: P.args, **kwargs: P.kwargs) -> T:
+                async with self.grant(dataset, mechanisms, **more):
+                    return await function(*args, **kwargs)
+
+            return paid
+
+        return decorate
+
+    def sparse_vector(
+        self, dataset: Datasets, mechanism: Mechanism, **more: Unpack[Asked]
+    ) -> Pending[AsyncSession]:
+        """Open a sparse vector session, which reserves its whole cost. Raise Refused."""
+        call = calls.reserve("/sparse-vector", dataset=dataset, mechanism=mechanism, **more)
+        return Pending(self._opened(call))
+
+    async def _opened(self, call: Call[calls.Reserved]) -> AsyncSession:
+        return AsyncSession(self, await self.send(call))
+
+    async def record(
+        self, dataset: Datasets, mechanisms: Sequence[Mechanism], **more: Unpack[Ran]
+    ) -> results.Recorded | None:
+        """Record what already ran. It is always recorded; ``overrun`` in the answer says whether it
+        exceeded a limit, ``flags`` which rules fired. None: it waits in the spool.
+        """
+        return await self._report(calls.record(dataset, mechanisms, **more))
+
+    async def deliver(self) -> Delivered:
+        """Report what waits in the spool, in order. Each report is booked once, however often it is
+        sent. Those that the service rejects are put aside, with the reason.
+        """
+        sent = 0
+        rejected: list[Path] = []
+        for file, _, call in self.spool.waiting(self.population) if self.spool else ():
+            try:
+                await self.send(call)
+            except Unreachable as failure:
+                return Delivered(sent, rejected, failure)
+            except (Failed, Refused) as failure:
+                rejected.append(self.spool.reject(file, failure))  # type: ignore[union-attr]
+            else:
+                sent += 1
+                self.spool.forget(file)  # type: ignore[union-attr]
+        return Delivered(sent, rejected, None)
+
+    async def _report(self, call: Call[T]) -> T | None:
+        """Send what ran; with a spool, write it down first. None: it waits there."""
+        if self.spool is None:
+            return await self.send(call)
+        try:
+            file = self.spool.keep(self.population, call)
+        except OSError as failure:  # a full disk does not keep a report from the service
+            try:
+                return await self.send(call)
+            except Unreachable as unreachable:
+                unreachable.add_note(f"and the spool could not keep it: {failure}")
+                raise
+        try:
+            found = await self.send(call)
+        except Unreachable:
+            return None
+        except AccountantError:
+            self.spool.forget(file)
+            raise
+        self.spool.forget(file)
+        return found
+
+    async def batch(
+        self, items: Sequence[Body], *, idempotency_key: str | None = None
+    ) -> list[Body]:
+        """Send many items in one commit and return their answers in order. Grants, commits and
+        releases are answered all or none (otherwise Refused, whose ``problem`` names the ``item``);
+        records may not be mixed with them. ``grant_item``, ``commit_item``, ``release_item`` and
+        ``record_item`` make items.
+        """
+        return await self.send(calls.batch(items, idempotency_key))
+
+    async def preview(
+        self, dataset: Datasets, mechanisms: Sequence[Mechanism], **more: Unpack[About]
+    ) -> results.Preview:
+        """Return the decision that ``grant`` would get, and how many such requests fit."""
+        return await self.send(calls.preview(dataset, mechanisms, **more))
+
+    async def commit(
+        self, grant: str, mechanisms: Sequence[Mechanism] | None = None, **more: Unpack[Settles]
+    ) -> results.Settlement:
+        """Commit a grant by its id, for instance from another process of the same pipeline."""
+        return await self.send(calls.commit(grant, mechanisms, **more))
+
+    async def release(self, grant: str, reason: str, **more: Unpack[Settles]) -> results.Settlement:
+        """Attest for a grant, by its id, that nothing was executed on the data."""
+        return await self.send(calls.release(grant, reason, **more))
+
+    async def open_grants(
+        self, client: str | None = "me", dataset: str | None = None
+    ) -> AsyncIterator[results.GrantState]:
+        """Yield the open grants in order: your own, or another client's if you may see them."""
+        after = -1
+        while (page := await self.send(calls.open_grants(client, dataset, after)))[0]:
+            for each in page[0]:
+                yield each
+            after = page[1]
+
+    async def grant_state(self, grant: str) -> results.GrantState:
+        """Return a grant as it is now."""
+        return await self.send(calls.grant_state(grant))
+
+    async def decision(self, decision: str) -> results.Decision:
+        """Return a decision in full by its id: every rule with both sides of its comparison."""
+        return await self.send(calls.decision(decision))
+
+    async def accounts(self, dataset: str | None = None, by: str | None = None) -> results.Accounts:
+        """Return the sums and limits of all rules, split ``by`` a dimension."""
+        return await self.send(calls.accounts(dataset, by))
+
+    async def describe(self) -> Body:
+        """Return the population with its dimensions, datasets and policy."""
+        return await self.send(calls.population())
+
+    async def checkpoint(self) -> Checkpoint:
+        """Return the last published checkpoint, whose note is worth keeping. Pipelines' keys may
+        read it only if the log is public. Raise Failed (nothing-published) before the first one.
+        """
+        return Checkpoint.from_note(await self.send(calls.checkpoint()))
+
+    async def receipt(self, sequence: int) -> bytes:
+        """Return the proof that an event is in the ledger (C2SP tlog-proof), to keep."""
+        return await self.send(calls.receipt(sequence))
+
+    async def event(self, sequence: int) -> bytes:
+        """Return one event's canonical bytes. A pipeline gets its own events."""
+        return await self.send(calls.event(sequence))
+
+    async def events(self, *kept: Checkpoint) -> AsyncIterator[LedgerEvent]:
+        """Yield the whole ledger in order and recompute its tree. Raise LedgerBroken where it does
+        not continue the last published checkpoint, if there is one, and all checkpoints ``kept``;
+        read to the end for a complete check. Signatures are not checked (see ledger.py).
+        """
+        published: list[Checkpoint] = []
+        try:
+            published.append(await self.checkpoint())
+        except Failed as failed:
+            if failed.code != "nothing-published":
+                raise
+        check = Continuation([*kept, *published])
+        async for item in self._listed():
+            yield check.next(item)
+        check.end()
+
+    async def _listed(self) -> AsyncIterator[Body]:
+        after = -1
+        while (page := await self.send(calls.events(after)))[0]:
+            for each in page[0]:
+                yield each
+            after = page[1]

@@ -1,0 +1,233 @@
+"""What can be asked of the service, once for both clients."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypedDict, Unpack
+from urllib.parse import quote, urlencode
+
+from accountant.client import results
+from accountant.client.errors import Body
+from accountant.client.mechanisms import Mechanism
+from accountant.client.transport import Call, document, fetch, get, post, present, put, repeated
+
+PAGE: Final = 500  # The most grants or events in one page
+
+Datasets = str | Sequence[str]
+"""A dataset by its id, or all datasets that one query reads."""
+Group = Mapping[str, Sequence[str] | Mapping[str, str]]
+Subjects = Group | Sequence[Group]
+"""A subject group: ``{"age": ["20-24"]}``, a range with from and to, or a list of these."""
+
+
+class About(TypedDict, total=False):
+    """The optional fields of every request. None is not sent."""
+
+    subjects: Subjects | None
+    purpose: str | None
+    justification: str | None
+
+
+class Asked(About, total=False):
+    """Also of a request for a reservation: the seconds until it expires; its key if no item."""
+
+    ttl_seconds: int | None
+    idempotency_key: str | None
+
+
+class Ran(About, total=False):
+    """Also of a record of a past run: its time (RFC 3339); its key if it is no item."""
+
+    ran_at: str | None
+    idempotency_key: str | None
+
+
+class Reserved(NamedTuple):
+    """The answer to a request for a reservation. ``earlier``: an earlier run may have got it."""
+
+    body: Body
+    repeated: bool
+    earlier: bool
+
+
+class Settles(TypedDict, total=False):
+    """What may come with the end of a reservation."""
+
+    approver_key: str | None
+    idempotency_key: str | None
+
+
+def reserve(path: str, idempotency_key: str | None = None, **asked: Any) -> Call[Reserved]:
+    """Ask for a grant (``/grants``) or a session (``/sparse-vector``)."""
+    named = idempotency_key is not None  # only a key that the caller chose can be an earlier run's
+
+    def read(response: Any) -> Reserved:
+        again = repeated(response)
+        return Reserved(document(response), again, again and named)
+
+    return post(path, read, asked, idempotency_key=idempotency_key)
+
+
+def commit(
+    grant: str, mechanisms: Sequence[Mechanism] | None = None, **more: Unpack[Settles]
+) -> Call[results.Settlement]:
+    """Report what was executed: everything, or only the listed mechanisms."""
+    return post(f"/grants/{grant}/commit", _settlement, {"mechanisms": mechanisms}, **more)
+
+
+def release(grant: str, reason: str, **more: Unpack[Settles]) -> Call[results.Settlement]:
+    """Attest that nothing was executed on the data."""
+    return post(f"/grants/{grant}/release", _settlement, {"reason": reason}, **more)
+
+
+def count(grant: str, positives: int, negatives: int) -> Call[results.Counted]:
+    """Count the answers of a session."""
+    body = {"positives": positives, "negatives": negatives}
+    path = f"/sparse-vector/{grant}/answers"
+    return post(path, lambda r: results.Counted.of(document(r)), body)
+
+
+def close(grant: str, **more: Unpack[Settles]) -> Call[results.Settlement]:
+    """End a session."""
+    return post(f"/sparse-vector/{grant}/close", _settlement, {}, **more)
+
+
+def record(
+    dataset: Datasets, mechanisms: Sequence[Mechanism], **more: Unpack[Ran]
+) -> Call[results.Recorded]:
+    """Record what already ran."""
+    key = more.pop("idempotency_key", None)
+    body = {"dataset": dataset, "mechanisms": mechanisms, **more}
+    read = _recorded
+    return post("/invocations", read, body, idempotency_key=key)
+
+
+def batch(items: Sequence[Body], idempotency_key: str | None = None) -> Call[list[Body]]:
+    """Send many items in one commit."""
+
+    def read(response: Any) -> list[Body]:
+        return list(document(response)["items"])
+
+    return post("/batch", read, {"items": items}, idempotency_key=idempotency_key)
+
+
+def preview(
+    dataset: Datasets, mechanisms: Sequence[Mechanism], **more: Unpack[About]
+) -> Call[results.Preview]:
+    """Ask for the decision that a grant would get."""
+    body = {"dataset": dataset, "mechanisms": mechanisms, **more}
+    return post("/preview", lambda r: results.Preview.of(document(r)), body)
+
+
+def open_grants(
+    client: str | None, dataset: str | None, after: int
+) -> Call[tuple[list[results.GrantState], int]]:
+    """Read a page of open grants."""
+
+    def read(body: Body) -> tuple[list[results.GrantState], int]:
+        return list(map(results.GrantState.of, body["grants"])), body["last"]
+
+    query = {"client": client, "dataset": dataset, "after": after}
+    return get("/grants", read, state="open", limit=PAGE, **query)
+
+
+def events(after: int) -> Call[tuple[list[Body], int]]:
+    """Read a page of the ledger."""
+    return get("/events", lambda body: (body["events"], body["last"]), after=after, limit=PAGE)
+
+
+def grant_state(grant: str) -> Call[results.GrantState]:
+    """Read a grant as it is now."""
+    return get(f"/grants/{quote(grant)}", results.GrantState.of)
+
+
+def decision(decision: str) -> Call[results.Decision]:
+    """Read a decision in full."""
+    return get(f"/decisions/{quote(decision)}", results.Decision.of)
+
+
+def accounts(dataset: str | None, by: str | None) -> Call[results.Accounts]:
+    """Read all accounts."""
+    return get("/accounts", results.Accounts.of, dataset=dataset, by=by)
+
+
+def population() -> Call[Body]:
+    """Read the population with its datasets and its policy."""
+    return get("", results.raw)
+
+
+def receipt(sequence: int) -> Call[bytes]:
+    """Read the proof that an event is in the ledger."""
+    return fetch(f"/receipts/{sequence}")
+
+
+def event(sequence: int) -> Call[bytes]:
+    """Read the canonical bytes of an event."""
+    return fetch(f"/events/{sequence}")
+
+
+def checkpoint() -> Call[bytes]:
+    """Read the last published checkpoint."""
+    return fetch("/log/checkpoint")
+
+
+def register_population(
+    privacy_unit: str,
+    neighbouring: str,
+    membership: str,
+    dimensions: Mapping[str, Sequence[str]],
+    fixed: Mapping[str, str] | None,
+) -> Call[Body]:
+    """Register the population, or append values to its dimensions."""
+    body: dict[str, Any] = {"privacy_unit": privacy_unit, "neighbouring": neighbouring}
+    body |= {"membership": membership, "dimensions": dimensions} | present({"fixed": fixed})
+    return put("", _json(body), "application/json")
+
+
+def register_dataset(dataset: str, approver_key: str | None, **fields: Any) -> Call[Body]:
+    """Register a dataset."""
+    content = _json(present(fields))
+    return put(f"/datasets/{quote(dataset)}", content, "application/json", approver_key)
+
+
+def adopt_policy(text: str, approver_key: str | None, closes: Sequence[str]) -> Call[Body]:
+    """Adopt a policy file."""
+    query = f"?{urlencode({'closes': closes}, doseq=True)}" if closes else ""
+    return put(f"/policy{query}", text.encode(), "application/yaml", approver_key)
+
+
+def grant_item(dataset: Datasets, mechanisms: Sequence[Mechanism], **more: Unpack[Asked]) -> Body:
+    """Return the request for a grant as an item of a batch."""
+    return _item("ask_grant", dataset=dataset, mechanisms=mechanisms, **more)
+
+
+def commit_item(grant: str, mechanisms: Sequence[Mechanism] | None = None) -> Body:
+    """Return the commit of a grant, whole or of the listed mechanisms, as an item of a batch."""
+    return _item("commit_grant", grant=grant, mechanisms=mechanisms)
+
+
+def release_item(grant: str, reason: str) -> Body:
+    """Return the release of a grant as an item of a batch."""
+    return _item("release_grant", grant=grant, reason=reason)
+
+
+def record_item(dataset: Datasets, mechanisms: Sequence[Mechanism], **more: Unpack[Ran]) -> Body:
+    """Return the record of what already ran as an item of a batch."""
+    return _item("record_invocations", dataset=dataset, mechanisms=mechanisms, **more)
+
+
+def _item(kind: str, **fields: Any) -> Body:
+    return present({"type": kind, **fields})
+
+
+def _settlement(response: Any) -> results.Settlement:
+    return results.Settlement.of(document(response))
+
+
+def _recorded(response: Any) -> results.Recorded:
+    return results.Recorded.of(document(response))
+
+
+def _json(body: Mapping[str, Any]) -> bytes:
+    return json.dumps(body, ensure_ascii=False).encode()

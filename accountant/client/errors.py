@@ -1,0 +1,80 @@
+"""The errors that answers become. None of them ever holds the key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+Body = dict[str, Any]
+"""A JSON object."""
+
+
+class AccountantError(Exception):
+    """Base of all errors that the client raises about the service."""
+
+
+class _Problem(AccountantError):
+    """A problem document: ``code`` and ``detail`` say what is wrong."""
+
+    def __init__(self, problem: Mapping[str, Any]) -> None:
+        self.code = str(problem.get("type", "unknown")).removeprefix("urn:accountant:problem:")
+        self.detail = str(problem.get("detail", ""))
+        self.problem = dict(problem)
+
+
+class Failed(_Problem):
+    """The request was not answered: malformed, not allowed, in conflict, or a fault."""
+
+    def __init__(self, status: int, problem: Mapping[str, Any]) -> None:
+        super().__init__(problem)
+        self.status = status
+
+    def __str__(self) -> str:
+        return f"{self.detail or 'no explanation came'} [{self.status} {self.code}]"
+
+
+class Refused(_Problem):
+    """The service decided against the request. Nothing may run.
+
+    The same idempotency key gets the same refusal again. To ask for less, or with more noise, send
+    a new request.
+    """
+
+    def __init__(self, problem: Mapping[str, Any]) -> None:
+        super().__init__(problem)
+        self.decision: Body = problem["decision"]
+        self.charge: dict[str, str] = dict(problem.get("charge", {}))
+        self.would_fit: Body = dict(problem.get("would_fit", {}))
+        """What would have fitted: ``count``, ``scale``, ``times`` or ``delta``, if anything."""
+
+    def __str__(self) -> str:
+        return f"{self.detail} [{self.code}, decision {self.decision.get('id')}]"
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """The ids of the rules that block."""
+        fired = (r for r in self.decision["rules"] if r["fired"] and r["action"] == "block")
+        return tuple(rule["rule"] for rule in fired)
+
+
+class Unreachable(AccountantError):
+    """No answer came, or only "later", after all retries. The service may or may not have acted.
+
+    Retrying with the same ``idempotency_key`` is safe: it is never charged twice.
+    """
+
+    def __init__(self, url: str, attempts: int, reason: str, idempotency_key: str | None) -> None:
+        self.idempotency_key = idempotency_key
+        times = "1 attempt" if attempts == 1 else f"{attempts} attempts"
+        super().__init__(f"{url} gave no answer in {times}: {reason}")
+
+
+class MayHaveRun(AccountantError):
+    """The grant was given before, under the same idempotency key, to an earlier run.
+
+    That run may have drawn its noise. Drawing again would be a second answer for one charge: commit
+    this grant, and ask for the new run under a new key.
+    """
+
+    def __init__(self, grant: str) -> None:
+        super().__init__(f"grant {grant} was given to an earlier run, which may have used it")

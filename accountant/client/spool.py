@@ -1,0 +1,112 @@
+"""A folder of reports that are kept until the service has them, each delivered exactly once.
+
+A report is written to disk before it is sent, under the idempotency key that it will always have.
+So it survives a service that is away and a process that is killed, and however often it is sent, it
+is booked once. It holds what was run, and no key.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from accountant.client.errors import AccountantError, Body
+from accountant.client.transport import Call, document
+
+_WAITING: Final = ".json"
+_REJECTED: Final = ".rejected"
+
+
+class Kept(NamedTuple):
+    """A report that waits: where it stands, and the call that delivers it."""
+
+    file: Path
+    population: str
+    call: Call[Body]
+
+
+class Delivered(NamedTuple):
+    """The outcome of a delivery: how many were sent, the files of those that the service rejected,
+    and why it stopped early, if it did.
+    """
+
+    sent: int
+    rejected: list[Path]
+    stopped: AccountantError | None
+
+
+class Spool:
+    """The reports in ``folder``, which is made if it does not exist."""
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.folder = Path(folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+
+    def __repr__(self) -> str:
+        return f"<Spool {self.folder}>"
+
+    def keep(self, population: str, call: Call[Any]) -> Path:
+        """Write a report down. Return its file once it is on disk. Raise OSError."""
+        kept = {"population": population, "path": call.path, "idempotency_key": call.key}
+        kept["body"] = json.loads(call.content or b"{}")
+        data = json.dumps(kept, ensure_ascii=False, indent=1).encode()
+        name = sha256(str(call.key).encode()).hexdigest()[:16]
+        file = self.folder / f"{time.time_ns():020}-{name}{_WAITING}"
+        unfinished = file.with_suffix(".unfinished")
+        with unfinished.open("xb") as stream:
+            os.chmod(unfinished, 0o600)
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        unfinished.rename(file)
+        _sync(self.folder)
+        return file
+
+    def forget(self, file: Path) -> None:
+        """Remove a report that was delivered."""
+        with suppress(FileNotFoundError):  # somebody else delivered it at the same time
+            file.unlink()
+
+    def reject(self, file: Path, failure: AccountantError) -> Path:
+        """Put aside a report that will never be accepted, with the reason beside it."""
+        aside = file.with_suffix(_REJECTED)
+        with suppress(FileNotFoundError):
+            kept = json.loads(file.read_bytes()) | {"rejected": str(failure)}
+            unfinished = file.with_suffix(".unfinished")
+            unfinished.write_text(json.dumps(kept, ensure_ascii=False, indent=1))
+            unfinished.rename(aside)
+            self.forget(file)
+        return aside
+
+    def waiting(self, population: str | None = None) -> Iterator[Kept]:
+        """Yield the reports in the order in which they were written."""
+        for file in sorted(self.folder.glob(f"*{_WAITING}")):
+            try:
+                kept = json.loads(file.read_bytes())
+            except FileNotFoundError:
+                continue
+            if population in (None, kept["population"]):
+                headers = {"Content-Type": "application/json"}
+                headers["Idempotency-Key"] = kept["idempotency_key"]
+                content = json.dumps(kept["body"], ensure_ascii=False).encode()
+                call = Call("POST", kept["path"], document, content, headers)
+                yield Kept(file, kept["population"], call)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self.folder.glob(f"*{_WAITING}"))
+
+
+def _sync(folder: Path) -> None:
+    """Make the name of a new file last, where the system can."""
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

@@ -1,0 +1,105 @@
+"""A key is seen by the service and by nobody else, and hopeless requests are not repeated."""
+
+from __future__ import annotations
+
+import ssl
+import time
+import traceback
+from typing import TYPE_CHECKING, Any
+
+import httpx2
+import pytest
+
+from accountant.client import AccountantError, Client, Unreachable, laplace
+from accountant.client.transport import hopeless
+
+if TYPE_CHECKING:
+    from conftest import Served
+
+COUNT = laplace(1, 4)
+
+
+def told(error: BaseException) -> str:
+    """All that anybody can read of an error."""
+    return "".join(traceback.format_exception(error)) + repr(error) + repr(vars(error))
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "  ", "\t"], ids=repr)
+def test_a_line_end_after_the_key_does_no_harm(served: Served, end: str) -> None:
+    """Keys are often read from files. What surrounds them is not part of them."""
+    with Client(served.url, served.keys["pipeline"] + end, served.population()) as client:
+        assert client.accounts().sequence >= 0
+
+
+@pytest.mark.parametrize(
+    "key", ["", "  ", "acct_se cret", "acct_sec\nret", "acct_sécret", "x" * 2000]
+)
+def test_a_key_that_cannot_be_sent_is_refused_unseen(served: Served, key: str) -> None:
+    """The error comes at once, and does not quote the key."""
+    with pytest.raises(ValueError, match="key") as raised:
+        Client(served.url, key, "people")
+    assert not key.strip() or key.strip() not in told(raised.value)
+
+
+@pytest.mark.parametrize("address", ["served", "http://127.0.0.1:9"], ids=str)
+def test_no_error_shows_the_key(served: Served, address: str) -> None:
+    """Refused, not allowed, unreachable: whatever is raised says nothing of the key."""
+    url = served.url if address == "served" else address
+    for secret in (served.keys["pipeline"], "acct_an-unknown-but-secret-key"):
+        with Client(url, secret, served.population(), attempts=2, backoff=0.01) as client:
+            assert secret not in repr(client)
+            for ask in (
+                lambda: client.grant("visits", [laplace(1, "0.1")], purpose="test"),
+                lambda: client.grant("nowhere", [COUNT]),
+                client.checkpoint,
+            ):
+                with pytest.raises(AccountantError) as raised:
+                    ask()
+                assert secret not in told(raised.value)
+
+
+@pytest.mark.parametrize(
+    "url", ["", "127.0.0.1:8321", "ftp://host", "http://", "http://user:secret@host"]
+)
+def test_an_address_is_checked_at_once(url: str) -> None:
+    """What is no address of a service, or holds a secret, is refused before anything is sent."""
+    with pytest.raises(ValueError, match="address") as raised:
+        Client(url, "key", "people")
+    assert "secret" not in str(raised.value)
+
+
+@pytest.mark.parametrize("population", ["", "a/b", "a?b", "../people", "ä"])
+def test_a_population_is_a_name(population: str) -> None:
+    """A name that would be another path is refused."""
+    with pytest.raises(ValueError, match="population"):
+        Client("http://127.0.0.1:1", "key", population)
+
+
+def test_what_cannot_get_better_is_not_retried(served: Served) -> None:
+    """A request that no attempt can send fails in the first one."""
+    with Client(served.url, "key", served.population(), backoff=5.0) as client:
+        client._options["headers"]["X-Bad"] = "line\nend"
+        began = time.monotonic()
+        with pytest.raises(Unreachable, match="in 1 attempt: LocalProtocolError"):
+            client.accounts()
+        assert time.monotonic() - began < 2
+
+
+def test_an_untrusted_certificate_is_hopeless() -> None:
+    """A certificate does not become trusted by asking again; a refused connection may pass."""
+    untrusted = httpx2.ConnectError("certificate verify failed")
+    untrusted.__cause__ = ssl.SSLCertVerificationError("self-signed")
+    assert hopeless(untrusted)
+    assert not hopeless(httpx2.ConnectError("connection refused"))
+
+
+def test_retries_end_as_the_caller_says(served: Served) -> None:
+    """At least one attempt is made, and no more than asked for."""
+    with pytest.raises(ValueError, match="at least 1"):
+        Client(served.url, "key", "people", attempts=0)
+    options: dict[str, Any] = {"attempts": 3, "backoff": 0.01}
+    with (
+        Client("http://127.0.0.1:9", "key", "people", **options) as client,
+        pytest.raises(Unreachable, match="in 3 attempts"),
+    ):
+        client.accounts()
