@@ -85,7 +85,7 @@ def count(grant: str, positives: int, negatives: int) -> Call[results.Counted]:
     """Count the answers of a session."""
     body = {"positives": positives, "negatives": negatives}
     path = f"/sparse-vector/{grant}/answers"
-    return post(path, lambda r: results.Counted.of(document(r)), body)
+    return post(path, lambda r: results.Counted(document(r)), body)
 
 
 def close(grant: str, **more: Unpack[Settles]) -> Call[results.Settlement]:
@@ -117,7 +117,7 @@ def preview(
 ) -> Call[results.Preview]:
     """Ask for the decision that a grant would get."""
     body = {"dataset": dataset, "mechanisms": mechanisms, **more}
-    return post("/preview", lambda r: results.Preview.of(document(r)), body)
+    return post("/preview", lambda r: results.Preview(document(r)), body)
 
 
 def open_grants(
@@ -126,7 +126,7 @@ def open_grants(
     """Read a page of open grants."""
 
     def read(body: Body) -> tuple[list[results.GrantState], int]:
-        return list(map(results.GrantState.of, body["grants"])), body["last"]
+        return list(map(results.GrantState, body["grants"])), body["last"]
 
     query = {"client": client, "dataset": dataset, "after": after}
     return get("/grants", read, state="open", limit=PAGE, **query)
@@ -139,22 +139,22 @@ def events(after: int) -> Call[tuple[list[Body], int]]:
 
 def grant_state(grant: str) -> Call[results.GrantState]:
     """Read a grant as it is now."""
-    return get(f"/grants/{quote(grant)}", results.GrantState.of)
+    return get(f"/grants/{quote(grant)}", results.GrantState)
 
 
 def decision(decision: str) -> Call[results.Decision]:
     """Read a decision in full."""
-    return get(f"/decisions/{quote(decision)}", results.Decision.of)
+    return get(f"/decisions/{quote(decision)}", results.Decision)
 
 
 def accounts(dataset: str | None, by: str | None) -> Call[results.Accounts]:
     """Read all accounts."""
-    return get("/accounts", results.Accounts.of, dataset=dataset, by=by)
+    return get("/accounts", results.Accounts, dataset=dataset, by=by)
 
 
 def population() -> Call[Body]:
     """Read the population with its datasets and its policy."""
-    return get("", results.raw)
+    return get("", dict)
 
 
 def receipt(sequence: int) -> Call[bytes]:
@@ -222,11 +222,11 @@ def _item(kind: str, **fields: Any) -> Body:
 
 
 def _settlement(response: Any) -> results.Settlement:
-    return results.Settlement.of(document(response))
+    return results.Settlement(document(response))
 
 
 def _recorded(response: Any) -> results.Recorded:
-    return results.Recorded.of(document(response))
+    return results.Recorded(document(response))
 
 
 def _json(body: Mapping[str, Any]) -> bytes:

@@ -6,9 +6,7 @@ Amounts are exact decimals; one that has no bound is ``Decimal("Infinity")``.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, Self
 
 from accountant.client.errors import Body
 
@@ -26,200 +24,324 @@ def amounts(texts: Mapping[str, str]) -> Amounts:
     return {currency: amount(text) for currency, text in texts.items()}
 
 
-def _charge(body: Body, name: str) -> Amounts | None:
-    found = body.get(name)
-    return None if found is None else amounts(found)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """An answer."""
+    """An answer: a view of its JSON document."""
 
-    body: Body = field(repr=False, compare=False)
+    __slots__ = ("body",)
+
+    def __init__(self, body: Body) -> None:
+        self.body = body
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and self.body == other.body
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        names = [name for name, kind in vars(type(self)).items() if isinstance(kind, property)]
+        shown = ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
+        return f"{type(self).__name__}({shown})"
 
 
-@dataclass(frozen=True, slots=True)
 class Settlement(Document):
-    """How a grant ended, and what is ``charged``, empty where nothing is. A commit after the expiry
-    changes nothing: ``note`` says so.
-    """
+    """How a grant ended."""
 
-    id: str
-    state: str
-    charged: Amounts
-    note: str | None
-    flags: tuple[str, ...]
+    __slots__ = ()
 
-    @classmethod
-    def of(cls, body: Body) -> Self:
-        """Read the answer."""
-        flags = tuple(flag["rule"] for flag in body.get("flags", ()))
-        charged, note = amounts(body.get("charged", {})), body.get("note")
-        return cls(body["id"], body["state"], charged, note, flags, body=body)
+    @property
+    def id(self) -> str:
+        """The grant's id."""
+        return str(self.body["id"])
+
+    @property
+    def state(self) -> str:
+        """``committed``, ``released`` or ``expired``."""
+        return str(self.body["state"])
+
+    @property
+    def charged(self) -> Amounts:
+        """What is booked for good; empty where nothing is."""
+        return amounts(self.body.get("charged", {}))
+
+    @property
+    def note(self) -> str | None:
+        """Why nothing changed: a commit after the expiry is only noted."""
+        return self.body.get("note")
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """The rules that fired on what is given back."""
+        return tuple(flag["rule"] for flag in self.body.get("flags", ()))
 
 
-@dataclass(frozen=True, slots=True)
 class Recorded(Document):
-    """What already ran, as booked. ``overrun``: a limit that blocks was exceeded."""
+    """What already ran, as booked."""
 
-    sequence: int
-    charge: Amounts
-    overrun: bool
-    flags: tuple[str, ...]
-    decision_id: str
+    __slots__ = ()
 
-    @classmethod
-    def of(cls, body: Body) -> Self:
-        """Read the answer."""
-        flags = tuple(flag["rule"] for flag in body["flags"])
-        charge, decision = amounts(body["charge"]), str(body["decision"])
-        return cls(body["sequence"], charge, body["overrun"], flags, decision, body=body)
+    @property
+    def sequence(self) -> int:
+        """The event that books it."""
+        return int(self.body["sequence"])
+
+    @property
+    def charge(self) -> Amounts:
+        """What was charged."""
+        return amounts(self.body["charge"])
+
+    @property
+    def overrun(self) -> bool:
+        """True if a limit that blocks was exceeded."""
+        return bool(self.body["overrun"])
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """The rules that fired."""
+        return tuple(flag["rule"] for flag in self.body["flags"])
+
+    @property
+    def decision_id(self) -> str:
+        """The id of the whole decision."""
+        return str(self.body["decision"])
 
 
-@dataclass(frozen=True, slots=True)
 class Counted(Document):
     """The answers of a session so far."""
 
-    positives: int
-    negatives: int
+    __slots__ = ()
 
-    @classmethod
-    def of(cls, body: Body) -> Self:
-        """Read the answer."""
-        return cls(body["positives"], body["negatives"], body=body)
+    @property
+    def positives(self) -> int:
+        """Positive answers in all."""
+        return int(self.body["positives"])
+
+    @property
+    def negatives(self) -> int:
+        """Negative answers in all."""
+        return int(self.body["negatives"])
 
 
-@dataclass(frozen=True, slots=True)
 class Finding(Document):
-    """What one rule found, in words."""
+    """What one rule found."""
 
-    rule: str
-    action: str
-    fired: bool
-    code: str
-    text: str
+    __slots__ = ()
 
-    @classmethod
-    def of(cls, body: Body) -> Self:
-        """Read a rule's part of a decision."""
-        names = ("rule", "action", "fired", "code", "text")
-        return cls(*(body[name] for name in names), body=body)
+    @property
+    def rule(self) -> str:
+        """The rule's id."""
+        return str(self.body["rule"])
+
+    @property
+    def action(self) -> str:
+        """``block`` or ``flag``, when it fires."""
+        return str(self.body["action"])
+
+    @property
+    def fired(self) -> bool:
+        """Whether it fired."""
+        return bool(self.body["fired"])
+
+    @property
+    def code(self) -> str:
+        """The problem code that it stands for."""
+        return str(self.body["code"])
+
+    @property
+    def text(self) -> str:
+        """The comparison in words."""
+        return str(self.body["text"])
 
 
-@dataclass(frozen=True, slots=True)
 class Decision(Document):
-    """``outcome`` is allow, flag or block; the rules that fired come first."""
+    """The outcome of a request, and the findings of all rules."""
 
-    outcome: str
-    rules: tuple[Finding, ...]
+    __slots__ = ()
 
-    @classmethod
-    def of(cls, body: Body) -> Self:
-        """Read a decision."""
-        return cls(body["outcome"], tuple(map(Finding.of, body["rules"])), body=body)
+    @property
+    def outcome(self) -> str:
+        """``allow``, ``flag`` or ``block``."""
+        return str(self.body["outcome"])
+
+    @property
+    def rules(self) -> tuple[Finding, ...]:
+        """Every rule that was evaluated, those that fired first."""
+        return tuple(map(Finding, self.body["rules"]))
 
 
-@dataclass(frozen=True, slots=True)
 class Preview(Document):
-    """The decision that a request would get now, and how many like it fit."""
+    """The decision that a request would get now."""
 
-    outcome: str
-    rules: tuple[Finding, ...]
-    charge: Amounts
-    fits: int
+    __slots__ = ()
 
-    @classmethod
-    def of(cls, body: Body) -> Self:
-        """Read the answer."""
-        decision = Decision.of(body["decision"])
-        charge = amounts(body["charge"])
-        return cls(decision.outcome, decision.rules, charge, body["fits"], body=body)
+    @property
+    def outcome(self) -> str:
+        """``allow``, ``flag`` or ``block``."""
+        return str(self.body["decision"]["outcome"])
+
+    @property
+    def rules(self) -> tuple[Finding, ...]:
+        """Every rule that was evaluated, those that fired first."""
+        return tuple(map(Finding, self.body["decision"]["rules"]))
+
+    @property
+    def charge(self) -> Amounts:
+        """The cost of all mechanisms together."""
+        return amounts(self.body["charge"])
+
+    @property
+    def fits(self) -> int:
+        """How many requests like this the limits admit."""
+        return int(self.body["fits"])
 
 
-@dataclass(frozen=True, slots=True)
 class Balance(Document):
     """One group's place under one limit, in epsilon."""
 
-    group: str
-    spent: Decimal
-    reserved: Decimal
-    remaining: Decimal
-    over: bool
+    __slots__ = ()
 
-    @classmethod
-    def of(cls, body: Body) -> Self:
-        """Read a balance."""
-        spent, reserved = amount(body["spent"]), amount(body["reserved"])
-        left = amount(body["remaining"])
-        return cls(body["group"], spent, reserved, left, body["over"], body=body)
+    @property
+    def group(self) -> str:
+        """A value of the dimension, or everyone."""
+        return str(self.body["group"])
+
+    @property
+    def spent(self) -> Decimal:
+        """Spent for good, rounded up."""
+        return amount(self.body["spent"])
+
+    @property
+    def reserved(self) -> Decimal:
+        """Held by open grants."""
+        return amount(self.body["reserved"])
+
+    @property
+    def remaining(self) -> Decimal:
+        """Left, rounded down."""
+        return amount(self.body["remaining"])
+
+    @property
+    def over(self) -> bool:
+        """More is spent or reserved than the limit allows."""
+        return bool(self.body["over"])
 
 
-@dataclass(frozen=True, slots=True)
 class Account(Document):
     """One limit rule on one scope."""
 
-    rule: str
-    scope: str
-    dataset: str
-    client: str
-    gate: str
-    epsilon: Decimal
-    delta: Decimal
-    total: Balance
-    groups: tuple[Balance, ...]
+    __slots__ = ()
 
-    @classmethod
-    def of(cls, body: Body) -> Self:
-        """Read an account."""
-        scope = body["rule"], body["scope"], body["dataset"], body["client"], body["gate"]
-        epsilon, delta = amount(body["limit"]["epsilon"]), amount(body["limit"]["delta"])
-        groups = tuple(map(Balance.of, body["groups"]))
-        return cls(*scope, epsilon, delta, Balance.of(body["total"]), groups, body=body)
+    @property
+    def rule(self) -> str:
+        """The rule's id."""
+        return str(self.body["rule"])
+
+    @property
+    def dataset(self) -> str:
+        """The dataset's id, or * for the total over all."""
+        return str(self.body["dataset"])
+
+    @property
+    def client(self) -> str:
+        """The client of a sub-limit, or empty."""
+        return str(self.body["client"])
+
+    @property
+    def gate(self) -> str:
+        """How losses are added up."""
+        return str(self.body["gate"])
+
+    @property
+    def epsilon(self) -> Decimal:
+        """The limit's epsilon."""
+        return amount(self.body["limit"]["epsilon"])
+
+    @property
+    def delta(self) -> Decimal:
+        """The limit's delta."""
+        return amount(self.body["limit"]["delta"])
+
+    @property
+    def total(self) -> Balance:
+        """The most charged group, in each currency."""
+        return Balance(self.body["total"])
+
+    @property
+    def groups(self) -> tuple[Balance, ...]:
+        """One a value of the dimension that was asked for."""
+        return tuple(map(Balance, self.body["groups"]))
 
 
-@dataclass(frozen=True, slots=True)
 class Accounts(Document):
-    """All accounts of a population after the event ``sequence``."""
+    """All accounts of a population."""
 
-    population: str
-    sequence: int
-    accounts: tuple[Account, ...]
+    __slots__ = ()
 
-    @classmethod
-    def of(cls, body: Body) -> Self:
-        """Read the answer."""
-        accounts = tuple(map(Account.of, body["accounts"]))
-        return cls(body["population"], body["sequence"], accounts, body=body)
+    @property
+    def population(self) -> str:
+        """The population's name."""
+        return str(self.body["population"])
+
+    @property
+    def sequence(self) -> int:
+        """The last event that is counted in."""
+        return int(self.body["sequence"])
+
+    @property
+    def accounts(self) -> tuple[Account, ...]:
+        """One a limit rule and scope."""
+        return tuple(map(Account, self.body["accounts"]))
 
     def __getitem__(self, rule: str) -> Account:
-        """The account of a rule, if it has one only. Raise KeyError for none or several."""
+        """The account of a rule that has one. Raise KeyError for none or several."""
         found = [account for account in self.accounts if account.rule == rule]
         if len(found) != 1:
             raise KeyError(f"{len(found)} accounts of rule {rule!r}")
         return found[0]
 
 
-@dataclass(frozen=True, slots=True)
 class GrantState(Document):
-    """A grant as it is now. ``charged`` is None while it is open."""
+    """A grant as it is now."""
 
-    id: str
-    state: str
-    client: str
-    dataset: str | list[str]
-    opened: str
-    expires: str
-    reserved: Amounts
-    charged: Amounts | None
+    __slots__ = ()
 
-    @classmethod
-    def of(cls, body: Body) -> Self:
-        """Read a grant."""
-        about = body["id"], body["state"], body["client"], body["dataset"]
-        times = body["opened"], body["expires"]
-        return cls(*about, *times, amounts(body["reserved"]), _charge(body, "charged"), body=body)
+    @property
+    def id(self) -> str:
+        """Its id."""
+        return str(self.body["id"])
 
+    @property
+    def state(self) -> str:
+        """``reserved``, ``committed``, ``released`` or ``expired``."""
+        return str(self.body["state"])
 
-def raw(body: Any) -> Body:
-    """Return a document that has no type of its own."""
-    return dict(body)
+    @property
+    def client(self) -> str:
+        """The name of the key that asked."""
+        return str(self.body["client"])
+
+    @property
+    def dataset(self) -> str | list[str]:
+        """The dataset, or all datasets of a join."""
+        found: str | list[str] = self.body["dataset"]
+        return found
+
+    @property
+    def opened(self) -> str:
+        """When it was reserved (RFC 3339)."""
+        return str(self.body["opened"])
+
+    @property
+    def expires(self) -> str:
+        """When it expires, or would have."""
+        return str(self.body["expires"])
+
+    @property
+    def reserved(self) -> Amounts:
+        """What was set aside."""
+        return amounts(self.body["reserved"])
+
+    @property
+    def charged(self) -> Amounts | None:
+        """What is booked for good; None while it is open."""
+        found = self.body.get("charged")
+        return None if found is None else amounts(found)

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import random
 import re
-import ssl
-import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from urllib.parse import urlsplit
 
@@ -74,7 +72,7 @@ def post(
 ) -> Call[T]:
     """Return a call that can spend, under the idempotency key, by default a fresh one."""
     headers = {"Content-Type": "application/json"}
-    headers["Idempotency-Key"] = idempotency_key or str(uuid.uuid4())
+    headers["Idempotency-Key"] = idempotency_key or os.urandom(16).hex()
     content = json.dumps(present(body), ensure_ascii=False, allow_nan=False).encode()
     return Call("POST", path, read, content, headers | approval(approver_key))
 
@@ -193,7 +191,9 @@ def hopeless(error: Exception) -> bool:
     """Return true for an error that the same request will always get: one that cannot be sent, or a
     certificate that is not trusted.
     """
-    import httpx2  # noqa: PLC0415 (a tenth of a second, only where something is sent)
+    import ssl  # noqa: PLC0415 (as httpx2)
+
+    import httpx2  # noqa: PLC0415 (half of the time to load, needed only where something is sent)
 
     if isinstance(error, httpx2.LocalProtocolError | httpx2.UnsupportedProtocol):
         return True
@@ -207,6 +207,8 @@ def hopeless(error: Exception) -> bool:
 
 def retry_after(header: str | None, otherwise: float) -> float:
     """Return the seconds that a Retry-After header asks for; ``otherwise`` if unreadable."""
+    from email.utils import parsedate_to_datetime  # noqa: PLC0415 (seldom needed)
+
     try:
         asked = float(header or "nan")
     except ValueError:
