@@ -5,17 +5,18 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: install demo test test-fast test-crash test-foreign check serve bench soak lock clean
+.PHONY: install demo test test-fast test-crash test-foreign check serve async-client wheels bench soak lock clean
 .DEFAULT_GOAL := install
 
 install: $(STAMP)
 
-$(STAMP): requirements.lock pyproject.toml
+$(STAMP): requirements.lock pyproject.toml packaging/client/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "accountant needs Python 3.11 or later; name one: make PYTHON=python3.12 install"; exit 1; }
 	$(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --no-index -e .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --no-index \
+		-e packaging/client -e .
 	$(BIN)/python -m compileall -q accountant # else each start takes a tenth longer where none may be written
 	@touch $@
 
@@ -63,6 +64,10 @@ check: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# The asynchronous client says what the blocking one says.
+async-client: $(STAMP)
+	$(BIN)/python tests/client/awaited.py
+
 serve: $(STAMP)
 	$(BIN)/accountant migrate
 	$(BIN)/accountant serve
@@ -74,10 +79,15 @@ bench: $(STAMP)
 soak: $(STAMP)
 	$(BIN)/python -m bench.soak $(SOAK)
 
+# The two distributions, in dist/: the service, and the client that pipelines carry.
+wheels: $(STAMP)
+	cd packaging/client && $(abspath $(BIN))/python -m hatchling build -t wheel -d ../../dist
+	$(BIN)/python -m hatchling build -t wheel -d dist
+
 # Re-resolves the lock file; needs uv.
 lock:
 	uv pip compile --universal --generate-hashes --no-header --python-version 3.11 --all-extras \
-		pyproject.toml -o requirements.lock
+		--no-emit-package privacy-accountant-client pyproject.toml -o requirements.lock
 
 clean:
-	rm -rf $(VENV) .venv-foreign var demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-foreign dist var demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -215,7 +215,7 @@ def test_misuse_is_one_line(
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     assert run(monkeypatch, world, "fleet", str(tmp_path / "out")) == 2
-    assert "pip install 'accountant[fleet]'" in capsys.readouterr().err
+    assert "pip install 'privacy-accountant[fleet]'" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 

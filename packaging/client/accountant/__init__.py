@@ -1,0 +1,1 @@
+../../../accountant/__init__.py

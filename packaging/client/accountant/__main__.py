@@ -1,0 +1,1 @@
+../../../accountant/__main__.py

@@ -1,0 +1,1 @@
+../../../accountant/verify_minimal.py
