@@ -190,7 +190,8 @@ def fleet(
         from accountant.publishing.fleet.export import write_fleet  # noqa: PLC0415 (an extra)
     except ModuleNotFoundError as missing:
         raise Invalid(
-            "not-installed", f"{missing.name} is not installed: pip install 'privacy-accountant[fleet]'"
+            "not-installed",
+            f"{missing.name} is not installed: pip install 'privacy-accountant[fleet]'",
         ) from None
     with common.local_service() as service, common.progress() as bars:
         publisher = common.publisher_of(service)
