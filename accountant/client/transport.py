@@ -138,6 +138,7 @@ class Connection:
         timeout: float = 10.0,
         attempts: int = 5,
         backoff: float = 0.25,
+        transport: Any = None,
     ) -> None:
         if attempts < 1:
             raise ValueError("attempts must be at least 1")
@@ -158,6 +159,8 @@ class Connection:
                 "Accept": "application/json",
             },
         }
+        if transport is not None:  # of httpx2, for instance inside a test
+            self._options["transport"] = transport
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.population} at {self.url}>"
