@@ -12,7 +12,7 @@ from typing import Any, Final
 from pydantic import TypeAdapter
 
 from accountant.budget.accounts.epochs import Start, adopted_by
-from accountant.budget.rules.limit import LimitRule, sides
+from accountant.budget.rules.limit import LimitRule
 from accountant.ledger.events import Event
 from accountant.privacy.filters import RENYI, Limit, parts_of
 from accountant.privacy.inverse import Total, best_order
@@ -61,7 +61,7 @@ def runs(rule: LimitRule, limit: Limit, total_at: Total) -> int:
     charge: Charge = total_at(orders_in(capacity.currencies))
     counts = [
         most // units
-        for currency, most in sides(capacity)
+        for currency, most in capacity.sides
         if currency != Currency.DELTA and (units := charge.units(currency))
     ]
     return max(0, *counts, 0)

@@ -13,9 +13,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from rich.table import Table
 
 from accountant.api.strict_json import parse
-from accountant.budget.commands import read_dp_events
 from accountant.budget.errors import Invalid
-from accountant.budget.rules.limit import LimitRule, sides
 from accountant.cli import common
 from accountant.privacy.filters import FILTERS, Filter, Limit, LineFilter
 from accountant.privacy.inverse import (
@@ -28,7 +26,7 @@ from accountant.privacy.inverse import (
 from accountant.privacy.mechanisms import Amount, Mechanism, Relation, plain, price
 from accountant.privacy.mechanisms.amounts import millionths_up
 from accountant.privacy.mechanisms.base import LARGEST_GROUP, MOST_INVOCATIONS, Objection
-from accountant.privacy.mechanisms.dp_event import dp_event_of, is_dp_event
+from accountant.privacy.mechanisms.dp_event import dp_event_of, is_dp_event, read_dp_events
 from accountant.privacy.units import Currency, decimal_of, exact, orders_in, show, total, units_up
 
 if TYPE_CHECKING:
@@ -252,7 +250,7 @@ def _admits(gate: Filter, limit: Limit, total_at: Total) -> bool:
         units = charge.units(currency)
         return units is not None and units <= most
 
-    epsilon, delta, *along = (within(*side) for side in sides(capacity))
+    epsilon, delta, *along = (within(*side) for side in capacity.sides)
     return delta and any((epsilon, *along))
 
 
@@ -328,6 +326,8 @@ def fit(
 
     Answers for every privacy filter and, for planning, for a list fixed in advance (pld).
     """
+    from accountant.budget.rules.limit import LimitRule  # noqa: PLC0415 (compose needs no rules)
+
     mechanisms = _read(file, group_size)
     limit = {"epsilon": epsilon, "delta": delta}
     fits: dict[str, Row] = {}

@@ -95,6 +95,12 @@ class Capacity:
     along: tuple[int, ...] = ()
     currencies: Axis = ()
 
+    @property
+    def sides(self) -> list[tuple[Currency, int]]:
+        """The currencies that are compared, with the most that a cell may hold."""
+        own = (Currency.EPSILON, self.epsilon), (Currency.DELTA, self.own_delta)
+        return [*own, *zip(self.currencies, self.along, strict=True)]
+
 
 class Filter:
     """A composition that stays valid under adaptive choices of mechanisms and of when to stop.

@@ -35,7 +35,7 @@ from accountant.budget.population.population import MAX_CELLS, Membership
 from accountant.budget.population.selection import Name, Subjects, checked, stored_only
 from accountant.ledger.events import canonical, microseconds, to_keep, written
 from accountant.privacy.mechanisms import Mechanism, Relation, SparseVector
-from accountant.privacy.mechanisms.dp_event import DpEvent, is_dp_event, mechanisms_of
+from accountant.privacy.mechanisms.dp_event import DpEvent, read_dp_events
 
 DEFAULT_TTL: Final = 3_600
 """Seconds until a grant expires, unless the request states another time."""
@@ -104,15 +104,6 @@ FreeText = Annotated[
     WithJsonSchema({"type": "string", "minLength": 1, "maxLength": LONGEST_TEXT}),
 ]
 """Text kept beside the ledger, which holds its salted digest."""
-
-
-def read_dp_events(value: Any) -> Any:
-    """Replace DpEvent trees among the mechanisms by the mechanisms that they mean."""
-    if not isinstance(value, list) or not any(map(is_dp_event, value)):
-        return value
-    return [
-        body for item in value for body in (mechanisms_of(item) if is_dp_event(item) else [item])
-    ]
 
 
 def _few_plans(mechanisms: list[Mechanism]) -> list[Mechanism]:

@@ -14,7 +14,7 @@ from accountant.budget.handlers import is_used, sources_of
 from accountant.budget.policy import Policy
 from accountant.budget.request import price_all, terms_of
 from accountant.budget.rules.base import matches
-from accountant.budget.rules.limit import LimitRule, sides
+from accountant.budget.rules.limit import LimitRule
 from accountant.budget.state import State, lifetime
 from accountant.ledger.events import MAX_BYTES, rfc3339
 from accountant.privacy.curves import Orders
@@ -105,7 +105,7 @@ def _epoch(state: State, rule: LimitRule, now: int) -> Body:
     stated: Body = {
         "number": epoch.number,
         "start": start.name.lower(),
-        "capacity": {str(currency): str(most) for currency, most in sides(epoch.capacity)},
+        "capacity": {str(currency): str(most) for currency, most in epoch.capacity.sides},
         "keeps": [str(currency) for currency in epoch.axis],
     }
     if start is Start.KEPT:

@@ -142,7 +142,7 @@ class LimitRule(Rule):
         capacity = used[0].epoch.capacity
         fits, kept = tightest(used, view.total, capacity)
         if not fits:
-            kept = kept | {"capacity": [str(most) for _, most in sides(capacity)]}
+            kept = kept | {"capacity": [str(most) for _, most in capacity.sides]}
         return Compared(self.id, self.action, not fits, self.code, kept)
 
     def applies(self, datasets: Sequence[str]) -> bool:
@@ -244,15 +244,6 @@ def peak_kept(peak: Peak) -> dict[str, Any]:
     return kept if peak.cell is None else kept | {"cell": peak.cell}
 
 
-def sides(capacity: Capacity) -> list[tuple[Currency, int]]:
-    """Return the currencies that are compared, with the most that a cell may hold."""
-    return [
-        (Currency.EPSILON, capacity.epsilon),
-        (Currency.DELTA, capacity.own_delta),
-        *zip(capacity.currencies, capacity.along, strict=True),
-    ]
-
-
 def quoted(
     rule: LimitRule, epoch: Epoch, capacity: Capacity, compared: Compared, told: Told
 ) -> dict[str, Any]:
@@ -262,7 +253,7 @@ def quoted(
     charge = told.total.on(epoch.axis)
     covered = (name for name in told.datasets if matches(rule.datasets, name))
     dataset, client = rule.scope(compared.seen.get("dataset") or next(covered), told.event.by)
-    asked = [charge.units(currency) for currency, _ in sides(capacity)]
+    asked = [charge.units(currency) for currency, _ in capacity.sides]
     with_it = list(map(_plus, used, asked))
     before = rule.filter.spent(epoch.limit, used[0], used[2:])
     line = deciding(rule.filter, epoch.limit, used[0], used[2:])
@@ -275,7 +266,7 @@ def quoted(
             "capacity": show(max(most, 0), currency),  # a line may begin above the limit
             "holds": _holds(held, charge.units(currency), most),
         }
-        for held, (currency, most) in zip(used, sides(capacity), strict=True)
+        for held, (currency, most) in zip(used, capacity.sides, strict=True)
     ]
     epsilon, own, *along = (one["holds"] for one in comparisons)
     decides = Currency.EPSILON if line is None else line.currency

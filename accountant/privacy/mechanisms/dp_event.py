@@ -72,6 +72,15 @@ def mechanisms_of(tree: Any) -> list[Body]:
     return _stated(_read(tree))
 
 
+def read_dp_events(value: Any) -> Any:
+    """Replace DpEvent trees among the mechanisms by the mechanisms that they mean."""
+    if not isinstance(value, list) or not any(map(is_dp_event, value)):
+        return value
+    return [
+        body for item in value for body in (mechanisms_of(item) if is_dp_event(item) else [item])
+    ]
+
+
 def _stated(bodies: list[Body]) -> list[Body]:
     """Return bodies with the relation of their noise written out."""
     for body in bodies:

@@ -18,7 +18,6 @@ from accountant.budget.facts import grant_of
 from accountant.budget.population.population import Population
 from accountant.budget.population.selection import EVERYONE, Selection, runs_of
 from accountant.budget.reach import Reach, reach_in
-from accountant.budget.rules.limit import sides
 from accountant.budget.state import State
 from accountant.ledger.events import Event
 from accountant.ledger.merkle import leaf_hash, tree_of
@@ -250,5 +249,5 @@ def _rules(state: State) -> Iterator[tuple[Any, ...]]:
     for rule in adopted.policy.limits:
         epoch = adopted.epochs[rule.id]
         about = (rule.id, epoch.number, epoch.since, rule.datasets, rule.across, rule.per)
-        for currency, units in sides(epoch.capacity):
+        for currency, units in epoch.capacity.sides:
             yield *about, rule.action, rule.filter.name, str(currency), units
