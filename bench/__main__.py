@@ -16,7 +16,19 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from bench import batches, core, evidence, gates, http, limits, pbs, prices, scale, schedules
+from bench import (
+    batches,
+    core,
+    evidence,
+    gates,
+    http,
+    limits,
+    pbs,
+    pipeline,
+    prices,
+    scale,
+    schedules,
+)
 from bench.databases import databases
 
 RESULTS = Path(__file__).parent / "results" / "latest.json"
@@ -40,6 +52,7 @@ EVERYWHERE: list[Callable[[Path], Rows]] = [
     http.on_sqlite,
     batches.on_sqlite,
     pbs.on_sqlite,
+    pipeline.grant_and_commit,
     scale.long_ledger,
 ]
 ON_POSTGRES: list[Callable[[Path, Callable[[], str]], Rows]] = [
