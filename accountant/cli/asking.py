@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from rich.table import Table
 
 from accountant.api.strict_json import parse
-from accountant.api.views import in_full
-from accountant.budget.batches import REFUSED as REFUSED_BATCH
-from accountant.budget.commands import AskGrant
 from accountant.budget.errors import Invalid
-from accountant.budget.explain import Explained
-from accountant.budget.outcome import REFUSED
 from accountant.cli import common
 from accountant.ledger.events import Event, rfc3339
 from accountant.privacy.units import INFINITE, SURE, Currency
-from accountant.reporting.files import FORMATS, rendered, report_of, write_whole
-from accountant.reporting.statement import accounts_json
+
+# What works on the service is loaded by the command that needs it: half of a second each.
+if TYPE_CHECKING:
+    from accountant.budget.explain import Explained
 
 _MOST_DIGITS: Final = 15
 """The most digits of an event's sequence."""
@@ -34,6 +31,8 @@ def accounts(
     json: common.JsonOption = False,
 ) -> None:
     """Show the limit of each rule and the spent, reserved and remaining amounts."""
+    from accountant.reporting.statement import accounts_json  # noqa: PLC0415
+
     with common.local_service() as service:
         document = accounts_json(service.state(population), dataset, by)
     if json:
@@ -80,7 +79,8 @@ def preview(
 
     Exit code 1 if it would be blocked.
     """
-    from accountant.api.answers import preview_view  # noqa: PLC0415 (loads Starlette)
+    from accountant.api.answers import preview_view  # noqa: PLC0415
+    from accountant.budget.commands import AskGrant  # noqa: PLC0415
 
     command = AskGrant.model_validate(parse(common.read_bytes(file)))
     with common.local_service() as service:
@@ -106,6 +106,10 @@ def explain(
 
     Reads only the event and the policy that was in force. Exit code 1 if the request was refused.
     """
+    from accountant.api.views import in_full  # noqa: PLC0415
+    from accountant.budget.batches import REFUSED as REFUSED_BATCH  # noqa: PLC0415
+    from accountant.budget.outcome import REFUSED  # noqa: PLC0415
+
     number = event[1:] if event[:1] in ("d", "g") else event
     if not (number.isascii() and number.isdigit() and len(number) <= _MOST_DIGITS):
         raise Invalid("unknown-event", f"{event!r} is not an event: write 42, g42 or d42")
@@ -164,15 +168,17 @@ def report(
     ] = None,
 ) -> None:
     """Write the compliance report."""
+    from accountant.reporting import files  # noqa: PLC0415
+
     form = form or (to and to.suffix.removeprefix(".")) or "html"
-    if form not in FORMATS:
+    if form not in files.FORMATS:
         raise Invalid("unknown-format", f"unknown report format {form!r}: html, json or csv")
     with common.local_service() as service:
         service.known(population)
         published = common.publisher_of(service).last_published(population)
-        text = rendered(report_of(service.ledgers, population, published), form)
+        text = files.rendered(files.report_of(service.ledgers, population, published), form)
     if to is None:
         typer.echo(text, nl=False)
     else:
-        write_whole(to, text)
+        files.write_whole(to, text)
         common.say(f"wrote {to}")
