@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from accountant.budget.commands import ITEMS
+from accountant.budget.commands import IDENTIFIER, ITEMS
 from accountant.privacy.mechanisms import KINDS
 
 MOST: Final = 20
@@ -24,8 +24,21 @@ _MESSAGES: Final = {
     "string_too_short": "must not be empty",
     "union_tag_invalid": "there is no {tag}; there are: {expected_tags}",
     "union_tag_not_found": "must say its {discriminator}",
-    "string_pattern_mismatch": "does not have the form {pattern}",
 }
+_NAME: Final = "must be a name of small letters, digits, dots, dashes and underscores, at most 64"
+_FORMS: Final = {
+    r"^\d{1,2}(\.\d+)?%$": 'must be a percentage below 100, such as "80%"',
+    f"^{IDENTIFIER}$": f"{_NAME}, which begins with a letter or digit",
+    f"^{IDENTIFIER}/{IDENTIFIER}$": "must be a population and a dataset of it: people/visits",
+    r"^[0-9a-f]{64}$": "must be a SHA-256 digest: 64 hexadecimal digits",
+    r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?Z$": (
+        "must be a time in UTC such as 2026-11-24T10:00:00Z"
+    ),
+    r"^https?://[^\s]+$": "must be an address that begins with http:// or https://",
+    r"^[^\x00-\x1f\x7f]+$": "must not be empty, nor have line ends or control characters",
+    r"^([2-9]|[1-9][0-9]{1,5})$": "must be a whole order from 2 to 999999",
+}
+"""What the forms of texts mean; a test finds those that are missing here."""
 
 
 def reasons(error: ValidationError) -> list[dict[str, str]]:
@@ -43,6 +56,10 @@ def in_one_line(found: list[dict[str, str]], whole: str) -> str:
 
 def reason(item: Any) -> str:
     """Return one of pydantic's errors as text that names the remedy."""
+    if item["type"] == "string_pattern_mismatch":
+        pattern = item["ctx"]["pattern"]
+        form = _FORMS.get(pattern, f"does not have the form {pattern}")
+        return form + _shown(item.get("input"))
     message = _MESSAGES.get(item["type"])
     if message is None:
         return str(item["msg"]).removeprefix("Value error, ") + _shown(item.get("input"))

@@ -8,9 +8,11 @@ import pytest
 from pydantic import ValidationError
 from support import make
 
+from accountant.budget.commands import COMMANDS
 from accountant.budget.errors import Invalid
-from accountant.budget.malformed import reasons
+from accountant.budget.malformed import _FORMS, reasons
 from accountant.budget.policy_file import parse_policy
+from accountant.budget.rules import KINDS
 
 LAPLACE = {"kind": "laplace", "sensitivity": "1", "scale": "1"}
 EVENT = {"class": "GaussianDpEvent", "fields": {"noise_multiplier": "-3"}}
@@ -50,3 +52,31 @@ def test_a_policy_is_told_likewise() -> None:
     """The line, the field, the range and the value."""
     with pytest.raises(Invalid, match=r"line 3: rules.0.limit.epsilon: .*1E-9.*|line 3.*it is"):
         parse_policy("policy: p\nrules:\n  - {id: a, limit: {epsilon: 0}}\n")
+
+
+def patterns(schema: Any) -> set[str]:
+    """The forms of texts that a JSON schema asks for, but those of amounts, which say so better."""
+    if isinstance(schema, list):
+        return set().union(*map(patterns, schema))
+    if not isinstance(schema, dict):
+        return set()
+    own = {schema["pattern"]} if "pattern" in schema and "maxLength" not in schema else set()
+    return own.union(*map(patterns, schema.values()))
+
+
+def test_every_form_of_a_text_is_told_in_words() -> None:
+    """No message shows a regular expression: each form in commands and policies has its words."""
+    models = [*COMMANDS.values(), *KINDS.values()]
+    asked = set().union(*(patterns(model.model_json_schema()) for model in models))
+    assert {r"^\d{1,2}(\.\d+)?%$"} < asked
+    assert asked <= set(_FORMS)
+
+
+def test_a_share_is_told_as_a_percentage() -> None:
+    """What stands where a percentage belongs is shown beside what may stand there."""
+    text = "policy: p\nrules:\n  - {id: a, limit: {epsilon: 1}}\n  - {id: b, of: a, at: 0.8}\n"
+    for share in ("0.8", "'half'", "100%"):
+        with pytest.raises(
+            Invalid, match=r'rules\.1\.at: .*(percentage below 100, such as "80%"|string)'
+        ):
+            parse_policy(text.replace("0.8", share))
