@@ -1,0 +1,152 @@
+"""Tables: a pandas or polars DataFrame, or a mapping of arrays, as columns of NumPy.
+
+Neither library is imported here: a frame that is given brings its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from numbers import Real
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accountant.queries.exact import Numbers
+
+Mask = NDArray[np.bool_]
+Column = NDArray[Any]
+
+_MISSING: Final = frozenset({"NAType", "NaTType"})
+_SHOWN: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """Columns of equal length, read when they are first asked for."""
+
+    names: tuple[str, ...]
+    rows: int
+    _read: Callable[[str], Any]
+
+    @classmethod
+    def of(cls, data: Any) -> Frame:
+        """Return the frame of a DataFrame or of a mapping of arrays. Raise TypeError for anything
+        else, and ValueError if it is empty or its columns differ in length.
+        """
+        if isinstance(data, Mapping):
+            columns = {str(name): np.asarray(values) for name, values in data.items()}
+            names, read = tuple(columns), columns.__getitem__
+        elif hasattr(data, "columns") and hasattr(data, "__getitem__") and hasattr(data, "shape"):
+            names, read = tuple(map(str, data.columns)), lambda name: data[name].to_numpy()
+        else:
+            raise TypeError(
+                f"{type(data).__name__} is no table: give a pandas or polars DataFrame, or a "
+                "mapping of column names to arrays"
+            )
+        if not names:
+            raise ValueError("the table has no columns")
+        lengths = {len(read(name)) for name in (names if isinstance(data, Mapping) else names[:1])}
+        if len(lengths) > 1:
+            raise ValueError(f"the columns differ in length: {sorted(lengths)}")
+        if lengths == {0}:
+            raise ValueError("the table has no rows: there is nobody to ask about")
+        return cls(names, lengths.pop(), read)
+
+    def column(self, name: str) -> Column:
+        """Return a column as it is. Raise ValueError if there is none of that name, or two."""
+        if name not in self.names:
+            raise ValueError(f"there is no column {name!r}; there are: {', '.join(self.names)}")
+        found: Column = np.asarray(self._read(name))
+        if found.ndim != 1 or self.names.count(name) > 1:
+            raise ValueError(f"column {name!r} is not one list of values")
+        return found
+
+
+def missing(column: Column) -> Mask:
+    """Return which values are None, NaN, or another library's sign for a missing value."""
+    if column.dtype.kind == "f":
+        return np.asarray(np.isnan(column))
+    if column.dtype.kind in "mM":
+        return np.asarray(np.isnat(column))
+    if column.dtype.kind != "O":
+        return np.zeros(len(column), dtype=np.bool_)
+    return np.fromiter((_is_missing(value) for value in column), np.bool_, len(column))
+
+
+def _is_missing(value: Any) -> bool:
+    if value is None or type(value).__name__ in _MISSING:
+        return True
+    return isinstance(value, float | np.floating | Decimal) and value != value  # noqa: PLR0124
+
+
+def numbers(name: str, column: Column) -> Numbers:
+    """Return the values of a column, of which none is missing, as floats. Raise ValueError if they
+    are not numbers.
+    """
+    if column.dtype.kind in "biuf":
+        return column.astype(np.float64)
+    kinds = {type(value) for value in column} if column.dtype.kind == "O" else {column.dtype.type}
+    if column.dtype.kind != "O" or not all(issubclass(kind, Real | Decimal) for kind in kinds):
+        told = ", ".join(sorted(kind.__name__ for kind in kinds))
+        raise ValueError(f"column {name!r} is not numeric but {told}: turn it into numbers first")
+    return np.array([float(value) for value in column], dtype=np.float64)
+
+
+def among(column: Column, values: Collection[Any]) -> Mask:
+    """Return which entries equal one of ``values``."""
+    found = np.zeros(len(column), dtype=np.bool_)
+    for value in values:
+        equal = column == value
+        if not isinstance(equal, np.ndarray) or equal.dtype.kind != "b":
+            equal = np.array([entry == value for entry in column], dtype=np.bool_)
+        found |= equal
+    return found
+
+
+def as_text(column: Column) -> Column:
+    """Return the entries as texts, as the values of dimensions are."""
+    if column.dtype.kind == "U":
+        return column
+    return np.array([str(value) for value in column.tolist()], dtype=object)
+
+
+def unknown(column: Column, values: Collection[Any]) -> list[Any]:
+    """Return the first few entries that are none of ``values``."""
+    known = set(values)
+    found = dict.fromkeys(value for value in column.tolist() if value not in known)
+    return list(found)[:_SHOWN]
+
+
+def places(column: Column) -> NDArray[np.intp]:
+    """Return a number for each entry, the same for equal ones."""
+    if column.dtype.kind == "O":
+        numbered: dict[Any, int] = {}
+        each = (numbered.setdefault(value, len(numbered)) for value in column)
+        return np.fromiter(each, np.intp, len(column))
+    return np.unique(column, return_inverse=True)[1].astype(np.intp)
+
+
+def first(units: NDArray[np.intp], most: int) -> Mask:
+    """Return which rows are among the first ``most`` of their unit, in the order of the table."""
+    order = np.argsort(units, kind="stable")
+    ordered = units[order]
+    begins = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
+    lengths = np.diff(np.r_[begins, len(ordered)])
+    found = np.empty(len(units), dtype=np.bool_)
+    found[order] = np.arange(len(units)) - np.repeat(begins, lengths) < most
+    return found
+
+
+def most_rows(units: NDArray[np.intp]) -> int:
+    """Return the largest number of rows of a unit."""
+    return int(np.bincount(units).max())
+
+
+def listed(values: Any) -> tuple[Any, ...]:
+    """Return one value as a tuple of it, and several as a tuple."""
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        return (values,)
+    return tuple(values)
