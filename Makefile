@@ -86,7 +86,7 @@ wheels: $(STAMP)
 
 # Re-resolves the lock file; needs uv.
 lock:
-	uv pip compile --universal --generate-hashes --no-header --python-version 3.11 --all-extras \
+	uv pip compile --universal --generate-hashes --no-header --python-version 3.11 --extra dev \
 		--no-emit-package privacy-accountant-client pyproject.toml -o requirements.lock
 
 clean:

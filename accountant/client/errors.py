@@ -77,4 +77,5 @@ class MayHaveRun(AccountantError):
     """
 
     def __init__(self, grant: str) -> None:
+        self.grant = grant
         super().__init__(f"grant {grant} was given to an earlier run, which may have used it")
