@@ -41,6 +41,7 @@ from fractions import Fraction
 from typing import Any, Final, Unpack
 
 from accountant.adapters.libraries import needs, sampler
+from accountant.adapters.shared_training import NotReserved
 from accountant.client import Client, Grant, dp_sgd, gaussian
 from accountant.client.calls import Asked, Datasets
 
@@ -61,10 +62,6 @@ PLAN: Final = "ACCOUNTANT_TRAINING"
 _PROVED: Final = (DPOptimizer, DPPerLayerOptimizer, DPOptimizerFastGradientClipping)
 _RANDOM_BITS: Final = 24  # torch.rand draws whole multiples of 2^-24
 _SAMPLER: Final = sampler("opacus")
-
-
-class NotReserved(RuntimeError):
-    """A step that is not part of the reserved plan, or that nothing is proved of."""
 
 
 def rate_drawn(sample_rate: float) -> Fraction:

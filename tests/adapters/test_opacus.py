@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from ledgers import TRAINING, committed, last
 
 if TYPE_CHECKING:
     from service import Running
@@ -23,21 +24,11 @@ from opacus.accountants import RDPAccountant  # noqa: E402
 from opacus.utils.batch_memory_manager import BatchMemoryManager  # noqa: E402
 from torch.utils.data import DataLoader, RandomSampler, TensorDataset  # noqa: E402
 
-from accountant.adapters.opacus import (  # noqa: E402
-    NotReserved,
-    Poisson,
-    Shuffled,
-    rate_drawn,
-    training,
-)
+from accountant.adapters.opacus import Poisson, Shuffled, rate_drawn, training  # noqa: E402
+from accountant.adapters.shared_training import NotReserved  # noqa: E402
 from accountant.client import Client, Refused, dp_sgd  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # torch and Opacus warn of themselves
-TRAINING = """
-policy: training
-rules:
-  - {id: lifetime, limit: {epsilon: 3, delta: 1e-5}, gate: renyi}
-"""
 RECORDS = 64
 RATE = 0.125
 SIGMA = 4.0
@@ -81,18 +72,6 @@ class Work:
         """Make a step on each batch of the loader."""
         for batch in self.loader:
             self.step(batch)
-
-
-def committed(served: Running, population: str) -> list[dict[str, Any]]:
-    """What the ledger says was executed; empty where all was given back."""
-    events = served.events(population)
-    reserved = {f"g{e['sequence']}": e for e in events if e["type"] == "grant.reserved.v1"}
-    found: list[dict[str, Any]] = []
-    for event in events:
-        if event["type"] == "grant.committed.v1":
-            asked = reserved[event["command"]["grant"]]["command"]
-            found += event["command"].get("mechanisms", asked["mechanisms"])
-    return found
 
 
 def poisson_steps(steps: int, rate: float = RATE, sigma: str = "4") -> dict[str, Any]:
@@ -191,7 +170,7 @@ def test_a_run_without_a_step_costs_nothing(
     """A block in which no noise was drawn is released."""
     with training(ledger, "visits", **plan()):
         pass
-    assert served.events(population)[-1]["type"] == "grant.released.v1"
+    assert last(served, population) == "grant.released.v1"
 
 
 def test_a_surplus_step_draws_no_noise(served: Running, population: str, ledger: Client) -> None:
