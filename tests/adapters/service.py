@@ -74,21 +74,24 @@ class Running:
 def running(folder: Path) -> Iterator[Running]:
     """Start a service on a new ledger in ``folder``; stop it afterwards. Raise NotStarted."""
     python = os.environ.get(INTERPRETER, sys.executable)
-    process = subprocess.Popen(
-        [python, str(Path(__file__).resolve()), str(folder)],
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=(folder / "service.txt").open("wb"),
-        text=True,
-    )
-    with process:
+    said = folder / "service.txt"
+    with (
+        said.open("wb") as errors,
+        subprocess.Popen(
+            [python, str(Path(__file__).resolve()), str(folder)],
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+        ) as process,
+    ):
         assert process.stdin is not None
         assert process.stdout is not None
         if not (line := process.stdout.readline()):
-            said = (folder / "service.txt").read_text().splitlines() or ["nothing"]
+            last = (said.read_text().splitlines() or ["it said nothing"])[-1]
             raise NotStarted(
-                f"no service starts with {python} ({said[-1]}): "
+                f"no service starts with {python} ({last}): "
                 f"name one that has it installed in {INTERPRETER}"
             )
         yield Running(**json.loads(line))
