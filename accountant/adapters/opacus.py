@@ -129,7 +129,7 @@ class Training:
         """
         _check_optimizer(optimizer)
         batches = getattr(loader, "batch_sampler", None)
-        if isinstance(batches, UniformWithReplacementSampler):
+        if type(batches) is UniformWithReplacementSampler:
             before = self._before_poisson(optimizer, batches.sample_rate)
         elif _is_partition(batches):
             loader = Passes(loader)

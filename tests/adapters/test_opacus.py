@@ -21,6 +21,7 @@ opacus = pytest.importorskip("opacus", reason="opacus is not installed")
 
 from opacus import PrivacyEngine  # noqa: E402
 from opacus.accountants import RDPAccountant  # noqa: E402
+from opacus.distributed import DifferentiallyPrivateDistributedDataParallel  # noqa: E402
 from opacus.utils.batch_memory_manager import BatchMemoryManager  # noqa: E402
 from torch.utils.data import DataLoader, RandomSampler, TensorDataset  # noqa: E402
 
@@ -40,7 +41,7 @@ class Work:
     def __init__(self, batch: int = 8, sigma: float = SIGMA, **how: Any) -> None:
         torch.manual_seed(0)
         data = TensorDataset(torch.randn(RECORDS, 4), torch.randint(0, 2, (RECORDS,)))
-        model = torch.nn.Linear(4, 2)
+        model = how.pop("wrap", lambda model: model)(torch.nn.Linear(4, 2))
         loader = how.pop("loader", None) or DataLoader(data, batch_size=batch, shuffle=True)
         self.engine = PrivacyEngine(accountant="ledger")
         self.model, self.optimizer, self.loader = self.engine.make_private(
@@ -424,6 +425,21 @@ def test_adaptive_clipping_is_refused(ledger: Client) -> None:
         pytest.raises(NotReserved, match="adaptive clipping"),
     ):
         run.watch(work.optimizer, work.loader)
+
+
+def test_several_processes_are_refused(ledger: Client, tmp_path: Path) -> None:
+    """Training that is spread over processes would ask for the plan in each of them."""
+    place = f"file://{tmp_path}/meeting"
+    torch.distributed.init_process_group("gloo", init_method=place, rank=0, world_size=1)
+    try:
+        work = Work(wrap=DifferentiallyPrivateDistributedDataParallel)
+        with (
+            training(ledger, "visits", **plan()) as run,
+            pytest.raises(NotReserved, match="one process"),
+        ):
+            run.watch(work.optimizer, work.loader)
+    finally:
+        torch.distributed.destroy_process_group()
 
 
 def test_clipping_by_layer_is_charged_alike(
