@@ -53,7 +53,7 @@ def export(
     """Write a ledger as evidence that can be checked offline, up to a checkpoint signed now."""
     with common.local_service() as service, common.progress() as bars:
         ledgers = service.ledgers
-        signed = common.publisher_of(service).sign(population)
+        signed, state = common.publisher_of(service).signed_state(population)
         entries = range(signed.size) if tiles else covering(first, last, signed.size)
         task = bars.add_task("exporting", total=len(entries))
         progress = partial(bars.advance, task)
@@ -61,7 +61,7 @@ def export(
             write_tiles(file, ledgers, population, signed, progress)
         else:
             with whole(file) as handle:
-                source = ledgers, population, signed, service.state(population), entries
+                source = ledgers, population, signed, state, entries
                 write_bundle(handle, *source, with_texts=not without_texts, progress=progress)
     common.say(f"wrote {file}: checkpoint of {signed.size} events")
 

@@ -47,9 +47,9 @@ def write_bundle(
     with_texts: bool = True,
     progress: Progress = lambda _: None,
 ) -> None:
-    """Write the ledger up to ``signed`` as a bundle (docs/evidence.md); ``state`` is its present
-    state. Raises Conflict if a text is erased meanwhile: the bundle could not show why it is
-    missing.
+    """Write the ledger up to ``signed`` as a bundle (docs/evidence.md). ``state`` is the state
+    after its events (``Publisher.signed_state``), or a later one, which costs a replay. Raises
+    Conflict if a text is erased meanwhile: the bundle could not show why it is missing.
     """
     log, head = Log(ledgers, ledger), signed.head
     files = _small_files(ledgers, ledger, signed, state)

@@ -81,6 +81,13 @@ class Publisher:
         last = ledgers.last_signed(ledger)
         if last and last.size == ledgers.head(ledger).size and self._kept(ledger, last):
             return last
+        return self.signed_state(ledger)[0]
+
+    def signed_state(self, ledger: str) -> tuple[Signed, State]:
+        """As ``sign``; return also the state after just these events, at the last one's stamp:
+        nothing has left a window since.
+        """
+        self._service.known(ledger)
         self._name(ledger)
         with self._service.writing(ledger) as unit:
             writing, projection = unit.writing, unit.projection
@@ -92,10 +99,10 @@ class Publisher:
             if last is None or lost or last.size < projection.tree.size:
                 last = self._signed(projection, last)
                 writing.keep_signed(ledger, last)
-            totals = kept_totals(unit.state, last)
+            totals, state = kept_totals(unit.state, last), unit.state.frozen()
         if not self._kept(ledger, last):
             self._keep(ledger, last, totals)
-        return last
+        return last, state
 
     def _kept(self, ledger: str, signed: Signed) -> bool:
         return self._vault.read(ledger, "signed") == signed.note

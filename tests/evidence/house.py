@@ -117,10 +117,12 @@ class House(World):
     ) -> bytes:
         """The bundle of the ledger, as ``accountant export`` writes it."""
         ledgers = self.service.ledgers
-        signed = self.sign() if sign else ledgers.signed("fair")[-1]
+        if sign:
+            signed, state = self.publisher.signed_state("fair")
+        else:
+            signed, state = ledgers.signed("fair")[-1], self.service.state("fair")
         out = io.BytesIO()
         entries = covering(first, last, signed.size)
-        state = self.service.state("fair")
         write_bundle(out, ledgers, "fair", signed, state, entries, with_texts=texts)
         return out.getvalue()
 

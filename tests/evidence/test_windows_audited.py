@@ -123,3 +123,15 @@ def test_who_frees_too_early_is_found(tmp_path: Path) -> None:
     bundle = house.bundle()
     assert audit(bundle).count > 0
     assert report(bundle)["findings"]
+
+
+def test_a_bundle_is_of_the_last_event(tmp_path: Path) -> None:
+    """What has left a window since the last event still counts in the totals of the bundle."""
+    house = resident(House(tmp_path / "house", Clock()))
+    adopt(house, RULES.format(span="12h", epsilon="0.9"), approved_by="officer")
+    house.do("record_invocations", dataset="d", mechanisms=[laplace("0.2")])
+    house.sign()
+    house.clock.forward(90_000)
+    bundle = house.bundle()
+    assert [str(finding) for finding in audit(bundle).findings] == []
+    assert report(bundle)["findings"] == []
