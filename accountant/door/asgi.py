@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from typing import IO
 
 from starlette.types import ASGIApp, Message, Scope
 from structlog.contextvars import bind_contextvars
 
 from accountant.door.messages import RawFields, Reply, Replying, Request, Taking, failed
+from accountant.door.sending import FILE
 
 
 class Requests:
@@ -32,26 +34,32 @@ class Requests:
     async def _answer(self, request: Request, reply: Replying) -> None:
         bind_contextvars(request_id=request.id)  # for the log lines of this task
         scope = _scope(request)
+        scope["state"]["gone"] = getattr(reply, "gone", lambda: False)
         received = iter([{"type": "http.request", "body": request.body, "more_body": False}])
         status, headers, parts = 500, RawFields(), list[bytes]()
+        file: IO[bytes] | None = None
 
         async def receive() -> Message:
             return next(received, {"type": "http.disconnect"})
 
         async def send(message: Message) -> None:
-            nonlocal status, headers
+            nonlocal status, headers, file
             if message["type"] == "http.response.start":
                 status = message["status"]
                 headers = [(bytes(name), bytes(value)) for name, value in message["headers"]]
+            elif message["type"] == FILE:
+                file = message["file"]
             else:
                 parts.append(message.get("body", b""))
 
         try:
             await self._app(scope, receive, send)
         except Exception as error:  # noqa: BLE001 every request gets a reply
+            if file is not None:
+                file.close()
             reply(failed(error, request.path, request.id))
             return
-        reply(Reply(status, scope["state"].get("client"), headers, b"".join(parts)))
+        reply(Reply(status, scope["state"].get("client"), headers, b"".join(parts), file))
 
 
 def _scope(request: Request) -> Scope:

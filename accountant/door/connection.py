@@ -15,6 +15,7 @@ from accountant.door.keys import NO_KEY, WRONG_KEY, secret_of
 from accountant.door.messages import CONTINUE, Refused, Reply, Request, wire
 from accountant.door.places import SMALL, Line, busy
 from accountant.door.reading import END, HEAD_BYTES, Chunks, Head, check_begun
+from accountant.door.sending import Sending
 
 if TYPE_CHECKING:
     from accountant.door.server import Door
@@ -52,13 +53,20 @@ class Exchange:
         connection = self.connection
         connection.door.hand_over(partial(connection.guarded, connection.answer, self, reply))
 
+    def gone(self) -> bool:
+        """Return whether the client has ended its side, for work of minutes: it will hardly wait.
+        Called in any thread.
+        """
+        return self.connection.ended
+
 
 class Connection(asyncio.Protocol):
     """A connection with a client at ``address``."""
 
     __slots__ = (
         "_blocked", "_body", "_buffer", "_chunks", "_eof", "_exchange", "_last_unsent",
-        "_paused", "_searched", "_state", "_transport", "address", "door", "fileno", "held", "line",
+        "_paused", "_searched", "_sending", "_state", "_transport", "address", "door", "fileno",
+        "held", "line",
     )  # fmt: skip
 
     def __init__(self, door: Door, address: str, fileno: int) -> None:
@@ -71,6 +79,7 @@ class Connection(asyncio.Protocol):
         self._chunks: Chunks | None = None
         self._body = 0  # Bytes of a large body that is being answered
         self._exchange: Exchange | None = None
+        self._sending: Sending | None = None  # An answer that is sent from a file
         self._eof = self._paused = self._blocked = False
         self._last_unsent = 0
 
@@ -98,7 +107,8 @@ class Connection(asyncio.Protocol):
     def eof_received(self) -> bool:
         """The client sends nothing more; it may still wait for answers."""
         self._eof = True
-        if self._state is State.END or not (self._buffer or self._exchange or self._blocked):
+        waits = self._buffer or self._exchange or self._blocked or self._sending
+        if self._state is State.END or not waits:
             return False
         self._go_on()
         return True
@@ -106,13 +116,18 @@ class Connection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """The client does not read its answer."""
         self._blocked, self._last_unsent = True, self.unsent()
+        if self._sending is not None:
+            self._sending.wait()
         self._wait_in(self.door.places.unread)
         self.door.places.relieve_unread()
 
     def resume_writing(self) -> None:
         """The client has read most of its answer."""
         self._blocked = False
-        if self._state is State.END:
+        if self._sending is not None:
+            self._wait_in(None)
+            self._sending.go_on()
+        elif self._state is State.END:
             self._wait_in(self.door.places.lingering)
         elif self._state is State.READER:
             self._next()
@@ -122,6 +137,8 @@ class Connection(asyncio.Protocol):
         self._state = State.END
         self._buffer.clear()
         self._chunks, self._body = None, 0
+        if self._sending is not None:
+            self._sending.go_on()
         self._wait_in(None)
         self.door.places.hold(self, 0)
         self.door.lost(self)
@@ -281,6 +298,7 @@ class Connection(asyncio.Protocol):
     def answer(self, exchange: Exchange, reply: Reply, *, closes: bool = False) -> None:
         """Write a reply, and go on with what has arrived meanwhile."""
         if exchange is not self._exchange:
+            reply.drop()
             return
         self._exchange, self._body = None, 0
         head = exchange.head
@@ -290,6 +308,7 @@ class Connection(asyncio.Protocol):
         if reply.status == 401 and head is not None and head.authorization:
             self.door.attempts.wrong(self.address)
         if self._state is State.END:
+            reply.drop()
             return
         self._state = State.READER
         closes = closes or self.door.stopping or head is None or not head.keep_alive
@@ -298,6 +317,30 @@ class Connection(asyncio.Protocol):
         self._transport.write(
             wire(reply, exchange.id, closes=closes, http11=http11, bodiless=bodiless)
         )
+        if reply.file is not None and not bodiless:
+            self._sending = Sending(self._transport, reply.file)
+            if self._blocked:
+                self._sending.wait()
+            self.door.start(self._send(self._sending, closes=closes))
+            return
+        reply.drop()
+        self._sent(closes=closes)
+
+    async def _send(self, sending: Sending, *, closes: bool) -> None:
+        """Write the rest of an answer. If it cannot be read, cut it: it would look whole."""
+        try:
+            whole = await sending.run()
+        except Exception as error:  # noqa: BLE001 other connections go on
+            _log.error("an answer could not be read", exc_info=error)
+            self.abort()
+            return
+        finally:
+            self._sending = None
+        if whole and self._state is not State.END:
+            self.guarded(partial(self._sent, closes=closes))
+
+    def _sent(self, *, closes: bool) -> None:
+        """Go on after an answer that is written."""
         if closes or (self._eof and not self._buffer):
             self._finish()
         elif not self._blocked:
@@ -326,6 +369,11 @@ class Connection(asyncio.Protocol):
             self._wait_in(self.door.places.lingering)
 
     # Ending
+
+    @property
+    def ended(self) -> bool:
+        """Whether the client has gone, or sends nothing more."""
+        return self._eof or self._state is State.END
 
     def unsent(self) -> int:
         """Return the number of bytes that are written and not sent."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from email.utils import formatdate
 from functools import lru_cache
 from http import HTTPStatus
-from typing import Any, Final, NamedTuple
+from typing import IO, Any, Final, NamedTuple
 
 import structlog
 from starlette.responses import JSONResponse, Response
@@ -45,12 +45,20 @@ class Request(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """An answer. ``client`` is the name of the API key, for the log."""
+    """An answer. ``client`` is the name of the API key, for the log. The rest of ``file``, if there
+    is one, follows the body; whoever has the reply closes it.
+    """
 
     status: int
     client: str | None
     headers: RawFields
     body: bytes
+    file: IO[bytes] | None = None
+
+    def drop(self) -> None:
+        """Let go of an answer that is not sent."""
+        if self.file is not None:
+            self.file.close()
 
 
 Replying = Callable[[Reply], None]  # Takes the reply to one request, in any thread
@@ -101,7 +109,7 @@ def failed(error: BaseException, path: str, request_id: str) -> Reply:
 
 def wire(reply: Reply, request_id: str, *, closes: bool, http11: bool, bodiless: bool) -> bytes:
     """Return the bytes of a reply. ``bodiless``: the reply to HEAD, without a body."""
-    status, _, fields, body = reply
+    status, _, fields, body, _ = reply
     line = _LINES.get(status) or b"HTTP/1.1 %d Status\r\n" % status
     parts = [line, _date(int(time.time()))]
     sized = status in _BODILESS
