@@ -29,6 +29,7 @@ _STATUS_OF_CODE: Final = {
     "malformed-idempotency-key": 400,
     "unauthenticated": 401,
     "body-too-large": 413,
+    "evidence-not-written": 507,
 }
 _UNREADABLE: Final = (
     "the database cannot be read; try again, and look at the service's log if it stays so"

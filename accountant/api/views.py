@@ -58,6 +58,8 @@ def in_full(
         "outcome": decision["outcome"],
         "rules": decision["rules"],
     }
+    if "policy" in event.body:
+        found["policy"] = event.body["policy"]
     if request.on.beyond:
         found["charged_to"] = list(request.datasets)
     return found

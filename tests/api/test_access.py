@@ -42,6 +42,7 @@ CALLS: list[tuple[str, str, Any, str]] = [
     ("GET", "/decisions/d3", None, "apou"),
     ("GET", "/receipts/3", None, "apou"),
     ("POST", "/events/3/erase", {"reason": "x"}, "ao"),
+    ("GET", "/evidence", None, "aou"),
     ("GET", "/log/checkpoint", None, "aou"),
     ("GET", "/log/tile/0/000.p/5", None, "aou"),
     ("GET", "/log/tile/entries/000.p/5", None, "aou"),

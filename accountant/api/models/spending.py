@@ -323,6 +323,9 @@ class DecisionInFull(NamedDecision, Stamped):
     request: Asked
     charge: Costs
     mechanisms: Annotated[list[PricedMechanism], "the price of each mechanism, in the order asked"]
+    policy: NotRequired[
+        Annotated[int, "the event that adopted the policy by which it was judged, if there was one"]
+    ]
     charged_to: NotRequired[ChargedTo]
     used_up_by: NotRequired[
         Annotated[list[Contributors], "the charges under each limit that fired; not for pipelines"]
