@@ -9,10 +9,12 @@ from urllib.parse import quote, urlencode
 
 from accountant.client import results
 from accountant.client.errors import Body
+from accountant.client.files import Bundle
 from accountant.client.mechanisms import Mechanism
 from accountant.client.transport import Call, document, fetch, get, post, present, put, repeated
 
 PAGE: Final = 500  # The most grants or events in one page
+_MINUTES: Final = 900.0  # Seconds in which the service reads a long ledger from its beginning
 
 Datasets = str | Sequence[str]
 """A dataset by its id, or all datasets that one query reads."""
@@ -60,6 +62,11 @@ class Settles(TypedDict, total=False):
 
 def reserve(path: str, idempotency_key: str | None = None, **asked: Any) -> Call[Reserved]:
     """Ask for a grant (``/grants``) or a session (``/sparse-vector``)."""
+    return reserve_as(path, asked, idempotency_key)
+
+
+def reserve_as(path: str, asked: Body, idempotency_key: str | None = None) -> Call[Reserved]:
+    """Ask for what a document says."""
     named = idempotency_key is not None  # only a key that the caller chose can be an earlier run's
 
     def read(response: Any) -> Reserved:
@@ -98,9 +105,12 @@ def record(
 ) -> Call[results.Recorded]:
     """Record what already ran."""
     key = more.pop("idempotency_key", None)
-    body = {"dataset": dataset, "mechanisms": mechanisms, **more}
-    read = _recorded
-    return post("/invocations", read, body, idempotency_key=key)
+    return record_as({"dataset": dataset, "mechanisms": mechanisms, **more}, key)
+
+
+def record_as(ran: Body, idempotency_key: str | None = None) -> Call[results.Recorded]:
+    """Record what a document says."""
+    return post("/invocations", _recorded, ran, idempotency_key=idempotency_key)
 
 
 def batch(items: Sequence[Body], idempotency_key: str | None = None) -> Call[list[Body]]:
@@ -116,8 +126,12 @@ def preview(
     dataset: Datasets, mechanisms: Sequence[Mechanism], **more: Unpack[About]
 ) -> Call[results.Preview]:
     """Ask for the decision that a grant would get."""
-    body = {"dataset": dataset, "mechanisms": mechanisms, **more}
-    return post("/preview", lambda r: results.Preview(document(r)), body)
+    return preview_of({"dataset": dataset, "mechanisms": mechanisms, **more})
+
+
+def preview_of(asked: Body) -> Call[results.Preview]:
+    """Ask for the decision on what a document says."""
+    return post("/preview", lambda r: results.Preview(document(r)), asked)
 
 
 def open_grants(
@@ -165,6 +179,21 @@ def receipt(sequence: int) -> Call[bytes]:
 def event(sequence: int) -> Call[bytes]:
     """Read the canonical bytes of an event."""
     return fetch(f"/events/{sequence}")
+
+
+def report(form: str) -> Call[bytes]:
+    """Read the report."""
+    return fetch("/report", patience=_MINUTES, format=form)
+
+
+def evidence(into: Bundle, first: int | None, last: int | None, *, texts: bool) -> Call[Body]:
+    """Read the ledger as a bundle."""
+
+    def read(response: Any) -> Body:
+        return into.manifest() if response.is_success else document(response)
+
+    query = {"from": first, "to": last, "texts": None if texts else "no"}
+    return Call("GET", "/evidence", read, query=present(query), into=into, patience=_MINUTES)
 
 
 def checkpoint() -> Call[bytes]:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from accountant.client.errors import AccountantError, Body
+from accountant.client.files import sync
 from accountant.client.transport import Call, document
 
 _WAITING: Final = ".json"
@@ -65,7 +66,7 @@ class Spool:
             stream.flush()
             os.fsync(stream.fileno())
         unfinished.rename(file)
-        _sync(self.folder)
+        sync(self.folder)
         return file
 
     def forget(self, file: Path) -> None:
@@ -100,13 +101,3 @@ class Spool:
 
     def __len__(self) -> int:
         return sum(1 for _ in self.folder.glob(f"*{_WAITING}"))
-
-
-def _sync(folder: Path) -> None:
-    """Make the name of a new file last, where the system can."""
-    with suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, Unpack
 
 from accountant.client import calls, results
 from accountant.client.calls import About, Asked, Datasets, Ran, Settles
+from accountant.client.environment import key_of
 from accountant.client.errors import AccountantError, Body, Failed, Refused, Unreachable
+from accountant.client.files import Bundle
 from accountant.client.ledger import Checkpoint, Continuation, LedgerEvent
 from accountant.client.mechanisms import Mechanism
 from accountant.client.reservations import NOTHING, Reservation, Uses, uncommitted
@@ -54,15 +56,15 @@ class Sender(Connection):
         """Send a call until it is answered. Raise Unreachable after the last attempt, or after the
         first if no attempt can succeed.
         """
-        http, reason, attempt = self._http, "", 0
-        import httpx2  # noqa: PLC0415 (loaded by now)
+        reason, attempt = "", 0
+        import httpx2  # noqa: PLC0415 (half of the time that the client takes to load)
 
         while attempt < self._attempts:
             pause = self._pause(attempt)
             attempt += 1
             try:
-                response = http.request(**self._request(call))
-            except httpx2.TransportError as error:
+                response = self._received(call)
+            except httpx2.RequestError as error:
                 reason = in_words(error)
                 if hopeless(error):
                     break
@@ -74,6 +76,20 @@ class Sender(Connection):
             if attempt < self._attempts:
                 time.sleep(pause)
         raise self._gave_up(attempt, reason, call)
+
+    def _received(self, call: Call[Any]) -> httpx2.Response:
+        """Send a call once. The body of a good answer goes into the call's file, if it has one."""
+        http, request = self._http, self._request(call)
+        if call.into is None:
+            return http.request(**request)
+        with http.stream(**request) as response:
+            if response.is_success:
+                call.into.begin()
+                for part in response.iter_bytes():
+                    call.into.write(part)
+            else:
+                response.read()
+        return response
 
 
 class Grant(Reservation):
@@ -210,12 +226,13 @@ class Client(Sender):
     def from_env(
         cls, population: str | None = None, env: Mapping[str, str] = os.environ, **options: Any
     ) -> Self:
-        """Read ACCOUNTANT_URL and ACCOUNTANT_KEY, and ACCOUNTANT_POPULATION and ACCOUNTANT_SPOOL
-        where they are not given. Raise KeyError with the name of a missing one.
+        """Read ACCOUNTANT_URL and ACCOUNTANT_KEY (or the file ACCOUNTANT_KEY_FILE), and
+        ACCOUNTANT_POPULATION and ACCOUNTANT_SPOOL where they are not given. Raise KeyError with the
+        name of a missing one.
         """
-        options = {"spool": env.get("ACCOUNTANT_SPOOL")} | options
+        options = {"spool": env.get("ACCOUNTANT_SPOOL") or None} | options
         about = population or env["ACCOUNTANT_POPULATION"]
-        return cls(env["ACCOUNTANT_URL"], env["ACCOUNTANT_KEY"], about, **options)
+        return cls(env["ACCOUNTANT_URL"], key_of(env), about, **options)
 
     def grant(
         self,
@@ -371,6 +388,27 @@ class Client(Sender):
     def event(self, sequence: int) -> bytes:
         """Return one event's canonical bytes. A pipeline gets its own events."""
         return self.send(calls.event(sequence))
+
+    def report(self, form: str = "html") -> bytes:
+        """Return the compliance report as ``html``, ``json`` or ``csv``; not for pipelines."""
+        return self.send(calls.report(form))
+
+    def evidence(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        first: int | None = None,
+        last: int | None = None,
+        texts: bool = True,
+    ) -> Body:
+        """Write the ledger to ``path`` as an evidence bundle, up to a checkpoint that is signed
+        now; the file appears when it is whole. Return the bundle's manifest. ``first`` and ``last``
+        are events; a part has whole packs of 256. Not for pipelines. Raise OSError.
+        """
+        with Bundle(path) as file:
+            manifest = self.send(calls.evidence(file, first, last, texts=texts))
+            file.keep()
+        return manifest
 
     def events(self, *kept: Checkpoint) -> Iterator[LedgerEvent]:
         """Yield the whole ledger in order and recompute its tree. Raise LedgerBroken where it does

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from urllib.parse import urlsplit
 
 from accountant.client.errors import Body, Failed, Refused, Unreachable
+from accountant.client.files import Whole
 
 if TYPE_CHECKING:
     import httpx2
@@ -31,7 +32,10 @@ _POPULATION: Final = re.compile(r"[A-Za-z0-9_.-]{1,200}")
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[T]):
-    """A request below a population's address, and ``read``, which makes a value of its answer."""
+    """A request below a population's address, and ``read``, which makes a value of its answer. A
+    good answer's body goes ``into`` a file, if there is one. ``patience``: the least seconds that
+    an answer may take to begin, where it is much work.
+    """
 
     method: str
     path: str
@@ -39,6 +43,8 @@ class Call(Generic[T]):
     content: bytes | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     query: Mapping[str, str | int] = field(default_factory=dict)
+    into: Whole | None = None
+    patience: float = 0.0
 
     @property
     def key(self) -> str | None:
@@ -51,7 +57,7 @@ def get(path: str, read: Callable[[Body], T], **query: str | int | None) -> Call
     return Call("GET", path, lambda r: read(document(r)), query=present(query))
 
 
-def fetch(path: str) -> Call[bytes]:
+def fetch(path: str, *, patience: float = 0.0, **query: str | int | None) -> Call[bytes]:
     """Return a call that reads a document that need not be JSON."""
 
     def read(response: httpx2.Response) -> bytes:
@@ -59,7 +65,7 @@ def fetch(path: str) -> Call[bytes]:
             document(response)
         return response.content
 
-    return Call("GET", path, read)
+    return Call("GET", path, read, query=present(query), patience=patience)
 
 
 def post(
@@ -150,6 +156,7 @@ class Connection:
         if not _POPULATION.fullmatch(population):
             raise ValueError(f"{population!r} is not the name of a population")
         self.url, self.population = url.rstrip("/"), population
+        self._timeout = timeout
         self._attempts, self._backoff = attempts, backoff
         self._options: dict[str, Any] = {
             "base_url": self.url,
@@ -187,6 +194,8 @@ class Connection:
         found: dict[str, Any] = {"method": call.method, "url": place, "headers": call.headers}
         if call.query:  # even an empty one would replace that of the path
             found["params"] = call.query
+        if call.patience > self._timeout:
+            found["timeout"] = (self._timeout, call.patience, self._timeout, self._timeout)
         return found | {"content": call.content}
 
 

@@ -28,6 +28,9 @@ WORDS: Final = [
     ("self._open.close()", "await self._open.aclose()"),
     ("time.sleep(", "await asyncio.sleep("),
     ("http.request(", "await http.request("),
+    ("with http.stream(", "async with http.stream("),
+    ("for part in response.iter_bytes()", "async for part in response.aiter_bytes()"),
+    ("response.read()", "await response.aread()"),
     ("__enter__", "__aenter__"),
     ("__exit__", "__aexit__"),
     ("        self.close()\n", "        await self.close()\n"),
@@ -70,7 +73,7 @@ def derived(text: str) -> str:
     for name in set(re.findall(r"^    def (\w+)\(", text, re.MULTILINE)) - PLAIN:
         text = re.sub(rf"^    def {name}\(", f"    async def {name}(", text, flags=re.MULTILINE)
     for call in ("self.send(", "self._client.send(", "self._client._report(", "self._report(",
-                 "self._client.receipt(", "self.checkpoint()"):  # fmt: skip
+                 "self._client.receipt(", "self.checkpoint()", "self._received("):  # fmt: skip
         text = text.replace(call, f"await {call}")
     formatted = subprocess.run(
         [sys.executable, "-m", "ruff", "format", "-q", "--config", "pyproject.toml", "-"],
