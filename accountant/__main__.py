@@ -1,29 +1,71 @@
-"""``accountant``, and ``python -m accountant``."""
+"""``accountant``, and ``python -m accountant``.
+
+Commands that ask a service need httpx2 and the standard library, and start without all else. The
+others run beside the database.
+"""
 
 from __future__ import annotations
 
 import os
 import signal
 import sys
+from collections.abc import Mapping, Sequence
+from typing import Final
 
-from accountant.runtime.memory import collection_paused
+OF_A_SERVICE: Final = frozenset(
+    {"grant", "commit", "release", "record", "grants", "deliver", "run"}
+)
+"""Commands that always ask a service."""
+OF_BOTH: Final = frozenset(
+    {"accounts", "preview", "explain", "report", "export", "verify", "receipt"}
+)
+"""Commands that ask the service at ACCOUNTANT_URL, if it is set, or else the database."""
 
 
 def main() -> None:
-    """Load the command line and run it."""
+    """Load the command line that is meant, and run it."""
+    words = sys.argv[1:]
+    # While modules load, Ctrl-C simply ends the process: KeyboardInterrupt would be reported as an
+    # error of the module that is loading.
+    interrupted = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if not asks_a_service(words, os.environ) and _loaded(words):
+        from accountant import cli  # noqa: PLC0415
+
+        signal.signal(signal.SIGINT, interrupted)
+        cli.main()
+        return
+    from accountant.client import command_line  # noqa: PLC0415
+
+    signal.signal(signal.SIGINT, interrupted)
+    sys.exit(command_line.main(words))
+
+
+def asks_a_service(words: Sequence[str], env: Mapping[str, str]) -> bool:
+    """Return whether a command is one of a service's."""
+    command = words[0] if words else ""
+    if command in OF_BOTH:
+        return bool(env.get("ACCOUNTANT_URL")) and "--local" not in words
+    return command in OF_A_SERVICE
+
+
+def _loaded(words: Sequence[str]) -> bool:
+    """Load the command line beside the database. Return false if its packages are missing."""
     # Pydantic validates requests: no installed plugin may take part, and looking for one is slow.
     os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"
     # Nothing multiplies matrices, so NumPy need not start threads for that.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    # While modules load, Ctrl-C simply ends the process: KeyboardInterrupt would be reported as an
-    # error of the module that is loading.
-    interrupted = signal.signal(signal.SIGINT, signal.SIG_DFL)
-    with collection_paused():
-        from accountant import cli  # noqa: PLC0415
+    try:
+        from accountant.runtime.memory import collection_paused  # noqa: PLC0415
 
-        cli.load(sys.argv[1:])
-    signal.signal(signal.SIGINT, interrupted)
-    cli.main()
+        with collection_paused():
+            from accountant import cli  # noqa: PLC0415
+
+            cli.load(words)
+    except ModuleNotFoundError as missing:
+        if (missing.name or "").partition(".")[0] == "accountant":
+            raise
+        return False
+    return True
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ def accounts(
     dataset: Annotated[str | None, typer.Option(help="show only this dataset")] = None,
     by: common.ByOption = None,
     json: common.JsonOption = False,
+    local: common.LocalOption = False,
 ) -> None:
     """Show the limit of each rule and the spent, reserved and remaining amounts."""
     from accountant.reporting.statement import accounts_json  # noqa: PLC0415
@@ -74,6 +75,7 @@ def preview(
     population: common.PopulationOption,
     client: Annotated[str, typer.Option(help="the client that would ask")] = "preview",
     json: common.JsonOption = False,
+    local: common.LocalOption = False,
 ) -> None:
     """Show the decision that a request would get, without recording it.
 
@@ -101,6 +103,7 @@ def explain(
     event: Annotated[str, typer.Argument(help="an event, grant or decision: 42, g42 or d42")],
     population: common.PopulationOption,
     json: common.JsonOption = False,
+    local: common.LocalOption = False,
 ) -> None:
     """Show the whole decision of an event, with both sides of every comparison.
 
@@ -166,6 +169,7 @@ def report(
     to: Annotated[
         Path | None, typer.Option("--out", help="file to write; default: standard output")
     ] = None,
+    local: common.LocalOption = False,
 ) -> None:
     """Write the compliance report."""
     from accountant.reporting import files  # noqa: PLC0415

@@ -38,7 +38,9 @@ errors = Console(stderr=True, soft_wrap=True)
 app = typer.Typer(
     name="accountant",
     help="Keep account of how much differential privacy has been spent. Settings are read from "
-    "ACCOUNTANT_* variables; the options below override them.",
+    "ACCOUNTANT_* variables; the options below override them. Where ACCOUNTANT_URL is set, "
+    "accounts, explain, export, preview, receipt, report and verify ask that service, unless they "
+    "are given --local.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -48,6 +50,10 @@ PopulationOption = Annotated[str, typer.Option("--population", "-p", help="name 
 EventOption = Annotated[int, typer.Option(help="the event's sequence", min=0)]
 ByOption = Annotated[str | None, typer.Option(help="split the totals by this dimension")]
 JsonOption = Annotated[bool, typer.Option("--json", help="print JSON")]
+LocalOption = Annotated[
+    bool, typer.Option("--local", help="read the database even where ACCOUNTANT_URL is set")
+]
+"""Of the commands that can ask a service as well: ``accountant.__main__`` has looked at it."""
 
 
 def _version(wanted: bool) -> None:

@@ -163,7 +163,11 @@ def resume_publication(
 
 
 @common.app.command()
-def receipt(population: common.PopulationOption, event: common.EventOption) -> None:
+def receipt(
+    population: common.PopulationOption,
+    event: common.EventOption,
+    local: common.LocalOption = False,
+) -> None:
     """Print the receipt of an event: inclusion proof and checkpoint (a .tlog-proof)."""
     with common.local_service() as service:
         publisher = common.publisher_of(service)

@@ -49,6 +49,7 @@ def export(
     without_texts: Annotated[
         bool, typer.Option("--without-texts", help="leave out purposes and reasons")
     ] = False,
+    local: common.LocalOption = False,
 ) -> None:
     """Write a ledger as evidence that can be checked offline, up to a checkpoint signed now."""
     with common.local_service() as service, common.progress() as bars:
@@ -81,6 +82,7 @@ def verify_(
     by: common.ByOption = None,
     processes: ProcessesOption = None,
     json: common.JsonOption = False,
+    local: common.LocalOption = False,
 ) -> None:
     """Check a bundle offline: bytes, signatures, every charge, every total, every decision.
 

@@ -151,7 +151,7 @@ class AsyncGrant(Reservation):
         nothing = ran is not None and not ran
         call = calls.release(self.id, NOTHING) if nothing else calls.commit(self.id, ran)
         try:
-            await self._client._report(call)
+            await self._client.report_what_ran(call)
             self.settled = True
         except AccountantError as failure:
             if error is None:  # nothing may be published: the service has not recorded the run
@@ -288,7 +288,7 @@ class AsyncClient(AsyncSender):
         """Record what already ran. It is always recorded; ``overrun`` in the answer says whether it
         exceeded a limit, ``flags`` which rules fired. None: it waits in the spool.
         """
-        return await self._report(calls.record(dataset, mechanisms, **more))
+        return await self.report_what_ran(calls.record(dataset, mechanisms, **more))
 
     async def deliver(self) -> Delivered:
         """Report what waits in the spool, in order. Each report is booked once, however often it is
@@ -308,7 +308,7 @@ class AsyncClient(AsyncSender):
                 self.spool.forget(file)  # type: ignore[union-attr]
         return Delivered(sent, rejected, None)
 
-    async def _report(self, call: Call[T]) -> T | None:
+    async def report_what_ran(self, call: Call[T]) -> T | None:
         """Send what ran; with a spool, write it down first. None: it waits there."""
         if self.spool is None:
             return await self.send(call)

@@ -29,7 +29,7 @@ _DEARER: Final = {
     "threshold": DOWN,
 }  # fmt: skip
 """The side to which a number is rounded where it has no finite decimal: the one that costs more."""
-_WHOLE: Final = frozenset(
+WHOLE: Final = frozenset(
     {"count", "group_size", "categories", "max_positives", "leaves", "leaves_per_unit", "rounds",
      "draws", "budget", "blocks_per_unit", "hashes", "reports", "allocation", "sample", "of",
      "at_most"}
@@ -64,7 +64,7 @@ def _spelled(name: str, value: Any) -> Any:
         return [_spelled(name, inner) for inner in value]
     if isinstance(value, bool | str):
         return value
-    if name in _WHOLE:
+    if name in WHOLE:
         if int(value) != value:
             raise ValueError(f"{name} must be a whole number, not {value!r}")
         return int(value)

@@ -147,7 +147,7 @@ class Grant(Reservation):
         nothing = ran is not None and not ran
         call = calls.release(self.id, NOTHING) if nothing else calls.commit(self.id, ran)
         try:
-            self._client._report(call)
+            self._client.report_what_ran(call)
             self.settled = True
         except AccountantError as failure:
             if error is None:  # nothing may be published: the service has not recorded the run
@@ -284,7 +284,7 @@ class Client(Sender):
         """Record what already ran. It is always recorded; ``overrun`` in the answer says whether it
         exceeded a limit, ``flags`` which rules fired. None: it waits in the spool.
         """
-        return self._report(calls.record(dataset, mechanisms, **more))
+        return self.report_what_ran(calls.record(dataset, mechanisms, **more))
 
     def deliver(self) -> Delivered:
         """Report what waits in the spool, in order. Each report is booked once, however often it is
@@ -304,7 +304,7 @@ class Client(Sender):
                 self.spool.forget(file)  # type: ignore[union-attr]
         return Delivered(sent, rejected, None)
 
-    def _report(self, call: Call[T]) -> T | None:
+    def report_what_ran(self, call: Call[T]) -> T | None:
         """Send what ran; with a spool, write it down first. None: it waits there."""
         if self.spool is None:
             return self.send(call)

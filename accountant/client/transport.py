@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 TRY_AGAIN: Final = frozenset({429, 502, 503, 504})  # Retry later
 LONGEST_WAIT: Final = 30.0  # The most seconds to wait for one Retry-After
+_SHOWN: Final = 200  # Characters of an answer that an error quotes
 _KEY: Final = re.compile(r"[!-~]{1,1000}")
 _POPULATION: Final = re.compile(r"[A-Za-z0-9_.-]{1,200}")
 
@@ -113,18 +114,28 @@ def checked_key(key: str) -> str:
 
 def document(response: httpx2.Response) -> Body:
     """Return a successful answer. Raise Refused or Failed for any other."""
+    text = response.text if response.is_success else without_keys(response)
     try:
-        body = response.json()
+        body = json.loads(text)
     except ValueError:  # perhaps a proxy's error page
         body = None
     if response.is_success and isinstance(body, dict):
         return body
-    problem = body if isinstance(body, dict) else {"detail": response.text[:200]}
+    problem = body if isinstance(body, dict) else {"detail": text[:_SHOWN]}
     if response.is_success:
         problem = {"type": "not-json", "detail": "no JSON object came back"}
     if response.status_code == 403 and "decision" in problem:
         raise Refused(problem)
     raise Failed(response.status_code, problem)
+
+
+def without_keys(response: httpx2.Response) -> str:
+    """Return what an answer says. A proxy's error page may show the request, which has keys."""
+    text = response.text
+    for name in ("Authorization", "Accountant-Approver"):
+        secret = response.request.headers.get(name, "").removeprefix("Bearer ")
+        text = text.replace(secret, "(the key)") if secret else text
+    return text
 
 
 def repeated(response: httpx2.Response) -> bool:
@@ -183,7 +194,7 @@ class Connection:
         if response.status_code not in TRY_AGAIN:
             return None
         pause = retry_after(response.headers.get("Retry-After"), self._pause(attempt))
-        return pause, f"{response.status_code}: {response.text[:200]}"
+        return pause, f"{response.status_code}: {without_keys(response)[:_SHOWN]}"
 
     def _gave_up(self, attempts: int, reason: str, call: Call[Any]) -> Unreachable:
         return Unreachable(self.url, attempts, reason, call.key)

@@ -72,8 +72,9 @@ def derived(text: str) -> str:
         text = re.sub(pattern, rf"\1Pending[Async{kind}]:", text, flags=re.DOTALL)
     for name in set(re.findall(r"^    def (\w+)\(", text, re.MULTILINE)) - PLAIN:
         text = re.sub(rf"^    def {name}\(", f"    async def {name}(", text, flags=re.MULTILINE)
-    for call in ("self.send(", "self._client.send(", "self._client._report(", "self._report(",
-                 "self._client.receipt(", "self.checkpoint()", "self._received("):  # fmt: skip
+    for call in ("self.send(", "self._client.send(", "self._client.report_what_ran(",
+                 "self.report_what_ran(", "self._client.receipt(", "self.checkpoint()",
+                 "self._received("):  # fmt: skip
         text = text.replace(call, f"await {call}")
     formatted = subprocess.run(
         [sys.executable, "-m", "ruff", "format", "-q", "--config", "pyproject.toml", "-"],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ssl
 import time
 import traceback
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx2
@@ -14,7 +15,7 @@ from accountant.client import AccountantError, Client, Unreachable, laplace
 from accountant.client.transport import hopeless
 
 if TYPE_CHECKING:
-    from conftest import Served
+    from conftest import Network, Served
 
 COUNT = laplace(1, 4)
 
@@ -56,6 +57,38 @@ def test_no_error_shows_the_key(served: Served, address: str) -> None:
                 with pytest.raises(AccountantError) as raised:
                     ask()
                 assert secret not in told(raised.value)
+
+
+@pytest.mark.parametrize("treatment", ["page", "forbidden"])
+def test_a_proxy_that_shows_the_request_shows_no_key(
+    served: Served, network: Network, treatment: str
+) -> None:
+    """Keys are taken out of what an error quotes, a second person's too."""
+    network.plan = [treatment] * 4
+    secret, second = served.keys["pipeline"], served.keys["officer"]
+    with served.client(served.population(), url=network.url, attempts=2) as client:
+        for ask in (client.accounts, lambda: client.release("g1", "x", approver_key=second)):
+            with pytest.raises(AccountantError) as raised:
+                ask()
+            assert secret not in told(raised.value)
+            assert second not in told(raised.value)
+
+
+@pytest.mark.parametrize("end", ["", "\n"], ids=repr)
+def test_a_key_may_be_in_a_file(served: Served, tmp_path: Path, end: str) -> None:
+    """ACCOUNTANT_KEY_FILE names it; ACCOUNTANT_KEY comes first, and one of them is needed."""
+    file = tmp_path / "key"
+    file.write_text(served.keys["pipeline"] + end)
+    env = {"ACCOUNTANT_URL": served.url, "ACCOUNTANT_POPULATION": served.population()}
+    with Client.from_env(env=env | {"ACCOUNTANT_KEY_FILE": str(file)}) as client:
+        assert client.accounts().sequence >= 0
+    other = {"ACCOUNTANT_KEY": served.keys["other"], "ACCOUNTANT_KEY_FILE": "/nowhere"}
+    with Client.from_env(env=env | other) as client:
+        assert client.accounts().sequence >= 0
+    with pytest.raises(KeyError, match="ACCOUNTANT_KEY"):
+        Client.from_env(env=env)
+    with pytest.raises(OSError, match="/nowhere"):
+        Client.from_env(env=env | {"ACCOUNTANT_KEY_FILE": "/nowhere"})
 
 
 @pytest.mark.parametrize(

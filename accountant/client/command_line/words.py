@@ -1,0 +1,134 @@
+"""Answers of the service in words, one text a line. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
+from typing import Any, Final
+
+from accountant.client.command_line.output import table
+from accountant.client.errors import Body
+
+REFUSALS: Final = ("grant.refused.v1", "batch.refused.v1")
+"""The events that refuse."""
+WAITS: Final = "the service is away: the report waits in the spool (accountant deliver)"
+_DIGITS: Final = {"epsilon": 9}
+"""The decimals of a currency's units; of all others:"""
+_OTHERS: Final = 15
+
+
+def cost(charge: Mapping[str, str]) -> str:
+    """Return a charge in the currencies that everybody reads."""
+    return ", ".join(f"{name} {charge[name]}" for name in ("epsilon", "delta") if name in charge)
+
+
+def reserved(answer: Body, *, repeated: bool) -> Iterator[str]:
+    """Tell of a grant."""
+    yield f"{answer['id']}: {cost(answer['charge'])}, reserved until {answer['expires']}"
+    yield from flagged(answer)
+    if repeated:
+        yield "  this key was used before: it is the grant that was given then"
+
+
+def flagged(answer: Body) -> Iterator[str]:
+    """Name the rules that fired."""
+    if names := [flag["rule"] for flag in answer.get("flags", ())]:
+        yield f"  flagged by {', '.join(names)}"
+
+
+def settled(answer: Body) -> Iterator[str]:
+    """Tell how a grant ended."""
+    charge = answer.get("charged", {})
+    booked = f"{cost(charge)} charged" if set(charge.values()) - {"0"} else "nothing charged"
+    note = f" ({answer['note']})" if "note" in answer else ""
+    yield f"{answer['id']}: {answer['state']}, {booked}{note}"
+    yield from flagged(answer)
+
+
+def recorded(answer: Body) -> Iterator[str]:
+    """Tell what was recorded."""
+    over = "; a limit is exceeded" if answer["overrun"] else ""
+    yield f"event {answer['sequence']}: {cost(answer['charge'])} recorded{over}"
+    yield from flagged(answer)
+
+
+def open_grants(found: Sequence[Body]) -> Iterator[str]:
+    """List open grants."""
+    if not found:
+        yield "no open grants"
+        return
+    head = ("grant", "dataset", "state", "until", "reserved")
+    rows = [head]
+    for one in found:
+        dataset = one["dataset"]
+        named = dataset if isinstance(dataset, str) else " + ".join(dataset)
+        rows.append((one["id"], named, one["state"], one["expires"], cost(one["reserved"])))
+    yield from table(rows, right=len(head))
+
+
+def accounts(found: Body) -> Iterator[str]:
+    """Show limits and sums as a table."""
+    yield f"ε of {found['population']} at event {found['sequence']}"
+    rows = [("rule", "scope", "group", "limit", "spent", "reserved", "left")]
+    for line in found["accounts"]:
+        scope = _scope(line["dataset"], line["client"])
+        names = (line["rule"], scope)
+        for balance in (line["total"], *line["groups"]):
+            left = "over" if balance["void"] else balance["remaining"]
+            sums = (line["limit"]["epsilon"], balance["spent"], balance["reserved"], left)
+            rows.append((*names, balance["group"], *sums))
+            names = ("", "")
+    yield from table(rows, right=3)
+    for line in found["accounts"]:
+        if len(line["ladder"]) > 1:
+            used = ", ".join(f"{rung['gate']} {rung['used']}" for rung in line["ladder"])
+            yield f"{line['rule']}, {line['scope']}, used by each filter: {used}"
+    for row in found["lifetime"]:
+        name = "all datasets, one person" if row["dataset"] == "*" else row["dataset"]
+        yield f"lifetime, {name}: ε {row['epsilon']}, δ {row['delta']}"
+
+
+def _scope(dataset: str, client: str) -> str:
+    scope = "all datasets" if dataset == "*" else dataset
+    return f"{scope}, {client}" if client else scope
+
+
+def preview(found: Body) -> Iterator[str]:
+    """Show a decision that would be taken."""
+    yield f"decision: {found['decision']['outcome']}"
+    for rule in found["decision"]["rules"]:
+        yield _rule(rule)
+    yield f"requests like this that the limits admit: {found['fits']}"
+
+
+def decision(found: Body) -> Iterator[str]:
+    """Show a decision, the charge of each mechanism, and each rule with its comparisons."""
+    yield f"event {found['sequence']} ({found['type']}), {found['time']}, {found['client']}"
+    policy = found.get("policy")
+    under = "without a policy" if policy is None else f"by the policy of event {policy}"
+    yield f"decision: {found['outcome']}, {under}"
+    for one in found["mechanisms"]:
+        what = f"{one['count']} x {one['kind']}" if one["count"] > 1 else one["kind"]
+        yield f"  {what}: {cost(one['charge'])} ({one['verdict']})"
+    for rule in found["rules"]:
+        yield _rule(rule)
+        for side in rule.get("comparisons", ()):
+            yield f"         {_integers(side)}"
+
+
+def _rule(rule: Body) -> str:
+    mark = rule["action"] if rule["fired"] else "ok"
+    return f"  {mark:>5}  {rule['rule']}: {rule['text']}"
+
+
+def _integers(side: Mapping[str, Any]) -> str:
+    """Write one comparison as it was made: used + charge against the capacity, in units."""
+    digits = _DIGITS.get(side["currency"], _OTHERS)
+    used, charge, capacity = (_units(side[name], digits) for name in ("used", "charge", "capacity"))
+    holds = "<=" if side["holds"] else ">"
+    return f"{side['currency']}: {used} + {charge} {holds} {capacity} (in 1e-{digits})"
+
+
+def _units(amount: str, digits: int) -> str:
+    """Return an exact decimal in units."""
+    return amount if amount == "infinite" else str(int(Decimal(amount).scaleb(digits)))
