@@ -128,7 +128,7 @@ class Training:
           true size of the batch, which gets no noise.
         """
         _check_optimizer(optimizer)
-        batches = getattr(loader, "batch_sampler", None)
+        batches: Any = getattr(loader, "batch_sampler", None)
         if type(batches) is UniformWithReplacementSampler:
             before = self._before_poisson(optimizer, batches.sample_rate)
         elif _is_partition(batches):

@@ -14,7 +14,7 @@
 
 A query asks for its grant, draws its noise, commits, and returns the answer with its 95 % error.
 README.md beside this file says how it is built, and how to add a kind of query. It needs OpenDP
-(``pip install accountant[queries]``), NumPy and ``accountant.client``, and runs beside the data.
+(``pip install 'privacy-accountant-client[queries]'``), NumPy and ``accountant.client``, and runs beside the data.
 """
 
 from accountant.queries.dataset import Dataset, dataset
