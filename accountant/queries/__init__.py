@@ -13,8 +13,8 @@
         answer.value, answer.error, answer.receipt
 
 A query asks for its grant, draws its noise, commits, and returns the answer with its 95 % error.
-README.md beside this file says how it is built, and how to add a kind of query. It needs OpenDP
-(``pip install 'privacy-accountant-client[queries]'``), NumPy and ``accountant.client``, and runs beside the data.
+README.md beside this file says how it is built, and how to add a kind of query. It runs beside the
+data, and needs OpenDP and NumPy: ``pip install 'privacy-accountant-client[queries]'``.
 """
 
 from accountant.queries.dataset import Dataset, dataset
