@@ -28,7 +28,8 @@ def main() -> None:
     # While modules load, Ctrl-C simply ends the process: KeyboardInterrupt would be reported as an
     # error of the module that is loading.
     interrupted = signal.signal(signal.SIGINT, signal.SIG_DFL)
-    if not asks_a_service(words, os.environ) and _loaded(words):
+    missing = None
+    if not asks_a_service(words, os.environ) and (missing := _missing(words)) is None:
         from accountant import cli  # noqa: PLC0415
 
         signal.signal(signal.SIGINT, interrupted)
@@ -37,7 +38,7 @@ def main() -> None:
     from accountant.client import command_line  # noqa: PLC0415
 
     signal.signal(signal.SIGINT, interrupted)
-    sys.exit(command_line.main(words))
+    sys.exit(command_line.main(words, missing))
 
 
 def asks_a_service(words: Sequence[str], env: Mapping[str, str]) -> bool:
@@ -48,8 +49,8 @@ def asks_a_service(words: Sequence[str], env: Mapping[str, str]) -> bool:
     return command in OF_A_SERVICE
 
 
-def _loaded(words: Sequence[str]) -> bool:
-    """Load the command line beside the database. Return false if its packages are missing."""
+def _missing(words: Sequence[str]) -> str | None:
+    """Load the command line beside the database. Return the package that it lacks, if any."""
     # Pydantic validates requests: no installed plugin may take part, and looking for one is slow.
     os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"
     # Nothing multiplies matrices, so NumPy need not start threads for that.
@@ -62,10 +63,11 @@ def _loaded(words: Sequence[str]) -> bool:
 
             cli.load(words)
     except ModuleNotFoundError as missing:
-        if (missing.name or "").partition(".")[0] == "accountant":
+        package = (missing.name or "").partition(".")[0]
+        if package == "accountant":
             raise
-        return False
-    return True
+        return package
+    return None
 
 
 if __name__ == "__main__":

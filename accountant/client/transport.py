@@ -172,6 +172,7 @@ class Connection:
         self._options: dict[str, Any] = {
             "base_url": self.url,
             "timeout": timeout,
+            "verify": place.scheme == "https",  # without TLS its certificates need not be read
             "headers": {
                 "Authorization": f"Bearer {checked_key(key)}",
                 "Accept": "application/json",

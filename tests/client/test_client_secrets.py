@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
+import threading
 import time
 import traceback
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx2
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ed25519
+from cryptography.x509.oid import NameOID
 
 from accountant.client import AccountantError, Client, Unreachable, laplace
 from accountant.client.transport import hopeless
@@ -124,6 +132,45 @@ def test_an_untrusted_certificate_is_hopeless() -> None:
     untrusted.__cause__ = ssl.SSLCertVerificationError("self-signed")
     assert hopeless(untrusted)
     assert not hopeless(httpx2.ConnectError("connection refused"))
+
+
+def test_a_service_behind_tls_is_verified(tmp_path: Path) -> None:
+    """A certificate that nobody has signed ends the first attempt, and the key is not sent."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate(tmp_path))
+    heard: list[bytes] = []
+
+    def serve() -> None:
+        accepted, _ = listening.accept()
+        with accepted, suppress(OSError), context.wrap_socket(accepted, server_side=True) as secure:
+            heard.append(secure.recv(65_536))
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    url = f"https://127.0.0.1:{listening.getsockname()[1]}"
+    with (
+        Client(url, "acct_secret", "people") as client,
+        pytest.raises(Unreachable, match=r"in 1 attempt: ConnectError.*CERTIFICATE_VERIFY_FAILED"),
+    ):
+        client.accounts()
+    thread.join()
+    listening.close()
+    assert not heard
+
+
+def certificate(folder: Path) -> Path:
+    """A file with a fresh key, and a certificate of it that it has signed itself."""
+    key = ed25519.Ed25519PrivateKey.generate()
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
+    now = datetime.now(UTC)
+    builder = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+    made = builder.not_valid_before(now).not_valid_after(now + timedelta(days=1)).sign(key, None)
+    pem = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    private = key.private_bytes(*pem, serialization.NoEncryption())
+    file = folder / "certificate.pem"
+    file.write_bytes(private + made.public_bytes(serialization.Encoding.PEM))
+    return file
 
 
 def test_retries_end_as_the_caller_says(served: Served) -> None:

@@ -238,7 +238,7 @@ async def show_evidence(
     """Show the ledger as an evidence bundle, up to a checkpoint that is signed now.
 
     A tar archive, which `accountant verify` and `verify_minimal.py` check without the service. It
-    is written whole before the answer begins, which takes a second for some ten thousand events.
+    is written whole before the answer begins, which takes a second for some 50,000 events.
     """
     work = partial(written, service, publisher, population, first, last, with_texts=texts)
     gone = request.state.gone

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any, TextIO
+from contextlib import suppress
+from typing import Any
 
 
 def visible(text: str) -> str:
@@ -32,22 +33,17 @@ def print_json(document: Any) -> None:
 
 def write_out(data: bytes) -> None:
     """Write bytes to standard output. Raise OSError."""
-    sys.stdout.flush()
+    if sys.stdout is None:
+        raise OSError("standard output is closed")
     sys.stdout.buffer.write(data)
     sys.stdout.buffer.flush()
 
 
 def say(text: str) -> None:
-    """Print a message on standard error, in one line. A closed one does not matter."""
-    _tell(sys.stderr, f"accountant: {visible(text)}\n")
-
-
-def _tell(stream: TextIO, text: str) -> None:
-    try:
-        stream.buffer.write(text.encode(errors="replace"))
-        stream.flush()
-    except (OSError, ValueError):
-        return
+    """Print a message on standard error, in one line. Whether it can be read does not matter."""
+    with suppress(OSError, ValueError, AttributeError):  # it is full, or closed
+        sys.stderr.buffer.write(f"accountant: {visible(text)}\n".encode(errors="replace"))
+        sys.stderr.flush()
 
 
 def table(rows: Iterable[Sequence[str]], right: int) -> list[str]:

@@ -278,9 +278,17 @@ def parse(words: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     asked, unknown = parser().parse_known_args(options)
     if unknown:
         raise Misuse(_unknown(asked.command, unknown))
-    if getattr(asked, "local", False):
-        raise Misuse("--local needs the service's packages, which are not installed here")
     return asked, command
+
+
+def check_installed(words: Sequence[str], missing: str) -> None:
+    """Raise Misuse for a command that needs a package which is missing here."""
+    command = next(iter(words), "--help")
+    if "--local" in words or not (command in COMMANDS or command.startswith("-")):
+        raise Misuse(
+            f"{command} runs beside the database, and {missing} is not installed here: install "
+            "accountant with what it needs"
+        )
 
 
 def _unknown(command: str, words: Sequence[str]) -> str:

@@ -12,17 +12,23 @@ from typing import Final
 
 from accountant.client.command_line.failures import told
 from accountant.client.command_line.output import print_json, say
-from accountant.client.command_line.parsers import COMMANDS, parse
+from accountant.client.command_line.parsers import COMMANDS, check_installed, parse
 from accountant.client.errors import Failed, Refused
 
 _INTERRUPTED: Final = 130  # As shells say of a program that Ctrl-C ended
 _SILENT: Final = 2
 
 
-def main(words: Sequence[str], env: Mapping[str, str] = os.environ) -> int:
-    """Carry out a command. Return its exit code."""
+def main(
+    words: Sequence[str], missing: str | None = None, env: Mapping[str, str] = os.environ
+) -> int:
+    """Carry out a command. Return its exit code. ``missing``: a package without which only these
+    commands can be carried out here.
+    """
     asked: argparse.Namespace | None = None
     try:
+        if missing is not None:
+            check_installed(words, missing)
         asked, command = parse(words)
         asked.argv = command
         module = import_module(f"accountant.client.command_line.{COMMANDS[asked.command].module}")

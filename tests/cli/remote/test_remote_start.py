@@ -181,6 +181,17 @@ def test_who_does_not_read_on_hears_no_complaint(shell: Shell) -> None:
     assert said.err.endswith("No space left on device [io-error]\n")
 
 
+def test_closed_outputs_are_no_trap(shell: Shell) -> None:
+    """Without standard error it is silent; without standard output it says so."""
+    process = shell.start("run", *REQUEST, "--", "sh", "-c", "exit 9",
+                          stderr=None, preexec_fn=lambda: os.close(2))  # fmt: skip
+    assert process.communicate()[0] == b""
+    assert process.returncode == 9
+    assert shell.kinds() == ["reserved", "committed"]
+    said = shell.ended(shell.start("accounts", stdout=None, preexec_fn=lambda: os.close(1)), 2)
+    assert said.err == "accountant: standard output is closed [io-error]\n"
+
+
 def test_it_runs_where_the_service_is_not_installed(shell: Shell, tmp_path: Path) -> None:
     """With httpx2 alone it asks, says what it cannot, and lists its own commands."""
     place = tmp_path / "alone"
@@ -190,6 +201,6 @@ def test_it_runs_where_the_service_is_not_installed(shell: Shell, tmp_path: Path
     alone = shell.with_(PYTHONPATH=f"{place}{os.pathsep}{shell.variables['PYTHONPATH']}")
     assert alone.json("grants") == []
     assert "run" in alone("--help").text
-    assert "[misuse]" in alone.wrong("serve")
-    assert "not installed" in alone.wrong("accounts", "--local")
+    for words in (("serve",), ("accounts", "--local")):
+        assert "is not installed here" in alone.wrong(*words)
     assert "[not-configured]" in alone.with_(ACCOUNTANT_URL="").wrong("accounts")
