@@ -8,8 +8,8 @@
         noisy = sampler(true_answer)      # runs only if the grant was given
     publish(noisy)                        # only once it is committed
 
-It needs httpx2 and the standard library, and imports nothing else of this project. httpx2 is loaded
-when something is sent.
+It needs httpx2 and the standard library, and imports nothing else of this project but an adapter
+that is asked for by name (``from_opendp``). httpx2 is loaded when something is sent.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -34,6 +34,7 @@ from accountant.client.mechanisms import (
     dp_sgd_of_fixed_batches,
     exponential,
     from_dp_event,
+    from_opendp,
     gaussian,
     laplace,
     mechanism,
@@ -83,6 +84,7 @@ __all__ = [
     "dp_sgd_of_fixed_batches",
     "exponential",
     "from_dp_event",
+    "from_opendp",
     "gaussian",
     "grant_item",
     "laplace",
