@@ -20,6 +20,7 @@ from accountant.adapters.opendp.losses import SMALLEST, Loss, declare, loss_of
 from accountant.adapters.opendp.stating import (
     Answer,
     down,
+    exactly,
     gaussian_noise,
     laplace_noise,
     number,
@@ -48,6 +49,9 @@ _RELATIONS: Final = {
     "DiscreteDistance": _REPLACED,
 }
 """The neighbouring relation of each metric on data; a metric on answers has none."""
+_PURE: Final = 7
+"""From an epsilon of almost 8 on the service knows a smaller rho of the exponential mechanism than
+OpenDP, which is taken at its word there."""
 _GAUSSIAN: Final = ("gaussian", "discrete_gaussian")
 
 
@@ -196,14 +200,14 @@ def _thresholded(asked: Asked, fields: Mapping[str, Any]) -> list[Body]:
     loss, answer, gaussian = asked.loss, asked.answer, asked.loss.rho is not None
     most = number(single) * (root(Fraction(keys)) if gaussian else keys)
     width, k = min(number(total), most), fields.get("k")
-    alone = min(number(single), width)
+    alone = min(exactly(single), width)
     state = gaussian_noise if gaussian else laplace_noise
     body = state(answer, width, fields["scale"], k, replace(loss, delta=0.0))
     body = mechanism(**body, delta=asked.delta) if gaussian else body
     tail = thresholds.gaussian_tail if gaussian else thresholds.laplace_tail
     step = Fraction(1) if answer.whole else Fraction(2) ** (_finest(answer) if k is None else k)
-    left = _steps(number(fields["threshold"]), step) - _steps(alone, step)
-    seen = thresholds.of_keys(tail(max(left, 0), number(fields["scale"]) / step), keys)
+    left = _steps(exactly(fields["threshold"]), step) - _steps(alone, step)
+    seen = thresholds.of_keys(tail(max(left, 0), exactly(fields["scale"]) / step), keys)
     delta = max(seen, Decimal(loss.delta), Decimal(SMALLEST))
     return [body, declared(epsilon=0, delta=up(Fraction(delta)))]
 
@@ -239,6 +243,8 @@ def _chosen(asked: Asked, fields: Mapping[str, Any], width: Fraction | None) -> 
     loss, scale, times = asked.loss, number(fields["scale"]), int(fields.get("k") or 1)
     gumbel, one = loss.rho is not None, number(loss.main) / times
     epsilon = root(8 * one) if gumbel else one
+    if gumbel and epsilon > _PURE:
+        return asked.declared()
     halved = width is not None and 2 * epsilon * scale < 3 * width
     monotonic = halved and asked.relation == _ADDED
     if width is None or (halved and not monotonic):

@@ -12,6 +12,7 @@ the float that OpenDP reckons with, the scale is stated smaller by as much.
 
 from __future__ import annotations
 
+import math
 import re
 from decimal import MAX_EMAX, MIN_EMIN, ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
@@ -32,8 +33,13 @@ _MARGIN: Final = 1 + Fraction(1, 2**50)
 
 
 def number(value: Amount) -> Fraction:
-    """Return a number as it is printed and stated."""
-    return Fraction(exact(value))
+    """Return a number as it is printed and stated; a fraction as it is."""
+    return value if isinstance(value, Fraction) else Fraction(exact(value))
+
+
+def exactly(value: float) -> Fraction:
+    """Return the number that OpenDP reckons with, to the last bit."""
+    return Fraction(value if isinstance(value, int) else float(value))
 
 
 def up(value: Fraction) -> Decimal:
@@ -47,7 +53,10 @@ def down(value: Fraction) -> Decimal:
 
 
 def root(value: Fraction) -> Fraction:
-    """Return the square root, rounded up."""
+    """Return the square root, rounded up where it is no fraction."""
+    exact_root = Fraction(math.isqrt(value.numerator), math.isqrt(value.denominator))
+    if exact_root * exact_root == value:
+        return exact_root
     quotient = _PRECISE.divide(Decimal(value.numerator), Decimal(value.denominator))
     square = _PRECISE.next_plus(quotient)
     return Fraction(_PRECISE.next_plus(_PRECISE.sqrt(square)))

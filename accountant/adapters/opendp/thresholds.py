@@ -32,7 +32,7 @@ def laplace_tail(steps: int, scale: Fraction) -> Decimal:
     up: p^steps / (1 + p) with p = e^(-1/scale).
     """
     power, once = _exp_up(-Fraction(steps) / scale), _exp_down(-1 / scale)
-    return _UP.divide(power, _DOWN.add(Decimal(1), once))
+    return min(_UP.divide(power, _DOWN.add(Decimal(1), once)), Decimal(1))
 
 
 def gaussian_tail(steps: int, scale: Fraction) -> Decimal:

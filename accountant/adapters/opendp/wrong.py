@@ -71,15 +71,17 @@ def _name(metric: Any) -> str:
 
 
 def _ordered_in(made: Made) -> bool:
-    return _name(made.fields["input_metric"]) == "InsertDeleteDistance"
+    return _name(made.fields.get("input_metric")) == "InsertDeleteDistance"
 
 
 def _ordered_out(made: Made) -> bool:
-    return _name(made.fields["MO"]) == "InsertDeleteDistance"
+    return _name(made.fields.get("MO")) == "InsertDeleteDistance"
 
 
 def _of_theil_sen(made: Made) -> bool:
-    return getattr(made.fields["function"], "__module__", "").endswith("_make_private_theil_sen")
+    return getattr(made.fields.get("function"), "__module__", "").endswith(
+        "_make_private_theil_sen"
+    )
 
 
 def _short_groups(made: Made) -> bool:
