@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: install demo test test-fast test-crash test-foreign check serve async-client wheels bench soak lock clean
+.PHONY: install demo test test-fast test-crash test-foreign test-adapters check serve async-client wheels bench soak lock clean
 .DEFAULT_GOAL := install
 
 install: $(STAMP)
@@ -58,6 +58,23 @@ test-foreign: $(STAMP) .venv-foreign/.installed
 	-.venv-foreign/bin/python -m pip install --quiet --disable-pip-version-check \
 		--ignore-requires-python -r $< && touch $@
 
+# Libraries of pipelines that cannot share the service's environment are tested in environments of
+# their own; the service that they ask runs in .venv. `make test-adapter-polars` tests one of them.
+ADAPTERS := $(patsubst tests/adapters/requirements/%.txt,%,$(wildcard tests/adapters/requirements/*.txt))
+
+test-adapters: $(STAMP) $(ADAPTERS:%=test-adapter-%)
+	$(BIN)/python -m pytest tests/adapters -rs
+
+test-adapter-%: $(STAMP) .venv-adapters/%/.installed
+	PYTHONPATH=. ACCOUNTANT_TEST_PYTHON=$(BIN)/python .venv-adapters/$*/bin/python -m pytest \
+		--confcutdir=tests/adapters -rs $(wildcard tests/adapters/test_$**.py) tests/adapters/test_*_docs.py
+
+.PRECIOUS: .venv-adapters/%/.installed
+.venv-adapters/%/.installed: tests/adapters/requirements/%.txt
+	$(PYTHON) -m venv --clear .venv-adapters/$*
+	@echo '*' > .venv-adapters/.gitignore
+	.venv-adapters/$*/bin/python -m pip install --quiet --disable-pip-version-check -r $< && touch $@
+
 check: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -90,4 +107,4 @@ lock:
 		--no-emit-package privacy-accountant-client pyproject.toml -o requirements.lock
 
 clean:
-	rm -rf $(VENV) .venv-foreign dist var demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-foreign .venv-adapters dist var demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis
