@@ -20,8 +20,8 @@ from accountant.queries import Dataset, Query
 
 Rows = Mapping[str, NDArray[Any]]
 
-BOUNDS = {"x": (0, 10), "y": (-5, "15.5"), "age": (0, 100)}
-"""Bounds on which no column is symmetric around 0."""
+BOUNDS = {"x": (0, 10), "y": ("-15.5", 5), "age": (0, 100)}
+"""Bounds that are not symmetric around 0, and of which not always the upper is further from it."""
 COLOURS = ["red", "green", "blue"]
 
 
@@ -40,18 +40,18 @@ class Case:
 
 
 def people(size: int, seed: int = 1, corner: bool = True) -> dict[str, NDArray[Any]]:
-    """Some people; the first at the upper bounds of everything."""
+    """Some people; the first at those bounds of everything that are furthest from 0."""
     numbers = np.random.default_rng(seed)
     x = np.clip(numbers.normal(5, 2, size), 0, 10)
     found: dict[str, NDArray[Any]] = {
         "x": x,
-        "y": np.clip(2 * x - 5 + numbers.normal(0, 3, size), -5, 15.5),
+        "y": np.clip(2 * x - 15 + numbers.normal(0, 3, size), -15.5, 5),
         "age": numbers.integers(0, 101, size),
         "colour": numbers.choice(COLOURS, size),
         "country": numbers.choice(["CH", "JP", "KR"], size),
     }
     if corner:
-        for name, value in {"x": 10.0, "y": 15.5, "age": 100, "colour": "red"}.items():
+        for name, value in {"x": 10.0, "y": -15.5, "age": 100, "colour": "red"}.items():
             found[name][0] = value
     return found
 
@@ -75,7 +75,7 @@ def a_draw() -> Rows:
 
 def on_a_line() -> Rows:
     """People on a rising line, but for the first, in the corner below it."""
-    x, y = np.array([10.0, *[10.0, 0.0] * 3]), np.array([-5.0, *[15.5, -5.0] * 3])
+    x, y = np.array([10.0, *[10.0, 0.0] * 3]), np.array([-15.5, *[5.0, -15.5] * 3])
     return people(7) | {"x": x, "y": y}
 
 

@@ -62,7 +62,7 @@ def test_no_event_refutes_the_epsilon_of_a_replacement(name: str, replaces: Clie
     """The same, where the first record is exchanged for one at the other end of all bounds."""
     case = CASES[name]
     rows = people(40) if case.rows is None else case.rows()
-    low = {"x": 0.0, "y": -5.0, "age": 0, "colour": "blue", "country": rows["country"][0]}
+    low = {"x": 0.0, "y": 5.0, "age": 0, "colour": "blue", "country": rows["country"][0]}
     exchanged = {key: np.r_[[low[key]], column[1:]] for key, column in rows.items()}
     if name == "count":
         pytest.skip("how many there are is public")

@@ -22,7 +22,7 @@ def extreme(numbers: np.random.Generator, rows: int, unit: int) -> dict[str, Any
     """Records of one unit, often at the ends of the bounds or beyond them."""
     return {
         "x": numbers.choice([-1e9, 0.0, 5.0, 10.0, 1e9, numbers.uniform(0, 10)], rows),
-        "y": numbers.choice([-1e9, -5.0, 5.25, 15.5, 1e9, numbers.uniform(-5, 15)], rows),
+        "y": numbers.choice([-1e9, -15.5, -5.25, 5.0, 1e9, numbers.uniform(-15, 5)], rows),
         "age": numbers.choice([-7, 0, 50, 100, 10**9], rows),
         "colour": numbers.choice([*COLOURS, "mauve"], rows),
         "country": np.full(rows, "JP"),
@@ -86,6 +86,12 @@ def moves_between_groups(opened: Callable[..., Client]) -> Client:
     return opened("replace_one", "private")
 
 
+def exact(query: Query) -> list[Any]:
+    """Draws of a query: its values without noise, or the first place of a choice."""
+    pairs = zip(query.steps, query.values(), strict=True)
+    return [value if isinstance(step, Noise) else 0 for step, value in pairs]
+
+
 def differences(step: Step, one: Any, other: Any) -> float:
     """By how much two exact values differ, in the norm of the step."""
     if isinstance(step, Noise):
@@ -108,6 +114,9 @@ def checked(make: Callable[[Dataset], Query], pairs: Iterator[tuple[Dataset, Dat
         one, other = map(make, pair)
         assert one.steps == other.steps
         assert one.mechanisms == other.mechanisms
+        draws = exact(one)
+        assert one.finish(draws) == other.finish(draws)
+        assert one.bounds(0.9, draws, None) == other.bounds(0.9, draws, None)
         for step, a, b in zip(one.steps, one.values(), other.values(), strict=True):
             assert not isinstance(a, Line) or a.lengths.sum() == b.lengths.sum()
             reach = float(step.sensitivity)
