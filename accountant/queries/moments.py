@@ -92,47 +92,75 @@ class Formula:
     unit: str
 
 
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """The sums of ``summands`` and the number of records, and a formula of both."""
+
+    summands: Mapping[str, Summand]
+    formula: Formula
+    size: int
+    public: bool
+    """The number of records is public, and has no step."""
+    steps: tuple[Noise, ...]
+
+    @classmethod
+    def of(
+        cls, data: Records, budget: Budget, summands: Mapping[str, Summand], formula: Formula
+    ) -> Sums:
+        """Return the sums over the records of ``data``, with a step at an equal share for each.
+        Raise ValueError where there are no records, and that is public.
+        """
+        unit, one = data.unit(), Fraction(1)
+        size, reach = len(next(iter(summands.values())).values), unit.of_sum(one, one)
+        if not reach and not size:
+            raise ValueError("the group has no records, which is public: there is nothing to ask")
+        share = budget.share(len(summands) + (1 if reach else 0))
+        steps = [share.noise(unit.of_sum(each.low, each.high)) for each in summands.values()]
+        if reach:
+            steps.append(share.noise(reach, whole=True))
+        return cls(summands, formula, size, not reach, tuple(steps))
+
+    @property
+    def names(self) -> list[str]:
+        """What the steps release."""
+        return [*self.summands] if self.public else [*self.summands, SIZE]
+
+    def values(self) -> Sequence[Any]:
+        """Return the exact sums."""
+        found: list[Any] = [exact_sum(each.values) for each in self.summands.values()]
+        return found if self.public else [*found, self.size]
+
+    def known(self, drawn: Sequence[Any]) -> dict[str, float]:
+        """Return what is known after the draws: noisy sums, and the number of records."""
+        found = dict(zip(self.names, map(float, drawn), strict=True))
+        return {**found, SIZE: float(self.size)} if self.public else found
+
+    def finish(self, drawn: Sequence[Any]) -> float:
+        """Return the answer."""
+        return self.formula.value(self.known(drawn))
+
+    def error(self, confidence: float, drawn: Sequence[Any] | None, records: int | None) -> Error:
+        """Return the error of the answer, before or after the draws."""
+        each = apart(1 - confidence, len(self.steps))
+        steps = zip(self.names, self.steps, strict=True)
+        widths = {name: step.within(each) for name, step in steps}
+        if drawn is None:
+            amount = self.formula.before(widths, self.size if self.public else records)
+            return Error(amount, confidence, self.formula.unit, _BEFORE)
+        noisy = self.known(drawn)
+        sides = {name: widths.get(name, 0.0) for name in noisy}
+        box = {name: Range(noisy[name] - side, noisy[name] + side) for name, side in sides.items()}
+        answer, true = self.finish(drawn), self.formula.within(box)
+        amount = max(true.high - answer, answer - true.low)
+        return Error(amount, confidence, self.formula.unit, _BOX)
+
+
 def query(
     data: Records, kind: str, budget: Budget, summands: Mapping[str, Summand], formula: Formula
 ) -> Query:
     """Return the query for a formula of the sums of ``summands`` and of the number of records."""
-    unit, one = data.unit(), Fraction(1)
-    size = len(next(iter(summands.values())).values)
-    public = size if not unit.of_sum(one, one) else None
-    names = [*summands, *([SIZE] if public is None else [])]
-    share = budget.share(len(names))
-    steps: list[Noise] = [
-        share.noise(unit.of_sum(each.low, each.high)) for each in summands.values()
-    ]
-    if public is None:
-        steps.append(share.noise(unit.of_sum(one, one), whole=True))
-    elif public < 1:
-        raise ValueError("the group has no records, and that is public: there is nothing to ask")
-    known = {} if public is None else {SIZE: float(public)}
-
-    def values() -> Sequence[Any]:
-        found: list[Any] = [exact_sum(each.values) for each in summands.values()]
-        return [*found, size] if public is None else found
-
-    def finish(drawn: Sequence[Any]) -> float:
-        return formula.value({**dict(zip(names, map(float, drawn), strict=True)), **known})
-
-    def bounds(confidence: float, drawn: Sequence[Any] | None, records: int | None) -> Error:
-        each = apart(1 - confidence, len(steps))
-        widths = {name: step.within(each) for name, step in zip(names, steps, strict=True)}
-        if drawn is None:
-            amount = formula.before(widths, public if public is not None else records)
-            return Error(amount, confidence, formula.unit, _BEFORE)
-        box = {
-            name: Range(noisy - widths[name], noisy + widths[name])
-            for name, noisy in zip(names, map(float, drawn), strict=True)
-        }
-        box |= {name: Range(number, number) for name, number in known.items()}
-        answer, true = finish(drawn), formula.within(box)
-        amount = max(true.high - answer, answer - true.low)
-        return Error(amount, confidence, formula.unit, _BOX)
-
-    return Query(kind, data.charged, tuple(steps), values, finish, bounds, data.notes)
+    sums = Sums.of(data, budget, summands, formula)
+    return Query(kind, data.charged, sums.steps, sums.values, sums.finish, sums.error, data.notes)
 
 
 class Centred(NamedTuple):

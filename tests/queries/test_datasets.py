@@ -281,7 +281,7 @@ def test_a_public_group_without_records_is_refused(replaces: Client) -> None:
     """Where it is public that nobody is there, there is nothing to ask."""
     rows = ROWS | {"country": np.array(["CH"] * 50)}
     data = queries.dataset(replaces, "visits", rows, bounds=BOUNDS)
-    with pytest.raises(ValueError, match="no records, and that is public"):
+    with pytest.raises(ValueError, match="no records, which is public"):
         data.where(country="JP").mean("x", epsilon=1)
     private = data.where(colour="mauve").mean("x", epsilon=1)
     assert len(private.steps) == 2
