@@ -163,14 +163,6 @@ def until(true: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def until(holds: Callable[[], bool]) -> None:
-    """Wait for something that a busy machine may do late."""
-    deadline = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 def test_a_client_that_goes_leaves_no_file(
     made: World, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
