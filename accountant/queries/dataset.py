@@ -15,8 +15,9 @@ from accountant.client.calls import Datasets
 from accountant.queries import choosing, correlation, frame, moments, quantiles, sums
 from accountant.queries.exact import number
 from accountant.queries.frame import Frame, Mask
+from accountant.queries.offers import Offers
 from accountant.queries.query import Query
-from accountant.queries.records import Limits, Missing, Population, Records
+from accountant.queries.records import Limits, Missing, Population
 
 if TYPE_CHECKING:
     from accountant.client.sync import Client
@@ -99,7 +100,7 @@ def _kept(table: Frame, people: Population, unit: str | None, most: int | None) 
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Dataset(Records):
+class Dataset(Offers):
     """Records, and what they may be asked. Give each query either an ``epsilon`` or, where noise is
     added, a ``rho`` (normal noise).
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable
 from decimal import Decimal
@@ -79,7 +80,7 @@ def test_the_page_lists_what_may_be_asked() -> None:
     listed = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
     kinds = {
         name
-        for name, value in vars(Dataset).items()
-        if callable(value) and getattr(value, "__annotations__", {}).get("return") == "Query"
+        for name, value in inspect.getmembers(Dataset, callable)
+        if getattr(value, "__annotations__", {}).get("return") in {"Query", "collecting.BothWays"}
     }
     assert listed == kinds
