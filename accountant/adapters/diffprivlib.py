@@ -19,11 +19,10 @@ the population is replace_one and twice the epsilon is charged, which is the def
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from typing import Any, Final, Self, Unpack
 
 from accountant.adapters.libraries import Fields, needs, sampler
-from accountant.client import Client, declared
+from accountant.client import Client, Grant, declared
 from accountant.client.calls import Datasets
 
 with needs("diffprivlib"):
@@ -59,8 +58,8 @@ class LedgerAccountant(BudgetAccountant):  # type: ignore[misc]
         **fields: Unpack[Fields],
     ) -> None:
         self._ledger_client, self._dataset, self._fields = ledger, dataset, fields
-        self._neighbouring, self._open = neighbouring, ExitStack()
-        self._asked: tuple[float, float] | None = None
+        self._neighbouring = neighbouring
+        self._open: tuple[Grant, float, float] | None = None
         self._spending = True  # what was spent before this accountant was made
         super().__init__(epsilon, delta, slack, spent_budget)
         self._spending = False
@@ -72,11 +71,9 @@ class LedgerAccountant(BudgetAccountant):  # type: ignore[misc]
         super().check(epsilon, delta)
         if not self._spending:
             self.settle()
-            grant = self._ledger_client.grant(
-                self._dataset, [self._stated(epsilon, delta)], **self._fields
-            )
-            self._open.enter_context(grant)
-            self._asked = epsilon, delta
+            stated = [self._stated(epsilon, delta)]
+            grant = self._ledger_client.grant(self._dataset, stated, **self._fields)
+            self._open = grant, epsilon, delta
         return True
 
     def spend(self, epsilon: float, delta: float) -> Self:
@@ -88,7 +85,7 @@ class LedgerAccountant(BudgetAccountant):  # type: ignore[misc]
             self._spending = spending
         if spending:
             return self
-        if self._asked == (epsilon, delta):
+        if self._open is not None and self._open[1:] == (epsilon, delta):
             self.settle()
         else:
             self._ledger_client.record(
@@ -97,9 +94,10 @@ class LedgerAccountant(BudgetAccountant):  # type: ignore[misc]
         return self
 
     def settle(self) -> None:
-        """Commit the grant that is open, if there is one."""
-        self._asked = None
-        self._open.close()
+        """Commit the grant that is open, if there is one. If that fails it stays open."""
+        if self._open is not None:
+            self._open[0].__exit__(None, None, None)
+        self._open = None
 
     def _stated(self, epsilon: float, delta: float) -> dict[str, Any]:
         stated = {"neighbouring": self._neighbouring, "sampler": sampler("diffprivlib")}

@@ -22,7 +22,6 @@ charged. A lazy result that is computed twice draws fresh noise twice: keep it (
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from fractions import Fraction
 from typing import Any, Final, Self, Unpack
 
@@ -68,7 +67,6 @@ class LedgerAccountant(NaiveBudgetAccountant):  # type: ignore[misc]
     ) -> None:
         super().__init__(total_epsilon, total_delta, num_aggregations, aggregation_weights)
         self._ledger, self._dataset, self._asked = ledger, dataset, asked
-        self._block = ExitStack()
         self.grant: Grant | None = None
         """The grant, once ``compute_budgets`` has got it."""
 
@@ -81,24 +79,22 @@ class LedgerAccountant(NaiveBudgetAccountant):  # type: ignore[misc]
             return
         try:
             stated = [self._stated(each) for each in self.mechanism_specs]
-            self.grant = self._ledger.grant(self._dataset, stated, **self._asked)
-            self._block.enter_context(self.grant)
+            self.grant = self._ledger.grant(self._dataset, stated, **self._asked).__enter__()
         except BaseException:
             self._take_back()
             raise
 
     def _take_back(self) -> None:
-        self._block.pop_all()  # an earlier run's grant is not this one's to settle
         self.grant, self._finalized = None, False
         for spec in self.mechanism_specs:
             spec._eps = spec._delta = None
 
     def commit(self) -> None:
-        """Report that the pipeline has run. Without a grant, do nothing."""
-        self._block.close()
+        """Report that the pipeline has run. Without a grant that is open, do nothing."""
+        self.__exit__(None, None, None)
 
     def release(self, reason: str) -> None:
-        """Attest that the pipeline has not run, and never will."""
+        """Attest that the pipeline has not run, and never will. Without a grant, do nothing."""
         if self.grant is not None:
             self.grant.release(reason)
 
@@ -106,7 +102,8 @@ class LedgerAccountant(NaiveBudgetAccountant):  # type: ignore[misc]
         return self
 
     def __exit__(self, *error: Any) -> None:
-        self._block.__exit__(*error)
+        if self.grant is not None:
+            self.grant.__exit__(*error)
 
     def _stated(self, spec: Any) -> dict[str, Any]:
         """Return a mechanism as PipelineDP calibrates its noise, for a sensitivity of 1."""

@@ -126,6 +126,32 @@ def test_an_exception_after_noise_is_charged(
     assert (len(draws), accountant.spent_budget) == (2, [])
 
 
+def test_a_commit_that_fails_keeps_the_answer_back(
+    served: Running, ledger: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the service has not recorded is not published; the grant is settled before the next is
+    asked.
+    """
+    accountant = LedgerAccountant(ledger, "visits", purpose="test")
+    randomise = LaplaceTruncated.randomise
+
+    def cut_off(self: Any, value: float) -> float:
+        monkeypatch.setattr(ledger, "url", "http://127.0.0.1:9")
+        ledger.close()
+        ledger._options["base_url"] = ledger.url
+        return float(randomise(self, value))
+
+    monkeypatch.setattr(LaplaceTruncated, "randomise", cut_off)
+    with pytest.raises(Unreachable):
+        mean(accountant)
+    monkeypatch.undo()
+    ledger.close()
+    ledger._options["base_url"] = ledger.url
+    assert counts(served, ledger.population) == (1, 0, 0, 0)
+    mean(accountant)
+    assert counts(served, ledger.population) == (2, 2, 0, 0)
+
+
 def test_the_block_has_a_default_accountant(served: Running, ledger: Client) -> None:
     """Within it tools that name no accountant ask; outside they do not, as before."""
     with LedgerAccountant(ledger, "visits", purpose="test"):

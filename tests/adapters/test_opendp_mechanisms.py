@@ -228,6 +228,17 @@ def test_compositions_are_lists() -> None:
     assert [each["kind"] for each in stated(mixed, 1)] == ["discrete_laplace", "discrete_gaussian"]
 
 
+def test_a_list_that_was_changed_since_is_not_believed() -> None:
+    """OpenDP keeps the caller's own list of parts: one that no longer adds up to the map is not
+    what runs.
+    """
+    noisy = COUNT >> dp.m.then_laplace(2.0)
+    parts = [noisy, noisy]
+    twice = dp.c.make_composition(parts)
+    parts.pop()
+    assert stated(twice, 1) == [{"kind": "declared", "epsilon": "1"} | ADDED]
+
+
 def test_a_fixed_delta_is_shared(people: Client) -> None:
     """One Gaussian noise claims OpenDP's epsilon at the delta; several share the delta, and cost no
     less than OpenDP says.

@@ -11,6 +11,8 @@ from accountant.client.mechanisms import declared, mechanism
 
 ORDERS: Final = (*range(2, 65), 128, 256, 512, 1024)
 """The orders at which a Renyi curve is read."""
+CURVES: Final = ("RenyiDivergence", "SmoothedMaxDivergence")
+"""The measures whose losses are functions, which do not add up as numbers do."""
 SMALLEST: Final = 1e-30
 """The smallest amount but zero that the service reads; what is smaller is stated as this."""
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from accountant.adapters.libraries import needs, sampler
 from accountant.adapters.opendp import frames, thresholds, wrong
-from accountant.adapters.opendp.losses import SMALLEST, Loss, declare, loss_of
+from accountant.adapters.opendp.losses import CURVES, SMALLEST, Loss, declare, loss_of
 from accountant.adapters.opendp.stating import (
     Answer,
     down,
@@ -52,6 +52,7 @@ _RELATIONS: Final = {
 _PURE: Final = 7
 """From an epsilon of almost 8 on the service knows a smaller rho of the exponential mechanism than
 OpenDP, which is taken at its word there."""
+_ROUNDED: Final = 1e-9
 _GAUSSIAN: Final = ("gaussian", "discrete_gaussian")
 
 
@@ -155,8 +156,15 @@ def _same_noise(asked: Asked, fields: Mapping[str, Any]) -> list[Body]:
 
 
 def _composed(asked: Asked, fields: Mapping[str, Any]) -> list[Body]:
-    parts = fields["measurements"]
-    return [body for part in parts for body in _parts(replace(asked, measurement=part))]
+    """Read the parts, if they cost no less than the whole: their list may have changed since then.
+    Curves are not compared.
+    """
+    parts = [replace(asked, measurement=part) for part in fields["measurements"]]
+    if str(asked.measurement.output_measure.type) not in CURVES:
+        total, whole = math.fsum(part.loss.main for part in parts), asked.loss.main
+        if total < whole * (1 - _ROUNDED):
+            return asked.declared()
+    return [body for part in parts for body in _parts(part)]
 
 
 def _at_delta(asked: Asked, fields: Mapping[str, Any]) -> list[Body]:

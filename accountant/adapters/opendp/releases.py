@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from typing import Any, Final, Unpack
 
 from accountant.adapters.libraries import Fields, needs
-from accountant.adapters.opendp.losses import loss_of
+from accountant.adapters.opendp.losses import CURVES, loss_of
 from accountant.adapters.opendp.measurements import mechanisms_of
 from accountant.client import Client, Grant
 from accountant.client.amounts import Amount
@@ -247,7 +247,7 @@ def _covered(query: Any, context: Any) -> None:
 
 def _numbers(query: Any, d_in: Any) -> tuple[float, float] | None:
     """Return the loss of a query as two numbers that add up; None for a curve."""
-    if str(query.output_measure.type) in ("RenyiDivergence", "SmoothedMaxDivergence"):
+    if str(query.output_measure.type) in CURVES:
         return None
     loss = loss_of(query, d_in)
     return loss.main, loss.delta
