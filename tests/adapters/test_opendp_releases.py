@@ -206,6 +206,26 @@ def test_the_fields_of_the_grant_are_passed_on(served: Running) -> None:
     assert (stated["kind"], stated["delta"]) == ("discrete_gaussian", "0.000001")
 
 
+def test_a_context_by_epsilon_and_delta(served: Running) -> None:
+    """Gaussian noise in it claims the epsilon and the delta that OpenDP spends."""
+    both = dp.Context.compositor(
+        data=[1, 2, 3],
+        privacy_unit=dp.unit_of(contributions=1),
+        privacy_loss=dp.loss_of(epsilon=0.5, delta=1e-7),
+        split_evenly_over=1,
+    )
+    policy = "policy: p\nrules:\n  - {id: lifetime, limit: {epsilon: 1, delta: 1e-6}}\n"
+    population = served.population(policy, "add_or_remove_one")
+    with served.client(population) as ledger:
+        paying(both, ledger, "visits").query().count().gaussian().release()
+    [[stated]] = asked(served, population)
+    [committed] = events(served, population, "grant.committed")
+    epsilon, delta = both.current_privacy_loss()[0]
+    assert stated["kind"] == "discrete_gaussian"
+    assert float(stated["claimed"]["epsilon"]) == pytest.approx(epsilon, rel=1e-9)
+    assert int(committed["charge"]["delta"]) == round(delta * 10**15)
+
+
 def test_a_bare_measurement_is_not_seen_unless_strict(served: Running) -> None:
     """As the first line says. In strict mode it raises before it draws, in a context that does not
     pay too; what was patched is as before afterwards.

@@ -147,6 +147,16 @@ def test_an_exception_after_the_grant_is_charged(served: Running, ledger: Client
     assert counts(served, ledger.population) == (1, 1, 0, 0)
 
 
+def test_it_is_not_seen_whether_the_pipeline_ran(served: Running, ledger: Client) -> None:
+    """As the first line says: a block that computes nothing is committed like any other."""
+    rows = Visits()
+    with accountant(ledger) as budget:
+        aggregate(budget, rows, Metrics.COUNT)
+        budget.compute_budgets()
+    assert rows.read == 0
+    assert counts(served, ledger.population) == (1, 1, 0, 0)
+
+
 def test_a_pipeline_that_runs_elsewhere_commits_or_releases(
     served: Running, ledger: Client
 ) -> None:
