@@ -52,7 +52,7 @@ class Error:
     """Where the bound comes from."""
 
     def __float__(self) -> float:
-        return self.amount
+        return float(self.amount)
 
 
 @dataclass(frozen=True, slots=True)
