@@ -16,3 +16,11 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
             yield found
     except NotStarted as reason:
         pytest.skip(str(reason))
+
+
+@pytest.fixture(autouse=True)
+def closed(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Close what a test has opened: an open socket would be reported in another test."""
+    yield
+    if "served" in request.fixturenames:
+        request.getfixturevalue("served").close()

@@ -43,6 +43,7 @@ class Running:
     url: str
     keys: dict[str, str]
     names: Iterator[int] = field(default_factory=count)
+    opened: list[Client] = field(default_factory=list)
 
     def population(
         self, policy: str = POLICY, neighbouring: str = "replace_one", **dimensions: list[str]
@@ -62,7 +63,14 @@ class Running:
 
     def client(self, population: str, key: str = "pipeline", **options: Any) -> Client:
         """A client with one of the keys; it waits little between retries."""
-        return Client(self.url, self.keys[key], population, **{"backoff": 0.01} | options)
+        made = Client(self.url, self.keys[key], population, **{"backoff": 0.01} | options)
+        self.opened.append(made)
+        return made
+
+    def close(self) -> None:
+        """Close the clients that were made."""
+        while self.opened:
+            self.opened.pop().close()
 
     def events(self, population: str) -> list[dict[str, Any]]:
         """The ledger as an auditor reads it."""

@@ -30,7 +30,7 @@ def test_without_its_library_an_adapter_says_what_to_install(adapter: str) -> No
     )
     assert found.returncode == 1
     assert f"pip install 'privacy-accountant-client[{extra}]'" in found.stderr
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((ROOT / "packaging/client/pyproject.toml").read_text())["project"]
     assert extra in project["optional-dependencies"]
 
 

@@ -172,7 +172,7 @@ def _base(pair: Pair, span: _Span, fewest: int, grid: _Grid) -> Block:
     mean, variance = _moments(pair, span)
     low, high = _floor(Fraction(span.low) / unit), -_floor(-Fraction(span.high) / unit)
     fine = min(max(fewest, round(math.sqrt(variance) / unit)), _MOST_POINTS)
-    dots = _dots(low, high, round(mean / unit), fine)
+    dots = _dots(low, high, min(max(round(mean / unit), low), high), fine)
     with balls.precision(grid.bits + 64 + 2 * unit.denominator.bit_length()):
         slack = ball(unit / 2**40)
         losses = [ball(unit) * dot for dot in dots]
@@ -185,8 +185,10 @@ def _base(pair: Pair, span: _Span, fewest: int, grid: _Grid) -> Block:
             mass, other = p - next_p, q - next_q
             factor = (losses[i] - slack).exp() * other
             raised = (mass - factor) / -(losses[i] - losses[i + 1]).expm1()
-            masses[dots[i] - dots[0]] += _ceiling((mass - raised) * scale)
-            masses[dots[i + 1] - dots[0]] += _ceiling(raised * scale)
+            whole = _ceiling(mass * scale)
+            high_share = min(whole, _ceiling(raised * scale))
+            masses[dots[i] - dots[0]] += whole - high_share
+            masses[dots[i + 1] - dots[0]] += high_share
             p, q = next_p, next_q
         lost = _ceiling((arb(pair.infinite) + p) * scale)
     return Block(1, dots[0], fmpz_poly(masses), lost)
