@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: install demo test test-fast test-crash test-foreign test-adapters check serve async-client wheels bench soak lock clean
+.PHONY: install demo test test-fast test-crash test-foreign test-queries test-adapters check serve async-client wheels bench soak lock clean
 .DEFAULT_GOAL := install
 
 install: $(STAMP)
@@ -23,8 +23,14 @@ $(STAMP): requirements.lock pyproject.toml packaging/client/pyproject.toml
 demo: $(STAMP)
 	$(BIN)/python -m examples.survey
 
+# What runs beside the data has suites of its own: `make test-queries` and `make test-adapters`.
 test: $(STAMP)
-	$(BIN)/python -m pytest --ignore=tests/foreign -n auto --dist loadgroup
+	$(BIN)/python -m pytest --ignore=tests/foreign --ignore=tests/queries --ignore=tests/adapters \
+		-n auto --dist loadgroup
+
+# Queries draw many thousand times: accuracy, empirical epsilons, and variants that are broken.
+test-queries: $(STAMP)
+	$(BIN)/python -m pytest tests/queries -n auto --dist loadgroup
 
 # An answer in under a minute on two cores: rules and decisions, prices, replay, evidence, the API and the
 # documentation. Left out are databases, random ledgers, processes of their own, disasters.
