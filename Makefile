@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: install demo test test-fast test-crash test-foreign test-queries test-adapters check serve async-client wheels bench soak lock clean
+.PHONY: install demo test test-fast test-crash test-foreign test-pipelines test-adapters check serve async-client wheels bench soak lock clean
 .DEFAULT_GOAL := install
 
 install: $(STAMP)
@@ -23,14 +23,16 @@ $(STAMP): requirements.lock pyproject.toml packaging/client/pyproject.toml
 demo: $(STAMP)
 	$(BIN)/python -m examples.survey
 
-# What runs beside the data has suites of its own: `make test-queries` and `make test-adapters`.
+# What runs where the pipelines are has suites of its own: `make test-pipelines`, `make test-adapters`.
+PIPELINES := tests/queries tests/cli/remote
 test: $(STAMP)
-	$(BIN)/python -m pytest --ignore=tests/foreign --ignore=tests/queries --ignore=tests/adapters \
-		-n auto --dist loadgroup
+	$(BIN)/python -m pytest --ignore=tests/foreign --ignore=tests/adapters \
+		$(PIPELINES:%=--ignore=%) -n auto --dist loadgroup
 
-# Queries draw many thousand times: accuracy, empirical epsilons, and variants that are broken.
-test-queries: $(STAMP)
-	$(BIN)/python -m pytest tests/queries -n auto --dist loadgroup
+# Queries draw many thousand times: accuracy, empirical epsilons, and variants that are broken. The
+# command line over HTTP starts some hundred processes.
+test-pipelines: $(STAMP)
+	$(BIN)/python -m pytest $(PIPELINES) -n auto --dist loadgroup
 
 # An answer in under a minute on two cores: rules and decisions, prices, replay, evidence, the API and the
 # documentation. Left out are databases, random ledgers, processes of their own, disasters.
