@@ -86,7 +86,6 @@ class Runner:
             "ACCOUNTANT_PORT": str(port),
             "ACCOUNTANT_EXPIRY_SECONDS": "0.5",
             "ACCOUNTANT_CHECKPOINT_SECONDS": "1",
-            "ACCOUNTANT_URL": self.url,
             "COLUMNS": str(width),
             "PYTHONIOENCODING": "utf-8",
         }
@@ -101,9 +100,13 @@ class Runner:
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=output,
-                env=self._environment | ({"ACCOUNTANT_KEY": key} if key else {}),
+                env=self._environment | self._of_a_client(key),
                 start_new_session=True,
             )
+
+    def _of_a_client(self, key: str) -> dict[str, str]:
+        """Return what a pipeline asks with. The operator's commands work beside the database."""
+        return {"ACCOUNTANT_URL": self.url, "ACCOUNTANT_KEY": key} if key else {}
 
     def finish(self, log: str, expected: int = 0) -> str:
         """Wait for a process to end. Return its output. Raise DemoFailed for another exit code, or
