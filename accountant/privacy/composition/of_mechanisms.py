@@ -138,11 +138,12 @@ def _on_poisson(mu: float, rate: float, records: int, *, exchanged: bool) -> Pai
 
 
 def _mixtures(chances: Sequence[Fraction], step: float) -> Pair:
-    """Return the mixture on a grid of means against N(0). Chances are rounded up but the first,
-    which has what they leave: a mixture that moves more often is harder, in either direction, as
-    the best test asks whether an outcome is above some place.
+    """Return the mixture on a grid of means against N(0). Means are rounded up, and so are chances
+    but the first, which has what they leave: a mixture that moves further or more often is harder,
+    in either direction, as the best test asks whether an outcome is above some place.
     """
-    (first, mean), *others = [(chance, i * step) for i, chance in enumerate(chances) if chance]
+    places = [(chance, up(i * Fraction(step))) for i, chance in enumerate(chances) if chance]
+    (first, mean), *others = places
     kept = [(float(first), mean), *((up(chance), i) for chance, i in others)]
     while sum(Fraction(chance) for chance, _ in kept[1:]) >= 1:
         del kept[0]
