@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accountant.privacy import balls
-from accountant.privacy.composition import exact
+from accountant.privacy.composition import shapes
 from accountant.privacy.composition.exact import epsilon_of
 from accountant.privacy.composition.pairs import (
     Choice,
@@ -154,28 +154,65 @@ def test_a_mixture_is_near_its_float_interval(items: list[tuple[Pair, int]]) -> 
     assert epsilon_of(dict(reversed(items)), MICRO) == found
 
 
-@pytest.mark.parametrize("pair", [TRAINING, Laplace(0.01), PAIRS[-2], Gaussian(3.0)], ids=repr)
-@pytest.mark.parametrize("off", [1 - 2.0**-44, 1 + 2.0**-44])
-def test_the_last_digits_of_floats_change_nothing(
-    pair: Pair, off: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Floats choose where to look. Where they do not stand at an edge of that choice, their last
-    digits change nothing, to the last digit of the result.
-    """
-    before = epsilon_of({pair: 700}, MICRO)
-    narrowed, moments = exact.narrowed, exact._moments
-    outcome = Mixtures._outcome
+@pytest.mark.parametrize("pair", PAIRS, ids=repr)
+def test_floats_choose_nothing(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a search begins may be off by a part in a thousand: it ends at the same number."""
+    before = epsilon_of({pair: 7, pair.reverse: 2}, MICRO)
+    near, outcome = shapes._near, Mixtures._outcome
+    monkeypatch.setattr(shapes, "_near", lambda loss: near(loss) - 9)
+    monkeypatch.setattr(Mixtures, "_outcome", lambda self, loss: outcome(self, loss) * 1.001)
+    assert epsilon_of({pair: 7, pair.reverse: 2}, MICRO) == before
 
-    def ends(*given: object) -> tuple[float, ...]:
-        return tuple(end * off for end in narrowed(*given))  # type: ignore[arg-type]
 
-    def mean(*given: object) -> tuple[float, ...]:
-        return tuple(value * off for value in moments(*given))  # type: ignore[arg-type]
+UNEQUAL: list[dict[Pair, int]] = [
+    {Laplace(20.0): 1, Laplace(1e-3): 10**4},
+    {Laplace(20.0): 1, Laplace(1e-9): 10**9},
+    {Gaussian(2.0): 1, TRAINING: 1000, Laplace(1e-6): 10**6},
+    {Response(1.0): 3, Gaussian(1e-3): 10**5},
+]
 
-    monkeypatch.setattr(exact, "narrowed", ends)
-    monkeypatch.setattr(exact, "_moments", mean)
-    monkeypatch.setattr(Mixtures, "_outcome", lambda self, loss: outcome(self, loss) * off)
-    assert epsilon_of({pair: 700}, MICRO) == before
+
+@pytest.mark.parametrize("schedule", UNEQUAL, ids=str)
+def test_unequal_mechanisms_share_no_grid(schedule: dict[Pair, int]) -> None:
+    """Few large steps beside very many tiny ones: within a part in a thousand of the floats."""
+    found, near = epsilon_of(schedule, MICRO), total(schedule, 1e-6, GRID)
+    assert found is not None
+    assert near.lower <= float(found) <= near.upper * 1.001 + 1e-4
+
+
+COSTLY: list[dict[Pair, int]] = [
+    {SampledGaussian(1 / 1.1, 0.01): 10**72},
+    {Laplace(1e-6 * n): 10**9 - n for n in range(1, 701)},
+    {Mixtures(tuple((1e-3, n * m / 1e3) for n in range(1001)), ((1.0, 0.0),)): 1 for m in (1, 2)},
+]
+
+
+@pytest.mark.parametrize("schedule", COSTLY, ids=("counts", "kinds", "moves"))
+def test_what_would_take_minutes_is_given_up(schedule: dict[Pair, int]) -> None:
+    """The work is counted, not the time: every machine gives up the same schedules."""
+    with pytest.raises(ArithmeticError, match="too long"):
+        epsilon_of(schedule, MICRO)
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=repr)
+def test_a_shape_has_nearly_all_losses_and_their_moments(pair: Pair) -> None:
+    """No more than the spare mass is outside; the variance is right to a factor of a few."""
+    spare = Fraction(1, 10**9)
+    with balls.precision(200):
+        shape = shapes.shape_of(pair, spare)
+        assert shape is not None
+        [(above, _), (all_but_below, _)] = shapes.tails_of(
+            pair, [balls.ball(shape.high), balls.ball(shape.low)], Fraction(1, 2**80)
+        )
+        assert above <= balls.ball(spare)
+        assert 1 - arb(pair.infinite) - all_but_below <= balls.ball(spare)
+    edges = np.linspace(float(shape.low) - 1e-9, float(shape.high) + 1e-9, 20001)
+    masses = -np.diff(pair.above(edges)[0])
+    middles = (edges[1:] + edges[:-1]) / 2
+    mean = float(masses @ middles / masses.sum())
+    square = float(masses @ middles**2 / masses.sum())
+    assert square / 1024 - 1e-20 <= float(shape.variance) <= 2 * square + 1e-20
+    assert abs(float(shape.mean) - mean) <= max(-shape.low, shape.high) / 2 + 1e-9
 
 
 def test_what_reveals_all_more_often_than_delta_has_no_bound() -> None:

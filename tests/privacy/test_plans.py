@@ -94,6 +94,19 @@ def test_the_objection_names_an_epsilon_that_will_do() -> None:
     assert price(parse(plan(*several, epsilon=less)), ADD).objections
 
 
+def test_what_has_no_pair_is_added_up_in_divergences() -> None:
+    """A choice on truncated samples has a divergence and no pair: a plan of 63 costs their sum."""
+    cut = {"truncated": {"rate": "0.5", "of": 10**4, "at_most": 5500}}
+    part = {"kind": "exponential", "sensitivity": "1", "scale": "1", "count": 63, "sampling": cut}
+    [objection] = parse(plan(part, epsilon="0.1")).all_objections(ADD)
+    needed = Decimal(objection.text.split("costs epsilon ")[1].split(",")[0])
+    report = tight([parse(part)], ADD, Fraction(1, 10**6))
+    assert report.renyi is not None
+    assert needed <= Decimal(report.renyi) * Decimal("1.02")
+    assert report.pld is not None
+    assert needed < Decimal(report.pld.upper) * Decimal("0.8")
+
+
 def test_what_is_understated_costs_its_parts() -> None:
     """A plan that costs more than it states is refused; recorded after it ran, it is booked as the
     sum of its parts.

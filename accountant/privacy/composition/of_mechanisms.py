@@ -73,7 +73,7 @@ def _between(
     if steps > 1 or not (sampling.poisson or sampling.without_replacement):
         return None
     base = _plain(mechanism, 1, stated)
-    if not isinstance(base, Pair) or sampling.rate == 1:
+    if not isinstance(base, Pair) or up(sampling.rate) >= 1:
         return base
     on_sample = sampled_pairs.Sampled(base, max(up(sampling.rate), _LEAST))
     return sampled_pairs.Mirrored(on_sample) if sampling.fixed else on_sample
@@ -106,7 +106,8 @@ def part_fits(noise: _Normal) -> bool:
 
 def _of_normal(noise: _Normal, records: int, *, exchanged: bool) -> Pair | Fraction | None:
     sampling, steps = noise.sampling, records * (2 if exchanged else 1)
-    if sampling is None or (sampling.rate == 1 and not (sampling.truncated or sampling.allocation)):
+    other = sampling and (sampling.truncated or sampling.allocation)
+    if sampling is None or (up(sampling.rate) >= 1 and not other):
         return noise.mu_squared * steps**2
     if sampling.allocation is not None:
         return None

@@ -29,6 +29,7 @@ Tails = list[tuple[arb, arb]]  # The mass of P and of Q above each loss
 
 MOST_TERMS: Final = 2**17  # Masses of a discrete Gaussian that are added up
 _WHOLE: Final = 2**52  # Integers up to here, and half of each, are floats
+_STEP: Final = 256  # Bits of masses that are kept, for all precisions up to a multiple of this
 _LEAST: Final = 1e-12  # Smallest mu and smallest rate of a sampled Gaussian
 
 
@@ -48,6 +49,10 @@ class Pair(ABC):
     def reverse(self) -> Pair:
         """The pair with P and Q exchanged: its losses have the opposite sign."""
         return self
+
+    def cost(self, losses: int) -> int:
+        """Return how long ``tails`` take above so many losses, in pairs of normal tails."""
+        return losses
 
     @abstractmethod
     def above(self, loss: Floats) -> tuple[Floats, Floats]:
@@ -215,6 +220,10 @@ class DiscreteGaussian(Pair):
         """That of normal noise, which is at least as spread (the paper, section 2)."""
         return Gaussian(self.sensitivity / float(self.scale)).span
 
+    def cost(self, losses: int) -> int:
+        """Return that of adding up all masses, once."""
+        return losses + int(self.scale)
+
     def above(self, loss: Floats) -> tuple[Floats, Floats]:
         """Return masses up to an outcome: the loss of k is (D^2 - 2 k D) / (2 scale^2)."""
         d = self.sensitivity
@@ -228,7 +237,7 @@ class DiscreteGaussian(Pair):
         side of it.
         """
         d, scale = self.sensitivity, Fraction(self.scale)
-        chances = _chances(scale, ctx.prec)
+        chances = _chances(scale, -(-ctx.prec // _STEP) * _STEP)
         stretch = ball(scale * scale / d)
         counts = [_whole(arb(d) / 2 - loss * stretch) - 1 for loss in losses]
         return [(_up_to(chances, k), _up_to(chances, k - d)) for k in counts]
@@ -407,6 +416,11 @@ def _whole(x: arb) -> int:
 @lru_cache(maxsize=8)
 def _chances(scale: Fraction, bits: int) -> list[arb]:
     """Return the chances of discrete Gaussian noise of at least 0, 1, and so on, as balls."""
+    with ctx.workprec(bits):
+        return _summed_chances(scale, bits)
+
+
+def _summed_chances(scale: Fraction, bits: int) -> list[arb]:
     square = ball(2 * scale * scale)
     terms = math.ceil(float(scale) * math.sqrt(2 * math.log(2) * (bits + 16))) + 2
     mass, ratio, fade = arb(1), (-1 / square).exp(), (-2 / square).exp()

@@ -118,6 +118,14 @@ class _Schedule:
             found.append(gaussian_epsilon(mu_squared, spare))
         return min(map(up, found), default=None)
 
+    def divergences(self, delta: Fraction) -> Fraction | None:
+        """Return the least epsilon of sums of divergences at a whole order, beside all deltas."""
+        spare = delta - above(_own(self.every))
+        if spare <= 0:
+            return None
+        found = above(_epsilon_of_curves(self.every, spare))
+        return found if found < _UNBOUNDED else None
+
     def basic(self, delta: Fraction) -> Fraction | None:
         """Return the sum of all epsilons, if their deltas fit."""
         own = total(*(loss.delta * n for loss, n in self.every))
@@ -193,6 +201,7 @@ def proved(
         lambda: schedule.basic(delta),
         lambda: _exactly(schedule.filters(delta)),
         lambda: schedule.normal(delta),
+        lambda: schedule.divergences(delta),
         lambda: exact.epsilon_of(schedule.listed(delta), delta),
     ]
     found: list[Fraction] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -26,8 +27,8 @@ _TABLE: Final = 2**12
 _MOST_STEPS: Final = 100
 _FAR: Final = 1e18  # In place of an infinite loss
 _MOST_HALVINGS: Final = 400
-_MOST_NEWTON: Final = 5
-_ROUND: Final = 2**20  # Outcomes of floats are rounded, so that machines begin at the same one
+_MOST_NEWTON: Final = 6
+_SURELY: Final = 8  # Binary places by which Newton's last step is beyond half of those wanted
 
 Weights = tuple[tuple[float, float], ...]
 """Weights and means of normal distributions of deviation 1."""
@@ -68,14 +69,19 @@ class Blend(Pair):
 
     @property
     def infinite(self) -> float:  # type: ignore[override]
-        """The mass of P where Q has none."""
-        return self._both(self.usual.infinite, self.rare.infinite)
+        """The mass of P where Q has none, rounded up."""
+        found = (1 - self.chance) * self.usual.infinite + self.chance * self.rare.infinite
+        return min(found * (1 + 2.0**-50), 1.0)
 
     @property
     def span(self) -> Span:
         """That of both."""
         (low, high), (other_low, other_high) = self.usual.span, self.rare.span
         return min(low, other_low), max(high, other_high)
+
+    def cost(self, losses: int) -> int:
+        """Return that of both."""
+        return self.usual.cost(losses) + self.rare.cost(losses)
 
     @property
     def reverse(self) -> Blend:
@@ -96,9 +102,6 @@ class Blend(Pair):
             ((1 - chance) * p + chance * other_p, (1 - chance) * q + chance * other_q)
             for (p, q), (other_p, other_q) in both
         ]
-
-    def _both(self, usual: float, rare: float) -> float:
-        return (1 - self.chance) * usual + self.chance * rare
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +126,10 @@ class Sampled(Pair):
         stay, rate = np.log1p(-self.rate), np.log(self.rate)
         low, high = (float(np.logaddexp(stay, rate + loss)) for loss in self.base.span)
         return (-high, -low) if self.adding else (low, high)
+
+    def cost(self, losses: int) -> int:
+        """Return that of the base."""
+        return self.base.cost(losses)
 
     @property
     def reverse(self) -> Sampled:
@@ -176,6 +183,10 @@ class Mirrored(Pair):
         high = self.sampled.span[1]
         return -high, high
 
+    def cost(self, losses: int) -> int:
+        """Return that of the sampled pair."""
+        return self.sampled.cost(losses)
+
     def above(self, loss: Floats) -> tuple[Floats, Floats]:
         """Return the masses of S and Q, below 0 all but the other's beyond the mirror image."""
         p, q = self.sampled.above(np.maximum(loss, 0.0))
@@ -211,6 +222,10 @@ class Mixtures(Pair):
         low, high = float(ends[0]), float(ends[1])
         return (-high, -low) if self.turned else (low, high)
 
+    def cost(self, losses: int) -> int:
+        """Return that of all parts of both mixtures."""
+        return losses * (len(self.up) + len(self.down))
+
     @property
     def reverse(self) -> Mixtures:
         """The other direction."""
@@ -228,10 +243,17 @@ class Mixtures(Pair):
         way = -1 if self.turned else 1
         goals = [way * loss for loss in losses]
         near = self._outcome(np.array([float(goal) for goal in goals]))
-        solver = _Solver(_exact(self.up), _exact(self.down), slack, way)
+        solver = _Solver(_exact(self.up), _exact(self.down), slack, way, self._places(slack))
         found = [solver.outcome(goal, float(x)) for goal, x in zip(goals, near, strict=True)]
         p, q = (solver.down, solver.up) if self.turned else (solver.up, solver.down)
         return [(_beyond(p, x, way), _beyond(q, x, way)) for x in found]
+
+    def _places(self, slack: arb) -> int:
+        """Return binary places of outcomes that change a loss, which rises by no more than the
+        means differ, by an eighth of ``slack`` at most.
+        """
+        steepest = sum(max(abs(mean) for _, mean in each) for each in (self.up, self.down))
+        return math.frexp(steepest)[1] - math.frexp(float(slack))[1] + 4
 
     def _losses(self, x: Floats) -> Floats:
         return _log(self.up, x)[0] - _log(self.down, x)[0]
@@ -240,7 +262,7 @@ class Mixtures(Pair):
         """Return the outcome with a loss, or the furthest: between two of a table, by Newton."""
         furthest = _FURTHEST + max(abs(mean) for _, mean in (*self.up, *self.down))
         table = np.linspace(-furthest, furthest, _TABLE)
-        losses = np.maximum.accumulate(self._losses(table))
+        losses = _table(replace(self, turned=False), furthest)
         after = np.clip(np.searchsorted(losses, loss), 1, _TABLE - 1)
         low, high = table[after - 1], table[after]
         right = 2.0**-48 * (1 + max(map(abs, self.span)))
@@ -252,20 +274,26 @@ class Mixtures(Pair):
             if not (inside & (np.abs(wrong) > right)).any():
                 break
             low, high = np.where(wrong < 0, x, low), np.where(wrong < 0, high, x)
-            with np.errstate(divide="ignore", invalid="ignore"):
+            with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
                 near = x - wrong / (rise - fall)
             x = np.where((near > low) & (near < high), near, (low + high) / 2)
         return np.where(loss > losses[-1], furthest, np.where(loss < losses[0], -furthest, x))
 
 
+@lru_cache(maxsize=8)
+def _table(pair: Mixtures, furthest: float) -> Floats:
+    """Return the losses of outcomes from end to end, which never fall."""
+    return np.maximum.accumulate(pair._losses(np.linspace(-furthest, furthest, _TABLE)))
+
+
 def _log(weights: Weights, x: Floats) -> tuple[Floats, Floats]:
     """Return the logarithm of a mixture's density over that of N(0), and its derivative."""
-    terms = [x * m + (math.log(w) - m * m / 2) for w, m in weights]
-    most = np.maximum.reduce(terms)
-    shares = [np.exp(term - most) for term in terms]
-    whole = np.add.reduce(shares)
-    mean = np.add.reduce([share * m for share, (_, m) in zip(shares, weights, strict=True)])
-    return most + np.log(whole), mean / whole
+    chances, means = np.array(weights).T
+    terms = np.multiply.outer(x, means) + (np.log(chances) - means * means / 2)
+    most = terms.max(axis=-1)
+    shares = np.exp(terms - most[..., np.newaxis])
+    whole = shares.sum(axis=-1)
+    return most + np.log(whole), (shares @ means) / whole
 
 
 def _masses(weights: Weights, x: Floats, side: int = 1) -> Floats:
@@ -293,12 +321,15 @@ def _beyond(mixture: Mixture, x: arb | bool, way: int) -> arb:
 
 @dataclass(frozen=True, slots=True)
 class _Solver:
-    """Finds the outcome at which the loss is a goal, or is past it by at most ``slack``."""
+    """Finds the outcome at which the loss is a goal, or is past it by at most ``slack``: a multiple
+    of 2^-``places``, which is near enough.
+    """
 
     up: Mixture
     down: Mixture
     slack: arb
     way: int
+    places: int
 
     def outcome(self, goal: arb, near: float) -> arb | bool:
         """Return an exact outcome; true if the losses of all are past the goal, false if those of
@@ -308,13 +339,20 @@ class _Solver:
             (most, up), (least, down) = (_last(each, end) for each in (self.up, self.down))
             if up == down and end * ((most / least).log() - goal) >= 0:
                 return end == self.way
-        x = arb(round(near * _ROUND) / _ROUND)
+        found = self._by_newton(goal, arb(near))
+        return self._by_halving(goal) if found is None else found
+
+    def _by_newton(self, goal: arb, x: arb) -> arb | None:
+        """Return an outcome that is the same wherever the steps began, None if they go astray."""
         for _ in range(_MOST_NEWTON):
             loss, rise = self._loss(x)
-            if not self._side(loss - goal):
-                return x
-            x = (x - (loss - goal + self.way * self.slack / 2) / rise).mid()
-        return self._by_halving(goal)
+            step = (loss - goal + self.way * self.slack / 2) / rise
+            x = (x - step).mid()
+            if abs(step) < arb(2) ** -(self.places // 2 + _SURELY):
+                break
+        whole = (x * arb(2) ** self.places).floor().unique_fmpz()
+        x = arb(whole or 0) / arb(2) ** self.places
+        return None if whole is None or self._side(self._loss(x)[0] - goal) else x
 
     def _by_halving(self, goal: arb) -> arb:
         low, high = arb(-_FURTHEST * 64), arb(_FURTHEST * 64)
