@@ -17,9 +17,20 @@ README.md beside this file says how it is built, and how to add a kind of query.
 data, and needs OpenDP and NumPy: ``pip install 'privacy-accountant-client[queries]'``.
 """
 
+from accountant.queries.collusion import collude
 from accountant.queries.dataset import Dataset, dataset
 from accountant.queries.query import Answer, Error, Query, Receipt
 from accountant.queries.records import Population
 from accountant.queries.steps import Step
 
-__all__ = ["Answer", "Dataset", "Error", "Population", "Query", "Receipt", "Step", "dataset"]
+__all__ = [
+    "Answer",
+    "Dataset",
+    "Error",
+    "Population",
+    "Query",
+    "Receipt",
+    "Step",
+    "collude",
+    "dataset",
+]
