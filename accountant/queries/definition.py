@@ -53,7 +53,7 @@ def beliefs(prior: Amount, epsilon: Amount) -> tuple[float, float]:
     Bayes: the odds change by a factor from e^-epsilon to e^epsilon. Raise ValueError for a prior
     outside [0, 1] or a negative epsilon.
     """
-    p, e = Fraction(exact(prior)), Fraction(exact(epsilon))
+    p, e = _fraction(prior), _fraction(epsilon)
     if not 0 <= p <= 1:
         raise ValueError(f"a prior is a probability from 0 to 1, not {prior}")
     if not 0 <= e <= _LARGEST:
@@ -90,7 +90,7 @@ def check(
     digits of e^epsilon do not tell, the definition counts as broken. Raise ValueError for what is
     no finite mechanism, a negative epsilon or a delta outside [0, 1).
     """
-    e, most = Fraction(exact(epsilon)), Fraction(exact(delta))
+    e, most = _fraction(epsilon), _fraction(delta)
     if not 0 <= e <= _LARGEST:
         raise ValueError(f"epsilon must be from 0 to {_LARGEST}, not {epsilon}")
     if not 0 <= most < 1:
@@ -134,10 +134,9 @@ def _pairs(
 def _rows(mechanism: Finite) -> dict[Hashable, dict[Hashable, Fraction]]:
     """Return exact probabilities. Raise ValueError for a row that is no distribution."""
     rows = {
-        name: {output: Fraction(value) if isinstance(value, Fraction) else Fraction(exact(value))
-               for output, value in row.items()}
+        name: {output: _fraction(value) for output, value in row.items()}
         for name, row in mechanism.items()
-    }  # fmt: skip
+    }
     for name, row in rows.items():
         if any(value < 0 for value in row.values()):
             raise ValueError(f"input {name!r} has a negative probability")
@@ -147,6 +146,11 @@ def _rows(mechanism: Finite) -> dict[Hashable, dict[Hashable, Fraction]]:
                 "state them as fractions"
             )
     return rows
+
+
+def _fraction(value: Amount) -> Fraction:
+    """Return a number exactly, also one that has no finite decimal."""
+    return value if isinstance(value, Fraction) else Fraction(exact(value))
 
 
 def _power(epsilon: Fraction) -> tuple[Fraction, Fraction]:

@@ -42,6 +42,16 @@ def test_beliefs_change_by_no_more_than_e_to_the_epsilon(prior: float, epsilon: 
     assert math.isclose(least, p / (p + (1 - p) * e), rel_tol=1e-9, abs_tol=1e-300)
 
 
+def test_beliefs_and_epsilons_may_be_any_fraction() -> None:
+    """A third has no finite decimal, and is a prior like any other; so is an epsilon of a third."""
+    assert beliefs(Fraction(1, 3), 1) == pytest.approx(
+        (1 / (1 + 2 * math.e), math.e / (2 + math.e))
+    )
+    assert beliefs(0.5, Fraction(1, 3)) == pytest.approx(beliefs(0.5, 1 / 3))
+    assert check(COINS, Fraction(10, 9)).holds
+    assert not check(COINS, Fraction(9, 10), Fraction(1, 9)).holds
+
+
 def test_two_coins_cost_ln_three() -> None:
     """Randomised response with two coins is private at ln 3, and not at less."""
     assert worst(COINS).ratio == 3
