@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: install demo test test-fast test-crash test-foreign test-pipelines test-adapters check serve async-client wheels bench soak lock clean
+.PHONY: install demo examples test test-fast test-crash test-foreign test-pipelines test-adapters check serve async-client wheels bench soak lock clean
 .DEFAULT_GOAL := install
 
 install: $(STAMP)
@@ -22,6 +22,10 @@ $(STAMP): requirements.lock pyproject.toml packaging/client/pyproject.toml
 
 demo: $(STAMP)
 	$(BIN)/python -m examples.survey
+
+# Every kind of query on real data, against a service of its own; pictures go to examples/output/.
+examples: $(STAMP)
+	$(BIN)/python -m examples
 
 # What runs where the pipelines are has suites of its own: `make test-pipelines`, `make test-adapters`.
 PIPELINES := tests/queries tests/cli/remote
@@ -115,4 +119,4 @@ lock:
 		--no-emit-package privacy-accountant-client pyproject.toml -o requirements.lock
 
 clean:
-	rm -rf $(VENV) .venv-foreign .venv-adapters dist var demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-foreign .venv-adapters dist var demo-output examples/output .pytest_cache .mypy_cache .ruff_cache .hypothesis

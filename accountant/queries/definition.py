@@ -12,12 +12,12 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from itertools import permutations
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from accountant.client.amounts import Amount, exact
 
-Finite = Mapping[Hashable, Mapping[Hashable, Amount]]
-"""The probability of each output, for each input."""
+Finite = Mapping[Any, Mapping[Any, Amount]]
+"""The probability of each output, for each input. Both may be anything that is hashable."""
 Pairs = Iterable[tuple[Hashable, Hashable]]
 
 _DIGITS: Final = 60
