@@ -28,13 +28,13 @@ examples: $(STAMP)
 	$(BIN)/python -m examples
 
 # What runs where the pipelines are has suites of its own: `make test-pipelines`, `make test-adapters`.
-PIPELINES := tests/queries tests/cli/remote
+PIPELINES := tests/queries tests/cli/remote tests/examples
 test: $(STAMP)
 	$(BIN)/python -m pytest --ignore=tests/foreign --ignore=tests/adapters \
 		$(PIPELINES:%=--ignore=%) -n auto --dist loadgroup
 
 # Queries draw many thousand times: accuracy, empirical epsilons, and variants that are broken. The
-# command line over HTTP starts some hundred processes.
+# command line over HTTP starts some hundred processes, and the examples run whole.
 test-pipelines: $(STAMP)
 	$(BIN)/python -m pytest $(PIPELINES) -n auto --dist loadgroup
 

@@ -20,7 +20,7 @@ from rich.text import Text
 
 from accountant.client import AccountantError
 from examples.queries import FAMILIES, closing, report
-from examples.queries.results import Results
+from examples.queries.results import Claim, Results
 from examples.queries.service import service
 from examples.survey.running import DemoFailed
 
@@ -48,13 +48,18 @@ def main(words: Sequence[str] | None = None) -> int:
         return 130
     report.show(console, results)
     report.write(output, results)
-    wrong = [claim for claim in results.claims if not claim.holds]
-    seconds = time.monotonic() - started
     console.print(f"Pictures, receipts and results: {output}", soft_wrap=True)
-    if wrong:
-        console.print(f"{len(wrong)} claims do not hold, after {seconds:.0f} s.", style="red")
+    return ended(results.claims, time.monotonic() - started)
+
+
+def ended(claims: Sequence[Claim], seconds: float) -> int:
+    """Say whether all claims hold; return the exit code."""
+    wrong = sum(not claim.holds for claim in claims)
+    if wrong or not claims:
+        told = f"{wrong} of {len(claims)} claims do not hold, after {seconds:.0f} s."
+        console.print(told, style="red")
         return 1
-    console.print(f"All {len(results.claims)} claims hold, in {seconds:.0f} s.", style="green")
+    console.print(f"All {len(claims)} claims hold, in {seconds:.0f} s.", style="green")
     return 0
 
 

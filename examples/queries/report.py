@@ -58,6 +58,14 @@ def write(output: Path, results: Results) -> None:
         "rows": [asdict(row) for row in results.rows],
         "claims": [asdict(claim) for claim in results.claims],
         "accounts": accounts(results),
+        "grants": [
+            {
+                "receipt": f"{each.population}/{each.grant}",
+                "account": f"{each.population}/{each.dataset}",
+                "charged": each.charged,
+            }
+            for each in results.booked
+        ],
     }
     written = json.dumps(found, indent=1, ensure_ascii=False, default=_plain)
     (output / "results.json").write_text(written + "\n", encoding="utf-8")
