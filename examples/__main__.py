@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import signal
 import sys
 import time
@@ -20,7 +19,7 @@ from rich.text import Text
 
 from accountant.client import AccountantError
 from examples.queries import FAMILIES, closing, report
-from examples.queries.results import Claim, Results
+from examples.queries.results import PROOF, RECEIPTS, Claim, Results
 from examples.queries.service import service
 from examples.survey.running import DemoFailed
 
@@ -86,11 +85,13 @@ def tell(line: str) -> None:
 
 
 def _empty(output: Path) -> None:
-    """Make the folder, without what an earlier run has left there."""
+    """Make the folder, without the results of an earlier run. What somebody else has put there
+    stays; pictures are written over.
+    """
     output.mkdir(parents=True, exist_ok=True)
-    for old in [*output.glob("*.svg"), *output.glob("results.*")]:
-        old.unlink()
-    shutil.rmtree(output / "receipts", ignore_errors=True)
+    old = [output / name for name in report.FILES]
+    for each in [*old, *(output / RECEIPTS).glob(f"*{PROOF}")]:
+        each.unlink(missing_ok=True)
 
 
 if __name__ == "__main__":

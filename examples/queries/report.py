@@ -17,12 +17,14 @@ from examples.queries.results import Results, Row, text
 
 HEADINGS: Final = ("system", "true value", "answer", "95 % error", "asked", "booked", "receipt")
 
+FILES: Final = ("results.json", "results.md")
+
 
 def show(console: Console, results: Results) -> None:
     """Print the table and the claims."""
     table = Table(title="Every kind of query", title_justify="left", title_style="bold")
     for heading in HEADINGS:
-        table.add_column(heading, overflow="fold")
+        table.add_column(heading, overflow="fold", min_width=24 if heading == "system" else None)
     source = ""
     for row in results.rows:
         if row.source != source:
@@ -68,8 +70,8 @@ def write(output: Path, results: Results) -> None:
         ],
     }
     written = json.dumps(found, indent=1, ensure_ascii=False, default=_plain)
-    (output / "results.json").write_text(written + "\n", encoding="utf-8")
-    (output / "results.md").write_text(_markdown(results), encoding="utf-8")
+    (output / FILES[0]).write_text(written + "\n", encoding="utf-8")
+    (output / FILES[1]).write_text(_markdown(results), encoding="utf-8")
 
 
 def _plain(value: Any) -> str:

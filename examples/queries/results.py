@@ -20,6 +20,8 @@ from examples.queries.service import Ledgers
 
 ASKING: Final[Asking] = {"purpose": "examples"}
 """Both policies require a purpose."""
+RECEIPTS: Final = "receipts"
+PROOF: Final = ".tlog-proof"
 _PATIENCE: Final = 30.0
 """Seconds until what was booked last is in a published checkpoint."""
 
@@ -155,11 +157,11 @@ class Results:
 
     def keep_receipts(self) -> None:
         """Write the proof that each charge is in the ledger; wait until the last is published."""
-        folder, until = self.output / "receipts", time.monotonic() + _PATIENCE
+        folder, until = self.output / RECEIPTS, time.monotonic() + _PATIENCE
         folder.mkdir(exist_ok=True)
         for each in self.booked:
             proof = _proof(each, until)
-            (folder / f"{each.population}-{each.grant}.tlog-proof").write_bytes(proof)
+            (folder / f"{each.population}-{each.grant}{PROOF}").write_bytes(proof)
 
     def _add(self, row: Row) -> None:
         self.rows.append(row)
