@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: install demo examples test test-fast test-crash test-foreign test-pipelines test-adapters check serve async-client wheels bench soak lock clean
+.PHONY: install demo examples test test-fast test-thorough test-crash test-foreign test-pipelines test-adapters check serve async-client wheels bench soak lock clean
 .DEFAULT_GOAL := install
 
 install: $(STAMP)
@@ -50,6 +50,10 @@ FAST := tests/docs tests/ledger tests/policies tests/api_docs \
 
 test-fast: $(STAMP)
 	$(BIN)/python -m pytest -n auto --dist worksteal $(FAST)
+
+# Ten times as many random cases wherever a suite has few of them; half an hour on two cores.
+test-thorough: $(STAMP)
+	EFFORT=heavy $(BIN)/python -m pytest $(shell grep -rl 'from effort import' tests) -n auto --dist worksteal
 
 # Disasters: kills, power losses, full and failing disks, races; about ten minutes on two cores. What
 # may not be done here (mounting, tracing) is skipped and says so. `make test` does a little of each.

@@ -194,8 +194,9 @@ while True:
 
 
 def test_killed_at_any_moment(house: Callable[..., House]) -> None:
-    """A process that signs and publishes without pause, killed six times after a few times, at a
-    moment that nobody chose: what it leaves is continued each time, and nothing that was signed is ever replaced.
+    """A process that signs and publishes without pause, killed six times, each after a few rounds
+    and at a moment that nobody chose: what it leaves is continued, and nothing that was signed is
+    ever replaced.
     """
     made = resident(house())
     signed = [made.publisher.publish("fair")]

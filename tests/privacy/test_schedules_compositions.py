@@ -236,13 +236,13 @@ def test_more_noise_and_less_sampling_never_cost_more(
     mu: float, rate: float, count: int, factor: float, delta: float
 ) -> None:
     """Less mu, a smaller rate, fewer invocations: none is shown to cost clearly more."""
-    whole = total({SampledGaussian(mu, rate): count}, delta, grid=1e-3)
+    whole = total({SampledGaussian(mu, rate): count}, delta, grid=4e-3)
     assert whole.lower <= whole.upper
     assert whole.lower <= renyi_epsilon({SampledGaussian(mu, rate): count}, delta)
     less = (SampledGaussian(mu * factor, rate), count), (SampledGaussian(mu, rate * factor), count)
     for pair, times in (*less, (SampledGaussian(mu, rate), max(1, count // 2))):
-        assert total({pair: times}, delta, grid=1e-3).lower <= whole.upper
-    assert whole.lower <= total({Gaussian(mu): count}, delta, grid=1e-3).upper
+        assert total({pair: times}, delta, grid=4e-3).lower <= whole.upper
+    assert whole.lower <= total({Gaussian(mu): count}, delta, grid=4e-3).upper
 
 
 @given(st.integers(1, 9), st.floats(0.5, 40), st.integers(1, 100), st.floats(1.05, 3))

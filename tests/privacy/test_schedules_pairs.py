@@ -8,6 +8,7 @@ from collections.abc import Callable
 import mpmath
 import numpy as np
 import pytest
+from effort import examples
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -143,7 +144,7 @@ def test_discrete_gaussian_tails_are_right(pair: DiscreteGaussian, outcome: int)
             assert abs(mass[0] - truth) <= error * truth + 1e-299
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(8))
 @given(mus, rates, deltas)
 @example(1.0, 0.01, 1e-6)
 @example(50.0, 0.9, 1e-6)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import Key, Oracle
@@ -86,7 +87,7 @@ def known(todo: Ops) -> Ops:
     return [op for op in todo if op[0] != "carry"]
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(50))
 @given(st.sampled_from(sorted(FILTERS)), st.booleans(), ops.map(known))
 def test_every_decision_is_the_oracles(gate: str, wide: bool, todo: Ops) -> None:
     """Outcome, fired rules in order, and for each limit and threshold the sums at the cell that is
@@ -170,7 +171,7 @@ group = narrow | term | st.lists(narrow | term, min_size=2, max_size=4)
 """Single cells, ranges, all, and unions of them."""
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(50))
 @given(
     st.sampled_from(sorted(FILTERS)),
     st.lists(st.tuples(st.sampled_from([0, 0, 1, 1, 2, 2, 3, 4, 5]), group), max_size=12),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_ledgers import Ops, asking, batch, carry_on, ending, ledger, ops
@@ -46,7 +47,7 @@ def told(book: Book) -> Book:
     return twin
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(20))
 @given(st.sampled_from(sorted(FILTERS)), st.booleans(), ops, spending, spending, ops)
 def test_a_transaction_that_is_taken_back_never_was(
     gate: str, wide: bool, before: Ops, some: Ops, more: Ops, after: Ops
@@ -77,7 +78,7 @@ def test_a_transaction_that_is_taken_back_never_was(
     assert seen(load(book.name, b"".join(dump(book.state)))) == seen(book.state)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(12))
 @given(st.sampled_from(sorted(FILTERS)), ops, st.lists(batch, min_size=1, max_size=6))
 def test_deciding_a_batch_within_a_transaction_changes_nothing(
     gate: str, before: Ops, batches: Ops
