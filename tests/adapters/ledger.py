@@ -16,6 +16,12 @@ rules:
   - {id: lifetime, limit: {epsilon: 1000000, delta: 0.999}}
 """
 """A limit that nothing here reaches."""
+TRAINING = """
+policy: training
+rules:
+  - {id: lifetime, limit: {epsilon: 3, delta: 1e-5}, gate: renyi}
+"""
+"""A limit for many steps with much noise."""
 
 
 def events(served: Running, population: str, kind: str) -> list[dict[str, Any]]:
@@ -39,6 +45,23 @@ def counts(served: Running, population: str) -> tuple[int, int, int, int]:
         len(events(served, population, kind)) for kind in kinds
     )
     return reserved, committed, released, refused
+
+
+def committed(served: Running, population: str) -> list[dict[str, Any]]:
+    """What the ledger says was executed, in order; empty where all was given back."""
+    there = served.events(population)
+    reserved = {f"g{e['sequence']}": e for e in there if e["type"] == "grant.reserved.v1"}
+    found: list[dict[str, Any]] = []
+    for event in there:
+        if event["type"] == "grant.committed.v1":
+            asked = reserved[event["command"]["grant"]]["command"]
+            found += event["command"].get("mechanisms", asked["mechanisms"])
+    return found
+
+
+def last(served: Running, population: str) -> str:
+    """The type of the last event."""
+    return str(served.events(population)[-1]["type"])
 
 
 def charge(client: Client, mechanisms: list[dict[str, Any]]) -> dict[str, Decimal]:

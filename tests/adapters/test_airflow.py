@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ledgers import committed
+from ledger import committed
 
 if TYPE_CHECKING:
     from service import Running

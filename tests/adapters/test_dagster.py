@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ledgers import committed
+from ledger import committed
 from service import Running
 
 dagster = pytest.importorskip("dagster", reason="dagster is not installed")

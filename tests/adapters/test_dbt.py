@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ledgers import committed
+from ledger import committed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

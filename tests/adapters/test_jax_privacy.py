@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ledgers import TRAINING, committed, last
+from ledger import TRAINING, committed, last
 
 if TYPE_CHECKING:
     from service import Running

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ledgers import TRAINING, committed, last
+from ledger import TRAINING, committed, last
 
 if TYPE_CHECKING:
     from service import Running

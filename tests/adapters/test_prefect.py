@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ledgers import committed
+from ledger import committed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from ledgers import committed
+from ledger import committed
 
 from accountant.adapters.tasks import Work, paid
 from accountant.client import Client, MayHaveRun, Refused, laplace

@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ledgers import committed, last
+from ledger import committed, last
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
