@@ -2,13 +2,15 @@
 
 ``ByAnswer`` is a sparse vector session of the service: each answer is counted before it is shown,
 and what was not used comes back. ``Whole`` is a grant that is charged whole once noise was drawn.
-Both are context managers. Where nothing was drawn all is given back; after an exception the one
-stays open and expires, charged in full, and the other is committed if anything was drawn.
+Both are context managers, and pay inside their block only: entering it refuses a reservation that
+an earlier run may have got, and leaving it settles. Where nothing was drawn all is given back.
+After an exception, or an answer that could not be counted, the one stays open and expires, charged
+in full; the other is committed if anything was drawn.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self, Unpack
+from typing import TYPE_CHECKING, Final, Self, Unpack
 
 from accountant.client.calls import Settles
 from accountant.client.reservations import NOTHING
@@ -20,12 +22,15 @@ if TYPE_CHECKING:
     from accountant.client.sync import Grant, Session
 
 
+OUTSIDE: Final = 'a session answers inside its block only: "with session:"'
+
+
 class ByAnswer:
     """A sparse vector session of the service."""
 
     def __init__(self, on: Charged, session: Session) -> None:
         self._on, self.session = on, session
-        self._used = self._lost = False
+        self._begun = self._used = self._owed = False
         self.settlement: Settlement | None = None
         """What was charged, once it is closed."""
 
@@ -37,23 +42,30 @@ class ByAnswer:
         return Receipt(held.id, held.sequence, charge, held.flags, self._on.ledger)
 
     def drawing(self) -> None:
-        """Say that noise is about to be drawn. Raise SessionOver if nothing may be any more."""
-        if self._lost:
+        """Say that noise is about to be drawn. Raise SessionOver if nothing may be (any more)."""
+        if self._owed:
             raise SessionOver("answers could not be counted: the session answers nothing more")
         if self.session.settled:
             raise SessionOver("the session is closed")
-        self._used = True
+        if not self._begun:
+            raise SessionOver(OUTSIDE)
+        self._used = self._owed = True
 
     def count(self, positives: int, negatives: int) -> None:
-        """Count answers before anybody sees them. If that fails nobody will."""
-        self._lost = True
+        """Count the answers that were drawn before anybody sees them. If that fails nobody will."""
         self.session.count(positives=positives, negatives=negatives)
-        self._lost = False
+        self._owed = False
 
     def close(self, **more: Unpack[Settles]) -> Settlement:
         """End the session and return what is charged: nothing if no answer was given, for the noise
-        on the threshold says nothing of the data.
+        on the threshold says nothing of the data. Raise SessionOver if an answer was drawn that was
+        not counted.
         """
+        if self._owed:
+            raise SessionOver(
+                "an answer was drawn that could not be counted: the session is not closed, and "
+                "expires, charged in full"
+            )
         if self._used:
             self.settlement = self.session.close(**more)
         else:
@@ -63,10 +75,11 @@ class ByAnswer:
 
     def __enter__(self) -> Self:
         self.session.__enter__()
+        self._begun = True
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if error is None and not self.session.settled:
+        if error is None and not (self.session.settled or self._owed):
             self.close()
 
 
@@ -74,7 +87,8 @@ class Whole:
     """A grant that is charged whole."""
 
     def __init__(self, on: Charged, grant: Grant) -> None:
-        self._on, self._grant, self._used = on, grant, False
+        self._on, self._grant = on, grant
+        self._begun = self._used = False
 
     @property
     def receipt(self) -> Receipt:
@@ -83,9 +97,11 @@ class Whole:
         return Receipt(held.id, held.sequence, held.charge, held.flags, self._on.ledger)
 
     def drawing(self) -> None:
-        """Say that noise is about to be drawn. Raise SessionOver if nothing may be any more."""
+        """Say that noise is about to be drawn. Raise SessionOver if nothing may be (any more)."""
         if self._grant.settled:
             raise SessionOver("the session is closed")
+        if not self._begun:
+            raise SessionOver(OUTSIDE)
         if not self._used:
             self._grant.use()
             self._used = True
@@ -95,6 +111,7 @@ class Whole:
 
     def __enter__(self) -> Self:
         self._grant.__enter__()
+        self._begun = True
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:

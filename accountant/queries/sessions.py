@@ -11,7 +11,8 @@
 
 The session reserves its whole cost. Every answer is counted with the service before it is shown;
 ``ask_all`` counts many at once. When the block ends well the session is closed, and the epsilon of
-unused positives comes back. After an exception it stays open and expires, charged in full.
+unused positives comes back. After an exception, or an answer that could not be counted, it stays
+open and expires, charged in full.
 """
 
 from __future__ import annotations
@@ -239,11 +240,12 @@ class Comparisons:
         """
         values = [self._what.answer(question) for question in questions]
         self._running.check(values)
+        if not values:
+            return []
         self._paid.drawing()
         found = self._running.ask_all(values)
-        if found:
-            above = sum(outcome.above for outcome in found)
-            self._paid.count(above, len(found) - above)
+        above = sum(outcome.above for outcome in found)
+        self._paid.count(above, len(found) - above)
         return found
 
     def close(self, **more: Unpack[Settles]) -> Settlement:

@@ -207,11 +207,12 @@ class Weights:
         """
         asked = [self._universe.linear(question) for question in questions]
         self._learner.running.check()
+        if not asked:
+            return []
         self._paid.drawing()
         found = [self._learner.ask(question) for question in asked if self.left]
-        if found:
-            updates = sum(estimate.updated for estimate in found)
-            self._paid.count(updates, len(found) - updates)
+        updates = sum(estimate.updated for estimate in found)
+        self._paid.count(updates, len(found) - updates)
         return found
 
     def __enter__(self) -> Self:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, Self
 
+import httpx2
 import pytest
 
 from accountant import testing
@@ -20,6 +21,26 @@ rules:
 COUNTRIES = {"country": ["CH", "JP", "KR"]}
 Opens = Callable[..., Client]
 """Opens a ledger of a relation and a membership, with dataset ``visits`` and a large budget."""
+
+
+class Network(httpx2.BaseTransport):
+    """The way to the service, which may be cut."""
+
+    def __init__(self, way: httpx2.BaseTransport) -> None:
+        self._way, self.cut = way, False
+
+    @classmethod
+    def of(cls, ledger: Client) -> Self:
+        """The way of a client that has not sent anything yet."""
+        network = cls(ledger._options["transport"])
+        ledger._options["transport"] = network
+        return network
+
+    def handle_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Pass it on, if there is a way."""
+        if self.cut:
+            raise httpx2.ConnectError("cut")
+        return self._way.handle_request(request)
 
 
 @pytest.fixture(scope="session")

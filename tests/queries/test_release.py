@@ -8,10 +8,10 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-import httpx2
 import numpy as np
 import pytest
 from catalogue import CASES, COLOURS, WITH_RHO, dataset, people
+from conftest import Network
 
 from accountant.client import Client, Refused, Unreachable
 from accountant.queries import Query, Step
@@ -213,19 +213,6 @@ def test_a_failure_before_the_grant_costs_nothing(opened: Ledgers) -> None:
     assert ledger.accounts().sequence == before
 
 
-class Network(httpx2.BaseTransport):
-    """The way to the service, which may be cut."""
-
-    def __init__(self, way: httpx2.BaseTransport) -> None:
-        self._way, self.cut = way, False
-
-    def handle_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Pass it on, if there is a way."""
-        if self.cut:
-            raise httpx2.ConnectError("cut")
-        return self._way.handle_request(request)
-
-
 @dataclass(frozen=True)
 class Unplugged(Laplace):
     """A step that draws, after which the service cannot be reached."""
@@ -249,8 +236,7 @@ def test_an_uncommitted_answer_is_not_shown(opened: Ledgers) -> None:
     expires and is charged.
     """
     ledger = opened(attempts=1)
-    network = Network(ledger._options["transport"])
-    ledger._options["transport"] = network
+    network = Network.of(ledger)
     query = dataset(ledger, ROWS).sum("x", epsilon=1)
     step = Unplugged(Fraction(1), Fraction(4), network=network)
     with pytest.raises(Unreachable):

@@ -15,16 +15,18 @@ from typing import Any
 import numpy as np
 import pytest
 from catalogue import dataset, people, without_first
-from conftest import Opens
+from conftest import Network, Opens
 from empirical import Statistic, lower_bound
 from hypothesis import given
 from hypothesis import strategies as st
 from priced import epsilon_of, pooled
 
-from accountant.client import Client, Failed, Refused
+from accountant.client import Client, Failed, MayHaveRun, Refused, Unreachable
 from accountant.queries.exact import decimal_above
+from accountant.queries.holdout import reusable_holdout
 from accountant.queries.sessions import sparse_vector
 from accountant.queries.sparse import Running, SessionOver, SparseVector
+from accountant.queries.weights import online_weights
 
 epsilons = st.fractions(Fraction(1, 10**6), 20, max_denominator=10**9)
 reaches = st.one_of(st.fractions(Fraction(1, 10**6), 10**6), st.integers(1, 1000).map(Fraction))
@@ -286,6 +288,48 @@ def test_an_answer_that_is_not_counted_is_not_shown(comes_and_goes: Client) -> N
         with pytest.raises(SessionOver, match="could not be counted"):
             session.ask(survey)
     assert state(comes_and_goes, session.receipt.grant) == ("expired", 1, 0)
+
+
+def test_a_session_with_an_uncounted_answer_gives_nothing_back(opened: Opens) -> None:
+    """Where an answer was drawn and could not be counted the session is not closed, since its end
+    would give that answer's epsilon back: it expires, charged in full.
+    """
+    ledger = opened(attempts=1)
+    network = Network.of(ledger)
+    survey = dataset(ledger, people(400))
+    made = sparse_vector(survey, threshold=0, epsilon=1, positives=9)
+    with made.open(purpose="test") as session:
+        network.cut = True
+        with pytest.raises(Unreachable):
+            session.ask(survey)
+        network.cut = False
+        with pytest.raises(SessionOver, match="charged in full"):
+            session.close()
+    assert session.settlement is None
+    assert state(ledger, session.receipt.grant) == ("reserved", 0, 0)
+
+
+def test_one_session_is_not_answered_twice(comes_and_goes: Client) -> None:
+    """A session answers inside its block only, where the end settles it; and there a second session
+    under the same idempotency key, with noise of its own, is refused.
+    """
+    survey = dataset(comes_and_goes, people(400))
+    over = {"columns": ["x"], "threshold": 1, "epsilon": 1, "budget": 1, "records": 400}
+    weights = online_weights(survey, {"country": None}, records=400, epsilon=1, updates=1)
+    for key, opens, question in (
+        ("one", sparse_vector(survey, threshold=0, epsilon=1, positives=1).open, survey),
+        ("two", weights.open, [1, 0, 0]),
+        ("three", partial(weights.open, give_back=True), [1, 0, 0]),
+        ("four", reusable_holdout(survey, people(400), **over).open, lambda rows: rows["x"] > 5),
+    ):
+        first, second = (opens(purpose="test", idempotency_key=key) for _ in range(2))
+        for session in (first, second):
+            with pytest.raises(SessionOver, match="with"):
+                session.ask(question)
+        with first:
+            assert first.ask(question) is not None
+        with pytest.raises(MayHaveRun), second:
+            second.ask(question)
 
 
 def test_an_exception_leaves_the_session_to_expire(comes_and_goes: Client) -> None:
