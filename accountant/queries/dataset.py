@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from accountant.client.amounts import Amount
 from accountant.client.calls import Datasets
 from accountant.queries import choosing, correlation, frame, moments, quantiles, sums
-from accountant.queries.exact import number
+from accountant.queries.exact import fits, number
 from accountant.queries.frame import Frame, Mask
 from accountant.queries.offers import Offers
 from accountant.queries.query import Query
@@ -75,6 +75,11 @@ def _limits(table: Frame, name: str, pair: tuple[Amount, Amount]) -> Limits:
     if least >= largest:
         raise ValueError(
             f"the bounds of {name!r} are {low} to {high}: the first has to be below the second"
+        )
+    if not fits(least, largest):
+        raise ValueError(
+            f"the bounds of {name!r} are {low} to {high}: too close together or too far apart for "
+            "floating point numbers"
         )
     return least, largest
 

@@ -73,8 +73,11 @@ def exact_sum(values: Numbers) -> Fraction:
 
     A sum of floats in a loop rounds in every step, in an order that depends on the data, so that
     one record can move it by more than its own value (Casacuberta, Shoate, Vadhan, Wagaman 2022).
-    Here the mantissas are added as whole numbers, by exponent.
+    Here the mantissas are added as whole numbers, by exponent. Raise ValueError for what is no
+    finite number: its mantissa would be any.
     """
+    if not np.isfinite(values).all():
+        raise ValueError("a number to be summed is not finite")
     return sum(
         (_sum(values[start : start + _AT_ONCE]) for start in range(0, len(values), _AT_ONCE)),
         Fraction(0),
@@ -95,6 +98,14 @@ def _sum(values: Numbers) -> Fraction:
     )
     power = least - 53
     return Fraction(total << power) if power >= 0 else Fraction(total, 1 << -power)
+
+
+def fits(low: Fraction, high: Fraction) -> bool:
+    """Return whether two numbers and their distance are floats that differ, and finite."""
+    try:
+        return 0 < float(high) - float(low) < math.inf
+    except OverflowError:
+        return False
 
 
 def clipped(values: Numbers, low: Fraction, high: Fraction) -> Numbers:

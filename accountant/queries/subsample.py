@@ -26,7 +26,7 @@ from accountant.client.mechanisms import Mechanism, mechanism
 from accountant.queries.budgets import Budget
 from accountant.queries.choices import MOST_OUTCOMES, OnLine
 from accountant.queries.compounds import part
-from accountant.queries.exact import Numbers, clipped, exact_sum, number, positive
+from accountant.queries.exact import Numbers, clipped, exact_sum, fits, number, positive
 from accountant.queries.frame import Column, listed
 from accountant.queries.quantiles import POINTS, line
 from accountant.queries.query import Error, Query
@@ -71,6 +71,8 @@ def subsample(
     low, high = number("the least result", bounds[0]), number("the largest result", bounds[1])
     if low >= high:
         raise ValueError(f"the bounds are {bounds[0]} to {bounds[1]}: the first has to be below")
+    if not fits(low, high):
+        raise ValueError(f"the bounds {bounds[0]} to {bounds[1]} are too close, or too far apart")
     names = listed(columns)
     if not names:
         raise ValueError("say by columns what the function reads")

@@ -339,6 +339,13 @@ def test_long_sums_are_exact() -> None:
     assert float(np.sum(values)) != float(exact_sum(values))
 
 
+@pytest.mark.parametrize("wrong", [math.nan, math.inf, -math.inf])
+def test_what_is_no_number_is_not_summed(wrong: float) -> None:
+    """It would count as some number far outside all bounds."""
+    with pytest.raises(ValueError, match="not finite"):
+        exact_sum(np.array([1.0, wrong]))
+
+
 @given(st.fractions(-(10**9), 10**9, max_denominator=10**12))
 def test_floats_lie_on_their_side(value: Fraction) -> None:
     """The next float above is at least the number and the one below it is less, and likewise."""
