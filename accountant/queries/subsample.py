@@ -13,9 +13,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from fractions import Fraction
 from hashlib import blake2b
 from itertools import pairwise
+from numbers import Real
 from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
@@ -31,7 +33,7 @@ from accountant.queries.frame import Column, listed
 from accountant.queries.quantiles import POINTS, line
 from accountant.queries.query import Error, Query
 from accountant.queries.records import Records
-from accountant.queries.sessions import counted
+from accountant.queries.sessions import counted, rational
 from accountant.queries.steps import Draw, Laplace, Step
 
 MOST_BLOCKS: Final = 10**6
@@ -177,8 +179,8 @@ def assigned(data: Records, blocks: int, key: bytes) -> Blocks:
     stay in place. Raise ValueError where neither is possible.
     """
     if data.unit_column is not None:
-        names = data.table.column(data.unit_column)
-        return np.array([_hashed(name, blocks, key) for name in names.tolist()], dtype=np.int64)
+        names = data.table.column(data.unit_column).tolist()
+        return np.array([_hashed(name, blocks, key) for name in names], dtype=np.int64)
     if data.records_per_unit is None and data.people.relation == "replace_one":
         return np.arange(data.table.rows, dtype=np.int64) % blocks
     raise ValueError(
@@ -188,7 +190,11 @@ def assigned(data: Records, blocks: int, key: bytes) -> Blocks:
 
 
 def _hashed(name: Any, blocks: int, key: bytes) -> int:
-    digest = blake2b(str(name).encode(), digest_size=16, key=key[:64]).digest()
+    """Return the block of a unit. Names that are equal as numbers are those of one unit, whatever
+    their type: 1 and 1.0 are hashed alike.
+    """
+    text = str(rational(name) if isinstance(name, Real | Decimal) else name)
+    digest = blake2b(text.encode(), digest_size=16, key=key[:64]).digest()
     return int.from_bytes(digest, "big") % blocks
 
 

@@ -93,6 +93,23 @@ def test_a_unit_lies_in_one_block_that_depends_on_nothing_else(comes_and_goes: C
     assert np.sum(results[0] != results[1]) == 1
 
 
+def test_equal_names_are_one_unit(comes_and_goes: Client) -> None:
+    """Rows whose names are equal as numbers are those of one unit, and lie in one block, however
+    they are written; and a number names the same unit in a column of any type.
+    """
+    names = [1, 1.0, Decimal(1), 2, np.float32(2), 7]
+    rows = named(6, who=np.array(names, dtype=object))
+    survey = dataset(comes_and_goes, rows, unit="who", records_per_unit=3)
+    blocks = assigned(survey, 10**6, b"key")
+    assert len(set(blocks[:3])) == len(set(blocks[3:5])) == 1
+    floats, ints = (
+        assigned(dataset(comes_and_goes, named(6, who=np.array(who)), unit="who"), 10**6, b"key")
+        for who in ([1.0, 2.0, 7.0, 8.5, 9.0, 10.0], [1, 2, 7, 8, 9, 10])
+    )
+    assert np.array_equal(floats != ints, np.arange(6) == 3)
+    assert blocks[0] == ints[0]
+
+
 def test_results_that_are_no_numbers_count_as_the_middle(comes_and_goes: Client) -> None:
     """Empty blocks and results that are not finite count as the middle; others are moved to the
     bounds.
