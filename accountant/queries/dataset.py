@@ -59,7 +59,8 @@ def dataset(
         raise ValueError(f'missing is "refuse" or "drop", not {missing!r}')
     limits = {name: _limits(table, name, pair) for name, pair in (bounds or {}).items()}
     kept = _kept(table, people, unit, records_per_unit)
-    return Dataset(ledger, dataset, table, people, limits, unit, records_per_unit, missing, kept)
+    most = None if records_per_unit is None else int(records_per_unit)
+    return Dataset(ledger, dataset, table, people, limits, unit, most, missing, kept)
 
 
 def _limits(table: Frame, name: str, pair: tuple[Amount, Amount]) -> Limits:

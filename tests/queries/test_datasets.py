@@ -202,6 +202,8 @@ def test_later_rows_of_a_unit_are_left_out(comes_and_goes: Client) -> None:
     assert exact(data.where(sort=1), "x") == 16
     [step] = data.sum("x", epsilon=1).steps
     assert step.sensitivity == 200
+    data = queries.dataset(comes_and_goes, "visits", ROWS, bounds=BOUNDS, records_per_unit=2.0)  # type: ignore[arg-type]
+    assert isinstance(data.sum("x", epsilon=1).steps[0].sensitivity, Fraction)
 
 
 def test_selections_by_any_type_of_value(comes_and_goes: Client) -> None:
