@@ -125,10 +125,7 @@ def _places(data: Records, column: str, names: Sequence[Any]) -> Places:
     [values] = data.raw(column)
     if column in data.people.dimensions:
         values = frame.as_text(values)
-    places = np.full(len(values), -1, dtype=np.int64)
-    for place, name in enumerate(names):
-        places[frame.among(values, [name])] = place
-    return places
+    return frame.categorised(values, names)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ Neither library is imported here: a frame that is given brings its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from numbers import Real
@@ -103,6 +103,17 @@ def among(column: Column, values: Collection[Any]) -> Mask:
         if not isinstance(equal, np.ndarray) or equal.dtype.kind != "b":
             equal = np.array([entry == value for entry in column], dtype=np.bool_)
         found |= equal
+    return found
+
+
+def categorised(column: Column, categories: Sequence[Any]) -> NDArray[np.int64]:
+    """Return the place of each entry's category, the first that it equals, or -1: each entry is in
+    one at most, also where two categories equal it that differ from each other, as 0.1 and the
+    float32 next to it.
+    """
+    found = np.full(len(column), -1, dtype=np.int64)
+    for place, category in enumerate(categories):
+        found[(found < 0) & among(column, [category])] = place
     return found
 
 

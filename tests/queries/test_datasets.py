@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import date
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -130,6 +131,20 @@ def test_no_table_is_refused(
     bounds = {"x": (0, 1)} if "x" in table else None
     with pytest.raises(error, match=reason):
         queries.dataset(comes_and_goes, "visits", table, bounds=bounds).sum("x", epsilon=1)
+
+
+def test_a_record_is_in_one_category_at_most(comes_and_goes: Client) -> None:
+    """Also where two categories differ, and are both equal to a value as NumPy compares them: else
+    one record would change two counts.
+    """
+    for value, categories in (
+        (np.float32(0.1), [0.1, 0.1000000001, np.float32(0.1)]),
+        (np.int64(2**53 + 1), [2**53 + 1, float(2**53)]),
+        (np.datetime64("2026-01-01"), [date(2026, 1, 1), np.datetime64("2026-01-01")]),
+    ):
+        data = queries.dataset(comes_and_goes, "visits", {"it": np.array([value])})
+        [counts] = data.histogram("it", categories, epsilon=1).values()
+        assert sum(counts) == 1
 
 
 def test_rows_without_a_unit_or_with_an_unknown_group_are_refused(comes_and_goes: Client) -> None:
