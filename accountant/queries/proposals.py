@@ -158,7 +158,7 @@ def _query(
             "about all records, or about those of a registered dimension"
         )
     [values] = data.numbers(column)
-    whole = data.table.column(column).dtype.kind in "biu" and low.denominator == 1
+    whole = data.whole(column) and low.denominator == 1
     distance = _distance(low, high, step, whole=whole)
     points = int((high - low) / distance) + 1
     if points > MOST_OUTCOMES:

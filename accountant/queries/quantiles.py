@@ -41,7 +41,7 @@ def quantile(
     if part.denominator > MOST_PARTS:
         raise ValueError(f"the share {share} has more than 6 decimal places")
     [values] = data.numbers(column)
-    whole = data.table.column(column).dtype.kind in "biu" and low.denominator == 1
+    whole = data.whole(column) and low.denominator == 1
     distance = _distance(low, high, step, whole=whole)
     points = int((high - low) / distance) + 1
     if points > MOST_OUTCOMES:

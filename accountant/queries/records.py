@@ -216,6 +216,13 @@ class Records:
         columns = zip(names, self.raw(*names), limits, strict=True)
         return [clipped(frame.numbers(name, column), *pair) for name, column, pair in columns]
 
+    def whole(self, column: str) -> bool:
+        """Return whether a column is one of whole numbers, by its type. That is a matter of the
+        schema, but for columns that may lack values: pandas makes real numbers of whole ones where
+        one is missing, so there it is False whatever the type is.
+        """
+        return self.missing == "refuse" and self.table.column(column).dtype.kind in "biu"
+
     def rows(self) -> int:
         """Return how many records are selected. It is private unless ``unit().fixed``."""
         return self.table.rows if self.kept is None else int(self.kept.sum())

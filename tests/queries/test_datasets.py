@@ -18,6 +18,7 @@ from catalogue import BOUNDS, people
 from accountant import queries
 from accountant.client import Client
 from accountant.queries import Dataset
+from accountant.queries.proposals import median
 
 ROWS = people(50)
 BAD: dict[str, tuple[Callable[[Dataset], Any], str]] = {
@@ -145,6 +146,26 @@ def test_a_record_is_in_one_category_at_most(comes_and_goes: Client) -> None:
         data = queries.dataset(comes_and_goes, "visits", {"it": np.array([value])})
         [counts] = data.histogram("it", categories, epsilon=1).values()
         assert sum(counts) == 1
+
+
+def test_the_type_of_a_column_that_may_lack_values_changes_no_step(comes_and_goes: Client) -> None:
+    """pandas makes real numbers of whole ones where a value is missing: with "drop" one record
+    would else choose the points, and the kind of number that is released.
+    """
+    for ask in (
+        lambda data: data.median("x", epsilon=1),
+        lambda data: median(data, "x", bound=2, epsilon=1, delta="1e-6"),
+    ):
+        frames = pd.DataFrame({"x": [1, 2, 3]}), pd.DataFrame({"x": [1, 2, 3, None]})
+        one, other = (
+            ask(
+                queries.dataset(
+                    comes_and_goes, "visits", rows, bounds={"x": (0, 10)}, missing="drop"
+                )
+            )
+            for rows in frames
+        )
+        assert one.steps == other.steps
 
 
 def test_rows_without_a_unit_or_with_an_unknown_group_are_refused(comes_and_goes: Client) -> None:
