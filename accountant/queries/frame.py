@@ -37,18 +37,24 @@ class Frame:
         else, and ValueError if it is empty or its columns differ in length.
         """
         if isinstance(data, Mapping):
-            columns = {str(name): np.asarray(values) for name, values in data.items()}
-            names, read = tuple(columns), columns.__getitem__
+            columns = {name: _array(values) for name, values in data.items()}
+            own, get = list(data), columns.__getitem__
         elif hasattr(data, "columns") and hasattr(data, "__getitem__") and hasattr(data, "shape"):
-            names, read = tuple(map(str, data.columns)), lambda name: data[name].to_numpy()
+            own, get = list(data.columns), lambda name: data[name].to_numpy()
         else:
             raise TypeError(
                 f"{type(data).__name__} is no table: give a pandas or polars DataFrame, or a "
                 "mapping of column names to arrays"
             )
+        names = tuple(map(str, own))
         if not names:
             raise ValueError("the table has no columns")
-        lengths = {len(read(name)) for name in (names if isinstance(data, Mapping) else names[:1])}
+        named = dict(zip(names, own, strict=True))
+
+        def read(name: str) -> Any:
+            return get(named[name])
+
+        lengths = {len(get(name)) for name in (own if isinstance(data, Mapping) else own[:1])}
         if len(lengths) > 1:
             raise ValueError(f"the columns differ in length: {sorted(lengths)}")
         if lengths == {0}:
@@ -63,6 +69,15 @@ class Frame:
         if found.ndim != 1 or self.names.count(name) > 1:
             raise ValueError(f"column {name!r} is not one list of values")
         return found
+
+
+def _array(values: Any) -> Column:
+    """Return values as an array; what a masked array hides is missing."""
+    if isinstance(values, np.ma.MaskedArray):
+        found = np.asarray(values.data).astype(object)
+        found[np.ma.getmaskarray(values)] = None
+        return found
+    return np.asarray(values)
 
 
 def missing(column: Column) -> Mask:

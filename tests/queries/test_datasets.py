@@ -168,6 +168,25 @@ def test_the_type_of_a_column_that_may_lack_values_changes_no_step(comes_and_goe
         assert one.steps == other.steps
 
 
+def test_names_that_are_no_texts_are_read_as_texts(comes_and_goes: Client) -> None:
+    """A column is asked for by the text of its name, and two of one text are none."""
+    bounds = {"1": (0, 10)}
+    for table in (pd.DataFrame({0: [1, 2], 1: [3, 4]}), {0: [1, 2], 1: [3, 4]}):
+        assert exact(queries.dataset(comes_and_goes, "visits", table, bounds=bounds), "1") == 7
+    for table in (pd.DataFrame({1: [1, 2], "1": [3, 4]}), {1: [1, 2], "1": [3, 4]}):
+        data = queries.dataset(comes_and_goes, "visits", table, bounds=bounds)
+        with pytest.raises(ValueError, match="not one list of values"):
+            data.sum("1", epsilon=1)
+
+
+def test_masked_values_are_missing(comes_and_goes: Client) -> None:
+    """What a masked array of NumPy hides is not read as a value."""
+    rows = {"x": np.ma.array([1.0, 2.0], mask=[True, False])}
+    data = queries.dataset(comes_and_goes, "visits", rows, bounds={"x": (0, 10)})
+    with pytest.raises(ValueError, match="1 of 2 values of 'x' are missing"):
+        data.sum("x", epsilon=1)
+
+
 def test_rows_without_a_unit_or_with_an_unknown_group_are_refused(comes_and_goes: Client) -> None:
     """A row that belongs to nobody, or to a group that is not registered, has no place to be
     charged.
