@@ -98,7 +98,7 @@ def test_the_charge_is_the_budget(comes_and_goes: Client, opened: Opens) -> None
 
 # -- the empirical epsilon -------------------------------------------------------------------------
 
-EPSILON, TIMES = 2.0, 3000
+EPSILON, TIMES = 1.5, 3000
 
 
 def second_only(what: Holdout, times: int, *, reused: bool) -> Any:
@@ -145,6 +145,9 @@ def test_bad_holdouts_are_refused(comes_and_goes: Client, opened: Opens) -> None
     ):
         with pytest.raises(ValueError, match=why):
             reusable_holdout(survey, training(0), **{**SOUND, **wrong})
+    nobody = dataset(opened("replace_one"), people(20) | {"country": np.array(["CH"] * 20)})
+    with pytest.raises(ValueError, match="no records"):
+        reusable_holdout(nobody.where(country="JP"), training(0), **SOUND | {"records": None})
     with pytest.raises(Refused):
         reusable_holdout(survey, training(0), **SOUND | {"epsilon": 2000}).open(purpose="test")
     ledger = opened()
