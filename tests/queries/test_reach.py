@@ -1,0 +1,162 @@
+"""What is stated of one unit where many numbers, rounds or blocks depend on it, and who has noise.
+
+The tests of epsilons look at whole sessions, in which half of a sensitivity need not show: no event
+tells all of a loss that is spread over many draws. So the sensitivities are looked at themselves.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from catalogue import BOUNDS, COLOURS, people, without_first
+
+from accountant import queries
+from accountant.client import Client
+from accountant.queries import Dataset
+from accountant.queries.boosting import Boosting, boosting
+from accountant.queries.features import best_feature, features_above
+from accountant.queries.holdout import Checker, reusable_holdout
+from accountant.queries.mwem import Mwem, mwem
+from accountant.queries.proposals import Proposal, interquartile_range, median
+from accountant.queries.steps import DiscreteGaussian, DiscreteLaplace, Laplace
+from accountant.queries.subsample import Mean, Median, subsample
+from accountant.queries.universe import PARTS, Universe
+from accountant.queries.weights import online_weights
+
+CELLS = {"colour": COLOURS}
+SIZE = 40
+
+
+def several(ledger: Client, records: int, gone: bool = False) -> Dataset:
+    """People of so many rows each, all of the first person's red; with ``gone`` without these."""
+    rows = people(SIZE) | {"who": np.arange(SIZE) // records}
+    rows["colour"][:records] = "red"
+    for _ in range(records if gone else 0):
+        rows = without_first(rows)
+    more = {} if records == 1 else {"records_per_unit": records}
+    return queries.dataset(ledger, "visits", rows, bounds=BOUNDS, unit="who", **more)
+
+
+@pytest.mark.parametrize("records", [1, 2])
+@pytest.mark.parametrize("relation", ["comes_and_goes", "replaces"])
+def test_a_unit_is_worth_its_records(
+    relation: str, records: int, request: pytest.FixtureRequest
+) -> None:
+    """A linear question, a score and a sum of numbers from 0 to 1 change by a unit's records, in
+    every round and every draw of it.
+    """
+    data = several(request.getfixturevalue(relation), records)
+    sizes: dict[str, Any] = {"records": SIZE, "epsilon": 1}
+    assert online_weights(data, CELLS, updates=2, **sizes).what.sensitivity == records
+    asked = [[1, 0, 0], [0, 1, 0]]
+    [step] = mwem(data, CELLS, asked, rounds=3, **sizes).steps
+    assert isinstance(step, Mwem)
+    assert step.selection.sensitivity == step.measurement.sensitivity == records
+    [step] = boosting(data, CELLS, asked, rounds=5, draws=7, **sizes).steps
+    assert isinstance(step, Boosting)
+    assert step.draw.sensitivity == 4 * records
+    assert step.base.sensitivity == 7 * records
+    holdout = reusable_holdout(data, people(9), ["x"], threshold=1, budget=2, **sizes)
+    assert holdout.what.sensitivity == Fraction(records, SIZE)
+    [step] = best_feature(data, ["x", "y"], "age", epsilon=1).steps
+    assert step.sensitivity == records
+    search = features_above(data, ["x", "y"], "age", threshold=1, epsilon=1)
+    assert search.session.what.sensitivity == records
+
+
+@pytest.mark.parametrize("records", [1, 2])
+def test_a_unit_changes_a_linear_question_by_its_records(
+    records: int, comes_and_goes: Client
+) -> None:
+    """By as many at most, whatever the weights, and by as many if all of its rows count."""
+    universe = Universe.of(several(comes_and_goes, records), CELLS)
+    one, other = (
+        universe.counts(several(comes_and_goes, records, gone=gone)) for gone in (False, True)
+    )
+    assert universe.linear([1, 0, 0]).of(one - other) == records * PARTS
+    for weights in np.random.default_rng(1).random((50, 3)):
+        assert 0 <= universe.linear(weights).of(one - other) <= records * PARTS
+
+
+@pytest.mark.parametrize("relation", ["comes_and_goes", "replaces"])
+def test_a_unit_is_worth_one_block(relation: str, request: pytest.FixtureRequest) -> None:
+    """One block's result changes the mean of all by its share of the bounds, and a rank by 1."""
+    data = several(request.getfixturevalue(relation), 2)
+    for aggregate, kind, reach in (("mean", Mean, Fraction(10, 8)), ("median", Median, 1)):
+        query = subsample(
+            data, lambda rows: rows["x"].mean(), ["x"], (0, 10), epsilon=1, blocks=8,
+            aggregate=aggregate,  # type: ignore[arg-type]
+        )  # fmt: skip
+        [step] = query.steps
+        assert isinstance(step, kind)
+        assert step.aggregator.sensitivity == reach
+
+
+def test_the_noise_of_a_release_is_that_of_its_step() -> None:
+    """What a release draws has the stated scale in every entry, and the entries are not correlated,
+    nor one draw with the next.
+    """
+    times, value = 4000, [Fraction(0), Fraction(100), Fraction(-7)]
+    for step, off in (
+        (Laplace.costing(Fraction(1, 9), Fraction(2), None, 3), 18),
+        (DiscreteLaplace.costing(Fraction(1, 9), Fraction(2), None, 3), 18),
+        (DiscreteGaussian.costing(Fraction(1, 50), Fraction(2), None, 3, whole=True), 10 * 0.798),
+        (DiscreteGaussian.costing(Fraction(1, 50), Fraction(2), None, 3, whole=False), 10 * 0.798),
+    ):
+        draw = step.ready(value)
+        draws = np.array([draw() for _ in range(times)], dtype=float) - [0, 100, -7]
+        assert np.abs(draws).mean(axis=0) == pytest.approx([off] * 3, rel=0.12)
+        assert np.abs(np.corrcoef(draws.T) - np.eye(3)).max() < 0.1
+        assert abs(np.corrcoef(draws[1:, 0], draws[:-1, 0])[0, 1]) < 0.1
+
+
+@pytest.mark.parametrize("ask", [median, interquartile_range])
+def test_a_released_proposal_has_noise_for_its_bound(ask: Any, comes_and_goes: Client) -> None:
+    """Half of the epsilon buys the noise on what is released, for all of the proposed bound, and
+    that is the noise that is drawn.
+    """
+    rows = people(1000) | {"age": np.full(1000, 40)}
+    data = queries.dataset(comes_and_goes, "visits", rows, bounds=BOUNDS)
+    query = ask(data, "age", bound=8, epsilon=2, delta="0.01")
+    [step], [places] = query.steps, query.values()
+    assert isinstance(step, Proposal)
+    assert step.noise.sensitivity == 8
+    assert step.test.sensitivity == 1
+    draw = step.ready(places)
+    found = [draw() for _ in range(3000)]
+    assert None not in found
+    truth = 40 if ask is median else 0
+    assert np.mean(np.abs(np.array(found) - truth)) == pytest.approx(8, rel=0.12)
+    assert np.mean(np.array(step.test.many(0, 3000)) != 0) > 0.4
+
+
+def test_the_noise_of_a_median_of_blocks_is_that_of_its_choice(comes_and_goes: Client) -> None:
+    """Two points of which one falls short by a block have the odds that the scale says."""
+    data = several(comes_and_goes, 1)
+    query = subsample(
+        data, lambda rows: rows["x"].mean(), ["x"], (0, 1), epsilon=2, blocks=3,
+        aggregate="median", step=1,
+    )  # fmt: skip
+    [step] = query.steps
+    draw = step.ready(np.array([0.0, 1.0, 1.0]))
+    ones = np.mean([draw() for _ in range(6000)])
+    # Of 0 the ranks are 0 to 1, of 1 they are 1 to 3; the median's is 1.5, half a block away.
+    assert step.aggregator.scale == 1  # type: ignore[attr-defined]
+    assert np.log(ones / (1 - ones)) == pytest.approx(0.5, abs=0.15)
+
+
+def test_every_answer_of_a_holdout_draws_a_new_threshold(comes_and_goes: Client) -> None:
+    """After an answer from the holdout the next comparisons are with another noisy threshold."""
+    data = queries.dataset(comes_and_goes, "visits", people(50), bounds=BOUNDS)
+    theirs = people(50) | {"x": np.zeros(50)}
+    what = reusable_holdout(
+        data, theirs, ["x"], threshold="0.01", epsilon=400, budget=5, records=50
+    )
+    checker, thresholds = Checker(what), []
+    for _ in range(5):
+        thresholds.append(checker.running.threshold)
+        assert checker.ask(*checker.means(lambda rows: rows["x"] / 10)).overfitted
+    assert len(set(thresholds)) == 5
