@@ -125,5 +125,7 @@ class Both:
 
 
 def by_both(choice: Query, search: Search, **asking: Unpack[Asking]) -> Both:
-    """Release both, one after the other."""
+    """Release both, one after the other: two grants."""
+    if asking.get("idempotency_key") is not None:
+        raise ValueError("these are two grants, and one idempotency key is for one of them")
     return Both(choice.release(**asking), search.release(**asking))

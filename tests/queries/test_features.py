@@ -42,6 +42,10 @@ def test_both_find_the_best(comes_and_goes: Client) -> None:
     data = survey(comes_and_goes, table(3000))
     choice = best_feature(data, NAMES, "target", epsilon="0.5")
     search = features_above(data, NAMES, "target", threshold=2100, epsilon="0.5", positives=4)
+    before = comes_and_goes.accounts().sequence
+    with pytest.raises(ValueError, match="two grants"):
+        by_both(choice, search, purpose="test", idempotency_key="both")
+    assert comes_and_goes.accounts().sequence == before
     both = by_both(choice, search, purpose="test")
     assert both.chosen.value == NAMES[25]
     assert both.found.value == (NAMES[25],)
