@@ -192,8 +192,8 @@ class Dataset(Offers):
         self, column: str, share: Amount, *, epsilon: Amount, step: Amount | None = None
     ) -> Query:
         """Describe the value below which a ``share`` of the records lies, chosen among points that
-        are ``step`` apart: by default 1 for whole numbers, else 2^-20 of the distance of the
-        bounds. At most 2^32 points.
+        are ``step`` apart: by default 1 for whole numbers of which none may be missing, else 2^-20
+        of the distance of the bounds. At most 2^32 points.
         """
         return quantiles.quantile(self, column, share, epsilon, step)
 

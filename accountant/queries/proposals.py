@@ -54,7 +54,8 @@ def median(
     if the data are far from breaking that. The value is None if they do not seem to be.
 
     Values are rounded to points ``step`` apart within the column's bounds, by default 1 for whole
-    numbers, else 2^-20 of the distance of the bounds. Half of ``epsilon`` pays for the test.
+    numbers of which none may be missing, else 2^-20 of the distance of the bounds. Half of
+    ``epsilon`` pays for the test.
     Raise ValueError for what makes no sense, or where a unit has several records.
     """
     return _query(data, "median", (_HALF,), column, bound, epsilon, delta, step)
