@@ -79,6 +79,7 @@ class ByAnswer:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self._begun = False
         if error is None and not (self.session.settled or self._owed):
             self.close()
 
@@ -115,4 +116,5 @@ class Whole:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self._begun = False
         self._grant.__exit__(kind, error, trace)

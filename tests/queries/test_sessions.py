@@ -339,6 +339,8 @@ def test_an_exception_leaves_the_session_to_expire(comes_and_goes: Client) -> No
     with pytest.raises(ZeroDivisionError), opened as session:
         session.ask_all([survey] * (1 // len(session.ask_all([survey])[1:])))
     assert state(comes_and_goes, session.receipt.grant) == ("reserved", 1, 0)
+    with pytest.raises(SessionOver, match="inside its block only"):
+        opened.ask(survey)
     assert opened.close().state == "committed"
 
 
