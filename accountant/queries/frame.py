@@ -40,7 +40,8 @@ class Frame:
             columns = {name: _array(values) for name, values in data.items()}
             own, get = list(data), columns.__getitem__
         elif hasattr(data, "columns") and hasattr(data, "__getitem__") and hasattr(data, "shape"):
-            own, get = list(data.columns), lambda name: data[name].to_numpy()
+            held = _held(data)
+            own, get = list(held.columns), lambda name: held[name].to_numpy()
         else:
             raise TypeError(
                 f"{type(data).__name__} is no table: give a pandas or polars DataFrame, or a "
@@ -69,6 +70,15 @@ class Frame:
         if found.ndim != 1 or self.names.count(name) > 1:
             raise ValueError(f"column {name!r} is not one list of values")
         return found
+
+
+def _held(table: Any) -> Any:
+    """Return a DataFrame that keeps its rows and columns when those of the given one are changed.
+    No value is copied.
+    """
+    if hasattr(table, "iloc"):  # pandas
+        return table.copy(deep=False)
+    return table.clone() if hasattr(table, "clone") else table
 
 
 def _array(values: Any) -> Column:

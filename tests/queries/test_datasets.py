@@ -273,6 +273,31 @@ def test_selections_by_any_type_of_value(comes_and_goes: Client) -> None:
     assert both.rows() == np.sum((ROWS["country"] == "JP") & (ROWS["colour"] == "red"))
 
 
+SORTED: Any = {"unit": [1, 1, 1, 2, 3], "x": [1.0, 2.0, 4.0, 8.0, 16.0]}
+ONE_EACH: Any = {"bounds": {"x": (0, 100)}, "unit": "unit", "records_per_unit": 1}
+
+
+def test_a_frame_that_is_changed_later_is_read_as_it_was(comes_and_goes: Client) -> None:
+    """Rows in another order than that in which the rows that count were chosen would let a unit
+    count with more rows than are charged.
+    """
+    frame = pd.DataFrame(SORTED)
+    data = queries.dataset(comes_and_goes, "visits", frame, **ONE_EACH)
+    frame["x"] = SORTED["x"][::-1]
+    assert exact(data, "x") == 1 + 8 + 16
+    frame.loc[0, "x"] = 99.0
+    assert exact(data, "x") == 1 + 8 + 16
+
+
+def test_a_polars_frame_that_is_changed_later_is_read_as_it_was(comes_and_goes: Client) -> None:
+    """The same for a column that is replaced."""
+    polars = pytest.importorskip("polars")
+    frame = polars.DataFrame(SORTED)
+    data = queries.dataset(comes_and_goes, "visits", frame, **ONE_EACH)
+    frame.replace_column(1, polars.Series("x", SORTED["x"][::-1]))
+    assert exact(data, "x") == 1 + 8 + 16
+
+
 def same_as_arrays(table: Any, ledger: Client) -> None:
     """Checks that a table is read as the same columns in arrays are."""
     one, other = (
