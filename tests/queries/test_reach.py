@@ -133,6 +133,25 @@ def test_a_released_proposal_has_noise_for_its_bound(ask: Any, comes_and_goes: C
     assert np.mean(np.array(step.test.many(0, 3000)) != 0) > 0.4
 
 
+def test_data_that_break_a_proposal_are_released_as_rarely_as_stated(
+    comes_and_goes: Client,
+) -> None:
+    """On data at distance 0 the noise of the test, of the stated scale, is above the threshold with
+    probability q^(T + 1) / (1 + q), which is just below delta.
+    """
+    rows = people(20) | {"age": np.array([10] * 10 + [90] * 10)}
+    data = queries.dataset(comes_and_goes, "visits", rows, bounds=BOUNDS)
+    query = median(data, "age", bound=4, epsilon=1, delta="0.3")
+    [step], [places] = query.steps, query.values()
+    assert isinstance(step, Proposal)
+    assert step.far(places) == 0
+    assert (step.test.scale, step.threshold) == (2, 2)
+    draw = step.ready(places)
+    released = np.mean([draw() is not None for _ in range(4000)])
+    q = np.exp(-0.5)
+    assert released == pytest.approx(q**3 / (1 + q), abs=0.03)
+
+
 def test_the_noise_of_a_median_of_blocks_is_that_of_its_choice(comes_and_goes: Client) -> None:
     """Two points of which one falls short by a block have the odds that the scale says."""
     data = several(comes_and_goes, 1)
