@@ -90,6 +90,13 @@ def _array(values: Any) -> Column:
     return np.asarray(values)
 
 
+def locked(column: Column) -> Column:
+    """Return the same values as an array that cannot be changed."""
+    found = column.view()
+    found.flags.writeable = False
+    return found
+
+
 def missing(column: Column) -> Mask:
     """Return which values are None, NaN, or another library's sign for a missing value."""
     if column.dtype.kind == "f":

@@ -192,8 +192,8 @@ class Records:
         return self.limits[column]
 
     def raw(self, *names: str) -> list[Column]:
-        """Return columns of the selected records. Raise ValueError where values are missing, or
-        leave such records out.
+        """Return columns of the selected records, read-only: functions of the caller's get them.
+        Raise ValueError where values are missing, or leave such records out.
         """
         columns = [self.table.column(name) for name in names]
         if self.kept is not None:
@@ -201,14 +201,14 @@ class Records:
         gone = [frame.missing(column) for column in columns]
         if self.missing == "drop":
             there = ~np.logical_or.reduce(gone)
-            return [column[there] for column in columns]
+            return [frame.locked(column[there]) for column in columns]
         for name, lost in zip(names, gone, strict=True):
             if count := int(lost.sum()):
                 raise ValueError(
                     f"{count} of {len(lost)} values of {name!r} are missing: fill them in from "
                     'public knowledge, or say missing="drop" to leave these records out'
                 )
-        return columns
+        return [frame.locked(column) for column in columns]
 
     def numbers(self, *names: str) -> list[Numbers]:
         """Return columns of numbers of the selected records, within their bounds."""

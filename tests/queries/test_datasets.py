@@ -273,6 +273,28 @@ def test_selections_by_any_type_of_value(comes_and_goes: Client) -> None:
     assert both.rows() == np.sum((ROWS["country"] == "JP") & (ROWS["colour"] == "red"))
 
 
+def test_a_function_cannot_change_the_records(comes_and_goes: Client) -> None:
+    """A score that sorts a column in place would part values from the units they belong to, for
+    all later queries too: it fails, before anything is spent.
+    """
+
+    def middle(rows: Any, candidate: Any) -> float:
+        rows["x"].sort()
+        return float(rows["x"][len(rows["x"]) // 2] == candidate)
+
+    before, ledger = ROWS["x"].copy(), comes_and_goes.accounts().sequence
+    for data in (
+        queries.dataset(comes_and_goes, "visits", ROWS),
+        queries.dataset(comes_and_goes, "visits", ROWS).where(country="JP"),
+        queries.dataset(comes_and_goes, "visits", ROWS, missing="drop"),
+    ):
+        query = data.choose([1, 2], middle, columns=["x"], sensitivity=1, epsilon=1)
+        with pytest.raises(ValueError, match="read-only"):
+            query.release(purpose="test")
+    assert np.array_equal(ROWS["x"], before)
+    assert comes_and_goes.accounts().sequence == ledger
+
+
 SORTED: Any = {"unit": [1, 1, 1, 2, 3], "x": [1.0, 2.0, 4.0, 8.0, 16.0]}
 ONE_EACH: Any = {"bounds": {"x": (0, 100)}, "unit": "unit", "records_per_unit": 1}
 
