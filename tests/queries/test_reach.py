@@ -152,6 +152,19 @@ def test_data_that_break_a_proposal_are_released_as_rarely_as_stated(
     assert released == pytest.approx(q**3 / (1 + q), abs=0.03)
 
 
+@pytest.mark.parametrize("first", [10, 30])
+def test_a_range_is_as_near_to_breaking_as_either_quartile(
+    first: int, comes_and_goes: Client
+) -> None:
+    """A gap at the first quartile alone, or at the third, is enough."""
+    rows = people(40) | {"age": np.array([10] * first + [90] * (40 - first))}
+    data = queries.dataset(comes_and_goes, "visits", rows, bounds=BOUNDS)
+    query = interquartile_range(data, "age", bound=8, epsilon=1, delta="0.01")
+    [step], [places] = query.steps, query.values()
+    assert isinstance(step, Proposal)
+    assert step.far(places) == 0
+
+
 def test_the_noise_of_a_median_of_blocks_is_that_of_its_choice(comes_and_goes: Client) -> None:
     """Two points of which one falls short by a block have the odds that the scale says."""
     data = several(comes_and_goes, 1)
