@@ -137,10 +137,13 @@ class Universe:
 
 def _places(column: frame.Column, categories: tuple[Any, ...]) -> NDArray[np.int64]:
     """Return the place of each value among the categories, or -1."""
+    kind, size = column.dtype.kind, column.dtype.itemsize
     known = {value: place for place, value in enumerate(categories)}
-    if column.dtype.kind == "O":
+    if kind == "O":
         return np.array([known.get(value, -1) for value in column], dtype=np.int64)
     values, inverse = np.unique(column, return_inverse=True)
+    if kind in "mM" or (kind == "f" and size < 8):  # Python has no equal values of these types
+        return frame.categorised(values, categories)[inverse]
     places = np.array([known.get(value, -1) for value in values.tolist()], dtype=np.int64)
     return places[inverse]
 

@@ -61,6 +61,22 @@ def test_counts_are_those_of_the_records(comes_and_goes: Client) -> None:
     assert real.on(counts.astype(float)) == real.of(counts)
 
 
+def test_cells_of_times_and_short_floats_are_found(comes_and_goes: Client) -> None:
+    """Categories are compared as those of a histogram are: a time in nanoseconds with a day, and a
+    float of 32 bits with a number as it is written.
+    """
+    times = np.array(["2026-01-01", "2026-01-02", "2026-01-02"], dtype="datetime64[ns]")
+    rows = {"time": times, "short": np.array([0.1, 0.2, 7], dtype=np.float32)}
+    survey = dataset_of(comes_and_goes, rows)
+    for name, categories in (
+        ("time", [np.datetime64("2026-01-01"), np.datetime64("2026-01-02")]),
+        ("short", [0.1, 0.2]),
+    ):
+        counts = Universe.of(survey, {name: categories}).counts(survey)
+        assert counts.tolist() == survey.histogram(name, categories, epsilon=1).values()[0]
+        assert counts.sum() >= 2
+
+
 def test_questions_that_make_no_sense_are_refused(comes_and_goes: Client) -> None:
     """Weights outside 0 to 1, of another size, and unlisted values are refused."""
     survey = dataset(comes_and_goes, people(30))
