@@ -81,6 +81,22 @@ def test_a_unit_changes_a_linear_question_by_its_records(
         assert 0 <= universe.linear(weights).of(one - other) <= records * PARTS
 
 
+def test_an_error_adds_no_more_to_a_weight_than_it_grows_by(comes_and_goes: Client) -> None:
+    """A unit that changes the error of a synopsis by 1 changes the score of a question in boosting
+    by 1 at most, in each round, wherever the error is; and somewhere by 1.
+    """
+    [step] = boosting(
+        several(comes_and_goes, 1), CELLS, [[1, 0, 0], [0, 1, 0]],
+        records=SIZE, epsilon=1, rounds=5, draws=1,
+    ).steps  # fmt: skip
+    assert isinstance(step, Boosting)
+    ends = int((step.fine + step.width) * PARTS)
+    errors = np.random.default_rng(2).integers(0, 2 * ends, 2000)
+    grown = [step._beyond(int(e) + PARTS) - step._beyond(int(e)) for e in errors]
+    assert min(grown) >= 0
+    assert max(grown) == PARTS
+
+
 @pytest.mark.parametrize("relation", ["comes_and_goes", "replaces"])
 def test_a_unit_is_worth_one_block(relation: str, request: pytest.FixtureRequest) -> None:
     """One block's result changes the mean of all by its share of the bounds, and a rank by 1."""
