@@ -19,12 +19,13 @@ from accountant.queries import Dataset
 from accountant.queries.boosting import Boosting, boosting
 from accountant.queries.features import best_feature, features_above
 from accountant.queries.holdout import Checker, reusable_holdout
+from accountant.queries.multiplicative import Synthetic
 from accountant.queries.mwem import Mwem, mwem
 from accountant.queries.proposals import Proposal, interquartile_range, median
 from accountant.queries.steps import DiscreteGaussian, DiscreteLaplace, Laplace
 from accountant.queries.subsample import Mean, Median, subsample
 from accountant.queries.universe import PARTS, Universe
-from accountant.queries.weights import online_weights
+from accountant.queries.weights import Learner, online_weights
 
 CELLS = {"colour": COLOURS}
 SIZE = 40
@@ -208,3 +209,32 @@ def test_every_answer_of_a_holdout_draws_a_new_threshold(comes_and_goes: Client)
         thresholds.append(checker.running.threshold)
         assert checker.ask(*checker.means(lambda rows: rows["x"] / 10)).overfitted
     assert len(set(thresholds)) == 5
+
+
+def test_what_is_made_follows_from_what_was_published(comes_and_goes: Client) -> None:
+    """Synthetic data and medians can be made again from the noisy numbers alone: the true ones have
+    no part in them.
+    """
+    data, asked = several(comes_and_goes, 1), [[1, 0, 0], [0, 1, 0]]
+    universe = Universe.of(data, CELLS)
+    sizes: dict[str, Any] = {"records": SIZE, "epsilon": 5}
+    what = online_weights(data, CELLS, updates=1, threshold="0.001", **sizes)
+    learner, start = Learner(what, what.what.begin(Fraction(-(10**6)))), Synthetic.uniform(3, SIZE)
+    question = universe.linear(asked[0])
+    told = min(max(learner.ask(question).value, 0.0), SIZE)
+    again = start.moved(question, (told - start.answer(question)) / (2 * SIZE))
+    assert learner.synthetic.cells == pytest.approx(again.cells, abs=1e-4)
+    [step] = boosting(data, CELLS, asked, rounds=5, draws=2, fine=0, **sizes).steps
+    assert isinstance(step, Boosting)
+    found = step.ready(universe.counts(data))()
+    made = [step._synopsis(3, each.drawn, each.told) for each in found.rounds]
+    assert found.answers == pytest.approx(np.median(made, axis=0) / PARTS)
+
+
+def test_a_question_to_a_holdout_is_cut_to_its_range(comes_and_goes: Client) -> None:
+    """One record counts from 0 to 1, whatever the question makes of it."""
+    data = queries.dataset(comes_and_goes, "visits", people(50), bounds=BOUNDS)
+    asked: dict[str, Any] = {"threshold": 1, "epsilon": 1, "budget": 1, "records": 50}
+    checker = Checker(reusable_holdout(data, people(50), ["x"], **asked))
+    assert checker.means(lambda rows: rows["x"] * 0 + 99) == (1, 1)
+    assert checker.means(lambda rows: rows["x"] * 0 - 99) == (0, 0)
