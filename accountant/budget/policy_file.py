@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import re
 from hashlib import sha256
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import yaml
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from accountant.budget.errors import Invalid
 from accountant.budget.malformed import MOST, reason
 from accountant.budget.policy import Policy
 
+M = TypeVar("M", bound=BaseModel)
 MAX_DEPTH: Final = 10
 MAX_NODES: Final = 20_000
 _WHOLE: Final = re.compile(r"[0-9]{1,18}", re.ASCII)
@@ -29,6 +30,13 @@ _PLAIN_TAGS: Final = frozenset(
 
 def parse_policy(text: str) -> tuple[Policy, str]:
     """Return the policy, defaults written out, and the text's digest. Raises Invalid."""
+    return parsed(text, Policy, "workload").resolved(), sha256(text.encode()).hexdigest()
+
+
+def parsed(text: str, kind: type[M], requests: str | None = None) -> M:
+    """Return a document as a model. Scalars below the key ``requests`` are those of requests (all,
+    if it is None). Raises Invalid, with the lines of what is wrong.
+    """
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
     except (yaml.YAMLError, RecursionError, ValueError, OverflowError) as error:
@@ -38,16 +46,17 @@ def parse_policy(text: str) -> tuple[Policy, str]:
     if node is None:
         raise _malformed("line 1: it is empty")
     lines: dict[tuple[str | int, ...], int] = {}
-    document = _plain(node, (), lines)
+    document = _plain(node, (), lines, requests)
     try:
-        policy = Policy.model_validate(document)
+        return kind.model_validate(document)
     except ValidationError as error:
         found = error.errors(include_url=False)[:MOST]
         raise _malformed("; ".join(_reason(item, lines) for item in found)) from None
-    return policy.resolved(), sha256(text.encode()).hexdigest()
 
 
-def _plain(node: yaml.Node, path: tuple[str | int, ...], lines: dict[Any, int]) -> Any:
+def _plain(
+    node: yaml.Node, path: tuple[str | int, ...], lines: dict[Any, int], requests: str | None
+) -> Any:
     """Return the node as dicts, lists and text, and note each path's line. Raises Invalid."""
     lines[path] = node.start_mark.line + 1
     if len(path) > MAX_DEPTH or len(lines) > MAX_NODES:
@@ -55,9 +64,9 @@ def _plain(node: yaml.Node, path: tuple[str | int, ...], lines: dict[Any, int]) 
     if node.tag.removeprefix(_YAML) not in _PLAIN_TAGS:
         raise _malformed(f"line {lines[path]}: the tag {node.tag} has no meaning here")
     if isinstance(node, yaml.ScalarNode):
-        return _of_request(node) if "workload" in path else node.value
+        return _of_request(node) if requests is None or requests in path else node.value
     if isinstance(node, yaml.SequenceNode):
-        return [_plain(item, (*path, i), lines) for i, item in enumerate(node.value)]
+        return [_plain(item, (*path, i), lines, requests) for i, item in enumerate(node.value)]
     document: dict[str, Any] = {}
     for key_node, value in node.value:
         key = key_node.value
@@ -66,7 +75,7 @@ def _plain(node: yaml.Node, path: tuple[str | int, ...], lines: dict[Any, int]) 
             raise _malformed(f"line {line}: a key must be text")
         if key in document:
             raise _malformed(f"line {line}: the key {key!r} is given twice")
-        document[key] = _plain(value, (*path, key), lines)
+        document[key] = _plain(value, (*path, key), lines, requests)
         lines[(*path, key)] = line
     return document
 

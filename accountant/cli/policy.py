@@ -1,4 +1,7 @@
-"""policy lint, policy adopt: what limits make of typical work, and adoption by an operator."""
+"""policy lint, policy adopt: what limits make of typical work, and adoption by an operator.
+
+The other commands of the group are imported, so that they are there with these.
+"""
 
 from __future__ import annotations
 
@@ -13,17 +16,17 @@ from accountant.budget.policy_file import parse_policy
 from accountant.budget.rules.limit import LimitRule
 from accountant.budget.typical import chosen_afresh, fits, kept_orders, orders_of, work_of
 from accountant.cli import common
+from accountant.cli.backtesting import backtest
+from accountant.cli.policies import File, policy
+from accountant.cli.trying import try_cases
 from accountant.privacy.mechanisms import Relation
 
-policy = typer.Typer(help="Look at policy files, and adopt them.", no_args_is_help=True)
-common.app.add_typer(policy, name="policy")
-
-_File = Annotated[str, typer.Argument(help="a policy file; - reads standard input")]
+__all__ = ["backtest", "policy", "try_cases"]
 
 
 @policy.command()
 def lint(
-    file: _File,
+    file: File,
     neighbouring: Annotated[
         Relation, typer.Option(help="the population's neighbouring relation")
     ] = Relation.ADD_OR_REMOVE_ONE,
@@ -65,7 +68,7 @@ def _row(rule: LimitRule, relation: Relation) -> dict[str, Any]:
 
 @policy.command()
 def adopt(
-    file: _File,
+    file: File,
     population: common.PopulationOption,
     closes: Annotated[
         list[str] | None,
