@@ -35,6 +35,16 @@ PAGES = {
     "forbidden": (403, "text/plain", "no way:\n{headers}"),
     "portal": (200, "text/html", "<!doctype html>\n<title>Log in</title>"),
     "other": (200, "application/json", '{{"hello": "world"}}'),
+    "fault": (
+        500,
+        "application/problem+json",
+        '{{"type": "urn:accountant:problem:internal-error"}}',
+    ),
+    "slow": (
+        408,
+        "application/problem+json",
+        '{{"type": "urn:accountant:problem:request-timeout"}}',
+    ),
 }
 """What other programs than the service answer."""
 

@@ -11,7 +11,17 @@ from accountant.client import results
 from accountant.client.errors import Body
 from accountant.client.files import Bundle
 from accountant.client.mechanisms import Mechanism
-from accountant.client.transport import Call, document, fetch, get, post, present, put, repeated
+from accountant.client.transport import (
+    Call,
+    booked,
+    document,
+    fetch,
+    get,
+    post,
+    present,
+    put,
+    repeated,
+)
 
 PAGE: Final = 500  # The most grants or events in one page
 _MINUTES: Final = 900.0  # Seconds in which the service reads a long ledger from its beginning
@@ -251,11 +261,11 @@ def _item(kind: str, **fields: Any) -> Body:
 
 
 def _settlement(response: Any) -> results.Settlement:
-    return results.Settlement(document(response))
+    return results.Settlement(booked(response))
 
 
 def _recorded(response: Any) -> results.Recorded:
-    return results.Recorded(document(response))
+    return results.Recorded(booked(response))
 
 
 def _json(body: Mapping[str, Any]) -> bytes:

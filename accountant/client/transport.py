@@ -24,10 +24,11 @@ if TYPE_CHECKING:
     import httpx2
 
 T = TypeVar("T")
-TRY_AGAIN: Final = frozenset({429, 502, 503, 504})  # Retry later
+TRY_AGAIN: Final = frozenset({408, 429, 500, 502, 503, 504})  # Retry later
 LONGEST_WAIT: Final = 30.0  # The most seconds to wait for one Retry-After
 _SHOWN: Final = 200  # Characters of an answer that an error quotes
 _KEY: Final = re.compile(r"[!-~]{1,1000}")
+_IDEMPOTENCY_KEY: Final = re.compile(r"[!-~]{1,200}")
 _POPULATION: Final = re.compile(r"[A-Za-z0-9_.-]{1,200}")
 
 
@@ -77,9 +78,12 @@ def post(
     idempotency_key: str | None = None,
     approver_key: str | None = None,
 ) -> Call[T]:
-    """Return a call that can spend, under the idempotency key, by default a fresh one."""
+    """Return a call that can spend, under the idempotency key, by default a fresh one. Raise
+    ValueError for a key that no service takes.
+    """
     headers = {"Content-Type": "application/json"}
-    headers["Idempotency-Key"] = idempotency_key or os.urandom(16).hex()
+    key = os.urandom(16).hex() if idempotency_key is None else checked_name(idempotency_key)
+    headers["Idempotency-Key"] = key
     content = json.dumps(present(body), ensure_ascii=False, allow_nan=False).encode()
     return Call("POST", path, read, content, headers | approval(approver_key))
 
@@ -112,6 +116,15 @@ def checked_key(key: str) -> str:
     return found
 
 
+def checked_name(key: str) -> str:
+    """Return an idempotency key. Raise ValueError, which does not show it: an empty one would be
+    another at each try, and one that cannot be sent would wait in a spool for ever.
+    """
+    if not _IDEMPOTENCY_KEY.fullmatch(key):
+        raise ValueError("an idempotency key has 1 to 200 visible ASCII characters and no space")
+    return key
+
+
 def document(response: httpx2.Response) -> Body:
     """Return a successful answer. Raise Refused or Failed for any other."""
     text = response.text if response.is_success else without_keys(response)
@@ -127,6 +140,15 @@ def document(response: httpx2.Response) -> Body:
     if response.status_code == 403 and "decision" in problem:
         raise Refused(problem)
     raise Failed(response.status_code, problem)
+
+
+def booked(response: httpx2.Response) -> Body:
+    """Return the answer to a report. Raise Failed for a good answer that is not the service's."""
+    body = document(response)
+    if not body.keys() & {"sequence", "state"}:
+        detail = "the answer does not say what was booked"
+        raise Failed(response.status_code, {"type": "not-json", "detail": detail})
+    return body
 
 
 def without_keys(response: httpx2.Response) -> str:

@@ -6,6 +6,7 @@ import time
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from email.utils import format_datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -139,3 +140,29 @@ def test_retry_after_date() -> None:
     """Retry-After may be a date."""
     header = format_datetime(datetime.now(UTC) + timedelta(seconds=20), usegmt=True)
     assert 15 < retry_after(header, otherwise=7.0) <= 20
+
+
+@pytest.mark.parametrize("key", ["", " ", "a b", "a\nb", "für-2026", "x" * 201, "\0"])
+def test_a_key_that_no_service_takes_is_refused_at_once(
+    served: Served, tmp_path: Path, key: str
+) -> None:
+    """An idempotency key is 1 to 200 visible ASCII characters: with another nothing is sent, and
+    nothing waits in a spool, where it would stop all that wait behind it.
+    """
+    with served.client(served.population(), spool=tmp_path) as client:
+        for ask in (client.grant, client.record):
+            with pytest.raises(ValueError, match="idempotency key"):
+                ask("visits", [LAPLACE], purpose="test", idempotency_key=key)
+        assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("treatment", ["fault", "slow"])
+def test_what_the_service_says_to_retry_is_retried(
+    served: Served, network: Network, treatment: str
+) -> None:
+    """A fault of the service, and a request that came too slowly, are asked again under one key."""
+    network.plan = [treatment, treatment]
+    with served.client(served.population(), url=network.url) as client:
+        client.record("visits", [LAPLACE], purpose="test")
+    assert len(network.keys) == 3
+    assert len(set(network.keys)) == 1
