@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, Unpack
 from accountant.client import calls, results
 from accountant.client.calls import About, Asked, Datasets, Ran, Settles
 from accountant.client.environment import key_of
-from accountant.client.errors import AccountantError, Body, Failed, Refused, Unreachable
+from accountant.client.errors import AccountantError, Body, Failed, Unreachable
 from accountant.client.files import Bundle
 from accountant.client.ledger import Checkpoint, Continuation, LedgerEvent
 from accountant.client.mechanisms import Mechanism
@@ -292,16 +292,18 @@ class AsyncClient(AsyncSender):
 
     async def deliver(self) -> Delivered:
         """Report what waits in the spool, in order. Each report is booked once, however often it is
-        sent. Those that the service rejects are put aside, with the reason.
+        sent. Those that the service rejects are put aside, with the reason, and so are files that
+        are damaged. Where the service does not get to judge them (it is away, or the key or the
+        address is wrong) the rest stay.
         """
         sent = 0
-        rejected: list[Path] = []
+        rejected: list[Path] = self.spool.damaged() if self.spool else []
         for file, _, call in self.spool.waiting(self.population) if self.spool else ():
             try:
                 await self.send(call)
-            except Unreachable as failure:
-                return Delivered(sent, rejected, failure)
-            except (Failed, Refused) as failure:
+            except AccountantError as failure:
+                if not failure.judged:
+                    return Delivered(sent, rejected, failure)
                 rejected.append(self.spool.reject(file, failure))  # type: ignore[union-attr]
             else:
                 sent += 1
@@ -309,7 +311,9 @@ class AsyncClient(AsyncSender):
         return Delivered(sent, rejected, None)
 
     async def report_what_ran(self, call: Call[T]) -> T | None:
-        """Send what ran; with a spool, write it down first. None: it waits there."""
+        """Send what ran; with a spool, write it down first. None: it waits there. It waits there
+        as well after an error, unless the service has judged the report.
+        """
         if self.spool is None:
             return await self.send(call)
         try:
@@ -324,8 +328,11 @@ class AsyncClient(AsyncSender):
             found = await self.send(call)
         except Unreachable:
             return None
-        except AccountantError:
-            self.spool.forget(file)
+        except AccountantError as failure:
+            if failure.judged:
+                self.spool.forget(file)
+            else:
+                failure.add_note(f"the report waits in the spool, to be delivered: {file}")
             raise
         self.spool.forget(file)
         return found

@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 Body = dict[str, Any]
 """A JSON object."""
+_OURS: Final = "urn:accountant:problem:"
+_UNHEARD: Final = frozenset(
+    {"unauthenticated", "role-not-allowed", "unknown-population", "no-such-page",
+     "method-not-allowed"}
+)  # fmt: skip
+"""What the service says of the key and the address, before it reads a request."""
 
 
 class AccountantError(Exception):
     """Base of all errors that the client raises about the service."""
+
+    @property
+    def judged(self) -> bool:
+        """True if the service has judged the request: the same one will not do better."""
+        return False
 
 
 class _Problem(AccountantError):
     """A problem document: ``code`` and ``detail`` say what is wrong."""
 
     def __init__(self, problem: Mapping[str, Any]) -> None:
-        self.code = str(problem.get("type", "unknown")).removeprefix("urn:accountant:problem:")
+        self.code = str(problem.get("type", "unknown")).removeprefix(_OURS)
         self.detail = str(problem.get("detail", ""))
         self.problem = dict(problem)
 
@@ -28,6 +39,14 @@ class Failed(_Problem):
     def __init__(self, status: int, problem: Mapping[str, Any]) -> None:
         super().__init__(problem)
         self.status = status
+
+    @property
+    def judged(self) -> bool:
+        """False where nobody has looked at the request: for a key that is not valid, another
+        address, a fault, a page of a proxy.
+        """
+        ours = str(self.problem.get("type", "")).startswith(_OURS)
+        return ours and self.status < 500 and self.code not in _UNHEARD
 
     def __str__(self) -> str:
         return f"{self.detail or 'no explanation came'} [{self.status} {self.code}]"
@@ -46,6 +65,11 @@ class Refused(_Problem):
         self.charge: dict[str, str] = dict(problem.get("charge", {}))
         self.would_fit: Body = dict(problem.get("would_fit", {}))
         """What would have fitted: ``count``, ``scale``, ``times`` or ``delta``, if anything."""
+
+    @property
+    def judged(self) -> bool:
+        """True: a refusal stays."""
+        return True
 
     def __str__(self) -> str:
         return f"{self.detail} [{self.code}, decision {self.decision.get('id')}]"

@@ -18,10 +18,11 @@ from typing import Any, Final, NamedTuple
 
 from accountant.client.errors import AccountantError, Body
 from accountant.client.files import sync
-from accountant.client.transport import Call, document
+from accountant.client.transport import Call, booked, checked_name
 
 _WAITING: Final = ".json"
 _REJECTED: Final = ".rejected"
+_NAME: Final = "idempotency_key"
 
 
 class Kept(NamedTuple):
@@ -54,19 +55,11 @@ class Spool:
 
     def keep(self, population: str, call: Call[Any]) -> Path:
         """Write a report down. Return its file once it is on disk. Raise OSError."""
-        kept = {"population": population, "path": call.path, "idempotency_key": call.key}
+        kept = {"population": population, "path": call.path, _NAME: call.key}
         kept["body"] = json.loads(call.content or b"{}")
-        data = json.dumps(kept, ensure_ascii=False, indent=1).encode()
         name = sha256(str(call.key).encode()).hexdigest()[:16]
         file = self.folder / f"{time.time_ns():020}-{name}{_WAITING}"
-        unfinished = file.with_suffix(".unfinished")
-        with unfinished.open("xb") as stream:
-            os.chmod(unfinished, 0o600)
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        unfinished.rename(file)
-        sync(self.folder)
+        _write(file, _bytes(kept))
         return file
 
     def forget(self, file: Path) -> None:
@@ -79,25 +72,66 @@ class Spool:
         aside = file.with_suffix(_REJECTED)
         with suppress(FileNotFoundError):
             kept = json.loads(file.read_bytes()) | {"rejected": str(failure)}
-            unfinished = file.with_suffix(".unfinished")
-            unfinished.write_text(json.dumps(kept, ensure_ascii=False, indent=1))
-            unfinished.rename(aside)
+            _write(aside, _bytes(kept))
             self.forget(file)
         return aside
 
-    def waiting(self, population: str | None = None) -> Iterator[Kept]:
-        """Yield the reports in the order in which they were written."""
-        for file in sorted(self.folder.glob(f"*{_WAITING}")):
+    def damaged(self) -> list[Path]:
+        """Put aside, as they are, the files that are no reports: they would stop all others."""
+        found = []
+        for file in self._files():
             try:
-                kept = json.loads(file.read_bytes())
+                _read(file)
             except FileNotFoundError:
                 continue
-            if population in (None, kept["population"]):
-                headers = {"Content-Type": "application/json"}
-                headers["Idempotency-Key"] = kept["idempotency_key"]
-                content = json.dumps(kept["body"], ensure_ascii=False).encode()
-                call = Call("POST", kept["path"], document, content, headers)
-                yield Kept(file, kept["population"], call)
+            except ValueError:
+                with suppress(FileNotFoundError):
+                    found.append(file.rename(file.with_suffix(_REJECTED)))
+        return found
+
+    def waiting(self, population: str | None = None) -> Iterator[Kept]:
+        """Yield the reports in the order in which they were written."""
+        for file in self._files():
+            with suppress(FileNotFoundError, ValueError):
+                kept = _read(file)
+                if population in (None, kept.population):
+                    yield kept
+
+    def _files(self) -> list[Path]:
+        return sorted(self.folder.glob(f"*{_WAITING}"))
 
     def __len__(self) -> int:
         return sum(1 for _ in self.folder.glob(f"*{_WAITING}"))
+
+
+def _bytes(kept: Body) -> bytes:
+    return json.dumps(kept, ensure_ascii=False, indent=1).encode()
+
+
+def _write(file: Path, data: bytes) -> None:
+    """Write a file that only its owner reads: whole and on disk, or not at all. Raise OSError."""
+    unfinished = file.with_suffix(".unfinished")
+    try:
+        with unfinished.open("xb") as stream:
+            os.chmod(unfinished, 0o600)
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        unfinished.rename(file)
+    except OSError:
+        with suppress(OSError):  # what is left would keep a full disk full
+            unfinished.unlink()
+        raise
+    sync(file.parent)
+
+
+def _read(file: Path) -> Kept:
+    """Read a report. Raise FileNotFoundError, and ValueError for what is none."""
+    kept = json.loads(file.read_bytes())
+    try:
+        population, path, key = (str(kept[name]) for name in ("population", "path", _NAME))
+        content = json.dumps(kept["body"], ensure_ascii=False).encode()
+    except (KeyError, TypeError):
+        raise ValueError(f"{file} is no report") from None
+    headers = {"Content-Type": "application/json", "Idempotency-Key": checked_name(key)}
+    return Kept(file, population, Call("POST", path, booked, content, headers))

@@ -167,6 +167,95 @@ def test_a_killed_process_leaves_its_report(served: Served, folder: Path) -> Non
     assert spent(served, population) == "0.25"
 
 
+@pytest.mark.parametrize(
+    "trouble", ["wrong key", "no right", "no population", "other place", "fault"]
+)
+def test_a_delivery_that_is_not_heard_rejects_nothing(
+    served: Served, network: Network, folder: Path, trouble: str
+) -> None:
+    """Only the service judges a report. Where it does not get to it, the report stays."""
+    population = served.population()
+    with spooling(served, population, folder, url=network.url) as client:
+        network.plan = ["cut"]
+        client.record("visits", [COUNT], purpose="test")
+        options: dict[str, Any] = {"spool": folder, "attempts": 1}
+        other = {
+            "wrong key": lambda: Client(served.url, "acct_wrong", population, **options),
+            "no right": lambda: served.client(population, "auditor", **options),
+            "no population": lambda: moved(served, population, folder, **options),
+            "other place": lambda: served.client(
+                population, url=f"{served.url}/elsewhere", **options
+            ),
+            "fault": lambda: served.client(population, url=network.url, **options),
+        }[trouble]()
+        with other:
+            network.plan = ["fault"] if trouble == "fault" else []
+            sent, rejected, stopped = other.deliver()
+            assert (sent, rejected) == (0, [])
+            assert stopped is not None
+            assert len(Spool(folder)) == 1
+
+
+def moved(served: Served, population: str, folder: Path, **options: Any) -> Client:
+    """A client of a service that does not know the population of the reports."""
+    [file] = folder.iterdir()
+    file.write_text(file.read_text().replace(population, "nobody"))
+    return served.client("nobody", **options)
+
+
+def test_a_report_that_is_not_heard_stays(served: Served, folder: Path) -> None:
+    """A key that was revoked is an error, and the report waits for the right one."""
+    population = served.population()
+    with (
+        Client(served.url, "acct_wrong", population, spool=folder) as client,
+        pytest.raises(Failed, match="unauthenticated") as raised,
+    ):
+        client.record("visits", [COUNT], purpose="test")
+    assert "waits in the spool" in raised.value.__notes__[0]
+    with spooling(served, population, folder) as client:
+        assert client.deliver().sent == 1
+    assert spent(served, population) == "0.25"
+
+
+def test_a_damaged_report_does_not_stop_the_others(
+    served: Served, network: Network, folder: Path
+) -> None:
+    """What cannot be read is put aside as it is; those behind it are delivered."""
+    population = served.population()
+    with spooling(served, population, folder, url=network.url) as client:
+        for number, text in enumerate(["{", "[]", '{"population": 1}', "\0"]):
+            (folder / f"0{number}-damaged.json").write_text(text)
+        network.plan = ["cut"]
+        client.record("visits", [COUNT], purpose="test")
+        sent, rejected, stopped = client.deliver()
+        assert (sent, len(rejected), stopped) == (1, 4, None)
+        assert rejected[0].read_text() == "{"
+        assert client.deliver() == (0, [], None)
+
+
+def test_what_is_put_aside_is_for_the_owner(served: Served, network: Network, folder: Path) -> None:
+    """A rejected report holds what a report holds: nobody else may read it."""
+    with spooling(served, served.population(), folder, url=network.url) as client:
+        network.plan = ["cut"]
+        client.record("nowhere", [COUNT], justification="für mich")
+        [aside] = client.deliver().rejected
+    assert aside.stat().st_mode & 0o077 == 0
+    assert json.loads(aside.read_text(encoding="utf-8"))["body"]["justification"] == "für mich"
+
+
+def test_a_full_disk_is_left_no_fuller(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A report that could not be written down leaves no file behind."""
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    spool = Spool(folder)
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        spool.keep("people", calls.record("visits", [COUNT]))
+    assert list(folder.iterdir()) == []
+
+
 def test_unfinished_files_are_not_reports(folder: Path) -> None:
     """A file that was being written when the power went is no report."""
     spool = Spool(folder)
