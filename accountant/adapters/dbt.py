@@ -19,8 +19,9 @@
         subprocess.run(["dbt", "run", "--select", "weekly_counts"], check=True)
 
 One grant a model is asked for before dbt runs; if one is refused, none is left and nothing runs.
-Afterwards ``run_results.json`` says which models ran: those are committed, also those that failed,
-and those that dbt skipped are released. Without results of this run all are committed.
+Afterwards ``run_results.json`` says which models dbt skipped: those are released, and all others
+are committed, also those that failed. Two things look like a skip and are none: an interrupted dbt
+leaves out the models that it was running, and one with ``--fail-fast`` calls them skipped.
 
 ``run`` is the name of the orchestrator's run, which stays when the run is tried again; dbt's own
 invocation id does not. A model that an earlier try ran meets MayHaveRun (see ``tasks.py``): leave
@@ -47,6 +48,7 @@ META: Final = "accountant"
 """The key of a model's meta that this module reads."""
 _FIELDS: Final = {"dataset", "mechanisms", "subjects", "purpose", "justification", "ttl_seconds"}
 _ANEW: Final = ("view", "ephemeral")  # their SQL runs whenever somebody reads them
+_UNREADABLE: Final = (OSError, ValueError, LookupError, TypeError)
 
 
 class Undeclared(Exception):
@@ -106,11 +108,11 @@ def granted(
         try:
             yield grants
         finally:
-            ran = None if _invocation(target) == before else _ran(target)
+            ran, skipped = _outcome(target, before)
             for unique_id, grant in grants.items():
-                if ran is None or unique_id in ran:
+                if unique_id not in skipped:
                     grant.use()
-            if ran is not None:
+            if ran:
                 _check(ledger, target, planned, ran)
 
 
@@ -154,17 +156,34 @@ def _model(unique_id: str, node: Mapping[str, Any]) -> Model:
     return Model(unique_id, node["name"], said["dataset"], mechanisms, cast(Fields, about))
 
 
-def _ran(target: str | PathLike[str]) -> set[str]:
-    """Return the ids of what dbt ran, or began to run."""
-    results = _read(target, "run_results.json")["results"]
-    return {each["unique_id"] for each in results if each["status"] != "skipped"}
+def _outcome(target: str | PathLike[str], before: str | None) -> tuple[set[str], set[str]]:
+    """Return the ids of what dbt ran, and of what it certainly did not begin. Nothing is certain
+    without whole results of a run after ``before``.
+    """
+    if _invocation(target) == before:
+        return set(), set()
+    try:
+        results = _read(target, "run_results.json")
+        skipped = {
+            each["unique_id"]: str(each.get("message"))
+            for each in results["results"]
+            if each["status"] == "skipped"
+        }
+        ran = {each["unique_id"] for each in results["results"]} - skipped.keys()
+    except _UNREADABLE:
+        return set(), set()
+    if any("fail_fast" in message for message in skipped.values()):
+        return ran, set()
+    return ran, set(skipped)
 
 
 def _invocation(target: str | PathLike[str]) -> str | None:
-    """Return which invocation of dbt the results are from; None if there are none."""
+    """Return which invocation of dbt the results are from; None if there are none that are whole:
+    a dbt that was killed may have written half of them.
+    """
     try:
         return str(_read(target, "run_results.json")["metadata"]["invocation_id"])
-    except FileNotFoundError:
+    except _UNREADABLE:
         return None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -189,11 +190,39 @@ def test_without_results_everything_is_committed(ledger: Client, project: Projec
     assert states(ledger, grants) == {"counts": "committed"}
 
 
-def test_a_model_that_dbt_does_not_run_comes_back(ledger: Client, project: Project) -> None:
-    """A model that was granted and that dbt was not told to run is released."""
+def test_a_model_that_the_results_do_not_name_is_committed(
+    ledger: Client, project: Project
+) -> None:
+    """An interrupted dbt leaves out the models that it was running, as it does those that it was
+    not told to run: they may have drawn their noise.
+    """
     with granted(ledger, project.target, run="week-1", select=["counts"]) as grants:
         project.dbt("run", "--select", "plain")
-    assert states(ledger, grants) == {"counts": "released"}
+    assert states(ledger, grants) == {"counts": "committed"}
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"metadata": {"invocation_id": "new"}}'])
+def test_results_that_cannot_be_read_commit_everything(
+    ledger: Client, project: Project, text: str
+) -> None:
+    """A dbt that was killed while it wrote, or ran out of disk, has run: nothing comes back."""
+    with granted(ledger, project.target, run="week-1", select=["counts"]) as grants:
+        project.write("target/run_results.json", text)
+    assert states(ledger, grants) == {"counts": "committed"}
+
+
+def test_what_dbt_stops_for_another_model_is_committed(ledger: Client, project: Project) -> None:
+    """With --fail-fast dbt calls models skipped whose SQL was running when another one failed."""
+    project.write("profiles.yml", FILES["profiles.yml"].replace("duckdb,", "duckdb, threads: 2,"))
+    slow = f"select count(*) + {NOISE.format(scale=4)} as n from range(3000000000)"
+    project.write("models/counts.sql", slow)
+    project.write("models/broken.sql", "select count(*) + no_such_column from range(100)")
+    project.dbt("parse")
+    with granted(ledger, project.target, run="week-1", select=["counts", "broken"]) as grants:
+        assert project.dbt("run", "--fail-fast", "--select", "counts", "broken") == 1
+    results = json.loads((project.target / "run_results.json").read_text())["results"]
+    assert {each["status"] for each in results} == {"error", "skipped"}
+    assert states(ledger, grants) == {"counts": "committed", "broken": "committed"}
 
 
 def test_what_ran_without_a_grant_is_recorded(
