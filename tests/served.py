@@ -34,6 +34,7 @@ PAGES = {
     "page": (502, "text/html", "<html>\n<h1>Bad Gateway</h1>\n{headers}</html>"),
     "forbidden": (403, "text/plain", "no way:\n{headers}"),
     "portal": (200, "text/html", "<!doctype html>\n<title>Log in</title>"),
+    "moved": (308, "text/html", ""),
     "other": (200, "application/json", '{{"hello": "world"}}'),
     "fault": (
         500,
@@ -159,6 +160,7 @@ class Network:
             def _give(self, status: int, media: str, text: str) -> None:
                 self.send_response(status)
                 self.send_header("Content-Type", media)
+                self.send_header("Location", f"https://accountant.example{self.path}")
                 self.end_headers()
                 self.wfile.write(text.format(headers=self.headers).encode())
 

@@ -29,6 +29,8 @@ LONGEST_WAIT: Final = 30.0  # The most seconds to wait for one Retry-After
 _SHOWN: Final = 200  # Characters of an answer that an error quotes
 _KEY: Final = re.compile(r"[!-~]{1,1000}")
 _IDEMPOTENCY_KEY: Final = re.compile(r"[!-~]{1,200}")
+_NO_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG"})
+_ADDRESS: Final = re.compile(r"[!-~]+://[^@?#\s]+")
 _POPULATION: Final = re.compile(r"[A-Za-z0-9_.-]{1,200}")
 
 
@@ -116,6 +118,24 @@ def checked_key(key: str) -> str:
     return found
 
 
+def checked_address(url: str) -> str:
+    """Return a service's address without what surrounds it. Raise ValueError, which does not show
+    it, for one that cannot be called, or may hold a secret: errors show addresses.
+    """
+    found = url.strip().rstrip("/")
+    try:
+        place = urlsplit(found)
+        fine = place.scheme in ("http", "https") and bool(place.hostname) and place.port != 0
+    except ValueError:  # of a port, or brackets
+        fine = False
+    if not fine or not _ADDRESS.fullmatch(found):
+        raise ValueError(
+            "the service's address must be http:// or https:// and a host, without a user, a query "
+            "or spaces"
+        )
+    return found
+
+
 def checked_name(key: str) -> str:
     """Return an idempotency key. Raise ValueError, which does not show it: an empty one would be
     another at each try, and one that cannot be sent would wait in a spool for ever.
@@ -135,6 +155,11 @@ def document(response: httpx2.Response) -> Body:
     if response.is_success and isinstance(body, dict):
         return body
     problem = body if isinstance(body, dict) else {"detail": text[:_SHOWN]}
+    if response.is_redirect:  # and not followed: the key would go along
+        place = response.headers.get("Location", "")[:_SHOWN]
+        problem = {
+            "detail": f"the service's address redirects to {place}: use the one that answers"
+        }
     if response.is_success:
         problem = {"type": "not-json", "detail": "no JSON object came back"}
     if response.status_code == 403 and "decision" in problem:
@@ -181,20 +206,16 @@ class Connection:
     ) -> None:
         if attempts < 1:
             raise ValueError("attempts must be at least 1")
-        place = urlsplit(url)
-        if place.scheme not in ("http", "https") or not place.hostname or place.username:
-            raise ValueError(
-                "the service's address must be http:// or https:// and a host, without a user"
-            )
+        address = checked_address(url)
         if not _POPULATION.fullmatch(population):
             raise ValueError(f"{population!r} is not the name of a population")
-        self.url, self.population = url.rstrip("/"), population
+        self.url, self.population = address, population
         self._timeout = timeout
         self._attempts, self._backoff = attempts, backoff
         self._options: dict[str, Any] = {
             "base_url": self.url,
             "timeout": timeout,
-            "verify": place.scheme == "https",  # without TLS its certificates need not be read
+            "verify": address.startswith("https:"),  # without TLS its certificates need not be read
             "headers": {
                 "Authorization": f"Bearer {checked_key(key)}",
                 "Accept": "application/json",
@@ -234,8 +255,8 @@ class Connection:
 
 
 def hopeless(error: Exception) -> bool:
-    """Return true for an error that the same request will always get: one that cannot be sent, or a
-    certificate that is not trusted.
+    """Return true for an error that the same request will always get: one that cannot be sent, a
+    certificate that is not trusted, TLS where the other side speaks none.
     """
     import ssl  # noqa: PLC0415 (as httpx2)
 
@@ -246,6 +267,8 @@ def hopeless(error: Exception) -> bool:
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ssl.SSLCertVerificationError):
+            return True
+        if isinstance(cause, ssl.SSLError) and cause.reason in _NO_TLS:
             return True
         cause = cause.__cause__ or cause.__context__
     return False

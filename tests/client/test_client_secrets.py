@@ -100,13 +100,45 @@ def test_a_key_may_be_in_a_file(served: Served, tmp_path: Path, end: str) -> Non
 
 
 @pytest.mark.parametrize(
-    "url", ["", "127.0.0.1:8321", "ftp://host", "http://", "http://user:secret@host"]
+    "url",
+    [
+        "",
+        "127.0.0.1:8321",
+        "ftp://host",
+        "http://",
+        "http://user:secret@host",
+        "http://:secret@host",
+        "https://host/?key=secret",
+        "https://host/#secret",
+        "http://host:secret",
+        "http://host:99999",
+        "http://ho st",
+        "http://host/\nsecret",
+        "http://[::1",
+    ],
 )
 def test_an_address_is_checked_at_once(url: str) -> None:
     """What is no address of a service, or holds a secret, is refused before anything is sent."""
     with pytest.raises(ValueError, match="address") as raised:
         Client(url, "key", "people")
     assert "secret" not in str(raised.value)
+
+
+def test_what_surrounds_an_address_is_not_part_of_it(served: Served) -> None:
+    """Addresses are read from files as keys are."""
+    with Client(f" {served.url}/\n", served.keys["pipeline"], served.population()) as client:
+        assert client.accounts().sequence >= 0
+        assert client.url == served.url
+
+
+def test_a_redirect_is_an_error_that_names_its_end(served: Served, network: Network) -> None:
+    """A redirect is not followed, for the key would go along; where it leads is said."""
+    network.plan = ["moved"]
+    with (
+        served.client(served.population(), url=network.url) as client,
+        pytest.raises(AccountantError, match=r"redirects to https://accountant\.example/v1"),
+    ):
+        client.accounts()
 
 
 @pytest.mark.parametrize("population", ["", "a/b", "a?b", "../people", "ä"])
@@ -157,6 +189,15 @@ def test_a_service_behind_tls_is_verified(tmp_path: Path) -> None:
     thread.join()
     listening.close()
     assert not heard
+
+
+def test_a_service_without_tls_is_not_asked_again_with_it(served: Served) -> None:
+    """An address with https where http is spoken does not get better by asking again."""
+    with (
+        Client(served.url.replace("http:", "https:"), "acct_secret", "people") as client,
+        pytest.raises(Unreachable, match="in 1 attempt: ConnectError"),
+    ):
+        client.accounts()
 
 
 def certificate(folder: Path) -> Path:
