@@ -83,4 +83,4 @@ def charged(
     ledger: Ledger, dataset: Datasets, mechanisms: Sequence[Mechanism], **more: Unpack[TaskFields]
 ) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Return a decorator, below ``@task``: the task runs in a block of ``granted``."""
-    return charging(lambda: granted(ledger, dataset, mechanisms, **more))
+    return charging(lambda: granted(ledger, dataset, mechanisms, **more), more)

@@ -63,7 +63,7 @@ def charged(
     **more: Unpack[TaskFields],
 ) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Return a decorator, below ``@task`` or ``@flow``: the call runs in a block of ``granted``."""
-    return charging(lambda: granted(ledger, dataset, mechanisms, run=run, **more))
+    return charging(lambda: granted(ledger, dataset, mechanisms, run=run, **more), more)
 
 
 def _names(run: str | None) -> tuple[str, ...]:

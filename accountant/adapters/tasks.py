@@ -25,6 +25,7 @@ from typing import ParamSpec, TypeVar, Unpack
 from accountant.adapters.libraries import Fields
 from accountant.client import Client, Grant, MayHaveRun, Mechanism
 from accountant.client.calls import Datasets
+from accountant.client.reservations import untracked
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -113,11 +114,12 @@ def paid(
 
 
 def charging(
-    granted: Callable[[], AbstractContextManager[Grant]],
+    granted: Callable[[], AbstractContextManager[Grant]], more: TaskFields
 ) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Return a decorator: a call of the function asks for a grant, runs only if it is given, and is
-    committed when it ends.
+    committed when it ends. ``more``: what is asked. Raise ValueError where it is ``tracked``.
     """
+    untracked(more)
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
         @wraps(function)

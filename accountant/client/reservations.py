@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from threading import Lock
 from typing import Any
 
 from accountant.client.calls import Reserved
@@ -68,16 +69,21 @@ class Uses:
     """Which of the mechanisms of a grant have drawn noise.
 
     Without ``tracked`` and without a ``use`` all of them count as used: only the pipeline knows
-    better.
+    better. Threads may share a grant: each draw that one announces is taken once.
     """
 
     def __init__(self, mechanisms: Sequence[Mechanism], *, tracked: bool) -> None:
         self._mechanisms = [dict(mechanism) for mechanism in mechanisms]
         self._used = [0] * len(mechanisms)
         self._tracked = tracked
+        self._lock = Lock()
 
     def use(self, mechanism: Mechanism | None, times: int | None) -> None:
         """Note that noise is about to be drawn. Raise ValueError for what was not granted."""
+        with self._lock:
+            self._take(mechanism, times)
+
+    def _take(self, mechanism: Mechanism | None, times: int | None) -> None:
         self._tracked = True
         if mechanism is None:
             self._used = [_count(each) for each in self._mechanisms]
@@ -107,6 +113,17 @@ class Uses:
             for used, each in zip(self._used, self._mechanisms, strict=True)
             if used
         ]
+
+
+def untracked(asked: Mapping[str, Any]) -> None:
+    """Raise ValueError for a ``tracked`` grant of a decorated function, which never sees it:
+    nothing would count as drawn, and nothing would be charged.
+    """
+    if asked.get("tracked"):
+        raise ValueError(
+            "a decorated function cannot say what it draws: leave out tracked, or ask for the "
+            "grant in a with block"
+        )
 
 
 def _count(mechanism: Mapping[str, Any]) -> int:

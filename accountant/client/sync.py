@@ -16,7 +16,7 @@ from accountant.client.errors import AccountantError, Body, Failed, Unreachable
 from accountant.client.files import Bundle
 from accountant.client.ledger import Checkpoint, Continuation, LedgerEvent
 from accountant.client.mechanisms import Mechanism
-from accountant.client.reservations import NOTHING, Reservation, Uses, uncommitted
+from accountant.client.reservations import NOTHING, Reservation, Uses, uncommitted, untracked
 from accountant.client.spool import Delivered, Spool
 from accountant.client.transport import Call, Connection, hopeless, in_words
 
@@ -31,13 +31,15 @@ class Sender(Connection):
     """A connection that waits for its answers; closes as a context manager. Not thread-safe."""
 
     _open: httpx2.Client | None = None
+    _opener = 0
 
     @property
     def _http(self) -> httpx2.Client:
-        if self._open is None:
+        if self._open is None or self._opener != os.getpid():
             import httpx2  # noqa: PLC0415 (half of the time that the client takes to load)
 
-            self._open = httpx2.Client(**self._options)
+            # A child process would read answers to its parent from the parent's connection.
+            self._open, self._opener = httpx2.Client(**self._options), os.getpid()
         return self._open
 
     def close(self) -> None:
@@ -255,6 +257,7 @@ class Client(Sender):
         """Return a decorator: each call of the function asks for a grant, runs only if it is given,
         and is committed when it ends, also by an exception.
         """
+        untracked(more)
         if more.get("idempotency_key") is not None:
             raise ValueError("a function that may be called twice needs a key for each call")
 

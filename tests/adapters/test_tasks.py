@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from ledger import committed
 
-from accountant.adapters.tasks import Work, paid
+from accountant.adapters.tasks import Work, charging, paid
 from accountant.client import Client, MayHaveRun, Refused, laplace
 
 if TYPE_CHECKING:
@@ -149,3 +149,9 @@ def test_a_client_may_be_made_when_the_work_begins(served: Running, population: 
         pass
     assert made[0]._open is None
     assert committed(served, population) == [COUNT]
+
+
+def test_a_decorated_task_cannot_be_tracked(ledger: Client) -> None:
+    """A function that never sees its grant cannot say what it draws: nothing would be charged."""
+    with pytest.raises(ValueError, match="tracked"):
+        charging(lambda: paid(ledger, "test", NAMES, "visits", [COUNT]), {"tracked": True})

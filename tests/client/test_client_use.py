@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import sys
+import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +15,7 @@ import pytest
 from awaited import FOLDER, derived
 
 from accountant.client import AsyncClient, Client, Refused, laplace
+from accountant.client.reservations import Uses
 
 if TYPE_CHECKING:
     from conftest import Served
@@ -103,6 +107,94 @@ def test_a_charged_function_asks_each_time(served: Served) -> None:
         assert count.__doc__ == "Counts."
         with pytest.raises(ValueError, match="key for each call"):
             client.charged("visits", [COUNT], idempotency_key="once")
+
+
+def test_a_charged_function_cannot_be_tracked(served: Served) -> None:
+    """A function that never sees its grant cannot say what it draws: nothing would be charged."""
+    population = served.population()
+    with served.client(population) as client, pytest.raises(ValueError, match="tracked"):
+        client.charged("visits", [COUNT], tracked=True)  # type: ignore[call-arg]
+    asked = AsyncClient(served.url, served.keys["pipeline"], population)
+    with pytest.raises(ValueError, match="tracked"):
+        asked.charged("visits", [COUNT], tracked=True)  # type: ignore[call-arg]
+
+
+def test_threads_use_what_was_granted_and_no_more() -> None:
+    """Of many threads that announce draws at once, as many may draw as draws were granted."""
+    one, before = laplace(1, 1000), sys.getswitchinterval()
+
+    def drawn() -> int:
+        uses, together = Uses([laplace(1, 1000, count=400)], tracked=True), threading.Barrier(16)
+        found: list[int] = []
+
+        def draw() -> None:
+            together.wait()
+            for _ in range(60):
+                with suppress(ValueError):
+                    uses.use(one, 1)
+                    found.append(1)
+
+        threads = [threading.Thread(target=draw) for _ in range(16)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert uses.ran() is None  # all of it
+        return len(found)
+
+    sys.setswitchinterval(1e-6)
+    try:
+        assert [drawn() for _ in range(60)] == [400] * 60
+    finally:
+        sys.setswitchinterval(before)
+
+
+FORKED = """
+import os
+from accountant.client import Client
+with Client.from_env() as client:
+    client.accounts()
+    inherited = client._http
+    child = os.fork()
+    if not child:
+        client.accounts()
+        os._exit(client._http is inherited)
+    _, status = os.waitpid(child, 0)
+    client.accounts()
+    assert client._http is inherited
+    raise SystemExit(os.waitstatus_to_exitcode(status))
+"""
+
+
+def test_a_child_process_has_connections_of_its_own(served: Served) -> None:
+    """After a fork two processes would read each other's answers from one connection."""
+    env = {"ACCOUNTANT_URL": served.url, "ACCOUNTANT_KEY": served.keys["pipeline"]}
+    env |= {"ACCOUNTANT_POPULATION": served.population()}
+    forked = subprocess.run([sys.executable, "-c", FORKED], env=os.environ | env, check=False)
+    assert forked.returncode == 0
+
+
+def test_a_cancelled_task_is_charged(served: Served) -> None:
+    """A task that is cancelled within a block may have drawn: what was granted is committed."""
+    population = served.population()
+
+    async def work() -> str:
+        inside = asyncio.Event()
+        async with AsyncClient(served.url, served.keys["pipeline"], population) as client:
+
+            async def draw() -> None:
+                async with client.grant("visits", [COUNT], purpose="test"):
+                    inside.set()
+                    await asyncio.sleep(60)
+
+            task = asyncio.create_task(draw())
+            await inside.wait()
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            assert task.cancelled()
+            return str((await client.accounts())["lifetime"].total.spent)
+
+    assert asyncio.run(work()) == "0.25"
 
 
 def test_the_asynchronous_client_is_the_blocking_one_awaited() -> None:
