@@ -20,6 +20,8 @@ OF_BOTH: Final = frozenset(
     {"accounts", "preview", "explain", "report", "export", "verify", "receipt"}
 )
 """Commands that ask the service at ACCOUNTANT_URL, if it is set, or else the database."""
+_FIRST: Final = "accountant.runtime"
+"""What is loaded first of the service, and is not in the client's distribution."""
 
 
 def main() -> None:
@@ -63,10 +65,12 @@ def _missing(words: Sequence[str]) -> str | None:
 
             cli.load(words)
     except ModuleNotFoundError as missing:
-        package = (missing.name or "").partition(".")[0]
-        if package == "accountant":
+        name = missing.name or ""
+        if name == _FIRST:  # there is the client's distribution alone
+            return "privacy-accountant"
+        if name.startswith("accountant."):
             raise
-        return package
+        return name.partition(".")[0]
     return None
 
 

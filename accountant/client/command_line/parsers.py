@@ -287,7 +287,7 @@ def check_installed(words: Sequence[str], missing: str) -> None:
     if "--local" in words or not (command in COMMANDS or command.startswith("-")):
         raise Misuse(
             f"{command} runs beside the database, and {missing} is not installed here: install "
-            "accountant with what it needs"
+            "privacy-accountant, the service, with what it needs"
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -18,6 +19,7 @@ from accountant.client.environment import VARIABLES
 if TYPE_CHECKING:
     from conftest import Shell
 
+ROOT = Path(__file__).resolve().parents[3]
 SERVICE = {"typer", "rich", "pydantic", "numpy", "sqlalchemy", "sqlmodel", "fastapi", "starlette",
            "structlog", "orjson", "msgspec", "cryptography", "flint", "click"}  # fmt: skip
 LOADED = """
@@ -193,12 +195,14 @@ def test_closed_outputs_are_no_trap(shell: Shell) -> None:
 
 
 def test_it_runs_where_the_service_is_not_installed(shell: Shell, tmp_path: Path) -> None:
-    """With httpx2 alone it asks, says what it cannot, and lists its own commands."""
+    """With httpx2 and what the client's distribution has, it asks, says what it cannot, and lists
+    its own commands.
+    """
     place = tmp_path / "alone"
-    place.mkdir()
+    shutil.copytree(ROOT / "packaging" / "client" / "accountant", place / "accountant")
     for name in sorted(SERVICE):
         (place / f"{name}.py").write_text(f"raise ModuleNotFoundError('no', name={name!r})\n")
-    alone = shell.with_(PYTHONPATH=f"{place}{os.pathsep}{shell.variables['PYTHONPATH']}")
+    alone = shell.with_(PYTHONPATH=str(place))
     assert alone.json("grants") == []
     assert "run" in alone("--help").text
     for words in (("serve",), ("accounts", "--local")):
