@@ -27,7 +27,8 @@ def exact(value: Amount, toward: str | None = None) -> str:
 
     A float is the shortest decimal that is read back as the same float, as it is printed: 0.1 is
     "0.1". A fraction whose decimals do not end is rounded to 40 digits ``toward`` UP or DOWN, the
-    side that costs more; without a side it raises ValueError, as do NaN, infinities and booleans.
+    side that costs more, and so is a number that prints fewer digits than it has; without a side a
+    fraction raises ValueError, as do NaN, infinities and booleans.
     """
     number = _decimal(value, toward)
     if len(number.as_tuple().digits) > MOST_DIGITS:
@@ -50,23 +51,28 @@ def _decimal(value: Amount, toward: str | None) -> Decimal:
     elif isinstance(value, Rational):
         return _ratio(int(value.numerator), int(value.denominator), toward)
     else:
-        found = _float(value)
+        found = _float(value, toward)
     if not found.is_finite():
         raise ValueError(f"{value!r} is not a finite number")
     return _EXACT.normalize(found) if found else Decimal(0)
 
 
-def _float(value: Any) -> Decimal:
-    """Return a float as it is printed; NumPy's float32 in its own few digits."""
+def _float(value: Any, toward: str | None) -> Decimal:
+    """Return a float as it is printed. NumPy's float32 has few digits, which are not quite what it
+    is worth: with a side, the one of the two on that side.
+    """
     if not isinstance(value, float) and not hasattr(value, "__float__"):
         raise TypeError(f"{type(value).__name__} is not a number")
     if not math.isfinite(float(value)):
         raise ValueError(f"{value!r} is not a finite number")
-    spelled = repr(value) if type(value) is float else str(value)
+    worth = Decimal(repr(float(value)))
     try:
-        return Decimal(spelled)
+        printed = Decimal(str(value))
     except ArithmeticError:
-        return Decimal(repr(float(value)))
+        return worth
+    if toward is None:
+        return printed
+    return max(printed, worth) if toward == UP else min(printed, worth)
 
 
 def _ratio(numerator: int, denominator: int, toward: str | None) -> Decimal:

@@ -27,6 +27,7 @@ _DEARER: Final = {
     "by": UP, "poisson": UP, "rate": UP, "mean": UP, "shape": UP, "scale": DOWN,
     "threshold_scale": DOWN, "comparison_scale": DOWN, "answer_scale": DOWN, "distance_scale": DOWN,
     "threshold": DOWN,
+    "noise_multiplier": DOWN, "standard_deviation": DOWN, "sampling_probability": UP,
 }  # fmt: skip
 """The side to which a number is rounded where it has no finite decimal: the one that costs more."""
 WHOLE: Final = frozenset(
@@ -257,11 +258,11 @@ def from_dp_event(event: Any) -> dict[str, Any]:
         raise TypeError(f"{type(event).__name__} is not a DpEvent of dp_accounting")
     names = [attribute.name for attribute in type(event).__attrs_attrs__]
     values = {name: getattr(event, name) for name in names}
-    fields = {name: _in_tree(value) for name, value in values.items() if value is not None}
+    fields = {name: _in_tree(name, value) for name, value in values.items() if value is not None}
     return {"class": type(event).__name__, "fields": fields}
 
 
-def _in_tree(value: Any) -> Any:
+def _in_tree(name: str, value: Any) -> Any:
     if hasattr(type(value), "__attrs_attrs__"):
         return from_dp_event(value)
     if isinstance(value, str | bool):
@@ -269,8 +270,8 @@ def _in_tree(value: Any) -> Any:
     if hasattr(value, "name") and hasattr(value, "value"):  # an enumeration
         return str(value.name)
     if hasattr(value, "__iter__"):
-        return [_in_tree(each) for each in value]
+        return [_in_tree(name, each) for each in value]
     if value == math.inf:  # the shape that stands for Poisson runs
         return "infinity"
-    spelled = exact(value)
+    spelled = exact(value, _DEARER.get(name))
     return int(spelled) if hasattr(value, "__index__") else spelled

@@ -180,6 +180,36 @@ def test_numbers_of_any_kind_are_spelled_exactly(value: Any, text: str) -> None:
     assert exact(value) == text
 
 
+class Shown:
+    """A number that prints fewer digits than it has, as those of mpmath do."""
+
+    def __float__(self) -> float:
+        return 1 / 3
+
+    def __str__(self) -> str:
+        return "0.333"
+
+
+@pytest.mark.parametrize("value", [np.float32(0.1), np.float32(0.7), np.float16(0.3), Shown()])
+def test_what_prints_few_digits_is_sent_on_the_side_that_costs_more(value: Any) -> None:
+    """Noise is drawn with the number in the machine: where that is not the printed one, a
+    sensitivity is no smaller than both, and a scale no larger.
+    """
+    both = Fraction(str(value)), Fraction(repr(float(value)))
+    assert Fraction(client.laplace(value, 1)["sensitivity"]) == max(both)
+    assert Fraction(client.laplace(1, value)["scale"]) == min(both)
+
+
+def test_an_event_is_sent_on_the_side_that_costs_more() -> None:
+    """So is the noise multiplier of a DpEvent, and its sampling probability."""
+    single = np.float32(0.7)
+    event = dp_event.PoissonSampledDpEvent(single, dp_event.GaussianDpEvent(single))
+    fields = client.from_dp_event(event)["fields"]
+    both = Fraction("0.7"), Fraction(repr(float(single)))
+    assert Fraction(fields["sampling_probability"]) == max(both)
+    assert Fraction(fields["event"]["fields"]["noise_multiplier"]) == min(both)
+
+
 @pytest.mark.parametrize(
     "value", [math.nan, math.inf, -math.inf, True, np.bool_(True), "", "one", Decimal("NaN"), None,
               np.float64("nan"), [1], Fraction(1, 3), Decimal(1) / 3 + Decimal("1e-60")],
