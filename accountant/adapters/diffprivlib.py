@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from typing import Any, Final, Self, Unpack
 
-from accountant.adapters.libraries import Fields, needs, sampler
+from accountant.adapters.libraries import Fields, needs, only, sampler
 from accountant.client import Client, Grant, declared
 from accountant.client.calls import Datasets
 
@@ -57,6 +57,7 @@ class LedgerAccountant(BudgetAccountant):  # type: ignore[misc]
         neighbouring: str = "add_or_remove_one",
         **fields: Unpack[Fields],
     ) -> None:
+        only(fields)
         self._ledger_client, self._dataset, self._fields = ledger, dataset, fields
         self._neighbouring = neighbouring
         self._open: tuple[Grant, float, float] | None = None

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, Self, Unpack
 
-from accountant.adapters.libraries import Fields, needs
+from accountant.adapters.libraries import Fields, needs, only
 from accountant.client import Client, Grant, from_dp_event
 from accountant.client.calls import Asked, Datasets
 
@@ -87,6 +87,7 @@ class LedgerAccountant(PrivacyAccountant):  # type: ignore[misc]
     def __init__(
         self, inner: PrivacyAccountant, ledger: Client, dataset: Datasets, **fields: Unpack[Fields]
     ) -> None:
+        only(fields)
         super().__init__(inner.neighboring_relation)
         self._inner, self._client, self._dataset, self._fields = inner, ledger, dataset, fields
 

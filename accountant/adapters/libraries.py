@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
+from typing import Any, get_type_hints
 
 from accountant.client.calls import About
 
@@ -25,6 +26,14 @@ def needs(extra: str) -> Iterator[None]:
             f"{error}: install the library: pip install 'privacy-accountant-client[{extra}]'",
             name=error.name,
         ) from error
+
+
+def only(fields: Mapping[str, Any], known: type = Fields) -> None:
+    """Raise TypeError for a field that is not ``known``. With ``tracked`` a grant that the user
+    never sees would be released after its noise was drawn; under one key, many would be one.
+    """
+    if other := fields.keys() - get_type_hints(known).keys():
+        raise TypeError(f"{', '.join(sorted(other))}: not a field of what is asked for here")
 
 
 def sampler(distribution: str) -> dict[str, str]:

@@ -25,7 +25,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any, Final, Self, Unpack
 
-from accountant.adapters.libraries import needs, sampler
+from accountant.adapters.libraries import needs, only, sampler
 from accountant.client import Client, Grant, declared, gaussian, laplace
 from accountant.client.amounts import exact
 from accountant.client.calls import Asked, Datasets
@@ -65,6 +65,7 @@ class LedgerAccountant(NaiveBudgetAccountant):  # type: ignore[misc]
         aggregation_weights: list[float] | None = None,
         **asked: Unpack[Asked],
     ) -> None:
+        only(asked, Asked)
         super().__init__(total_epsilon, total_delta, num_aggregations, aggregation_weights)
         self._ledger, self._dataset, self._asked = ledger, dataset, asked
         self.grant: Grant | None = None

@@ -22,7 +22,7 @@ from copy import deepcopy
 from fractions import Fraction
 from typing import Any, Final, Unpack
 
-from accountant.adapters.libraries import Fields, needs, sampler
+from accountant.adapters.libraries import Fields, needs, only, sampler
 from accountant.client import Client, Grant, Mechanism, declared, gaussian, laplace
 from accountant.client.calls import Datasets
 
@@ -52,6 +52,7 @@ def charge(
     metadata say ``censor_dims: false``. Raise ValueError for a reader of Spark: each look at its
     lazy result would draw fresh noise for one charge.
     """
+    only(about)
     if reader.engine == "spark":
         raise ValueError(
             "a result on Spark draws its noise anew whenever it is looked at: query another engine"

@@ -25,7 +25,7 @@ from math import isqrt
 from types import MethodType
 from typing import Any, Final, Unpack, cast
 
-from accountant.adapters.libraries import Fields, needs, sampler
+from accountant.adapters.libraries import Fields, needs, only, sampler
 from accountant.client import (
     Client,
     Mechanism,
@@ -75,6 +75,7 @@ _INSIDE: Final = {
 
 def charge(session: Any, ledger: Client, dataset: Datasets, **about: Unpack[Fields]) -> Any:
     """Make a ``Session`` ask before each query; return it. Its ``evaluate`` then raises Refused."""
+    only(about)
     run, split = session.evaluate, session.partition_and_create
 
     def evaluate(self: Any, query_expr: Any, privacy_budget: Any) -> Any:

@@ -52,6 +52,15 @@ def draws(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return found
 
 
+@pytest.mark.parametrize("field", [{"tracked": True}, {"idempotency_key": "one"}], ids=str)
+def test_a_field_by_which_a_tool_would_be_free_is_refused(
+    ledger: Client, field: dict[str, Any]
+) -> None:
+    """Nobody says of a tool what was used of its grant, and two tools are two grants."""
+    with pytest.raises(TypeError, match=next(iter(field))):
+        LedgerAccountant(ledger, "visits", purpose="test", **field)
+
+
 def test_a_tool_asks_draws_and_commits(served: Running, ledger: Client, draws: list[float]) -> None:
     """Each is declared with its own epsilon and committed; diffprivlib has spent as much."""
     accountant = LedgerAccountant(ledger, "visits", purpose="test")

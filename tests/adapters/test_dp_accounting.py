@@ -57,6 +57,15 @@ def test_a_tree_is_asked_as_it_is(served: Running) -> None:
     assert counts(served, population) == (1, 1, 0, 0)
 
 
+@pytest.mark.parametrize("field", [{"tracked": True}, {"idempotency_key": "one"}], ids=str)
+def test_a_field_by_which_an_event_would_be_free_is_refused(
+    ledger: Client, field: dict[str, Any]
+) -> None:
+    """Nobody says of a composed event what was used of its grant, and two events are two grants."""
+    with pytest.raises(TypeError, match=next(iter(field))):
+        LedgerAccountant(PLDAccountant(), ledger, "visits", purpose="test", **field)
+
+
 def test_composing_asks_first(served: Running, ledger: Client) -> None:
     """Each event has a grant, which is committed once the inner accountant has composed it."""
     accountant = LedgerAccountant(PLDAccountant(ADDED), ledger, "visits", purpose="test")

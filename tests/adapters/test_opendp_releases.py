@@ -206,6 +206,20 @@ def test_the_fields_of_the_grant_are_passed_on(served: Running) -> None:
     assert (stated["kind"], stated["delta"]) == ("discrete_gaussian", "0.000001")
 
 
+@pytest.mark.parametrize("field", [{"tracked": True}, {"idempotency_key": "one"}], ids=str)
+def test_a_field_by_which_a_release_would_be_free_is_refused(
+    served: Running, field: dict[str, Any]
+) -> None:
+    """Nobody says of a release what was used of its grant, and two releases are two grants."""
+    with served.client(served.population()) as ledger:
+        with pytest.raises(TypeError, match=next(iter(field))):
+            paying(context(), ledger, "visits", purpose="test", **field)
+        sampler = Sampler()
+        with pytest.raises(TypeError, match=next(iter(field))):
+            invoke(sampler.measurement, [1], 1, ledger, "visits", purpose="test", **field)
+    assert not sampler.drawn
+
+
 def test_a_context_by_epsilon_and_delta(served: Running) -> None:
     """Gaussian noise in it claims the epsilon and the delta that OpenDP spends."""
     both = dp.Context.compositor(

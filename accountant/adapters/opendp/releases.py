@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final, Unpack
 
-from accountant.adapters.libraries import Fields, needs
+from accountant.adapters.libraries import Fields, needs, only
 from accountant.adapters.opendp.losses import CURVES, loss_of
 from accountant.adapters.opendp.measurements import mechanisms_of
 from accountant.client import Client, Grant
@@ -57,6 +57,7 @@ class Asking:
         neighbouring: str | None,
         fields: Fields,
     ) -> None:
+        only(fields)
         self.d_in = d_in
         self._ledger, self._dataset, self._fields = ledger, dataset, fields
         self._how = {"delta": delta, "neighbouring": neighbouring}
