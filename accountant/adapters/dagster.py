@@ -29,6 +29,7 @@ from accountant.client.calls import Datasets
 
 with needs("dagster"):
     from dagster import ConfigurableResource, Failure
+    from pydantic import Field
 
 
 class TaskRefused(Refused, Failure):  # type: ignore[misc]
@@ -52,7 +53,7 @@ class LedgerResource(ConfigurableResource):  # type: ignore[misc]
     """The service at ``url``, asked with the API key ``key`` about ``population``."""
 
     url: str
-    key: str
+    key: str = Field(repr=False)
     population: str
 
     def client(self) -> Client:

@@ -75,6 +75,11 @@ def test_a_run_is_charged_as_it_was_granted(
     assert (drawn, committed(served, population)) == ([1], [COUNT])
 
 
+def test_a_resource_shows_no_key(served: Running, ledger: LedgerResource) -> None:
+    """A resource may be logged, and stands in tracebacks."""
+    assert served.keys["pipeline"] not in repr(ledger) + str(ledger)
+
+
 def test_a_retry_after_noise_draws_nothing(
     served: Running, population: str, ledger: LedgerResource, instance: Any
 ) -> None:
