@@ -12,13 +12,20 @@ dp = pytest.importorskip("opendp.prelude", reason="OpenDP is not installed")
 
 from ledger import asked, counts, events  # noqa: E402
 
-from accountant.adapters.opendp import Exceeded, Unpaid, invoke, paying, strict  # noqa: E402
+from accountant.adapters.opendp import (  # noqa: E402
+    Exceeded,
+    Unpaid,
+    WrongMap,
+    invoke,
+    paying,
+    strict,
+)
 from accountant.client import Refused, Unreachable  # noqa: E402
 
 if TYPE_CHECKING:
     from service import Running
 
-dp.enable_features("contrib", "honest-but-curious")
+dp.enable_features("contrib", "honest-but-curious", "idealized-numerics")
 
 ROWS = dp.vector_domain(dp.atom_domain(T=int)), dp.symmetric_distance()
 ADDED = {"neighbouring": "add_or_remove_one"}
@@ -174,6 +181,21 @@ def test_a_compositor_within_pays_when_it_is_opened(served: Running, how: dict[s
             paying(inner, served.client(population), "visits")
     assert asked(served, population) == [[{"kind": "declared", "epsilon": "0.5"} | ADDED]]
     assert counts(served, population) == (1, 1, 0, 0)
+
+
+def test_a_compositor_that_has_paid_takes_no_wrong_map(served: Running) -> None:
+    """Its own filter would count too little for such a query; the others go on."""
+    rows = dp.vector_domain(dp.atom_domain(bounds=(0.0, 1.0), nan=False), size=10)
+    space = rows, dp.symmetric_distance()
+    several = dp.c.make_adaptive_composition(*space, dp.max_divergence(), d_in=2, d_mids=[0.5])
+    variance = space >> dp.t.then_variance() >> dp.m.then_laplace(scale=1.0)
+    mean = space >> dp.t.then_mean() >> dp.m.then_laplace(scale=1.0)
+    population = served.population(neighbouring="add_or_remove_one")
+    with served.client(population) as ledger:
+        answers = invoke(several, [0.5] * 10, 2, ledger, "visits", purpose="test")
+        with pytest.raises(WrongMap, match="2923"):
+            answers(variance)
+        assert isinstance(answers(mean), float)
 
 
 def test_a_context_pays_once(served: Running) -> None:

@@ -273,6 +273,21 @@ def test_stability_maps_that_are_wrong_are_refused(make: Any) -> None:
             mechanisms_of(made, 1)
 
 
+def test_a_map_that_is_corrected_is_not_believed_where_it_cannot_be() -> None:
+    """What is corrected by reading it is refused inside of what has no reader: a sample, whose map
+    is computed from the map that says too little.
+    """
+    rows = dp.vector_domain(dp.atom_domain(bounds=(0.0, 1.0), nan=False), size=100)
+    space = rows, dp.symmetric_distance()
+    variance = space >> dp.t.then_variance() >> dp.m.then_laplace(scale=1.0)
+    mean = space >> dp.t.then_mean() >> dp.m.then_laplace(scale=1.0)
+    assert mechanisms_of(variance, 2)[0]["kind"] == "laplace"
+    with pytest.raises(WrongMap, match="2923"):
+        mechanisms_of(dp.c.make_population_amplification(variance, 1000), 2)
+    [sampled] = mechanisms_of(dp.c.make_population_amplification(mean, 1000), 2)
+    assert sampled["kind"] == "declared"
+
+
 def test_unordered_rows_are_not_refused() -> None:
     """The same transformations are charged where their maps are right."""
     rows = dp.vector_domain(dp.atom_domain(T=int)), dp.symmetric_distance()

@@ -78,7 +78,8 @@ class Asked:
         return Answer(self.measurement.input_carrier_type)
 
     def declared(self) -> list[Body]:
-        """Return it on OpenDP's word."""
+        """Return it on OpenDP's word. Raise WrongMap where that is known to be too little."""
+        wrong.refuse(self.measurement, self.d_in, believed=True)
         return [declare(self.loss)]
 
 

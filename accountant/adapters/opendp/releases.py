@@ -8,6 +8,7 @@ from contextvars import ContextVar
 from typing import Any, Final, Unpack
 
 from accountant.adapters.libraries import Fields, needs, only
+from accountant.adapters.opendp import wrong
 from accountant.adapters.opendp.losses import CURVES, loss_of
 from accountant.adapters.opendp.measurements import mechanisms_of
 from accountant.client import Client, Grant
@@ -70,7 +71,7 @@ class Asking:
     def run(self, measurement: Any, draw: Callable[[], Any]) -> Any:
         """Draw under a grant of its own, which is committed also if drawing fails half-way."""
         with self.grant(measurement), _paying():
-            return _prepaid(draw())
+            return _prepaid(draw(), self.d_in)
 
 
 def paying(
@@ -155,9 +156,9 @@ def _paying() -> Iterator[None]:
         _paid.reset(token)
 
 
-def _prepaid(answer: Any) -> Any:
+def _prepaid(answer: Any, d_in: Any) -> Any:
     """Return an answer; one that takes queries may take them, for all of them are paid."""
-    return _PREPAID[type(answer)](answer) if type(answer) in _PREPAID else answer
+    return _PREPAID[type(answer)](answer, d_in) if type(answer) in _PREPAID else answer
 
 
 class _Same:
@@ -169,11 +170,17 @@ class _Same:
 
 
 class _Prepaid(_Same):
-    """The queries of a compositor that has been paid as a whole."""
+    """The queries of a compositor that has been paid as a whole, and counts by OpenDP's maps."""
+
+    def __init__(self, inner: Any, d_in: Any) -> None:
+        super().__init__(inner)
+        self._d_in = d_in
 
     def __call__(self, query: Any) -> Any:
+        """Draw. Raise WrongMap for a query of which OpenDP would count too little."""
+        wrong.refuse(query, self._d_in, believed=True)
         with _paying():
-            return _prepaid(self._inner(query))
+            return _prepaid(self._inner(query), self._d_in)
 
     invoke = __call__
 

@@ -222,12 +222,15 @@ def chained(thing: Any) -> Iterator[Made]:
             waiting.extend(value if isinstance(value, list | tuple) else (value,))
 
 
-def refuse(measurement: Any, d_in: Any, at: str | None = None) -> None:
-    """Raise WrongMap if the measurement, or something in it, is known to say too little."""
+def refuse(measurement: Any, d_in: Any, at: str | None = None, *, believed: bool = False) -> None:
+    """Raise WrongMap if the measurement, or something in it, is known to say too little. Where its
+    own map is ``believed``, nothing is corrected: then raise it for that as well.
+    """
     at = at or installed()
     for step in chained(measurement):
         for row in KNOWN_WRONG:
-            if row.remedy == "refused" and row.concerns(step._replace(d_in=d_in), at):
+            matters = believed or row.remedy == "refused"
+            if matters and row.concerns(step._replace(d_in=d_in), at):
                 raise WrongMap(
                     f"OpenDP {at} states too small a loss for {step.constructor}: {row.what} "
                     f"({row.source}). The truth: {row.truth}."
