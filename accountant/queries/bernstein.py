@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accountant.client.amounts import Amount
+from accountant.queries.arguments import pair, whole_number
 from accountant.queries.budgets import Budget
-from accountant.queries.densities import whole_number
-from accountant.queries.exact import Numbers, clipped, exact_sum, number, root_above
+from accountant.queries.exact import Numbers, clipped, exact_sum, root_above
 from accountant.queries.frame import listed
 from accountant.queries.query import Error, Query
 from accountant.queries.records import Records
@@ -100,11 +100,13 @@ def function(
     polynomial is from F without noise depends on how smooth F is: for order 1 at most 3/2 of what F
     changes within 1 / root(k) of an axis (Popoviciu 1935; in one dimension).
     """
-    sides = _sides(axes, degree, order)
+    degree = whole_number("degree", degree, 1, MOST_DEGREE)
+    order = whole_number("order", order, 1, MOST_ORDER)
+    sides = _sides(axes)
     size = (degree + 1) ** len(sides)
     if size > MOST_VALUES:
         raise ValueError(f"{size} points of the grid are more than 65536: take a lower degree")
-    low, high = _ends("within", within)
+    low, high = pair("within", within)
     reach = data.unit().of_sum(low, high)
     if not reach:
         raise ValueError("within is a single number: the function would be the same for all data")
@@ -155,23 +157,8 @@ def _sum(
     return exact_sum(clipped(found, low, high))
 
 
-def _sides(
-    axes: Sequence[tuple[Amount, Amount]], degree: int, order: int
-) -> tuple[tuple[float, float], ...]:
-    whole_number("degree", degree, 1, MOST_DEGREE)
-    whole_number("order", order, 1, MOST_ORDER)
+def _sides(axes: Sequence[tuple[Amount, Amount]]) -> tuple[tuple[float, float], ...]:
     if not axes:
         raise ValueError("the function has at least one axis: axes=[(least, largest)]")
-    found = [_ends("an axis", axis) for axis in axes]
+    found = [pair("the ends of an axis", axis) for axis in axes]
     return tuple((float(low), float(high)) for low, high in found)
-
-
-def _ends(name: str, pair: tuple[Amount, Amount]) -> tuple[Fraction, Fraction]:
-    try:
-        low, high = pair
-    except (TypeError, ValueError):
-        raise ValueError(f"{name} is a pair (least, largest), not {pair!r}") from None
-    ends = number(name, low), number(name, high)
-    if ends[0] >= ends[1]:
-        raise ValueError(f"{name} goes from {low} to {high}: the first has to be below the second")
-    return ends

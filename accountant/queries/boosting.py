@@ -23,6 +23,7 @@ import numpy as np
 
 from accountant.client.amounts import Amount
 from accountant.client.mechanisms import Mechanism, mechanism
+from accountant.queries.arguments import whole_number
 from accountant.queries.budgets import Budget
 from accountant.queries.choices import Exponential
 from accountant.queries.compounds import part
@@ -30,9 +31,16 @@ from accountant.queries.exact import decimal_above, number
 from accountant.queries.multiplicative import Synthetic
 from accountant.queries.query import CONFIDENCE, Error, Query
 from accountant.queries.records import Records
-from accountant.queries.sessions import counted
 from accountant.queries.steps import Draw, Laplace, Step, apart
-from accountant.queries.universe import PARTS, Counts, Linear, Universe, as_float, exactly
+from accountant.queries.universe import (
+    MOST_RECORDS,
+    PARTS,
+    Counts,
+    Linear,
+    Universe,
+    as_float,
+    exactly,
+)
 
 _FITS: Final = 5
 """How often a synopsis is moved towards each noisy answer; it costs no privacy."""
@@ -65,9 +73,9 @@ def boosting(
         data.unit().of_sum(Fraction(0), Fraction(1)),
         budget.stated,
         questions=universe.all_linear(questions),
-        rounds=counted("rounds", rounds, 10**6),
-        draws=counted("draws", draws, 10**4),
-        records=counted("records", records, 2**32),
+        rounds=whole_number("rounds", rounds, 1, 10**6),
+        draws=whole_number("draws", draws, 1, 10**4),
+        records=whole_number("records", records, 1, MOST_RECORDS),
         fine=None if fine is None else number("fine", fine),
     )
     counts = universe.counts(data)

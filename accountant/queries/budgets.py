@@ -15,6 +15,8 @@ from accountant.queries.exact import positive
 from accountant.queries.records import Records
 from accountant.queries.steps import DiscreteGaussian, DiscreteLaplace, Laplace, Noise
 
+MOST: Final = 10**6
+"""The most that a query may cost."""
 _UNITS: Final = {"epsilon": 10**9, "rho": 10**15}
 """Units of a currency that make one (docs/glossary.md: unit of a currency)."""
 _PAIR: Final = {"epsilon": 2, "rho": 4}
@@ -40,6 +42,8 @@ class Budget:
             raise ValueError("give either epsilon, for Laplace noise, or rho, for normal noise")
         currency = "epsilon" if rho is None else "rho"
         amount = positive(currency, epsilon if rho is None else rho)
+        if amount > MOST:
+            raise ValueError(f"{currency} of more than {MOST} hides nothing: ask for less")
         if data.doubled:
             amount /= _PAIR[currency]
         return cls(currency, amount, data.stated).share(1)

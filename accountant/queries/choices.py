@@ -22,8 +22,6 @@ from accountant.queries import samplers
 from accountant.queries.exact import decimal_above, float_above
 from accountant.queries.steps import Draw, Step
 
-MOST_OUTCOMES: Final = 2**32
-"""The most points of a line."""
 _BITS: Final = 64
 _DIGITS: Final = 30
 _SLACK: Final = 1 + 2.0**-20

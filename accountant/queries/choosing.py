@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from accountant.client.amounts import Amount
+from accountant.queries.arguments import real
 from accountant.queries.budgets import Budget
 from accountant.queries.choices import Exponential
 from accountant.queries.exact import positive
@@ -50,6 +51,6 @@ def choose(
 
     return Query(
         "choice", data.charged, (step,),
-        lambda: [[score(read, candidate) for candidate in among]],
+        lambda: [[real(score(read, candidate)) for candidate in among]],
         lambda drawn: among[drawn[0]], bounds, data.notes,
     )  # fmt: skip

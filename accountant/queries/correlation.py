@@ -14,6 +14,7 @@ from fractions import Fraction
 from typing import Any, Final
 
 from accountant.client.amounts import Amount
+from accountant.queries.arguments import whole_number
 from accountant.queries.budgets import Budget
 from accountant.queries.choices import Exponential
 from accountant.queries.exact import exact_sum
@@ -22,6 +23,7 @@ from accountant.queries.moments import query as query_of_sums
 from accountant.queries.query import Error, Query
 from accountant.queries.records import Records
 
+MOST_PARTS: Final = 2**20
 _ALL: Final = Range(-1.0, 1.0)
 _ZERO: Final = Fraction(0)
 
@@ -92,8 +94,7 @@ def nearest(data: Records, one: str, other: str, epsilon: Amount | None, parts: 
     ``parts``.
     """
     budget = Budget.of(data, epsilon)
-    if isinstance(parts, bool) or int(parts) != parts or parts < 2:
-        raise ValueError(f"parts is a whole number from 2, not {parts!r}")
+    parts = whole_number("parts", parts, 2, MOST_PARTS)
     x, y = _pair(data, one, other)
     unit, least = data.unit(), Fraction(1)
     summands = {"x": x.plain, "y": y.plain, "xx": x.squared, "yy": y.squared, "xy": x.by(y)}

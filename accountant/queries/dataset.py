@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 from accountant.client.amounts import Amount
 from accountant.client.calls import Datasets
 from accountant.queries import choosing, correlation, frame, moments, quantiles, sums
-from accountant.queries.exact import fits, number
+from accountant.queries.arguments import MOST_RECORDS, Limits, pair, whole_number
 from accountant.queries.frame import Frame, Mask
 from accountant.queries.offers import Offers
 from accountant.queries.query import Query
-from accountant.queries.records import Limits, Missing, Population
+from accountant.queries.records import Missing, Population
 
 if TYPE_CHECKING:
     from accountant.client.sync import Client
@@ -57,38 +57,22 @@ def dataset(
     table = Frame.of(data)
     if missing not in ("refuse", "drop"):
         raise ValueError(f'missing is "refuse" or "drop", not {missing!r}')
-    limits = {name: _limits(table, name, pair) for name, pair in (bounds or {}).items()}
-    kept = _kept(table, people, unit, records_per_unit)
-    most = None if records_per_unit is None else int(records_per_unit)
+    limits = {name: _limits(table, name, ends) for name, ends in (bounds or {}).items()}
+    most = records_per_unit
+    if most is not None:
+        most = whole_number("records_per_unit", most, 1, MOST_RECORDS)
+    kept = _kept(table, people, unit, most)
     return Dataset(ledger, dataset, table, people, limits, unit, most, missing, kept)
 
 
-def _limits(table: Frame, name: str, pair: tuple[Amount, Amount]) -> Limits:
+def _limits(table: Frame, name: str, ends: Any) -> Limits:
     if name not in table.names:
         raise ValueError(f"bounds name a column {name!r} that is not there")
-    try:
-        low, high = pair
-    except (TypeError, ValueError):
-        raise ValueError(
-            f"the bounds of {name!r} are a pair (least, largest), not {pair!r}"
-        ) from None
-    least, largest = number(f"the least {name}", low), number(f"the largest {name}", high)
-    if least >= largest:
-        raise ValueError(
-            f"the bounds of {name!r} are {low} to {high}: the first has to be below the second"
-        )
-    if not fits(least, largest):
-        raise ValueError(
-            f"the bounds of {name!r} are {low} to {high}: too close together or too far apart for "
-            "floating point numbers"
-        )
-    return least, largest
+    return pair(f"the bounds of {name!r}", ends)
 
 
 def _kept(table: Frame, people: Population, unit: str | None, most: int | None) -> Mask | None:
     """Return the rows that count; None for all. Raise ValueError for a unit with too many."""
-    if most is not None and (isinstance(most, bool) or int(most) != most or most < 1):
-        raise ValueError(f"records_per_unit is a whole number from 1, not {most!r}")
     if unit is None:
         return None
     column = table.column(unit)

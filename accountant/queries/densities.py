@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from accountant.client.amounts import Amount
+from accountant.queries.arguments import whole_number
 from accountant.queries.budgets import Budget
 from accountant.queries.density import Density, cells, middles
 from accountant.queries.exact import Numbers, clipped, exact_sum, root_above
@@ -38,7 +39,7 @@ def histogram_density(
     The bins come from the bounds alone. A record is in exactly one, so one that comes changes one
     count by 1, and one that is exchanged two.
     """
-    whole_number("bins", bins, 1, MOST_CELLS)
+    bins = whole_number("bins", bins, 1, MOST_CELLS)
     budget, (low, high), unit = Budget.of(data, epsilon, rho), data.bounds(column), data.unit()
     ends = float(low), float(high)
     reach = Fraction(unit.of_cells()), unit.of_cells_in_length()
@@ -127,8 +128,8 @@ def series_density(
     than ``terms`` cells the cosines are orthonormal, so that distances in L2 are those of the
     coefficients, and turning the noisy series into a density makes none of them larger.
     """
-    whole_number("terms", terms, 1, MOST_CELLS)
-    whole_number("points", points, terms + 1, MOST_CELLS)
+    terms = whole_number("terms", terms, 1, MOST_CELLS)
+    points = whole_number("points", points, terms + 1, MOST_CELLS)
     budget, (low, high), unit = Budget.of(data, epsilon, rho), data.bounds(column), data.unit()
     [values] = data.numbers(column)
     public = public_size(data, len(values))
@@ -198,9 +199,3 @@ def stated_size(public: int | None, records: int | None) -> int:
             "as in error(0.95, records=1000)"
         )
     return size
-
-
-def whole_number(name: str, value: int, least: int, most: int) -> None:
-    """Raise ValueError for what is no whole number in a range."""
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise ValueError(f"{name} is a whole number from {least} to {most}, not {value!r}")

@@ -52,8 +52,11 @@ def decimal_above(value: Fraction) -> Fraction:
 
 
 def float_above(value: Fraction) -> float:
-    """Return the least float that is at least ``value``."""
-    found = float(value)
+    """Return the least float that is at least ``value``. Raise ValueError beyond all floats."""
+    try:
+        found = float(value)
+    except OverflowError:
+        raise ValueError(f"{exact(value, UP)[:20]}... is more than a float holds") from None
     return found if Fraction(found) >= value else math.nextafter(found, math.inf)
 
 

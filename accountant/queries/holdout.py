@@ -22,13 +22,15 @@ import numpy as np
 from accountant.client.amounts import Amount
 from accountant.client.mechanisms import Mechanism, mechanism
 from accountant.client.results import Preview
+from accountant.queries.arguments import MOST_RECORDS, whole_number
+from accountant.queries.arguments import confidence as sensible
 from accountant.queries.budgets import Budget
 from accountant.queries.exact import clipped, decimal_above, exact_sum, positive
 from accountant.queries.frame import Column, Frame, listed
 from accountant.queries.paid import Whole
 from accountant.queries.query import CONFIDENCE, Asking, Charged, Error, Reasons, Receipt
 from accountant.queries.records import Records
-from accountant.queries.sessions import counted
+from accountant.queries.sessions import MOST_QUESTIONS
 from accountant.queries.sparse import SessionOver, SparseVector
 
 Columns = Mapping[str, Column]
@@ -53,7 +55,7 @@ def reusable_holdout(
 
     Nothing is spent. Raise ValueError for what makes no sense.
     """
-    amount, most = Budget.of(data, epsilon), counted("budget", budget, 10**6)
+    amount, most = Budget.of(data, epsilon), whole_number("budget", budget, 1, 10**6)
     level, unit, names = positive("the threshold", threshold), data.unit(), listed(columns)
     if not names:
         raise ValueError("say by columns what the questions read")
@@ -62,7 +64,7 @@ def reusable_holdout(
             "how many records the holdout has is private: say by records what to divide by, from "
             "public knowledge"
         )
-    size = data.rows() if records is None else counted("records", records, 2**40)
+    size = data.rows() if records is None else whole_number("records", records, 1, MOST_RECORDS)
     if not size:
         raise ValueError("the holdout has no records, which is public: there is nothing to ask")
     reach = unit.of_sum(Fraction(0), Fraction(1)) / size
@@ -112,9 +114,10 @@ class Holdout:
         ``questions``, while it lasts: threshold and noise. How far these are from the means of the
         population they were drawn from is what the paper's Theorem 25 says.
         """
-        if not 0 < confidence < 1:
-            raise ValueError(f"a confidence is between 0 and 1, as 0.95 is; not {confidence}")
-        beta, asked = (1 - confidence) / 2, counted("questions", questions, 10**9)
+        beta, asked = (
+            (1 - sensible(confidence)) / 2,
+            whole_number("questions", questions, 1, MOST_QUESTIONS),
+        )
         kept = float(self.threshold) + self.what.within(beta, asked, self.budget)
         told = self.what.numbers_within(beta, self.budget)
         how = "threshold and noise of all comparisons, or the noise of the answers"

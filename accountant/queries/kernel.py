@@ -35,8 +35,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accountant.client.amounts import Amount
+from accountant.queries.arguments import whole_number
 from accountant.queries.budgets import Budget
-from accountant.queries.densities import public_size, stated_size, whole_number
+from accountant.queries.densities import public_size, stated_size
 from accountant.queries.density import Density, cells, middles
 from accountant.queries.exact import Numbers, positive, root_above
 from accountant.queries.query import Error, Query
@@ -115,7 +116,7 @@ def kernel_density(
 
     Its answer is an ``Curve``. Raise ValueError for numbers that do not fit.
     """
-    whole_number("points", points, 2, MOST_POINTS)
+    points = whole_number("points", points, 2, MOST_POINTS)
     budget, (low, high), unit = Budget.of(data, None, rho), data.bounds(column), data.unit()
     h, ends = positive("the bandwidth", bandwidth), (float(low), float(high))
     if h * points < high - low:

@@ -16,15 +16,15 @@ from typing import Any, ClassVar
 
 from accountant.client.amounts import Amount
 from accountant.client.mechanisms import Mechanism, mechanism
+from accountant.queries.arguments import whole_number
 from accountant.queries.budgets import Budget
 from accountant.queries.choices import Exponential
 from accountant.queries.compounds import part
 from accountant.queries.multiplicative import Synthetic, average
 from accountant.queries.query import Error, Query
 from accountant.queries.records import Records
-from accountant.queries.sessions import counted
 from accountant.queries.steps import Draw, Laplace, Step, apart
-from accountant.queries.universe import Counts, Linear, Universe, as_float, exactly
+from accountant.queries.universe import MOST_RECORDS, Counts, Linear, Universe, as_float, exactly
 
 
 def mwem(
@@ -43,7 +43,8 @@ def mwem(
     The value of the answer is a ``Weighted``. Raise ValueError for what makes no sense.
     """
     budget, universe = Budget.of(data, epsilon), Universe.of(data, columns)
-    total, times = counted("records", records, 2**32), counted("rounds", rounds, 10**6)
+    total = whole_number("records", records, 1, MOST_RECORDS)
+    times = whole_number("rounds", rounds, 1, 10**6)
     step = Mwem.costing(
         budget.amount,
         data.unit().of_sum(Fraction(0), Fraction(1)),

@@ -26,11 +26,10 @@ from accountant.client.amounts import Amount
 from accountant.client.mechanisms import Mechanism, mechanism
 from accountant.queries import order
 from accountant.queries.budgets import Budget
-from accountant.queries.choices import MOST_OUTCOMES
 from accountant.queries.compounds import part
-from accountant.queries.exact import Numbers, number, positive
+from accountant.queries.exact import number, positive
 from accountant.queries.order import Places
-from accountant.queries.quantiles import POINTS
+from accountant.queries.points import Points
 from accountant.queries.query import Error, Query
 from accountant.queries.records import Records
 from accountant.queries.steps import DiscreteLaplace, Draw, Laplace, Step
@@ -85,10 +84,7 @@ class Proposal(Step):
 
     shares: tuple[Fraction, ...]
     """The quantile, or the two whose distance is released."""
-    low: Fraction
-    distance: Fraction
-    """The distance of two points."""
-    points: int
+    points: Points
     reach: int
     """The proposed bound on how far a unit moves each quantile, in points."""
     replaced: bool
@@ -113,14 +109,14 @@ class Proposal(Step):
         more than ``reach``.
         """
         how = order.to_replace if self.replaced else order.to_add_or_remove
-        return min(how(places, share, self.reach, self.points - 1) for share in self.shares)
+        return min(how(places, share, self.reach, self.points.count - 1) for share in self.shares)
 
     def statistic(self, places: Places) -> Fraction:
         """Return the exact quantile, or the distance of two."""
         found = [order.quantile(places, share) for share in self.shares]
         if len(found) == 1:
-            return self.low + found[0] * self.distance
-        return (found[1] - found[0]) * self.distance
+            return self.points.at(found[0])
+        return (found[1] - found[0]) * self.points.distance
 
     def ready(self, value: Places) -> Draw:
         """Return the draw for sorted places: the noisy statistic, or None."""
@@ -130,7 +126,7 @@ class Proposal(Step):
 
     def within(self, beta: float) -> float:
         """Return how far off a statistic that is released is."""
-        return self.noise.within(beta) + float(self.distance) * len(self.shares) / 2
+        return self.noise.within(beta) + float(self.points.distance) * len(self.shares) / 2
 
     def passes(self, beta: float) -> float:
         """Return the distance from which the test passes, except with probability ``beta``."""
@@ -160,16 +156,13 @@ def _query(
         )
     [values] = data.numbers(column)
     whole = data.whole(column) and low.denominator == 1
-    distance = _distance(low, high, step, whole=whole)
-    points = int((high - low) / distance) + 1
-    if points > MOST_OUTCOMES:
-        raise ValueError(f"{points} points are more than 2^32: take a larger step")
-    reach = math.floor(positive("the bound", bound) / (len(shares) * distance))
-    if not 1 <= reach < points - 1:
+    points = Points.of(low, high, step, whole=whole)
+    reach = math.floor(positive("the bound", bound) / (len(shares) * points.distance))
+    if not 1 <= reach < points.count - 1:
         why = "less than a step" if reach < 1 else "no less than the column's bounds allow anyway"
         raise ValueError(f"the proposed bound {bound} is {why}")
-    proposal = _proposal(budget, delta, data, shares, low, distance, points, reach)
-    places = _places(values, low, distance, points)
+    proposal = _proposal(budget, delta, data, shares, points, reach)
+    places = np.sort(points.nearest(values))
 
     def bounds(confidence: float, drawn: Sequence[Any] | None, records: int | None) -> Error:
         if drawn is not None and drawn[0] is None:
@@ -188,9 +181,7 @@ def _proposal(
     delta: Amount,
     data: Records,
     shares: tuple[Fraction, ...],
-    low: Fraction,
-    distance: Fraction,
-    points: int,
+    points: Points,
     reach: int,
 ) -> Proposal:
     allowed = number("delta", delta)
@@ -201,14 +192,12 @@ def _proposal(
     each = budget.amount / 2
     scale = Fraction(math.ceil(_GRID / each), _GRID)
     threshold = math.ceil(float(scale) * -math.log(2 * float(allowed)) / _DOWN)
-    noise = Laplace.costing(each, len(shares) * reach * distance)
+    noise = Laplace.costing(each, len(shares) * reach * points.distance)
     return Proposal(
         sensitivity=noise.sensitivity,
         scale=noise.scale,
         neighbouring=budget.stated,
         shares=shares,
-        low=low,
-        distance=distance,
         points=points,
         reach=reach,
         replaced=not data.unit().present,
@@ -216,15 +205,3 @@ def _proposal(
         threshold=threshold,
         noise=noise,
     )
-
-
-def _distance(low: Fraction, high: Fraction, step: Amount | None, *, whole: bool) -> Fraction:
-    if step is None:
-        return Fraction(1) if whole else (high - low) / POINTS
-    return positive("the step", step)
-
-
-def _places(values: Numbers, low: Fraction, distance: Fraction, points: int) -> Places:
-    """Return the point next to each value, sorted. Each depends on its own record alone."""
-    places = np.floor((values - float(low)) / float(distance) + 0.5)
-    return np.sort(np.clip(places, 0, points - 1).astype(np.int64))

@@ -18,13 +18,12 @@ from numpy.typing import NDArray
 
 from accountant.client.amounts import Amount
 from accountant.queries.budgets import Budget
-from accountant.queries.choices import MOST_OUTCOMES, Line, OnLine
-from accountant.queries.exact import Numbers, number, positive
+from accountant.queries.choices import Line, OnLine
+from accountant.queries.exact import number
+from accountant.queries.points import Points
 from accountant.queries.query import Error, Query
 from accountant.queries.records import Records
 
-POINTS: Final = 2**20
-"""The points of a line of real numbers, unless a step is given."""
 MOST_PARTS: Final = 10**6
 
 
@@ -42,16 +41,13 @@ def quantile(
         raise ValueError(f"the share {share} has more than 6 decimal places")
     [values] = data.numbers(column)
     whole = data.whole(column) and low.denominator == 1
-    distance = _distance(low, high, step, whole=whole)
-    points = int((high - low) / distance) + 1
-    if points > MOST_OUTCOMES:
-        raise ValueError(f"{points} points are more than 2^32: take a larger step")
+    points = Points.of(low, high, step, whole=whole)
     sensitivity = data.unit().of_rank(part)
     scale = OnLine.scale_costing(budget.amount, sensitivity, monotonic=False)
-    choice = OnLine(sensitivity, scale, budget.stated, outcomes=points)
+    choice = OnLine(sensitivity, scale, budget.stated, outcomes=points.count)
 
     def finish(drawn: Sequence[Any]) -> float | int:
-        found = low + drawn[0] * distance
+        found = points.at(drawn[0])
         return int(found) if whole and found.denominator == 1 else float(found)
 
     def bounds(confidence: float, drawn: Sequence[Any] | None, records: int | None) -> Error:
@@ -60,24 +56,9 @@ def quantile(
 
     return Query(
         "quantile", data.charged, (choice,),
-        lambda: [line(_points(values, low, distance, points), points, part)],
+        lambda: [line(points.nearest(values), points.count, part)],
         finish, bounds, data.notes,
     )  # fmt: skip
-
-
-def _distance(low: Fraction, high: Fraction, step: Amount | None, *, whole: bool) -> Fraction:
-    if step is None:
-        return Fraction(1) if whole else (high - low) / POINTS
-    found = positive("the step", step)
-    if found > high - low:
-        raise ValueError(f"the step {step} is larger than the distance of the bounds")
-    return found
-
-
-def _points(values: Numbers, low: Fraction, distance: Fraction, points: int) -> NDArray[np.int64]:
-    """Return the point next to each value. Each depends on its own record alone."""
-    places = np.floor((values - float(low)) / float(distance) + 0.5)
-    return np.clip(places, 0, points - 1).astype(np.int64)
 
 
 def line(places: NDArray[np.int64], points: int, share: Fraction) -> Line:

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 from accountant.client.calls import Datasets, Group
 from accountant.client.mechanisms import Mechanism
 from accountant.client.results import Amounts, Preview
+from accountant.queries.arguments import MOST_RECORDS, whole_number
+from accountant.queries.arguments import confidence as sensible
 from accountant.queries.steps import Step
 
 if TYPE_CHECKING:
@@ -124,7 +126,8 @@ class Query:
         Where it depends on how many records there are, and that is private, state for how many
         ``records``; otherwise ValueError says so.
         """
-        return self.bounds(_sensible(confidence), None, records)
+        stated = None if records is None else whole_number("records", records, 1, MOST_RECORDS)
+        return self.bounds(sensible(confidence), None, stated)
 
     def cost(self, **reasons: Unpack[Reasons]) -> Preview:
         """Return what the ledger would decide now, the charge, and how many such queries fit."""
@@ -150,9 +153,3 @@ class Query:
         receipt = Receipt(grant.id, grant.sequence, grant.charge, grant.flags, on.ledger)
         error = self.bounds(CONFIDENCE, drawn, None)
         return Answer(self.finish(drawn), error, told, receipt)
-
-
-def _sensible(confidence: float) -> float:
-    if not 0 < confidence < 1:
-        raise ValueError(f"a confidence is between 0 and 1, as 0.95 is; not {confidence}")
-    return confidence

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 import numpy as np
 
 from accountant.client.calls import Datasets
 from accountant.queries import frame
+from accountant.queries.arguments import Limits
 from accountant.queries.exact import Numbers, clipped
 from accountant.queries.frame import Column, Frame, Mask
 from accountant.queries.query import Charged
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 ADD_OR_REMOVE: Final = "add_or_remove_one"
 REPLACE: Final = "replace_one"
 Missing = Literal["refuse", "drop"]
-Limits = tuple[Fraction, Fraction]
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,13 +20,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from numbers import Rational
 from typing import Any, Final, Self, Unpack
 
 from accountant.client.amounts import Amount
 from accountant.client.calls import Settles
 from accountant.client.mechanisms import Mechanism
 from accountant.client.results import Preview, Settlement
+from accountant.queries.arguments import confidence as sensible
+from accountant.queries.arguments import rational, whole_number
 from accountant.queries.budgets import Budget
 from accountant.queries.exact import number, positive
 from accountant.queries.frame import Column, listed
@@ -36,6 +37,7 @@ from accountant.queries.records import Records
 from accountant.queries.sparse import Outcome, Running, SparseVector
 
 MOST_POSITIVES: Final = 10**6
+MOST_QUESTIONS: Final = 10**9
 
 Measure = Callable[[Mapping[str, Column]], Any]
 """A number about the selected records, which come as columns by name."""
@@ -67,7 +69,7 @@ def sparse_vector(
     Nothing is spent. Raise ValueError for what makes no sense.
     """
     budget, level = Budget.of(data, epsilon), number("the threshold", threshold)
-    most = counted("positives", positives, MOST_POSITIVES)
+    most = whole_number("positives", positives, 1, MOST_POSITIVES)
     unit = data.unit()
     if monotonic and not unit.present:
         raise ValueError(
@@ -100,15 +102,6 @@ def sparse_vector(
     return Comparing(data.charged, what, level, data, None if counts else read, data.notes)
 
 
-def counted(name: str, value: int, most: int) -> int:
-    """Return a whole number from 1 to ``most``. Raise ValueError for anything else."""
-    if isinstance(value, bool) or not isinstance(value, Rational) or not 1 <= value <= most:
-        raise ValueError(f"{name} is a whole number from 1 to {most}, not {value!r}")
-    if value.denominator != 1:
-        raise ValueError(f"{name} is a whole number from 1 to {most}, not {value!r}")
-    return int(value)
-
-
 @dataclass(frozen=True, slots=True)
 class Comparing:
     """What a session will run and cost; nothing is drawn and nothing spent before ``open``."""
@@ -130,15 +123,14 @@ class Comparing:
         """Return how far an answer has to be from the threshold so that it is certainly, with this
         ``confidence`` for so many ``questions`` at once, told on the right side of it.
         """
-        if not 0 < confidence < 1:
-            raise ValueError(f"a confidence is between 0 and 1, as 0.95 is; not {confidence}")
-        amount = self.what.within(1 - confidence, counted("questions", questions, 10**9))
+        beta = 1 - sensible(confidence)
+        amount = self.what.within(beta, whole_number("questions", questions, 1, MOST_QUESTIONS))
         how = "the quantiles of the threshold's noise and of the largest noise of all comparisons"
         return Error(amount, confidence, "units of the answers", how)
 
     def numbers(self, confidence: float = CONFIDENCE) -> Error:
         """Return how far off the published numbers are, all of them at once."""
-        amount = self.what.numbers_within(1 - confidence)
+        amount = self.what.numbers_within(1 - sensible(confidence))
         how = "the quantile of the noise, for all numbers at once"
         return Error(amount, confidence, "units of the answers", how)
 
@@ -185,14 +177,6 @@ class Comparing:
                     "selection from these"
                 )
         return question
-
-
-def rational(value: Any) -> Fraction:
-    """Return a number exactly as it is. Raise ValueError if it is none, or not finite."""
-    try:
-        return Fraction(value.item() if hasattr(value, "item") else value)
-    except (TypeError, ValueError, OverflowError):
-        raise ValueError(f"an answer has to be a finite number, not {value!r}") from None
 
 
 class Comparisons:

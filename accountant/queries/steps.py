@@ -299,7 +299,7 @@ class DiscreteGaussian(Noise):
         P(k >= x) <= P(normal >= x - 1), as a sum is below its integral and the sum of all weights
         above theirs (Canonne, Kamath, Steinke 2020).
         """
-        quantile = NormalDist().inv_cdf(1 - apart(beta, self.entries) / 2)
+        quantile = -NormalDist().inv_cdf(apart(beta, self.entries) / 2)
         return self._off(self.drawn * quantile + 1)
 
     @classmethod

@@ -25,15 +25,16 @@ from numpy.typing import NDArray
 
 from accountant.client.amounts import Amount
 from accountant.client.mechanisms import Mechanism, mechanism
+from accountant.queries.arguments import pair, rational, real, whole_number
 from accountant.queries.budgets import Budget
-from accountant.queries.choices import MOST_OUTCOMES, OnLine
+from accountant.queries.choices import OnLine
 from accountant.queries.compounds import part
-from accountant.queries.exact import Numbers, clipped, exact_sum, fits, number, positive
+from accountant.queries.exact import Numbers, clipped, exact_sum
 from accountant.queries.frame import Column, listed
-from accountant.queries.quantiles import POINTS, line
+from accountant.queries.points import Points
+from accountant.queries.quantiles import line
 from accountant.queries.query import Error, Query
 from accountant.queries.records import Records
-from accountant.queries.sessions import counted, rational
 from accountant.queries.steps import Draw, Laplace, Step
 
 MOST_BLOCKS: Final = 10**6
@@ -69,12 +70,8 @@ def subsample(
     Raise ValueError where a unit's block would depend on other units, and what ``function`` raises;
     nothing is spent then.
     """
-    budget, many = Budget.of(data, epsilon), counted("blocks", blocks, MOST_BLOCKS)
-    low, high = number("the least result", bounds[0]), number("the largest result", bounds[1])
-    if low >= high:
-        raise ValueError(f"the bounds are {bounds[0]} to {bounds[1]}: the first has to be below")
-    if not fits(low, high):
-        raise ValueError(f"the bounds {bounds[0]} to {bounds[1]} are too close, or too far apart")
+    budget, many = Budget.of(data, epsilon), whole_number("blocks", blocks, 1, MOST_BLOCKS)
+    low, high = pair("the bounds", bounds)
     names = listed(columns)
     if not names:
         raise ValueError("say by columns what the function reads")
@@ -130,21 +127,18 @@ class Mean(Aggregate):
 
 @dataclass(frozen=True, kw_only=True)
 class Median(Aggregate):
-    """The median of the results, chosen among points from ``low`` on, ``distance`` apart. A block's
-    result that is replaced moves no rank by more than 1.
+    """The median of the results, chosen among ``points``. A block's result that is replaced moves
+    no rank by more than 1.
     """
 
     aggregator: OnLine
-    low: Fraction
-    distance: Fraction
+    points: Points
 
     def ready(self, value: Numbers) -> Draw:
         """Return the draw for the results of all blocks."""
-        points = self.aggregator.outcomes
-        places = np.floor((value - float(self.low)) / float(self.distance) + 0.5)
-        inside = np.clip(places, 0, points - 1).astype(np.int64)
-        draw = self.aggregator.ready(line(inside, points, Fraction(1, 2)))
-        return lambda: float(self.low + draw() * self.distance)
+        places = self.points.nearest(value)
+        draw = self.aggregator.ready(line(places, self.points.count, Fraction(1, 2)))
+        return lambda: float(self.points.at(draw()))
 
 
 def _aggregate(
@@ -162,16 +156,10 @@ def _aggregate(
         return Mean(reach, scale, stated, blocks=blocks, aggregator=noise)
     if kind != "median":
         raise ValueError(f'aggregate is "mean" or "median", not {kind!r}')
-    distance = (high - low) / POINTS if step is None else positive("the step", step)
-    points = int((high - low) / distance) + 1
-    if not 2 <= points <= MOST_OUTCOMES:
-        raise ValueError(f"a step of {float(distance)} makes {points} points: 2 to 2^32 are chosen")
-    one = Fraction(1)
+    one, points = Fraction(1), Points.of(low, high, step)
     scale = OnLine.scale_costing(epsilon, one, monotonic=False)
-    choice = OnLine(one, scale, outcomes=points)
-    return Median(
-        one, scale, stated, blocks=blocks, aggregator=choice, low=low, distance=distance
-    )  # fmt: skip
+    choice = OnLine(one, scale, outcomes=points.count)
+    return Median(one, scale, stated, blocks=blocks, aggregator=choice, points=points)
 
 
 def assigned(data: Records, blocks: int, key: bytes) -> Blocks:
@@ -218,6 +206,6 @@ def _results(
         mask[order[start:end]] = True
         columns = replace(data, kept=mask & kept).raw(*names)
         if len(columns[0]):
-            found = float(function(dict(zip(names, columns, strict=True))))
+            found = real(function(dict(zip(names, columns, strict=True))))
             results[block] = found if math.isfinite(found) else middle
     return clipped(results, low, high)

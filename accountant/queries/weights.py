@@ -21,6 +21,8 @@ from typing import Any, Self, Unpack
 from accountant.client.amounts import Amount
 from accountant.client.mechanisms import Mechanism, mechanism
 from accountant.client.results import Preview
+from accountant.queries.arguments import confidence as sensible
+from accountant.queries.arguments import whole_number
 from accountant.queries.budgets import Budget
 from accountant.queries.compounds import part
 from accountant.queries.exact import positive
@@ -28,9 +30,9 @@ from accountant.queries.multiplicative import Synthetic
 from accountant.queries.paid import ByAnswer, Whole
 from accountant.queries.query import CONFIDENCE, Asking, Charged, Error, Reasons, Receipt
 from accountant.queries.records import Records
-from accountant.queries.sessions import counted
+from accountant.queries.sessions import MOST_QUESTIONS
 from accountant.queries.sparse import Running, SparseVector
-from accountant.queries.universe import PARTS, Counts, Linear, Universe, exactly
+from accountant.queries.universe import MOST_RECORDS, PARTS, Counts, Linear, Universe, exactly
 
 
 def online_weights(
@@ -55,12 +57,15 @@ def online_weights(
     Nothing is spent. Raise ValueError for what makes no sense.
     """
     budget, universe = Budget.of(data, epsilon), Universe.of(data, columns)
-    total, most = counted("records", records, 2**32), counted("updates", updates, 10**6)
+    total, most = (
+        whole_number("records", records, 1, MOST_RECORDS),
+        whole_number("updates", updates, 1, 10**6),
+    )
     reach = data.unit().of_sum(Fraction(0), Fraction(1))
     what = SparseVector.costing(
         budget.amount, reach, most, numbers=True, neighbouring=budget.stated
     )
-    beta, asked = (1 - CONFIDENCE) / 2, counted("questions", questions, 10**9)
+    beta, asked = (1 - CONFIDENCE) / 2, whole_number("questions", questions, 1, MOST_QUESTIONS)
     if threshold is None:
         mended = math.hypot(total * _gap(universe, most), what.numbers_within(beta))
         level = Fraction(what.within(beta, asked) + mended)
@@ -105,10 +110,8 @@ class OnlineWeights:
         2014, Theorem 4.10; the update is that of Hardt, Ligett, McSherry 2012). ``records`` has to
         be right for this.
         """
-        if not 0 < confidence < 1:
-            raise ValueError(f"a confidence is between 0 and 1, as 0.95 is; not {confidence}")
-        beta, level = (1 - confidence) / 2, float(self.threshold)
-        off = self.what.within(beta, counted("questions", questions, 10**9))
+        beta, level = (1 - sensible(confidence)) / 2, float(self.threshold)
+        off = self.what.within(beta, whole_number("questions", questions, 1, MOST_QUESTIONS))
         told = self.what.numbers_within(beta)
         mended = math.hypot(self.records * _gap(self.universe, self.what.positives), told)
         lasts = level - off >= mended * (1 - 1e-9)

@@ -91,7 +91,7 @@ def test_what_cannot_be_asked_is_refused(case: str, odd: Dataset) -> None:
     [
         ({"bounds": {"x": (10, 0)}}, "'x' are 10 to 0: the first has to be below"),
         ({"bounds": {"x": (1, 1)}}, "the first has to be below"),
-        ({"bounds": {"x": (0, float("inf"))}}, "the largest x: inf is not a finite number"),
+        ({"bounds": {"x": (0, float("inf"))}}, "'x', the largest: inf is not a finite number"),
         ({"bounds": {"x": (1, "1.00000000000000000001")}}, "too close together or too far apart"),
         ({"bounds": {"x": (-1.7e308, 1.7e308)}}, "too far apart"),
         ({"bounds": {"x": (0, "1e400")}}, "too far apart"),

@@ -213,7 +213,7 @@ def test_bad_requests_are_refused(comes_and_goes: Client, replaces: Client) -> N
         ({"columns": []}, "what the function reads"),
         ({"aggregate": "mode"}, '"mean" or "median"'),
         ({"epsilon": 0}, "epsilon must be more than 0"),
-        ({"aggregate": "median", "step": 20}, "2 to 2"),
+        ({"aggregate": "median", "step": 20}, "larger than the distance"),
     ):
         with pytest.raises(ValueError, match=why):
             subsample(survey, **{**sound, **wrong})
