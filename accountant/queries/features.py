@@ -19,7 +19,7 @@ from accountant.client.amounts import Amount
 from accountant.client.mechanisms import Mechanism
 from accountant.client.results import Preview
 from accountant.queries.choosing import choose
-from accountant.queries.frame import Column, listed
+from accountant.queries.frame import Column, agree, listed
 from accountant.queries.query import CONFIDENCE, Answer, Asking, Error, Query, Reasons
 from accountant.queries.records import Records
 from accountant.queries.sessions import Comparing, sparse_vector
@@ -27,7 +27,7 @@ from accountant.queries.sessions import Comparing, sparse_vector
 
 def agreement(target: str, records: Mapping[str, Column], feature: str) -> int:
     """Return the score: how many records have the same value as ``feature`` and as ``target``."""
-    return int(np.count_nonzero(records[feature] == records[target]))
+    return int(np.count_nonzero(agree(records[feature], records[target])))
 
 
 def best_feature(data: Records, features: Sequence[str], target: str, *, epsilon: Amount) -> Query:

@@ -5,7 +5,7 @@ Neither library is imported here: a frame that is given brings its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from numbers import Real
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accountant.queries.exact import Numbers
+from accountant.queries.same import key, keys
 
 Mask = NDArray[np.bool_]
 Column = NDArray[Any]
@@ -127,26 +128,28 @@ def numbers(name: str, column: Column) -> Numbers:
     return np.array([float(value) for value in column], dtype=np.float64)
 
 
-def among(column: Column, values: Collection[Any]) -> Mask:
-    """Return which entries equal one of ``values``."""
-    found = np.zeros(len(column), dtype=np.bool_)
-    for value in values:
-        equal = column == value
-        if not isinstance(equal, np.ndarray) or equal.dtype.kind != "b":
-            equal = np.array([entry == value for entry in column], dtype=np.bool_)
-        found |= equal
-    return found
+def among(column: Column, values: Iterable[Any]) -> Mask:
+    """Return which entries are the same as one of ``values``."""
+    return np.asarray(categorised(column, values) >= 0)
 
 
-def categorised(column: Column, categories: Sequence[Any]) -> NDArray[np.int64]:
-    """Return the place of each entry's category, the first that it equals, or -1: each entry is in
-    one at most, also where two categories equal it that differ from each other, as 0.1 and the
-    float32 next to it.
-    """
-    found = np.full(len(column), -1, dtype=np.int64)
+def categorised(column: Column, categories: Iterable[Any]) -> NDArray[np.int64]:
+    """Return the place of each entry's category, the first that is the same, or -1."""
+    known: dict[Any, int] = {}
     for place, category in enumerate(categories):
-        found[(found < 0) & among(column, [category])] = place
-    return found
+        known.setdefault(key(category), place)
+    if column.dtype.kind == "O":
+        return np.fromiter((known.get(each, -1) for each in keys(column)), np.int64, len(column))
+    values, inverse = np.unique(column, return_inverse=True)
+    return np.array([known.get(each, -1) for each in keys(values)], dtype=np.int64)[inverse]
+
+
+def agree(one: Column, other: Column) -> Mask:
+    """Return where two columns have the same value."""
+    if one.dtype == other.dtype and one.dtype.kind != "O":
+        return np.asarray(one == other)
+    pairs = zip(keys(one), keys(other), strict=True)
+    return np.fromiter((left == right for left, right in pairs), np.bool_, len(one))
 
 
 def as_text(column: Column) -> Column:
@@ -164,10 +167,10 @@ def unknown(column: Column, values: Collection[Any]) -> list[Any]:
 
 
 def places(column: Column) -> NDArray[np.intp]:
-    """Return a number for each entry, the same for equal ones."""
+    """Return a number for each entry, the same for those that are the same."""
     if column.dtype.kind == "O":
         numbered: dict[Any, int] = {}
-        each = (numbered.setdefault(value, len(numbered)) for value in column)
+        each = (numbered.setdefault(value, len(numbered)) for value in keys(column))
         return np.fromiter(each, np.intp, len(column))
     return np.unique(column, return_inverse=True)[1].astype(np.intp)
 

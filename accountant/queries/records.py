@@ -14,6 +14,7 @@ from accountant.queries.arguments import Limits
 from accountant.queries.exact import Numbers, clipped
 from accountant.queries.frame import Column, Frame, Mask
 from accountant.queries.query import Charged
+from accountant.queries.same import key
 from accountant.queries.unit import Unit
 
 if TYPE_CHECKING:
@@ -238,6 +239,6 @@ class Records:
                 "They are never learnt from the data, which would show that somebody has one"
             )
         found = frame.listed(given)
-        if not found or len(set(found)) != len(found):
+        if not found or len(set(map(key, found))) != len(found):
             raise ValueError("categories are at least one, and all different")
         return found

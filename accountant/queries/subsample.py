@@ -11,13 +11,11 @@ noise for that.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from fractions import Fraction
 from hashlib import blake2b
 from itertools import pairwise
-from numbers import Real
 from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
@@ -25,7 +23,7 @@ from numpy.typing import NDArray
 
 from accountant.client.amounts import Amount
 from accountant.client.mechanisms import Mechanism, mechanism
-from accountant.queries.arguments import pair, rational, real, whole_number
+from accountant.queries.arguments import pair, real, whole_number
 from accountant.queries.budgets import Budget
 from accountant.queries.choices import OnLine
 from accountant.queries.compounds import part
@@ -35,6 +33,7 @@ from accountant.queries.points import Points
 from accountant.queries.quantiles import line
 from accountant.queries.query import Error, Query
 from accountant.queries.records import Records
+from accountant.queries.same import keys
 from accountant.queries.steps import Draw, Laplace, Step
 
 MOST_BLOCKS: Final = 10**6
@@ -162,13 +161,13 @@ def _aggregate(
     return Median(one, scale, stated, blocks=blocks, aggregator=choice, points=points)
 
 
-def assigned(data: Records, blocks: int, key: bytes) -> Blocks:
+def assigned(data: Records, blocks: int, salt: bytes) -> Blocks:
     """Return the block of each row of the table, by the unit's name, or by its place where units
     stay in place. Raise ValueError where neither is possible.
     """
     if data.unit_column is not None:
-        names = data.table.column(data.unit_column).tolist()
-        return np.array([_hashed(name, blocks, key) for name in names], dtype=np.int64)
+        names = keys(data.table.column(data.unit_column))
+        return np.array([_hashed(name, blocks, salt) for name in names], dtype=np.int64)
     if data.records_per_unit is None and data.people.relation == "replace_one":
         return np.arange(data.table.rows, dtype=np.int64) % blocks
     raise ValueError(
@@ -177,12 +176,9 @@ def assigned(data: Records, blocks: int, key: bytes) -> Blocks:
     )
 
 
-def _hashed(name: Any, blocks: int, key: bytes) -> int:
-    """Return the block of a unit. Names that are equal as numbers are those of one unit, whatever
-    their type: 1 and 1.0 are hashed alike.
-    """
-    text = str(rational(name) if isinstance(name, Real | Decimal) else name)
-    digest = blake2b(text.encode(), digest_size=16, key=key[:64]).digest()
+def _hashed(name: Hashable, blocks: int, salt: bytes) -> int:
+    """Return the block of the unit whose name has this key: one unit's names all have it."""
+    digest = blake2b(repr(name).encode(), digest_size=16, key=salt[:64]).digest()
     return int.from_bytes(digest, "big") % blocks
 
 

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from accountant.queries import frame
 from accountant.queries.exact import Numbers
 from accountant.queries.records import Records
+from accountant.queries.same import key
 
 PARTS: Final = 2**20
 """Parts of 1 in which weights and answers are counted."""
@@ -92,7 +93,7 @@ class Universe:
         inside = np.ones(len(cell), dtype=np.bool_)
         for (name, categories), column in zip(self.columns.items(), columns, strict=True):
             values = frame.as_text(column) if name in data.people.dimensions else column
-            place = _places(values, categories)
+            place = frame.categorised(values, categories)
             inside &= place >= 0
             cell = cell * len(categories) + place
         return np.bincount(cell[inside], minlength=self.size).astype(np.int64)
@@ -106,9 +107,10 @@ class Universe:
             raise ValueError(f"the universe has no column {min(strange)!r}")
         for name, categories in self.columns.items():
             wanted = frame.listed(equal[name]) if name in equal else categories
-            if outside := [value for value in wanted if value not in categories]:
+            keys, known = set(map(key, wanted)), list(map(key, categories))
+            if outside := [value for value in wanted if key(value) not in known]:
                 raise ValueError(f"{outside[0]!r} is no listed category of {name!r}")
-            mask = np.multiply.outer(mask, np.array([value in wanted for value in categories]))
+            mask = np.multiply.outer(mask, np.array([each in keys for each in known]))
         return Linear(mask.reshape(-1))
 
     def linear(self, weights: Any) -> Linear:
@@ -133,19 +135,6 @@ class Universe:
         if len(found) < 2:
             raise ValueError("give at least two questions")
         return found
-
-
-def _places(column: frame.Column, categories: tuple[Any, ...]) -> NDArray[np.int64]:
-    """Return the place of each value among the categories, or -1."""
-    kind, size = column.dtype.kind, column.dtype.itemsize
-    known = {value: place for place, value in enumerate(categories)}
-    if kind == "O":
-        return np.array([known.get(value, -1) for value in column], dtype=np.int64)
-    values, inverse = np.unique(column, return_inverse=True)
-    if kind in "mM" or (kind == "f" and size < 8):  # Python has no equal values of these types
-        return frame.categorised(values, categories)[inverse]
-    places = np.array([known.get(value, -1) for value in values.tolist()], dtype=np.int64)
-    return places[inverse]
 
 
 def exactly(parts: int) -> Fraction:
