@@ -32,7 +32,7 @@ from accountant.queries.frame import Column, listed
 from accountant.queries.points import Points
 from accountant.queries.quantiles import line
 from accountant.queries.query import Error, Query
-from accountant.queries.records import Records
+from accountant.queries.records import REPLACE, Records
 from accountant.queries.same import keys
 from accountant.queries.steps import Draw, Laplace, Step
 
@@ -163,16 +163,17 @@ def _aggregate(
 
 def assigned(data: Records, blocks: int, salt: bytes) -> Blocks:
     """Return the block of each row of the table, by the unit's name, or by its place where units
-    stay in place. Raise ValueError where neither is possible.
+    stay in place, which those of a private group do not. Raise ValueError where neither will do.
     """
     if data.unit_column is not None:
         names = keys(data.table.column(data.unit_column))
         return np.array([_hashed(name, blocks, salt) for name in names], dtype=np.int64)
-    if data.records_per_unit is None and data.people.relation == "replace_one":
+    if data.records_per_unit is None and data.people.relation == REPLACE and not data.narrow:
         return np.arange(data.table.rows, dtype=np.int64) % blocks
     raise ValueError(
         f"which block a {data.people.unit} is in has to depend on nothing else: say by unit= which "
-        "column of the dataset names it. (A place in the table depends on who else is there.)"
+        "column of the dataset names it. (A place in the table depends on who else is there, and "
+        "in a group whose members are private anybody may not be.)"
     )
 
 

@@ -219,3 +219,27 @@ def test_bad_requests_are_refused(comes_and_goes: Client, replaces: Client) -> N
             subsample(survey, **{**sound, **wrong})
     with pytest.raises(ZeroDivisionError):
         subsample(survey, **{**sound, "function": lambda records: 1 / 0})
+
+
+def test_places_in_a_private_group_are_refused(opened: Opens) -> None:
+    """Where it is private who is in a group, a table of the group alone has other places for all
+    who come after one that leaves it: blocks go by name there.
+    """
+    rows = named(40)
+    ledger = opened("replace_one", "private")
+    unnamed = dataset(ledger, rows)
+    with pytest.raises(ValueError, match="say by unit="):
+        subsample(unnamed.where(country="CH"), spread, ["x"], (0, 10), epsilon=1, blocks=5)
+    assert subsample(unnamed, spread, ["x"], (0, 10), epsilon=1, blocks=5).values
+    there = rows["country"] == "CH"
+    alone = {name: column[there] for name, column in rows.items()}
+    found = [
+        subsample(
+            dataset(ledger, each, unit="who").where(country="CH"),
+            spread, ["x"], (0, 10), epsilon=1, blocks=5,
+        ).values()[0].tolist()
+        for each in (rows, alone)
+    ]  # fmt: skip
+    assert found[0] == found[1]
+    public = dataset(opened("replace_one"), rows).where(country="CH")
+    assert subsample(public, spread, ["x"], (0, 10), epsilon=1, blocks=5).values
