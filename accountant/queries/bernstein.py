@@ -106,7 +106,7 @@ def function(
     size = (degree + 1) ** len(sides)
     if size > MOST_VALUES:
         raise ValueError(f"{size} points of the grid are more than 65536: take a lower degree")
-    low, high = pair("within", within)
+    low, high = pair("the bounds of the summand", within)
     reach = data.unit().of_sum(low, high)
     if not reach:
         raise ValueError("within is a single number: the function would be the same for all data")

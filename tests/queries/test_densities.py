@@ -239,7 +239,7 @@ def plain(ledger: Client) -> Dataset:
         (lambda ledger: kernel_density(plain(ledger), "x", 1, 1, points=5), "width of a cell"),
         (lambda ledger: kernel_density(plain(ledger), "x", 1, 1, points=10**4), "points is a"),
         (lambda ledger: ask(ledger, within=(1, 0)), "first has to be below"),
-        (lambda ledger: ask(ledger, within=3), "is a pair"),
+        (lambda ledger: ask(ledger, within=3), "are a pair"),
         (lambda ledger: ask(ledger, axes=[]), "at least one axis"),
         (lambda ledger: ask(ledger, axes=[(0, 1)] * 9), "more than 65536"),
         (lambda ledger: ask(ledger, degree=0), "degree is a whole"),
