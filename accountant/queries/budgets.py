@@ -36,8 +36,10 @@ class Budget:
     @classmethod
     def of(cls, data: Records, epsilon: Amount | None, rho: Amount | None = None) -> Budget:
         """Return the budget of a query on ``data``, of which exactly one amount is given. Where the
-        service books what is stated twice, it is a half (of rho a quarter). Raise ValueError.
+        service books what is stated twice, it is a half (of rho a quarter). Raise ValueError, also
+        where it is public that nobody is asked about.
         """
+        data.check_somebody()
         if (epsilon is None) == (rho is None):
             raise ValueError("give either epsilon, for Laplace noise, or rho, for normal noise")
         currency = "epsilon" if rho is None else "rho"

@@ -116,9 +116,8 @@ def _people(data: Records) -> int:
             f"that a {person} sends no report would show that their value is missing: make a "
             "category of it"
         )
-    if not (people := data.rows()):
-        raise ValueError("nobody is in the group: there is nobody to ask")
-    return people
+    data.check_somebody()
+    return data.rows()
 
 
 def _places(data: Records, column: str, names: Sequence[Any]) -> Places:

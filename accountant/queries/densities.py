@@ -180,14 +180,8 @@ def basis(points: Numbers, order: int) -> Numbers:
 
 
 def public_size(data: Records, size: int) -> int | None:
-    """Return the number of records if it is public, else None. Raise ValueError if it is public
-    that there are none.
-    """
-    if not data.unit().fixed:
-        return None
-    if size < 1:
-        raise ValueError("the group has no records, and that is public: there is nothing to ask")
-    return size
+    """Return the number of records if it is public, else None."""
+    return size if data.unit().fixed else None
 
 
 def stated_size(public: int | None, records: int | None) -> int:

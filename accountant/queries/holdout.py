@@ -65,8 +65,6 @@ def reusable_holdout(
             "public knowledge"
         )
     size = data.rows() if records is None else whole_number("records", records, 1, MOST_RECORDS)
-    if not size:
-        raise ValueError("the holdout has no records, which is public: there is nothing to ask")
     reach = unit.of_sum(Fraction(0), Fraction(1)) / size
     what = SparseVector.costing(
         amount.amount / most, reach, 1, numbers=True, neighbouring=amount.stated

@@ -107,13 +107,9 @@ class Sums:
     def of(
         cls, data: Records, budget: Budget, summands: Mapping[str, Summand], formula: Formula
     ) -> Sums:
-        """Return the sums over the records of ``data``, with a step at an equal share for each.
-        Raise ValueError where there are no records, and that is public.
-        """
+        """Return the sums over the records of ``data``, with a step at an equal share for each."""
         unit, one = data.unit(), Fraction(1)
         size, reach = len(next(iter(summands.values())).values), unit.of_sum(one, one)
-        if not reach and not size:
-            raise ValueError("the group has no records, which is public: there is nothing to ask")
         share = budget.share(len(summands) + (1 if reach else 0))
         steps = [share.noise(unit.of_sum(each.low, each.high)) for each in summands.values()]
         if reach:

@@ -159,6 +159,13 @@ class Records:
         fixed = not present and one and (always or self.missing == "refuse")
         return Unit(present, fixed, self.records_per_unit or 1)
 
+    def check_somebody(self) -> None:
+        """Raise ValueError where nobody is selected, and that is public: nothing can be learnt, and
+        nobody would pay.
+        """
+        if self.unit(always=True).fixed and not self.rows():
+            raise ValueError("the group has no records, which is public: there is nothing to ask")
+
     @property
     def charged(self) -> Charged:
         """Whose budget pays."""
