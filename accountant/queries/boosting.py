@@ -81,11 +81,12 @@ def boosting(
     counts = universe.counts(data)
 
     def bounds(confidence: float, drawn: Sequence[Any] | None, records: int | None) -> Error:
-        how = (
-            f"fine + width, if each synopsis is within {float(step.fine):.6g} on a share of "
-            f"1/2 + {step.edge:.3f} of the weight (Dwork, Rothblum, Vadhan 2010, Theorem 4.1)"
+        how = "fine + width (Dwork, Rothblum, Vadhan 2010, Theorem 4.1)"
+        condition = (
+            f"each synopsis is within {float(step.fine):.6g} on a share of 1/2 + {step.edge:.3f} "
+            "of the weight"
         )
-        return Error(step.within(1 - confidence), confidence, "records", how)
+        return Error(step.within(1 - confidence), confidence, "records", how, condition)
 
     return Query(
         "boosting", data.charged, (step,), lambda: [counts], lambda drawn: drawn[0], bounds,

@@ -58,9 +58,10 @@ def mwem(
     def bounds(confidence: float, drawn: Sequence[Any] | None, records: int | None) -> Error:
         how = (
             "2n (ln |X| / T)^(1/2) and the noise of choice and measurement, over all questions "
-            "(Hardt, Ligett, McSherry 2012, Theorem 2.2), if there are as many records as stated"
+            "(Hardt, Ligett, McSherry 2012, Theorem 2.2)"
         )
-        return Error(step.within(1 - confidence), confidence, "records", how)
+        condition = f"there are {step.records} records"
+        return Error(step.within(1 - confidence), confidence, "records", how, condition)
 
     return Query(
         "mwem", data.charged, (step,), lambda: [counts], lambda drawn: drawn[0], bounds, data.notes

@@ -167,8 +167,11 @@ def _query(
     def bounds(confidence: float, drawn: Sequence[Any] | None, records: int | None) -> Error:
         if drawn is not None and drawn[0] is None:
             return Error(math.inf, confidence, f"units of {column}", "nothing was released")
-        how = "the quantile of the noise, if the test passes"
-        return Error(proposal.within(1 - confidence), confidence, f"units of {column}", how)
+        condition = "the test passes" if drawn is None else None
+        return Error(
+            proposal.within(1 - confidence), confidence, f"units of {column}",
+            "the quantile of the noise", condition,
+        )  # fmt: skip
 
     return Query(
         kind, data.charged, (proposal,), lambda: [places], lambda drawn: drawn[0], bounds,

@@ -42,8 +42,9 @@ class Asking(Reasons, total=False):
 @dataclass(frozen=True, slots=True)
 class Error:
     """A bound on how far noise has moved an answer, which holds with a probability of
-    ``confidence``. Nothing but the data that are counted is compared: a sample of people has a
-    sampling error besides.
+    ``confidence``, where it has a ``condition`` only if that is met. Nothing but the data that are
+    counted is compared: a sample of people has a sampling error besides. As a text it says all
+    this.
     """
 
     amount: float
@@ -52,6 +53,14 @@ class Error:
     """What the amount counts: units of the answer, ranks, records, units of the score."""
     how: str
     """Where the bound comes from."""
+    condition: str | None = None
+    """What nobody has checked, and without which the bound may not hold. None: it holds anyway."""
+
+    def __str__(self) -> str:
+        told = f"within {self.amount:.6g} {self.unit} with a confidence of {self.confidence}"
+        if self.condition is not None:
+            told += f" if {self.condition}, which is not checked"
+        return f"{told} ({self.how})"
 
     def __float__(self) -> float:
         return float(self.amount)

@@ -118,7 +118,8 @@ class OnlineWeights:
         how = "threshold and noise; the updates " + (
             "suffice, whatever is asked" if lasts else "may run out before"
         )
-        return Error(max(level + off, told), confidence, "records", how)
+        condition = f"there are {self.records} records"
+        return Error(max(level + off, told), confidence, "records", how, condition)
 
     def cost(self, **reasons: Unpack[Reasons]) -> Preview:
         """Return what the ledger would decide now, and the charge."""

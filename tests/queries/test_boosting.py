@@ -107,6 +107,30 @@ def test_it_is_released_from_a_dataset(comes_and_goes: Client, opened: Opens) ->
         boosting(survey, universe_of, asked, records=300, epsilon=1, rounds=9, draws=1, fine=-1)
 
 
+def test_an_error_says_on_what_it_depends(comes_and_goes: Client) -> None:
+    """Where a bound holds on a condition only, the error says so wherever it is read, before the
+    release and with the answer; where there is none it says nothing of one.
+    """
+    survey, cells, asked = dataset(comes_and_goes, people(40)), {"colour": COLOURS}, np.eye(3) > 0
+    query = boosting(survey, cells, asked, records=40, epsilon=1, rounds=3, draws=2)
+    for error in (query.error(), query.release(purpose="test").error):
+        assert "each synopsis is within" in (error.condition or "")
+        for told in (str(error), repr(error)):
+            assert "0.95" in told
+            assert str(error.condition) in told
+    shared: Any = {"records": 40, "epsilon": 1}
+    for error in (
+        survey.mwem(cells, asked, rounds=2, **shared).error(),
+        survey.online_weights(cells, updates=2, **shared).error(questions=5),
+    ):
+        assert error.condition == "there are 40 records"
+    proposed = survey.propose_test_release("x", bound=1, epsilon=1, delta="1e-6").error()
+    assert proposed.condition == "the test passes"
+    plain = survey.sum("x", epsilon=1).error(0.9)
+    assert plain.condition is None
+    assert str(plain).endswith("units of x with a confidence of 0.9 (the quantile of the noise)")
+
+
 EPSILON, TIMES = 1.5, 400
 
 
