@@ -199,9 +199,10 @@ class Thresholdout:
         Raise SessionOver when the budget is used up, ValueError for what are no such numbers.
         """
         means = self._checker.means(question)
-        self._checker.check()
-        self._paid.drawing()
-        return self._checker.ask(*means)
+        with self._paid.lock:
+            self._checker.check()
+            self._paid.drawing()
+            return self._checker.ask(*means)
 
     def __enter__(self) -> Self:
         self._paid.__enter__()

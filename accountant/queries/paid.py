@@ -4,12 +4,17 @@
 and what was not used comes back. ``Whole`` is a grant that is charged whole once noise was drawn.
 Both are context managers, and pay inside their block only: entering it refuses a reservation that
 an earlier run may have got, and leaving it settles. Where nothing was drawn all is given back.
+
+Both have a ``lock``. Who asks holds it from looking whether anything is left until the answer is
+counted, and what settles the session takes it too: threads are answered one after the other.
+
 After an exception, or an answer that could not be counted, the one stays open and expires, charged
 in full; the other is committed if anything was drawn.
 """
 
 from __future__ import annotations
 
+from threading import RLock
 from typing import TYPE_CHECKING, Final, Self, Unpack
 
 from accountant.client.calls import Settles
@@ -29,7 +34,7 @@ class ByAnswer:
     """A sparse vector session of the service."""
 
     def __init__(self, on: Charged, session: Session) -> None:
-        self._on, self.session = on, session
+        self._on, self.session, self.lock = on, session, RLock()
         self._begun = self._used = self._owed = False
         self.settlement: Settlement | None = None
         """What was charged, once it is closed."""
@@ -61,17 +66,18 @@ class ByAnswer:
         on the threshold says nothing of the data. Raise SessionOver if an answer was drawn that was
         not counted.
         """
-        if self._owed:
-            raise SessionOver(
-                "an answer was drawn that could not be counted: the session is not closed, and "
-                "expires, charged in full"
-            )
-        if self._used:
-            self.settlement = self.session.close(**more)
-        else:
-            self.settlement = self._on.ledger.release(self.session.id, NOTHING, **more)
-            self.session.settled = True
-        return self.settlement
+        with self.lock:
+            if self._owed:
+                raise SessionOver(
+                    "an answer was drawn that could not be counted: the session is not closed, and "
+                    "expires, charged in full"
+                )
+            if self._used:
+                self.settlement = self.session.close(**more)
+            else:
+                self.settlement = self._on.ledger.release(self.session.id, NOTHING, **more)
+                self.session.settled = True
+            return self.settlement
 
     def __enter__(self) -> Self:
         self.session.__enter__()
@@ -79,16 +85,17 @@ class ByAnswer:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        self._begun = False
-        if error is None and not (self.session.settled or self._owed):
-            self.close()
+        with self.lock:
+            self._begun = False
+            if error is None and not (self.session.settled or self._owed):
+                self.close()
 
 
 class Whole:
     """A grant that is charged whole."""
 
     def __init__(self, on: Charged, grant: Grant) -> None:
-        self._on, self._grant = on, grant
+        self._on, self._grant, self.lock = on, grant, RLock()
         self._begun = self._used = False
 
     @property
@@ -116,5 +123,6 @@ class Whole:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        self._begun = False
-        self._grant.__exit__(kind, error, trace)
+        with self.lock:
+            self._begun = False
+            self._grant.__exit__(kind, error, trace)

@@ -180,7 +180,7 @@ class Comparing:
 
 
 class Comparisons:
-    """An open session. Use it as a context manager."""
+    """An open session. Use it as a context manager; several threads may."""
 
     def __init__(self, what: Comparing, running: Running, paid: ByAnswer) -> None:
         self._what, self._running, self._paid = what, running, paid
@@ -223,14 +223,15 @@ class Comparisons:
         answered costs nothing.
         """
         values = [self._what.answer(question) for question in questions]
-        self._running.check(values)
-        if not values:
-            return []
-        self._paid.drawing()
-        found = self._running.ask_all(values)
-        above = sum(outcome.above for outcome in found)
-        self._paid.count(above, len(found) - above)
-        return found
+        with self._paid.lock:
+            self._running.check(values)
+            if not values:
+                return []
+            self._paid.drawing()
+            found = self._running.ask_all(values)
+            above = sum(outcome.above for outcome in found)
+            self._paid.count(above, len(found) - above)
+            return found
 
     def close(self, **more: Unpack[Settles]) -> Settlement:
         """End the session and return what is charged; what was not used comes back. A policy may

@@ -210,14 +210,15 @@ class Weights:
         answers than questions. A question that makes no sense raises ValueError, and costs nothing.
         """
         asked = [self._universe.linear(question) for question in questions]
-        self._learner.running.check()
-        if not asked:
-            return []
-        self._paid.drawing()
-        found = [self._learner.ask(question) for question in asked if self.left]
-        updates = sum(estimate.updated for estimate in found)
-        self._paid.count(updates, len(found) - updates)
-        return found
+        with self._paid.lock:
+            self._learner.running.check()
+            if not asked:
+                return []
+            self._paid.drawing()
+            found = [self._learner.ask(question) for question in asked if self.left]
+            updates = sum(estimate.updated for estimate in found)
+            self._paid.count(updates, len(found) - updates)
+            return found
 
     def __enter__(self) -> Self:
         self._paid.__enter__()

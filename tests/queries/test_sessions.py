@@ -6,10 +6,13 @@ from __future__ import annotations
 
 import math
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from functools import partial
+from threading import Barrier, BrokenBarrierError
 from typing import Any
 
 import numpy as np
@@ -330,6 +333,56 @@ def test_one_session_is_not_answered_twice(comes_and_goes: Client) -> None:
             assert first.ask(question) is not None
         with pytest.raises(MayHaveRun), second:
             second.ask(question)
+
+
+def meets(noise: Any, others: Barrier) -> Any:
+    """A source of noise that gives other threads the time to draw as well."""
+
+    def drawn() -> Any:
+        with suppress(BrokenBarrierError):
+            others.wait(0.3)
+        return noise()
+
+    return drawn
+
+
+def test_threads_are_answered_one_after_the_other(comes_and_goes: Client) -> None:
+    """Two threads do not get the last positive of a session both: it answers the next question
+    when the one before is counted, and the end of its block waits for that too.
+    """
+    survey = dataset(comes_and_goes, people(400))
+    over = {"columns": ["x"], "threshold": "0.01", "epsilon": 20, "budget": 1, "records": 400}
+    theirs = people(400) | {"x": np.zeros(400)}
+    weights = online_weights(
+        survey, {"country": None}, records=1200, epsilon=20, updates=1, threshold=1
+    )
+    for opens, question in (
+        (sparse_vector(survey, threshold=0, epsilon=20, positives=1).open, survey),
+        (weights.open, [1, 0, 0]),
+        (partial(weights.open, give_back=True), [1, 0, 0]),
+        (reusable_holdout(survey, theirs, **over).open, lambda rows: rows["x"] > 5),
+    ):
+        with opens(purpose="test") as session, ThreadPoolExecutor(2) as threads:
+            owner = getattr(session, "_learner", getattr(session, "_checker", session))
+            running = getattr(owner, "running", None) or owner._running
+            running.compared = meets(running.compared, Barrier(2))
+            asked = [threads.submit(session.ask, question) for _ in range(2)]
+            ends = [each.exception() for each in asked]
+        assert ends.count(None) == 1
+        [over_now] = [str(end) for end in ends if end is not None]
+        assert "its positive no. 1" in over_now or "used up" in over_now
+        assert session.left == 0
+
+
+def test_many_threads_share_a_session(comes_and_goes: Client) -> None:
+    """Every question of many threads is answered, and counted once."""
+    survey = dataset(comes_and_goes, people(400))
+    made = sparse_vector(survey, threshold=10**4, epsilon=1, positives=1)
+    with made.open(purpose="test") as session:
+        with ThreadPoolExecutor(8) as threads:
+            found = list(threads.map(session.ask, [survey] * 40))
+        assert not any(found)
+        assert state(comes_and_goes, session.receipt.grant) == ("reserved", 0, 40)
 
 
 def test_an_exception_leaves_the_session_to_expire(comes_and_goes: Client) -> None:
