@@ -69,6 +69,19 @@ def test_rounding_keeps_distance_and_order(
     assert 0 <= moved <= what.width
 
 
+@pytest.mark.parametrize("whole", [False, True])
+def test_every_session_draws_a_threshold(whole: bool) -> None:
+    """A session begins with noise on its threshold, of the stated scale and of its own."""
+    what = SparseVector.costing(Fraction(1, 10), Fraction(2), 3, whole=whole)
+    place = what.place(Fraction(7), up=True)
+    begun = [what.begin(Fraction(7)).threshold - place for _ in range(600)]
+    off = np.array([float(steps * what.lattice) for steps in begun])
+    scale = float(what.threshold_scale)
+    assert np.abs(off).mean() == pytest.approx(scale, rel=0.25)
+    assert abs(off.mean()) < scale / 3
+    assert len(set(begun)) > 100
+
+
 def test_the_charge_is_that_of_the_session(comes_and_goes: Client) -> None:
     """The preview, the reservation and the settlement agree with eps1 + eps2 + eps3."""
     survey = dataset(comes_and_goes, people(50))
