@@ -61,6 +61,19 @@ def test_ties_go_on_for_as_long_as_they_last() -> None:
         assert asked == [2, 2, 2, 2]
 
 
+@pytest.mark.parametrize("words", [(0x8000,), (3,), (0x1234, 0x8000), (0, 7), (5, 0, 0xFFFF)])
+def test_the_last_word_of_a_probability_decides_for_zero(words: tuple[int, ...]) -> None:
+    """Where a probability has a last word, a number that is equal to it so far is not below it, and
+    one with the word before is.
+    """
+    probability = sum(
+        (Fraction(word, 2 ** (16 * place)) for place, word in enumerate(words, 1)), Fraction(0)
+    )
+    for last, expected in ((words[-1], False), (words[-1] - 1, True)):
+        drawn = [np.uint16(word).tobytes() for word in (*words[:-1], last)]
+        assert coins(probability, 1, given_out(*drawn)[0]).tolist() == [expected]
+
+
 def test_each_place_keeps_its_own_bits() -> None:
     """Places that are decided later are put where they belong."""
     words = np.array([0x5555, 0, 0x5555, 0xFFFF], dtype=np.uint16).tobytes()
