@@ -138,3 +138,44 @@ WITH_RHO = [
     "pearson",
 ]  # fmt: skip
 """Kinds that take a rho in place of an epsilon."""
+
+CELLS: Any = {"country": None}
+WEIGHTS = [[1, 0, 0], [0, 1, 0]]
+OTHERS: dict[str, Callable[[Dataset], Any]] = {
+    "histogram_density": lambda data: data.histogram_density("x", bins=5, epsilon=1),
+    "series_density": lambda data: data.series_density("x", terms=5, epsilon=1),
+    "kernel_density": lambda data: data.kernel_density("x", bandwidth=1, rho=1),
+    "function": lambda data: data.function(
+        ["x"], lambda x, t: x * t, within=(0, 10), axes=[(0, 1)], degree=2, epsilon=1
+    ),
+    "nearest": lambda data: data.nearest("x", [[1], [2]], epsilon=1),
+    "sparse_vector": lambda data: data.sparse_vector(threshold=1, epsilon=1, positives=1),
+    "reusable_holdout": lambda data: data.reusable_holdout(
+        people(50), ["x"], threshold="0.5", epsilon=1, budget=1, records=50
+    ),
+    "online_weights": lambda data: data.online_weights(CELLS, records=50, epsilon=1, updates=1),
+    "mwem": lambda data: data.mwem(CELLS, WEIGHTS, records=50, epsilon=1, rounds=1),
+    "boosting": lambda data: data.boosting(
+        CELLS, WEIGHTS, records=50, epsilon=1, rounds=9, draws=2
+    ),
+    "subsample": lambda data: data.subsample(
+        lambda rows: rows["x"].mean(), ["x"], (0, 10), epsilon=1, blocks=5
+    ),
+    "propose_test_release": lambda data: data.propose_test_release(
+        "x", bound=1, epsilon=1, delta="1e-6"
+    ),
+    "best_feature": lambda data: data.best_feature(["x", "y"], "age", epsilon=1),
+    "features_above": lambda data: data.features_above(["x", "y"], "age", threshold=1, epsilon=1),
+}
+"""Kinds with tests of their own, at sizes at which nothing fails."""
+LOCAL: dict[str, Callable[[Dataset], Any]] = {
+    "response": lambda data: data.response("colour", COLOURS, theta="0.8"),
+    "unary": lambda data: data.unary("colour", COLOURS, epsilon=1),
+    "both_ways": lambda data: data.both_ways("colour", COLOURS, epsilon=1),
+}
+"""Kinds that collect a report from each person."""
+KINDS: dict[str, Callable[[Dataset], Any]] = {
+    **{name: lambda data, made=case.make: made(data, epsilon=1) for name, case in CASES.items()},
+    **OTHERS,
+}
+"""Kinds of queries that anybody may be asked by."""

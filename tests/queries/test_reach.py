@@ -6,16 +6,18 @@ tells all of a loss that is spread over many draws. So the sensitivities are loo
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
-from catalogue import BOUNDS, COLOURS, people, without_first
+from catalogue import BOUNDS, COLOURS, KINDS, people, without_first
 
 from accountant import queries
 from accountant.client import Client
-from accountant.queries import Dataset
+from accountant.queries import Dataset, Query
 from accountant.queries.boosting import Boosting, boosting
 from accountant.queries.features import best_feature, features_above
 from accountant.queries.holdout import Checker, reusable_holdout
@@ -229,6 +231,84 @@ def test_what_is_made_follows_from_what_was_published(comes_and_goes: Client) ->
     found = step.ready(universe.counts(data))()
     made = [step._synopsis(3, each.drawn, each.told) for each in found.rounds]
     assert found.answers == pytest.approx(np.median(made, axis=0) / PARTS)
+
+
+def plain(value: Any) -> Any:
+    """All numbers of an answer or an error."""
+    if is_dataclass(value):
+        return [plain(getattr(value, each.name)) for each in fields(value)]
+    if isinstance(value, Mapping):
+        return [plain(each) for each in value.values()]
+    if isinstance(value, np.ndarray | list | tuple):
+        return np.asarray(value).tolist() if isinstance(value, np.ndarray) else [*map(plain, value)]
+    return value
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_an_answer_is_made_of_the_draws_alone(name: str, comes_and_goes: Client) -> None:
+    """On neighbouring data, and on half of them, the same draws make the same answer with the same
+    error: nothing else of the data goes into it, and not their number.
+    """
+    rows = people(SIZE) | {"who": np.arange(SIZE)}
+    tables = [rows, without_first(rows), {name: each[: SIZE // 2] for name, each in rows.items()}]
+    made = [
+        KINDS[name](queries.dataset(comes_and_goes, "visits", table, bounds=BOUNDS, unit="who"))
+        for table in tables
+    ]
+    if not isinstance(made[0], Query):  # a session
+        return
+    query = made[0]
+    drawn = [step.ready(value)() for step, value in zip(query.steps, query.values(), strict=True)]
+    told = [plain((each.finish(drawn), each.bounds(0.95, drawn, None))) for each in made]
+    assert told[0] == told[1] == told[2]
+
+
+WIDTHS: dict[str, Callable[[Dataset], Query]] = {
+    "kernel, wide": lambda data: data.kernel_density("x", bandwidth=60, rho=1, points=16),
+    "kernel, narrow": lambda data: data.kernel_density("x", bandwidth=1, rho=1, points=16),
+    "histogram": lambda data: data.histogram_density("x", bins=4, epsilon=1),
+    "series": lambda data: data.series_density("x", terms=4, epsilon=1),
+    "function": lambda data: data.function(
+        ["x"],
+        lambda x, t: np.where(x < 5, -5, 5) + 0 * t,
+        within=(-5, 5),
+        axes=[(0, 1)],
+        degree=3,
+        epsilon=1,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WIDTHS)
+@pytest.mark.parametrize("relation", ["comes_and_goes", "replaces"])
+def test_a_unit_that_may_have_no_records_changes_densities_by_no_more(
+    relation: str, name: str, request: pytest.FixtureRequest
+) -> None:
+    """A unit of up to 2 records that goes, or is exchanged for one with others or with none,
+    changes the sums of a density by what is stated at most; and some unit does by nearly that.
+    """
+    ledger, rest = request.getfixturevalue(relation), [1.0, 4.0, 7.5]
+
+    def of(*own: float) -> Query:
+        rows = {"x": np.array([*rest, *own]), "who": np.array([1, 2, 3, *[4 for _ in own]])}
+        data = queries.dataset(
+            ledger, "visits", rows, bounds={"x": (0, 10)}, unit="who", records_per_unit=2
+        )
+        return WIDTHS[name](data)
+
+    units = [(), (0.0,), (10.0,), (0.0, 0.0), (10.0, 10.0), (0.0, 10.0), (5.0, 5.0)]
+    made = [of(*own) for own in units]
+    [step], values = made[0].steps, [each.values()[0] for each in made]
+    norm = 2 if isinstance(step, DiscreteGaussian) else 1
+    others = [0] if relation == "comes_and_goes" else range(len(units))
+    changes = [
+        float(np.linalg.norm([float(a - b) for a, b in zip(one, values[j], strict=True)], norm))
+        for one in values
+        for j in others
+    ]
+    # A unit of a series that is exchanged moves only some of the cosines from end to end.
+    near = 0.4 if (name, relation) == ("series", "replaces") else 0.9
+    assert float(step.sensitivity) * near < max(changes) <= float(step.sensitivity) * (1 + 1e-12)
 
 
 def test_a_question_to_a_holdout_is_cut_to_its_range(comes_and_goes: Client) -> None:
