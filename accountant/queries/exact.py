@@ -19,6 +19,7 @@ from accountant.client.amounts import UP, Amount, exact
 Numbers = NDArray[np.float64]
 """A column of numbers."""
 
+SIZE: Final = Fraction(10**60)
 _HALF: Final = 26
 _AT_ONCE: Final = 2**25
 """Values whose halves of 27 bits a float adds up exactly: 2^25 * 2^27 < 2^53."""
@@ -26,14 +27,20 @@ _AT_ONCE: Final = 2**25
 
 def number(name: str, value: Amount) -> Fraction:
     """Return an amount as a fraction; a float is the decimal that it is printed as. Raise
-    ValueError, with the ``name``, for what is not a finite number.
+    ValueError, with the ``name``, for what is not a finite number, or beyond 10^60 or 10^-60 in
+    size: squares and products of such numbers are no floats.
     """
     if isinstance(value, Rational) and not isinstance(value, bool):
-        return Fraction(int(value.numerator), int(value.denominator))
-    try:
-        return Fraction(exact(value))
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name}: {error}") from None
+        found = Fraction(int(value.numerator), int(value.denominator))
+    else:
+        try:
+            found = Fraction(exact(value))
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{name}: {error}") from None
+    if found and not 1 / SIZE <= abs(found) <= SIZE:
+        small = "small" if abs(found) < 1 else "large"
+        raise ValueError(f"{name} is too {small}: amounts are from 1e-60 to 1e60 in size")
+    return found
 
 
 def positive(name: str, value: Amount) -> Fraction:

@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from accountant.queries.arguments import real
 from accountant.queries.exact import Numbers
 from accountant.queries.same import key, keys
 
@@ -125,7 +126,7 @@ def numbers(name: str, column: Column) -> Numbers:
     if column.dtype.kind != "O" or not all(issubclass(kind, Real | Decimal) for kind in kinds):
         told = ", ".join(sorted(kind.__name__ for kind in kinds))
         raise ValueError(f"column {name!r} is not numeric but {told}: turn it into numbers first")
-    return np.array([float(value) for value in column], dtype=np.float64)
+    return np.array([real(value) for value in column], dtype=np.float64)
 
 
 def among(column: Column, values: Iterable[Any]) -> Mask:

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from accountant.client.amounts import Amount, exact
 from accountant.client.mechanisms import Mechanism, mechanism
 from accountant.queries import bits
-from accountant.queries.exact import positive
+from accountant.queries.exact import number, positive
 from accountant.queries.steps import Draw, Step
 
 Places = NDArray[np.int64]
@@ -339,13 +339,13 @@ def probability(name: str, value: Amount) -> Fraction:
     """Return a probability between 0 and 1 as it is sent: a decimal of at most 40 digits. Raise
     ValueError for others.
     """
-    try:
-        found = Fraction(exact(value))
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name}: {error}") from None
+    found = number(name, value)
     if not 0 < found < 1:
         raise ValueError(f"{name} is a probability between 0 and 1, not {value}")
-    return found
+    try:
+        return Fraction(exact(found))
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
 
 
 def _power_below(epsilon: Fraction) -> Fraction:

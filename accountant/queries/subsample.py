@@ -71,6 +71,8 @@ def subsample(
     """
     budget, many = Budget.of(data, epsilon), whole_number("blocks", blocks, 1, MOST_BLOCKS)
     low, high = pair("the bounds", bounds)
+    if not isinstance(key, bytes):
+        raise ValueError(f"the key is made of bytes, as b'key' is, not {key!r}")
     names = listed(columns)
     if not names:
         raise ValueError("say by columns what the function reads")

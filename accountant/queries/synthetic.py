@@ -118,7 +118,10 @@ def data_sets(values: Sequence[float], size: int) -> Iterator[tuple[float, ...]]
 def _steps(data: Records, column: str, candidate: Any, points: Sequence[float] | None) -> Steps:
     if hasattr(candidate, "cdf"):
         return _of_distribution(data, column, candidate, points)
-    found = np.sort(np.asarray(candidate, dtype=np.float64))
+    try:
+        found = np.sort(np.asarray(candidate, dtype=np.float64))
+    except (TypeError, ValueError, OverflowError):
+        found = np.array(math.nan)
     if found.ndim != 1 or not len(found) or not np.isfinite(found).all():
         raise ValueError(
             "a candidate is a list of finite numbers, or a distribution with a method cdf"

@@ -124,7 +124,7 @@ class Universe:
             raise ValueError(f"a question has {self.size} weights, not {given.shape}")
         if given.dtype == np.bool_:
             return Linear(given)
-        numbers = given.astype(np.float64)
+        numbers = frame.numbers("weights", given)
         if not (np.isfinite(numbers).all() and numbers.min() >= 0 and numbers.max() <= 1):
             raise ValueError("weights are numbers from 0 to 1")
         return Linear(np.floor(numbers * PARTS + 0.5).astype(np.int32))
