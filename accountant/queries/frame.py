@@ -5,9 +5,11 @@ Neither library is imported here: a frame that is given brings its own.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from fractions import Fraction
 from numbers import Real
 from typing import Any, Final
 
@@ -23,6 +25,8 @@ Column = NDArray[Any]
 
 _MISSING: Final = frozenset({"NAType", "NaTType"})
 _SHOWN: Final = 5
+_MANY: Final = 100
+"""Numbers for each category, beyond which categories are looked for among the numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +146,23 @@ def categorised(column: Column, categories: Iterable[Any]) -> NDArray[np.int64]:
     if column.dtype.kind == "O":
         return np.fromiter((known.get(each, -1) for each in keys(column)), np.int64, len(column))
     values, inverse = np.unique(column, return_inverse=True)
+    if column.dtype.kind in "iuf" and len(values) > _MANY * len(known):
+        return _searched(values, known)[inverse]
     return np.array([known.get(each, -1) for each in keys(values)], dtype=np.int64)[inverse]
+
+
+def _searched(values: Column, known: Mapping[Any, int]) -> NDArray[np.int64]:
+    """Return the same for sorted numbers of one type, by looking for each category among them."""
+    found = np.full(len(values), -1, dtype=np.int64)
+    end = len(values) - int(missing(values[-1:])[0])  # NaN is the last
+    for wanted, place in known.items():
+        if isinstance(wanted, Fraction | float):
+            at = bisect_left(values, wanted, hi=end, key=key)  # type: ignore[arg-type]
+        else:
+            at = len(values) - 1
+        if at < len(values) and key(values[at]) == wanted:
+            found[at] = place
+    return found
 
 
 def agree(one: Column, other: Column) -> Mask:

@@ -5,7 +5,8 @@ equivalence: no record is in two categories, no unit has two names, and what has
 its key. A key is made of
 
 * a number of any type: the number as it is printed, exactly. 1, 1.0, True and Decimal("1.00") are
-  the same, and so are 0.1 and the float of 32 bits that is printed as 0.1.
+  the same, and so are 0.1 and the float of 32 bits that is printed as 0.1. Numbers of one type
+  and their keys have the same order.
 * a time of any type: the seconds since 1970, exactly. A day is its first moment, and a time with
   a zone is that moment in UTC.
 * a length of time: its seconds, or its months.
@@ -64,7 +65,7 @@ def _of_number(value: Any) -> Hashable:
     if isinstance(value, Rational):
         return Fraction(int(value.numerator), int(value.denominator))
     if not np.isfinite(float(value)):
-        return float, str(float(value))
+        return float(value) if value == value else (float, "nan")  # noqa: PLR0124
     return Fraction(float.__repr__(value) if isinstance(value, float) else str(value))
 
 

@@ -104,6 +104,22 @@ def test_a_column_of_a_type_is_read_as_its_values_are(values: list[float], kind:
     assert frame.among(numbers, [values[0]])[0] or kind == "f"
 
 
+@pytest.mark.parametrize("kind", ["f8", "f4", "f2", "i8", "u1"])
+def test_few_categories_are_found_among_many_numbers(kind: str) -> None:
+    """Looking for the categories among the numbers finds what looking at each number does."""
+    random = np.random.default_rng(5)
+    numbers = random.integers(0, 250, 5000) if kind == "u1" else random.normal(0, 1000, 5000)
+    values = numbers.astype(kind)
+    if values.dtype.kind == "f":
+        values[:3] = np.inf, -np.inf, np.nan
+    wanted = [*values[[0, 1, 99, 50, 20, 2]], 0.1, 10**30, "red", Fraction(1, 3), float(values[7])]
+    wanted = list({key(each): each for each in wanted}.values())
+    places = {key(each): place for place, each in enumerate(wanted)}
+    one_by_one = [places.get(each, -1) for each in keys(values)]
+    assert frame.categorised(values, wanted).tolist() == one_by_one
+    assert {0, 1, 2, 3, 4, 5} <= set(one_by_one)
+
+
 def test_times_of_two_types_are_one_unit(comes_and_goes: Client) -> None:
     """A unit named by a time lies in one block, whatever the type of its column."""
     days = ["2026-01-01", "2026-01-02", "2026-01-03"]
