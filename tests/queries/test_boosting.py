@@ -84,6 +84,30 @@ def test_the_charge_is_all_rounds(epsilon: Fraction, rounds: int, draws: int) ->
     assert step.draw.sensitivity == rounds - 1
 
 
+def test_questions_are_drawn_by_their_weight() -> None:
+    """In the second round a question is drawn as often as e^(score / scale) says, of the scores
+    that follow from what the first one published.
+    """
+    questions = (Linear(np.arange(CELLS) < 8), Linear(np.arange(CELLS) < 12))
+    counts = np.full(CELLS, 5)
+    counts[0] += 60
+    step = made(1, questions, rounds=3, draws=4000, records=80, fine=Fraction(0))
+    true = np.array([question.of(counts) for question in questions])
+    step = replace(
+        step,
+        width=Fraction(1000),
+        draw=replace(step.draw, scale=Fraction(60)),
+        base=replace(step.base, scale=Fraction(1, 100)),
+    )
+    first, second = step.ready(counts)().rounds[:2]
+    synopsis = np.array(step._synopsis(CELLS, first.drawn, first.told))
+    scores = [step._beyond(int(error)) / PARTS for error in np.abs(true - synopsis)]
+    share = np.mean(np.array(second.drawn) == 0)
+    odds = (scores[0] - scores[1]) / 60
+    assert 0.3 < abs(odds) < 2
+    assert np.log(share / (1 - share)) == pytest.approx(odds, abs=0.2)
+
+
 def test_it_is_released_from_a_dataset(comes_and_goes: Client, opened: Opens) -> None:
     """The answers come in the order of the questions, for the charge that was asked for."""
     universe_of = {"colour": COLOURS, "country": None}
