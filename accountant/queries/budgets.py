@@ -15,7 +15,7 @@ from accountant.queries.exact import positive
 from accountant.queries.records import Records
 from accountant.queries.steps import DiscreteGaussian, DiscreteLaplace, Laplace, Noise
 
-MOST: Final = 10**6
+MOST: Final = 10**12
 """The most that a query may cost."""
 _UNITS: Final = {"epsilon": 10**9, "rho": 10**15}
 """Units of a currency that make one (docs/glossary.md: unit of a currency)."""

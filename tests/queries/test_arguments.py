@@ -129,7 +129,7 @@ def test_an_error_is_stated_for_a_number_of_records(records: Any, comes_and_goes
         query.error(records=records)
 
 
-@pytest.mark.parametrize("amount", ["1e400", 10**400, "1e7"])
+@pytest.mark.parametrize("amount", ["1e400", 10**400, "1e13"])
 def test_an_amount_that_hides_nothing_is_refused(amount: Any, comes_and_goes: Client) -> None:
     """An epsilon or a rho beyond all reason is refused for all kinds of queries."""
     data = survey(comes_and_goes)
@@ -141,7 +141,9 @@ def test_an_amount_that_hides_nothing_is_refused(amount: Any, comes_and_goes: Cl
     ):
         with pytest.raises(ValueError, match=r"hides nothing|too large"):
             ask()
-    assert data.median("x", epsilon=10**6).steps
+    query = data.median("x", epsilon=10**12)
+    draw = query.steps[0].ready(query.values()[0])()
+    assert query.finish([draw]) == pytest.approx(5, abs=2)
 
 
 CELLS: Any = {"country": None}
