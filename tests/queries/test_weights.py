@@ -232,6 +232,25 @@ def test_it_ends_with_the_last_update(comes_and_goes: Client) -> None:
         assert session.synthetic.answer(red) > 2000 / 3 + 100
 
 
+def test_updates_are_counted_before_they_are_shown(comes_and_goes: Client) -> None:
+    """Where updates that are not made come back, the service has counted each answer that was
+    given, and the charge is that of the updates.
+    """
+    survey = dataset(comes_and_goes, skewed(2000))
+    what = online_weights(survey, SMALL, records=2000, epsilon=20, updates=4, threshold=200)
+    red, nobody = what.universe.where(colour="red"), np.zeros(what.universe.size)
+    with what.open(purpose="test", give_back=True) as session:
+        whole = session.receipt.charge["epsilon"]
+        for times in (1, 2):
+            updated = [estimate.updated for estimate in session.ask_all([nobody, nobody])]
+            assert updated == [False, False]
+            shown = comes_and_goes.grant_state(session.receipt.grant).body
+            assert (shown["positives"], shown["negatives"]) == (0, 2 * times)
+        assert session.ask(red).updated
+        assert comes_and_goes.grant_state(session.receipt.grant).body["positives"] == 1
+    assert session.receipt.charge["epsilon"] < whole * 3 / 4
+
+
 EPSILON = 1.5
 TIMES = 1500
 
