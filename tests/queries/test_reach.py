@@ -17,7 +17,7 @@ from catalogue import BOUNDS, COLOURS, KINDS, people, without_first
 
 from accountant import queries
 from accountant.client import Client
-from accountant.queries import Dataset, Query
+from accountant.queries import Dataset, Query, order
 from accountant.queries.boosting import Boosting, boosting
 from accountant.queries.features import best_feature, features_above
 from accountant.queries.holdout import Checker, reusable_holdout
@@ -182,6 +182,24 @@ def test_a_range_is_as_near_to_breaking_as_either_quartile(
     [step], [places] = query.steps, query.values()
     assert isinstance(step, Proposal)
     assert step.far(places) == 0
+
+
+def test_a_proposal_counts_the_moves_of_its_population(
+    comes_and_goes: Client, replaces: Client
+) -> None:
+    """The distance is in exchanges where units are exchanged, else in units that come or go: here
+    one exchange moves the median across the gap, for which two units would have to go.
+    """
+    found = []
+    for ledger, how in ((comes_and_goes, order.to_add_or_remove), (replaces, order.to_replace)):
+        rows = people(40) | {"age": np.array([10] * 22 + [90] * 18)}
+        data = queries.dataset(ledger, "visits", rows, bounds=BOUNDS)
+        query = median(data, "age", bound=8, epsilon=1, delta="0.01")
+        [step], [places] = query.steps, query.values()
+        assert isinstance(step, Proposal)
+        assert step.far(places) == how(places, Fraction(1, 2), 8, 100)
+        found.append(step.far(places))
+    assert found[0] > found[1]
 
 
 def test_the_noise_of_a_median_of_blocks_is_that_of_its_choice(comes_and_goes: Client) -> None:
