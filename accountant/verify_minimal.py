@@ -15,7 +15,6 @@ import tarfile
 from base64 import b64decode, b64encode, urlsafe_b64decode
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
-from copy import copy
 from datetime import UTC, datetime, timedelta
 from decimal import Context, Decimal, localcontext
 from fnmatch import fnmatchcase
@@ -43,11 +42,11 @@ ENDS = ("grant.committed.v1", "grant.released.v1", "grant.expired.v1", "sparse_v
 NUMBER = re.compile(r"\d{1,99}(\.\d{1,99})?([eE][+-]?\d{1,2})?(/[1-9]\d{0,98})?")
 
 Cell = tuple[int, ...]  # positions of its values, dimensions in the order of their names
-Cells = frozenset[Cell] | None  # None is everyone
+Cells = frozenset[Cell] | None  # None is everyone, LASTS everyone where it may still run
 Key = tuple[str, int, str, str]  # of an account: rule, epoch, dataset, client
 Used = list[int | None]  # sums in the currencies that are compared; None is infinite
-Groups = list[tuple[Cells, list[int]]]  # units, and the cells that get them
 Doc = dict[str, Any]
+LASTS: Cells = frozenset()
 
 
 def need(holds: object, reason: str) -> None:
@@ -170,39 +169,41 @@ def plus(left: Iterable[int], right: Iterable[int], sign: int = 1) -> list[int]:
 
 
 class Account:
-    """Sums per cell: finite units in each currency, then counts of infinite charges.
-    ``everyone`` counts in every cell, beside its own in ``cells``. No sum passes 2^62: ``bound``
-    is all that was booked and not given back, ``held`` the part that open grants may give back.
-    With a ``window``, ``passing`` has each spending, and the stamp at which it stops counting.
+    """Sums per cell: finite units in each currency, then counts of infinite charges. ``everyone``
+    counts in every cell beside its own in ``cells``, what ``stays`` of it also in cells to come.
+    No sum passes 2^62: ``bound`` is all that was booked and not given back, ``held`` what of it
+    open grants may give back. ``passing`` has what a ``window`` counts, and until when.
     """
 
     def __init__(self, currencies: Iterable[str], window: str | None = None) -> None:
         self.keeps, self.window = list(currencies), window
         self.everyone, self.cells = [0, 0] * len(self.keeps), dict[Cell, list[int]]()
         self.bound, self.held = [0] * len(self.keeps), [0] * len(self.keeps)
+        self.stays = [0, 0] * len(self.keeps)
         self.passing = deque[tuple[int, Cells, list[int]]]()
 
     def add(self, cells: Cells, units: list[int], sign: int = 1) -> None:
         """Add units to each of the cells."""
-        if cells is None:
+        if not cells:
             self.everyone = plus(self.everyone, units, sign)
-        for cell in cells or ():
+        if cells == LASTS:
+            self.stays = plus(self.stays, units, sign)
+        for cell in (cells or ()) if any(units) else ():
             self.cells[cell] = plus(self.cells.get(cell) or [0] * len(units), units, sign)
 
     def at(self, cell: Cell | None) -> list[int]:
         """Return the sums of a cell; of None, those of everyone."""
-        own = self.cells.get(cell) if cell is not None else None
-        return plus(self.everyone, own) if own else self.everyone
+        return plus(self.everyone, self.cells[cell]) if cell in self.cells else self.everyone
 
-    def of(self, cells: Cells) -> Iterator[list[int]]:
+    def of(self, cells: Cells) -> list[list[int]]:
         """Return the sums of everyone, and of those of the cells that have more."""
-        yield self.everyone
-        yield from map(self.at, self.cells if cells is None else self.cells.keys() & cells)
+        own = self.cells.keys() if cells is None else self.cells.keys() & cells
+        return [self.everyone, *map(self.at, own)]
 
     def twin(self) -> Account:
         """Return another account with the same sums."""
-        twin = copy(self)
-        twin.cells, twin.passing = dict(self.cells), self.passing.copy()
+        twin = Account(self.keeps, self.window)
+        vars(twin).update(vars(self) | {"cells": dict(self.cells), "passing": self.passing.copy()})
         return twin
 
     def advance(self, now: int) -> None:
@@ -225,7 +226,7 @@ class Account:
             if bound + units[i] > MOST_UNITS:
                 units[i], units[n + i] = 0, units[n + i] + 1
         self.bound = plus(self.bound, units[:n])
-        self.add(cells, units)
+        self.add(LASTS if reserve and not cells else cells, units)
         if reserve:
             self.held = plus(self.held, units[:n])
         else:
@@ -240,13 +241,19 @@ class Account:
         for i, bound in enumerate(self.bound):
             if final[i] > booked[i] and bound + final[i] - booked[i] > MOST_UNITS:
                 final[i], final[n + i] = booked[i], booked[n + i]
-        more = plus(final, booked, -1)
-        self.bound = plus(self.bound, more[:n])
-        self.add(cells, more)
+        self.bound = plus(self.bound, plus(final, booked, -1)[:n])
+        self.add(cells or LASTS, booked, -1)
+        self.add(cells, final)
         self.spend(cells, final, now)
 
+    def leave(self, there: Cells) -> None:
+        """Leave to the cells there are what everyone was charged, but not what may still run."""
+        self.add(there, plus(self.everyone, self.stays, -1))
+        self.everyone = self.stays
+        self.passing = deque((at, there if c is None else c, u) for at, c, u in [*self.passing])
+
     def lift(self, charge: Doc, now: int) -> None:
-        """Raise every cell to ``charge`` at least, also those that come later."""
+        """Raise every cell to ``charge`` at least. What everyone has then lasts."""
         self.advance(now)
         least, n, before = amounts(charge, self.keeps), len(self.keeps), self.everyone
         for i in range(n):
@@ -257,40 +264,45 @@ class Account:
         for cell, own in self.cells.items():
             self.cells[cell] = plus(map(max, plus(before, own), least), self.everyone, -1)
             more[tuple(plus(self.cells[cell], own, -1))].append(cell)
-        if self.window:
-            self.keep([(None, plus(self.everyone, before, -1))], now)
-            self.keep([(frozenset(cells), [*units]) for units, cells in more.items()], now)
-        else:
-            self.bound = list(map(max, self.bound, least))
+        self.bound = self.bound if self.window else list(map(max, self.bound, least))
+        self.keep([(plus(self.everyone, before, -1), []), *more.items()], now)
+        self.passing = deque((at, LASTS if c is None else c, u) for at, c, u in [*self.passing])
+        self.stays = self.everyone
 
-    def keep(self, groups: Groups, now: int) -> None:
-        """Let the window count as spent now the units that cells got, or gave back if negative."""
-        for cells, units in groups:
-            self.bound = plus(self.bound, [max(0, u) for u in units[: len(self.bound)]])
-            self.spend(cells, units, now)
+    def keep(self, groups: Iterable[tuple[Iterable[int], list[Cell]]], now: int) -> None:
+        """Let the window count as spent now the units that cells (none: everyone) got or lost."""
+        for units, cells in groups if self.window else ():
+            self.bound = plus(self.bound, [max(0, u) for u in [*units][: len(self.bound)]])
+            self.spend(frozenset(cells) or None, [*units], now)
 
-    def inherit(self, axis: int, new: range) -> None:
-        """Give the cells at the ``new`` positions the largest sums along that dimension."""
-        most = dict[Cell, list[int]]()
+    def inherit(self, axis: int, new: range, held: Account, now: int) -> None:
+        """Give new cells the largest sums along that dimension: what no grant holds is spent."""
+        most, groups = dict[Cell, list[int]](), defaultdict[tuple[int, ...], list[Cell]](list)
         for cell, own in self.cells.items():
             beside = cell[:axis] + cell[axis + 1 :]
             most[beside] = list(map(max, most.get(beside, own), own))
         for (beside, units), at in product(most.items(), new):
-            self.cells[(*beside[:axis], at, *beside[axis:])] = units
+            cell = (*beside[:axis], at, *beside[axis:])
+            mine = held.cells.get(cell, [0] * len(units))
+            self.cells[cell] = list(map(max, units, mine))
+            groups[tuple(plus(self.cells[cell], mine, -1))].append(cell)
         self.bound = plus(self.bound, self.held)
+        self.keep(groups.items(), now)
 
     def bring(self, other: Account) -> None:
         """Add another account's sums of epsilons and deltas; past 2^62 they are infinite."""
-        n, m = len(self.keeps), len(other.keeps)
+        n, m, over = len(self.keeps), len(other.keeps), plus(other.everyone, other.stays, -1)
+        parts: dict[Cells, list[int]] = {None: over, LASTS: other.stays}
+        parts |= {frozenset([cell]): own for cell, own in other.cells.items()}
         bound = plus(self.bound[:2], other.bound[:2])
-        over = [each > MOST_UNITS for each in bound]
-        self.bound[:2] = [b if o else t for t, b, o in zip(bound, self.bound, over, strict=False)]
-        for cells, units in [(None, other.everyone), *other.cells.items()]:
+        past = [each > MOST_UNITS for each in bound]
+        self.bound[:2] = [b if o else t for t, b, o in zip(bound, self.bound, past, strict=False)]
+        for cells, units in parts.items():
             mine = [0, 0] * n
-            for i in range(2):
-                mine[i] = 0 if over[i] else units[i]
-                mine[n + i] = units[m + i] + (over[i] and cells is None)
-            self.add(None if cells is None else frozenset([cells]), mine)
+            for i, lost in enumerate(past):
+                mine[i] = 0 if lost else units[i]
+                mine[n + i] = units[m + i] + (lost and cells == LASTS)
+            self.add(cells, mine)
 
     def restate(self, currency: str, factor: Fraction | None) -> None:
         """Set a currency to ``factor`` units for each of epsilon, rounded up; None is infinite."""
@@ -298,10 +310,10 @@ class Account:
         bound = 0 if factor is None else -(-self.bound[0] * factor // 1) + 2
         over = bound > MOST_UNITS
         self.bound[i] = 0 if over else bound
-        for own in [self.everyone, *self.cells.values()]:
+        for own in [self.everyone, self.stays, *self.cells.values()]:
             own[i] = 0 if factor is None or over else -(-own[0] * factor // 1)
             own[n + i] = own[n] + (factor is None and own[0] > 0)
-        self.everyone[n + i] += over
+        self.add(LASTS, [over * (at == n + i) for at in range(2 * n)])
 
 
 def decimal(value: Fraction) -> Decimal:
@@ -387,10 +399,8 @@ class Limit:
         need(told["capacity"] == due, f"the capacity of {rule['id']} should be {due}")
 
     def draw(self, told: Doc, before: Limit | None, taus: list[str]) -> None:
-        """Draw the lines, (a S + b) / d units of epsilon at S units of each of the gate's own
-        currencies. Renyi lines share delta': equally at stated orders, else 7 to 3.
-        """
-        parts = {name: Fraction(1, len(taus)) for name in taus}
+        """Draw the lines: (a S + b) / d units of epsilon at S units of a currency of the gate."""
+        parts = {name: Fraction(1, len(taus)) for name in taus}  # of delta', that they share
         if not self.stated and len(taus) == 2:
             parts = dict(zip(taus, (Fraction(7, 10), Fraction(3, 10)), strict=True))
         told_parts = {name: number(part) for name, part in told.get("parts", {}).items()}
@@ -398,8 +408,7 @@ class Limit:
         if before:
             self.first = before.first
             kept = [self.orders[name] == before.orders.get(name) for name in self.compared[2:]]
-            need(all(kept), "another order than before")
-            need(self.stated == before.stated, "the orders were not stated so before")
+            need(all(kept) and self.stated == before.stated, "another order than before")
         else:
             self.check_orders(taus)
         for name in self.compared[2:]:
@@ -476,12 +485,11 @@ class Limit:
         misfits = [used for used in held if not self.fits(used, charge, capacity)]
         spent = max(map(endless, map(self.spent, misfits if fired else held)), default=0)
         shown = list(map(str, capacity)) if fired and share == 1 else None
+        apart = fired and accounts[0] is not most
         checks = {
             "the cell is not selected": cell is None or cells is None or cell in cells,
             f"the cell had {low}": all(a <= b <= c for a, b, c in between),
-            f"the charge does not fit on {len(misfits)} cells": (
-                bool(misfits) == fired or (fired and accounts[0] is not most)
-            ),
+            f"the charge does not fit on {len(misfits)} cells": bool(misfits) == fired or apart,
             "another cell decides": self.fits(quoted, charge, capacity) != fired,
             f"another cell has spent {spent}": spent <= endless(self.spent(quoted)),
             f"the capacity is {capacity}": seen.get("capacity") == shown,
@@ -548,6 +556,7 @@ class Audit:
         self.dimensions, self.compiled = dict[str, list[str]](), dict[str, Cells]()
         self.sources = dict[str, set[str]]()  # Of each dataset, those that it was made from
         self.rules, self.limits, self.numbers = list[Any](), dict[str, Limit](), Counter[str]()
+        self.way, self.expired = list[Any](), set[str]()
         self.adopted: int | None = None
         self.accounts, self.open, self.now = dict[Key, Account](), dict[str, Grant](), 0
         self.totals, self.believed = list[Doc](), set[str]()  # Rules: whether they fired
@@ -661,12 +670,14 @@ class Audit:
     def register(self, _: Doc, command: Doc) -> None:
         """Register a population: its cells are the product of its dimensions."""
         self.dimensions = dict(sorted(command.get("dimensions", {}).items()))
+        self.way = [command.get("neighbouring"), command.get("membership")]
         need(prod(map(len, self.dimensions.values())) <= MOST_CELLS, "too many cells")
 
     def book(self, event: Doc, command: Doc) -> None:
         """Open a grant, named after its sequence; or book invocations, or a correction."""
         everyone = event.get("charged_to") == "everyone" or command.get("everyone") is True
         cells = None if everyone else self.select(command.get("subjects"))
+        cells = cells or (LASTS if f"g{command.get('event')}" in self.expired else None)
         kind, datasets, now = event["type"], self.charged(event, command), self.now
         more, reserve = kind == "charge.revalued.v1", kind == "grant.reserved.v1"
         by, charge = (command["by"], event["more"]) if more else (event["by"], event["total"])
@@ -679,9 +690,11 @@ class Audit:
     def end(self, event: Doc, command: Doc) -> None:
         """Settle a grant at its charge, which is no more than it reserved."""
         grant, charge = self.open.pop(command["grant"]), event.get("charge", {})
-        for key, units in grant.booked.items():
-            self.accounts[key].settle(grant.cells, units, charge, self.now)
         late, expired = self.now >= grant.expires, event["type"] == "grant.expired.v1"
+        self.expired |= {command["grant"]} if expired else set()
+        for key, units in grant.booked.items():
+            cells = grant.cells or (LASTS if expired else None)
+            self.accounts[key].settle(cells, units, charge, self.now)
         need(late == expired, "expired too early, or settled too late")
         for name in grant.total.keys() - {"infinite"}:
             now, reserved = (amounts(one, [name])[::-1] for one in (charge, grant.total))
@@ -705,16 +718,15 @@ class Audit:
         """Charge every open grant in full."""
         for grant in self.open.values():
             for key, units in grant.booked.items():
-                self.accounts[key].settle(grant.cells, units, grant.total, self.now)
+                self.accounts[key].settle(grant.cells or LASTS, units, grant.total, self.now)
+        self.expired |= self.open.keys()
         self.open.clear()
 
     def account(self, key: Key) -> Account:
         """Return an account; a new one has the currencies of its rule's epoch, or is a lifetime."""
-        if key not in self.accounts:
-            limit = self.limits.get(key[0])
-            here = limit if limit and limit.number == key[1] else None
-            self.accounts[key] = here.opened() if here else Account(SURE)
-        return self.accounts[key]
+        limit = self.limits.get(key[0])
+        new = limit.opened() if limit and limit.number == key[1] else Account(SURE)
+        return self.accounts.setdefault(key, new)
 
     def dataset(self, event: Doc, command: Doc) -> None:
         """Register a dataset with those that it was made from, or that were made from it."""
@@ -771,25 +783,27 @@ class Audit:
         return product(*sides.values())
 
     def extend(self, event: Doc, command: Doc) -> None:
-        """Append values of dimensions: new cells inherit, or have the sums of everyone. Open
-        grants that do not name the dimension cover them.
-        """
+        """Append values of dimensions: new cells inherit, or have what everyone still has."""
         inherit = command.get("attested_new") is not True
         for name, values in sorted(event["added"].items()):
             before, axis = self.dimensions[name], list(self.dimensions).index(name)
             after = self.dimensions | {name: before + values}
             need(prod(map(len, after.values())) <= MOST_CELLS, "too many cells")
             new = range(len(before), len(before) + len(values))
-            for account in self.accounts.values() if inherit else ():
-                account.advance(self.now)
-                account.inherit(axis, new)
-            self.dimensions = after
+            old, self.dimensions = map(len, self.dimensions.values()), after
+            there = frozenset(product(*map(range, old)) if not inherit else ())
             self.compiled.clear()
             for grant_id, grant in self.open.items():
                 self.open[grant_id] = self.widened(grant, name, values, inherit=inherit)
-            for key, account in self.accounts.items() if inherit else ():
-                if account.window:
-                    account.keep(self.inherited(key, account, axis, new), self.now)
+            for key, account in self.accounts.items():
+                account.advance(self.now)
+                if inherit:
+                    held = Account(account.keeps)
+                    for grant in [grant for grant in self.open.values() if key in grant.booked]:
+                        held.add(grant.cells, grant.booked[key])
+                    account.inherit(axis, new, held, self.now)
+                elif self.way != ["replace_one", "private"]:
+                    account.leave(there)
 
     def widened(self, grant: Grant, name: str, values: list[str], *, inherit: bool) -> Grant:
         """Return a grant that covers the new cells, if its group does not name their dimension."""
@@ -798,36 +812,24 @@ class Audit:
             return grant
         unnamed = [term | {name: values} for term in terms if name not in term]
         new = frozenset[Cell]().union(*map(self.cells_of, unnamed))
-        for key in self.route(grant.datasets, grant.by) if new and not inherit else ():
-            if key not in grant.booked:
+        counted = {*self.route(grant.datasets, grant.by), *grant.booked}
+        for key in counted if new and not inherit else ():
+            if key in grant.booked:
+                self.accounts[key].add(new, grant.booked[key])
+            else:
                 self.account(key).book(new, grant.total, self.now)
-        for key, units in grant.booked.items() if not inherit else ():
-            self.accounts[key].add(new, units)
         return grant._replace(cells=grant.cells | new)
-
-    def inherited(self, key: Key, account: Account, axis: int, new: range) -> Groups:
-        """Group new cells by the units that they inherited, less those of open grants."""
-        held = Account(account.keeps)
-        for grant in [grant for grant in self.open.values() if key in grant.booked]:
-            held.add(grant.cells, grant.booked[key])
-        groups = defaultdict[tuple[int, ...], list[Cell]](list)
-        for cell in [cell for cell in account.cells if cell[axis] in new]:
-            mine = held.cells.get(cell, [0] * len(held.everyone))
-            account.cells[cell] = list(map(max, account.cells[cell], mine))
-            groups[tuple(plus(account.cells[cell], mine, -1))].append(cell)
-        return [(frozenset(cells), list(units)) for units, cells in groups.items()]
 
     def adopt(self, event: Doc, command: Doc) -> None:
         """Adopt a policy; an epoch begins with the spending of its rule, or of the data."""
         limits, rules = dict[str, Limit](), command["policy"]["rules"]
         for rule in [rule for rule in rules if "limit" in rule]:
-            name = rule["id"]
-            told, old = event["epochs"][name], self.limits.get(name)
-            start = told["start"]
+            name, told = rule["id"], event["epochs"][rule["id"]]
+            old, start = self.limits.get(name), told["start"]
             new = Limit(rule, told, old if start in ("kept", "carried") else None)
             mine = [key for key in self.accounts if old and key[:2] == (name, old.number)]
-            due_start = start_of(old, new, used=bool(mine))
-            need(start == due_start, f"{name} does not begin so: {start!r:.20}")
+            start_due = start_of(old, new, used=bool(mine))
+            need(start == start_due, f"{name} does not begin so: {start!r:.20}")
             due = old.number if old and start == "kept" else self.numbers[name] + 1
             need(new.number == due, f"the epoch of {name} is not {due}")
             self.numbers[name] = due

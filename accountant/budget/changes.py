@@ -87,10 +87,12 @@ class End(NamedTuple):
     def fold(self, state: State, entry: Entry) -> tuple[Grant, list[Booked]]:
         """Turn the reservation into a spending."""
         grant, undoable = state.open[self.grant], state.journal is not None
+        expired = self.ending == "expired"  # and may run on
+        cells = grant.selection.to_last() if expired else grant.selection
         before = []
         for account, keys, booked in state.accounts.holding(grant.bookings):
             mark = account.mark(entry.time) if undoable else None
-            spent = account.settle(grant.selection, booked, self.final, entry.time)
+            spent = account.settle(cells, booked, self.final, entry.time)
             if undoable:
                 added = _NOTHING if spent is booked else spent - booked
                 before.append(Booked(keys, mark, added))

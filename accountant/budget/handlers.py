@@ -64,6 +64,9 @@ def _extend_population(state: State, event: Event) -> None:
     for dimension, values in event.body["added"].items():
         population = state.people()
         axis = population.axis(dimension)
+        if not inherit and not population.exchanges:
+            state.accounts.leave(state.reserved(), event.time)
+            state.held = None
         for account in state.accounts.distinct():
             account.at(event.time).extend(axis, len(values), inherit)
         state.population = population.extended(dimension, tuple(values))
@@ -186,10 +189,12 @@ def _bring(state: State, rule: LimitRule, epoch: Epoch, sources: list[AccountKey
     epsilons. Returns whether there were any.
     """
     brought: dict[AccountKey, Account] = {}
+    reserved = state.reserved() if sources else {}
     for source in sources:
         account = state.accounts[source]
         key = account_key(rule, epoch.number, source.dataset, source.client)
-        brought.setdefault(key, Account.empty(account.used.shape, epoch.axis)).absorb(account)
+        opened = brought.setdefault(key, Account.empty(account.used.shape, epoch.axis))
+        opened.absorb(account, reserved.get(source))
     for currency, each in epoch.per_epsilon():
         for account in brought.values():
             account.restate(currency, each)
@@ -201,6 +206,9 @@ def _bring(state: State, rule: LimitRule, epoch: Epoch, sources: list[AccountKey
 def _revalue(state: State, event: Event) -> None:
     command = event.body["command"]
     selection = EVERYONE if command.get("everyone") else selection_of(state, event)
+    grant = state.grants.get(f"g{command['event']}")
+    if grant is not None and grant.status == "expired":
+        selection = selection.to_last()
     more = Charge.from_json(event.body["more"])
     booked = Record(named_in(command["dataset"]), command["by"], selection, more)
     booked.fold(state, Entry.of(event))
@@ -244,7 +252,7 @@ def _lift(state: State, carried: CarriedAccount, now: int) -> None:
 def _recover(state: State, event: Event) -> None:
     for grant in list(state.open.values()):
         for account, _, booked in state.accounts.holding(grant.bookings):
-            account.settle(grant.selection, booked, grant.total, event.time)
+            account.settle(grant.selection.to_last(), booked, grant.total, event.time)
         state.grants.settle(grant, "expired", event.sequence)
     _set_custody(state, recovered=event.sequence, recoveries=state.custody.recoveries + 1)
 

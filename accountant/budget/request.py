@@ -17,7 +17,7 @@ from accountant.budget.commands import (
 )
 from accountant.budget.commands.plain import Listed, Term
 from accountant.budget.errors import Invalid
-from accountant.budget.population.population import Membership, Population
+from accountant.budget.population.population import Population
 from accountant.budget.population.selection import EVERYONE, Selection, Subjects, select
 from accountant.budget.reach import Reach
 from accountant.budget.state import State
@@ -192,8 +192,7 @@ def unplaced(
     a person may move between cells, so only mechanisms proved for a person who is there or not may
     charge a part of the population (population.py: why the largest cell is then still the bound).
     """
-    private = people.membership is Membership.PRIVATE and people.relation is Relation.REPLACE_ONE
-    if not private or selection.everyone:
+    if not people.exchanges or selection.everyone:
         return ()
     return tuple(m.kind for m in mechanisms if not (m.neighbouring and m.neighbouring.present))
 

@@ -56,8 +56,8 @@ Run = tuple[Number, Number]
 """The first and the last of numbers that follow each other."""
 ChargeRow = tuple[Number, tuple[Big, ...], tuple[int, ...]]
 """A charge: its axis, the finite sums, the infinite ones."""
-SelectionRow = tuple[bool, tuple[tuple[tuple[Run, ...], ...], ...]]
-"""Whether it is everyone; its boxes, each side as runs."""
+SelectionRow = tuple[bool, tuple[tuple[tuple[Run, ...], ...], ...], bool]
+"""Whether it is everyone; its boxes, each side as runs; whether it lasts."""
 BookingsRow = tuple[tuple[Number, Number], ...]
 """Accounts, and the charges that they hold of a grant."""
 EpochRow = tuple[int, Big, tuple[Fraction, Fraction] | None, tuple[Fraction, ...], bool, bool]
@@ -77,6 +77,7 @@ class AccountRow:
     axis: Number
     bound: tuple[Big, ...]
     held: tuple[Big, ...]
+    lasting: tuple[Big, ...]
     kept: Annotated[int, Field(ge=0, le=2)]
     """How many arrays of cells there are (``Sums.parts_kept``)."""
     window: str | None
@@ -228,8 +229,8 @@ class _Lists:
             "charges": tuple((self.axis(c.axis), c.finite, c.infinite) for c in self.charges),
             "axes": tuple(tuple(map(str, axis)) for axis in self.axes),
             "selections": tuple(
-                (cells.everyone, tuple(tuple(map(runs_of, box)) for box in cells.boxes))
-                for cells in self.selections
+                (c.everyone, tuple(tuple(map(runs_of, box)) for box in c.boxes), c.lasting)
+                for c in self.selections
             ),
             "bookings": tuple(self.bookings),
             "texts": tuple(self.texts),
@@ -319,7 +320,7 @@ def _account_row(key: AccountKey, account: Account, lists: _Lists) -> AccountRow
     window, passing = None, 0
     if isinstance(account, WindowAccount):
         window, passing = account.window.text, sum(len(part.charges) for part in account.passing)
-    sums = tuple(account.bound), tuple(account.held), account.used.parts_kept
+    sums = tuple(account.bound), tuple(account.held), account.lasting, account.used.parts_kept
     return AccountRow(*key, lists.axis(account.axis), *sums, window, passing)
 
 
@@ -334,7 +335,7 @@ def _accounts(
     entries, first = np.frombuffer(passing, dtype="<i8"), 0
     for row in head.accounts:
         axis, n = axes[row.axis], len(row.bound)
-        if not len(axis) == n == len(row.held):
+        if not len(axis) == n == len(row.held) or len(row.lasting) not in (0, 2 * n):
             raise ValueError("an account is not as long as its axis")
         used = Sums.load(take, n, shape, row.kept)
         held = axis, used, list(row.bound), list(row.held)
@@ -347,6 +348,7 @@ def _accounts(
                 for ends, cells, *units in entries[first:last].reshape(-1, row.entry).tolist()
             )
             first = last
+        account.lasting = row.lasting
         yield AccountKey(row.rule, row.epoch, row.dataset, row.client), account
 
 
@@ -405,6 +407,6 @@ def _charge(axis: Axis, finite: tuple[int, ...], infinite: tuple[int, ...]) -> C
 
 
 def _selection(row: SelectionRow, shape: tuple[int, ...]) -> Selection:
-    everyone, boxes = row
+    everyone, boxes, lasting = row
     sides = (tuple(side_from(*each) for each in zip(box, shape, strict=True)) for box in boxes)
-    return Selection(everyone, tuple(sides))
+    return Selection(everyone, tuple(sides), lasting)

@@ -16,10 +16,12 @@ import orjson
 from accountant.budget.accounts.epochs import adopted_by
 from accountant.budget.facts import final_of, grant_of
 from accountant.budget.outcome import RESERVED
+from accountant.budget.population.population import Membership
 from accountant.budget.population.positions import read
 from accountant.budget.reach import Reach, reach_in
 from accountant.budget.state import ALL
 from accountant.ledger.events import Event
+from accountant.privacy.mechanisms import Relation
 from accountant.privacy.units import Charge, Currency, amount
 from accountant.reporting.counting import NO_POLICY, Counting, Measure, share
 from accountant.reporting.history import ADOPTED, RECOVERED, REVALUED, SETTLING
@@ -35,6 +37,31 @@ _STATES: Final = {
 Dimensions = dict[str, dict[str, int]]
 """The position of each value on each dimension."""
 Size = tuple[bool, int, int]
+Appended = dict[str, list[str]]
+"""Values of dimensions whose people were in no data before."""
+
+
+@dataclass(slots=True)
+class People:
+    """The population as it was registered and extended so far."""
+
+    dimensions: Dimensions = field(default_factory=dict)
+    owe: bool = False
+    """New cells owe what everyone was charged, whoever is in them."""
+
+    def take(self, body: Mapping[str, Any]) -> Appended:
+        """Take the values that a registration or an extension names. Return those whose people owe
+        nothing of what was spent.
+        """
+        command = body["command"]
+        if body["type"] == "population.registered.v1":
+            way = command["neighbouring"], command["membership"]
+            self.owe = way == (Relation.REPLACE_ONE, Membership.PRIVATE)
+        added: Appended = body.get("added") or command.get("dimensions", {})
+        for dimension, values in added.items():
+            order = self.dimensions.setdefault(dimension, {})
+            order |= {value: len(order) + i for i, value in enumerate(values)}
+        return added if command.get("attested_new") and not self.owe else {}
 
 
 class Contribution(NamedTuple):
@@ -65,6 +92,12 @@ class Contribution(NamedTuple):
             state=_STATES[body["type"]],
             policy=policy,
         )
+
+    @property
+    def lasts(self) -> bool:
+        """It is on everyone, also on people who are attested new, for it may still run."""
+        terms = self.subjects if isinstance(self.subjects, list) else [self.subjects or {}]
+        return self.state == "expired" and {} in terms
 
     def counts_in(self, rule: Mapping[str, Any], dimensions: Dimensions) -> bool:
         """Return True if it is charged to the account and the cell that a limit quotes."""
@@ -101,12 +134,26 @@ class Sum:
     infinite: int = 0
     count: int = 0
     largest: list[tuple[Size, Contribution]] = field(default_factory=list)
+    lasting: Sum | None = None
+    """Those of them on everyone that may still run."""
+
+    def begin(self) -> None:
+        """Drop all charges but the lasting ones: the cell is appended only now."""
+        kept = self.lasting or Sum(self.measure)
+        self.units, self.infinite, self.count = kept.units, kept.infinite, kept.count
+        self.largest = list(kept.largest)
 
     def add(self, one: Contribution) -> None:
         """Add a charge; of equal ones the earlier counts as larger."""
         units, infinite = self.measure.of(one.charge, one.policy)
         if not (units or infinite):
             return
+        if one.lasts:
+            self.lasting = self.lasting or Sum(self.measure)
+            self.lasting._take(one, units, infinite)
+        self._take(one, units, infinite)
+
+    def _take(self, one: Contribution, units: int, infinite: int) -> None:
         self.units += units
         self.infinite += infinite
         self.count += 1
@@ -142,24 +189,28 @@ def used_up_by(
         counting.adopted(adopted.sequence, adopted.body)
     if not fired or adopted is None:
         return []
-    epochs, dimensions = adopted_by(adopted).epochs, Dimensions()
+    epochs, people = adopted_by(adopted).epochs, People()
     sums = [
         Sum(counting.measure(rule["of"], epochs[rule["of"]], Currency(rule["decided_by"])))
         for rule in fired
     ]
-    for booked in _bookings(rows, before, dimensions):
+    for booked in _bookings(rows, before, people):
         for rule, used in zip(fired, sums, strict=True):
-            if booked.counts_in(rule, dimensions):
+            if not isinstance(booked, Contribution):
+                if any(rule["group"].get(name) in values for name, values in booked.items()):
+                    used.begin()
+            elif booked.counts_in(rule, people.dimensions):
                 used.add(booked)
     return [used.to_json(rule["rule"], texts) for rule, used in zip(fired, sums, strict=True)]
 
 
 def _bookings(
-    rows: Iterable[Stored], before: int, dimensions: Dimensions
-) -> Iterator[Contribution]:
-    """Yield everything booked before event ``before`` that is still charged, and keep the known
-    ``dimensions``. A grant is held back until it is settled, as it covers new values while it is
-    open; only open grants are kept in memory.
+    rows: Iterable[Stored], before: int, people: People
+) -> Iterator[Contribution | Appended]:
+    """Yield everything booked before event ``before`` that is still charged, and values that were
+    appended and owe nothing of that; and keep ``people`` as they are then. A grant is held back
+    until it is settled, as it covers new values while it is open; only open grants are kept in
+    memory.
     """
     held: dict[str, Contribution] = {}
     policy = NO_POLICY
@@ -170,7 +221,7 @@ def _bookings(
         body = orjson.loads(stored.body)
         kind, grant = body["type"], str(grant_of(body, stored.sequence, body["type"]))
         if kind in ("population.registered.v1", "population.extended.v1"):
-            _append(dimensions, body)
+            yield people.take(body)
         elif kind == RESERVED and not late:
             held[grant] = Contribution.of(body, policy)
         elif kind in _STATES and not late:
@@ -186,14 +237,6 @@ def _bookings(
             yield from (one._replace(state="expired") for one in held.values())
             held.clear()
     yield from held.values()
-
-
-def _append(dimensions: Dimensions, body: Mapping[str, Any]) -> None:
-    """Take the values that a registration or an extension names."""
-    added = body.get("added") or body["command"].get("dimensions", {})
-    for dimension, values in added.items():
-        order = dimensions.setdefault(dimension, {})
-        order |= {value: len(order) + i for i, value in enumerate(values)}
 
 
 def _covers(dimensions: Dimensions, subjects: Any, group: Mapping[str, str]) -> bool:

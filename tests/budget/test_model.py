@@ -79,6 +79,7 @@ class Held:
     open: bool = True
     charge: list[Sums] = field(default_factory=list)
     overrun: bool = False
+    expired: bool = False
 
 
 def room(order: Any, part: Any = 1) -> Any:
@@ -324,6 +325,7 @@ class Ledger(RuleBasedStateMachine):
             return
         if event.type == "grant.noted.v1":
             assert not self.live(grant)
+            held.expired = True
         held.open = False
 
     @rule(grant=consumes(grants) | grants)
@@ -396,7 +398,7 @@ class Ledger(RuleBasedStateMachine):
         for name, grant in list(self.book.state.open.items()):
             if grant.due(self.book.now):
                 self.book.do("expire_grant", SYSTEM, grant=name)
-                self.held[name].open = False
+                self.held[name].open, self.held[name].expired = False, True
 
     @precondition(lambda self: self.answered)
     @rule(data=st.data())
@@ -411,8 +413,8 @@ class Ledger(RuleBasedStateMachine):
     @rule(attested=st.booleans())
     def extend(self, attested: bool) -> None:
         """New cells inherit the most that the cells beside them have lost, in each account; the
-        model keeps to attested ones, which start with what was charged to everyone, and with
-        what open grants hold that name no age.
+        model keeps to attested ones, which start with what may still run on their members: grants
+        that are open and name no age, and those on everyone that have expired.
         """
         if not attested:
             return
@@ -422,7 +424,7 @@ class Ledger(RuleBasedStateMachine):
             event = Event.from_bytes(self.book.stored[int(name[1:])])
             asked = event.body["command"].get("subjects")
             everyone = asked in (None, {}) or (isinstance(asked, list) and {} in asked)
-            if held.open or everyone:
+            if held.open or (everyone and held.expired):
                 held.cells = self.cells(asked)
 
     # -- what always holds -------------------------------------------------------------------

@@ -52,6 +52,8 @@ class Entry:
     grant: str | None
     """The open grant that holds it."""
     since: int
+    lasting: bool = False
+    """It is on everyone and may still run, though no grant holds it."""
 
 
 @dataclass
@@ -122,6 +124,8 @@ class Oracle:
         self.grants: dict[str, Grant] = {}
         self.parents: dict[str, list[str]] = {}
         """Of each dataset what it was made from, registered or not."""
+        self.private = False
+        """Whether it is private who is in which cell."""
         self.rules: list[dict[str, Any]] = []
         self.header: int | None = None
 
@@ -343,13 +347,15 @@ class Oracle:
             keys.append(key)
         return keys
 
-    def settle(self, name: str, final: Charge | None, now: int) -> None:
-        """A grant ends; ``final`` (None: nothing) is spent from now on."""
+    def settle(self, name: str, final: Charge | None, now: int, *, may_run: bool = False) -> None:
+        """A grant ends; ``final`` (None: nothing) is spent from now on. Or nobody said that it has
+        ended, and it may still run.
+        """
         grant = self.grants.pop(name)
         for key in grant.accounts:
             account = self.accounts[key]
             for entry in [e for e in account.entries if e.grant == name]:
-                entry.grant, entry.since = None, now
+                entry.grant, entry.since, entry.lasting = None, now, may_run
                 if final is None:
                     account.entries.remove(entry)
                 else:
@@ -373,13 +379,14 @@ class Oracle:
             final = self._final(command)
             if final is not None:
                 assert body["charge"] == final.to_json()
-            self.settle(command["grant"], final, event.time)
+            self.settle(command["grant"], final, event.time, may_run=kind == "grant.expired")
         elif kind == "sparse_vector.answered":
             self.grants[command["grant"]].positives = body["positives"]
         elif kind == "ledger.recovered":
             for name, grant in list(self.grants.items()):
-                self.settle(name, grant.asked.total, event.time)
+                self.settle(name, grant.asked.total, event.time, may_run=True)
         elif kind == "population.registered":
+            self.private = command["membership"] == "private"
             self.dimensions = {k: list(v) for k, v in sorted(command["dimensions"].items())}
             self.relation = Relation(command["neighbouring"])
         elif kind == "population.extended":
@@ -433,10 +440,16 @@ class Oracle:
         return total
 
     def _extend(self, dimension: str, values: list[str], now: int, *, inherit: bool) -> None:
-        """New cells take over the most that the cells beside them have used. What an open grant
-        holds there, of a group that does not name the dimension, it may still give back.
+        """New cells take over the most that the cells beside them have used; or, if their members
+        were in no data, only what may still run on these. What an open grant holds there, of a
+        group that does not name the dimension, it may still give back.
         """
         at, before = list(self.dimensions).index(dimension), self.cells
+        exchanged = self.private and self.relation is Relation.REPLACE_ONE
+        over = [] if inherit or exchanged else [a.entries for a in self.accounts.values()]
+        for entry in (entry for entries in over for entry in entries):
+            if entry.cells is None and entry.grant is None and not entry.lasting:
+                entry.cells = frozenset(before)
         self.dimensions[dimension] += values
         new = [cell for cell in self.cells if cell not in set(before)]
         were = {key: {c: a.at(c, now) for c in before} for key, a in self.accounts.items()}
@@ -519,11 +532,14 @@ class Oracle:
             after = (rule["id"], epoch.number, dataset, key[3] if "per" in rule else "")
             account = self.accounts.setdefault(after, Account(epoch.axis, seconds(rule)))
             for cells, entries in self._parts(source):
-                sums: Sums = dict.fromkeys(SURE, (0, 0))
-                for entry in entries:
-                    sums = added(sums, entry.sums)
-                whole = dict.fromkeys(epoch.axis, (0, 0)) | sums
-                account.entries.append(Entry(cells, whole, None, now))
+                for lasting in (True, False):  # an open grant on everyone is not settled here
+                    sums: Sums = dict.fromkeys(SURE, (0, 0))
+                    for entry in entries:
+                        stays = cells is None and (entry.lasting or entry.grant is not None)
+                        if stays is lasting:
+                            sums = added(sums, entry.sums)
+                    whole = dict.fromkeys(epoch.axis, (0, 0)) | sums
+                    account.entries.append(Entry(cells, whole, None, now, lasting))
         for currency, factor in epoch.per_epsilon():
             for after, account in self.accounts.items():
                 if after[:2] == (rule["id"], epoch.number):
@@ -534,14 +550,19 @@ class Oracle:
         a factor no sum of epsilons has a bound there.
         """
         for _, entries in self._parts(account):
-            epsilon = sum(entry.sums[Currency.EPSILON][0] for entry in entries)
-            infinite = sum(entry.sums[Currency.EPSILON][1] for entry in entries)
-            for entry in entries:
-                entry.sums[currency] = (0, 0)
-            if entries:
+            before = (0, 0)
+            for lasting in (True, False):  # of everyone, that which lasts is rounded by itself, too
+                mine = [e for e in entries if e.lasting is lasting]
+                upto = [e for e in entries if e.lasting or not lasting]
+                epsilon = sum(entry.sums[Currency.EPSILON][0] for entry in upto)
+                infinite = sum(entry.sums[Currency.EPSILON][1] for entry in upto)
                 finite = 0 if factor is None else int(-(-epsilon * factor // 1))
-                more = factor is None and epsilon > 0
-                entries[0].sums[currency] = (finite, infinite + more)
+                whole = finite, infinite + (factor is None and epsilon > 0)
+                for entry in mine:
+                    entry.sums[currency] = (0, 0)
+                if mine:
+                    mine[0].sums[currency] = (whole[0] - before[0], whole[1] - before[1])
+                before = whole
 
     def _parts(self, account: Account) -> Iterator[tuple[frozenset[Cell] | None, list[Entry]]]:
         """What everyone has, then what each cell has beside."""

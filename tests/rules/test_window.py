@@ -287,15 +287,17 @@ def test_a_new_cell_does_not_inherit_what_has_passed() -> None:
     assert dump(again) == dump(book.state)
 
 
-def test_new_cells_of_people_who_are_attested_new_begin_with_what_everyone_has() -> None:
-    """And what an open grant on all ages holds there is freed when that has passed."""
+def test_new_cells_of_people_who_are_attested_new_begin_with_what_may_still_run() -> None:
+    """What everyone has spent passes on the cells that were there, and only on these. What an open
+    grant on all ages holds on the new ones is freed when that has passed.
+    """
     book = hospital(RULES, {"age": ["1", "2"], "sex": ["f", "m"]})
     spend(book, "0.1")
     spend(book, "0.2", subjects={"sex": ["f"]})
     granted = book.grant(laplace("0.3"), subjects={"sex": ["f"]}, ttl_seconds=86_400)
     book.register({"age": ["1", "2", "3"], "sex": ["f", "m"]}, attested_new=True)
     tenth = 100_000_000
-    assert counts(book) == [6 * tenth, tenth, 6 * tenth, tenth, 4 * tenth, tenth]
+    assert counts(book) == [6 * tenth, tenth, 6 * tenth, tenth, 3 * tenth, 0]
     book.now += HOUR
     book.do("commit_grant", grant=f"g{granted.sequence}")
     assert counts(book, START + 30 * DAY) == [3 * tenth, 0] * 3
@@ -646,10 +648,11 @@ class Naive:
         self.window: Window | None = None
         self.axis: tuple[Any, ...] = ()
         self.epoch = 0
-        self.spent: list[tuple[int, set[Cell] | None, Sum]] = []
+        self.spent: list[tuple[int, set[Cell] | None, Sum, bool]] = []
+        """With stamps; the last says whether it is on everyone and may still run."""
         self.open: dict[str, tuple[dict[str, Any], set[Cell] | None, Charge]] = {}
         self.held: dict[str, Sum] = {}
-        self.true: list[tuple[int, set[Cell] | None, Sum]] = []
+        self.true: list[tuple[int, set[Cell] | None, Sum, bool]] = []
         """What is surely inside: the same without what was only inherited or carried over."""
 
     def cells(self, subjects: Any = None) -> set[Cell]:
@@ -678,13 +681,13 @@ class Naive:
 
     def narrow(self, cell: Cell, now: int) -> Sum:
         """What counts on a cell beside what everyone has."""
-        parts = [s for at, on, s in self.spent if on and cell in on and self.inside(at, now)]
+        parts = [s for at, on, s, _ in self.spent if on and cell in on and self.inside(at, now)]
         parts += [s for name, s in self.held.items() if cell in (self.open[name][1] or ())]
         return plus(self.nothing, *parts)
 
     def wide(self, now: int) -> Sum:
         """What everyone has."""
-        parts = [s for at, on, s in self.spent if on is None and self.inside(at, now)]
+        parts = [s for at, on, s, _ in self.spent if on is None and self.inside(at, now)]
         parts += [s for name, s in self.held.items() if self.open[name][1] is None]
         return plus(self.nothing, *parts)
 
@@ -703,7 +706,9 @@ class Naive:
         found = []
         for cell in sorted(self.cells()):
             parts = [
-                s for at, on, s in self.true if (on is None or cell in on) and self.inside(at, now)
+                s
+                for at, on, s, _ in self.true
+                if (on is None or cell in on) and self.inside(at, now)
             ]
             open_ = [
                 s
@@ -740,12 +745,13 @@ class Naive:
             name = command["grant"]
             final = Charge.from_json(body["charge"]) if "charge" in body else Charge()
             if name in self.held:
-                self.spend(self.open[name][1], self.units(final), now)
+                expired = kind == "grant.expired.v1"
+                self.spend(self.open[name][1], self.units(final), now, may_run=expired)
             self.held.pop(name, None)
             self.open.pop(name, None)
         elif kind == "ledger.recovered.v1":
             for name, sums in self.held.items():
-                self.spend(self.open[name][1], sums, now)
+                self.spend(self.open[name][1], sums, now, may_run=True)
             self.held.clear()
             self.open.clear()
         elif kind == "ledger.carried_over.v1":
@@ -753,15 +759,24 @@ class Naive:
                 if (account["rule"], account["epoch"]) == ("w", self.epoch) and self.window:
                     self.lift(self.units(Charge.from_json(account["used"])), now)
 
-    def spend(self, cells: set[Cell] | None, sums: Sum, now: int) -> None:
-        """Spends on cells; None stands for everyone, those to come included."""
+    def spend(self, cells: set[Cell] | None, sums: Sum, now: int, *, may_run: bool = False) -> None:
+        """Spends on cells; None stands for everyone, those to come included, but those who are
+        attested new only if it may still run.
+        """
         if self.window:
-            self.spent.append((now, cells, sums))
-            self.true.append((now, cells, sums))
+            self.spent.append((now, cells, sums, may_run))
+            self.true.append((now, cells, sums, may_run))
 
     def extend(self, name: str, values: list[str], new: bool, now: int) -> None:
-        """Appends values: their cells have at least what those beside them had."""
+        """Appends values: their cells have at least what those beside them had, or what may still
+        run on members who were in no data.
+        """
         axis, old = list(self.values).index(name), self.cells()
+        for known in (self.spent, self.true) if new else ():
+            known[:] = [
+                (at, old if on is None and not lasts else on, sums, lasts)
+                for at, on, sums, lasts in known
+            ]
         before = {cell: self.narrow(cell, now) for cell in old} if self.window else {}
         was = len(self.values[name])
         self.values[name] += values
@@ -789,7 +804,7 @@ class Naive:
                     *(s for grant, s in self.held.items() if cell in (self.open[grant][1] or ())),
                 ),
             )
-            self.spent.append((now, {cell}, tuple(max(0, amount) for amount in rest)))
+            self.spent.append((now, {cell}, tuple(max(0, amount) for amount in rest), False))
 
     def adopt(self, epoch: Any, rules: list[dict[str, Any]]) -> None:
         """Another policy: the window goes on, or starts empty."""
@@ -811,10 +826,11 @@ class Naive:
         floor = tuple(max(0, a) for a in minus(least, wide))
         cells = sorted(self.cells())
         lacking = [tuple(max(0, a) for a in minus(least, s)) for s in self.sums(now)]
-        self.spent.append((now, None, floor))
+        self.spent = [(at, on, sums, on is None) for at, on, sums, _ in self.spent]
+        self.spent.append((now, None, floor, True))
         for cell, lack in zip(cells, lacking, strict=True):
-            self.spent.append((now, {cell}, minus(lack, floor)))
-            self.true.append((now, {cell}, lack))
+            self.spent.append((now, {cell}, minus(lack, floor), False))
+            self.true.append((now, {cell}, lack, False))
 
 
 ENDS = (
@@ -962,7 +978,7 @@ def looks(book: Book, naive: Naive) -> Iterator[int]:
     """Now, and around each stamp at which something is to pass."""
     assert naive.window is not None
     yield book.now
-    for at in sorted({naive.window.ends(at) for at, _, _ in naive.spent})[:4]:
+    for at in sorted({naive.window.ends(at) for at, *_ in naive.spent})[:4]:
         yield from (now for now in (at - 1, at) if now >= book.now)
 
 

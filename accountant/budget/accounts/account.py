@@ -3,11 +3,44 @@
 An account holds what was *used*, spent or reserved. What of it is only reserved is the sum of the
 bookings of the open grants. Its axis names the currencies that it keeps: a rule's account those
 that its gates need, a lifetime only what holds along every path.
+
+**Everyone, and those who come later.** A charge to everyone reaches those who were there, and those
+who came while it could still run. ``leave`` brings that about before cells are appended whose
+members are attested to be new, that is, in no data before. Claim: what such a cell holds from then
+on bounds, in every currency, what its members lose.
+
+*Proof.* Let x be a member, and let two data sets be neighbours that differ in x: in that x is there
+(add or remove one), counts as zero (zero out), or is another member of the same cell (replace one,
+public membership). What ran before x was there ran on equal data, so the answers have the same
+distribution on both: a loss of zero, whatever was asked, and however it was chosen. When the cell
+is appended may follow from these answers, as any choice of an adaptive sequence may. What runs on
+data with x is a sequence that begins then, and a filter that begins at zero bounds its loss given
+the answers before (privacy/filters): Renyi divergence, epsilons and deltas of both parts together
+are those of the second. It remains that the cell holds everything of the second part. Whatever has
+its end on record ran before: a commit says what was run, a record that it ran, a release that
+nothing did, and the end of a session that it answers no more. Beyond these there is
+
+* what open grants hold: it stays with everyone, and is settled or given back there;
+* a grant on everyone that has expired: what became of it is unknown, and a command runs on after
+  its grant has expired. ``lasting`` keeps it for all cells to come. (One on a group is charged on
+  the cells that it reached by then. Whoever attests says that none of these reads the new data.)
+* what a recovery lost: perhaps these very cells, appended and charged. Everything that everyone
+  has after an account was lifted is ``lasting``, the floor too;
+* a correction of the price of what ran (a revaluation): it reaches those who are there when it is
+  booked, who are more than those of then; of an expired grant it is ``lasting``.
+
+Not under replace one with private membership: there x may be exchanged for a person who was in an
+old cell, so that data differed before. A bound for replacing one says nothing of a person who is
+there or not, and the proof that two narrow charges are no more than one doubled counts everyone's
+part once, beside the cells (population/population.py). There ``leave`` is not called: new cells
+begin with all that everyone was charged, which is no less than what they had before.
+
+Members who are not attested to be new may have been anywhere: their cells inherit the largest sums.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from operator import add, sub
@@ -26,6 +59,7 @@ class Mark(NamedTuple):
     flat: bool
     bound: list[int]
     held: list[int]
+    lasting: tuple[int, ...]
     window: Any = None
     """What only an account of a window remembers (window.py)."""
 
@@ -43,6 +77,9 @@ class Account:
     """The part of ``bound`` that may still be given back. Never changed in place."""
     holders: int = field(default=1, init=False, compare=False)
     """How many keys hold it (accounts.py)."""
+    lasting: tuple[int, ...] = field(default=(), init=False)
+    """The part of everyone's sums, finite then infinite, that stays for all cells to come: no grant
+    holds it, and it may still run. Empty as long as there is none."""
 
     @classmethod
     def empty(cls, shape: tuple[int, ...], axis: Axis = SURE) -> Account:
@@ -63,7 +100,15 @@ class Account:
         if reserve:
             self.held = list(map(add, self.held, booked.finite))
         self.used.add(selection, booked.finite, booked.infinite)
+        if selection.lasting:
+            self._last(booked)
         return booked
+
+    def _last(self, charge: Charge, sign: int = 1) -> None:
+        """Let a charge to everyone, which is in the sums, last for cells to come; or no longer."""
+        before = self.lasting or (0,) * (2 * len(self.axis))
+        both = zip(before, (*charge.finite, *charge.infinite), strict=True)
+        self.lasting = _lasting(a + sign * b for a, b in both)
 
     def _bounded(self, charge: Charge) -> Charge:
         over = [a + b > LARGEST for a, b in zip(self.bound, charge.finite, strict=True)]
@@ -84,6 +129,8 @@ class Account:
         if final.axis is not self.axis:
             final = final.on(self.axis)
         if final is booked or final == booked:
+            if selection.lasting:
+                self._last(booked)
             return booked
         more = _minus(final.finite, booked.finite)
         keep = [m > 0 and b + m > LARGEST for m, b in zip(more, self.bound, strict=True)]
@@ -96,15 +143,17 @@ class Account:
             more = _minus(final.finite, booked.finite)
         self.bound = _plus(self.bound, more)
         self.used.add(selection, more, _minus(final.infinite, booked.infinite))
+        if selection.lasting:
+            self._last(final)
         return final
 
     def mark(self, now: int) -> Mark:
         """Return what ``go_back`` needs to restore the account as it is at stamp ``now``."""
-        return Mark(self.used.flat, self.bound, self.held)
+        return Mark(self.used.flat, self.bound, self.held, self.lasting)
 
     def go_back(self, mark: Mark, selection: Selection, added: Charge) -> None:
         """Undo the last booking or settlement, which added ``added`` to the selected cells."""
-        self.bound, self.held = mark.bound, mark.held
+        self.bound, self.held, self.lasting = mark.bound, mark.held, mark.lasting
         if added.axis:
             self.used.add(selection, added.finite, added.infinite, -1)
         if mark.flat:  # the cells, if there are any now, were made for what is taken back
@@ -120,6 +169,16 @@ class Account:
         """
         self.used.add(selection, booked.finite, booked.infinite)
 
+    def leave(self, held: Sums | None, now: int) -> None:
+        """Leave what everyone was charged to the cells that there are, before others are appended;
+        but not what may still run: what open grants hold on everyone (``held``), and what lasts.
+        """
+        kept = self.lasting or (0,) * (2 * len(self.axis))
+        if held is not None:
+            kept = tuple(_plus(kept, held.everyone + held.everyone_infinite))
+        n = len(self.axis)
+        self.used.to_cells(kept[:n], kept[n:])
+
     def extend(self, axis: int, by: int, inherit: bool) -> None:
         """Append cells on an axis. What they inherit counts as spent, unless the grant that holds
         it covers them too; so ``bound`` keeps what is given back elsewhere.
@@ -130,10 +189,12 @@ class Account:
 
     def lift(self, least: Charge, now: int) -> None:
         """Raise the sums of every cell to at least ``least``, which is on the axis of this account.
-        No grant may hold anything here: a floor would sink with what it gives back.
+        No grant may hold anything here: a floor would sink with what it gives back. What everyone
+        has then lasts.
         """
         self.used.lift(least.finite, least.infinite)
         self.bound = [max(a, b) for a, b in zip(self.bound, least.finite, strict=True)]
+        self.lasting = _lasting(self.used.everyone + self.used.everyone_infinite)
 
     def release(self, selection: Selection, booked: Charge, now: int) -> None:
         """Count what a grant holds here as spent from ``now`` on: it will not be given back."""
@@ -141,21 +202,34 @@ class Account:
 
     def copy(self) -> Account:
         """Return an independent account with the same sums."""
-        return Account(self.axis, self.used.copy(), self.bound, self.held)
+        return self._like(Account(self.axis, self.used.copy(), self.bound, self.held))
 
     def frozen(self, *, whole: bool = False) -> Account:
         """Return an account that stays as this one counts now; ``whole``: at later stamps too."""
-        return Account(self.axis, self.used.frozen(), self.bound, self.held)
+        return self._like(Account(self.axis, self.used.frozen(), self.bound, self.held))
 
-    def absorb(self, other: Account) -> None:
+    def _like(self, twin: Account) -> Account:
+        twin.lasting = self.lasting
+        return twin
+
+    def absorb(self, other: Account, held: Sums | None) -> None:
         """Add what ``other`` has used as spent, in the currencies that every account keeps. What
-        could pass 2**62 becomes infinite.
+        could pass 2**62 becomes infinite. What open grants hold there on everyone (``held``) will
+        be settled there only: here it lasts.
         """
         total = _plus(self.bound[: len(SURE)], other.bound[: len(SURE)])
         over = np.array([t > LARGEST for t in total])
         kept = [b if o else t for t, b, o in zip(total, self.bound, over, strict=False)]
         self.bound = kept + self.bound[len(SURE) :]
         self.used.absorb(other.used, over)
+        n, m = len(self.axis), len(other.axis)
+        lasting, more = (list(one.lasting) or [0] * 2 * len(one.axis) for one in (self, other))
+        if held is not None:
+            more = _plus(more, held.everyone + held.everyone_infinite)
+        for i, each in enumerate(over.tolist()):
+            lasting[i] += 0 if each else more[i]
+            lasting[n + i] += more[m + i] + each
+        self.lasting = _lasting(lasting)
 
     def restate(self, currency: Currency, per_epsilon: Fraction | None) -> None:
         """Replace the sums in ``currency`` by ``per_epsilon`` units, rounded up, for each unit of
@@ -168,6 +242,18 @@ class Account:
         over = bound > LARGEST
         self.bound = [*self.bound[:i], 0 if over else int(bound), *self.bound[i + 1 :]]
         self.used.restate(i, source, Fraction(0) if over else per_epsilon, over)
+        n, lasting = len(self.axis), list(self.lasting) or [0] * 2 * len(self.axis)
+        one = lasting[source]
+        lasting[i] = 0 if over or per_epsilon is None else int(-(-one * per_epsilon // 1))
+        closed = per_epsilon is None and not over and one > 0
+        lasting[n + i] = lasting[n + source] + closed + over
+        self.lasting = _lasting(lasting)
+
+
+def _lasting(sums: Iterable[int]) -> tuple[int, ...]:
+    """Return the sums, none at all if nothing is in them."""
+    found = tuple(sums)
+    return found if any(found) else ()
 
 
 def _plus(left: Sequence[int], right: Sequence[int]) -> list[int]:

@@ -8,10 +8,11 @@ once. As soon as something goes to some of its keys only, these take a copy of t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from accountant.budget.accounts.account import Account
+from accountant.budget.accounts.sums import Sums
 from accountant.budget.grants import AccountKey, Bookings
 from accountant.privacy.units import Axis, Charge
 
@@ -89,6 +90,18 @@ class Accounts(dict[AccountKey, Account]):
             groups.setdefault(place, ([], booked))[0].append(key)
         return [(self._part(tuple(keys)), tuple(keys), booked) for keys, booked in groups.values()]
 
+    def leave(self, reserved: Mapping[AccountKey, Sums], now: int) -> None:
+        """Leave to the cells that there are what everyone was charged, but not what open grants
+        hold (``reserved``). Keys that share an account may have other grants: they part.
+        """
+        groups: dict[object, list[AccountKey]] = {}
+        for key, account in self.items():
+            held = reserved.get(key)
+            sums = () if held is None else (*held.everyone, *held.everyone_infinite)
+            groups.setdefault((id(account), sums if any(sums) else ()), []).append(key)
+        for keys in groups.values():
+            self._part(tuple(keys)).leave(reserved.get(keys[0]), now)
+
     def _part(self, keys: Keys) -> Account:
         """Return the account that ``keys`` share; copy it if other keys share it too."""
         account = self[keys[0]]
@@ -111,7 +124,8 @@ class Accounts(dict[AccountKey, Account]):
             if type(account) is not Account:
                 continue
             kept = account.used.parts_kept  # a snapshot says how many arrays there are
-            about = account.axis, tuple(account.bound), tuple(account.held), kept
+            sums = tuple(account.bound), tuple(account.held), account.lasting
+            about = account.axis, *sums, kept
             known = alike.setdefault(about, [])
             twin = next((one for one in known if one is account or one.used == account.used), None)
             if twin is None:

@@ -161,13 +161,12 @@ class Reading:
         if len(selection.boxes) > 1:
             return None
         [part] = self.parts
-        epsilon = part.view(_EPSILON)
-        at = int(epsilon.argmax())
-        used = [epsilon.item(at) + beside[_EPSILON], self._at(part, _DELTA, at)]
+        at = part.top(_EPSILON)
+        used = [part.view(_EPSILON).item(at) + beside[_EPSILON], self._at(part, _DELTA, at)]
         for row in rows:
             other = part.view(row)
             along = other.item(at)
-            if along < other.item(other.argmax()):  # faster than max, which is a ufunc
+            if along < other.item(part.top(row)):  # faster than max, which is a ufunc
                 return None
             used.append(along + beside[row])
         return Peak(self._cell(0, at), tuple(used))

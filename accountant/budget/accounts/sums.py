@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 from math import prod
-from operator import add
+from operator import add, sub
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -40,6 +40,8 @@ class Part(NamedTuple):
     everyone_infinite: list[int]
     box: Index | None = None
     """Where the box is; None stands for all cells."""
+    tops: dict[int, int] | None = None
+    """The places of the largest finite sums, by row, as far as they were found."""
 
     def view(self, row: int) -> Integers:
         """Return the finite sums of a row without the sums of everyone. There must be cells."""
@@ -64,8 +66,14 @@ class Part(NamedTuple):
         """Return the largest finite sum of one currency."""
         if self.cells is None:
             return self.everyone[row]
-        cells = self.view(row)
-        return int(cells.item(cells.argmax())) + self.everyone[row]
+        return self.view(row).item(self.top(row)) + self.everyone[row]
+
+    def top(self, row: int) -> int:
+        """Return the place of the largest finite sum of one currency, the first of equals."""
+        known = {} if self.tops is None else self.tops
+        if row not in known:
+            known[row] = int(self.view(row).argmax())
+        return known[row]
 
     def infinite_row(self, row: int) -> Integers:
         """Return the numbers of infinite charges in one currency, flat."""
@@ -80,7 +88,16 @@ class Part(NamedTuple):
 class Sums:
     """Sums per cell in ``rows`` currencies. The caller guards against overflow."""
 
-    __slots__ = ("_cells", "_infinite", "_shared", "everyone", "everyone_infinite", "rows", "shape")
+    __slots__ = (
+        "_cells",
+        "_infinite",
+        "_shared",
+        "_tops",
+        "everyone",
+        "everyone_infinite",
+        "rows",
+        "shape",
+    )
 
     def __init__(self, rows: int, shape: tuple[int, ...]) -> None:
         self.rows, self.shape = rows, shape
@@ -89,6 +106,9 @@ class Sums:
         self._cells: Integers | None = None
         self._infinite: Integers | None = None
         self._shared = False
+        self._tops: dict[int, int] = {}
+        """Of ``Part``, over all cells: a charge to everyone leaves them where they are. Another
+        dictionary, never an emptied one, as soon as a cell changes: readers share it."""
 
     @property
     def flat(self) -> bool:
@@ -107,7 +127,7 @@ class Sums:
                 self.everyone_infinite = [a + sign * b for a, b in beside]
             return
         cells = self._cells
-        if cells is None or self._shared:
+        if cells is None or self._shared or self._tops:
             cells = self._own()
         _add(cells, selection, finite, sign)
         if any(infinite):
@@ -141,7 +161,7 @@ class Sums:
         """Return the sums of the selected cells, one part for each box."""
         of = self._cells, self._infinite, self.everyone, self.everyone_infinite
         if self._cells is None or selection.everyone:
-            return [Part(*of)]
+            return [Part(*of, tops=self._tops)]
         return [Part(*of, layout.in_row) for layout in selection.layouts]
 
     def cells(self) -> Integers:
@@ -166,14 +186,26 @@ class Sums:
 
     def extend(self, axis: int, by: int, inherit: bool) -> None:
         """Append ``by`` values on ``axis``. A new cell inherits the largest sum along the axis, for
-        its members may have come from any of those cells, unless they are attested new.
+        its members may have come from any of those cells, unless they are attested new: then it
+        begins with the sums of everyone.
         """
         shape = list(self.shape)
         shape[axis] += by
         self.shape = tuple(shape)
         self._cells = _extended(self._cells, axis + 1, by, inherit)
         self._infinite = _extended(self._infinite, axis + 1, by, inherit)
-        self._shared = False
+        self._shared, self._tops = False, {}
+
+    def to_cells(self, kept: Sequence[int], kept_infinite: Sequence[int]) -> None:
+        """Move what everyone has beyond ``kept`` into the cells there are: their sums stay."""
+        more = list(map(sub, self.everyone, kept))
+        infinite = list(map(sub, self.everyone_infinite, kept_infinite))
+        wide = (-1, *(1,) * len(self.shape))
+        if any(more):
+            self._own()[:] += np.array(more, dtype=np.int64).reshape(wide)
+        if any(infinite):
+            self._own_infinite()[:] += np.array(infinite, dtype=np.int64).reshape(wide)
+        self.everyone, self.everyone_infinite = list(kept), list(kept_infinite)
 
     def absorb(self, other: Sums, as_infinite: NDArray[np.bool_]) -> None:
         """Add the sums of ``other``, whose currencies are the first of these, over the same cells;
@@ -235,7 +267,7 @@ class Sums:
         self._infinite, self.everyone_infinite = _lifted(
             self._infinite, self.everyone_infinite, least_infinite
         )
-        self._shared = False
+        self._shared, self._tops = False, {}
 
     def copy(self) -> Sums:
         """Return an independent copy."""
@@ -250,7 +282,7 @@ class Sums:
         """
         twin = Sums(self.rows, self.shape)
         twin.everyone, twin.everyone_infinite = list(self.everyone), list(self.everyone_infinite)
-        twin._cells, twin._infinite = self._cells, self._infinite
+        twin._cells, twin._infinite, twin._tops = self._cells, self._infinite, self._tops
         twin._shared = self._cells is not None
         return twin
 
@@ -264,10 +296,11 @@ class Sums:
     def flatten(self) -> None:
         """Drop cells that hold nothing: the first narrower charge was taken back."""
         self._cells = self._infinite = None
-        self._shared = False
+        self._shared, self._tops = False, {}
 
     def _own(self) -> Integers:
         """Return the cells for writing."""
+        self._tops = {}
         if self._cells is None:
             self._cells = np.zeros((self.rows, *self.shape), dtype=np.int64)
         elif self._shared:
@@ -306,7 +339,7 @@ class Sums:
         return sums
 
     def __eq__(self, other: object) -> bool:
-        """Compare all sums, and those of cells to come: they begin with the sums of everyone."""
+        """Compare all sums, and those of everyone: with these cells to come begin."""
         if not isinstance(other, Sums):
             return NotImplemented
         return (

@@ -18,7 +18,7 @@ import numpy as np
 
 from accountant.budget.accounts.account import Account, Mark
 from accountant.budget.accounts.sums import Integers, Sums
-from accountant.budget.population.selection import EVERYONE, Selection, alike, side_of
+from accountant.budget.population.selection import EVERYONE, LASTING, Selection, alike, side_of
 from accountant.privacy.units import Axis, Charge
 
 _SPAN: Final = re.compile(r"([1-9][0-9]{0,4})([hd])|month")
@@ -102,7 +102,10 @@ class WindowAccount(Account):
                 on.setdefault(cells, []).append(charge)
         for cells, charges in on.items():
             finite = _total(charge.finite for charge in charges)
-            self.used.add(cells, finite, _total(charge.infinite for charge in charges), sign)
+            infinite = _total(charge.infinite for charge in charges)
+            self.used.add(cells, finite, infinite, sign)
+            if cells.lasting:
+                self._last(Charge(self.axis, tuple(finite), tuple(infinite)), sign)
             raised = _total(_raised(charge.finite) for charge in charges)
             self.bound = [a + sign * b for a, b in zip(self.bound, raised, strict=True)]
 
@@ -141,6 +144,31 @@ class WindowAccount(Account):
         Account.release(self, selection, booked, now)
         self._enter(selection, booked, now)
 
+    def leave(self, held: Sums | None, now: int) -> None:
+        """Leave what everyone was charged to the cells that there are: when it has passed it is
+        taken off these, and not off cells to come.
+        """
+        self._change(now)
+        Account.leave(self, held, now)
+        there = tuple(range(size) for size in self.used.shape)
+        self._turn(EVERYONE, Selection(everyone=False, boxes=(there,)))
+
+    def _turn(self, before: Selection, after: Selection) -> None:
+        """Let what is entered for ``before`` be for ``after``, where the sums have it already.
+        Copies share the entries: they stay as they are.
+        """
+        nothing = Charge().on(self.axis)
+        for place, part in enumerate(self.passing):
+            if (charge := part.charges.get(before)) is not None:
+                others = {cells: c for cells, c in part.charges.items() if cells != before}
+                known = others.get(after, nothing)
+                both = others[after] = known + charge
+                self.passing[place] = part._replace(charges=others)
+                counted = zip(
+                    self.bound, *(_raised(c.finite) for c in (both, known, charge)), strict=True
+                )
+                self.bound = [b + now - was - more for b, now, was, more in counted]
+
     def inherit(self, new: Selection, held: Sums | None, now: int) -> None:
         """Count what the appended cells of ``new`` have inherited as spent at ``now``, except what
         open grants hold there: these will spend it or give it back.
@@ -163,6 +191,7 @@ class WindowAccount(Account):
         before, bound = self.used.copy(), self.bound
         Account.lift(self, least, now)
         self.bound = bound
+        self._turn(EVERYONE, LASTING)
         for selection, more in _more(self.axis, before, self.used):
             self._spend(selection, more, now)
 
@@ -170,7 +199,8 @@ class WindowAccount(Account):
         """Return what ``go_back`` needs to restore the account as it is at stamp ``now``."""
         self.at(now)
         passed, self.passed, self._entered = self.passed, [], []
-        return Mark(self.used.flat, self.bound, self.held, (now, passed, self._entered))
+        window = now, passed, self._entered
+        return Mark(self.used.flat, self.bound, self.held, self.lasting, window)
 
     def go_back(self, mark: Mark, selection: Selection, added: Charge) -> None:
         """Undo the last booking or settlement, with the entries that it made."""
@@ -227,13 +257,13 @@ class WindowAccount(Account):
         """
         return self._twin(self.used.frozen()) if whole else Account.frozen(self)
 
-    def _twin(self, used: Sums) -> WindowAccount:
+    def _twin(self, used: Sums) -> Account:
         passing, passed = deque(self.passing), list(self.passed)
         for parts in (passing, passed):
             if parts:  # only the last one may still grow
                 parts[-1] = Passing(parts[-1].ends, dict(parts[-1].charges))
         held = self.axis, used, self.bound, self.held
-        return WindowAccount(*held, self.window, passing, passed)
+        return self._like(WindowAccount(*held, self.window, passing, passed))
 
 
 def _total(columns: Iterable[Sequence[int]]) -> list[int]:
@@ -248,13 +278,13 @@ def _raised(amounts: Sequence[int]) -> Sequence[int]:
 
 
 def _more(axis: Axis, before: Sums, after: Sums) -> Iterator[tuple[Selection, Charge]]:
-    """Yield what ``after`` holds more than ``before``, over the same cells, by group."""
+    """Yield what ``after``, which was lifted, holds more than ``before``, by group."""
     everyone = [b - a for a, b in zip(before.everyone, after.everyone, strict=True)]
     infinite = [
         b - a for a, b in zip(before.everyone_infinite, after.everyone_infinite, strict=True)
     ]
     if any(everyone) or any(infinite):
-        yield EVERYONE, Charge(axis, tuple(everyone), tuple(infinite))
+        yield LASTING, Charge(axis, tuple(everyone), tuple(infinite))
     if not (before.flat and after.flat):
         yield from _charges(axis, after.narrower() - before.narrower())
 

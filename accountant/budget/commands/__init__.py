@@ -195,7 +195,9 @@ class RegisterPopulation(Command, name="register_population"):
         Field(max_length=8, description="unchanging public attributes with all their values"),
     ] = {}
     attested_new: StrictBool = Field(
-        False, description="when extending: the members of new cells were in no data before"
+        False,
+        description="when extending: the members of new cells were in no data that anything ran on "
+        "before, so they owe nothing of what was spent",
     )
     fixed: Reasons = Field(
         {},

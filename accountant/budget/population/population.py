@@ -52,6 +52,11 @@ class Population:
         if self.cells > MAX_CELLS:
             raise ValueError(f"{self.cells} cells are more than {MAX_CELLS}")
 
+    @property
+    def exchanges(self) -> bool:
+        """A neighbouring data set may have a person of another cell in somebody's place."""
+        return self.membership is Membership.PRIVATE and self.relation is Relation.REPLACE_ONE
+
     @cached_property
     def shape(self) -> tuple[int, ...]:
         """The number of values of each dimension."""

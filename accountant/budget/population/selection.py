@@ -137,10 +137,13 @@ class Layout(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Cells. ``everyone`` also covers cells that are added later; else ``boxes`` are disjoint."""
+    """Cells. ``everyone`` also covers cells that are added later; else ``boxes`` are disjoint.
+    ``lasting``: everyone, and members of cells added later even if they are attested new.
+    """
 
     everyone: bool
     boxes: tuple[Box, ...] = ()
+    lasting: bool = False
     _bare: Selection | None = field(default=None, init=False, compare=False, repr=False)
     _layouts: tuple[Layout, ...] | None = field(default=None, init=False, compare=False, repr=False)
     _mask: NDArray[np.int64] | None = field(default=None, init=False, compare=False, repr=False)
@@ -153,6 +156,10 @@ class Selection:
         if self._bare is None:
             object.__setattr__(self, "_bare", Selection(False, self.boxes))
         return self._bare or self
+
+    def to_last(self) -> Selection:
+        """Return the cells of a charge that may still run, although no grant holds it."""
+        return LASTING if self.everyone else self
 
     @property
     def views(self) -> bool:
@@ -211,6 +218,7 @@ def _mask(box: Box, shape: tuple[int, ...]) -> NDArray[np.int64]:
 
 
 EVERYONE: Final = Selection(everyone=True)
+LASTING: Final = Selection(everyone=True, lasting=True)
 
 
 def select(population: Population, subjects: Subjects | None) -> Selection:

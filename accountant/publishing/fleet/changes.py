@@ -52,7 +52,8 @@ def _passed(state: State, now: int) -> Iterator[ChargeRow]:
             known = len(account.passed)
             account.at(now)
             for part in account.passed[known:]:
-                for selection, charge in part.charges.items():
+                for cells, charge in part.charges.items():
+                    selection = EVERYONE if cells.everyone else cells  # lasting or not
                     nothing = Charge().on(charge.axis)
                     yield _change(key, selection, reserved=nothing, spent=nothing - charge)
 
