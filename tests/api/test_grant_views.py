@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -193,3 +194,25 @@ def test_a_grant_counts_where_it_was_charged(world: Callable[..., World]) -> Non
     refused = made.post("/grants", ask(laplace("2"), subjects={"age": ["2"]})).json()
     [found] = made.get(f"/decisions/{refused['decision']['id']}").json()["used_up_by"]
     assert [(e["purpose"], e["state"]) for e in found["events"]] == [("while", "committed")]
+
+
+def test_everyone_counts_where_it_may_still_run(world: Callable[..., World]) -> None:
+    """On people who join later, a grant on everyone is behind a refusal if it was open by then, or
+    expired before, and not if it had been settled.
+    """
+    clock = Clock()
+    made = world(clock=clock).hospital("  - {id: a, limit: {epsilon: 1}}\n", {"age": ["1"]})
+    for purpose, lasts in (("before", 3_600), ("expired", 60), ("while", 3_600)):
+        body = ask(laplace("0.1"), purpose=purpose, ttl_seconds=lasts)
+        assert made.post("/grants", body).status_code == 201
+    made.post("/grants/g3/commit", {})
+    clock.forward(120)
+    made.service.expire_due()
+    people = {"privacy_unit": "person", "neighbouring": "replace_one", "membership": "public"}
+    wider = {"dimensions": {"age": ["1", "2"]}, "attested_new": True}
+    assert made.put("", people | wider).status_code == 200
+    for group, purposes in (("1", {"before", "expired", "while"}), ("2", {"expired", "while"})):
+        refused = made.post("/grants", ask(laplace("2"), subjects={"age": [group]})).json()
+        [found] = made.get(f"/decisions/{refused['decision']['id']}").json()["used_up_by"]
+        assert {each["purpose"] for each in found["events"]} == purposes
+        assert Decimal(found["sum"]) == len(purposes) * Decimal("0.1")
