@@ -27,10 +27,11 @@ from forger import Forger, members_of, packed
 from house import House, audit, eventful
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import Book, Clock, cells_of, laplace, make
+from support import SECOND, Book, Clock, cells_of, laplace, make
 
 from accountant import verify_minimal
 from accountant.auditing.totals import totals_of
+from accountant.budget.decide import SYSTEM
 from accountant.budget.errors import Problem
 from accountant.budget.facts import grant_in
 from accountant.budget.population.packing import packed as packed_names
@@ -525,6 +526,38 @@ def test_sums_are_those_of_the_service(steps: list[Any], membership: str) -> Non
         assert (mine.bound, mine.held) == (list(theirs.bound), list(theirs.held)), key
     audit.add_up()
     assert canonical({"accounts": audit.totals}) == totals_of(state)
+
+
+@pytest.mark.parametrize("ending", ["committed", "expired", "recovered"])
+def test_a_revaluation_stays_if_its_grant_may_run_on(ending: str) -> None:
+    """It reaches those who are there, and those who join later if nobody knows that it has ended:
+    so for the service, and for whoever reads the events alone.
+    """
+    book, ages = Book(), ["17"]
+    book.register({"age": ages})
+    book.dataset("d")
+    book.policy(
+        "  - {id: a, limit: {epsilon: 1000}}\n  - {id: w, window: 1h, limit: {epsilon: 9}}\n"
+    )
+    grant = f"g{book.grant(laplace('0.5'), ttl_seconds=60).sequence}"
+    book.now += 60 * SECOND * (ending == "expired")
+    if ending == "recovered":
+        book.do("recover", "operator:o", reason="lost", lost=[])
+    else:
+        who, kind = {"committed": ("pipe", "commit"), "expired": (SYSTEM, "expire")}[ending]
+        book.do(f"{kind}_grant", who, grant=grant)
+    facts = {"by": "pipe", "dataset": "d", "mechanisms": [laplace("0.5")], "reason": "too little"}
+    booked = {"epsilon": "300000000", "delta": "0"}
+    asked = make("revalue", event=int(grant[1:]), booked=booked, **facts)
+    [more] = book.ask(asked, "operator:o")
+    units = int(more.body["more"]["epsilon"])
+    book.register({"age": [*ages, "22"]}, attested_new=True)
+    audit, lasts = audited(book), ending != "committed"
+    assert audit.findings == []
+    for rule in ("a", "w"):
+        key, there = book.key(rule), [(500_000_000 + units) * each for each in (1, lasts)]
+        assert [cell[0] for cell in book.used(rule)] == there
+        assert [audit.account(tuple(key)).at((at,))[0] for at in (0, 1)] == there
 
 
 def test_batches_wide_groups_and_long_dimensions_are_added_up() -> None:
