@@ -39,10 +39,13 @@ EPOCH, MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 JUDGED = ("grant.reserved.v1", "grant.refused.v1", "invocation.recorded.v1")
 BOOKS = ("grant.reserved.v1", "invocation.recorded.v1", "charge.revalued.v1")
 ENDS = ("grant.committed.v1", "grant.released.v1", "grant.expired.v1", "sparse_vector.closed.v1")
+SCOPE = ("labels", "owners", "datasets", "clients", "purposes", "across", "per", "window")
+PARTS, SCOPED = {"per", "clients", "purposes"}, {"limit", "at_most", "mechanisms", "require"}
 NUMBER = re.compile(r"\d{1,99}(\.\d{1,99})?([eE][+-]?\d{1,2})?(/[1-9]\d{0,98})?")
 
 Cell = tuple[int, ...]  # positions of its values, dimensions in the order of their names
 Cells = frozenset[Cell] | None  # None is everyone, LASTS everyone where it may still run
+Groups = list[tuple[Cells, list[int]]]
 Key = tuple[str, int, str, str]  # of an account: rule, epoch, dataset, client
 Used = list[int | None]  # sums in the currencies that are compared; None is infinite
 Doc = dict[str, Any]
@@ -163,6 +166,14 @@ def check_total(charges: list[Doc], total: Doc) -> None:
         need(amounts(total, [name]) == due, f"the total in {name} is not the sum of the charges")
 
 
+def grouped(cells: dict[Cell, list[int]]) -> Groups:
+    """Group cells by their units."""
+    groups = defaultdict[tuple[int, ...], list[Cell]](list)
+    for cell, units in cells.items():
+        groups[tuple(units)].append(cell)
+    return [(frozenset(members), list(units)) for units, members in groups.items()]
+
+
 def plus(left: Iterable[int], right: Iterable[int], sign: int = 1) -> list[int]:
     """Add number by number; subtract if ``sign`` is -1."""
     return [a + sign * b for a, b in zip(left, right, strict=True)]
@@ -260,24 +271,24 @@ class Account:
             if least[i] > MOST_UNITS:
                 least[i], least[n + i] = 0, least[n + i] + 1
         self.everyone = list(map(max, before, least))
-        more = defaultdict[tuple[int, ...], list[Cell]](list)
+        more = dict[Cell, list[int]]()
         for cell, own in self.cells.items():
             self.cells[cell] = plus(map(max, plus(before, own), least), self.everyone, -1)
-            more[tuple(plus(self.cells[cell], own, -1))].append(cell)
+            more[cell] = plus(self.cells[cell], own, -1)
         self.bound = self.bound if self.window else list(map(max, self.bound, least))
-        self.keep([(plus(self.everyone, before, -1), []), *more.items()], now)
+        self.keep([(None, plus(self.everyone, before, -1)), *grouped(more)], now)
         self.passing = deque((at, LASTS if c is None else c, u) for at, c, u in [*self.passing])
         self.stays = self.everyone
 
-    def keep(self, groups: Iterable[tuple[Iterable[int], list[Cell]]], now: int) -> None:
-        """Let the window count as spent now the units that cells (none: everyone) got or lost."""
-        for units, cells in groups if self.window else ():
-            self.bound = plus(self.bound, [max(0, u) for u in [*units][: len(self.bound)]])
-            self.spend(frozenset(cells) or None, [*units], now)
+    def keep(self, groups: Groups, now: int) -> None:
+        """Let the window count as spent now the units that cells got, or lost if negative."""
+        for cells, units in groups if self.window else ():
+            self.bound = plus(self.bound, [max(0, u) for u in units[: len(self.bound)]])
+            self.spend(cells, units, now)
 
     def inherit(self, axis: int, new: range, held: Account, now: int) -> None:
         """Give new cells the largest sums along that dimension: what no grant holds is spent."""
-        most, groups = dict[Cell, list[int]](), defaultdict[tuple[int, ...], list[Cell]](list)
+        most, spent = dict[Cell, list[int]](), dict[Cell, list[int]]()
         for cell, own in self.cells.items():
             beside = cell[:axis] + cell[axis + 1 :]
             most[beside] = list(map(max, most.get(beside, own), own))
@@ -285,24 +296,36 @@ class Account:
             cell = (*beside[:axis], at, *beside[axis:])
             mine = held.cells.get(cell, [0] * len(units))
             self.cells[cell] = list(map(max, units, mine))
-            groups[tuple(plus(self.cells[cell], mine, -1))].append(cell)
+            spent[cell] = plus(self.cells[cell], mine, -1)
         self.bound = plus(self.bound, self.held)
-        self.keep(groups.items(), now)
+        self.keep(grouped(spent), now)
 
-    def bring(self, other: Account) -> None:
-        """Add another account's sums of epsilons and deltas; past 2^62 they are infinite."""
+    def bring(self, other: Account, rows: int = 2) -> None:
+        """Add another account's sums in the first currencies; past 2^62 they are infinite."""
         n, m, over = len(self.keeps), len(other.keeps), plus(other.everyone, other.stays, -1)
         parts: dict[Cells, list[int]] = {None: over, LASTS: other.stays}
         parts |= {frozenset([cell]): own for cell, own in other.cells.items()}
-        bound = plus(self.bound[:2], other.bound[:2])
+        bound = plus(self.bound[:rows], other.bound[:rows])
         past = [each > MOST_UNITS for each in bound]
-        self.bound[:2] = [b if o else t for t, b, o in zip(bound, self.bound, past, strict=False)]
+        kept = [b if o else t for t, b, o in zip(bound, self.bound, past, strict=False)]
+        self.bound[:rows] = kept
         for cells, units in parts.items():
             mine = [0, 0] * n
             for i, lost in enumerate(past):
                 mine[i] = 0 if lost else units[i]
                 mine[n + i] = units[m + i] + (lost and cells == LASTS)
             self.add(cells, mine)
+
+    def gain(self, other: Account, now: int) -> None:
+        """Add all that an account of the same rule holds, as spent now. What everyone has lasts."""
+        self.advance(now)
+        other.advance(now)
+        (other := other.twin()).stays = other.everyone
+        if not self.window:
+            self.bring(other, len(self.keeps))
+        for cells, units in [(LASTS, other.everyone), *grouped(other.cells)] if self.window else ():
+            self.add(cells, units)
+            self.keep([(cells, units)], now)
 
     def restate(self, currency: str, factor: Fraction | None) -> None:
         """Set a currency to ``factor`` units for each of epsilon, rounded up; None is infinite."""
@@ -500,23 +523,17 @@ class Limit:
         """Return an account of this epoch with nothing in it."""
         return Account(self.keeps, self.rule.get("window"))
 
-    def key(self, dataset: str, client: str) -> Key:
-        """Return the account that a charge counts in."""
-        rule = self.rule
-        place = "*" if rule.get("across") else dataset, client if rule.get("per") else ""
-        return rule["id"], self.number, *place
-
-    def counts(self, dataset: str) -> bool:
-        """Return whether the rule is about this dataset."""
-        return fnmatchcase(dataset, self.rule.get("datasets", "*"))
+    def key(self, dataset: str, client: str, inside: object = True) -> Key:
+        """Return the account of a charge; across datasets one outside of the scope has its own."""
+        place = "*" if inside and self.rule.get("across") else dataset
+        return self.rule["id"], self.number, place, client if self.rule.get("per") else ""
 
 
 def start_of(old: Limit | None, new: Limit, *, used: bool) -> str:
     """Return how the epoch of a limit begins that is adopted after ``old``, which was ``used``."""
     rule = new.rule
     span, before = rule.get("window"), old.rule if old else {}
-    scope = [before.get(n) == rule.get(n) for n in ("datasets", "across", "per", "window")]
-    same = old is not None and all(scope)
+    same = old is not None and all(before.get(n) == rule.get(n) for n in SCOPE)
     limits = [{n: number(v) for n, v in r.get("limit", {}).items()} for r in (before, rule)]
     reset = rule.get("carry") == "none"
     drawn = [[r.get(n) for n in ("gate", "orders", "workload")] for r in (before, rule)]
@@ -531,6 +548,13 @@ def start_of(old: Limit | None, new: Limit, *, used: bool) -> str:
     if same and old and alike and (old.gate, old.left > 0) == (new.gate, new.left > 0):
         return "carried"
     return "empty" if span else "converted" if same else "brought"
+
+
+def matches(patterns: Any, text: str | None) -> bool:
+    """Return whether a pattern, or one of several, is or matches a text; all do if there is none."""
+    several = [patterns] if type(patterns) is str else patterns or []
+    one_of = (text == each or fnmatchcase(text, each) for each in several if text is not None)
+    return patterns is None or any(one_of)
 
 
 class Grant(NamedTuple):
@@ -555,6 +579,7 @@ class Audit:
         self.subtrees, self.files = list[tuple[int, bytes]](), dict[str, str]()
         self.dimensions, self.compiled = dict[str, list[str]](), dict[str, Cells]()
         self.sources = dict[str, set[str]]()  # Of each dataset, those that it was made from
+        self.facts = dict[str, tuple[str | None, dict[str, str]]]()  # Their owners and labels
         self.rules, self.limits, self.numbers = list[Any](), dict[str, Limit](), Counter[str]()
         self.way, self.expired = list[Any](), set[str]()
         self.adopted: int | None = None
@@ -681,7 +706,8 @@ class Audit:
         kind, datasets, now = event["type"], self.charged(event, command), self.now
         more, reserve = kind == "charge.revalued.v1", kind == "grant.reserved.v1"
         by, charge = (command["by"], event["more"]) if more else (event["by"], event["total"])
-        accounts = {key: self.account(key) for key in self.route(datasets, by)}
+        keys = self.route(datasets, by, command.get("purpose"), more=more)
+        accounts = {key: self.account(key) for key in keys}
         booked = {k: a.book(cells, charge, now, reserve=reserve) for k, a in accounts.items()}
         if reserve:
             asked, expires = command.get("subjects"), now + command.get("ttl_seconds", 3600) * 10**6
@@ -734,6 +760,34 @@ class Audit:
         need(made_from >= self.sources.keys() & command.get("parents", []), "not of all parents")
         for child in event.get("made_into", []):
             self.sources[child].add(command["id"])
+        self.describe(command["id"], command)
+
+    def describe(self, name: str, command: Doc) -> None:
+        """Take owner and labels. Limits across datasets take what one that comes in was used for."""
+        limits = [limit for limit in self.limits.values() if "across" in limit.rule]
+        out = [limit for limit in limits if name in self.facts and not self.about(limit.rule, name)]
+        labels = command.get("labels", self.facts.get(name, (None, {}))[1])
+        self.facts[name] = command.get("owner"), labels
+        places = [
+            (*limit.key(name, "", None)[:3],) for limit in out if self.about(limit.rule, name)
+        ]
+        for key in [key for key in self.accounts if key[:3] in places]:
+            self.account((*key[:2], "*", key[3])).gain(self.accounts[key], self.now)
+            self.accounts[key] = self.limits[key[0]].opened()
+            for grant in self.open.values():
+                grant.booked.pop(key, None)
+
+    def about(self, rule: Doc, dataset: str) -> bool:
+        """Return whether a rule is about a dataset as it is registered."""
+        owner, labels = self.facts[dataset]
+        named = matches(rule.get("datasets"), dataset) and matches(rule.get("owners"), owner)
+        return named and all(labels.get(k) in few for k, few in rule.get("labels", {}).items())
+
+    def inside(self, rule: Doc, datasets: list[str], client: str, purpose: Any) -> list[str]:
+        """Return the datasets of a request that a rule is about, none if it is about others."""
+        others = "purposes" in rule and SCOPED & rule.keys() and purpose not in rule["purposes"]
+        asked = matches(rule.get("clients"), client) and not others
+        return [one for one in datasets if asked and self.about(rule, one)]
 
     def charged(self, event: Doc, command: Doc) -> list[str]:
         """Return the datasets that are charged: those named and, but for corrections, origins."""
@@ -746,10 +800,19 @@ class Audit:
         need(event.get("charged", names) == due, f"other datasets than {due} are charged")
         return due
 
-    def route(self, datasets: list[str], client: str) -> list[Key]:
-        """Return where a charge counts: limits in force, lifetimes of its datasets and of all."""
-        pairs = product(self.limits.values(), datasets)
-        keys = [limit.key(one, client) for limit, one in pairs if limit.counts(one)]
+    def route(
+        self, datasets: list[str], client: str, purpose: Any = None, *, more: bool = False
+    ) -> list[Key]:
+        """Return where a charge counts: limits in force, lifetimes of its datasets and of all. A
+        limit counts outside of its scope, too, and ``more``, a correction, wherever it may be in.
+        """
+        keys = list[Key]()
+        for limit in self.limits.values():
+            ever = {n: v for n, v in limit.rule.items() if n not in SCOPE[:2]}
+            named = self.inside(ever, datasets, client, purpose)
+            inside = named if more else self.inside(limit.rule, datasets, client, purpose)
+            each = inside if inside and "across" in limit.rule else named
+            keys += [limit.key(one, client, one in inside) for one in each]
         return [*dict.fromkeys(keys), *(("", 0, one, "") for one in [*datasets, "*"])]
 
     def released(self, key: Key, account: Account, grants: list[Grant]) -> Account:
@@ -833,8 +896,9 @@ class Audit:
             due = old.number if old and start == "kept" else self.numbers[name] + 1
             need(new.number == due, f"the epoch of {name} is not {due}")
             self.numbers[name] = due
-            lives = [("", 0, d, "") for d in sorted(self.sources) if new.counts(d)]
-            lives = [key for key in lives if key in self.accounts and "per" not in rule]
+            named = [d for d in sorted(self.sources) if matches(rule.get("datasets"), d)]
+            lives = [] if PARTS & rule.keys() else [("", 0, d, "") for d in named]
+            lives = [key for key in lives if key in self.accounts]
             self.bring(new, {"converted": mine, "brought": lives}.get(start, []))
             for key in mine if start == "carried" else ():
                 after = name, due, *key[2:]
@@ -848,7 +912,8 @@ class Audit:
         """Begin with the spending in accounts, as a sum of epsilons and deltas."""
         brought = dict[Key, Account]()
         for key in keys:
-            mine = brought.setdefault(limit.key(*key[2:]), Account(limit.keeps))
+            inside = key[2] == "*" or (not key[0] and self.about(limit.rule, key[2]))
+            mine = brought.setdefault(limit.key(*key[2:], inside), Account(limit.keeps))
             mine.bring(self.accounts[key])
         for account, currency in product(brought.values(), limit.keeps[2:]):
             sure = currency != "mu_squared"  # which nothing stands for
@@ -874,12 +939,13 @@ class Audit:
         settled = [self.open[i["grant"]] for i in before if i.get("grant") in self.open]
         for rule in self.rules:
             name, limit = rule["id"], self.limits.get(rule.get("of", rule["id"]))
-            about = any(fnmatchcase(one, rule.get("datasets", "*")) for one in datasets)
-            if limit is not None and any(map(limit.counts, datasets)):
+            who = event["by"], command.get("purpose")
+            about = self.inside(limit.rule if limit else rule, datasets, *who)
+            if limit is not None and about:
                 seen = event["rules"][name]
                 places = zip(seen.get("cell", ()), self.dimensions.values(), strict="cell" in seen)
                 need(all(at in range(len(side)) for at, side in places), "no such cell")
-                keys = {limit.key(one, event["by"]) for one in datasets if limit.counts(one)}
+                keys = {limit.key(one, event["by"]) for one in about}
                 first, *rest = sorted(keys, key=lambda key: key[2] != seen.get("dataset"))
                 need(seen.get("dataset") == (first[2] if rest else None), "not what decides")
                 found = [(key, self.accounts.get(key) or limit.opened()) for key in (first, *rest)]
@@ -892,10 +958,10 @@ class Audit:
                 costs = {n: (amounts(event["total"], [n]), number(m)) for n, m in caps}
                 over = [i or u > m * PER_ONE[n] for n, ((u, i), m) in costs.items()]
                 need(any(over) == (name in fired), f"rule {name}: {costs}")
-            elif rule.keys() - {"id", "action", "datasets"} == {"mechanisms"}:
+            elif rule.keys() - {"id", "action", *SCOPE[:5]} == {"mechanisms"}:
                 kinds = set(re.findall(r'"kind":"(\w+)"', canonical(command).decode()))
                 kinds |= {"sparse_vector"} if "reusable_holdout" in kinds else set()  # its part
-                denied = about and not kinds.isdisjoint(rule["mechanisms"])
+                denied = bool(about) and not kinds.isdisjoint(rule["mechanisms"])
                 need(denied == (name in fired), f"rule {name}: {sorted(kinds)}")
             elif not {"limit", "of", "at_most"} & rule.keys():
                 self.believed.add(name)
@@ -910,8 +976,8 @@ class Audit:
         need((event.get("overrun") is True) == (recorded and over), f"overrun, by {blocked}")
         need(recorded or (kind == JUDGED[1]) == bool(blocked), f"the outcome, by {blocked}")
         blocking = [limit for name, limit in self.limits.items() if actions[name] == "block"]
-        guards = [limit for limit in blocking if "per" not in limit.rule]
-        without = not all(any(limit.counts(one) for limit in guards) for one in datasets)
+        guards = [limit.rule for limit in blocking if PARTS.isdisjoint(limit.rule)]
+        without = not all(any(self.about(rule, one) for rule in guards) for one in datasets)
         need(("built-in:no-policy" in fired) == (self.adopted is None), "whether there is a policy")
         without &= self.adopted is not None
         need(("built-in:no-limit" in fired) == without, "whether there is a limit")

@@ -161,7 +161,7 @@ class Book:
         if "policy" in event.body:
             adopted = adopted_by(Event.from_bytes(self.stored[event.body["policy"]]))
         engine = self.state.custody.engine_at(event.sequence)
-        return explain(event, adopted, self.state.people(), engine)
+        return explain(event, adopted, self.state.people(), engine, self.state.datasets)
 
     def do(self, kind: str, by: str = "pipe", key: str | None = None, **fields: Any) -> Event:
         """The one event (the last, if there are more) that answers the command ``kind``."""

@@ -184,7 +184,7 @@ def _reserve(state: State, event: Event) -> Change:
         sequence=event.sequence,
         session=command["type"] == "open_sparse_vector",
     )
-    return Reserve(grant)
+    return Reserve(grant, command.get("purpose"))
 
 
 def _end(ending: Ending) -> Callable[[State, Event], Change]:
@@ -206,7 +206,8 @@ def _answered(state: State, event: Event) -> Change:
 def _record(state: State, event: Event) -> Change:
     body = event.body
     selection = EVERYONE if body.get("charged_to") == "everyone" else selection_of(state, event)
-    return Record(reach_in(body).charged, event.by, selection, _charge(body["total"]))
+    charged, purpose = reach_in(body).charged, body["command"].get("purpose")
+    return Record(charged, event.by, selection, _charge(body["total"]), purpose)
 
 
 def _open_batch(state: State, event: Event) -> Change:

@@ -38,14 +38,15 @@ class Before(NamedTuple):
 
 
 class Reserve(NamedTuple):
-    """Open a grant; ``grant`` has no bookings yet."""
+    """Open a grant for ``purpose``; ``grant`` has no bookings yet."""
 
     grant: Grant
+    purpose: object = None
 
     def fold(self, state: State, entry: Entry) -> Before:
         """Book the grant's total and keep the grant."""
         grant = self.grant
-        keys = state.route(grant.on.charged, grant.by).keys
+        keys = state.route(grant.on.charged, grant.by, self.purpose).keys
         before = _book(state, keys, grant.selection, grant.total, entry.time, reserve=True)
         added = {key: one.added for one in before.booked for key in one.keys}
         bookings = tuple([(key, added[key]) for key in keys])
@@ -66,10 +67,14 @@ class Record(NamedTuple):
     by: str
     selection: Selection
     charge: Charge
+    purpose: object = None
+    corrects: bool = False
+    """It is the difference to an earlier charge."""
 
     def fold(self, state: State, entry: Entry) -> Before:
         """Book the charge."""
-        keys = state.route(self.datasets, self.by).keys
+        find = state.correction if self.corrects else state.route
+        keys = find(self.datasets, self.by, self.purpose).keys
         return _book(state, keys, self.selection, self.charge, entry.time, reserve=False)
 
     def undo(self, state: State, before: Before) -> None:

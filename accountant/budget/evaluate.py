@@ -36,10 +36,13 @@ def order_of(one: Compared) -> tuple[bool, int, bool]:
 
 def evaluate(state: State, request: Request) -> Judgement:
     """Compare every rule with ``request``. Changes nothing."""
-    found = built_in.compare(request, state.adopted, state.ledger)
-    if state.adopted is not None:
-        view = View(state, request)
-        for rule in state.adopted.policy.rules:
+    adopted, found = state.adopted, list[Compared]()
+    view = View(state, request)
+    if not (request.sound and view.guarded):  # most requests have no objection
+        datasets = map(state.datasets.__getitem__, request.datasets)
+        found += built_in.compare(request, adopted, state.ledger, datasets)
+    if adopted is not None:
+        for rule in adopted.policy.rules:
             if (compared := rule.compare(view)) is not None:
                 found.append(compared)
     fired = [one for one in found if one.fired]

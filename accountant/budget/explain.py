@@ -14,7 +14,7 @@ from accountant.budget.batches import as_single
 from accountant.budget.commands import command_from_json
 from accountant.budget.evaluate import Judgement, order_of
 from accountant.budget.outcome import RECORDED, REFUSED, RESERVED
-from accountant.budget.population.population import Population
+from accountant.budget.population.population import Dataset, Population
 from accountant.budget.reach import reach_in
 from accountant.budget.request import (
     Judged,
@@ -53,15 +53,24 @@ class Explained(NamedTuple):
     request: Request
 
 
-def explain(event: Event, adopted: Adopted | None, people: Population, engine: int) -> Explained:
-    """Return the decision of ``event`` as text, by the policy and the bounds that decided it."""
+def explain(
+    event: Event,
+    adopted: Adopted | None,
+    people: Population,
+    engine: int,
+    datasets: Mapping[str, Dataset],
+) -> Explained:
+    """Return the decision of ``event`` as text, by the policy and the bounds that decided it, and
+    by what the ``datasets`` were then.
+    """
     event = as_single(event)
     command: Judged = command_from_json(event.body["command"])  # type: ignore[assignment]
     terms = Terms(people.relation, Charge.from_json(event.body["total"]).orders, engine)
     request = request_on(people, terms, event.by, command, event.time, reach_in(event.body))
-    findings = list(built_in.findings(request, adopted, event.ledger))
+    data = tuple(datasets[name].as_of(event.sequence) for name in request.datasets)
+    findings = list(built_in.findings(request, adopted, event.ledger, data))
     if adopted is not None:
-        told = _told(event, adopted, people, request, terms)
+        told = _told(event, adopted, people, request, terms, data)
         for rule in adopted.policy.rules:
             if (compared := _compared(rule, told)) is not None:
                 findings += _worded(rule, compared, told)
@@ -79,11 +88,12 @@ def in_words(
     state: State, request: Request, judgement: Judgement, command: dict[str, Any]
 ) -> Decision:
     """Return the decision of a preview, which is not recorded, as text."""
-    findings = list(built_in.findings(request, state.adopted, state.ledger))
+    data = tuple(state.datasets[name] for name in request.datasets)
+    findings = list(built_in.findings(request, state.adopted, state.ledger, data))
     if state.adopted is not None:
         body = {"command": command, "total": request.total.to_json()}
         event = Event(state.ledger, state.sequence, RESERVED, request.now, request.by, body)
-        told = _told(event, state.adopted, state.people(), request, terms_of(state))
+        told = _told(event, state.adopted, state.people(), request, terms_of(state), data)
         rules = {rule.id: rule for rule in state.adopted.policy.rules}
         for one in judgement.compared:
             if one.rule in rules:
@@ -105,7 +115,12 @@ def _worded(rule: Rule, compared: Compared, told: Told) -> list[Finding]:
 
 
 def _told(
-    event: Event, adopted: Adopted, people: Population, request: Request, terms: Terms
+    event: Event,
+    adopted: Adopted,
+    people: Population,
+    request: Request,
+    terms: Terms,
+    datasets: tuple[Dataset, ...],
 ) -> Told:
     total = Charge.from_json(event.body["total"])
     closed: dict[str, frozenset[str]] = {}
@@ -116,7 +131,7 @@ def _told(
         closed[mechanism.kind] = closed.get(mechanism.kind, frozenset()) | infinite
     places = request.costs.places
     command = event.body["command"]
-    return Told(event, command, adopted, people, request.datasets, total, places, closed)
+    return Told(event, command, adopted, people, datasets, total, places, closed)
 
 
 def _compared(rule: Rule, told: Told) -> Compared | None:
@@ -124,6 +139,6 @@ def _compared(rule: Rule, told: Told) -> Compared | None:
     body = told.event.body
     fired = any(name == rule.id for name, _ in body.get("fired", ()))
     seen: Mapping[str, Any] = body.get("rules", {})
-    if rule.id in seen or rule.applies(told.datasets):
+    if rule.id in seen or rule.applies(told):
         return rule.compared(fired, seen.get(rule.id))
     return None

@@ -5,7 +5,7 @@ Nothing here can be taken back; a transaction begins before such an event is app
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -25,13 +25,18 @@ from accountant.budget.commands.plain import read_subjects
 from accountant.budget.custody.custody import AcceptedTime, SigningKey
 from accountant.budget.grants import Grant
 from accountant.budget.policy import Policy
-from accountant.budget.population.population import Dataset, Membership, Population
+from accountant.budget.population.population import (
+    Dataset,
+    Former,
+    LabelPairs,
+    Membership,
+    Population,
+)
 from accountant.budget.population.selection import EVERYONE, Selection, reaching, select
 from accountant.budget.reach import named_in
 from accountant.budget.request import selected
-from accountant.budget.rules.base import matches
-from accountant.budget.rules.limit import LimitRule
-from accountant.budget.state import AccountKey, State, account_key, lifetime
+from accountant.budget.rules.limit import ALL, LimitRule
+from accountant.budget.state import AccountKey, State, account_key, lifetime, outside_key
 from accountant.ledger.events import Entry, Event, microseconds
 from accountant.privacy import engine as bounds
 from accountant.privacy.mechanisms import Relation
@@ -110,19 +115,63 @@ def _register_dataset(state: State, event: Event) -> None:
     body = event.body["command"]
     there = state.datasets.get(body["id"])
     stated = body if "also" in body or there is None else vars(there)
-    state.datasets[body["id"]] = Dataset(
+    owner, labels = body.get("owner"), labels_after(there, body.get("labels"))
+    former = there.former if there else ()
+    if there is not None and (there.owner, there.labels) != (owner, labels):
+        former += (Former(event.sequence, there.owner, there.labels),)
+    now = state.datasets[body["id"]] = Dataset(
         id=body["id"],
         namespace=body["namespace"],
         name=body["name"],
-        owner=body.get("owner"),
+        owner=owner,
         parents=tuple(body.get("parents", ())),
         also=tuple(stated.get("also", ())),
         approved_by=stated.get("approved_by") if stated.get("also") else None,
         sources=tuple(event.body.get("made_from", ())),
+        labels=labels,
+        former=former,
     )
     for name in event.body.get("made_into", ()):
         child = state.datasets[name]
         state.datasets[name] = replace(child, sources=tuple(sorted({*child.sources, body["id"]})))
+    if state.adopted is not None:
+        if there is not None:
+            _come_in(state, state.adopted, there, now, event.time)
+        state.adopted = replace(state.adopted)  # routes are found anew; readers keep theirs
+
+
+def labels_after(there: Dataset | None, stated: Mapping[str, str] | None) -> LabelPairs:
+    """Return the labels of a dataset that is registered with those ``stated``; those of before if
+    none are.
+    """
+    if stated is None:
+        return there.labels if there else ()
+    return tuple(sorted(stated.items()))
+
+
+def _come_in(state: State, adopted: Adopted, before: Dataset, after: Dataset, now: int) -> None:
+    """Move what the dataset was used for outside of the scope of limits across datasets that it
+    comes into the scope of into their totals (rules/limit.py). Open grants no longer hold it.
+    """
+    into: dict[AccountKey, AccountKey] = {}
+    for rule in adopted.policy.limits:
+        if rule.across and rule.scope.holds(after) and not rule.scope.holds(before):
+            number = adopted.epochs[rule.id].number
+            into |= {
+                key: key._replace(dataset=ALL)
+                for key in _own(state, rule, number)
+                if key.dataset == after.id
+            }
+    if not into:
+        return
+    for outside, total in into.items():
+        moved = state.accounts.alone(outside)
+        state.to_change(total).gain(moved, now)
+        state.accounts[outside] = adopted.epochs[outside.rule].opens(state.people().shape)
+    for grant in list(state.open.values()):
+        kept = tuple(pair for pair in grant.bookings if pair[0] not in into)
+        if len(kept) < len(grant.bookings):
+            state.grants.keep(grant._replace(bookings=kept))
 
 
 def _adopt_policy(state: State, event: Event) -> None:
@@ -162,9 +211,10 @@ def sources_of(state: State, rule: LimitRule, start: Start) -> list[AccountKey]:
     """Return the accounts whose sums of epsilons and deltas a new epoch of ``rule`` starts from."""
     if start is Start.CONVERTED and state.adopted is not None:
         return _own(state, rule, state.adopted.epochs[rule.id].number)
-    if start is not Start.BROUGHT or rule.per:  # a client's sub-limit promises nothing of the data
+    if start is not Start.BROUGHT or rule.divides:  # a sub-limit promises nothing of the data
         return []
-    lifetimes = [lifetime(name) for name in sorted(state.datasets) if matches(rule.datasets, name)]
+    names = rule.scope.names_it  # what may come into its scope counts as well
+    lifetimes = [lifetime(name) for name in sorted(state.datasets) if names(name)]
     return [key for key in lifetimes if key in state.accounts]
 
 
@@ -192,7 +242,7 @@ def _bring(state: State, rule: LimitRule, epoch: Epoch, sources: list[AccountKey
     reserved = state.reserved() if sources else {}
     for source in sources:
         account = state.accounts[source]
-        key = account_key(rule, epoch.number, source.dataset, source.client)
+        key = _successor(state, rule, epoch, source)
         opened = brought.setdefault(key, Account.empty(account.used.shape, epoch.axis))
         opened.absorb(account, reserved.get(source))
     for currency, each in epoch.per_epsilon():
@@ -203,6 +253,17 @@ def _bring(state: State, rule: LimitRule, epoch: Epoch, sources: list[AccountKey
     return bool(brought)
 
 
+def _successor(state: State, rule: LimitRule, epoch: Epoch, source: AccountKey) -> AccountKey:
+    """Return the account in ``epoch`` of ``rule`` that starts from ``source``: one of the rule, or
+    the lifetime of a dataset.
+    """
+    if source.rule:
+        return source._replace(epoch=epoch.number)
+    inside = rule.scope.holds(state.datasets[source.dataset])
+    find = account_key if inside else outside_key
+    return find(rule, epoch.number, source.dataset, source.client)
+
+
 def _revalue(state: State, event: Event) -> None:
     command = event.body["command"]
     selection = EVERYONE if command.get("everyone") else selection_of(state, event)
@@ -210,7 +271,8 @@ def _revalue(state: State, event: Event) -> None:
     if grant is not None and grant.status == "expired":
         selection = selection.to_last()
     more = Charge.from_json(event.body["more"])
-    booked = Record(named_in(command["dataset"]), command["by"], selection, more)
+    about = named_in(command["dataset"]), command["by"], selection
+    booked = Record(*about, more, command.get("purpose"), corrects=True)
     booked.fold(state, Entry.of(event))
     state.revalued[command["event"]] = state.custody.engine
 

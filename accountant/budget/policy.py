@@ -11,8 +11,9 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from accountant.budget.malformed import in_one_line, reasons
 from accountant.budget.rules import AnyRule
-from accountant.budget.rules.base import Rule, RuleId, Strict
+from accountant.budget.rules.base import Rule, RuleId, Scoped, Strict
 from accountant.budget.rules.limit import LimitRule
+from accountant.budget.rules.scope import Scope
 from accountant.ledger.notes import COSIGNATURE, Verifier
 
 MAX_RULES: Final = 200
@@ -70,7 +71,7 @@ NO_WITNESSES: Final = Publication()
 
 
 class Policy(Strict):
-    """A named list of rules. Rules apply to every dataset whose id matches their ``datasets``."""
+    """A named list of rules. Rules apply to what is in their scope (rules/scope.py)."""
 
     policy: RuleId
     rules: Annotated[list[AnyRule], Field(min_length=1, max_length=MAX_RULES)]
@@ -102,6 +103,11 @@ class Policy(Strict):
     def limits(self) -> tuple[LimitRule, ...]:
         """The rules that have a limit, in order."""
         return tuple(rule for rule in self.rules if isinstance(rule, LimitRule))
+
+    @cached_property
+    def scopes(self) -> tuple[tuple[Rule, Scope], ...]:
+        """The rules that are about some requests, and which."""
+        return tuple((rule, rule.scope) for rule in self.rules if isinstance(rule, Scoped))
 
     @cached_property
     def ours(self) -> bool:

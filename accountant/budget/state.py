@@ -19,13 +19,12 @@ from accountant.budget.grants import AccountKey, Grant, Grants, Settled
 from accountant.budget.idempotency import IdempotencyIndex
 from accountant.budget.population.population import Dataset, Population
 from accountant.budget.reach import Names, Reach, named_in, reach_of
-from accountant.budget.rules.base import matches
 from accountant.budget.rules.limit import ALL, LimitRule
 from accountant.ledger.events import Event, to_keep, written
 from accountant.privacy.curves import Orders
 
 # Defined elsewhere; what is defined below is public too.
-__all__ = ["ALL", "AccountKey", "Grant", "Settled", "matches"]
+__all__ = ["ALL", "AccountKey", "Grant", "Settled"]
 
 _MOST_ROUTES: Final = 4_096
 
@@ -101,10 +100,10 @@ class State:
             journal=None,
         )
 
-    def about(self, asked: Names, client: str, now: int) -> State:
+    def about(self, asked: Names, client: str, now: int, purpose: object = None) -> State:
         """Return a copy of what bears on a request of ``client`` on datasets at stamp ``now``."""
-        datasets = self.reach(asked).charged
-        kept = {key: self.accounts.get(key) for key in self.route(datasets, client).keys}
+        route = self.route(self.reach(asked).charged, client, purpose)
+        kept = {key: self.accounts.get(key) for key in route.keys}
         return replace(
             self,
             accounts=Accounts((key, one.at(now).frozen()) for key, one in kept.items() if one),
@@ -188,31 +187,59 @@ class State:
         return self.adopted.orders if self.adopted else ()
 
     def limits_on(self, datasets: tuple[str, ...], client: str) -> tuple[Counted, ...]:
-        """Return the accounts of limit rules that a charge by ``client`` on all ``datasets`` counts
-        in.
+        """Return the accounts of limit rules that a charge by ``client`` on all ``datasets``, for
+        no purpose that a rule names, counts in.
         """
         return self.route(datasets, client).limits
 
-    def route(self, datasets: tuple[str, ...], client: str) -> Route:
-        """Return where a charge by ``client`` on all ``datasets`` goes; found once for each policy.
-        A total over datasets counts it once.
+    def route(self, datasets: tuple[str, ...], client: str, purpose: object = None) -> Route:
+        """Return where a charge by ``client`` on all ``datasets`` for ``purpose`` goes; found once
+        for each policy, until a dataset changes.
         """
         if self.adopted is None:
-            return Route.of((), datasets)
-        routes = self.adopted.routes
-        if (found := routes.get((datasets, client))) is None:
-            limits = {
-                key: Counted(rule, epoch, key)
-                for rule in self.adopted.policy.limits
-                for epoch in [self.adopted.epochs[rule.id]]
-                for dataset in datasets
-                if matches(rule.datasets, dataset)
-                for key in [account_key(rule, epoch.number, dataset, client)]
-            }
+            return Route.of((), (), datasets)
+        adopted, routes = self.adopted, self.adopted.routes
+        listed = purpose if adopted.scoping and type(purpose) is str else None
+        if listed not in adopted.scoping:
+            listed = None  # free text, which is in no scope
+        if (found := routes.get((datasets, client, listed))) is None:
             if len(routes) >= _MOST_ROUTES:
                 routes.clear()
-            found = routes[datasets, client] = Route.of(tuple(limits.values()), datasets)
+            found = routes[datasets, client, listed] = self._find(datasets, client, listed)
         return found
+
+    def correction(self, datasets: tuple[str, ...], client: str, purpose: object) -> Route:
+        """Return where a correction of an earlier charge goes: of limits across datasets that these
+        may be in the scope of, to the total, for the charge may be in that.
+        """
+        return self._find(datasets, client, purpose, everywhere=True)
+
+    def _find(
+        self, names: tuple[str, ...], client: str, purpose: object, *, everywhere: bool = False
+    ) -> Route:
+        if (adopted := self.adopted) is None:
+            return Route.of((), (), names)
+        data = [self.datasets[name] for name in names]
+        counted: dict[AccountKey, Counted] = {}
+        outside: dict[AccountKey, None] = {}
+        for rule in adopted.policy.limits:
+            scope, epoch = rule.scope, adopted.epochs[rule.id]
+            if not scope.counts(client, purpose):
+                continue
+            named = [one for one in data if scope.names_it(one.id)]
+            inside = [one.id for one in named if everywhere or scope.holds(one)]
+            for name in inside:
+                key = account_key(rule, epoch.number, name, client)
+                counted[key] = Counted(rule, epoch, key)
+            if not (rule.across and inside):  # what counts in the total counts there once
+                beside = (one.id for one in named if one.id not in inside)
+                outside |= dict.fromkeys(
+                    outside_key(rule, epoch.number, name, client) for name in beside
+                )
+        scopes = adopted.policy.scopes
+        covering = frozenset(r.id for r, scope in scopes if scope.meets(data, client, purpose))
+        guarded = all(map(adopted.guards, data))
+        return Route.of(tuple(counted.values()), tuple(outside), names, covering, guarded=guarded)
 
     def next_event(self, asked: Envelope, kind: str, now: int, body: dict[str, Any]) -> Event:
         """Return the event of ``kind`` that would answer ``asked`` at stamp ``now``."""
@@ -223,28 +250,48 @@ class State:
 
 
 class Route(NamedTuple):
-    """The limits that a charge counts in, and all accounts that it is booked in: theirs, and the
-    lifetimes.
+    """The limits that a charge counts in, and all accounts that it is booked in: theirs, those
+    outside of scopes, and the lifetimes.
     """
 
     limits: tuple[Counted, ...]
     by_rule: dict[str, list[Counted]]
     """By rule: an account for each dataset that it counts, or one for all of them."""
     keys: tuple[AccountKey, ...]
+    rules: frozenset[str]
+    """All rules that are about such a request."""
+    guarded: bool
+    """A limit that blocks and counts all charges covers each dataset."""
 
     @classmethod
-    def of(cls, limits: tuple[Counted, ...], datasets: tuple[str, ...]) -> Route:
+    def of(
+        cls,
+        limits: tuple[Counted, ...],
+        outside: tuple[AccountKey, ...],
+        datasets: tuple[str, ...],
+        rules: frozenset[str] = frozenset(),
+        *,
+        guarded: bool = False,
+    ) -> Route:
         """Return the route of a charge on ``datasets`` that counts in ``limits``."""
         by_rule: dict[str, list[Counted]] = {}
         for counted in limits:
             by_rule.setdefault(counted.rule.id, []).append(counted)
-        keys = [counted.key for counted in limits]
-        return cls(limits, by_rule, (*keys, *map(lifetime, (*datasets, ALL))))
+        keys = [*(counted.key for counted in limits), *outside]
+        every = (*keys, *map(lifetime, (*datasets, ALL)))
+        return cls(limits, by_rule, every, rules, guarded)
 
 
 def account_key(rule: LimitRule, epoch: int, dataset: str, client: str) -> AccountKey:
-    """Return the accumulator of ``rule`` that a charge on ``dataset`` by ``client`` goes to."""
-    return AccountKey(rule.id, epoch, *rule.scope(dataset, client))
+    """Return the account of ``rule`` that a charge by ``client`` on ``dataset``, which is in scope,
+    counts in.
+    """
+    return AccountKey(rule.id, epoch, *rule.place(dataset, client))
+
+
+def outside_key(rule: LimitRule, epoch: int, dataset: str, client: str) -> AccountKey:
+    """Return the account that keeps it while ``dataset`` is out of scope (rules/limit.py)."""
+    return AccountKey(rule.id, epoch, dataset, rule.place(dataset, client)[1])
 
 
 def envelope_of(event: Event) -> Envelope:

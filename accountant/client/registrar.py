@@ -37,15 +37,17 @@ class Registrar(Sender):
         namespace: str,
         name: str,
         owner: str | None = None,
+        labels: Mapping[str, str] | None = None,
         parents: Sequence[str] | None = None,
         also: Sequence[str] | None = None,
         approver_key: str | None = None,
     ) -> Body:
-        """Register a dataset about the population under a short id. If other populations have the
-        same data, ``also`` names all of them ("population/dataset"), and that needs a second
-        person's key.
+        """Register a dataset about the population under a short id, or change its owner, labels
+        (left out they stay) or parents. If other populations have the same data, ``also`` names all
+        of them ("population/dataset"). That needs a second person's key, and so does what takes the
+        dataset out of the scope of a rule that blocks.
         """
-        more = {"parents": parents, "also": also}
+        more = {"labels": labels, "parents": parents, "also": also}
         fields = {"namespace": namespace, "name": name, "owner": owner, **more}
         return self.send(calls.register_dataset(dataset, approver_key, **fields))
 

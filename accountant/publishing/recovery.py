@@ -23,7 +23,7 @@ from accountant.budget.commands import (
 )
 from accountant.budget.errors import Conflict
 from accountant.budget.rules.limit import LimitRule
-from accountant.budget.state import ALL, State, matches
+from accountant.budget.state import ALL, State
 from accountant.ledger import notes
 from accountant.ledger.checkpoints import Checkpoint
 from accountant.ledger.events import canonical
@@ -122,19 +122,24 @@ def _of_other_rules(state: State, accounts: Sequence[CarriedAccount]) -> Iterato
     counted = {(a.rule, a.epoch, a.dataset) for a in accounts}
     for rule in state.adopted.policy.limits:
         epoch = state.adopted.epochs[rule.id]
-        for account in accounts if rule.per is None else ():
+        for account in accounts if not rule.divides else ():
             known = (rule.id, epoch.number, account.dataset) in counted
-            if account.rule == "" and not known and _counts_in(rule, account.dataset):
+            if account.rule == "" and not known and _counts_in(state, rule, account.dataset):
                 used = epoch.of_sure(Charge.from_json(account.used)).to_json()
                 own = {"rule": rule.id, "epoch": epoch.number, "used": used}
                 yield account.model_copy(update=own)
 
 
-def _counts_in(rule: LimitRule, dataset: str) -> bool:
-    """Return whether the account of ``dataset`` is one of the rule's."""
-    if rule.across or dataset == ALL:
-        return rule.across is not None and dataset == ALL
-    return matches(rule.datasets, dataset)
+def _counts_in(state: State, rule: LimitRule, dataset: str) -> bool:
+    """Return whether the account of ``dataset`` is one of the rule's. A total over datasets has
+    beside itself those of the datasets that are out of its scope.
+    """
+    if dataset == ALL:
+        return rule.across is not None
+    if rule.across is None:
+        return rule.scope.names_it(dataset)
+    there = state.datasets.get(dataset)
+    return there is not None and rule.scope.names_it(dataset) and not rule.scope.holds(there)
 
 
 def _parted(accounts: Iterable[CarriedAccount]) -> list[CarryOver]:

@@ -23,7 +23,13 @@ FEW_POINTS: Final = 100
 MANY_CELLS: Final = 10_000
 """From so many cells on a series has at most FEW_POINTS points."""
 
-_ALL_GRANTS: Final = {ADOPTED, "population.extended.v1", "ledger.carried_over.v1", RECOVERED}
+_ALL_GRANTS: Final = {
+    ADOPTED,
+    "population.extended.v1",
+    "dataset.registered.v1",
+    "ledger.carried_over.v1",
+    RECOVERED,
+}
 """Events that may change the bookings of any open grant."""
 _ALL_DATASETS: Final = {ADOPTED, "dataset.registered.v1", "ledger.carried_over.v1", RECOVERED}
 """Events that may change the use of every dataset."""
@@ -138,6 +144,6 @@ def _touched(state: State, event: Event) -> Iterable[str]:
 
 
 def _limits(state: State, datasets: Iterable[str]) -> Iterable[Counted]:
-    """Return the accounts of the limit rules on some datasets, without those of clients."""
+    """Return the accounts of the limit rules on some datasets, without those that only divide."""
     limits = (counted for dataset in datasets for counted in state.limits_on((dataset,), ""))
-    return {one.key: one for one in limits if one.rule.per is None}.values()
+    return {one.key: one for one in limits if not one.rule.divides}.values()

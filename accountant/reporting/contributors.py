@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from heapq import heappush, heappushpop
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -16,9 +17,10 @@ import orjson
 from accountant.budget.accounts.epochs import adopted_by
 from accountant.budget.facts import final_of, grant_of
 from accountant.budget.outcome import RESERVED
-from accountant.budget.population.population import Membership
+from accountant.budget.population.population import Dataset, Membership
 from accountant.budget.population.positions import read
 from accountant.budget.reach import Reach, reach_in
+from accountant.budget.rules.scope import Scope
 from accountant.budget.state import ALL
 from accountant.ledger.events import Event
 from accountant.privacy.mechanisms import Relation
@@ -99,11 +101,20 @@ class Contribution(NamedTuple):
         terms = self.subjects if isinstance(self.subjects, list) else [self.subjects or {}]
         return self.state == "expired" and {} in terms
 
-    def counts_in(self, rule: Mapping[str, Any], dimensions: Dimensions) -> bool:
-        """Return True if it is charged to the account and the cell that a limit quotes."""
+    def counts_in(
+        self, rule: Mapping[str, Any], scope: Scope, data: _Past, dimensions: Dimensions
+    ) -> bool:
+        """Return True if it is charged to the account and the cell that a limit of ``scope`` quotes
+        on ``data``.
+        """
+        if rule["dataset"] == ALL:
+            on_it = any(data.ever_in(scope, name, self.sequence) for name in self.on.charged)
+        else:
+            on_it = rule["dataset"] in self.on.charged
         return (
-            rule["dataset"] in (*self.on.charged, ALL)
+            on_it
             and rule["client"] in (self.client, "")
+            and scope.counts(self.client, self.command.get("purpose"))
             and _covers(dimensions, self.subjects, rule["group"])
         )
 
@@ -121,6 +132,22 @@ class Contribution(NamedTuple):
             "counted": amount(None if infinite else units, used.measure.currency),
             "share": None if used.infinite else share(units, used.units),
         }
+
+
+class _Past(NamedTuple):
+    """What datasets were until event ``before``."""
+
+    datasets: Mapping[str, Dataset]
+    before: int
+
+    def ever_in(self, scope: Scope, name: str, since: int) -> bool:
+        """Return whether a dataset was in scope when it was charged at ``since``, or came in later:
+        a total counts both.
+        """
+        one = self.datasets[name]
+        changes = (former.until for former in one.former if since < former.until)
+        stamps = (since, *(min(at + 1, self.before) for at in changes))
+        return any(scope.holds(one.as_of(at)) for at in stamps)
 
 
 @dataclass(slots=True)
@@ -178,10 +205,11 @@ def used_up_by(
     before: int,
     texts: Texts,
     policies: Iterable[Event] = (),
+    datasets: Mapping[str, Dataset] = MappingProxyType({}),
 ) -> list[dict[str, Any]]:
     """Return, for each limit that fired among ``rules``, the charges before event ``before`` in the
     account and cell that it quotes, the largest first, as they stand now. Reads ``rows`` once;
-    ``policies`` are the events that adopted policies until then.
+    ``policies`` are the events that adopted policies until then, ``datasets`` all that there are.
     """
     fired = [r for r in rules if r["fired"] and "comparisons" in r]
     counting, adopted = Counting(), None
@@ -189,7 +217,8 @@ def used_up_by(
         counting.adopted(adopted.sequence, adopted.body)
     if not fired or adopted is None:
         return []
-    epochs, people = adopted_by(adopted).epochs, People()
+    in_force, people, data = adopted_by(adopted), People(), _Past(datasets, before)
+    epochs, scopes = in_force.epochs, {rule.id: rule.scope for rule in in_force.policy.limits}
     sums = [
         Sum(counting.measure(rule["of"], epochs[rule["of"]], Currency(rule["decided_by"])))
         for rule in fired
@@ -199,7 +228,7 @@ def used_up_by(
             if not isinstance(booked, Contribution):
                 if any(rule["group"].get(name) in values for name, values in booked.items()):
                     used.begin()
-            elif booked.counts_in(rule, people.dimensions):
+            elif booked.counts_in(rule, scopes[rule["of"]], data, people.dimensions):
                 used.add(booked)
     return [used.to_json(rule["rule"], texts) for rule, used in zip(fired, sums, strict=True)]
 

@@ -274,13 +274,13 @@ def _sorts(state: State, fired: Iterable[tuple[str, str]], *, refused: bool) -> 
 
 def _explained(sort: str, state: State, event: Event) -> Callable[[], Text]:
     """Return a function that renders the decision of ``event``, with the policy of this moment."""
-    adopted, people = state.adopted, state.people()
+    adopted, people, data = state.adopted, state.people(), state.datasets
     engine = state.custody.engine_at(event.sequence)
 
     def text() -> Text:
         if sort == "understated":
             return "refused" if event.type == "grant.refused.v1" else "recorded", ()
-        findings = explain(event, adopted, people, engine).decision.findings
+        findings = explain(event, adopted, people, engine, data).decision.findings
         found = [one for one in findings if one.fired and _LISTED[sort](one)]
         if sort == "unverifiable":
             return "; ".join(dict.fromkeys(one.text for one in found)), ()

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from accountant.budget.apply import apply, read
 from accountant.budget.population.population import Population
-from accountant.budget.state import ALL, AccountKey, Counted, State, matches
+from accountant.budget.state import ALL, AccountKey, Counted, State
 from accountant.ledger.events import Event, rfc3339
 from accountant.privacy.filters import BASIC, FILTERS
 from accountant.privacy.units import NOTHING, Currency
@@ -97,12 +97,12 @@ def _population(people: Population) -> schema.PopulationFacts:
 
 
 def standing(state: State, counted: Counted) -> schema.Standing:
-    """Return a limit rule in one scope, split by each dimension. A client's limit is not split: it
-    guarantees nothing about groups.
+    """Return a limit rule in one scope, split by each dimension. A limit that only divides is
+    not split: it guarantees nothing about groups.
     """
     row, window = line(state, counted), counted.epoch.window
     total = _place(row.total, Total(**row.lifetime))
-    axes = () if counted.rule.per else range(len(state.people().shape))
+    axes = () if counted.rule.divides else range(len(state.people().shape))
     return _filled(
         schema.Standing,
         row,
@@ -181,6 +181,7 @@ def _dataset(
         schema.DatasetFacts,
         state.datasets[name],
         also=tuple(sorted({*state.datasets[name].also, *map(str, elsewhere)})),
+        labels=dict(state.datasets[name].labels),
         status=tightest.status if tightest else "no_limit",
         rule=tightest.rule if tightest else "",
         rule_scope=tightest.dataset if tightest else "",
@@ -217,9 +218,11 @@ def _tightest(
     A limit over all datasets counts only where the dataset has none of its own.
     """
     policy = state.adopted.policy.limits if state.adopted else ()
-    covering = {rule.id for rule in policy if matches(rule.datasets, dataset)}
-    own = [s for s in limits if s.dataset == dataset and not s.client]
-    shared = [s for s in limits if s.dataset == ALL and not s.client and s.rule in covering]
+    there = state.datasets[dataset]
+    covering = {r.id for r in policy if not r.divides and r.scope.holds(there)}
+    counted = [s for s in limits if s.rule in covering]
+    own = [s for s in counted if s.dataset == dataset]
+    shared = [s for s in counted if s.dataset == ALL]
     return max(own or shared, key=_gravity, default=None)
 
 

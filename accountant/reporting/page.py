@@ -76,9 +76,9 @@ def sections(report: Report) -> list[Section]:
 
 
 def _section(report: Report, number: int, data: DatasetFacts | None) -> Section:
-    name, limits = data.id if data else ALL, [s for s in report.limits if not s.client]
+    name, limits = data.id if data else ALL, [s for s in report.limits if not s.divides]
     standings = [s for s in limits if s.dataset == name]
-    clients = [s for s in report.limits if s.dataset == name and s.client]
+    clients = [s for s in report.limits if s.dataset == name and s.divides]
     if data is None:
         order = sorted(standings, key=lambda s: (s.status != "over", bool(s.window), s.left))
         main = next(iter(order), None)

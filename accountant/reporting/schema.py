@@ -116,12 +116,15 @@ class RungFacts(Struct, frozen=True):
 
 
 class Account(Struct, frozen=True, kw_only=True):
-    """One limit rule in one scope: a dataset, all datasets ("*"), or one client's part of it."""
+    """One limit rule in one scope: a dataset, all datasets ("*"), or one client's part of it.
+    ``divides``: it counts some charges only, and promises nothing about the data.
+    """
 
     rule: str
     scope: str
     dataset: str
     client: str
+    divides: bool
     action: str
     gate: str
     limit: LimitFacts
@@ -238,6 +241,7 @@ class DatasetFacts(Struct, frozen=True):
     parents: tuple[str, ...]
     also: tuple[str, ...]
     approved_by: str | None
+    labels: dict[str, str]
     status: Status | Literal["no_limit"]
     rule: str
     rule_scope: str

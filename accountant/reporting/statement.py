@@ -14,7 +14,7 @@ import numpy as np
 
 from accountant.budget.accounts.sums import Integers
 from accountant.budget.rules.limit import scope_name
-from accountant.budget.state import ALL, AccountKey, Counted, State, account_key, lifetime, matches
+from accountant.budget.state import ALL, AccountKey, Counted, State, account_key, lifetime
 from accountant.ledger.events import rfc3339
 from accountant.privacy.filters import BASIC, FILTERS
 from accountant.privacy.units import INFINITE, SURE, Currency, amount, show
@@ -94,18 +94,20 @@ def statement(state: State, dataset: str | None = None, by: str | None = None) -
 
 
 def scopes(state: State) -> list[Counted]:
-    """Return every account of the limit rules in force, unused ones included."""
+    """Return every account that a limit rule in force compares now, unused ones included."""
     found: dict[AccountKey, Counted] = {}
     if (adopted := state.adopted) is None:
         return []
     for rule in adopted.policy.limits:
         epoch = adopted.epochs[rule.id]
-        keys = [
-            account_key(rule, epoch.number, dataset, "")
-            for dataset in sorted(state.datasets)
-            if matches(rule.datasets, dataset) and not rule.per
+        inside = [name for name, one in sorted(state.datasets.items()) if rule.scope.holds(one)]
+        keys = [account_key(rule, epoch.number, name, "") for name in inside if not rule.per]
+        compared = {ALL} if rule.across else set(inside)
+        keys += [
+            key
+            for key in sorted(state.accounts)
+            if (key.rule, key.epoch) == (rule.id, epoch.number) and key.dataset in compared
         ]
-        keys += [k for k in sorted(state.accounts) if (k.rule, k.epoch) == (rule.id, epoch.number)]
         found |= {key: Counted(rule, epoch, key) for key in keys}
     return list(found.values())
 
@@ -121,9 +123,10 @@ def line(state: State, counted: Counted, axis: int | None = None) -> Line:
     worst = [(one.name, Ruler(rule, epoch, one).worst(used).epsilon) for one in filters]
     return Line(
         rule=rule.id,
-        scope=scope_name(key.dataset, key.client),
+        scope=rule.place_in_words(key.dataset, key.client),
         dataset=key.dataset,
         client=key.client,
+        divides=rule.divides,
         action=rule.action,
         gate=rule.filter.name,
         limit=LimitFacts(
@@ -249,9 +252,9 @@ def _sure(column: list[int], row: int) -> str:
 
 def _same_data(state: State, counted: Counted, dataset: str) -> bool:
     """Return True if the account counts all that is booked on ``dataset``, which may be ALL."""
-    if counted.rule.per or counted.key.dataset != dataset:
+    if counted.rule.divides or counted.key.dataset != dataset:
         return False
-    return dataset != ALL or all(matches(counted.rule.datasets, d) for d in state.datasets)
+    return dataset != ALL or all(map(counted.rule.scope.holds, state.datasets.values()))
 
 
 def _measured(worst: Worst) -> Total:

@@ -36,7 +36,7 @@ def verdict(
     """Return the headline and the points behind it, the gravest first."""
     if state.population is None:
         return Summary("watch", f"No population called {state.ledger} is registered.", ())
-    doubted, main = doubts(ledger), [s for s in limits if not s.client]
+    doubted, main = doubts(ledger), [s for s in limits if not s.divides]
     grave = [_over(s) for s in main if s.status == "over"]
     watched = [*_recovery(ledger), *_watch(limits, main, data)]
     level: Level = "good"
@@ -160,6 +160,9 @@ def _watch(
     if clients := len({s.client for s in limits if s.client and s.status == "over"}):
         one = "1 client is over its own limit."
         points.append(one if clients == 1 else f"{clients} clients are over their own limits.")
+    parts = (s for s in limits if s.divides and not s.client and s.status == "over")
+    if shares := list(dict.fromkeys(f"“{s.rule}”" for s in parts)):
+        points.append(f"More was used than rule {_listed(shares)} leaves its clients or purposes.")
     if unlimited := [d.id for d in data if d.status == "no_limit"]:
         points.append(f"No limit covers {_listed(unlimited)}.")
     return points

@@ -122,8 +122,9 @@ class Reader:
     def explain(self, ledger: str, event: Event) -> Explained:
         """Return the decision of a judged event in words. Raise NotFound for any other event."""
         with self._up_to_date(ledger) as state:
-            people, custody = state.people(), state.custody
-        return explain(event, self._judging(event), people, custody.engine_at(event.sequence))
+            people, custody, data = state.people(), state.custody, state.datasets
+        engine = custody.engine_at(event.sequence)
+        return explain(event, self._judging(event), people, engine, data)
 
     def explain_alone(self, ledger: str, sequence: int) -> tuple[Event, Explained]:
         """Like ``explain``, but read only the events that the decision depends on."""
@@ -133,7 +134,8 @@ class Reader:
         for row in self.ledgers.terms(ledger, sequence):
             one = Event.from_bytes(row.body)
             HANDLERS[one.type](terms, one)
-        return event, explain(event, adopted, terms.people(), terms.custody.engine_at(sequence))
+        engine = terms.custody.engine_at(sequence)
+        return event, explain(event, adopted, terms.people(), engine, terms.datasets)
 
     def policies(self, ledger: str, before: int) -> list[Event]:
         """Return the events before event ``before`` that adopted policies."""
@@ -160,7 +162,7 @@ class Reader:
             return {}
         with projection.lock:
             state, now = projection.state, self.now(projection.state)
-            state = state.about(command.dataset, event.by, now)
+            state = state.about(command.dataset, event.by, now, command.purpose)
         return would_fit(state, event.by, command, now)
 
     def price_ahead(self, ledger: str, *commands: Envelope) -> None:

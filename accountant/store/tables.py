@@ -11,8 +11,13 @@ from typing import Any, Final
 from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, Text, text
 from sqlmodel import Field, SQLModel
 
-TERMS: Final = "type IN ('population.registered.v1', 'population.extended.v1', 'engine.adopted.v1')"
-"""The few events that define the population or the bounds. They have an index of their own."""
+TERMS: Final = (
+    "type IN ('population.registered.v1', 'population.extended.v1', 'dataset.registered.v1', "
+    "'engine.adopted.v1')"
+)
+"""The few events that define the population, its datasets or the bounds. They have an index of
+their own.
+"""
 _WHERE: Final = text(TERMS)
 
 

@@ -84,7 +84,7 @@ class Ledger:
         if adopted is not None:  # as whoever has the ledger alone reads it
             adopted = adopted_by(Event.from_bytes(self.stored[adopted.sequence]))
         engine = self.state.custody.engine_at(event.sequence)
-        return explain(event, adopted, self.state.people(), engine)
+        return explain(event, adopted, self.state.people(), engine, self.state.datasets)
 
     def totals(self) -> Json:
         """All that the ledger holds now."""

@@ -41,6 +41,7 @@ class Dataset(TypedDict):
     namespace: Annotated[str, "OpenLineage namespace"]
     name: Annotated[str, "OpenLineage name"]
     owner: NotRequired[Annotated[str | None, "its owner"]]
+    labels: NotRequired[Annotated[dict[str, str], "its labels, if it has any"]]
     parents: NotRequired[Annotated[list[str], "the datasets that it was made from"]]
     also: NotRequired[
         Annotated[list[str], "datasets of other populations that are the same data, if any"]
@@ -126,6 +127,7 @@ class Account(TypedDict):
     scope: Annotated[str, "its dataset or client, in words"]
     dataset: DatasetOrAll
     client: Annotated[str, "the client of a sub-limit, or empty"]
+    divides: Annotated[bool, "it counts some charges only, and promises nothing about the data"]
     action: Annotated[str, "block or flag"]
     gate: FilterName
     limit: Annotated[Limit, "the limit"]

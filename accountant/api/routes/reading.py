@@ -147,7 +147,8 @@ def show_decision(
         from accountant.reporting.contributors import used_up_by  # noqa: PLC0415
 
         rows, policies = service.stream(population), service.policies(population, event.sequence)
-        used = used_up_by(rows, document["rules"], event.sequence, texts, policies)
+        data = service.state(population).datasets
+        used = used_up_by(rows, document["rules"], event.sequence, texts, policies, data)
         document["used_up_by"] = cast(list[Contributors], used)
     return JSONResponse(document)
 

@@ -93,7 +93,8 @@ def register_dataset(
     """Register a dataset about the population under a short id.
 
     The same data are the same budget: data that another population has, in whatever spelling, are
-    registered only if `also` lists all its other uses and a second person approves.
+    registered only if `also` lists all its other uses and a second person approves. So is a change
+    of owner or labels that takes the dataset out of the scope of a rule that blocks.
     """
     second = approver_from(service, approver)
     command = ask(RegisterDataset, key, body, None, id=dataset, approved_by=second)
@@ -111,6 +112,8 @@ def _dataset(one: Dataset, elsewhere: Mapping[str, Sequence[str]]) -> models.Dat
         "owner": one.owner,
         "parents": list(one.parents),
     }
+    if one.labels:
+        found["labels"] = dict(one.labels)
     if also:
         found["also"] = also
     if one.approved_by is not None:

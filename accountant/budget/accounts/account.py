@@ -212,24 +212,36 @@ class Account:
         twin.lasting = self.lasting
         return twin
 
+    def gain(self, other: Account, now: int) -> None:
+        """Add what ``other``, which keeps the same currencies, has used at stamp ``now``, as spent.
+        What could pass 2**62 becomes infinite. What everyone has there lasts here, as open grants
+        may hold it.
+        """
+        self._absorb(other, other.used.everyone + other.used.everyone_infinite, len(self.axis))
+
     def absorb(self, other: Account, held: Sums | None) -> None:
         """Add what ``other`` has used as spent, in the currencies that every account keeps. What
         could pass 2**62 becomes infinite. What open grants hold there on everyone (``held``) will
         be settled there only: here it lasts.
         """
-        total = _plus(self.bound[: len(SURE)], other.bound[: len(SURE)])
-        over = np.array([t > LARGEST for t in total])
-        kept = [b if o else t for t, b, o in zip(total, self.bound, over, strict=False)]
-        self.bound = kept + self.bound[len(SURE) :]
-        self.used.absorb(other.used, over)
-        n, m = len(self.axis), len(other.axis)
-        lasting, more = (list(one.lasting) or [0] * 2 * len(one.axis) for one in (self, other))
+        more = list(other.lasting) or [0] * 2 * len(other.axis)
         if held is not None:
             more = _plus(more, held.everyone + held.everyone_infinite)
+        self._absorb(other, more, len(SURE))
+
+    def _absorb(self, other: Account, lasting: Sequence[int], rows: int) -> None:
+        """Add the first ``rows`` currencies of ``other``, of which so much is ``lasting``."""
+        total = _plus(self.bound[:rows], other.bound[:rows])
+        over = np.array([t > LARGEST for t in total])
+        kept = [b if o else t for t, b, o in zip(total, self.bound, over, strict=False)]
+        self.bound = kept + self.bound[rows:]
+        self.used.absorb(other.used, over)
+        n, m = len(self.axis), len(other.axis)
+        mine = list(self.lasting) or [0] * 2 * n
         for i, each in enumerate(over.tolist()):
-            lasting[i] += 0 if each else more[i]
-            lasting[n + i] += more[m + i] + each
-        self.lasting = _lasting(lasting)
+            mine[i] += 0 if each else lasting[i]
+            mine[n + i] += lasting[m + i] + each
+        self.lasting = _lasting(mine)
 
     def restate(self, currency: Currency, per_epsilon: Fraction | None) -> None:
         """Replace the sums in ``currency`` by ``per_epsilon`` units, rounded up, for each unit of

@@ -19,7 +19,7 @@ from typing import Any
 from accountant.budget.accounts.account import Account
 from accountant.budget.accounts.window import Window, WindowAccount
 from accountant.budget.policy import Policy
-from accountant.budget.rules.base import matches
+from accountant.budget.population.population import Dataset
 from accountant.budget.rules.limit import LimitRule
 from accountant.ledger.events import Event, microseconds
 from accountant.privacy.curves import Orders, order_of
@@ -104,22 +104,23 @@ class Adopted:
         return frozenset().union(*(rule.in_clear for rule in self.policy.rules))
 
     @cached_property
-    def routes(self) -> dict[tuple[tuple[str, ...], str], Any]:
-        """Where charges go, by datasets and client, as far as it was worked out (state.py)."""
-        return {}
+    def scoping(self) -> frozenset[str]:
+        """The purposes that decide which rules a request is in the scope of."""
+        return frozenset().union(*(scope.purposes for _, scope in self.policy.scopes))
 
     @cached_property
-    def _guarded(self) -> dict[str, bool]:
+    def routes(self) -> dict[tuple[tuple[str, ...], str, str | None], Any]:
+        """Where charges go, by datasets, client and purpose, as far as it was worked out
+        (state.py). A dataset that changes makes it anew.
+        """
         return {}
 
-    def guards(self, dataset: str) -> bool:
-        """Return True if a limit covers ``dataset``, blocks, and counts all clients."""
-        if (found := self._guarded.get(dataset)) is None:
-            found = self._guarded[dataset] = any(
-                rule.action == "block" and rule.per is None and matches(rule.datasets, dataset)
-                for rule in self.policy.limits
-            )
-        return found
+    def guards(self, dataset: Dataset) -> bool:
+        """Return True if a limit covers ``dataset``, blocks, and counts all charges on it."""
+        return any(
+            rule.action == "block" and not rule.divides and rule.scope.holds(dataset)
+            for rule in self.policy.limits
+        )
 
     def rule(self, name: str) -> LimitRule | None:
         """Return the limit rule of that name, if there is one."""
@@ -217,8 +218,8 @@ def epoch_of(
 
 def same_scope(old: LimitRule, new: LimitRule) -> bool:
     """Return True if both rules count the same charges in the same accounts."""
-    mine = (old.datasets, old.across, old.per, old.span)
-    return mine == (new.datasets, new.across, new.per, new.span)
+    mine = (old.scope, old.across, old.per, old.span)
+    return mine == (new.scope, new.across, new.per, new.span)
 
 
 def _same_gate(old: LimitRule, new: LimitRule) -> bool:

@@ -195,6 +195,17 @@ class WindowAccount(Account):
         for selection, more in _more(self.axis, before, self.used):
             self._spend(selection, more, now)
 
+    def gain(self, other: Account, now: int) -> None:
+        """Add what counts in ``other`` at ``now``, as spent at ``now``; what everyone has lasts."""
+        self._change(now)
+        nothing = Sums(other.used.rows, other.used.shape)
+        for cells, more in _more(self.axis, nothing, other.at(now).used):
+            selection = cells.to_last()
+            self.used.add(selection, more.finite, more.infinite)
+            if selection.lasting:
+                self._last(more)
+            self._spend(selection, more, now)
+
     def mark(self, now: int) -> Mark:
         """Return what ``go_back`` needs to restore the account as it is at stamp ``now``."""
         self.at(now)

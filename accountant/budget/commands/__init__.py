@@ -31,7 +31,13 @@ from pydantic_core import PydanticCustomError
 
 from accountant.budget.custody.custody import FIRST_ENGINE
 from accountant.budget.errors import Invalid
-from accountant.budget.population.population import MAX_CELLS, Membership
+from accountant.budget.population.population import (
+    MAX_CELLS,
+    MOST_DIMENSIONS,
+    MOST_LABELS,
+    LabelText,
+    Membership,
+)
 from accountant.budget.population.selection import Name, Subjects, checked, stored_only
 from accountant.ledger.events import canonical, microseconds, to_keep, written
 from accountant.privacy.mechanisms import Mechanism, Relation, SparseVector
@@ -140,7 +146,7 @@ Moment = Annotated[
 ]
 Stamp = Annotated[str, AfterValidator(partial(checked, microseconds))]
 Values = Annotated[list[Name], Field(min_length=1, max_length=MAX_CELLS)]
-Reasons = Annotated[dict[Identifier, Text], Field(max_length=8)]
+Reasons = Annotated[dict[Identifier, Text], Field(max_length=MOST_DIMENSIONS)]
 Count = Annotated[StrictInt, Field(ge=0, le=10**9)]
 
 
@@ -192,7 +198,10 @@ class RegisterPopulation(Command, name="register_population"):
     membership: Membership = Field(description="whether it is public who is in which cell")
     dimensions: Annotated[
         dict[Identifier, Values],
-        Field(max_length=8, description="unchanging public attributes with all their values"),
+        Field(
+            max_length=MOST_DIMENSIONS,
+            description="unchanging public attributes with all their values",
+        ),
     ] = {}
     attested_new: StrictBool = Field(
         False,
@@ -221,11 +230,18 @@ class RegisterDataset(Command, name="register_dataset"):
     namespace: Text = Field(description="OpenLineage namespace, e.g. postgres://warehouse")
     name: Text = Field(description="OpenLineage name, e.g. public.visits")
     owner: Text | None = Field(None, description="the owner of the data")
+    labels: Annotated[dict[LabelText, LabelText], Field(max_length=MOST_LABELS)] | None = Field(
+        None,
+        description="labels that rules may be about, such as risk: high; those of before if left "
+        "out",
+    )
     parents: list[Text] = Field([], max_length=100, description="the datasets it was made from")
     also: Annotated[list[Use], AfterValidator(_ordered)] = Field(
         [], max_length=100, description="the datasets of other populations that are the same data"
     )
-    approved_by: Text | None = Field(None, description="who else agrees to the second use")
+    approved_by: Text | None = Field(
+        None, description="who else agrees to a second use, or to what loosens"
+    )
 
 
 class AdoptPolicy(Command, name="adopt_policy"):
@@ -388,6 +404,7 @@ class Revalue(Command, name="revalue"):
     dataset: Datasets
     subjects: SubjectsField = None
     everyone: StrictBool = False
+    purpose: FreeText | None = None
     mechanisms: Mechanisms
     booked: dict[str, Any]
     reason: FreeText

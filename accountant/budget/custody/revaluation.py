@@ -73,6 +73,7 @@ class Corrections:
             "by": event.by,
             "dataset": spelled(reach_in(event.body).charged),
             "subjects": command.get("subjects"),
+            "purpose": command.get("purpose"),
             "everyone": event.body.get("charged_to") == "everyone",
             "mechanisms": mechanisms,
         }

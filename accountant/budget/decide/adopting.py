@@ -13,8 +13,7 @@ from accountant.budget.errors import Conflict, Forbidden, Invalid
 from accountant.budget.handlers import is_used, sources_of
 from accountant.budget.policy import Policy
 from accountant.budget.request import price_all, terms_of
-from accountant.budget.rules.base import matches
-from accountant.budget.rules.limit import LimitRule
+from accountant.budget.rules.limit import ALL, LimitRule
 from accountant.budget.state import State, lifetime
 from accountant.ledger.events import MAX_BYTES, rfc3339
 from accountant.privacy.curves import Orders
@@ -77,6 +76,8 @@ def _closed(state: State, rule: LimitRule) -> Iterator[Body]:
     """Yield where a limit would begin closed: its dataset, the currency, and what closes it."""
     start = start_of(state.adopted, rule, used=is_used(state, rule))
     for source in sources_of(state, rule, start):
+        if source.dataset != ALL and not rule.scope.holds(state.datasets[source.dataset]):
+            continue  # nothing is compared with what is out of scope
         account = state.accounts[source]
         charges = account.at(state.time).used.most_infinite()[account.axis.index(Currency.EPSILON)]
         if charges:
@@ -172,7 +173,7 @@ def _forgets(state: State, rule: LimitRule) -> bool:
         return False  # a window that begins has nothing to forget
     used = (d for d in state.datasets if lifetime(d) in state.accounts)
     forgets = start_of(state.adopted, rule, used=is_used(state, rule)) is Start.EMPTY
-    return forgets and any(matches(rule.datasets, dataset) for dataset in used)
+    return forgets and any(map(rule.scope.names_it, used))
 
 
 def _as_strict(old: LimitRule, new: LimitRule) -> bool:

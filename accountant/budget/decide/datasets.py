@@ -7,9 +7,11 @@ known to a decider, which sees its own: whoever records the event asks ``check_e
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from accountant.budget.commands import Envelope, RegisterDataset
 from accountant.budget.errors import Conflict, Forbidden
+from accountant.budget.handlers import labels_after
 from accountant.budget.outcome import Body
 from accountant.budget.population.naming import joined, meant_by, normal_form
 from accountant.budget.population.population import Dataset
@@ -25,7 +27,7 @@ _SEND: str = (
 def register_dataset(
     state: State, asked: Envelope, command: RegisterDataset, now: int
 ) -> Body | None:
-    """Register a dataset, or its new owner or parents."""
+    """Register a dataset, or its new owner, labels or parents."""
     there = state.datasets.get(command.id)
     if there is not None:
         if (there.namespace, there.name) != (command.namespace, command.name):
@@ -60,7 +62,15 @@ def register_dataset(
             f"made from: {_SEND}",
             lost=lost,
         )
-    found = {"made_from": made_from, "made_into": made_into}
+    left = _leaves(state, command)
+    if left and command.approved_by in (None, asked.by):
+        raise Forbidden(
+            "second-name-needed",
+            f"dataset {command.id!r} would go out of the scope of {', '.join(left)}, which would "
+            f"no longer block what is asked of it: {_SEND}",
+            loosened=left,
+        )
+    found = {"made_from": made_from, "made_into": made_into, "leaves": left}
     return {name: ids for name, ids in found.items() if ids}
 
 
@@ -103,8 +113,22 @@ def _derived(state: State, command: RegisterDataset) -> list[str]:
     return sorted(one.id for one in state.datasets.values() if any(map(names_it, one.parents)))
 
 
+def _leaves(state: State, command: RegisterDataset) -> list[str]:
+    """Return the rules that block, and whose scope the dataset would go out of."""
+    there = state.datasets.get(command.id)
+    if there is None or state.adopted is None:
+        return []
+    after = replace(there, owner=command.owner, labels=labels_after(there, command.labels))
+    return [
+        rule.id
+        for rule, scope in state.adopted.policy.scopes
+        if rule.action == "block" and scope.holds(there) and not scope.holds(after)
+    ]
+
+
 def _unchanged(there: Dataset, command: RegisterDataset) -> bool:
     same = (there.owner, there.parents) == (command.owner, tuple(command.parents))
+    same &= there.labels == labels_after(there, command.labels)
     return same and tuple(command.also) in ((), there.also)
 
 

@@ -68,7 +68,7 @@ def ask_grant(
         sequence=state.sequence,
         session=isinstance(command, ask.OpenSparseVector),
     )
-    return [outcome(state, asked, RESERVED, now, body, Reserve(grant))]
+    return [outcome(state, asked, RESERVED, now, body, Reserve(grant, request.purpose))]
 
 
 def record(
@@ -80,7 +80,8 @@ def record(
         body["overrun"] = True
     if request.unplaced:
         body["charged_to"] = "everyone"
-    change = Record(request.datasets, request.by, request.selection, request.total)
+    about = request.datasets, request.by, request.selection
+    change = Record(*about, request.total, request.purpose)
     return [outcome(state, asked, RECORDED, now, body, change)]
 
 

@@ -12,13 +12,21 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from math import prod
-from typing import Final
+from typing import Annotated, Final
+
+from pydantic import Field
 
 from accountant.budget.errors import Invalid
 from accountant.budget.population.naming import Data, normal_form
 from accountant.privacy.mechanisms import Relation
 
 MAX_CELLS: Final = 10**6
+MOST_DIMENSIONS: Final = 16
+MOST_LABELS: Final = 8
+LabelText = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]{0,63}$")]
+"""The key, or the value, of a label of a dataset."""
+LabelPairs = tuple[tuple[str, str], ...]
+"""Labels by key, sorted."""
 
 
 class Membership(StrEnum):
@@ -112,6 +120,15 @@ class Population:
 
 
 @dataclass(frozen=True)
+class Former:
+    """Whose a dataset was, and its labels, until the event at ``until`` changed that."""
+
+    until: int
+    owner: str | None
+    labels: LabelPairs
+
+
+@dataclass(frozen=True)
 class Dataset:
     """Data about a population, under a short id; ``namespace`` and ``name`` as in OpenLineage."""
 
@@ -126,6 +143,16 @@ class Dataset:
     """Who agreed to that."""
     sources: tuple[str, ...] = ()
     """The datasets of this population that the parents are, sorted."""
+    labels: LabelPairs = ()
+    former: tuple[Former, ...] = ()
+    """What it was before, the earliest first: decisions of that time are told by it."""
+
+    def as_of(self, sequence: int) -> Dataset:
+        """Return the dataset with the owner and the labels that the event at ``sequence`` met."""
+        for before in self.former:
+            if sequence <= before.until:
+                return replace(self, owner=before.owner, labels=before.labels)
+        return self
 
     @cached_property
     def data(self) -> Data:

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field, model_validator
 
-from accountant.budget.rules.base import Compared, Finding, Rule, Strict, Told, View, about
+from accountant.budget.rules.base import Compared, Finding, ScopedByPurpose, Strict, Told, View
 from accountant.budget.rules.limit import NAME_A_DELTA
 from accountant.privacy.mechanisms import Amount
 from accountant.privacy.units import Charge, Currency, units_down
@@ -34,19 +34,18 @@ class Cap(Strict):
         return {currency: cap for currency, cap in most.items() if cap is not None}
 
 
-class AtMostRule(Rule):
+class AtMostRule(ScopedByPurpose):
     """Fires when a request as a whole costs more than ``at_most``."""
 
     field: ClassVar[str] = "at_most"
     code: ClassVar[str] = "request-too-costly"
-    reads: ClassVar[frozenset[str]] = frozenset({"datasets", "total"})
+    reads: ClassVar[frozenset[str]] = frozenset({"covers", "total"})
 
     at_most: Cap
-    datasets: str = Field("*", max_length=200, description="glob over dataset ids")
 
     def compare(self, view: View) -> Compared | None:
         """Compare the plain sums of epsilons and deltas of the request with the cap."""
-        if not about(self.datasets, view.datasets):
+        if not view.covers(self):
             return None
         caps = self.at_most.stated.items()
         return self.compared(not all(_within(view.total, *cap) for cap in caps))

@@ -8,22 +8,31 @@ kind declares in ``reads`` (tests/rules holds every kind to it).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
-from functools import lru_cache
+from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, NamedTuple
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Field
 
 from accountant.budget.accounts.peak import Reading
+from accountant.budget.rules.scope import (
+    EVERYTHING,
+    Ids,
+    Labels,
+    Patterns,
+    Purposes,
+    Scope,
+    either,
+    scope_of,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping
 
     from accountant.budget.accounts.epochs import Adopted, Epoch
     from accountant.budget.commands import Sealed
     from accountant.budget.grants import AccountKey
-    from accountant.budget.population.population import Population
+    from accountant.budget.population.population import Dataset, Population
     from accountant.budget.request import Request
     from accountant.budget.state import State
     from accountant.ledger.events import Event
@@ -100,7 +109,7 @@ class View:
 
     def __init__(self, state: State, request: Request) -> None:
         self._state, self._selection = state, request.selection
-        self._limits = state.route(request.datasets, request.by).by_rule
+        self._route = state.route(request.datasets, request.by, request.purpose)
         self._readings: dict[int, Reading] = {}
         """By account: limits that have used the same hold one."""
         self.datasets, self.client, self.now = request.datasets, request.by, request.now
@@ -120,8 +129,17 @@ class View:
         """
         return [
             Used(counted.key.dataset, counted.epoch, self._reading(counted.key))
-            for counted in self._limits.get(rule, ())
+            for counted in self._route.by_rule.get(rule, ())
         ]
+
+    @property
+    def guarded(self) -> bool:
+        """Whether a limit that blocks and counts all charges covers each of the datasets."""
+        return self._route.guarded
+
+    def covers(self, rule: Scoped) -> bool:
+        """Return whether the request is in the scope of a rule of the policy in force."""
+        return rule.id in self._route.rules
 
     def _reading(self, key: AccountKey) -> Reading:
         account = (self._state.accounts.get(key) or self._state.account(key)).at(self.now)
@@ -144,8 +162,8 @@ class Told:
     """The request, of a refused batch the item's that was refused."""
     adopted: Adopted
     people: Population
-    datasets: tuple[str, ...]
-    """All that the request was charged to."""
+    datasets: tuple[Dataset, ...]
+    """All that the request was charged to, as it was registered then."""
     total: Charge
     places: tuple[tuple[str, ...], ...]
     """The kinds of the mechanisms and of their parts, in order, each once for each place: it is
@@ -172,7 +190,7 @@ class Rule(Strict):
     @property
     def in_clear(self) -> frozenset[str]:
         """The purposes that it compares: they stand in clear in events and in the view."""
-        return frozenset(getattr(self, "purposes", ()))
+        return frozenset(getattr(self, "purposes", None) or ())
 
     def check(self, rules: Mapping[str, Rule]) -> None:
         """Raise ValueError if the rule cannot stand beside the other ``rules`` of its policy."""
@@ -181,11 +199,11 @@ class Rule(Strict):
         """Compare the rule with a request. Return None if it does not apply to it."""
         raise NotImplementedError(type(self).__name__)
 
-    def applies(self, datasets: Sequence[str]) -> bool:
-        """Return True if it has a finding on a request that is charged to ``datasets``, even where
-        the event kept nothing.
+    def applies(self, told: Told) -> bool:
+        """Return True if it has a finding on the request that is told, even where the event kept
+        nothing.
         """
-        return about(getattr(self, "datasets", "*"), datasets)
+        return True
 
     def words(self, compared: Compared, told: Told) -> Finding:
         """Render a comparison as text."""
@@ -197,12 +215,6 @@ class Rule(Strict):
         """
         terms = self.model_dump(mode="json", exclude_none=True, exclude={"id", "action"})
         return "What breaks " + ", ".join(f"{name} = {value}" for name, value in terms.items())
-
-    @property
-    def data(self) -> str:
-        """The datasets that the rule applies to, as text."""
-        pattern = getattr(self, "datasets", "*")
-        return "all datasets" if pattern == "*" else f"the datasets that match “{pattern}”"
 
     def remember(self, memory: Any, event: Event) -> Any:
         """Return the memory after ``event``: a JSON value, which is never changed in place."""
@@ -257,18 +269,44 @@ class Rule(Strict):
         return Finding(*compared[:4], text, numbers)
 
 
-def either(names: Sequence[str]) -> str:
-    """Format names as a choice: “a”, “b” or “c”."""
-    shown = [f"“{name}”" for name in names]
-    return shown[0] if len(shown) == 1 else ", ".join(shown[:-1]) + " or " + shown[-1]
+class Scoped(Rule):
+    """Base of the kinds of rules that are about some datasets."""
+
+    datasets: Ids = Field(
+        EVERYTHING, description="glob over dataset ids, or several of which one matches"
+    )
+    owners: Patterns | None = Field(
+        None, description="globs over owners of datasets: those without an owner are left out"
+    )
+    labels: Labels | None = Field(
+        None, description="by key, the values of which a dataset has one; all keys have to match"
+    )
+
+    @cached_property
+    def scope(self) -> Scope:
+        """Which requests it is about."""
+        return scope_of(self.datasets, self.owners, self.labels)
+
+    def applies(self, told: Told) -> bool:
+        """Return True if the request was in scope."""
+        return self.scope.meets(told.datasets, told.event.by, told.command.get("purpose"))
+
+    @property
+    def data(self) -> str:
+        """What the rule applies to, as text."""
+        scope = self.scope
+        asked = f", for the purpose {either(scope.purposes)}" if scope.purposes else ""
+        return scope.data() + asked
 
 
-def about(pattern: str, datasets: Iterable[str]) -> bool:
-    """Return True if the pattern matches one of the datasets."""
-    return any(matches(pattern, dataset) for dataset in datasets)
+class ScopedByPurpose(Scoped):
+    """Base of those that may also be about some purposes only."""
 
+    purposes: Purposes | None = Field(
+        None, description="the purposes that it is about; it is about no other, nor about none"
+    )
 
-@lru_cache(maxsize=4_096)
-def matches(pattern: str, dataset: str) -> bool:
-    """Match a dataset id against a shell-style pattern."""
-    return fnmatchcase(dataset, pattern)
+    @cached_property
+    def scope(self) -> Scope:
+        """Which requests it is about."""
+        return scope_of(self.datasets, self.owners, self.labels, purposes=self.purposes)

@@ -5,7 +5,7 @@ Their ids begin with ``built-in:``. (No policy's rule id contains a colon.)
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from accountant.budget.rules.base import Action, Compared, Finding
@@ -13,6 +13,7 @@ from accountant.privacy.mechanisms import Verdict
 
 if TYPE_CHECKING:
     from accountant.budget.accounts.epochs import Adopted
+    from accountant.budget.population.population import Dataset
     from accountant.budget.request import Request
 
 BUILT_IN: Final = "built-in:"
@@ -28,8 +29,12 @@ _NO_LIMIT: Final = "no limit of policy {!r} covers dataset {}; add a rule with a
 _CLAIM: Final = "the loss of {} is the client's word; nothing that was stated lets it be derived"
 
 
-def findings(request: Request, adopted: Adopted | None, ledger: str) -> Iterator[Finding]:
-    """Yield the objections to the request itself, as text."""
+def findings(
+    request: Request, adopted: Adopted | None, ledger: str, datasets: Iterable[Dataset]
+) -> Iterator[Finding]:
+    """Yield the objections to the request itself, as text. ``datasets`` are all that it is charged
+    to, as they are registered.
+    """
     for mechanism, priced in zip(request.mechanisms, request.priced, strict=True):
         for objection in priced.objections:
             yield _fired(objection.code, "block", objection.text)
@@ -39,16 +44,16 @@ def findings(request: Request, adopted: Adopted | None, ledger: str) -> Iterator
         yield _fired("private-membership", "block", _MEMBERSHIP.format(kind))
     if adopted is None:
         yield _fired("no-policy", "block", _NO_POLICY.format(ledger))
-    elif open_ones := [name for name in request.datasets if not adopted.guards(name)]:
+    elif open_ones := [one.id for one in datasets if not adopted.guards(one)]:
         text = _NO_LIMIT.format(adopted.policy.policy, ", ".join(map(repr, open_ones)))
         yield _fired("no-limit", "block", text)
 
 
-def compare(request: Request, adopted: Adopted | None, ledger: str) -> list[Compared]:
-    """Compare without text. Most requests have no objection."""
-    if request.sound and adopted is not None and all(map(adopted.guards, request.datasets)):
-        return []
-    return [Compared(*found[:4]) for found in findings(request, adopted, ledger)]
+def compare(
+    request: Request, adopted: Adopted | None, ledger: str, datasets: Iterable[Dataset]
+) -> list[Compared]:
+    """Compare without text."""
+    return [Compared(*found[:4]) for found in findings(request, adopted, ledger, datasets)]
 
 
 def _fired(code: str, action: Action, text: str) -> Finding:

@@ -14,13 +14,13 @@ from accountant.budget.errors import Invalid
 from accountant.budget.rules.base import (
     Compared,
     Finding,
-    Rule,
+    ScopedByPurpose,
     Strict,
     Told,
     Used,
     View,
-    matches,
 )
+from accountant.budget.rules.scope import Patterns, Scope, either, scope_of
 from accountant.privacy.curves import Orders, order_of
 from accountant.privacy.filters import DEFAULT_FILTER, Capacity, Filter, Limit, filter_for
 from accountant.privacy.inverse import Total, best_order
@@ -61,19 +61,42 @@ class LimitSpec(Strict):
         return self
 
 
-class LimitRule(Rule):
-    """At most (epsilon, delta) for every subject group of each matching dataset."""
+class LimitRule(ScopedByPurpose):
+    """At most (epsilon, delta) for every subject group of each dataset in scope.
+
+    A limit counts a charge in an account of the dataset, or across datasets in one of them all. It
+    counts what its datasets are used for while they are out of its scope, too: a dataset that comes
+    in must not begin as if it had never been used.
+
+    * For each dataset: the account of a dataset that the scope names counts every charge on it, in
+      scope or not, from the moment that the rule is adopted, and is compared while it is in scope.
+      So nothing is forgotten or counted twice when labels change, for no account does. The order of
+      the lines was fixed before the first charge, as the filters ask.
+    * Across datasets: a charge on data in scope counts in the total, once, and stays there. Any
+      other counts *outside*: in an account for each dataset that the scope names, which nothing is
+      compared with. When a dataset comes in, all that its outside account holds moves into the
+      total, and the outside account begins at nothing. So each charge on one dataset is at each
+      moment in exactly one of both. What open grants hold of it counts as spent then, as when a
+      limit is adopted: a reservation bounds what it becomes. A query that read several datasets
+      while all were outside is in the account of each, and counts for each that comes in, as it
+      does in the lifetimes that an adopted limit begins with.
+
+    A correction of an earlier charge counts in the total wherever its dataset may have been.
+    """
 
     field: ClassVar[str] = "limit"
     code: ClassVar[str] = "budget-exceeded"
     reads: ClassVar[frozenset[str]] = frozenset({"used", "total"})
 
     limit: LimitSpec
-    datasets: str = Field("*", max_length=200, description="glob over dataset ids")
     across: Literal["datasets"] | None = Field(
-        None, description="a person's total over all matching datasets"
+        None, description="a person's total over all datasets in scope"
     )
     per: Literal["client"] | None = Field(None, description="a sub-limit for each client")
+    clients: Patterns | None = Field(
+        None,
+        description="globs over the names of clients: a sub-limit, which counts their charges only",
+    )
     gate: Literal["basic", "advanced", "zcdp", "renyi", "gdp"] | None = None
     orders: Annotated[list[StatedOrder], Field(min_length=1, max_length=4)] | None = Field(
         None, description="Renyi orders; each gets an equal part of the delta"
@@ -98,6 +121,18 @@ class LimitRule(Rule):
         if len(set(self.orders or ())) < len(self.orders or ()):
             raise ValueError("an order is stated twice")
         return self
+
+    @cached_property
+    def scope(self) -> Scope:
+        """Which charges it counts."""
+        return scope_of(self.datasets, self.owners, self.labels, self.clients, self.purposes)
+
+    @cached_property
+    def divides(self) -> bool:
+        """Whether it only divides a budget: it counts the charges of one client, of some clients or
+        for some purposes, and promises nothing about the data.
+        """
+        return self.per is not None or self.scope.partial
 
     @property
     def lines(self) -> tuple[object, ...]:
@@ -145,7 +180,7 @@ class LimitRule(Rule):
             kept = kept | {"capacity": [str(most) for _, most in capacity.sides]}
         return Compared(self.id, self.action, not fits, self.code, kept)
 
-    def applies(self, datasets: Sequence[str]) -> bool:
+    def applies(self, told: Told) -> bool:
         """Return False: without numbers in the event there is no finding."""
         return False
 
@@ -182,31 +217,43 @@ class LimitRule(Rule):
         """Describe the rule for a report."""
         amount = f"epsilon {self.limit.epsilon:f}"
         amount += f" (delta {self.limit.delta:f})" if self.limit.delta else ""
-        each = "each dataset"
-        each += "" if self.datasets == "*" else f" that matches “{self.datasets}”"
-        if self.per:
-            where = f"{self.data} together" if self.across else each
+        scope = self.scope
+        where = f"{scope.data()} together" if self.across else scope.data(each=True)
+        if self.divides:
+            asked = f" for the purpose {either(scope.purposes)}" if scope.purposes else ""
             return (
-                f"Each client may use at most {amount} on {where}. This divides the budget and "
-                "promises nothing about the data. What would go beyond"
+                f"{self._who()} may use at most {amount} on {where}{asked}. This divides the "
+                "budget and promises nothing about the data. What would go beyond"
             )
         if self.across:
-            return (
-                f"Over {self.data} together, {unit} may lose at most {amount}; what would go beyond"
-            )
+            return f"Over {where}, {unit} may lose at most {amount}; what would go beyond"
         return (
-            f"On {each}, {unit} may lose at most {amount}, in whatever subject group; what would "
+            f"On {where}, {unit} may lose at most {amount}, in whatever subject group; what would "
             "go beyond"
         )
+
+    def _who(self) -> str:
+        """Return whose charges a sub-limit counts, as the subject of a sentence."""
+        named = f" {either(self.scope.clients)}" if self.scope.clients else ""
+        if self.per:
+            return f"Each client{named}"
+        return f"Client{named}, all that match together," if named else "All clients together"
 
     @property
     def span(self) -> str | None:
         """The window that it counts over; None: the lifetime."""
         return None
 
-    def scope(self, dataset: str, client: str) -> tuple[str, str]:
-        """Return dataset (or ``ALL``) and client (or "") of the account that a charge goes to."""
+    def place(self, dataset: str, client: str) -> tuple[str, str]:
+        """Return dataset (or ``ALL``) and client (or "") of the account that a charge on data in
+        scope goes to.
+        """
         return ALL if self.across else dataset, client if self.per else ""
+
+    def place_in_words(self, dataset: str, client: str) -> str:
+        """Describe an account of the rule, and what of it the rule is about."""
+        narrowed = self.scope.narrowed
+        return scope_name(dataset, client) + (f"; of {narrowed}" if narrowed else "")
 
 
 def tightest(
@@ -251,8 +298,8 @@ def quoted(
     used = [None if text == INFINITE else int(text) for text in compared.seen["used"]]
     cell = compared.seen.get("cell")
     charge = told.total.on(epoch.axis)
-    covered = (name for name in told.datasets if matches(rule.datasets, name))
-    dataset, client = rule.scope(compared.seen.get("dataset") or next(covered), told.event.by)
+    covered = (one.id for one in told.datasets if rule.scope.holds(one))
+    dataset, client = rule.place(compared.seen.get("dataset") or next(covered), told.event.by)
     asked = [charge.units(currency) for currency, _ in capacity.sides]
     with_it = list(map(_plus, used, asked))
     before = rule.filter.spent(epoch.limit, used[0], used[2:])
@@ -273,7 +320,7 @@ def quoted(
     if not own and (epsilon or any(along)):
         decides = Currency.DELTA
     return {
-        "scope": scope_name(dataset, client),
+        "scope": rule.place_in_words(dataset, client),
         "dataset": dataset,
         "client": client,
         "group": told.people.describe(cell) if cell is not None else {},

@@ -6,21 +6,21 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field, field_validator
 
-from accountant.budget.rules.base import Compared, Finding, Rule, Told, View, about, either
+from accountant.budget.rules.base import Compared, Finding, ScopedByPurpose, Told, View
+from accountant.budget.rules.scope import either
 from accountant.privacy.mechanisms import KINDS
 
 
-class MechanismRule(Rule):
+class MechanismRule(ScopedByPurpose):
     """Fires when a request uses one of the mechanism kinds, by itself or inside another mechanism:
     a denied kind stays denied in a ``composed``, a ``plan`` or any other compound.
     """
 
     field: ClassVar[str] = "mechanisms"
     code: ClassVar[str] = "mechanism-denied"
-    reads: ClassVar[frozenset[str]] = frozenset({"datasets", "kinds"})
+    reads: ClassVar[frozenset[str]] = frozenset({"covers", "kinds"})
 
     mechanisms: Annotated[list[str], Field(min_length=1)]
-    datasets: str = "*"
 
     @field_validator("mechanisms")
     @classmethod
@@ -33,7 +33,7 @@ class MechanismRule(Rule):
 
     def compare(self, view: View) -> Compared | None:
         """Compare the kinds asked for with those denied."""
-        if not about(self.datasets, view.datasets):
+        if not view.covers(self):
             return None
         return self.compared(not view.kinds.isdisjoint(self.mechanisms))
 

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
-from pydantic import Field
+from accountant.budget.rules.base import Compared, Finding, Scoped, Told, View
+from accountant.budget.rules.scope import Purposes, either
 
-from accountant.budget.rules.base import Compared, Finding, Rule, Told, View, about, either
 
-
-class PurposeRule(Rule):
+class PurposeRule(Scoped):
     """Fires when a request's purpose is not on the list."""
 
     field: ClassVar[str] = "purposes"
     code: ClassVar[str] = "purpose-denied"
-    reads: ClassVar[frozenset[str]] = frozenset({"datasets", "purpose"})
+    reads: ClassVar[frozenset[str]] = frozenset({"covers", "purpose"})
 
-    purposes: Annotated[list[Annotated[str, Field(min_length=1)]], Field(min_length=1)]
-    datasets: str = "*"
+    purposes: Purposes
 
     def compare(self, view: View) -> Compared | None:
         """Compare the stated purpose with those accepted."""
-        if not about(self.datasets, view.datasets):
+        if not view.covers(self):
             return None
         return self.compared(view.purpose not in self.purposes)
 

@@ -5,27 +5,36 @@ from __future__ import annotations
 import unicodedata
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from accountant.budget.rules.base import Compared, Finding, Rule, Told, View, about, either
+from accountant.budget.rules.base import Compared, Finding, ScopedByPurpose, Told, View
+from accountant.budget.rules.scope import either
 
 if TYPE_CHECKING:
     from accountant.budget.commands import Sealed
 
 
-class RequireRule(Rule):
+class RequireRule(ScopedByPurpose):
     """Fires when a request leaves out one of the named fields."""
 
     field: ClassVar[str] = "require"
     code: ClassVar[str] = "reason-required"
-    reads: ClassVar[frozenset[str]] = frozenset({"datasets", "purpose", "justification"})
+    reads: ClassVar[frozenset[str]] = frozenset({"covers", "purpose", "justification"})
 
     require: Annotated[list[Literal["purpose", "justification"]], Field(min_length=1)]
-    datasets: str = "*"
+
+    @model_validator(mode="after")
+    def _not_of_itself(self) -> RequireRule:
+        if self.purposes and "purpose" in self.require:
+            raise ValueError(
+                "it is about requests that state one of its purposes, and cannot require a "
+                "purpose of them: leave out purposes, or require justification only"
+            )
+        return self
 
     def compare(self, view: View) -> Compared | None:
         """Check that no named field is absent or blank."""
-        if not about(self.datasets, view.datasets):
+        if not view.covers(self):
             return None
         return self.compared(any(blank(getattr(view, name)) for name in self.require))
 

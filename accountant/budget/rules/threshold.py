@@ -18,7 +18,7 @@ from accountant.budget.rules.limit import LimitRule, quoted, sides_in_words, tig
 from accountant.privacy.filters import Capacity
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from accountant.budget.accounts.epochs import Epoch
 
@@ -61,7 +61,7 @@ class ThresholdRule(Rule):
         fits, kept = tightest(used, view.total, self.capacity(used[0].epoch))
         return Compared(self.id, self.action, not fits, self.code, kept)
 
-    def applies(self, datasets: Sequence[str]) -> bool:
+    def applies(self, told: Told) -> bool:
         """Return False: without numbers in the event there is no finding."""
         return False
 

@@ -13,13 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from accountant.budget.rules.base import Compared, Rule, Strict, View
+from accountant.budget.rules.base import Compared, Rule, Strict, Told, View
 from accountant.privacy.mechanisms import Amount
 from accountant.privacy.units import LARGEST, Charge, Currency, amount, show, units_down
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from accountant.ledger.events import Event
 
 
@@ -53,7 +51,7 @@ class TrustedRule(Rule):
         units, before = view.back.units(Currency.EPSILON), self._before(view)
         return self.compared(units is None or before is None or before + units > self.most)
 
-    def applies(self, datasets: Sequence[str]) -> bool:
+    def applies(self, told: Told) -> bool:
         """Return False: it says nothing of requests."""
         return False
 

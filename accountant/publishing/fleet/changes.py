@@ -2,7 +2,7 @@
 
 Nothing is priced or decided here: a change is what the fold keeps with a grant, or a difference of
 accounts before and after an event. The latter where an event does not add one charge to one group:
-new cells inherit a largest sum, a recovery lifts cells to a least sum, a new epoch starts from what
+new cells inherit a largest sum, a dataset comes into the scope of a total, a recovery lifts cells to a least sum, a new epoch starts from what
 another account holds. Cells with the same difference are one group.
 """
 
@@ -26,7 +26,9 @@ from accountant.privacy.units import Axis, Charge
 from accountant.store.ledgers import StoreError
 
 _CARRIED: Final = ("ledger.carried_over.v1", "ledger.recovered.v1")
-_ANYWHERE: Final = frozenset((*_CARRIED, "population.extended.v1", "charge.revalued.v1"))
+_ANYWHERE: Final = frozenset(
+    (*_CARRIED, "population.extended.v1", "dataset.registered.v1", "charge.revalued.v1")
+)
 """Events that may change any account."""
 
 
@@ -144,9 +146,10 @@ def differences(
     everyone = after.everyone - (0 if before is None else before.everyone)
     if everyone.any():
         yield EVERYONE, *_halves(everyone)
-    if after.cells is None:
+    beside = None if before is None else before.cells
+    if after.cells is None and beside is None:
         return
-    cells = after.cells.copy()
+    cells = np.zeros_like(beside) if after.cells is None else after.cells.copy()
     if before is not None and before.cells is not None:  # there may be more cells after
         cells[tuple(slice(side) for side in before.cells.shape)] -= before.cells
     for boxes, column in alike(cells):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import islice
 from math import prod
@@ -58,9 +58,9 @@ _COLUMNS: Final = {
     "selection": "selection:whole box:place sides:place dimension low:place high:place",
     "dimension": "dimension position:place value",
     "cell": "cell:place dimension position:place value",
-    "dataset": "dataset namespace name owner",
-    "rule": "rule epoch:whole counted_from:time datasets across per action gate currency "
-    "capacity:units",
+    "dataset": "dataset namespace name owner labels",
+    "rule": "rule epoch:whole counted_from:time datasets owners labels clients purposes across per "
+    "action gate currency capacity:units",
     "head": "size:whole root:bytes checkpoint",
 }
 """Column and type of every table, beside ``ledger``; text where no type is named."""
@@ -215,7 +215,9 @@ def describe(
         tables["dimension"].add_all((dimension, i, value) for i, value in enumerate(values))
     tables["cell"].add_all(_cells(people))
     for dataset in state.datasets.values():
-        tables["dataset"].add(dataset.id, dataset.namespace, dataset.name, dataset.owner)
+        labels = _in_one((key, (value,)) for key, value in dataset.labels)
+        about = dataset.namespace, dataset.name, dataset.owner, labels
+        tables["dataset"].add(dataset.id, *about)
     tables["rule"].add_all(_rules(state))
 
 
@@ -242,12 +244,21 @@ def _cells(people: Population) -> Iterator[tuple[Any, ...]]:
             yield cell, name, position, values[position]
 
 
+def _in_one(labels: Iterable[tuple[str, Sequence[str]]]) -> str | None:
+    """Return labels as one text, ``domain=health,risk=high|medium``; None if there are none."""
+    return ",".join(f"{key}={'|'.join(values)}" for key, values in labels) or None
+
+
 def _rules(state: State) -> Iterator[tuple[Any, ...]]:
     """Yield a row for each currency that a limit rule in force compares, with its capacity."""
     if (adopted := state.adopted) is None:
         return
     for rule in adopted.policy.limits:
         epoch = adopted.epochs[rule.id]
-        about = (rule.id, epoch.number, epoch.since, rule.datasets, rule.across, rule.per)
+        scope = rule.scope
+        parts = (scope.names, scope.owners, scope.clients, scope.purposes)
+        names, owners, clients, purposes = (",".join(part) or None for part in parts)
+        scoped = names, owners, _in_one(scope.labels), clients, purposes
+        about = rule.id, epoch.number, epoch.since, *scoped, rule.across, rule.per
         for currency, units in epoch.capacity.sides:
             yield *about, rule.action, rule.filter.name, str(currency), units
