@@ -39,7 +39,8 @@ EPOCH, MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 JUDGED = ("grant.reserved.v1", "grant.refused.v1", "invocation.recorded.v1")
 BOOKS = ("grant.reserved.v1", "invocation.recorded.v1", "charge.revalued.v1")
 ENDS = ("grant.committed.v1", "grant.released.v1", "grant.expired.v1", "sparse_vector.closed.v1")
-SCOPE = ("labels", "owners", "datasets", "clients", "purposes", "across", "per", "window")
+SCOPE = ("labels", "owners", "datasets", "clients", "purposes")  # The first two may move
+PLACE = ("across", "per", "window")
 PARTS, SCOPED = {"per", "clients", "purposes"}, {"limit", "at_most", "mechanisms", "require"}
 NUMBER = re.compile(r"\d{1,99}(\.\d{1,99})?([eE][+-]?\d{1,2})?(/[1-9]\d{0,98})?")
 
@@ -533,7 +534,7 @@ def start_of(old: Limit | None, new: Limit, *, used: bool) -> str:
     """Return how the epoch of a limit begins that is adopted after ``old``, which was ``used``."""
     rule = new.rule
     span, before = rule.get("window"), old.rule if old else {}
-    same = old is not None and all(before.get(n) == rule.get(n) for n in SCOPE)
+    same = old is not None and all(before.get(n) == rule.get(n) for n in (*SCOPE, *PLACE))
     limits = [{n: number(v) for n, v in r.get("limit", {}).items()} for r in (before, rule)]
     reset = rule.get("carry") == "none"
     drawn = [[r.get(n) for n in ("gate", "orders", "workload")] for r in (before, rule)]
@@ -551,7 +552,7 @@ def start_of(old: Limit | None, new: Limit, *, used: bool) -> str:
 
 
 def matches(patterns: Any, text: str | None) -> bool:
-    """Return whether a pattern, or one of several, is or matches a text; all do if there is none."""
+    """Return whether one of the patterns, if there are any, is or matches a text."""
     several = [patterns] if type(patterns) is str else patterns or []
     one_of = (text == each or fnmatchcase(text, each) for each in several if text is not None)
     return patterns is None or any(one_of)
@@ -763,7 +764,7 @@ class Audit:
         self.describe(command["id"], command)
 
     def describe(self, name: str, command: Doc) -> None:
-        """Take owner and labels. Limits across datasets take what one that comes in was used for."""
+        """Take owner and labels; totals take what a dataset that comes in was used for outside."""
         limits = [limit for limit in self.limits.values() if "across" in limit.rule]
         out = [limit for limit in limits if name in self.facts and not self.about(limit.rule, name)]
         labels = command.get("labels", self.facts.get(name, (None, {}))[1])
@@ -958,7 +959,7 @@ class Audit:
                 costs = {n: (amounts(event["total"], [n]), number(m)) for n, m in caps}
                 over = [i or u > m * PER_ONE[n] for n, ((u, i), m) in costs.items()]
                 need(any(over) == (name in fired), f"rule {name}: {costs}")
-            elif rule.keys() - {"id", "action", *SCOPE[:5]} == {"mechanisms"}:
+            elif rule.keys() - {"id", "action", *SCOPE} == {"mechanisms"}:
                 kinds = set(re.findall(r'"kind":"(\w+)"', canonical(command).decode()))
                 kinds |= {"sparse_vector"} if "reusable_holdout" in kinds else set()  # its part
                 denied = bool(about) and not kinds.isdisjoint(rule["mechanisms"])

@@ -198,10 +198,9 @@ class State:
         """
         if self.adopted is None:
             return Route.of((), (), datasets)
-        adopted, routes = self.adopted, self.adopted.routes
-        listed = purpose if adopted.scoping and type(purpose) is str else None
-        if listed not in adopted.scoping:
-            listed = None  # free text, which is in no scope
+        routes, scoping = self.adopted.routes, self.adopted.scoping
+        # Any other purpose is free text, which is in no scope.
+        listed = purpose if scoping and type(purpose) is str and purpose in scoping else None
         if (found := routes.get((datasets, client, listed))) is None:
             if len(routes) >= _MOST_ROUTES:
                 routes.clear()

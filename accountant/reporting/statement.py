@@ -13,7 +13,6 @@ import msgspec
 import numpy as np
 
 from accountant.budget.accounts.sums import Integers
-from accountant.budget.rules.limit import scope_name
 from accountant.budget.state import ALL, AccountKey, Counted, State, account_key, lifetime
 from accountant.ledger.events import rfc3339
 from accountant.privacy.filters import BASIC, FILTERS

@@ -127,7 +127,7 @@ class Queries:
         return [Stored(*row) for row in rows]
 
     def terms(self, ledger: str, last: int) -> list[Stored]:
-        """Return the events up to ``last`` that define the population, its datasets or the bounds, in order."""
+        """Return the events up to ``last`` on the population, its datasets and the bounds."""
         return [Stored(*row) for row in self._rows(_TERMS, ledger=ledger, last=last)]
 
     def hashes(self, ledger: str, level: int, first: int, count: int) -> list[bytes]:

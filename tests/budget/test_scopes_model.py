@@ -1,4 +1,4 @@
-"""Limits whose scope moves against a naive model: every charge is a line in a list, added up afresh.
+"""Limits whose scope moves against a naive model: a list of charges, added up afresh.
 
 The model knows what a scope promises and none of the code. It holds the fold, the replay, a
 snapshot, the tables' changes and the verifier for auditors to the same sums.
@@ -114,7 +114,7 @@ class Scopes(RuleBasedStateMachine):
         return what["owner"] == "team-a" if rule_id == "month" else what["owner"] != "other"
 
     def into(self, rule_id: str, charge: Charge) -> None:
-        """A charge goes into the total if one of its datasets is in scope, else it waits outside."""
+        """A charge goes into the total if one of its datasets is in scope; else it waits."""
         of = self.totals.setdefault((rule_id, charge.client if MOVING[rule_id][1] else ""), Total())
         if any(self.holds(rule_id, name) for name in charge.datasets):
             of.inside.append(charge)

@@ -77,7 +77,8 @@ def _schema_of(kind: Any) -> dict[str, Any]:
 _Pattern = Annotated[str, Field(min_length=1, max_length=LONGEST_PATTERN)]
 if TYPE_CHECKING:
     Ids = str | list[str]
-    Patterns = Values = list[str]
+    Patterns = list[str]
+    Values = list[str]
 else:
     Patterns = _some(_Pattern)
     """Shell-style patterns, of which one has to match."""
@@ -181,7 +182,8 @@ def scope_of(
     """Return the scope that the fields of a rule spell."""
     names = (datasets,) if isinstance(datasets, str) else tuple(datasets)
     named = tuple((key, tuple(values)) for key, values in sorted((labels or {}).items()))
-    return Scope(names, *map(tuple, (owners or (), named, clients or (), purposes or ())))
+    few = tuple(owners or ()), named, tuple(clients or ()), tuple(purposes or ())
+    return Scope(names, *few)
 
 
 def _one_of(patterns: tuple[str, ...], text: str) -> bool:

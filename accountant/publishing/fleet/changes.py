@@ -2,8 +2,9 @@
 
 Nothing is priced or decided here: a change is what the fold keeps with a grant, or a difference of
 accounts before and after an event. The latter where an event does not add one charge to one group:
-new cells inherit a largest sum, a dataset comes into the scope of a total, a recovery lifts cells to a least sum, a new epoch starts from what
-another account holds. Cells with the same difference are one group.
+new cells inherit a largest sum, a dataset comes into the scope of a total, a recovery lifts cells
+to a least sum, a new epoch starts from what another account holds. Cells with the same difference
+are one group.
 """
 
 from __future__ import annotations
