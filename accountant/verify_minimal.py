@@ -780,7 +780,7 @@ class Audit:
 
     def about(self, rule: Doc, dataset: str) -> bool:
         """Return whether a rule is about a dataset as it is registered."""
-        owner, labels = self.facts[dataset]
+        owner, labels = self.facts.get(dataset, (None, {}))
         named = matches(rule.get("datasets"), dataset) and matches(rule.get("owners"), owner)
         return named and all(labels.get(k) in few for k, few in rule.get("labels", {}).items())
 

@@ -40,9 +40,13 @@ def lint(
     """
     found, _ = parse_policy(common.read_bytes(file).decode())
     rows = [_row(rule, neighbouring) for rule in found.limits]
+    scopes = {rule.id: rule.data for rule, _ in found.scopes}
     if json or not common.out.is_terminal:
-        common.print_json({"neighbouring": neighbouring.value, "limits": rows})
+        document = {"neighbouring": neighbouring.value, "limits": rows, "about": scopes}
+        common.print_json(document)
         return
+    for name, about in scopes.items():
+        common.show(f"{name} is about {about}")
     for row in rows:
         orders = f" (orders: {', '.join(row['orders'])})" if row["orders"] else ""
         title = f"{row['rule']}: {row['gate']}{orders}"

@@ -296,7 +296,8 @@ class Scoped(Rule):
         """What the rule applies to, as text."""
         scope = self.scope
         asked = f", for the purpose {either(scope.purposes)}" if scope.purposes else ""
-        return scope.data() + asked
+        by = f", by client {either(scope.clients)}" if scope.clients else ""
+        return scope.data() + asked + by
 
 
 class ScopedByPurpose(Scoped):
