@@ -126,6 +126,8 @@ class Oracle:
         """Of each dataset what it was made from, registered or not."""
         self.private = False
         """Whether it is private who is in which cell."""
+        self.what: dict[str, tuple[str | None, dict[str, str]]] = {}
+        """Of each dataset its owner and its labels."""
         self.rules: list[dict[str, Any]] = []
         self.header: int | None = None
 
@@ -209,7 +211,7 @@ class Oracle:
         guards = [
             rule
             for rule in self.rules
-            if "limit" in rule and rule.get("action", "block") == "block" and "per" not in rule
+            if "limit" in rule and rule.get("action", "block") == "block" and not divides(rule)
         ]
         if not all(any(self._covers(rule, one) for rule in guards) for one in asked.datasets):
             code = "no-limit" if self.rules else "no-policy"
@@ -224,7 +226,7 @@ class Oracle:
             return None
         if "of" in rule:
             return self._threshold(rule, asked, now)
-        if not any(self._covers(rule, one) for one in asked.datasets):
+        if not self._about(rule, asked):
             return None
         if "limit" in rule:
             capacity = self._epoch(rule).capacity
@@ -256,16 +258,33 @@ class Oracle:
         self, rule: dict[str, Any], asked: Envelope, now: int
     ) -> tuple[bool, str, dict[str, Any]] | None:
         [of] = [limit for limit in self.rules if limit["id"] == rule["of"]]
-        if not any(self._covers(of, one) for one in asked.datasets):
+        if not self._about(of, asked):
             return None
         epoch, share = self._epoch(of), Fraction(rule["at"].removesuffix("%")) / 100
         capacity = epoch.gate.capacity(epoch.limit, share)
         fits, seen = self._compared(of, capacity, asked, now)
         return not fits, "threshold-passed", seen
 
+    def _about(self, rule: dict[str, Any], asked: Envelope) -> list[str]:
+        """The datasets of a request that a rule is about; none if it is about others."""
+        if not any(fnmatchcase(asked.by, one) for one in rule.get("clients", ["*"])):
+            return []
+        by_purpose = "purposes" in rule and {"limit", "at_most", "mechanisms", "require"} & {*rule}
+        if by_purpose and asked.command.get("purpose") not in rule["purposes"]:
+            return []
+        return [one for one in asked.datasets if self._covers(rule, one)]
+
     @staticmethod
-    def _covers(rule: dict[str, Any], dataset: str) -> bool:
-        return fnmatchcase(dataset, rule.get("datasets", "*"))
+    def _names(rule: dict[str, Any], dataset: str) -> bool:
+        globs = rule.get("datasets", "*")
+        return any(fnmatchcase(dataset, one) for one in ([globs] if globs == str(globs) else globs))
+
+    def _covers(self, rule: dict[str, Any], dataset: str) -> bool:
+        owner, labels = self.what[dataset]
+        if "owners" in rule and not any(fnmatchcase(owner or "", one) for one in rule["owners"]):
+            return False
+        wanted = rule.get("labels", {})
+        return self._names(rule, dataset) and all(labels.get(k) in wanted[k] for k in wanted)
 
     def _epoch(self, rule: dict[str, Any]) -> Epoch:
         assert self.adopted is not None
@@ -326,14 +345,25 @@ class Oracle:
     def _places(self, rule: dict[str, Any], asked: Envelope) -> list[Key]:
         """The accounts of a limit that a charge counts in: a total over datasets is one."""
         client, number = asked.by if "per" in rule else "", self._epoch(rule).number
-        counted = [one for one in asked.datasets if self._covers(rule, one)]
+        counted = self._about(rule, asked)
         names = ["*"] * bool(counted) if "across" in rule else counted
         return [(rule["id"], number, name, client) for name in names]
+
+    def _outside(self, rule: dict[str, Any], asked: Envelope) -> list[Key]:
+        """The accounts that keep a charge for a limit while its datasets are out of scope."""
+        ever = {name: of for name, of in rule.items() if name not in ("owners", "labels")}
+        within = self._about(rule, asked)
+        names = [one for one in self._about(ever, asked) if one not in within]
+        client, number = asked.by if "per" in rule else "", self._epoch(rule).number
+        kept = [] if "across" in rule and within else names
+        return [(rule["id"], number, name, client) for name in kept]
 
     def _keys(self, asked: Envelope) -> Iterator[tuple[Key, Axis, int | None]]:
         """The accounts that a charge counts in."""
         for rule in self.rules:
-            for key in self._places(rule, asked) if "limit" in rule else ():
+            if "limit" not in rule:
+                continue
+            for key in self._places(rule, asked) + self._outside(rule, asked):
                 yield key, self._epoch(rule).axis, seconds(rule)
         for dataset in (*asked.datasets, "*"):
             yield ("", 0, dataset, ""), SURE, None
@@ -394,7 +424,7 @@ class Oracle:
                 inherit = not command.get("attested_new", False)
                 self._extend(dimension, values, event.time, inherit=inherit)
         elif kind == "dataset.registered":
-            self.parents[command["id"]] = command.get("parents", [])
+            self._describe(command, event.time)
         elif kind == "policy.adopted":
             assert adopted is not None
             self._adopt(body, adopted, event.time)
@@ -493,6 +523,26 @@ class Oracle:
                     account.entries.append(Entry(reached, sums, None, now))
         grant.asked = replace(grant.asked, cells=grant.asked.cells | reached)
 
+    def _describe(self, command: dict[str, Any], now: int) -> None:
+        """A dataset that comes into the scope of a total brings along what was kept outside."""
+        name, there = command["id"], self.what.get(command["id"])
+        self.parents[name] = command.get("parents", [])
+        totals = [rule for rule in self.rules if "across" in rule]
+        out = [rule for rule in totals if there is not None and not self._covers(rule, name)]
+        labels = command.get("labels", there[1] if there else {})
+        self.what[name] = command.get("owner"), labels
+        for rule in out if self.rules else ():
+            of = (rule["id"], self._epoch(rule).number, name)
+            for key in [key for key in self.accounts if key[:3] == of and self._covers(rule, name)]:
+                account = self.accounts[key]
+                self.accounts[key] = Account(account.axis, account.seconds)
+                for grant in self.grants.values():
+                    grant.accounts = [one for one in grant.accounts if one != key]
+                place = (*key[:2], "*", key[3])
+                total = self.accounts.setdefault(place, Account(account.axis, account.seconds))
+                kept = account.counting(now)
+                total.entries += [Entry(one.cells, one.sums, None, now) for one in kept]
+
     def _adopt(self, body: dict[str, Any], adopted: Adopted, now: int) -> None:
         before = dict(self.accounts)
         old, self.adopted = self.adopted, adopted
@@ -513,11 +563,11 @@ class Oracle:
                             grant.accounts.append(after)
             elif start == "converted":
                 self._bring(rule, epoch, own, now)
-            elif start == "brought" and "per" not in rule:
+            elif start == "brought" and not divides(rule):
                 lifetimes = {
                     key: account
                     for key, account in before.items()
-                    if key[0] == "" and key[2] != "*" and self._covers(rule, key[2])
+                    if key[0] == "" and key[2] != "*" and self._names(rule, key[2])
                 }
                 self._bring(rule, epoch, lifetimes, now)
 
@@ -528,7 +578,8 @@ class Oracle:
         have beside, are rounded apart.
         """
         for key, source in sources.items():
-            dataset = "*" if "across" in rule else key[2]
+            inside = key[2] == "*" or (key[0] == "" and self._covers(rule, key[2]))
+            dataset = "*" if "across" in rule and inside else key[2]
             after = (rule["id"], epoch.number, dataset, key[3] if "per" in rule else "")
             account = self.accounts.setdefault(after, Account(epoch.axis, seconds(rule)))
             for cells, entries in self._parts(source):
@@ -570,6 +621,11 @@ class Oracle:
         for cell in self.cells:
             mine = [e for e in account.entries if e.cells is not None and cell in e.cells]
             yield frozenset({cell}), mine
+
+
+def divides(rule: dict[str, Any]) -> bool:
+    """Whether a limit counts some charges only."""
+    return bool({"per", "clients", "purposes"} & {*rule})
 
 
 def compared(capacity: Capacity) -> list[tuple[Currency, int]]:

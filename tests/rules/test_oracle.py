@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import Key, Oracle
 from random_ledgers import Ops, ledger, ops
-from support import NON_PRIVATE, Book, declared, gaussian, laplace
+from support import NON_PRIVATE, Book, declared, gaussian, laplace, make
 
 from accountant.budget.rules import KINDS
 from accountant.ledger.events import Event
@@ -153,6 +153,88 @@ def test_a_rich_ledger_is_the_oracles(gate: str) -> None:
         "ledger.recovered.v1",
         "sparse_vector.closed.v1",
     } <= book.met
+
+
+SCOPED = [
+    """
+  - {id: wide, limit: {epsilon: 3, delta: 1e-5}}
+  - {id: own, limit: {epsilon: 1, delta: 1e-6}, labels: {risk: [high, odd]}, gate: GATE}
+  - {id: sum, across: datasets, limit: {epsilon: 1.5, delta: 1e-6}, labels: {risk: high}, gate: GATE}
+  - {id: week, window: 2h, across: datasets, limit: {epsilon: 1}, owners: [team-*], per: client}
+  - {id: two, limit: {epsilon: 1}, clients: [tw*], datasets: [d, e]}
+  - {id: study, across: datasets, limit: {epsilon: 1}, purposes: [study], owners: [team-a]}
+  - {id: near, of: sum, at: 50%}
+  - {id: cap, at_most: {epsilon: 0.5}, purposes: [study], labels: {risk: high}}
+  - {id: raw, mechanisms: [declared], owners: [team-b]}
+  - {id: why, require: [justification], labels: {risk: high}, action: flag}
+""",
+    """
+  - {id: wide, limit: {epsilon: 4, delta: 1e-5}}
+  - {id: own, limit: {epsilon: 2, delta: 1e-6}, labels: {risk: [high, odd]}, gate: GATE}
+  - {id: sum, across: datasets, limit: {epsilon: 2, delta: 1e-6}, labels: {risk: high}, gate: basic}
+  - {id: new, across: datasets, limit: {epsilon: 2, delta: 1e-6}, owners: [team-a], gate: GATE}
+""",
+]
+names = st.sets(st.sampled_from("def"), min_size=1, max_size=2).map(sorted)
+happening = st.one_of(
+    st.tuples(
+        st.just("ask"),
+        st.booleans(),
+        st.sampled_from(["one", "two"]),
+        names,
+        st.integers(0, 5),
+        st.sampled_from([None, {"sex": ["f"]}, {"age": ["22"]}]),
+        st.sampled_from([None, "study"]),
+    ),
+    st.tuples(
+        st.just("move"),
+        st.sampled_from("def"),
+        st.sampled_from(["high", "odd", "low"]),
+        st.sampled_from(["team-a", "team-b", "x"]),
+    ),
+    st.tuples(st.just("settle"), st.booleans()),
+    st.tuples(st.just("wait"), st.integers(60, 7_000)),
+    st.tuples(st.just("policy"), st.integers(0, 1)),
+)
+PRICED = (
+    laplace("0.1"),
+    laplace("0.4"),
+    gaussian("0.05", "1e-9"),
+    gaussian("0.1"),
+    declared("0.1", "1e-9"),
+    laplace("0.8"),
+)
+
+
+@settings(max_examples=80)
+@given(st.sampled_from(sorted(FILTERS)), st.lists(happening, max_size=40))
+def test_scopes_are_the_oracles(gate: str, todo: list[Any]) -> None:
+    """The same where datasets come into scopes and go out of them, and policies change."""
+    book = Checked()
+    book.register({"age": ["17", "22"], "sex": ["f", "m"]})
+    for name in "def":
+        book.dataset(name)
+    book.policy(SCOPED[0].replace("GATE", gate), "officer")
+    for kind, *of in todo:
+        if kind == "ask":
+            grants, by, datasets, priced, subjects, purpose = of
+            asked = {"mechanisms": [PRICED[priced]], "subjects": subjects, "purpose": purpose}
+            asked |= {"dataset": datasets} | ({"ttl_seconds": 86_400} if grants else {})
+            book.do("ask_grant" if grants else "record_invocations", by, **asked)
+        elif kind == "move":
+            name, risk, owner = of
+            about = {"namespace": "n", "name": name, "owner": owner, "approved_by": "officer"}
+            book.ask(make("register_dataset", id=name, labels={"risk": risk}, **about), "admin")
+        elif kind == "settle" and book.state.open:
+            grant = next(iter(book.state.open.values()))
+            more = {"reason": "x"} if of[0] else {}
+            book.do("release_grant" if of[0] else "commit_grant", grant.by, grant=grant.id, **more)
+        elif kind == "wait":
+            book.now += of[0] * 1_000_000
+        elif kind == "policy":
+            book.policy(SCOPED[of[0]].replace("GATE", gate), "officer", closes=True)
+    book.compare_accounts()
+    assert not book.replayed().findings
 
 
 SIZES = (
