@@ -106,6 +106,7 @@ def standing(state: State, counted: Counted) -> schema.Standing:
     return _filled(
         schema.Standing,
         row,
+        divides=counted.rule.divides,
         formula=words.formula(row.gate)[0],
         window=window.words if window else "",
         status=total.status,

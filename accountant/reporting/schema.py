@@ -116,15 +116,12 @@ class RungFacts(Struct, frozen=True):
 
 
 class Account(Struct, frozen=True, kw_only=True):
-    """One limit rule in one scope: a dataset, all datasets ("*"), or one client's part of it.
-    ``divides``: it counts some charges only, and promises nothing about the data.
-    """
+    """One limit rule in one scope: a dataset, all datasets ("*"), or one client's part of it."""
 
     rule: str
     scope: str
     dataset: str
     client: str
-    divides: bool
     action: str
     gate: str
     limit: LimitFacts
@@ -136,9 +133,11 @@ class Account(Struct, frozen=True, kw_only=True):
 
 class Standing(Account, frozen=True, kw_only=True):
     """An account with its status. ``window`` is the rule's window in words, empty if it has none;
-    ``ladder`` has the result of every filter on the same charges, each at its fixed order.
+    ``ladder`` has the result of every filter on the same charges, each at its fixed order;
+    ``divides``: it counts some charges only, and promises nothing about the data.
     """
 
+    divides: bool
     formula: str
     window: str
     status: Status

@@ -125,7 +125,6 @@ def line(state: State, counted: Counted, axis: int | None = None) -> Line:
         scope=rule.place_in_words(key.dataset, key.client),
         dataset=key.dataset,
         client=key.client,
-        divides=rule.divides,
         action=rule.action,
         gate=rule.filter.name,
         limit=LimitFacts(

@@ -541,7 +541,9 @@ class Oracle:
                 place = (*key[:2], "*", key[3])
                 total = self.accounts.setdefault(place, Account(account.axis, account.seconds))
                 kept = account.counting(now)
-                total.entries += [Entry(one.cells, one.sums, None, now) for one in kept]
+                total.entries += [
+                    Entry(one.cells, one.sums, None, now, one.cells is None) for one in kept
+                ]
 
     def _adopt(self, body: dict[str, Any], adopted: Adopted, now: int) -> None:
         before = dict(self.accounts)

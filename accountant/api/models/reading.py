@@ -127,7 +127,6 @@ class Account(TypedDict):
     scope: Annotated[str, "its dataset or client, in words"]
     dataset: DatasetOrAll
     client: Annotated[str, "the client of a sub-limit, or empty"]
-    divides: Annotated[bool, "it counts some charges only, and promises nothing about the data"]
     action: Annotated[str, "block or flag"]
     gate: FilterName
     limit: Annotated[Limit, "the limit"]
