@@ -707,7 +707,7 @@ class Audit:
         kind, datasets, now = event["type"], self.charged(event, command), self.now
         more, reserve = kind == "charge.revalued.v1", kind == "grant.reserved.v1"
         by, charge = (command["by"], event["more"]) if more else (event["by"], event["total"])
-        keys = self.route(datasets, by, command.get("purpose"), more=more)
+        keys = self.route(datasets, by, command.get("for_" * more + "purpose"), more=more)
         accounts = {key: self.account(key) for key in keys}
         booked = {k: a.book(cells, charge, now, reserve=reserve) for k, a in accounts.items()}
         if reserve:

@@ -42,3 +42,8 @@ def opened_by(body: Mapping[str, Any]) -> list[str]:
     """Return the limit rules that begin a new epoch by the adoption of a policy."""
     epochs: Mapping[str, Any] = body.get("epochs", {})
     return [rule for rule, epoch in epochs.items() if epoch["start"] != "kept"]
+
+
+def in_clear(purpose: Any) -> str | None:
+    """Return the purpose of an event's command if it stands in clear; None if it is sealed."""
+    return purpose if isinstance(purpose, str) else None

@@ -272,7 +272,7 @@ def _revalue(state: State, event: Event) -> None:
         selection = selection.to_last()
     more = Charge.from_json(event.body["more"])
     about = named_in(command["dataset"]), command["by"], selection
-    booked = Record(*about, more, command.get("purpose"), corrects=True)
+    booked = Record(*about, more, command.get("for_purpose"), corrects=True)
     booked.fold(state, Entry.of(event))
     state.revalued[command["event"]] = state.custody.engine
 

@@ -101,6 +101,11 @@ class Contribution(NamedTuple):
         terms = self.subjects if isinstance(self.subjects, list) else [self.subjects or {}]
         return self.state == "expired" and {} in terms
 
+    @property
+    def _purpose(self) -> Any:
+        """What it was for, as far as that stands in clear."""
+        return self.command.get("for_purpose", self.command.get("purpose"))
+
     def counts_in(
         self, rule: Mapping[str, Any], scope: Scope, data: _Past, dimensions: Dimensions
     ) -> bool:
@@ -114,7 +119,7 @@ class Contribution(NamedTuple):
         return (
             on_it
             and rule["client"] in (self.client, "")
-            and scope.counts(self.client, self.command.get("purpose"))
+            and scope.counts(self.client, self._purpose)
             and _covers(dimensions, self.subjects, rule["group"])
         )
 

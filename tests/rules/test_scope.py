@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 from support import Book, hospital, laplace, make
 
+from accountant.budget.custody.revaluation import Corrections
 from accountant.budget.errors import Forbidden, Problem
 from accountant.budget.policy import MAX_RULES, Policy
 from accountant.budget.policy_file import parse_policy
 from accountant.budget.snapshot import dump, load
-from accountant.ledger.events import MAX_BYTES
+from accountant.ledger.events import MAX_BYTES, Event
+from accountant.privacy.units import Charge
 
 WIDE = "  - {id: wide, limit: {epsilon: 100}}\n"
 HIGH = {"risk": "high"}
@@ -75,7 +77,7 @@ def test_a_rule_of_any_kind_is_about_what_its_scope_says(
     )
     for name in "def":
         event = book.grant(laplace("2"), dataset=name)
-        assert (["r"] == [one for one, _ in event.body.get("fired", ())]) is (name in covered)
+        assert ([one for one, _ in event.body.get("fired", ())] == ["r"]) is (name in covered)
     assert not book.replayed().findings
 
 
@@ -299,3 +301,30 @@ def test_a_population_has_sixteen_dimensions() -> None:
     assert not book.replayed().findings
     with pytest.raises(ValueError, match="dimensions"):
         Book().register(dimensions | {"d16": ["a", "b"]})
+
+
+def test_a_correction_counts_wherever_its_dataset_may_have_been(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In the total, though the dataset has gone out of scope, and for the purpose it was for."""
+    rules = (
+        "  - {id: sum, across: datasets, limit: {epsilon: 9}, labels: {risk: high}}\n"
+        "  - {id: study, limit: {epsilon: 9}, purposes: [study]}\n"
+    )
+    book = ledger(rules, d=HIGH)
+    first = book.record(laplace("1"), purpose="study")
+    describe(book, "d", "officer", labels={}, owner="team-d")
+    book.policy(WIDE + rules.replace("[study]", "[study, more]"), "officer")
+    twin = Corrections(frozenset({"laplace"}))
+    monkeypatch.setattr("accountant.budget.custody.revaluation.former_under", lambda *_: object())
+    for entry in book.stored:
+        twin.take(Event.from_bytes(entry))
+    [booked] = twin.booked.values()
+    less = booked._replace(charge=Charge.from_json({"epsilon": "400000000", "delta": "0"}))
+    command = less.command("a bound was wrong")
+    assert (command.event, command.for_purpose) == (first.sequence, "study")
+    [event] = book.ask(command, "operator:o")
+    assert event.body["command"]["for_purpose"] == "study"
+    assert book.used("sum", "*")[0][0] == 1_600_000_000
+    assert book.used("study")[0][0] == 600_000_000
+    assert book.state.correction(("d",), "pipe", None).keys[1].dataset == "*"

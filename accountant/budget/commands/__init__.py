@@ -395,8 +395,9 @@ class AdoptEngine(Command, name="adopt_engine"):
 
 class Revalue(Command, name="revalue"):
     """Book the difference between the right cost of an earlier event and its charge. All fields but
-    the reason repeat that event: ``by`` spent ``booked`` on ``subjects`` for ``mechanisms``, and
-    ``dataset`` are all datasets that it was charged to.
+    the reason repeat that event: ``by`` spent ``booked`` on ``subjects`` for ``mechanisms``;
+    ``dataset`` are all datasets that it was charged to, ``for_purpose`` its purpose if that stands
+    in clear.
     """
 
     event: Annotated[StrictInt, Field(ge=0)]
@@ -404,7 +405,7 @@ class Revalue(Command, name="revalue"):
     dataset: Datasets
     subjects: SubjectsField = None
     everyone: StrictBool = False
-    purpose: FreeText | None = None
+    for_purpose: Text | None = None
     mechanisms: Mechanisms
     booked: dict[str, Any]
     reason: FreeText

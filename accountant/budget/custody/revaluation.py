@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from accountant.budget.commands import STORED, Revalue
 from accountant.budget.custody.custody import FIRST_ENGINE
-from accountant.budget.facts import final_of, grant_in, mechanisms_of
+from accountant.budget.facts import final_of, grant_in, in_clear, mechanisms_of
 from accountant.budget.outcome import CLOSED, COMMITTED, EXPIRED, RECORDED, RESERVED
 from accountant.budget.reach import reach_in, spelled
 from accountant.budget.request import price_all
@@ -73,7 +73,7 @@ class Corrections:
             "by": event.by,
             "dataset": spelled(reach_in(event.body).charged),
             "subjects": command.get("subjects"),
-            "purpose": command.get("purpose"),
+            "for_purpose": in_clear(command.get("purpose")),
             "everyone": event.body.get("charged_to") == "everyone",
             "mechanisms": mechanisms,
         }
