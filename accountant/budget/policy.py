@@ -105,7 +105,7 @@ class Policy(Strict):
         return tuple(rule for rule in self.rules if isinstance(rule, LimitRule))
 
     @cached_property
-    def scopes(self) -> tuple[tuple[Rule, Scope], ...]:
+    def scopes(self) -> tuple[tuple[Scoped, Scope], ...]:
         """The rules that are about some requests, and which."""
         return tuple((rule, rule.scope) for rule in self.rules if isinstance(rule, Scoped))
 

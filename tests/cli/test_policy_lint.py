@@ -76,3 +76,18 @@ def test_a_malformed_policy_is_misuse(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "line 3" in done.stderr
     assert "without a delta" in done.stderr
+
+
+def test_the_scope_of_each_rule_is_shown_in_words(tmp_path: Path) -> None:
+    """Whom and what a rule is about, as the report says it."""
+    file = tmp_path / "policy.yaml"
+    file.write_text(
+        "policy: p\nrules:\n"
+        "  - {id: a, limit: {epsilon: 1}, labels: {risk: [low, high]}, owners: x, clients: etl}\n"
+        "  - {id: b, mechanisms: [declared], datasets: [d, e-*], purposes: [study]}\n"
+    )
+    assert json.loads(run(file, "--json").stdout)["about"] == {
+        "a": "the datasets that are owned by “x” and have the label risk “high” or “low”, by client "
+        "“etl”",
+        "b": "the datasets that match “d” or “e-*”, for the purpose “study”",
+    }
