@@ -22,6 +22,7 @@ from accountant.privacy.mechanisms import Relation
 
 MAX_CELLS: Final = 10**6
 MOST_DIMENSIONS: Final = 16
+"""Sums have one axis more, and NumPy's arrays at most 32. What costs time and memory are cells."""
 MOST_LABELS: Final = 8
 LabelText = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]{0,63}$")]
 """The key, or the value, of a label of a dataset."""
