@@ -17,7 +17,7 @@ from accountant.budget.rules.scope import Scope
 from accountant.ledger.notes import COSIGNATURE, Verifier
 
 MAX_RULES: Final = 200
-"""The event of a request keeps up to a hundred bytes of each limit, and holds 64 kB in all."""
+"""What a request's event keeps of them is bounded when they are adopted (decide/adopting.py)."""
 MAX_WITNESSES: Final = 12
 """With the ledger's own signatures a checkpoint has at most 16, which every client accepts."""
 

@@ -87,7 +87,7 @@ def test_the_scope_of_each_rule_is_shown_in_words(tmp_path: Path) -> None:
         "  - {id: b, mechanisms: [declared], datasets: [d, e-*], purposes: [study]}\n"
     )
     assert json.loads(run(file, "--json").stdout)["about"] == {
-        "a": "the datasets that are owned by “x” and have the label risk “high” or “low”, by client "
-        "“etl”",
+        "a": "the datasets that are owned by “x” and have the label risk “high” or “low”, "
+        "by client “etl”",
         "b": "the datasets that match “d” or “e-*”, for the purpose “study”",
     }

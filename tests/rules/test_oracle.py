@@ -159,7 +159,7 @@ SCOPED = [
     """
   - {id: wide, limit: {epsilon: 3, delta: 1e-5}}
   - {id: own, limit: {epsilon: 1, delta: 1e-6}, labels: {risk: [high, odd]}, gate: GATE}
-  - {id: sum, across: datasets, limit: {epsilon: 1.5, delta: 1e-6}, labels: {risk: high}, gate: GATE}
+  - {id: sum, across: datasets, limit: {epsilon: 1.5, delta: 1e-6}, labels: {risk: high}}
   - {id: week, window: 2h, across: datasets, limit: {epsilon: 1}, owners: [team-*], per: client}
   - {id: two, limit: {epsilon: 1}, clients: [tw*], datasets: [d, e]}
   - {id: study, across: datasets, limit: {epsilon: 1}, purposes: [study], owners: [team-a]}

@@ -328,3 +328,20 @@ def test_a_correction_counts_wherever_its_dataset_may_have_been(
     assert book.used("sum", "*")[0][0] == 1_600_000_000
     assert book.used("study")[0][0] == 600_000_000
     assert book.state.correction(("d",), "pipe", None).keys[1].dataset == "*"
+
+
+def test_no_policy_fills_the_events_of_requests() -> None:
+    """What has run can always be recorded: rules that could keep too much are not adopted."""
+    book = Book()
+    book.register({f"d{i:02}": ["a", "b"] for i in range(16)})
+    book.dataset("d")
+    ids = [f"{i:03}{'x' * 61}" for i in range(MAX_RULES)]
+    limits = "".join(f"  - {{id: {name}, limit: {{epsilon: 1}}}}\n" for name in ids[:60])
+    thresholds = "".join(f"  - {{id: {name}, of: {ids[0]}, at: 80%}}\n" for name in ids[60:])
+    with pytest.raises(Problem, match="what has run could not be recorded"):
+        book.policy(limits + thresholds)
+    book.policy(limits + thresholds[: thresholds.index(f"  - {{id: {ids[150]}")])
+    book.record(laplace("9"), subjects={"d00": ["a"]})
+    refused = book.grant(laplace("9"), subjects={"d00": ["a"]})
+    assert len(refused.body["fired"]) == 150
+    assert len(book.stored[-1]) <= MAX_BYTES - 4_096

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from accountant.budget import commands as ask
@@ -14,6 +14,7 @@ from accountant.budget.handlers import is_used, sources_of
 from accountant.budget.policy import Policy
 from accountant.budget.request import price_all, terms_of
 from accountant.budget.rules.limit import ALL, LimitRule
+from accountant.budget.rules.threshold import ThresholdRule
 from accountant.budget.state import State, lifetime
 from accountant.ledger.events import MAX_BYTES, rfc3339
 from accountant.privacy.curves import Orders
@@ -49,7 +50,37 @@ def adopt_policy(state: State, asked: Envelope, command: ask.AdoptPolicy, now: i
             f"it has {len(policy.rules)} rules, {len(policy.limits)} of them limits; leave out "
             "rules, or shorten ids, patterns and lists",
         )
+    kept = _most_kept(state, policy, epochs)
+    if kept > MAX_BYTES - _ROOM:
+        raise Invalid(
+            "event-too-large",
+            f"the event of a request would keep up to {kept} bytes of what these rules "
+            f"compare, the most is {MAX_BYTES - _ROOM}: what has run could not be recorded; leave "
+            "out limits and thresholds, or shorten ids",
+        )
     return body
+
+
+_ROOM: Final = 4_096
+"""Bytes of a request's event that rules leave for the request."""
+_UNITS: Final = 19 + 3
+"""Bytes of a sum, of at most 2^62, in a list."""
+
+
+def _most_kept(state: State, policy: Policy, epochs: Mapping[str, Body]) -> int:
+    """Return the most bytes that a request's event has of rules: of each that it fired, and of each
+    limit and threshold the sums at a cell, with the capacity if it is a limit. The positions of a
+    cell of d dimensions have at most d + 6 digits, for there are at most 10^6 cells.
+    """
+    cell, found = 2 * len(state.people().dimensions) + 6, 0
+    limits = {rule.id: rule for rule in policy.limits}
+    for rule in policy.rules:
+        found += 2 * len(rule.id) + len(rule.code) + 10
+        of = limits.get(rule.of if isinstance(rule, ThresholdRule) else rule.id)
+        if of is not None:
+            sums = len(epochs[of.id]["capacity"]) * _UNITS
+            found += sums * (2 if of is rule else 1) + cell + (0 if of.across else 64) + 50
+    return found
 
 
 def _confirm_closed(state: State, policy: Policy, confirmed: Sequence[str]) -> None:
