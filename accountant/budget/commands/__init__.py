@@ -57,6 +57,7 @@ DAY: Final = 86_400
 LONGEST_TTL: Final = 30 * DAY
 
 IDENTIFIER: Final = r"[a-z0-9][a-z0-9_.-]{0,63}"
+LONGEST_ID: Final = 64
 LONGEST_TEXT: Final = 2_000
 
 Identifier = Annotated[str, Field(pattern=f"^{IDENTIFIER}$")]

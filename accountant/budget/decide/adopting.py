@@ -63,7 +63,10 @@ def adopt_policy(state: State, asked: Envelope, command: ask.AdoptPolicy, now: i
 
 _ROOM: Final = 4_096
 """Bytes of a request's event that rules leave for the request."""
-_UNITS: Final = 19 + 3
+_FIRED: Final = len('["",""],')
+_SEEN: Final = len('"":{"cell":[],"dataset":"","used":[]},')
+_ITS_CAPACITY: Final = len('"capacity":[],')
+_UNITS: Final = len('"",') + 19
 """Bytes of a sum, of at most 2^62, in a list."""
 
 
@@ -75,11 +78,12 @@ def _most_kept(state: State, policy: Policy, epochs: Mapping[str, Body]) -> int:
     cell, found = 2 * len(state.people().dimensions) + 6, 0
     limits = {rule.id: rule for rule in policy.limits}
     for rule in policy.rules:
-        found += 2 * len(rule.id) + len(rule.code) + 10
+        found += 2 * len(rule.id) + len(rule.code) + _FIRED
         of = limits.get(rule.of if isinstance(rule, ThresholdRule) else rule.id)
         if of is not None:
             sums = len(epochs[of.id]["capacity"]) * _UNITS
-            found += sums * (2 if of is rule else 1) + cell + (0 if of.across else 64) + 50
+            found += sums + cell + _SEEN + (0 if of.across else ask.LONGEST_ID)
+            found += sums + _ITS_CAPACITY if of is rule else 0
     return found
 
 
