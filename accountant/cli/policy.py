@@ -17,11 +17,12 @@ from accountant.budget.rules.limit import LimitRule
 from accountant.budget.typical import chosen_afresh, fits, kept_orders, orders_of, work_of
 from accountant.cli import common
 from accountant.cli.backtesting import backtest
+from accountant.cli.comparing import show_differences
 from accountant.cli.policies import File, policy
 from accountant.cli.trying import try_cases
 from accountant.privacy.mechanisms import Relation
 
-__all__ = ["backtest", "policy", "try_cases"]
+__all__ = ["backtest", "policy", "show_differences", "try_cases"]
 
 
 @policy.command()

@@ -78,3 +78,42 @@ def test_a_ledger_is_decided_again(
     assert "refused" in run(*words, **where)
     assert there.service.head("fair").size == size
     run("backtest", words[1], "-p", "nobody", code=2, **where)
+
+
+CHANGED = """
+policy: q
+rules:
+  - {id: a, limit: {epsilon: 2}}
+  - {id: c, mechanisms: [declared], action: block}
+"""
+
+
+def test_two_policies_are_compared_in_words(tmp_path: Path) -> None:
+    """What is added, removed and changed, and which of it takes a second person."""
+    old, new = tmp_path / "old.yaml", tmp_path / "new.yaml"
+    old.write_text(TIGHTER)
+    new.write_text(CHANGED)
+    said = run("diff", str(new), str(old), code=1)
+    assert "a: changed, which loosens" in said
+    assert "may lose at most epsilon 0.3" in said
+    assert "may lose at most epsilon 2" in said
+    rows = json.loads(run("diff", str(new), str(old), "--json", code=1))["rules"]
+    assert [(row["rule"], row["what"], row["loosens"]) for row in rows] == [
+        ("a", "changed", True),
+        ("c", "added", False),
+        ("b", "removed", False),
+    ]
+    assert "do the same" in run("diff", str(new), str(new))
+    run("diff", str(new), code=2)
+
+
+def test_a_policy_is_compared_with_the_one_in_force(
+    world: Callable[..., Any], database: str, tmp_path: Path
+) -> None:
+    """The ledger's policy is named by its population, and told in the words of its unit."""
+    world().hospital(RULES)
+    (tmp_path / "new.yaml").write_text(CHANGED)
+    where = {"ACCOUNTANT_DATABASE_URL": database, "ACCOUNTANT_HOME": str(tmp_path)}
+    said = run("diff", str(tmp_path / "new.yaml"), "-p", "fair", code=1, **where)
+    assert "a: changed, which loosens" in said
+    assert "one person may lose" in said

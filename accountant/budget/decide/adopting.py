@@ -13,6 +13,7 @@ from accountant.budget.errors import Conflict, Forbidden, Invalid
 from accountant.budget.handlers import is_used, sources_of
 from accountant.budget.policy import Policy
 from accountant.budget.request import price_all, terms_of
+from accountant.budget.rules.base import Rule
 from accountant.budget.rules.limit import ALL, LimitRule
 from accountant.budget.rules.threshold import ThresholdRule
 from accountant.budget.state import State, lifetime
@@ -193,14 +194,20 @@ def loosens(state: State, policy: Policy) -> list[str]:
     if state.adopted and not policy.publication.as_strict(state.adopted.policy.publication):
         reasons.append("fewer or other witnesses have to agree")
     after = {rule.id: rule for rule in policy.rules}
-    for old in state.adopted.policy.rules if state.adopted else ():
-        new = after.get(old.id)
-        if isinstance(old, LimitRule) and isinstance(new, LimitRule):
-            if old.action == "block" and not _as_strict(old, new):
-                reasons.append(f"{old.id} is raised or changed")
-        elif old.action == "block" and new != old:
-            reasons.append(f"{old.id} is {'changed' if new else 'removed'}")
-    return reasons
+    before = state.adopted.policy.rules if state.adopted else ()
+    weaker = ((old.id, weakened(old, after.get(old.id))) for old in before)
+    return reasons + [f"{name} is {how}" for name, how in weaker if how is not None]
+
+
+def weakened(old: Rule, new: Rule | None) -> str | None:
+    """Return how a rule blocks less, or may, once ``new`` stands in its place; None if it does not.
+    Two names may change it to anything, one to what is surely as strict.
+    """
+    if old.action != "block":
+        return None
+    if isinstance(old, LimitRule) and isinstance(new, LimitRule):
+        return None if _as_strict(old, new) else "raised or changed"
+    return None if new == old else "changed" if new else "removed"
 
 
 def _forgets(state: State, rule: LimitRule) -> bool:

@@ -1,0 +1,43 @@
+"""How two policies differ, rule by rule, in the words of reports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from accountant.budget.decide.adopting import weakened
+from accountant.budget.policy import Policy
+from accountant.reporting.words import rule_in_words
+
+
+class Changed(NamedTuple):
+    """A rule that was added (without ``before``), removed (without ``after``) or changed; the
+    sentences say what it does. ``loosens``: two people have to agree to this.
+    """
+
+    rule: str
+    before: str | None
+    after: str | None
+    loosens: bool
+
+    @property
+    def what(self) -> str:
+        """added, removed or changed."""
+        return "added" if self.before is None else "removed" if self.after is None else "changed"
+
+
+def differences(old: Policy, new: Policy, unit: str) -> Iterator[Changed]:
+    """Yield the rules that differ, those of the new policy in its order, then those removed. Rules
+    that have only moved in the list do the same, and are left out. ``unit``: what is protected.
+    """
+    before = {rule.id: rule for rule in old.rules}
+    after = {rule.id: rule for rule in new.rules}
+    for name in (*after, *(name for name in before if name not in after)):
+        was, now = before.get(name), after.get(name)
+        if was != now:
+            yield Changed(
+                name,
+                was and rule_in_words(was, unit),
+                now and rule_in_words(now, unit),
+                loosens=was is not None and weakened(was, now) is not None,
+            )
