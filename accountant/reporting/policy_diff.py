@@ -37,7 +37,7 @@ def differences(old: Policy, new: Policy, unit: str) -> Iterator[Changed]:
         if was != now:
             yield Changed(
                 name,
-                was and rule_in_words(was, unit),
-                now and rule_in_words(now, unit),
+                None if was is None else rule_in_words(was, unit),
+                None if now is None else rule_in_words(now, unit),
                 loosens=was is not None and weakened(was, now) is not None,
             )
