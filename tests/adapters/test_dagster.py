@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from ledger import committed
+from pages import code
 from service import Running
 
 dagster = pytest.importorskip("dagster", reason="dagster is not installed")
@@ -185,3 +186,15 @@ def test_a_run_that_is_executed_again_is_the_same_work(
             assert next_week.success
     assert (tmp_path / "drawn").read_text() == "11"
     assert committed(served, population) == [COUNT, COUNT]
+
+
+def test_the_documented_asset_pays(
+    served: Running, population: str, ledger: LedgerResource, instance: Any
+) -> None:
+    """The example of the page, with a resource for the test's service."""
+    names: dict[str, Any] = {"draw": lambda: 1.0}
+    for block in code("orchestrators.md", "Dagster"):
+        exec(compile(block, "orchestrators.md", "exec"), names)  # noqa: S102 our own page
+    assert run(names["weekly"], ledger, instance).success
+    assert [each["scale"] for each in committed(served, population)] == ["10"]
+    assert isinstance(names["defs"], dagster.Definitions)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from ledger import committed
+from pages import code
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -213,3 +214,22 @@ def test_where_a_client_is_may_come_from_the_environment(
 
     flow_of(count)()
     assert committed(served, population) == [COUNT]
+
+
+def test_the_documented_task_pays(
+    served: Running, population: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The example of the page, with the address and the key in the environment."""
+    monkeypatch.setenv("ACCOUNTANT_URL", served.url)
+    monkeypatch.setenv("ACCOUNTANT_KEY", served.keys["pipeline"])
+    monkeypatch.setenv("ACCOUNTANT_POPULATION", population)
+    names: dict[str, Any] = {}
+    for block in code("orchestrators.md", "Prefect"):
+        exec(compile(block, "orchestrators.md", "exec"), names)  # noqa: S102 our own page
+
+    @prefect.flow(name="documented")
+    def documented() -> None:
+        names["weekly"]()
+
+    documented()
+    assert [each["scale"] for each in committed(served, population)] == ["10"]

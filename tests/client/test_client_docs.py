@@ -110,3 +110,26 @@ def test_the_test_of_a_pipeline_passes() -> None:
     names["dashboard"] = lambda ledger: None
     with pytest.raises(AssertionError):
         names["test_the_dashboard_pays_for_two_counts"]()
+
+
+def test_what_ran_is_recorded_as_documented(served: Served, population: str) -> None:
+    """The example of recording after the fact: it is charged, and nothing is over the limit."""
+    page = (ROOT / "docs/how-to/record-after-the-fact.md").read_text(encoding="utf-8")
+    [block] = re.findall(r"^```python\n(.+?)^```", page, re.DOTALL | re.MULTILINE)
+    names: dict[str, Any] = {}
+    exec(compile(block, "record-after-the-fact.md", "exec"), names)  # noqa: S102 our own page
+    assert (names["recorded"].charge["epsilon"], names["recorded"].overrun) == (
+        Decimal("0.1"),
+        False,
+    )
+    with served.client(population) as ledger:
+        assert ledger.accounts()["lifetime"].total.spent == Decimal("0.1")
+
+
+def test_the_page_of_the_distribution_pays(served: Served, population: str) -> None:
+    """The example that the package index shows."""
+    page = (ROOT / "packaging/client/README.md").read_text(encoding="utf-8")
+    [block] = re.findall(r"^```python\n(.+?)^```", page, re.DOTALL | re.MULTILINE)
+    exec(compile(block, "README.md", "exec"), Pipeline().names())  # noqa: S102 our own page
+    with served.client(population) as ledger:
+        assert ledger.accounts()["lifetime"].total.spent == Decimal("0.1")
