@@ -19,7 +19,7 @@ from accountant.budget.commands import AskGrant, Command, CommitGrant, Envelope,
 from accountant.budget.decide import Repeated, decide
 from accountant.budget.outcome import REFUSED, RESERVED
 from accountant.budget.policy import Policy
-from accountant.budget.population.population import Membership
+from accountant.budget.population.population import LabelText, Membership
 from accountant.budget.reach import named_in
 from accountant.budget.rules.base import Ruling, Strict
 from accountant.budget.state import State
@@ -36,6 +36,13 @@ class People(Strict):
     neighbouring: Relation = Relation.ADD_OR_REMOVE_ONE
     membership: Membership = Membership.PUBLIC
     dimensions: dict[Identifier, list[str]] = {}  # noqa: RUF012
+
+
+class Described(Strict):
+    """What rules may know of a dataset beside its id."""
+
+    owner: str | None = None
+    labels: dict[LabelText, LabelText] | None = None
 
 
 class Requests(Strict):
@@ -60,6 +67,7 @@ class Cases(Strict):
     """A file of cases."""
 
     population: People = People()
+    datasets: dict[Identifier, Described] = {}  # noqa: RUF012
     cases: Annotated[list[Case], Field(min_length=1)]
 
 
@@ -75,7 +83,7 @@ class Verdict(NamedTuple):
 def try_all(policy: Policy, file: Cases) -> Iterator[Verdict]:
     """Yield the verdict of each case."""
     for case in file.cases:
-        yield _try(policy, file.population, case)
+        yield _try(policy, file, case)
 
 
 def never_fired(policy: Policy, verdicts: list[Verdict]) -> list[str]:
@@ -84,8 +92,8 @@ def never_fired(policy: Policy, verdicts: list[Verdict]) -> list[str]:
     return [rule.id for rule in policy.rules if rule.id not in fired]
 
 
-def _try(policy: Policy, people: People, case: Case) -> Verdict:
-    ledger = _Ledger(policy, people, case)
+def _try(policy: Policy, file: Cases, case: Case) -> Verdict:
+    ledger = _Ledger(policy, file, case)
     fired: list[str] = []
     last = len(case.requests) - 1
     for place, requests in enumerate(case.requests):
@@ -112,8 +120,9 @@ def _wrong(case: Case, outcome: Ruling, rules: list[str]) -> str | None:
 class _Ledger:
     """A ledger in memory with the datasets that a case names."""
 
-    def __init__(self, policy: Policy, people: People, case: Case) -> None:
+    def __init__(self, policy: Policy, file: Cases, case: Case) -> None:
         self.state, self.now, self.asked = State("cases"), _BEGINS, 0
+        people = file.population
         self._do(
             ask.RegisterPopulation(
                 privacy_unit="person",
@@ -124,7 +133,8 @@ class _Ledger:
         )
         names = {name for each in case.requests for name in named_in(each.ask.dataset)}
         for name in sorted(names):
-            self._do(ask.RegisterDataset(id=name, namespace="cases", name=name))
+            facts = file.datasets.get(name, Described()).model_dump(exclude_none=True)
+            self._do(ask.RegisterDataset(id=name, namespace="cases", name=name, **facts))
         self._do(ask.AdoptPolicy(policy=policy.to_json(), source_digest=""))
 
     def ask(self, requests: Requests) -> tuple[Ruling, list[str]]:

@@ -45,6 +45,18 @@ def test_time_passes_between_requests() -> None:
     assert "month" not in tried(asking(", times: 6, every: 7d", "flag")).fired
 
 
+def test_datasets_have_labels_and_owners() -> None:
+    """A rule that is about labels is tried on a dataset that has them."""
+    policy, _ = parse_policy(
+        "policy: p\nrules:\n  - {id: all, limit: {epsilon: 9}}\n"
+        "  - {id: risky, labels: {risk: high}, limit: {epsilon: 0.05}}\n"
+    )
+    for risk, expect in (("high", "block"), ("low", "allow")):
+        text = f"datasets: {{d: {{labels: {{risk: {risk}}}}}}}\ncases:\n  - {asking('', expect)}"
+        [verdict] = try_all(policy, parsed(text, Cases))
+        assert verdict.wrong is None
+
+
 def test_what_is_wrong_is_said() -> None:
     """The answer, the rules that gave it, and the rule that should have."""
     assert tried(asking("", "block")).wrong == "the answer is allow, not block"
