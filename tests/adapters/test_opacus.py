@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from ledger import TRAINING, committed, last
+from pages import code
 
 if TYPE_CHECKING:
     from service import Running
@@ -531,3 +532,36 @@ def test_a_restarted_program_is_not_charged_twice(
     ):
         raise AssertionError
     assert committed(served, population) == [poisson_steps(8)]
+
+
+ROOMY = """
+policy: training
+rules:
+  - {id: lifetime, limit: {epsilon: 50, delta: 1e-5}, gate: renyi}
+"""
+
+
+def test_the_documented_training_pays(served: Running) -> None:
+    """The first example of the page, on a small model: what is committed is what it plans."""
+    population = served.population(ROOMY, "add_or_remove_one")
+    torch.manual_seed(0)
+    data = TensorDataset(torch.randn(RECORDS, 4), torch.randint(0, 2, (RECORDS,)))
+    model = torch.nn.Linear(4, 2)
+
+    def train(model: Any, optimizer: Any, loader: Any) -> None:
+        for features, labels in loader:
+            optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(model(features), labels).backward()
+            optimizer.step()
+
+    with served.client(population) as ledger:
+        names: dict[str, Any] = {
+            "ledger": ledger,
+            "loader": DataLoader(data, batch_size=8, shuffle=True),
+            "model": model,
+            "optimizer": torch.optim.SGD(model.parameters(), lr=0.1),
+            "train": train,
+        }
+        block = code("adapters-training.md", "Opacus")[0]
+        exec(compile(block, "adapters-training.md", "exec"), names)  # noqa: S102 our own page
+    assert committed(served, population) == [poisson_steps(80, sigma="1.1")]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from ledger import committed, last
+from pages import code
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -260,3 +261,22 @@ def test_a_syntax_error_is_not_asked_for(served: Running, population: str, ledge
     with pytest.raises(ValueError, match="MAX"):
         reader_of(ledger).execute("SELECT MAX(age) AS m FROM v.visits")
     assert len(served.events(population)) == before
+
+
+def test_the_documented_query_pays(served: Running) -> None:
+    """The example of the page, on a table of visits by country."""
+    population = served.population(POLICY, "add_or_remove_one")
+    rows = pd.DataFrame({"pid": np.arange(PEOPLE), "country": np.repeat(["JP", "KR"], PEOPLE // 2)})
+    columns = {"pid": {"type": "int", "private_id": True}, "country": {"type": "string"}}
+    with served.client(population) as ledger:
+        names: dict[str, Any] = {
+            "ledger": ledger,
+            "frame": rows,
+            "from_df": from_df,
+            "Privacy": Privacy,
+            "metadata": {"": {"v": {"visits": {"max_ids": 1} | columns}}},
+        }
+        [block] = code("adapters-sql.md", "SmartNoise SQL")
+        exec(compile(block, "adapters-sql.md", "exec"), names)  # noqa: S102 our own page
+    assert [row[0] for row in names["rows"]] == ["country", "JP", "KR"]
+    assert last(served, population) == "grant.committed.v1"
