@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 from catalogue import COLOURS, dataset, people
-from conftest import Opens
 from empirical import lower_bound
 from hypothesis import given
 from hypothesis import strategies as st
+from opening import Opens
 from priced import epsilon_of
 from scipy.special import logsumexp
 

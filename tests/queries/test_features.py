@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 from catalogue import without_first
-from conftest import Opens
 from empirical import lower_bound, refuted
+from opening import Opens
 from priced import pooled
 
 from accountant import queries

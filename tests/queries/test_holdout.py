@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 from catalogue import dataset, people
-from conftest import Opens
 from empirical import lower_bound
+from opening import Opens
 from priced import epsilon_of, pooled
 
 from accountant.client import Client, Refused

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from catalogue import CASES, COLOURS, WITH_RHO, dataset, people
-from conftest import Network
+from opening import Network
 
 from accountant.client import Client, Refused, Unreachable
 from accountant.queries import Query, Step

@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 import pytest
 from catalogue import dataset, people, without_first
-from conftest import Network, Opens
 from empirical import Statistic, lower_bound
 from hypothesis import given
 from hypothesis import strategies as st
+from opening import Network, Opens
 from priced import epsilon_of, pooled
 
 from accountant.client import Client, Failed, MayHaveRun, Refused, Unreachable

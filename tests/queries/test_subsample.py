@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 from catalogue import dataset, people, without_first
-from conftest import Opens
 from empirical import losses, lower_bound
+from opening import Opens
 
 from accountant.client import Client
 from accountant.queries import Query

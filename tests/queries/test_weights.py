@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 from catalogue import COLOURS, dataset, people, without_first
-from conftest import Opens
 from empirical import lower_bound
+from opening import Opens
 from priced import epsilon_of
 from scipy.special import logsumexp
 
