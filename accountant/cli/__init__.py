@@ -24,6 +24,7 @@ COMMANDS: Final = {
     | {"fleet", "publish", "receipt", "resume-publication"},
     "evidence": {"export", "replay", "verify"},
     "importing": {"import"},
+    "planning": {"plan"},
     "policy": {"policy"},
     "serving": {"keys", "migrate", "serve"},
 }
