@@ -26,6 +26,7 @@ from bench import (
     pbs,
     pipeline,
     prices,
+    queries,
     scale,
     schedules,
 )
@@ -53,6 +54,8 @@ EVERYWHERE: list[Callable[[Path], Rows]] = [
     batches.on_sqlite,
     pbs.on_sqlite,
     pipeline.grant_and_commit,
+    queries.large,
+    queries.weights,
     scale.long_ledger,
 ]
 ON_POSTGRES: list[Callable[[Path, Callable[[], str]], Rows]] = [
