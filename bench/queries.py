@@ -50,7 +50,7 @@ def weights(_: Path) -> list[Row]:
         "kind": numbers.geometric(0.05, rows).clip(1, KINDS) - 1,
     }
     questions = []
-    for _ in range(QUESTIONS):
+    for _number in range(QUESTIONS):
         mask = np.zeros((PLACES, KINDS), dtype=bool)
         place, kind = numbers.integers(0, PLACES - 100), numbers.integers(0, KINDS - 10)
         mask[place : place + 400, kind : kind + 40] = True
@@ -65,8 +65,8 @@ def weights(_: Path) -> list[Row]:
 
 
 @contextmanager
-def _ledger(**more: str) -> Iterator[Client]:
-    with testing.ledger(epsilon=1000, membership="public", **more) as ledger:
+def _ledger(neighbouring: str = "add_or_remove_one") -> Iterator[Client]:
+    with testing.ledger(epsilon=1000, membership="public", neighbouring=neighbouring) as ledger:
         yield ledger
 
 
