@@ -9,10 +9,10 @@ import typer
 from rich.table import Table
 
 from accountant.budget.apply import apply, read
-from accountant.budget.backtest import Backtest, Compared, Tally, tally, to_json
 from accountant.budget.errors import NotFound
 from accountant.budget.policy_file import parse_policy
 from accountant.budget.state import State
+from accountant.budget.trials.backtest import Backtest, Compared, Tally, tally, to_json
 from accountant.cli import common
 from accountant.cli.policies import File, policy
 from accountant.ledger.events import Event, rfc3339

@@ -12,8 +12,8 @@ from accountant.api.strict_json import parse
 from accountant.budget.commands import AskGrant
 from accountant.budget.errors import Invalid
 from accountant.budget.malformed import in_one_line, reasons
-from accountant.budget.planning import Found, Wish, choose, left_after
 from accountant.budget.snapshot import dump, load
+from accountant.budget.trials.planning import Found, Wish, choose, left_after
 from accountant.cli import common
 from accountant.runtime.clock import wall_clock
 

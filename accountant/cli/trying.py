@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from accountant.budget.policy_cases import Cases, as_json, never_fired, try_all
 from accountant.budget.policy_file import parse_policy, parsed
+from accountant.budget.trials.cases import Cases, as_json, never_fired, try_all
 from accountant.cli import common
 from accountant.cli.policies import File, policy
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from support import Book, hospital, make
 
 from accountant.budget.apply import fold
-from accountant.budget.backtest import Answer, Backtest, Compared, tally
 from accountant.budget.policy_file import parse_policy
+from accountant.budget.trials.backtest import Answer, Backtest, Compared, tally
 from accountant.ledger.events import Event
 
 TENTH = {"kind": "laplace", "sensitivity": "1", "scale": "10"}

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from support import Book, hospital, laplace, make, snapshot
 
 from accountant.budget.commands import AskGrant
-from accountant.budget.planning import MOST_EXACT, Wish, choose, left_after, orders
+from accountant.budget.trials.planning import MOST_EXACT, Wish, choose, left_after, orders
 
 LIMIT = "  - {id: a, limit: {epsilon: 1}}\n"
 

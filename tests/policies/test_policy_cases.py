@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from accountant.budget.errors import Invalid
-from accountant.budget.policy_cases import Cases, Verdict, never_fired, try_all
 from accountant.budget.policy_file import parse_policy, parsed
+from accountant.budget.trials.cases import Cases, Verdict, never_fired, try_all
 
 POLICY, _ = parse_policy("""
 policy: p

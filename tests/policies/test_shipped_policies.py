@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from accountant.budget.policy import Policy
-from accountant.budget.policy_cases import Cases, never_fired, try_all
 from accountant.budget.policy_file import parse_policy, parsed
+from accountant.budget.trials.cases import Cases, never_fired, try_all
 from accountant.config import shipped
 
 FILES = sorted(shipped("policies").glob("*.yaml"))

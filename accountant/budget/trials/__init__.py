@@ -1,0 +1,1 @@
+"""What would happen: other policies, cases, choices among requests. Nothing here decides."""
