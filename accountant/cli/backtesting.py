@@ -99,6 +99,9 @@ def never_fired(tested: Backtest, total: Tally) -> list[str]:
 
 
 def _show(tested: Backtest, total: Tally, changed: list[Compared], days: int) -> None:
+    if not total.requests:
+        common.show(f"the ledger holds no request of the last {days} days")
+        return
     common.show(f"{total.requests:,} requests of the last {days} days, decided again:")
     table = Table("then", "under this policy", "requests")
     for (then, now), count in sorted(total.moved.items()):

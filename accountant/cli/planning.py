@@ -10,7 +10,7 @@ from rich.table import Table
 
 from accountant.api.strict_json import parse
 from accountant.budget.commands import AskGrant
-from accountant.budget.errors import Invalid
+from accountant.budget.errors import Invalid, Problem
 from accountant.budget.malformed import in_one_line, reasons
 from accountant.budget.snapshot import dump, load
 from accountant.budget.trials.planning import Found, Wish, choose, left_after
@@ -64,6 +64,9 @@ def _read(file: str) -> list[Wish]:
             except ValidationError as error:
                 said = in_one_line(reasons(error), "it")
                 raise Invalid("malformed-request", f"line {number}: {said}") from None
+            except Problem as problem:
+                said = f"line {number}: {problem.detail} (each line is one request)"
+                raise Invalid(problem.code, said) from None
             wishes.append(Wish(one.client, one.ask, one.weight))
     if not wishes:
         raise Invalid("malformed-request", f"{file} holds no request")

@@ -54,6 +54,7 @@ def test_a_bad_line_is_named(world: Callable[..., Any], database: str, tmp_path:
     for text, said in (
         (f"{good}\n{{}}", "line 2: "),
         (f'{good}\n{{"weight": 0}}', "line 2: "),
+        ("{", "line 1: this is not acceptable JSON"),
         ("", "holds no request"),
         (good.replace('"d"', '"nothing"'), "no dataset is called"),
     ):

@@ -60,13 +60,14 @@ def test_a_ledger_is_decided_again(
     period or before it; the ledger does not change.
     """
     there = world().hospital(RULES)
+    (tmp_path / "q.yaml").write_text(TIGHTER)
+    where = {"ACCOUNTANT_DATABASE_URL": database, "ACCOUNTANT_HOME": str(tmp_path)}
+    words = "backtest", str(tmp_path / "q.yaml"), "-p", "fair", "--days", days
+    assert "holds no request" in run(*words, **where)
     asked = {"dataset": "d", "mechanisms": [laplace("0.1")]}
     for at in range(10):
         answer = there.post("/grants", asked, key=f"k{at}")
         assert answer.status_code == 201, answer.text
-    (tmp_path / "q.yaml").write_text(TIGHTER)
-    where = {"ACCOUNTANT_DATABASE_URL": database, "ACCOUNTANT_HOME": str(tmp_path)}
-    words = "backtest", str(tmp_path / "q.yaml"), "-p", "fair", "--days", days
     size = there.service.head("fair").size
     found = json.loads(run(*words, "--json", **where))
     assert found["outcomes"] == [

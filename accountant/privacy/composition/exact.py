@@ -46,11 +46,11 @@ _DOTS_OF_TOTAL: Final = 8  # and 2^8 in one of the total
 _MOST_TAILS: Final = 2**13  # Terms of tails, for a deviation of each, all together
 _FEWEST: Final = 8  # Dots in a deviation of each, if there are many
 _USUAL: Final = 128  # Dots of a mechanism
-_TAILS_OF_SHAPE: Final = 40
+_TAILS_OF_SHAPE: Final = 40  # Losses that are looked at to find a shape, or a few more
 _MOST_DOTS: Final = 2**17  # Places on the grids of all mechanisms together,
 _MOST_EACH: Final = 14  # and 2^14 of each
-_MOST_WORK: Final = 2**18
-_WORK_OF_PRODUCT: Final = 11
+_MOST_WORK: Final = 2**18  # In pairs of normal tails, of some 15 microseconds each
+_WORK_OF_PRODUCT: Final = 11  # 2^11 bits of the factors of a product take as long as one of them
 _CUT: Final = 18  # Each product may lose 2^-18 of its part of delta at either end
 _SPARE_BITS: Final = 40
 _MORE_BITS: Final = 64  # Of balls, beyond those of masses
@@ -76,7 +76,7 @@ _Parts = list[tuple[Block, int]]
 
 
 class _Work:
-    """Counts what has been done, in some hundred nanoseconds, and stops what takes too long."""
+    """Counts what has been done, in pairs of normal tails, and stops what takes too long."""
 
     def __init__(self) -> None:
         self.done = 0
