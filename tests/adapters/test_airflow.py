@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from ledger import committed
+from pages import code
 
 if TYPE_CHECKING:
     from service import Running
@@ -91,6 +92,30 @@ if __name__ == "__main__":
     Path(sys.argv[1]).write_text(json.dumps(states))
 """
 
+PAGE = """
+import json, sys
+from datetime import datetime
+from pathlib import Path
+
+from airflow.sdk import dag
+
+def read():
+    return [1, 2]
+
+def draw(rows):
+    return float(len(rows))
+
+{page}
+@dag(dag_id="page", schedule=None, start_date=datetime(2026, 1, 1), catchup=False)
+def page():
+    weekly()
+    careful()
+
+made = page()
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(json.dumps({{"page": str(made.test().state)}}))
+"""
+
 
 @dataclass
 class Ran:
@@ -105,11 +130,15 @@ class Ran:
 def ran(served: Running, tmp_path_factory: pytest.TempPathFactory) -> Ran:
     """All DAGs, run once each."""
     home = tmp_path_factory.mktemp("airflow")
-    people = {name: served.population() for name in ("decorated", "after", "before", "refused")}
-    file = home / "dags" / "paid.py"
-    file.parent.mkdir()
-    file.write_text(DAGS)
+    names = ("decorated", "after", "before", "refused", "page")
+    people = {name: served.population() for name in names}
+    folder = home / "dags"
+    folder.mkdir()
+    [block] = code("orchestrators.md", "Airflow")
+    for name, text in {"paid": DAGS, "page": PAGE.format(page=block)}.items():
+        (folder / f"{name}.py").write_text(text)
     connection = {"conn_type": "http", "host": served.url, "password": served.keys["pipeline"]}
+    connection["extra"] = json.dumps({"population": people["page"]})
     env = os.environ | {
         "AIRFLOW_HOME": str(home),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
@@ -127,8 +156,10 @@ def ran(served: Running, tmp_path_factory: pytest.TempPathFactory) -> Ran:
 
     run("-m", "airflow", "db", "migrate")
     run("-m", "airflow", "dags", "reserialize")
-    run(str(file), str(home / "states.json"))
-    states = json.loads((home / "states.json").read_text())
+    states = {}
+    for name in ("paid", "page"):
+        run(str(folder / f"{name}.py"), str(home / f"{name}.json"))
+        states |= json.loads((home / f"{name}.json").read_text())
     return Ran(states, (home / "drawn.txt").read_text().split(), people)
 
 
@@ -157,3 +188,10 @@ def test_a_refusal_is_not_tried_again(served: Running, ran: Ran) -> None:
     """A refused task draws nothing, and Airflow does not retry it."""
     assert outcome(ran, "refused", served) == ("failed", 0, [])
     assert ran.drawn.count("tries-refused") == 1
+
+
+def test_the_page_does_what_it_says(served: Running, ran: Ran) -> None:
+    """The two tasks of the page run as they stand there; each is charged for its noise."""
+    mechanisms = committed(served, ran.people["page"])
+    assert ran.states["page"] == "success"
+    assert mechanisms == [laplace(1, 10)] * 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from ledger import committed
+from pages import HOW_TO, code
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -267,3 +269,23 @@ def test_an_unknown_model_is_refused(project: Project) -> None:
     for name in ("plain", "nothing"):
         with pytest.raises(ValueError, match=name):
             models(project.target, [name])
+
+
+def test_the_page_does_what_it_says(
+    served: Running, population: str, ledger: Client, project: Project
+) -> None:
+    """The meta and the Python of the page, with a model of that name, run as they stand there."""
+    page = (HOW_TO / "orchestrators.md").read_text(encoding="utf-8")
+    [meta] = re.findall(r"^```yaml\n(models:.+?)^```", page, re.DOTALL | re.MULTILINE)
+    project.write("models/weekly.yml", meta)
+    project.write("models/weekly_counts.sql", f"select 10 + {NOISE.format(scale=10)} as n")
+    names: dict[str, Any] = {"ledger": ledger, "run_id": "week-1"}
+    [block] = code("orchestrators.md", "dbt")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(project.folder)
+        patch.setenv("DBT_SEND_ANONYMOUS_USAGE_STATS", "false")
+        patch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
+        exec(compile(block, "orchestrators.md", "exec"), names)  # noqa: S102 our own page
+    assert project.tables() == {"weekly_counts"}
+    [found] = committed(served, population)
+    assert (found["kind"], found["scale"]) == ("laplace", "10")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from ledger import TRAINING, committed, last
+from pages import code
 
 if TYPE_CHECKING:
     from service import Running
@@ -289,3 +290,18 @@ def test_several_records_of_a_unit_need_plain_poisson_samples(ledger: Client) ->
             training(ledger, "visits", plan, records_per_unit=2),
         ):
             raise AssertionError
+
+
+def test_the_page_does_what_it_says(served: Running, population: str, ledger: Client) -> None:
+    """The page's plan and its loop of one's own pay for a thousand steps each."""
+    trained: list[Any] = []
+    names = {"ledger": ledger, "examples": EXAMPLES, "train": trained.append}
+    names |= {"batches": [*range(1000)]}
+    blocks = code("adapters-training.md", "JAX-Privacy")
+    for block in blocks:
+        exec(compile(block, "adapters-training.md", "exec"), names)  # noqa: S102 our own page
+    assert len(trained) == 2000
+    step = {"kind": "gaussian", "scale": "1.1", "count": 1000, "sampling": {"poisson": "0.01"}}
+    for found in committed(served, population):
+        assert {name: found[name] for name in step} == step
+    assert len(committed(served, population)) == len(blocks) == 2

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ledger import TRAINING, committed, last
+from ledger import TRAINING, asked, committed, last
 from pages import code
 
 if TYPE_CHECKING:
@@ -565,3 +565,13 @@ def test_the_documented_training_pays(served: Running) -> None:
         block = code("adapters-training.md", "Opacus")[0]
         exec(compile(block, "adapters-training.md", "exec"), names)  # noqa: S102 our own page
     assert committed(served, population) == [poisson_steps(80, sigma="1.1")]
+
+
+def test_the_documented_stages_are_reserved_together(served: Running) -> None:
+    """The page's second example asks for both stages in one grant."""
+    population = served.population(ROOMY, "add_or_remove_one")
+    with served.client(population) as ledger:
+        block = code("adapters-training.md", "Opacus")[1]
+        exec(compile(block, "adapters-training.md", "exec"), {"ledger": ledger})  # noqa: S102 our own page
+    [stages] = asked(served, population)
+    assert [(each["scale"], each["count"]) for each in stages] == [("1.1", 500), ("2", 100)]
