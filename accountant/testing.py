@@ -43,7 +43,7 @@ from accountant.store.vault import Vault
 __all__ = ["async_ledger", "ledger"]
 
 _URL: Final = "http://inside"
-_ROLES: Final = {"admin": "admin", "pipeline": "pipeline"}
+_ROLES: Final = {"admin": "admin", "officer": "officer", "pipeline": "pipeline"}
 _numbers: Final = count(1)
 
 
@@ -120,7 +120,9 @@ class _Inside:
             registrar.register(**about)
             for dataset in datasets:
                 registrar.dataset(dataset, namespace=name, name=dataset)
-            registrar.policy(policy)
+            first = registrar.policy(policy)
+        with Registrar(_URL, self.keys["officer"], name, transport=self.transport) as second:
+            second.confirm(first["proposal"], first["digest"])
         return name
 
 

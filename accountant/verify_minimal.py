@@ -24,6 +24,7 @@ from hashlib import sha256, sha512
 from itertools import accumulate, product
 from math import prod
 from typing import Any, BinaryIO, NamedTuple
+from unicodedata import normalize
 
 MOST_FINDINGS, MOST_BYTES, MOST_CELLS, MOST_UNITS = 1000, 2**26, 10**6, 2**62
 P, ORDER = 2**255 - 19, 2**252 + 27742317777372353535851937790883648493
@@ -558,6 +559,11 @@ def matches(patterns: Any, text: str | None) -> bool:
     return patterns is None or any(one_of)
 
 
+def person(name: str) -> str:
+    """Return a name as it is compared with another."""
+    return "".join(normalize("NFKC", normalize("NFKC", name).casefold()).split())
+
+
 class Grant(NamedTuple):
     """An open grant: its client, data and people, its reservation, and the accounts of that."""
 
@@ -582,7 +588,7 @@ class Audit:
         self.sources = dict[str, set[str]]()  # Of each dataset, those that it was made from
         self.facts = dict[str, tuple[str | None, dict[str, str]]]()  # Their owners and labels
         self.rules, self.limits, self.numbers = list[Any](), dict[str, Limit](), Counter[str]()
-        self.way, self.expired = list[Any](), set[str]()
+        self.way, self.expired, self.proposals = list[Any](), set[str](), dict[int, Doc]()
         self.adopted: int | None = None
         self.accounts, self.open, self.now = dict[Key, Account](), dict[str, Grant](), 0
         self.totals, self.believed = list[Doc](), set[str]()  # Rules: whether they fired
@@ -690,8 +696,23 @@ class Audit:
             self.attempt(self.size, self.judge, event, kind, command)
         elif kind == "batch.refused.v1":
             self.attempt(self.size, self.refuse, event, command)
+        if "confirms" in command:
+            self.attempt(self.size, self.confirm, event, command)
         if kind in HANDLERS:
             HANDLERS[kind](self, event, command)
+
+    def confirm(self, event: Doc, command: Doc) -> None:
+        """Check that another person confirms, in time, what was proposed; that closes it."""
+        said, at = command["confirms"], datetime.fromisoformat
+        proposal, key = self.proposals.pop(said["proposal"]), said.get("key")
+        due = sha256(canonical(proposal)).hexdigest(), proposal["by"], proposal["command"]
+        stated = {name: command[name] for name in command.keys() - {"confirms"}}
+        need((said["digest"], said["proposer"], stated) == due, "this is not what was proposed")
+        proposer, since = person(proposal["by"]), at(proposal["time"]) - timedelta(days=7)
+        mine = key and proposer in map(person, key["by"]) and at(key["time"]) > since
+        late = event["time"] >= proposal["expires"]
+        need(not late and not mine and proposer != person(event["by"]), "too late, or one person")
+        need(not key or key["role"] in ("admin", "officer"), "the role may not confirm")
 
     def register(self, _: Doc, command: Doc) -> None:
         """Register a population: its cells are the product of its dimensions."""
@@ -757,6 +778,7 @@ class Audit:
 
     def dataset(self, event: Doc, command: Doc) -> None:
         """Register a dataset with those that it was made from, or that were made from it."""
+        need("confirms" in command or not command.get("also", event.get("leaves")), "not confirmed")
         made_from = self.sources[command["id"]] = set(event.get("made_from", []))
         need(made_from >= self.sources.keys() & command.get("parents", []), "not of all parents")
         for child in event.get("made_into", []):
@@ -887,6 +909,7 @@ class Audit:
     def adopt(self, event: Doc, command: Doc) -> None:
         """Adopt a policy; an epoch begins with the spending of its rule, or of the data."""
         limits, rules = dict[str, Limit](), command["policy"]["rules"]
+        need("confirms" in command or (self.adopted and not event["loosens"]), "not confirmed")
         for rule in [rule for rule in rules if "limit" in rule]:
             name, told = rule["id"], event["epochs"][rule["id"]]
             old, start = self.limits.get(name), told["start"]
@@ -984,7 +1007,9 @@ class Audit:
         need(("built-in:no-limit" in fired) == without, "whether there is a limit")
 
 
-HANDLERS: dict[str, Callable[[Audit, Doc, Doc], None]] = {
+HANDLERS: dict[str, Callable[[Audit, Doc, Doc], Any]] = {
+    "change.proposed.v1": lambda audit, event, _: audit.proposals.update({audit.size: event}),
+    "change.declined.v1": lambda audit, _, command: audit.proposals.pop(command["proposal"]),
     "population.registered.v1": Audit.register,
     "population.extended.v1": Audit.extend,
     "dataset.registered.v1": Audit.dataset,

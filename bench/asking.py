@@ -11,7 +11,13 @@ from typing import Any, Final
 import orjson
 
 from accountant.api.quick import Quick
-from accountant.budget.commands import AdoptPolicy, AskGrant, Envelope, RegisterDataset
+from accountant.budget.commands import (
+    AdoptPolicy,
+    AskGrant,
+    ConfirmChange,
+    Envelope,
+    RegisterDataset,
+)
 from accountant.budget.policy_file import parse_policy
 from accountant.runtime.service import Service
 from bench.core import POLICY
@@ -101,7 +107,11 @@ def register(
     ]
     drive(served.port, about, min(32, len(about)))
     with served.client() as client:
-        client.put(f"{path}/policy", content=policy).raise_for_status()
+        proposed = client.put(f"{path}/policy", content=policy).raise_for_status().json()
+        second = {"Authorization": f"Bearer {served.officer}"}
+        confirm = f"{path}/proposals/{proposed['proposal']}/confirm"
+        digest = {"digest": proposed["digest"]}
+        client.post(confirm, json=digest, headers=second).raise_for_status()
 
 
 def open_ledger(service: Service, ledger: str) -> None:
@@ -113,6 +123,9 @@ def open_ledger(service: Service, ledger: str) -> None:
         Envelope("admin", AdoptPolicy(policy=policy.to_json(), source_digest=digest)),
     ):
         service.execute(ledger, asked)
+    [one], _ = service.proposals(ledger)
+    confirmed = ConfirmChange(proposal=one.sequence, digest=one.digest)
+    service.confirm(ledger, Envelope("second", confirmed))
 
 
 def endless_grants(prefix: str) -> Iterator[Envelope]:

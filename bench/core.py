@@ -19,6 +19,7 @@ from accountant.budget.apply import apply
 from accountant.budget.commands import (
     AdoptPolicy,
     AskGrant,
+    ConfirmChange,
     Envelope,
     RegisterDataset,
     RegisterPopulation,
@@ -63,6 +64,9 @@ def ledger(values: int) -> State:
         AdoptPolicy(policy=policy.to_json(), source_digest=digest),
     ):
         run(state, Envelope("bench", command), 1)
+    [one] = state.proposals.values()
+    confirmed = ConfirmChange(proposal=one.sequence, digest=one.digest)
+    run(state, Envelope("second", confirmed), 1)
     return state
 
 

@@ -12,6 +12,7 @@ from accountant.budget.commands import (
     AdoptPolicy,
     AskGrant,
     CommitGrant,
+    ConfirmChange,
     Envelope,
     ExpireGrant,
     RecordInvocations,
@@ -96,6 +97,9 @@ def mixed(events: int, seed: int = 1) -> Iterator[Event]:
     draw, state, now = random.Random(seed), State(LEDGER), START  # noqa: S311 no secret
     for asked in opening():
         yield from run(state, asked, now)
+    [one] = state.proposals.values()
+    confirmed = ConfirmChange(proposal=one.sequence, digest=one.digest)
+    yield from run(state, Envelope("second", confirmed), now)
     asks, waiting = requests(draw), deque[tuple[str, str, dict[str, Any]]]()
     while state.sequence < events:
         now += STEP

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -70,6 +70,8 @@ class Served:
     port: int
     pid: int
     secret: str
+    officer: str = ""
+    """The key of a second person, who confirms."""
 
     @property
     def headers(self) -> dict[str, str]:
@@ -96,8 +98,9 @@ def served(folder: Path, url: str) -> Iterator[Served]:
     """The service on a fresh database. Raises RuntimeError if it cannot use that."""
     _run(folder, url, "migrate")
     secret = _run(folder, url, "keys", "create", "--role", "admin", "--name", "bench").strip()
+    officer = _run(folder, url, "keys", "create", "--role", "officer", "--name", "second").strip()
     with serving(folder, url, secret) as made:
-        yield made
+        yield replace(made, officer=officer)
 
 
 @contextmanager

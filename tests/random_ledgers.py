@@ -164,10 +164,10 @@ def _do(  # noqa: C901 (a case each)
             )
         case ("policy", limit):
             rules = POLICY.format(gate=gate, limit=limit) + EACH * (limit == 1)
-            book.policy(rules, approved_by="officer", closes=True)
+            book.policy(rules, confirmed_by="officer", closes=True)
         case ("gate", other):
             rules = POLICY.format(gate=other, limit=2) + EACH
-            book.policy(rules, approved_by="officer", closes=True)
+            book.policy(rules, confirmed_by="officer", closes=True)
         case ("recover",):
             book.do("recover", "officer", reason="put back", lost=[])
         case ("carry", dataset, rules, infinite):

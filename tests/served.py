@@ -76,8 +76,13 @@ class Served:
                 dimensions={"country": ["KR", "JP"]},
             )
             registrar.dataset("visits", namespace=name, name="visits")
-            registrar.policy(POLICY)
+            self.confirm(name, registrar.policy(POLICY))
         return name
+
+    def confirm(self, population: str, proposed: Any) -> Any:
+        """An officer confirms what an answer proposes."""
+        with Registrar(self.url, self.keys["officer"], population) as second:
+            return second.confirm(proposed["proposal"], proposed["digest"])
 
     def client(self, population: str, key: str = "pipeline", **options: Any) -> Client:
         """A client with one of the keys; it waits little between retries."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import socket
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,9 +26,19 @@ from accountant.api.views import decided
 from accountant.budget.accounts.epochs import adopted_by
 from accountant.budget.accounts.sums import Sums
 from accountant.budget.apply import apply
-from accountant.budget.commands import AdoptPolicy, Command, Envelope, batch_of, command_from_json
+from accountant.budget.commands import (
+    AdoptPolicy,
+    Command,
+    ConfirmChange,
+    Envelope,
+    KeyMade,
+    batch_of,
+    command_from_json,
+)
 from accountant.budget.decide import Repeated, decide
+from accountant.budget.decide.proposing import why
 from accountant.budget.explain import Explained, explain
+from accountant.budget.outcome import PROPOSED
 from accountant.budget.policy_file import parse_policy
 from accountant.budget.replay import Replay, replay
 from accountant.budget.sealing import SALT_BYTES, seal
@@ -105,6 +117,28 @@ def sparse_vector(**more: Any) -> dict[str, Any]:
     } | more
 
 
+def by_two(service: Service, ledger: str, asked: Envelope, confirmed_by: str = "officer") -> Any:
+    """The answer to a command, confirmed if it was only proposed."""
+    answer = service.execute(ledger, asked)
+    if not answer.entries or answer.entries[-1].type != PROPOSED:
+        return answer
+    return service.confirm(ledger, Envelope(confirmed_by, confirming(answer.events[-1])))
+
+
+def confirming(proposed: Event, key: KeyMade | None = None) -> ConfirmChange:
+    """The command that confirms a proposal."""
+    digest = sha256(proposed.to_bytes()).hexdigest()
+    return ConfirmChange(proposal=proposed.sequence, digest=digest).model_copy(update={"key": key})
+
+
+def proposed(found: Event | list[Event], text: str = "") -> Event:
+    """The proposal that a change ended in, whose reason matches ``text``."""
+    event = found if isinstance(found, Event) else found[-1]
+    assert event.type == PROPOSED
+    assert re.search(text, why(event.body["effect"]))
+    return event
+
+
 # -- a ledger in memory ----------------------------------------------------------------------
 
 
@@ -128,12 +162,25 @@ class Book:
     def __post_init__(self) -> None:
         self.state = State(self.name)
 
-    def ask(self, command: Command, by: str = "pipe", key: str | None = None) -> Any:
-        """Events, or Repeated. Commands that need a key get a fresh one unless one is given."""
+    def ask(
+        self,
+        command: Command,
+        by: str = "pipe",
+        key: str | None = None,
+        confirmed_by: str | None = None,
+    ) -> Any:
+        """Events, or Repeated. Commands that need a key get a fresh one unless one is given. What
+        is only proposed is confirmed, if somebody is named.
+        """
         if key is None and command.needs_key:
             self.keys += 1
             key = f"auto-{self.keys}"
-        return self._take(Envelope(by, command, key))
+        events = self._take(Envelope(by, command, key))
+        if confirmed_by is not None and isinstance(events, Repeated):
+            events = [Event.from_bytes(self.stored[events.sequence])]
+        if confirmed_by is None or not events or events[-1].type != PROPOSED:
+            return events
+        return self._take(Envelope(confirmed_by, confirming(events[-1])))
 
     def batch(self, *items: Command, by: str = "pipe", key: str | None = None) -> Any:
         """Events, or Repeated: the items in the order in which they are to be decided."""
@@ -163,9 +210,16 @@ class Book:
         engine = self.state.custody.engine_at(event.sequence)
         return explain(event, adopted, self.state.people(), engine, self.state.datasets)
 
-    def do(self, kind: str, by: str = "pipe", key: str | None = None, **fields: Any) -> Event:
+    def do(
+        self,
+        kind: str,
+        by: str = "pipe",
+        key: str | None = None,
+        confirmed_by: str | None = None,
+        **fields: Any,
+    ) -> Event:
         """The one event (the last, if there are more) that answers the command ``kind``."""
-        return self.ask(make(kind, **fields), by, key)[-1]
+        return self.ask(make(kind, **fields), by, key, confirmed_by)[-1]
 
     def register(
         self,
@@ -193,16 +247,19 @@ class Book:
         self.ask(make("register_dataset", id=name, namespace="n", name=name), "admin")
 
     def policy(
-        self, rules: str, approved_by: str | None = None, closes: Iterable[str] | Literal[True] = ()
+        self,
+        rules: str,
+        confirmed_by: str | None = None,
+        closes: Iterable[str] | Literal[True] = (),
     ) -> list[Event]:
         """Adopts a policy of the given rules (YAML list items), any of which may begin closed if
-        ``closes`` is True.
+        ``closes`` is True. The first one is confirmed in any case.
         """
         policy, digest = parse_policy("policy: p\nrules:\n" + rules)
         named = [rule.id for rule in policy.rules] if closes is True else list(closes)
-        fields = {"approved_by": approved_by, "closes": named}
-        asked = AdoptPolicy(policy=policy.to_json(), source_digest=digest, **fields)
-        return self.ask(asked, "admin")
+        asked = AdoptPolicy(policy=policy.to_json(), source_digest=digest, closes=named)
+        first = "officer" if self.state.adopted is None else None
+        return self.ask(asked, "admin", confirmed_by=confirmed_by or first)
 
     def grant(self, *mechanisms: dict[str, Any], dataset: str = "d", **more: Any) -> Event:
         """Asks for a grant."""
@@ -310,6 +367,7 @@ def snapshot(state: State) -> dict[str, Any]:
         "open": state.open,
         "answers": state.idempotency,
         "last_epoch": state.last_epoch,
+        "proposals": state.proposals,
     }
 
 
@@ -467,13 +525,17 @@ class World:
         )
         for key in self.service.credentials.all():
             self.service.credentials.revoke(key.name, "test")  # nobody knows the old ones any more
-        self.secrets = {
-            role: self.service.credentials.create(role, role, "test")  # type: ignore[arg-type]
-            for role in ROLES
-        }
+        self.secrets = {role: self.new_key(role, role) for role in ROLES}
         self.publisher = Publisher(self.service, Vault(self.settings.home), self.settings.origin)
         self.http = client_of(self.service, self.settings, self.publisher)
         self.keys = 0
+
+    def new_key(self, name: str, role: Any, by: str = "test") -> str:
+        """A new API key, which somebody else confirms if it takes two people."""
+        secret = self.service.credentials.create(name, role, by)
+        for one in self.service.credentials.proposals():
+            self.service.credentials.confirm(one.sequence, one.digest, "test-2")
+        return secret
 
     def close(self) -> None:
         """Lets go of the file."""
@@ -536,10 +598,21 @@ class World:
         for answer in (
             self.put("", population),
             self.put("/datasets/d", {"namespace": "n", "name": "d"}),
-            self.put("/policy", "policy: p\nrules:\n" + rules),
+            self.policy("policy: p\nrules:\n" + rules),
         ):
             assert answer.status_code == 200, answer.text
         return self
+
+    def policy(self, text: str, **more: Any) -> Any:
+        """Adopts a policy, by two people if it takes two; the last answer."""
+        answer = self.put("/policy", text, **more)
+        return self.confirm(answer) if answer.status_code == 202 else answer
+
+    def confirm(self, proposed: Any, *, who: str = "officer", **more: Any) -> Any:
+        """Confirms the proposal that an answer holds."""
+        named = proposed.json()
+        path = f"/proposals/{named['proposal']}/confirm"
+        return self.post(path, {"digest": named["digest"]}, who=who, **more)
 
     def head(self) -> Any:
         """Where the ledger ends: its tree."""

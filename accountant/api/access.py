@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Any, Final, TypeVar
 
 from fastapi import APIRouter, Depends, Header, Path, Request
@@ -30,6 +30,7 @@ class Call:
     within: str = ""  # The fields of the body that stand in the path
     topics: str = ""  # Of problems that it may meet (``description/problem_codes.yaml``)
     media: str = "application/json"  # The types of the answer
+    proposes: bool = False  # It may take a second person: 202 and a proposal
 
     def __call__(self, handler: Handler) -> Handler:
         """Attach the description to the handler."""
@@ -136,44 +137,5 @@ def _posted(
     return answer
 
 
-ApproverHeader = Annotated[
-    str | None,
-    Header(
-        alias="Accountant-Approver",
-        description="`Bearer <key>` of another admin or officer, where two names are needed",
-    ),
-]
-
-
-def approver_from(service: Service, header: str | None) -> str | None:
-    """Return the name of the key of a second person in a header. Raise Problem for a wrong one."""
-    if header is None:
-        return None
-    other = key_from(service, header, "Accountant-Approver")
-    if other.role not in ("admin", "officer"):
-        raise Forbidden("role-not-allowed", f"{other.name} is no admin or officer")
-    return other.name
-
-
-def _returned(
-    population: Name,
-    key: Spender,
-    body: Body,
-    idempotency: Idempotency,
-    service: TheService,
-    approver: ApproverHeader = None,
-) -> Callable[..., JSONResponse]:
-    def answer(kind: type[Command], **path: str) -> JSONResponse:
-        asked = ask(kind, key, body, idempotency, **path)
-        if (second := approver_from(service, approver)) is not None:
-            approved = asked.command.model_copy(update={"approved_by": second})
-            asked = replace(asked, command=approved)
-        return respond(service, service.execute(population, asked))
-
-    return answer
-
-
-Returned = Annotated[Callable[..., JSONResponse], Depends(_returned)]
-"""As ``Posted``, for commands that may give something back, which a second person may approve."""
 Posted = Annotated[Callable[..., JSONResponse], Depends(_posted)]
 """Executes the command in the body, with its fields in the path; returns the response."""

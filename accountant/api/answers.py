@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse
 
 from accountant.api.models import spending as models
 from accountant.api.models.reading import Health
-from accountant.api.views import amounts, decided
+from accountant.api.views import amounts, decided, proposal_of
 from accountant.budget import batches, outcome
 from accountant.budget.advice import in_words
 from accountant.budget.commands import DEFAULT_TTL
@@ -75,7 +75,17 @@ def respond(service: Service, answer: Answer) -> JSONResponse:
 
 
 def _status(entry: Entry) -> int:
+    if entry.type == outcome.PROPOSED:
+        return 202
     return 201 if entry.type in (outcome.RESERVED, outcome.RECORDED) else 200
+
+
+def proposed_by(answer: Answer) -> JSONResponse | None:
+    """Return the response to a command that was only proposed; None to any other."""
+    if not answer.entries or answer.entries[-1].type != outcome.PROPOSED:
+        return None
+    entry = answer.entries[-1]
+    return Json(_document(entry), _status(entry), REPLAYED if answer.repeated else {})
 
 
 def respond_to_batch(service: Service, answer: Answer, order: Sequence[int]) -> JSONResponse:
@@ -179,6 +189,7 @@ _ANSWERS: Final[dict[str, Callable[[Entry, _Kept], models.Stamped]]] = {
     outcome.RELEASED: _ended,
     outcome.COMMITTED: _ended,
     outcome.CLOSED: _ended,
+    outcome.PROPOSED: lambda entry, _: proposal_of(Event.from_bytes(entry.body)),
 }
 
 

@@ -66,11 +66,8 @@ def read_batch(key: Key, body: bytes) -> tuple[list[Envelope], list[int]]:
 def ask(
     kind: type[Command], key: Key, body: dict[str, Any], idempotency: str | None, **path: Any
 ) -> Envelope:
-    """Return the command in ``body``. Raise Invalid for a field that stands in the path or in a
-    header.
-    """
+    """Return the command in ``body``. Raise Invalid for a field that stands in the path."""
     for name in path:
         if name in body:
-            place = "a header" if name == "approved_by" else "the path"
-            raise Invalid("invalid-request", f"{name} stands in {place}, not in the body")
+            raise Invalid("invalid-request", f"{name} stands in the path, not in the body")
     return Envelope(key.name, kind.model_validate(body | path), idempotency)

@@ -9,8 +9,10 @@ import orjson
 
 from accountant.api.models import spending as models
 from accountant.budget import explain
+from accountant.budget.decide.proposing import why
 from accountant.budget.facts import final_of
 from accountant.budget.population import packing
+from accountant.budget.proposals import Proposal, digest_of
 from accountant.budget.state import Grant, Settled
 from accountant.ledger.events import Event, rfc3339
 from accountant.privacy.units import FIXED, NOTHING, Charge
@@ -18,6 +20,28 @@ from accountant.reporting.texts import PAGE, Texts
 from accountant.runtime.service import Service
 
 RECOVERED: Final = "ledger.recovered.v1"
+
+
+def proposal_of(event: Event, now: Proposal | None = None) -> models.Proposal:
+    """Return what an event proposes, as it stood then, or as it is ``now``."""
+    body = event.body
+    found: models.Proposal = {
+        "proposal": event.sequence,
+        "digest": digest_of(event.to_bytes()),
+        "state": "proposed",
+        "by": event.by,
+        "change": body["command"],
+        "effect": body["effect"],
+        "why": why(body["effect"]),
+        "expires": body["expires"],
+        "next": "another admin or officer reads this, and confirms it with its digest: POST "
+        f"/v1/populations/{event.ledger}/proposals/{event.sequence}/confirm; decline withdraws it",
+        "sequence": event.sequence,
+        "time": rfc3339(event.time),
+    }
+    if now is not None and now.closed is not None:
+        found |= {"closed": now.closed, "closed_by": now.closed_by or ""}
+    return found
 
 
 def amounts(charge: Charge | dict[str, Any]) -> models.Charge:

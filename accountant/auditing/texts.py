@@ -11,6 +11,7 @@ import orjson
 
 from accountant.auditing.findings import Findings
 from accountant.budget.batches import REFUSED
+from accountant.budget.proposals import CONFIRMING
 from accountant.budget.sealing import FIELDS, Opened, field_of
 from accountant.ledger.events import canonical
 
@@ -24,7 +25,11 @@ _Place = tuple[int, str]  # A sequence, and a field of its event
 
 
 def _sealed_in(body: bytes) -> Iterator[tuple[str, str]]:
-    """Yield the sealed fields, with digests, of an entry or of the items of a refused batch."""
+    """Yield the sealed fields, with digests, of an entry or of the items of a refused batch. Those
+    of a confirmed change are the proposal's, which has the texts.
+    """
+    if CONFIRMING in body:
+        return
     if body.endswith(_REFUSED):
         with suppress(KeyError, TypeError, ValueError):  # malformed: the replay reports it
             for place, command in enumerate(orjson.loads(body)["items"]):

@@ -1,17 +1,24 @@
-"""API keys, as events of a ledger of their own, ``_service``. Only digests of keys are stored."""
+"""API keys, as events of a ledger of their own, ``_service``. Only digests of keys are stored.
+
+Once two keys of administrators or officers were made, a further one is only proposed: it is valid
+when another person has confirmed it (budget/decide/proposing.py).
+"""
 
 from __future__ import annotations
 
 import re
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
-from typing import Final
+from typing import Any, Final
 
-from accountant.budget.commands import Role
+from accountant.budget.commands import DAY, PROPOSAL_DAYS, Confirmation, KeyMade, Role
+from accountant.budget.decide.proposing import CONFIRMS, check_digest, check_open, check_other
 from accountant.budget.errors import Conflict, Invalid, NotFound
-from accountant.ledger.events import Entry, Event
+from accountant.budget.facts import SECOND
+from accountant.budget.proposals import Proposal, Status, digest_of
+from accountant.ledger.events import Entry, Event, rfc3339
 from accountant.ledger.merkle import Tree
 from accountant.store.ledgers import Ledgers
 from accountant.store.projection import Projection
@@ -19,16 +26,30 @@ from accountant.store.projection import Projection
 LEDGER: Final = "_service"
 CREATED: Final = "key.created.v1"
 REVOKED: Final = "key.revoked.v1"
+PROPOSED: Final = "key.proposed.v1"
+DECLINED: Final = "key.declined.v1"
 PREFIX: Final = "acct_"
+_FREE: Final = 2
+"""Keys that may confirm which are made at once, so that there can be two people."""
+Written = tuple[str, dict[str, Any]]
+"""The type and the body of an event."""
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}")
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """The holder of an API key: the client's name in events, and its role."""
+    """The holder of an API key: the client's name in events, and its role; who made the key, all
+    that had a part in it, and when (microseconds since 1970).
+    """
 
     name: str
     role: Role
+    makers: tuple[str, ...] = ()
+    made: int = 0
+
+    def facts(self) -> KeyMade:
+        """Return what a confirmation records of the key."""
+        return KeyMade(role=self.role, by=list(self.makers), time=rfc3339(self.made))
 
 
 def new_secret() -> str:
@@ -48,18 +69,45 @@ class KeyRing:
     sequence: int = 0
     time: int = 0
     by_digest: dict[str, Key] = field(default_factory=dict)
+    custodians: set[str] = field(default_factory=set)
+    """The names of all keys that ever could confirm."""
+    proposals: dict[int, Proposal] = field(default_factory=dict)
 
     def follow(self, data: bytes) -> None:
         """Fold in the bytes of the next event. Raise ValueError if they are not the next event."""
         event = Event.from_bytes(data)
         if event.sequence != self.sequence:
             raise ValueError(f"{LEDGER}/{event.sequence} does not follow {self.sequence - 1}")
-        body = event.body
+        body, confirms = event.body, event.body.get("confirms")
         if event.type == CREATED:
-            self.by_digest[body["digest"]] = Key(body["name"], body["role"])
+            makers = (confirms["proposer"], event.by) if confirms else (event.by,)
+            self.by_digest[body["digest"]] = Key(body["name"], body["role"], makers, event.time)
+            if body["role"] in CONFIRMS:
+                self.custodians.add(body["name"])
         elif event.type == REVOKED:
             self.by_digest = {d: k for d, k in self.by_digest.items() if k.name != body["name"]}
+        elif event.type == PROPOSED:
+            self.proposals[event.sequence] = Proposal(
+                sequence=event.sequence,
+                by=event.by,
+                time=event.time,
+                expires=event.time + PROPOSAL_DAYS * DAY * SECOND,
+                digest=digest_of(data),
+                command=body,
+            )
+        if confirms or event.type == DECLINED:
+            number = (confirms or body)["proposal"]
+            how: Status = "confirmed" if confirms else "declined"
+            self.proposals[number] = replace(
+                self.proposals[number], status=how, closed=event.sequence, closed_by=event.by
+            )
         self.sequence, self.time = event.sequence + 1, event.time
+
+    def known(self, number: int) -> Proposal:
+        """Return a proposal. Raise NotFound."""
+        if number not in self.proposals:
+            raise NotFound("unknown-proposal", f"no key was proposed by event {number} of {LEDGER}")
+        return self.proposals[number]
 
 
 class Credentials:
@@ -74,8 +122,8 @@ class Credentials:
         self._projection = Projection(LEDGER, KeyRing, KeyRing.follow)
 
     def create(self, name: str, role: Role, by: str) -> str:
-        """Create a key and return it; it cannot be read again. Raise Invalid for a malformed name,
-        Conflict for one that is taken.
+        """Create a key, or propose it, and return it; it cannot be read again. Raise Invalid for a
+        malformed name, Conflict for one that is taken.
         """
         if not _NAME.fullmatch(name):
             raise Invalid(
@@ -84,12 +132,63 @@ class Credentials:
                 "begins with a letter or digit",
             )
         secret = new_secret()
-        self._write(CREATED, by, {"name": name, "role": role, "digest": key_digest(secret)})
+        body = {"name": name, "role": role, "digest": key_digest(secret)}
+
+        def made(ring: KeyRing, now: int) -> Written:
+            if any(key.name == name for key in ring.by_digest.values()):
+                raise Conflict("key-exists", f"a key named {name!r} exists; revoke it first")
+            alone = role in CONFIRMS and len(ring.custodians) >= _FREE
+            return PROPOSED if alone else CREATED, body
+
+        self._write(by, made)
         return secret
 
     def revoke(self, name: str, by: str) -> None:
         """Revoke a key. Raise NotFound."""
-        self._write(REVOKED, by, {"name": name})
+
+        def revoked(ring: KeyRing, now: int) -> Written:
+            if not any(key.name == name for key in ring.by_digest.values()):
+                raise NotFound("unknown-key", f"there is no valid key named {name!r}")
+            return REVOKED, {"name": name}
+
+        self._write(by, revoked)
+
+    def confirm(self, number: int, digest: str, by: str, key: Key | None = None) -> None:
+        """Make the key that another person proposed. ``key`` is that of whoever confirms, if there
+        is one. Raise Problem. Repeating it changes nothing.
+        """
+
+        def confirmed(ring: KeyRing, now: int) -> Written | None:
+            proposal = ring.known(number)
+            check_digest(proposal, digest)
+            if proposal.status == "confirmed" and proposal.closed_by == by:
+                return None
+            check_open(proposal, now)
+            facts = key.facts() if key else None
+            check_other(proposal, by, facts, now)
+            if any(one.name == proposal.command["name"] for one in ring.by_digest.values()):
+                raise Conflict("key-exists", f"a key named {proposal.command['name']!r} exists")
+            said = {"proposal": number, "digest": digest, "proposer": proposal.by, "key": facts}
+            confirms = Confirmation.model_validate(said).model_dump(exclude_none=True)
+            return CREATED, {**proposal.command, "confirms": confirms}
+
+        self._write(by, confirmed)
+
+    def decline(self, number: int, by: str) -> None:
+        """Decline a key that was proposed, or withdraw the proposal. Raise Problem."""
+
+        def declined(ring: KeyRing, now: int) -> Written:
+            check_open(ring.known(number), now)
+            return DECLINED, {"proposal": number}
+
+        self._write(by, declined)
+
+    def proposals(self) -> list[Proposal]:
+        """Return the keys that can be confirmed, by number."""
+        self.refresh()
+        now = max(self._clock(), self._projection.state.time)
+        found = self._projection.state.proposals.values()
+        return [one for one in found if one.is_open(now)]
 
     def find(self, secret: str) -> Key | None:
         """Return the holder of a key."""
@@ -100,6 +199,10 @@ class Credentials:
         """Return the holders of all valid keys, by name."""
         self.refresh()
         return sorted(self._projection.state.by_digest.values(), key=lambda key: key.name)
+
+    def named(self, name: str) -> Key | None:
+        """Return the holder of that name, if there is a valid key of it."""
+        return next((key for key in self.all() if key.name == name), None)
 
     def remembered(self, digest: str) -> Key | None:
         """Return the holder of a key without reading the database."""
@@ -118,16 +221,14 @@ class Credentials:
                 head = self._ledgers.head(LEDGER)  # again: another thread may have read further
                 kept.follow(head, lambda first: self._ledgers.read(LEDGER, first))
 
-    def _write(self, kind: str, by: str, body: dict[str, str]) -> None:
+    def _write(self, by: str, decide: Callable[[KeyRing, int], Written | None]) -> None:
         kept = self._projection
         with self._ledgers.writing(LEDGER) as writing, kept.lock:
             kept.follow(writing.head(LEDGER), lambda first: writing.read(LEDGER, first, 1000))
-            ring, name = kept.state, body["name"]
-            exists = any(key.name == name for key in ring.by_digest.values())
-            if exists and kind == CREATED:
-                raise Conflict("key-exists", f"a key named {name!r} exists; revoke it first")
-            if not exists and kind == REVOKED:
-                raise NotFound("unknown-key", f"there is no valid key named {name!r}")
+            ring = kept.state
             now = max(self._clock(), ring.time)
-            writing.append(LEDGER, [Entry.of(Event(LEDGER, ring.sequence, kind, now, by, body))])
+            if (written := decide(ring, now)) is None:
+                return
+            event = Event(LEDGER, ring.sequence, written[0], now, by, written[1])
+            writing.append(LEDGER, [Entry.of(event)])
             writing.commit()

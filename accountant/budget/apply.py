@@ -5,7 +5,7 @@ What an event says was booked is believed; ``replay`` checks it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
@@ -23,8 +23,10 @@ from accountant.budget.outcome import (
     ANSWERED,
     CLOSED,
     COMMITTED,
+    DECLINED,
     EXPIRED,
     NOTED,
+    PROPOSED,
     RECORDED,
     REFUSED,
     RELEASED,
@@ -33,6 +35,7 @@ from accountant.budget.outcome import (
     Outcome,
 )
 from accountant.budget.population.selection import EVERYONE
+from accountant.budget.proposals import CONFIRMING, Proposal, after
 from accountant.budget.reach import reach_in
 from accountant.budget.state import State, envelope_of
 from accountant.ledger.events import Entry, Event, to_keep, written
@@ -65,6 +68,7 @@ class _Undo(NamedTuple):
     batch: OpenBatch | None
     answers: int
     memories: dict[str, Any]
+    proposals: Mapping[int, Proposal]
 
 
 def apply(state: State, outcome: Outcome) -> None:
@@ -75,6 +79,7 @@ def apply(state: State, outcome: Outcome) -> None:
     if entry.sequence != state.sequence:
         raise ValueError(f"event {entry.sequence} does not follow {state.sequence - 1}")
     batch, time, memories = state.batch, state.time, state.memories
+    proposals = state.proposals
     answers = len(state.idempotency)
     if batch is not None:
         state.batch = batch.taken(outcome)
@@ -86,12 +91,14 @@ def apply(state: State, outcome: Outcome) -> None:
             rule.id: rule.next_memory(state.memories.get(rule.id), event, back)
             for rule in state.adopted.policy.remembering
         }
+    if entry.type in (PROPOSED, DECLINED) or CONFIRMING in outcome.command:
+        state.proposals = after(proposals, outcome.event())
     if outcome.key is not None:
         state.idempotency.put(outcome.by, outcome.key, outcome.fingerprint, entry.sequence)
     state.sequence, state.time = entry.sequence + 1, entry.time
     if state.journal is not None:
-        undo = _Undo(outcome.change, before, entry.sequence, time, batch, answers, memories)
-        state.journal.append(undo)
+        kept = batch, answers, memories, proposals
+        state.journal.append(_Undo(outcome.change, before, entry.sequence, time, *kept))
 
 
 def keep_journal(state: State) -> None:
@@ -115,6 +122,7 @@ def rollback(state: State, mark: int = 0) -> bool:
         state.idempotency.take_back(undo.answers)
         state.sequence, state.time = undo.sequence, undo.time
         state.batch, state.memories = undo.batch, undo.memories
+        state.proposals = undo.proposals
     state.held = None
     return True
 
@@ -220,6 +228,8 @@ def _open_batch(state: State, event: Event) -> Change:
 _CHANGES: Final[dict[str, Callable[[State, Event], Change]]] = {
     RESERVED: _reserve,
     REFUSED: lambda *_: NOTHING,
+    PROPOSED: lambda *_: NOTHING,
+    DECLINED: lambda *_: NOTHING,
     COMMITTED: _end("committed"),
     RELEASED: _end("released"),
     EXPIRED: _end("expired"),

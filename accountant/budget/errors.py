@@ -1,8 +1,7 @@
 """Errors of commands that cannot be answered. None of them leaves a trace in the ledger.
 
-A request that the rules refuse (over budget, understated claim) is no error but an event. That a
-second person has to agree, to a policy or to what is given back, is an error: nothing changes, and
-the command may come again with that person's name.
+A request that the rules refuse (over budget, understated claim) is no error but an event. So is a
+change that takes a second person: it is proposed.
 """
 
 from __future__ import annotations

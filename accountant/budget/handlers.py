@@ -115,6 +115,8 @@ def _register_dataset(state: State, event: Event) -> None:
     body = event.body["command"]
     there = state.datasets.get(body["id"])
     stated = body if "also" in body or there is None else vars(there)
+    also = tuple(stated.get("also", ()))
+    before = there.confirmed_by if there else None
     owner, labels = body.get("owner"), labels_after(there, body.get("labels"))
     former = there.former if there else ()
     if there is not None and (there.owner, there.labels) != (owner, labels):
@@ -125,8 +127,8 @@ def _register_dataset(state: State, event: Event) -> None:
         name=body["name"],
         owner=owner,
         parents=tuple(body.get("parents", ())),
-        also=tuple(stated.get("also", ())),
-        approved_by=stated.get("approved_by") if stated.get("also") else None,
+        also=also,
+        confirmed_by=event.by if "also" in body else before,
         sources=tuple(event.body.get("made_from", ())),
         labels=labels,
         former=former,

@@ -26,6 +26,8 @@ NOTED: Final = "grant.noted.v1"
 ANSWERED: Final = "sparse_vector.answered.v1"
 CLOSED: Final = "sparse_vector.closed.v1"
 RECORDED: Final = "invocation.recorded.v1"
+PROPOSED: Final = "change.proposed.v1"
+DECLINED: Final = "change.declined.v1"
 
 
 Body = dict[str, Any]
@@ -62,6 +64,12 @@ class Outcome(NamedTuple):
     def event(self) -> Event:
         """Parse the event."""
         return Event.from_bytes(self.entry.body)
+
+
+class Repeated(NamedTuple):
+    """The same request was answered before, by the event at ``sequence``."""
+
+    sequence: int
 
 
 def outcome(

@@ -31,6 +31,7 @@ from accountant.budget.idempotency import IdempotencyIndex
 from accountant.budget.policy import Policy
 from accountant.budget.population.population import Dataset, Population
 from accountant.budget.population.selection import Selection, runs_of, side_from
+from accountant.budget.proposals import Proposal
 from accountant.budget.reach import Reach
 from accountant.budget.state import State
 from accountant.privacy.curves import order_of
@@ -105,6 +106,7 @@ class Head(BaseModel, frozen=True, extra="forbid", strict=True):
     custody: Custody
     revalued: tuple[tuple[int, int], ...]
     memories: tuple[tuple[str, Any], ...]
+    proposals: tuple[Proposal, ...]
     axes: tuple[tuple[str, ...], ...]
     charges: tuple[ChargeRow, ...]
     selections: tuple[SelectionRow, ...]
@@ -271,6 +273,7 @@ def _head(
         custody=state.custody,
         revalued=tuple(state.revalued.items()),
         memories=tuple(state.memories.items()),
+        proposals=tuple(state.proposals.values()),
         accounts=accounts,
         open=len(state.open),
         commands=len(commands),
@@ -313,6 +316,7 @@ def _state(
         custody=head.custody,
         revalued=dict(head.revalued),
         memories=dict(head.memories),
+        proposals={one.sequence: one for one in head.proposals},
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
@@ -18,6 +18,7 @@ from accountant.budget.errors import Invalid, NotFound
 from accountant.budget.grants import AccountKey, Grant, Grants, Settled
 from accountant.budget.idempotency import IdempotencyIndex
 from accountant.budget.population.population import Dataset, Population
+from accountant.budget.proposals import Proposal
 from accountant.budget.reach import Names, Reach, named_in, reach_of
 from accountant.budget.rules.limit import ALL, LimitRule
 from accountant.ledger.events import Event, to_keep, written
@@ -61,6 +62,8 @@ class State:
     """Events whose charges were corrected, and the version of the bounds that did it last."""
     memories: dict[str, Any] = field(default_factory=dict)
     """What rules remember, by rule: JSON values, which are replaced and never changed."""
+    proposals: Mapping[int, Proposal] = field(default_factory=dict)
+    """By the sequence of the event that proposed it; replaced and never changed."""
     now: int = field(default=0, compare=False)
     """The stamp of the read, if that is later than the last event's."""
     batch: OpenBatch | None = None

@@ -26,6 +26,7 @@ COMMANDS: Final = {
     "importing": {"import"},
     "planning": {"plan"},
     "policy": {"policy"},
+    "proposing": {"confirm", "decline", "proposals"},
     "serving": {"keys", "migrate", "serve"},
 }
 """The commands by the module that defines them."""

@@ -39,7 +39,8 @@ app = typer.Typer(
     name="accountant",
     help="Keep account of how much differential privacy has been spent. Settings are read from "
     "ACCOUNTANT_* variables; the options below override them. Where ACCOUNTANT_URL is set, "
-    "accounts, explain, export, preview, receipt, report and verify ask that service, unless they "
+    "accounts, confirm, decline, explain, export, preview, proposals, receipt, report and verify "
+    "ask that service, unless they "
     "are given --local.",
     no_args_is_help=True,
     add_completion=False,

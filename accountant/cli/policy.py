@@ -12,6 +12,7 @@ from rich.table import Table
 
 from accountant.budget.commands import AdoptPolicy, Envelope
 from accountant.budget.facts import opened_by
+from accountant.budget.outcome import PROPOSED
 from accountant.budget.policy_file import parse_policy
 from accountant.budget.rules.limit import LimitRule
 from accountant.budget.typical import chosen_afresh, fits, kept_orders, orders_of, work_of
@@ -19,6 +20,7 @@ from accountant.cli import common
 from accountant.cli.backtesting import backtest
 from accountant.cli.comparing import show_differences
 from accountant.cli.policies import File, policy
+from accountant.cli.proposing import proposal_of, show_proposal
 from accountant.cli.trying import try_cases
 from accountant.privacy.mechanisms import Relation
 
@@ -83,14 +85,18 @@ def adopt(
 ) -> None:
     """Adopt a policy file for a population.
 
-    What loosens the policy in force takes a second person's key, and is adopted over HTTP. A limit
-    in which nothing would fit any more, because of what was used, has to be named by --closes.
+    The first policy, and one that loosens the policy in force, are only proposed: another person
+    confirms (accountant confirm). A limit in which nothing would fit any more, because of what was
+    used, has to be named by --closes.
     """
     found, digest = parse_policy(common.read_bytes(file).decode())
     command = AdoptPolicy(policy=found.to_json(), source_digest=digest, closes=closes or [])
     with common.local_service() as service:
         events = service.execute(population, Envelope(common.operator(), command)).events
         relation = service.state(population).people().relation
+    if events and events[0].type == PROPOSED:
+        show_proposal(proposal_of(events[0]), population, json=json)
+        return
     kept = kept_orders(events[0], relation) if events else []
     opened = opened_by(events[0].body) if events else []
     if json:

@@ -66,7 +66,6 @@ class Reserved(NamedTuple):
 class Settles(TypedDict, total=False):
     """What may come with the end of a reservation."""
 
-    approver_key: str | None
     idempotency_key: str | None
 
 
@@ -224,16 +223,38 @@ def register_population(
     return put("", _json(body), "application/json")
 
 
-def register_dataset(dataset: str, approver_key: str | None, **fields: Any) -> Call[Body]:
+def register_dataset(dataset: str, **fields: Any) -> Call[Body]:
     """Register a dataset."""
-    content = _json(present(fields))
-    return put(f"/datasets/{quote(dataset)}", content, "application/json", approver_key)
+    return put(f"/datasets/{quote(dataset)}", _json(present(fields)), "application/json")
 
 
-def adopt_policy(text: str, approver_key: str | None, closes: Sequence[str]) -> Call[Body]:
+def adopt_policy(text: str, closes: Sequence[str], proposal_days: int | None = None) -> Call[Body]:
     """Adopt a policy file."""
-    query = f"?{urlencode({'closes': closes}, doseq=True)}" if closes else ""
-    return put(f"/policy{query}", text.encode(), "application/yaml", approver_key)
+    given = present({"closes": closes or None, "proposal_days": proposal_days})
+    query = f"?{urlencode(given, doseq=True)}" if given else ""
+    return put(f"/policy{query}", text.encode(), "application/yaml")
+
+
+def proposals(state: str = "any") -> Call[list[Body]]:
+    """Read the proposals, those that can be confirmed first."""
+    return get("/proposals", lambda body: list(body["proposals"]), state=state, limit=PAGE)
+
+
+def proposal(number: int) -> Call[Body]:
+    """Read a proposal."""
+    return get(f"/proposals/{number}", dict)
+
+
+def confirm(number: int, digest: str, idempotency_key: str | None = None) -> Call[Body]:
+    """Confirm a proposal of another person."""
+    path = f"/proposals/{number}/confirm"
+    return post(path, document, {"digest": digest}, idempotency_key=idempotency_key)
+
+
+def decline(number: int, reason: str, idempotency_key: str | None = None) -> Call[Body]:
+    """Decline a proposal, or withdraw one's own."""
+    path = f"/proposals/{number}/decline"
+    return post(path, document, {"reason": reason}, idempotency_key=idempotency_key)
 
 
 def grant_item(dataset: Datasets, mechanisms: Sequence[Mechanism], **more: Unpack[Asked]) -> Body:

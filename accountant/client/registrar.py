@@ -1,4 +1,4 @@
-"""The administrator's calls: a population, its datasets and its policy."""
+"""Calls of administrators and officers: a population, its datasets and policy, proposals."""
 
 from __future__ import annotations
 
@@ -40,21 +40,37 @@ class Registrar(Sender):
         labels: Mapping[str, str] | None = None,
         parents: Sequence[str] | None = None,
         also: Sequence[str] | None = None,
-        approver_key: str | None = None,
     ) -> Body:
         """Register a dataset about the population under a short id, or change its owner, labels
         (left out they stay) or parents. If other populations have the same data, ``also`` names all
-        of them ("population/dataset"). That needs a second person's key, and so does what takes the
-        dataset out of the scope of a rule that blocks.
+        of them ("population/dataset"). That is only proposed, and so is what takes the dataset out
+        of the scope of a rule that blocks: then the answer has a ``proposal``.
         """
         more = {"labels": labels, "parents": parents, "also": also}
         fields = {"namespace": namespace, "name": name, "owner": owner, **more}
-        return self.send(calls.register_dataset(dataset, approver_key, **fields))
+        return self.send(calls.register_dataset(dataset, **fields))
 
     def policy(
-        self, text: str, *, approver_key: str | None = None, closes: Sequence[str] = ()
+        self, text: str, *, closes: Sequence[str] = (), proposal_days: int | None = None
     ) -> Body:
-        """Adopt a policy file. Loosening the policy in force needs a second person's key; limits in
-        which nothing would fit any more have to be named by ``closes``.
+        """Adopt a policy file. The first one, and one that loosens the policy in force, are only
+        proposed, for ``proposal_days``, by default seven: the answer has a ``proposal`` and its
+        ``digest``. Limits in which nothing would fit any more have to be named by ``closes``.
         """
-        return self.send(calls.adopt_policy(text, approver_key, closes))
+        return self.send(calls.adopt_policy(text, closes, proposal_days))
+
+    def proposals(self, state: str = "any") -> list[Body]:
+        """Return the proposals, those that can be confirmed first; only those if ``state`` is
+        "proposed".
+        """
+        return self.send(calls.proposals(state))
+
+    def confirm(self, proposal: int, digest: str) -> Body:
+        """Confirm another person's proposal, by the digest of what you read. Needs the key of an
+        admin or officer.
+        """
+        return self.send(calls.confirm(proposal, digest))
+
+    def decline(self, proposal: int, reason: str) -> Body:
+        """Decline a proposal, or withdraw your own."""
+        return self.send(calls.decline(proposal, reason))

@@ -51,12 +51,19 @@ class Settlement(Document):
     @property
     def id(self) -> str:
         """The grant's id."""
-        return str(self.body["id"])
+        return str(self.body["id"] if "id" in self.body else self.body["change"]["grant"])
 
     @property
     def state(self) -> str:
-        """``committed``, ``released`` or ``expired``."""
+        """``committed``, ``released`` or ``expired``; ``proposed`` if it is open until a second
+        person confirms.
+        """
         return str(self.body["state"])
+
+    @property
+    def proposal(self) -> int | None:
+        """The number of the proposal, if a second person has to confirm."""
+        return self.body.get("proposal")
 
     @property
     def charged(self) -> Amounts:

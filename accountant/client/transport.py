@@ -78,7 +78,6 @@ def post(
     body: Mapping[str, Any],
     *,
     idempotency_key: str | None = None,
-    approver_key: str | None = None,
 ) -> Call[T]:
     """Return a call that can spend, under the idempotency key, by default a fresh one. Raise
     ValueError for a key that no service takes.
@@ -87,18 +86,12 @@ def post(
     key = os.urandom(16).hex() if idempotency_key is None else checked_name(idempotency_key)
     headers["Idempotency-Key"] = key
     content = json.dumps(present(body), ensure_ascii=False, allow_nan=False).encode()
-    return Call("POST", path, read, content, headers | approval(approver_key))
+    return Call("POST", path, read, content, headers)
 
 
-def put(path: str, content: bytes, media: str, approver_key: str | None = None) -> Call[Body]:
+def put(path: str, content: bytes, media: str) -> Call[Body]:
     """Return a call that registers something."""
-    headers = {"Content-Type": media} | approval(approver_key)
-    return Call("PUT", path, document, content, headers)
-
-
-def approval(key: str | None) -> dict[str, str]:
-    """Return the header by which a second person approves with an own key."""
-    return {"Accountant-Approver": f"Bearer {checked_key(key)}"} if key else {}
+    return Call("PUT", path, document, content, {"Content-Type": media})
 
 
 def present(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -178,11 +171,8 @@ def booked(response: httpx2.Response) -> Body:
 
 def without_keys(response: httpx2.Response) -> str:
     """Return what an answer says. A proxy's error page may show the request, which has keys."""
-    text = response.text
-    for name in ("Authorization", "Accountant-Approver"):
-        secret = response.request.headers.get(name, "").removeprefix("Bearer ")
-        text = text.replace(secret, "(the key)") if secret else text
-    return text
+    secret = response.request.headers.get("Authorization", "").removeprefix("Bearer ")
+    return response.text.replace(secret, "(the key)") if secret else response.text
 
 
 def repeated(response: httpx2.Response) -> bool:

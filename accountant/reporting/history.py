@@ -220,13 +220,14 @@ class History:
 
     def _adopted(self, event: Event) -> None:
         command = event.body["command"]
+        confirms = command.get("confirms")
         self.counting.adopted(event.sequence, event.body)
         self.policies_total += 1
         change = ChangeFacts(
             sequence=event.sequence,
             time=rfc3339(event.time),
-            by=event.by,
-            approved_by=command.get("approved_by"),
+            by=confirms["proposer"] if confirms else event.by,
+            confirmed_by=event.by if confirms else None,
             policy=command["policy"]["policy"],
             digest=command["source_digest"],
             opened_epochs=tuple(opened_by(event.body)),

@@ -229,7 +229,7 @@ class Reservations(Struct, frozen=True):
 class DatasetFacts(Struct, frozen=True):
     """One dataset. ``rule`` is its tightest limit; ``rule_scope`` is the dataset itself, or "*" if
     only a limit over all datasets covers it. Both are empty if no limit does. ``also`` are datasets
-    of other populations that are the same data, each with a budget of its own; ``approved_by``
+    of other populations that are the same data, each with a budget of its own; ``confirmed_by``
     agreed to such a second use here.
     """
 
@@ -239,7 +239,7 @@ class DatasetFacts(Struct, frozen=True):
     owner: str | None
     parents: tuple[str, ...]
     also: tuple[str, ...]
-    approved_by: str | None
+    confirmed_by: str | None
     labels: dict[str, str]
     status: Status | Literal["no_limit"]
     rule: str
@@ -323,7 +323,7 @@ class ChangeFacts(EventFacts, frozen=True):
     """An adoption of a policy."""
 
     by: str
-    approved_by: str | None
+    confirmed_by: str | None
     policy: str
     digest: str
     opened_epochs: tuple[str, ...]

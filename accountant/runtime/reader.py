@@ -13,11 +13,13 @@ from accountant.auth.keys import LEDGER as KEYS
 from accountant.budget.accounts.epochs import Adopted, adopted_by
 from accountant.budget.advice import Advice, would_fit
 from accountant.budget.commands import AskGrant, Envelope, OpenSparseVector, command_from_json
+from accountant.budget.decide.proposing import known
 from accountant.budget.errors import NotFound, Problem, Unavailable
 from accountant.budget.evaluate import evaluate, how_many
 from accountant.budget.explain import JUDGED, Decision, Explained, explain, in_words
 from accountant.budget.handlers import HANDLERS
 from accountant.budget.outcome import REFUSED
+from accountant.budget.proposals import Proposal
 from accountant.budget.request import Request, Terms, prepare, terms_of
 from accountant.budget.state import Grant, Settled, State
 from accountant.ledger.events import Event
@@ -107,6 +109,19 @@ class Reader:
             if dataset is not None:
                 state.dataset(dataset)
             return state.grants.page(client, dataset, after, most), self.now(state)
+
+    def proposals(self, ledger: str) -> tuple[list[Proposal], int]:
+        """Return the proposals, those that can be confirmed first, then the latest; and the present
+        stamp. Raise NotFound.
+        """
+        with self._up_to_date(ledger) as state:
+            found, now = list(state.proposals.values()), self.now(state)
+        return sorted(found, key=lambda one: (not one.is_open(now), -one.sequence)), now
+
+    def proposal(self, ledger: str, number: int) -> tuple[Proposal, int]:
+        """Return a proposal and the present stamp. Raise NotFound."""
+        with self._up_to_date(ledger) as state:
+            return known(state, number), self.now(state)
 
     def preview(self, ledger: str, by: str, command: AskGrant) -> Preview:
         """Return the decision that ``by`` would get for ``command`` now; record nothing."""

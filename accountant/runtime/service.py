@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
 import structlog
 
 from accountant.auth.keys import LEDGER as KEYS
-from accountant.auth.keys import Credentials
+from accountant.auth.keys import Credentials, Key
 from accountant.budget.apply import drop_journal, keep_journal, rollback
 from accountant.budget.commands import Envelope, EraseText, ExpireGrant, RegisterDataset
 from accountant.budget.decide import SYSTEM
@@ -120,6 +121,16 @@ class Service(Reader):
         ledger has ``terms``. Raise Unavailable.
         """
         self._queue.submit(ledger, Waiting(asked, tell, key))
+
+    def confirm(self, ledger: str, asked: Envelope, key: Key | None = None) -> Answer:
+        """Confirm a proposal, like ``execute``. What is known of the ``key`` of whoever confirms,
+        by default of the valid one of that name, is recorded.
+        """
+        with store_failures():
+            key = key or self.credentials.named(asked.by)
+        facts = key.facts() if key else None
+        command = asked.command.model_copy(update={"key": facts})
+        return self.execute(ledger, replace(asked, command=command))
 
     def execute_all(self, ledger: str, commands: list[Envelope]) -> list[Answer]:
         """Answer commands in order with one commit, all or nothing."""

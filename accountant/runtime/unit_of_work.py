@@ -19,10 +19,17 @@ import orjson
 from accountant.budget.accounts.epochs import Adopted
 from accountant.budget.apply import Happened, apply
 from accountant.budget.batches import OPENED
-from accountant.budget.commands import AcceptTime, AdoptEngine, Envelope, RegisterDataset
+from accountant.budget.commands import (
+    AcceptTime,
+    AdoptEngine,
+    Envelope,
+    RegisterDataset,
+    command_from_json,
+)
 from accountant.budget.decide import Repeated, decide, repeated
 from accountant.budget.decide.datasets import check_elsewhere
 from accountant.budget.errors import Invalid, Problem
+from accountant.budget.outcome import PROPOSED
 from accountant.budget.population.naming import normal_form
 from accountant.budget.population.population import Population
 from accountant.budget.request import work_out
@@ -36,6 +43,7 @@ from accountant.store.ledgers import Text, Use, Writing
 from accountant.store.projection import Projection
 
 _SALTS: Final = 32  # Salts drawn at once: at each draw other threads run, and this one waits
+REGISTERED: Final = "dataset.registered.v1"
 _SEALED: Final = b'"sealed":'
 """In the bytes of every event with a sealed text, and of no other: texts have escaped quotes."""
 
@@ -110,8 +118,8 @@ class UnitOfWork:
             return Answer(self._answered(outcome.sequence), repeated=True)
         if any(isinstance(one.change, Happened) for one in outcome):
             self.writing.lock()  # it cannot be rolled back
-        if outcome and isinstance(asked.command, RegisterDataset):
-            self.enter(asked.command)
+        if outcome:
+            self._enter(outcome[-1].entry)
         self.broken = True
         for one in outcome:
             apply(state, one)
@@ -123,14 +131,24 @@ class UnitOfWork:
             self.texts += [Text(sequence, field, *text) for sequence, field, text in places]
         return Answer(tuple(entries))
 
-    def enter(self, command: RegisterDataset) -> None:
+    def _enter(self, entry: Entry) -> None:
+        """Enter the dataset that an event registers; of one that it proposes, only check ``also``.
+        Raise as ``enter``.
+        """
+        if entry.type not in (REGISTERED, PROPOSED):
+            return
+        command = command_from_json(orjson.loads(entry.body)["command"])
+        if isinstance(command, RegisterDataset):
+            self.enter(command, proposed=entry.type == PROPOSED)
+
+    def enter(self, command: RegisterDataset, *, proposed: bool = False) -> None:
         """Enter a dataset where all ledgers see which data are registered. Raise Conflict if others
         have the same data and the command does not say so, Moved if another was first.
         """
         data, mine = normal_form(command.namespace, command.name), self.projection.ledger
         uses = self.writing.uses(data.digest)
         check_elsewhere(self.state, command, [str(use) for use in uses if use.ledger != mine])
-        if (use := Use(mine, command.id)) not in uses:
+        if not proposed and (use := Use(mine, command.id)) not in uses:
             self.writing.enter_use(data.digest, len(uses), use)
 
     def work_out(self, commands: Sequence[Envelope]) -> None:

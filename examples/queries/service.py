@@ -16,7 +16,9 @@ from examples.survey.running import Runner
 PIPELINE: Final = "examples"
 ANALYSTS: Final = ("ann", "bob", "cleo")
 """Three pipelines that ask the same question."""
-_ROLES: Final = {"steward": "admin"} | dict.fromkeys((PIPELINE, *ANALYSTS), "pipeline")
+_ROLES: Final = {"steward": "admin", "officer": "officer"} | dict.fromkeys(
+    (PIPELINE, *ANALYSTS), "pipeline"
+)
 _HERE: Final = Path(__file__).parent
 
 POPULATIONS: Final[dict[str, dict[str, Any]]] = {
@@ -69,7 +71,7 @@ def service(width: int) -> Iterator[Ledgers]:
         }
         stack.enter_context(runner.service())
         for population in POPULATIONS:
-            _register(runner.url, keys["steward"], population)
+            _register(runner.url, keys, population)
 
         def client(name: str, population: str) -> Client:
             return stack.enter_context(Client(runner.url, keys[name], population))
@@ -81,9 +83,11 @@ def service(width: int) -> Iterator[Ledgers]:
         )
 
 
-def _register(url: str, key: str, population: str) -> None:
-    with Registrar(url, key, population) as registrar:
+def _register(url: str, keys: dict[str, str], population: str) -> None:
+    with Registrar(url, keys["steward"], population) as registrar:
         registrar.register(**POPULATIONS[population])
         for dataset in DATASETS[population]:
             registrar.dataset(dataset, namespace="statsmodels", name=f"{population} ({dataset})")
-        registrar.policy((_HERE / f"{population}.yaml").read_text(encoding="utf-8"))
+        first = registrar.policy((_HERE / f"{population}.yaml").read_text(encoding="utf-8"))
+    with Registrar(url, keys["officer"], population) as officer:
+        officer.confirm(first["proposal"], first["digest"])

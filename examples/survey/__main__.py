@@ -24,7 +24,9 @@ from examples.survey.running import AUDIT, DemoFailed, NotOurs, Runner, prepare
 from examples.survey.survey_data import DATASETS, DIMENSIONS, POPULATION, WOMEN
 
 PIPELINES: Final = ("survey-team", "dashboard", "careless")
-ROLES: Final = {"steward": "admin", "auditor": "auditor"} | dict.fromkeys(PIPELINES, "pipeline")
+ROLES: Final = {"steward": "admin", "officer": "officer", "auditor": "auditor"} | dict.fromkeys(
+    PIPELINES, "pipeline"
+)
 POLICY: Final = Path(__file__).with_name("policy.yaml")
 INDENT: Final = "    "
 console = Console(highlight=False, width=None if sys.stdout.isatty() else 100)
@@ -62,7 +64,7 @@ def main() -> int:
 def run(folder: Path) -> None:
     """Take every step in order. Raise DemoFailed if one does not go as it must."""
     runner, evidence = Runner(folder, console.width - len(INDENT)), folder / AUDIT
-    with step("database created, five keys made"):
+    with step("database created, six keys made"):
         runner.command("migrate")
         keys = {
             name: runner.command("keys", "create", "--role", role, "--name", name).strip()
@@ -77,7 +79,7 @@ def run(folder: Path) -> None:
 
     with runner.service(), Client(runner.url, keys["auditor"], POPULATION) as accountant:
         with step(f"population registered: {WOMEN} women, {len(DATASETS)} datasets, a policy"):
-            register(runner.url, keys["steward"])
+            register(runner.url, keys)
         with step("survey team: randomised answers, and a sparse vector session"):
             start("survey-team")
             show("survey-team")
@@ -106,9 +108,9 @@ def run(folder: Path) -> None:
         raise DemoFailed("; ".join(problems))
 
 
-def register(url: str, key: str) -> None:
-    """Register the population and its datasets, and adopt the policy."""
-    with Registrar(url, key, POPULATION) as registrar:
+def register(url: str, keys: dict[str, str]) -> None:
+    """Register the population and its datasets; propose the policy, which the officer confirms."""
+    with Registrar(url, keys["steward"], POPULATION) as registrar:
         registrar.register(
             privacy_unit="one surveyed woman",
             neighbouring="replace_one",  # the number of participants is public, their answers not
@@ -118,7 +120,9 @@ def register(url: str, key: str) -> None:
         for dataset, columns in DATASETS.items():
             name = f"fair ({', '.join(columns)})"
             registrar.dataset(dataset, namespace="statsmodels", name=name)
-        registrar.policy(POLICY.read_text(encoding="utf-8"))
+        first = registrar.policy(POLICY.read_text(encoding="utf-8"))
+    with Registrar(url, keys["officer"], POPULATION) as officer:
+        officer.confirm(first["proposal"], first["digest"])
 
 
 def wait_for_expiry(accountant: Client) -> None:

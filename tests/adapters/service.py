@@ -29,7 +29,7 @@ rules:
   - {id: reasons, require: [purpose]}
 """
 """A limit that is easily reached. ``population`` takes others."""
-ROLES = {"admin": "admin", "pipeline": "pipeline", "auditor": "auditor"}
+ROLES = {role: role for role in ("admin", "officer", "pipeline", "auditor")}
 
 
 class NotStarted(Exception):
@@ -58,7 +58,9 @@ class Running:
                 dimensions=dimensions or {"country": ["KR", "JP"]},
             )
             registrar.dataset("visits", namespace=name, name="visits")
-            registrar.policy(policy)
+            proposed = registrar.policy(policy)
+        with Registrar(self.url, self.keys["officer"], name) as second:
+            second.confirm(proposed["proposal"], proposed["digest"])
         return name
 
     def client(self, population: str, key: str = "pipeline", **options: Any) -> Client:

@@ -27,37 +27,42 @@ CALLS: list[tuple[str, str, Any, str]] = [
     ("PUT", "/policy", POLICY, "a"),
     ("POST", "/grants", GOOD, "ap"),
     ("GET", "/grants", None, "apou"),
-    ("GET", "/grants/g3", None, "apou"),
-    ("POST", "/grants/g3/commit", {}, "ap"),
-    ("POST", "/grants/g3/release", {"reason": "x"}, "ap"),
+    ("GET", "/grants/g4", None, "apou"),
+    ("POST", "/grants/g4/commit", {}, "ap"),
+    ("POST", "/grants/g4/release", {"reason": "x"}, "ap"),
     ("POST", "/invocations", GOOD, "ap"),
     ("POST", "/preview", GOOD, "apo"),
     ("POST", "/sparse-vector", SESSION, "ap"),
-    ("POST", "/sparse-vector/g4/answers", {"positives": 1, "negatives": 0}, "ap"),
-    ("POST", "/sparse-vector/g4/close", {}, "ap"),
+    ("POST", "/sparse-vector/g5/answers", {"positives": 1, "negatives": 0}, "ap"),
+    ("POST", "/sparse-vector/g5/close", {}, "ap"),
+    ("GET", "/proposals", None, "aou"),
+    ("GET", "/proposals/2", None, "aou"),
+    ("POST", "/proposals/2/confirm", {"digest": "0" * 64}, "ao"),
+    ("POST", "/proposals/2/decline", {"reason": "x"}, "ao"),
     ("GET", "/accounts", None, "apou"),
     ("GET", "/report?format=json", None, "aou"),
     ("GET", "/events", None, "aou"),
     ("GET", "/events/0", None, "apou"),
-    ("GET", "/decisions/d3", None, "apou"),
-    ("GET", "/receipts/3", None, "apou"),
-    ("POST", "/events/3/erase", {"reason": "x"}, "ao"),
+    ("GET", "/decisions/d4", None, "apou"),
+    ("GET", "/receipts/4", None, "apou"),
+    ("POST", "/events/4/erase", {"reason": "x"}, "ao"),
     ("GET", "/evidence", None, "aou"),
     ("GET", "/log/checkpoint", None, "aou"),
-    ("GET", "/log/tile/0/000.p/5", None, "aou"),
-    ("GET", "/log/tile/entries/000.p/5", None, "aou"),
+    ("GET", "/log/tile/0/000.p/6", None, "aou"),
+    ("GET", "/log/tile/entries/000.p/6", None, "aou"),
 ]
+MAY = ("not-your-grant", "proposal-digest", "proposal-closed")
 LETTERS = dict(zip("apou", ROLES, strict=True))
 
 
 @pytest.fixture
 def hospital(world: Callable[..., World]) -> World:
-    """A service with a policy of epsilon 1, the grant g3 and the session g4 of the pipeline's, and
+    """A service with a policy of epsilon 1, the grant g4 and the session g5 of the pipeline's, and
     a published checkpoint.
     """
     made = world().hospital()
-    assert made.post("/grants", GOOD | {"purpose": "ops"}).json()["id"] == "g3"
-    assert made.post("/sparse-vector", SESSION).json()["id"] == "g4"
+    assert made.post("/grants", GOOD | {"purpose": "ops"}).json()["id"] == "g4"
+    assert made.post("/sparse-vector", SESSION).json()["id"] == "g5"
     made.publisher.publish("fair")
     return made
 
@@ -73,7 +78,7 @@ def test_each_role_may_call_what_it_may(
     code = answer.json().get("type", "") if answer.status_code >= 400 else ""
     if letter in allowed:
         # Another client's grant may still be none of the caller's business.
-        assert answer.status_code < 400 or code.endswith("not-your-grant"), answer.text
+        assert answer.status_code < 400 or code.endswith(MAY), answer.text
     else:
         assert (answer.status_code, code) == (403, "urn:accountant:problem:role-not-allowed")
         assert hospital.head() == before
@@ -85,7 +90,7 @@ def test_without_a_valid_key_nothing_is_answered(
 ) -> None:
     """No key, a wrong key, a digest, another scheme or a revoked key: 401 for every body."""
     before = hospital.head()
-    revoked = hospital.service.credentials.create("old", "admin", "test")
+    revoked = hospital.new_key("old", "admin")
     hospital.service.credentials.revoke("old", "test")
     secret = hospital.secrets["admin"]
     digest = key_digest(secret)
@@ -116,36 +121,59 @@ def test_grants_belong_to_their_key(hospital: World) -> None:
     """Even an administrator cannot settle another key's grant."""
     before = hospital.head()
     for path, body in (
-        ("/grants/g3/commit", {}),
-        ("/grants/g3/release", {"reason": "x"}),
-        ("/sparse-vector/g4/answers", {"positives": 1, "negatives": 0}),
-        ("/sparse-vector/g4/close", {}),
+        ("/grants/g4/commit", {}),
+        ("/grants/g4/release", {"reason": "x"}),
+        ("/sparse-vector/g5/answers", {"positives": 1, "negatives": 0}),
+        ("/sparse-vector/g5/close", {}),
     ):
         answer = hospital.post(path, body, who="admin")
         assert answer.status_code == 403, path
     assert hospital.head() == before
 
 
-def test_loosening_takes_the_key_of_another(hospital: World) -> None:
-    """The approver must be another admin or officer, with a valid key."""
+def test_loosening_takes_another_person(hospital: World) -> None:
+    """It is proposed: another admin or officer confirms it in a request of their own."""
     looser = "policy: p\nrules:\n  - {id: a, limit: {epsilon: 2}}\n"
+    answer = hospital.put("/policy?proposal_days=3", looser)
+    assert answer.status_code == 202
+    told = answer.json()
+    assert "a is raised or changed" in told["why"]
     before = hospital.head()
-    for approver, status in (
-        (hospital.secrets["admin"], 403),
-        (hospital.secrets["pipeline"], 403),
-        (hospital.secrets["auditor"], 403),
-        ("acct_nonsense", 401),
-    ):
-        headers = {"Accountant-Approver": f"Bearer {approver}"}
-        assert hospital.put("/policy", looser, headers=headers).status_code == status
-    assert hospital.put("/policy", looser).status_code == 403
+    codes = {"admin": "same-person", "pipeline": "role-not-allowed", "auditor": "role-not-allowed"}
+    for who, code in codes.items():
+        refused = hospital.confirm(answer, who=who)
+        assert refused.json()["type"].endswith(f":{code}"), who
+    hospital.secrets["other"] = hospital.new_key("other", "admin", by="admin")
+    assert hospital.confirm(answer, who="other").json()["type"].endswith(":key-too-new")
     assert hospital.head() == before
-    headers = {"Accountant-Approver": f"Bearer {hospital.secrets['officer']}"}
-    assert hospital.put("/policy", looser, headers=headers).status_code == 200
-    command = json.loads(hospital.stored()[-1])["command"]
-    assert command["approved_by"] == "officer"
+    assert hospital.put("/policy?proposal_days=3", looser).json() == told
+    confirmed = hospital.confirm(answer, key="once")
+    assert confirmed.status_code == 200
+    assert hospital.confirm(answer, key="once").json() == confirmed.json()
+    confirms = json.loads(hospital.stored()[-1])["command"]["confirms"]
+    assert (confirms["proposer"], confirms["key"]["role"]) == ("admin", "officer")
     for secret in hospital.secrets.values():
         assert all(secret.encode() not in body for body in hospital.stored())
+
+
+def test_proposals_are_read_and_declined(hospital: World) -> None:
+    """Those that can be confirmed come first; pipelines see none."""
+    texts = [f"policy: p\nrules:\n  - {{id: a, limit: {{epsilon: {n}}}}}\n" for n in (2, 3)]
+    first, second = (hospital.put("/policy", text).json() for text in texts)
+    path = f"/proposals/{second['proposal']}"
+    assert hospital.get(path, who="auditor").json() == second
+    reason = {"reason": "not this year"}
+    assert hospital.post(f"{path}/decline", reason, who="pipeline").status_code == 403
+    declined = hospital.post(f"{path}/decline", reason, who="officer").json()
+    assert (declined["state"], declined["event"]) == ("declined", "change.declined.v1")
+    listed = hospital.get("/proposals").json()["proposals"]
+    found = [(one["proposal"], one["state"]) for one in listed]
+    assert found[:2] == [(first["proposal"], "proposed"), (second["proposal"], "declined")]
+    assert hospital.get("/proposals?state=proposed").json()["proposals"] == [first]
+    assert hospital.get("/proposals", who="pipeline").status_code == 403
+    gone = hospital.post(f"{path}/confirm", {"digest": second["digest"]}, who="officer")
+    assert gone.json()["type"].endswith(":proposal-closed")
+    assert hospital.get("/proposals/0").json()["type"].endswith(":unknown-proposal")
 
 
 RETRIED: list[tuple[str, Any]] = [
@@ -156,10 +184,10 @@ RETRIED: list[tuple[str, Any]] = [
     ("/invocations", GOOD),
     ("/invocations", ask(laplace("5"))),
     ("/sparse-vector", SESSION),
-    ("/sparse-vector/g4/answers", {"positives": 1, "negatives": 2}),
-    ("/sparse-vector/g4/close", {}),
-    ("/grants/g3/commit", {}),
-    ("/grants/g3/release", {"reason": "x"}),
+    ("/sparse-vector/g5/answers", {"positives": 1, "negatives": 2}),
+    ("/sparse-vector/g5/close", {}),
+    ("/grants/g4/commit", {}),
+    ("/grants/g4/release", {"reason": "x"}),
 ]
 
 
@@ -210,8 +238,8 @@ def test_a_refusal_stays_refused(hospital: World) -> None:
     """A retry cannot turn a refusal into a grant, not even when there is room again."""
     big = ask(laplace("0.8"))
     assert hospital.post("/grants", big, key="k").status_code == 403
-    hospital.post("/grants/g3/release", {"reason": "x"})
-    hospital.post("/sparse-vector/g4/close", {})
+    hospital.post("/grants/g4/release", {"reason": "x"})
+    hospital.post("/sparse-vector/g5/close", {})
     assert hospital.post("/grants", big, key="k").status_code == 403
     assert hospital.post("/grants", big, key="another").status_code == 201
 
@@ -265,8 +293,8 @@ def test_sixteen_retries_at_once_are_one_request(hospital: World, epsilon: str) 
 
 def test_racing_clients_never_overspend(hospital: World) -> None:
     """Sixteen clients that want ten hundredths use up the budget to the last unit, and no more."""
-    hospital.post("/grants/g3/release", {"reason": "x"})
     hospital.post("/grants/g4/release", {"reason": "x"})
+    hospital.post("/grants/g5/release", {"reason": "x"})
 
     def client(n: int) -> list[int]:
         return [
@@ -282,8 +310,8 @@ def test_racing_clients_never_overspend(hospital: World) -> None:
 
 def test_settling_at_once_settles_once(hospital: World) -> None:
     """Commit and release that race: one wins, the others are told so."""
-    calls = [lambda: hospital.post("/grants/g3/commit", {})] * 4
-    calls += [lambda: hospital.post("/grants/g3/release", {"reason": "x"})] * 4
+    calls = [lambda: hospital.post("/grants/g4/commit", {})] * 4
+    calls += [lambda: hospital.post("/grants/g4/release", {"reason": "x"})] * 4
     statuses = sorted(answer.status_code for answer in together(calls))
     assert statuses == [200] + [409] * 7
 
@@ -303,7 +331,7 @@ def test_what_is_shown_is_what_is_stored(hospital: World) -> None:
 
 def test_accounts_agree_with_decisions(hospital: World) -> None:
     """The sums of the accounts are those that the last decision compared."""
-    hospital.post("/grants/g3/commit", {})
+    hospital.post("/grants/g4/commit", {})
     [line] = hospital.get("/accounts").json()["accounts"]
     assert (line["total"]["spent"], line["total"]["reserved"]) == ("0.1", "0.2")
     assert line["total"]["remaining"] == "0.7"

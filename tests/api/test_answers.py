@@ -20,12 +20,12 @@ POLICY = """\
   - {id: c, purposes: [ops], action: flag}
 """
 MARKS = [
-    ',"decision":{"id":"d3","rules":[]}',
-    '","decision":{"id":"d3",',
+    ',"decision":{"id":"d4","rules":[]}',
+    '","decision":{"id":"d4",',
     '"charges":[',
     ',"command":{"type":"',
     ',"expires":"',
-    ',"grant":"g9"',
+    ',"grant":"g10"',
     ',"total":{}',
     ',"type":"',
     "\\",

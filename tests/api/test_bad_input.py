@@ -195,7 +195,6 @@ PUTS: list[tuple[str, str, Any]] = [
     ("no YAML", "/policy", b"rules: ["),
     ("no UTF-8", "/policy", b"policy: \xff"),
     ("no policy", "/policy", b""),
-    ("a looser policy", "/policy", b"policy: p\nrules:\n - {id: a, limit: {epsilon: 2}}\n"),
     ("an alias within itself", "/policy", b"policy: p\nrules: &x [*x]\n"),
 ]
 
@@ -251,7 +250,7 @@ def test_bad_population_names_are_refused(door: World, name: str) -> None:
 
 
 @pytest.mark.parametrize("chunked", [True, False])
-@pytest.mark.parametrize("path", ["/grants", "/invocations", "/grants/g3/commit"])
+@pytest.mark.parametrize("path", ["/grants", "/invocations", "/grants/g4/commit"])
 def test_oversized_bodies_are_refused(door: World, path: str, chunked: bool) -> None:
     """A body over a megabyte is a 413, whether or not it says so beforehand."""
     body = b'{"purpose":"' + b"x" * 1_000_001 + b'"}'
@@ -334,7 +333,7 @@ words = st.sampled_from(
         "sparse_vector",
         "f",
         "sex",
-        "g3",
+        "g4",
         "x",
         "",
         "é",
@@ -405,10 +404,10 @@ SEEDS: dict[str, dict[str, Any]] = {
     "/invocations": ask(laplace("0.1"), declared("0.1", "1e-9"), ran_at="2026-01-01T00:00:00Z"),
     "/preview": GOOD,
     "/sparse-vector": {"dataset": "d", "mechanism": sparse_vector()},
-    "/sparse-vector/g3/answers": {"positives": 1, "negatives": 1},
-    "/sparse-vector/g3/close": {},
-    "/grants/g3/commit": {"mechanisms": [laplace("0.1")]},
-    "/grants/g3/release": {"reason": "x"},
+    "/sparse-vector/g4/answers": {"positives": 1, "negatives": 1},
+    "/sparse-vector/g4/close": {},
+    "/grants/g4/commit": {"mechanisms": [laplace("0.1")]},
+    "/grants/g4/release": {"reason": "x"},
 }
 
 
@@ -459,7 +458,7 @@ def test_no_body_breaks_a_put(door: World, path: str, data: st.DataObject) -> No
 
 
 @fuzzing
-@given(st.binary(max_size=60), st.sampled_from(["/grants", "/grants/g3/commit", "/policy"]))
+@given(st.binary(max_size=60), st.sampled_from(["/grants", "/grants/g4/commit", "/policy"]))
 def test_no_bytes_break_anything(door: World, body: bytes, path: str) -> None:
     """No bytes lead to a 5xx."""
     answer = door.put(path, body) if path == "/policy" else door.post(path, body)

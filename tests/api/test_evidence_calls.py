@@ -46,17 +46,17 @@ def key_of(made: World) -> Verifier:
 
 def test_a_pipeline_gets_receipts_of_its_own_events(made: World) -> None:
     """A receipt proves its event under a signed checkpoint; others' events are not its business."""
-    answer = made.get("/receipts/3", who="pipeline")
+    answer = made.get("/receipts/4", who="pipeline")
     assert answer.headers["content-type"] == "text/plain; charset=utf-8"
     assert answer.headers["cache-control"] == "private, no-cache"
-    entry = made.get("/events/3").content
+    entry = made.get("/events/4").content
     head = proven(answer.content, entry, [key_of(made)])
     assert (head.origin, head.size) == ("localhost/fair", made.head().size)
-    for path, who in (("/receipts/4", "pipeline"), ("/receipts/0", "other")):
+    for path, who in (("/receipts/5", "pipeline"), ("/receipts/0", "other")):
         refused = made.get(path, who=who)
         assert (refused.status_code, code(refused)) == (403, "not-your-grant")
     for who in ("admin", "officer", "auditor"):
-        assert made.get("/receipts/4", who=who).is_success
+        assert made.get("/receipts/5", who=who).is_success
 
 
 def test_a_receipt_is_given_at_once(made: World) -> None:
@@ -70,7 +70,7 @@ def test_a_receipt_is_given_at_once(made: World) -> None:
     first = made.get(f"/receipts/{event}", who="pipeline").content
     assert Receipt.from_bytes(first).index == event
     signed = made.service.ledgers.last_signed("fair")
-    assert made.get("/receipts/3", who="pipeline").is_success
+    assert made.get("/receipts/4", who="pipeline").is_success
     assert made.get(f"/receipts/{event}", who="pipeline").content == first
     assert made.service.ledgers.last_signed("fair") == signed
 
@@ -128,7 +128,7 @@ def test_a_public_log_needs_no_key_and_nothing_else_is_public(
     """The setting opens checkpoint and tiles; events, receipts and reports stay behind keys."""
     made.publisher.publish("fair")
     base = "/v1/populations/fair"
-    log = ("/log/checkpoint", "/log/tile/0/000.p/5", "/log/tile/entries/000.p/5")
+    log = ("/log/checkpoint", "/log/tile/0/000.p/6", "/log/tile/entries/000.p/6")
     for path in log:
         assert made.http.get(base + path).status_code == 401
         assert made.get(path, who="pipeline").status_code == 403
@@ -136,14 +136,14 @@ def test_a_public_log_needs_no_key_and_nothing_else_is_public(
     for path in log:
         assert opened.http.get(base + path).status_code == 200
         assert opened.get(path, who="pipeline").status_code == 200
-    for path in ("", "/events", "/events/3", "/receipts/3", "/report", "/accounts"):
+    for path in ("", "/events", "/events/4", "/receipts/4", "/report", "/accounts"):
         assert opened.http.get(base + path).status_code == 401, path
 
 
 def test_what_the_log_serves_holds_no_free_text(made: World) -> None:
     """Entries are the events as they are stored: texts are sealed in them."""
     made.publisher.publish("fair")
-    data = made.get("/log/tile/entries/000.p/5").content
+    data = made.get("/log/tile/entries/000.p/6").content
     for body in made.stored()[:5]:
         assert len(body).to_bytes(2, "big") + body in data
     assert b'"purpose":"ops"' not in data

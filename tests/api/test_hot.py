@@ -44,19 +44,19 @@ def requests() -> list[Send]:
         ("/invocations", GRANT, {"key": "m"}),
         ("/invocations", ask(laplace("500")), {"key": "n"}),
         ("/invocations", ask(laplace("0.01"), subjects={"sex": ["?"]}), {"key": "o"}),
-        ("/grants/g3/commit", {}, {"key": "p"}),
-        ("/grants/g3/commit", {}, {"key": "p"}),
-        ("/grants/g3/commit", {}, {"key": "q"}),
-        ("/grants/g4/commit", {"mechanisms": [laplace("0.05")]}, {"key": "r"}),
-        ("/grants/g4/commit", {"grant": "g4"}, {"key": "s"}),
-        ("/grants/g4/release", {}, {"key": "t"}),
-        ("/grants/g4/release", {"reason": "never ran"}, {"key": "u"}),
-        ("/grants/g4/release", {"reason": "never ran"}, {}),
+        ("/grants/g4/commit", {}, {"key": "p"}),
+        ("/grants/g4/commit", {}, {"key": "p"}),
+        ("/grants/g4/commit", {}, {"key": "q"}),
+        ("/grants/g5/commit", {"mechanisms": [laplace("0.05")]}, {"key": "r"}),
+        ("/grants/g5/commit", {"grant": "g5"}, {"key": "s"}),
+        ("/grants/g5/release", {}, {"key": "t"}),
+        ("/grants/g5/release", {"reason": "never ran"}, {"key": "u"}),
+        ("/grants/g5/release", {"reason": "never ran"}, {}),
         ("/grants/g999/commit", {}, {"key": "v"}),
         ("/grants/x/commit", {}, {"key": "w"}),
-        ("/grants/g3/erase", {}, {"key": "x"}),
-        ("/grants/g5/commit", b"", {"key": "y", "who": "admin"}),
-        ("/grants/g5/commit", b"", {"key": "y2"}),
+        ("/grants/g4/erase", {}, {"key": "x"}),
+        ("/grants/g6/commit", b"", {"key": "y", "who": "admin"}),
+        ("/grants/g6/commit", b"", {"key": "y2"}),
     ]
     odd: list[Send] = [
         ("/grants", GRANT, {}),
@@ -252,7 +252,7 @@ def test_prices_are_prepared_under_the_terms_in_force(
     before = quick.service.terms("fair")
     limits = {"a": "{epsilon: 9, delta: 1e-3}", "b": "{epsilon: 1, delta: 1e-9}"}
     rules = [f"  - {{id: {name}, limit: {limit}}}\n" for name, limit in limits.items()]
-    assert quick.put("/policy", "policy: p\nrules:\n" + "".join(rules)).status_code == 200
+    assert quick.policy("policy: p\nrules:\n" + "".join(rules)).status_code == 200
     assert quick.service.terms("fair") != before
     priced.clear()
     send(quick, quick.http, ("/grants", SLOW, {"key": "third"}))

@@ -96,7 +96,12 @@ def test_the_curl_commands_work_as_they_are_printed(database: str, parsed: Page)
     for example in STORY:
         command = curl(example)
         assert command in printed, example.title
-        assert run(told, command).status_code == example.status, command
+        if isinstance(example.body, dict) and "digest" in example.body:
+            command = command.replace(example.body["digest"], told.digest)
+        answer = run(told, command)
+        assert answer.status_code == example.status, command
+        if answer.status_code == 202:
+            told.digest = answer.json()["digest"]
 
 
 def run(told: Told, command: str) -> Any:

@@ -34,7 +34,7 @@ ROOMS = (
 )
 NO_CODES: frozenset[str] = frozenset(
     {
-        "accountant-approver",
+        "key-from-later", "proposal-differs",
         "already-revalued", "batch-digest", "batch-open", "engine-order", "idempotency-key",
         "date-time", "key-exists", "key-used", "malformed-account",
         "malformed-checkpoint", "malformed-key", "malformed-key-name", "no-cache", "no-key",

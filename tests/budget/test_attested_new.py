@@ -226,7 +226,7 @@ def test_an_epoch_that_begins_with_an_open_grant_keeps_it_for_all(rule: str) -> 
     other = "  - {id: a, limit: {epsilon: 100, delta: 1e-6}, gate: zcdp}\n"
     if rule == "of all data":
         other = other.replace("id: a,", "id: b,")
-    book.policy(other, approved_by="officer", closes=True)
+    book.policy(other, confirmed_by="officer", closes=True)
     join(book)
     mine = "b" if rule == "of all data" else "a"
     assert spent(book, mine) == [3 * TENTH, 2 * TENTH]

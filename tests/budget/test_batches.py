@@ -88,7 +88,7 @@ pasts = st.builds(
     st.just("record_invocations"),
     subjects=st.sampled_from(GROUPS),
 )
-mine = st.sampled_from(["g5", "g6", "g7"])
+mine = st.sampled_from(["g6", "g7", "g8"])
 ends = st.dictionaries(mine, st.sampled_from(["commit", "part", "release"])).map(
     lambda chosen: [
         release(name)
@@ -200,19 +200,19 @@ def test_an_item_that_cannot_be_answered_leaves_nothing() -> None:
     size = len(book.stored)
     bad: list[tuple[Command, type[Exception]]] = [
         (commit("g99"), NotFound),
-        (commit("g4"), Forbidden),
+        (commit("g5"), Forbidden),
         (asking("0.1", "nowhere"), Invalid),
         (asking("0.1", subjects={"sex": ["x"]}), Invalid),
-        (commit("g6", mechanisms=[laplace("0.3")]), Invalid),
+        (commit("g7", mechanisms=[laplace("0.3")]), Invalid),
     ]
     for item, kind in bad:
         with pytest.raises(kind) as problem:
-            book.batch(commit("g5"), item, asking("0.01"), key="k")
+            book.batch(commit("g6"), item, asking("0.01"), key="k")
         assert problem.value.numbers["item"] == 1  # type: ignore[attr-defined]
     with pytest.raises(Conflict):
-        book.batch(commit("g6"), release("g6"))
+        book.batch(commit("g7"), release("g7"))
     assert len(book.stored) == size
-    assert book.batch(commit("g5"), key="k")[0].type == "batch.opened.v1"
+    assert book.batch(commit("g6"), key="k")[0].type == "batch.opened.v1"
 
 
 def test_a_late_commit_in_a_batch_is_a_note() -> None:
@@ -224,7 +224,7 @@ def test_a_late_commit_in_a_batch_is_a_note() -> None:
     book.now += 9 * SECOND
     with pytest.raises(Conflict, match="expired"):
         book.batch(release(late))
-    book.batch(commit("g5"), commit(late), asking("0.01"))
+    book.batch(commit("g6"), commit(late), asking("0.01"))
     assert types(book)[-5:] == [
         "grant.expired.v1",
         "batch.opened.v1",
@@ -245,8 +245,8 @@ def test_a_late_commit_in_a_batch_is_a_note() -> None:
         [],
         [asking()] * 1_001,
         [asking(), asking(kind="record_invocations")],
-        [asking(kind="record_invocations"), commit("g4")],
-        [make("count_answers", grant="g4", positives=1, negatives=0)],
+        [asking(kind="record_invocations"), commit("g5")],
+        [make("count_answers", grant="g5", positives=1, negatives=0)],
     ],
     ids=["none", "too many", "mixed", "mixed too", "another command"],
 )
@@ -287,7 +287,7 @@ def test_the_digest_is_of_the_commands_as_the_ledger_holds_them() -> None:
 def example() -> Book:
     """A ledger whose last events are a batch, a refused one, and another batch."""
     book = ledger()
-    book.batch(commit("g5"), release("g6"), asking("0.02"), asking("0.03"))
+    book.batch(commit("g6"), release("g7"), asking("0.02"), asking("0.03"))
     book.batch(asking("0.01"), asking("7"))
     book.batch(asking("0.2", kind="record_invocations"), asking("5", kind="record_invocations"))
     book.grant(laplace("0.01"))

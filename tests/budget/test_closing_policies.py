@@ -22,7 +22,7 @@ def refused(book: Book, rules: str, **more: Any) -> list[dict[str, Any]]:
     """What the refusal of a policy says would close."""
     before = book.state.sequence
     with pytest.raises(Conflict) as caught:
-        book.policy(rules, approved_by="officer", **more)
+        book.policy(rules, confirmed_by="officer", **more)
     assert caught.value.code == "policy-closes-limit"
     assert book.state.sequence == before
     found: list[dict[str, Any]] = caught.value.numbers["closes"]
@@ -39,7 +39,7 @@ def test_another_gate_that_would_close_is_asked_about(gate: str) -> None:
     [closed] = refused(book, limit(gate))
     assert (closed["rule"], closed["dataset"], closed["gate"]) == ("a", "d", gate)
     assert (closed["currency"], closed["infinite"]) == ("epsilon", 1)
-    [event] = book.policy(limit(gate), approved_by="officer", closes=["a"])
+    [event] = book.policy(limit(gate), confirmed_by="officer", closes=["a"])
     assert event.body["command"]["closes"] == ["a"]
     assert book.grant(laplace("0.000001")).type == "grant.refused.v1"
     assert book.replayed().findings == []
@@ -59,7 +59,7 @@ def test_what_closes_nothing_is_adopted(rules: str) -> None:
     """What goes on in its currency, or begins at zero, has room."""
     book = hospital(limit())
     book.record(gaussian("0.1"))
-    assert book.policy(rules, approved_by="officer")
+    assert book.policy(rules, confirmed_by="officer")
 
 
 def test_a_new_limit_on_used_data_is_asked_about() -> None:
@@ -81,7 +81,7 @@ def test_gates_change_freely_where_everything_has_an_epsilon() -> None:
     """A sum of finite epsilons closes nothing."""
     book = hospital(limit())
     book.record(gaussian("0.1", "1e-9"))
-    assert book.policy(limit("gdp"), approved_by="officer")
+    assert book.policy(limit("gdp"), confirmed_by="officer")
 
 
 def test_kept_orders_are_told_with_what_they_cost() -> None:

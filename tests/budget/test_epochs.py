@@ -140,7 +140,7 @@ def test_a_raise_keeps_the_order_and_gives_the_difference(gate: str) -> None:
     book.record(laplace("0.01", 300))
     assert book.state.adopted is not None
     before = book.state.adopted.epochs["a"]
-    book.policy(rules("2", gate), approved_by="officer")
+    book.policy(rules("2", gate), confirmed_by="officer")
     after = book.state.adopted.epochs["a"]
     filter_ = FILTERS[gate]
     assert isinstance(filter_, LineFilter)
@@ -208,7 +208,7 @@ def test_another_gate_keeps_what_the_rule_has_used(scope: str, gate: str) -> Non
     book.record(laplace("0.5"))
     grant = grant_in(book.grant(laplace("3")))
     client = "pipe" if scope else ""
-    book.policy(basic.replace("basic", gate) + total, approved_by="officer")
+    book.policy(basic.replace("basic", gate) + total, confirmed_by="officer")
     assert book.state.adopted is not None
     epoch = book.state.adopted.epochs["a"]
     book.do("release_grant", grant=grant, reason="never run")
@@ -232,7 +232,7 @@ def test_a_gate_that_gets_or_loses_its_delta_keeps_what_was_used(before: str, af
     text = "  - {{id: a, limit: {{epsilon: 5{}}}, gate: basic}}\n"
     book = hospital(text.format(before), {"sex": ["f", "m"]})
     book.record(laplace("0.5"), subjects={"sex": ["f"]})
-    book.policy(text.format(after), approved_by="officer")
+    book.policy(text.format(after), confirmed_by="officer")
     book.record(laplace("0.5"))
     assert book.state.adopted is not None
     assert book.account().axis == book.state.adopted.epochs["a"].axis
@@ -250,9 +250,11 @@ def test_an_epoch_after_a_reset_is_never_whole() -> None:
     book = hospital(text.format(9, "renyi"))
     book.record(GAUSSIAN)
     assert lifetime_sums(book.state, "d", None)[0][0] != "infinite"
-    book.policy(text.format(9, "renyi").replace("gate", "carry: none, gate"), approved_by="officer")
+    book.policy(
+        text.format(9, "renyi").replace("gate", "carry: none, gate"), confirmed_by="officer"
+    )
     for epsilon, gate in (("9", "renyi"), ("8", "renyi"), ("8", "zcdp"), ("8", "basic")):
-        book.policy(text.format(epsilon, gate), approved_by="officer")
+        book.policy(text.format(epsilon, gate), confirmed_by="officer")
         assert lifetime_sums(book.state, "d", None) == [("infinite", "0")]
     assert book.replayed().findings == []
 

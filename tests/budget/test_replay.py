@@ -45,7 +45,7 @@ def example() -> Book:
     session = grant_in(book.do("open_sparse_vector", dataset="e", mechanism=sparse_vector()))
     book.do("count_answers", grant=session, positives=2, negatives=3)
     book.do("close_sparse_vector", grant=session)
-    book.policy("  - {id: a, limit: {epsilon: 2, delta: 1e-6}}\n", approved_by="officer")
+    book.policy("  - {id: a, limit: {epsilon: 2, delta: 1e-6}}\n", confirmed_by="officer")
     book.register({"sex": ["f", "m", "x"]})
     book.record(laplace("0.2"), subjects=[{"sex": ["x"]}, {"sex": ["f"]}])
     book.record(NON_PRIVATE, dataset="e")
@@ -107,7 +107,7 @@ def test_the_fold_of_the_bytes_is_the_state() -> None:
     assert snapshot(state) == snapshot(BOOK.state)
 
 
-FREE = {"time", "by", "key", "purpose", "justification", "owner", "source_digest", "approved_by"}
+FREE = {"time", "by", "key", "purpose", "justification", "owner", "source_digest", "proposer"}
 """What nothing in a ledger decides or repeats: who asked, when, and words that no rule reads. A
 forger can change these; whoever holds a signed head sees it.
 """

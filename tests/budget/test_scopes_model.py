@@ -101,8 +101,9 @@ class Scopes(RuleBasedStateMachine):
         """Registers a dataset as the model has it."""
         what = self.what[name]
         labels = {"labels": {"risk": what["risk"]}}
-        about = {"namespace": "n", "name": name, "owner": what["owner"], "approved_by": "officer"}
-        self.book.ask(make("register_dataset", id=name, **about, **labels), "admin")
+        about = {"namespace": "n", "name": name, "owner": what["owner"]}
+        command = make("register_dataset", id=name, **about, **labels)
+        self.book.ask(command, "admin", confirmed_by="officer")
 
     # -- what the rules mean -----------------------------------------------------------------
 

@@ -123,7 +123,7 @@ def _do(book: Book, gate: str, op: tuple[Any, ...], origins: Any) -> None:
             ages = [*dict(book.state.people().dimensions)["age"], str(book.state.sequence)]
             book.register({"age": ages, "sex": ["f", "m"]}, attested_new=new)
         case ("policy", which):
-            book.policy(RULES[which].format(gate=gate), approved_by="officer")
+            book.policy(RULES[which].format(gate=gate), confirmed_by="officer")
         case ("revalue", event):
             booked = {"epsilon": "1", "delta": "0"}
             facts = {"by": "one", "dataset": "d", "subjects": GROUPS[event % len(GROUPS)]}

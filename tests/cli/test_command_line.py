@@ -446,8 +446,31 @@ def test_a_policy_is_adopted_and_told_what_it_keeps(line: Line) -> None:
     assert "a step of DP-SGD, rate 0.01, sigma 1.1: " in said
     assert "in force already" in line("policy", "adopt", "-p", "fair", str(path))
     path.write_text(lines.format("zcdp", "0.1"))
-    said = line("policy", "adopt", "-p", "fair", str(path), code=2)
-    assert "second person" in said
+    said = line("policy", "adopt", "-p", "fair", str(path), "--closes", "a")
+    assert "a is raised or changed" in said
+    [one] = line.json("proposals", "-p", "fair")
+    confirm = "confirm", str(one["proposal"]), "-p", "fair", "--digest", one["digest"]
+    assert f"accountant {' '.join(confirm)}" in said
+    assert "same-person" in line(*confirm, code=2)
+    key = line.folder / "pipeline"
+    key.write_text(line("keys", "create", "--role", "pipeline", "--name", "etl"))
+    assert "role-not-allowed" in line(*confirm, "--key-file", str(key), code=2)
+    said = line("decline", str(one["proposal"]), "-p", "fair", "--reason", "not now")
+    assert "declined" in said
+    assert "nothing waits" in line("proposals", "-p", "fair")
+
+
+def test_a_third_key_that_may_confirm_takes_two_people(line: Line) -> None:
+    """It is proposed, and whoever made it does not confirm it."""
+    said = line("keys", "create", "--role", "officer", "--name", "d")
+    assert "it is valid once another person confirms" in said
+    assert "d" not in {one["name"] for one in line.json("keys", "list")}
+    number, digest = said.split("keys confirm ")[1].split()[:3:2]
+    confirm = ("keys", "confirm", number, "--digest", digest)
+    assert "same-person" in line(*confirm, code=2)
+    assert "d, officer, by operator:" in line("keys", "proposals")
+    line("keys", "decline", number)
+    assert "proposal-closed" in line(*confirm, code=2)
 
 
 def test_a_policy_that_closes_a_limit_is_confirmed_on_the_command_line(line: Line) -> None:

@@ -7,7 +7,6 @@ import dataclasses
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import httpx2
@@ -68,7 +67,7 @@ def test_pages(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
             accountant.record("visits", [LAPLACE], purpose="test")
     monkeypatch.setattr("accountant.client.calls.PAGE", 3)
     with served.client(population, "auditor") as auditor:
-        assert [event.content["sequence"] for event in auditor.events()] == list(range(8))
+        assert [event.content["sequence"] for event in auditor.events()] == list(range(9))
 
 
 def test_the_tree_is_the_services(served: Served) -> None:
@@ -86,7 +85,7 @@ def test_the_tree_is_the_services(served: Served) -> None:
 def test_tampering(served: Served, change: str) -> None:
     """A changed, missing or moved event is noticed by its hash or its number."""
     events = copy.deepcopy(page(served, served.population()))
-    assert len(list(checked(events, []))) == 3
+    assert len(list(checked(events, []))) == 4
     match change:
         case "value":
             events[1]["event"]["command"]["name"] = "other"
@@ -108,16 +107,16 @@ def test_a_rewritten_ledger_is_not_that_of_its_checkpoint(served: Served) -> Non
     served.publisher.publish(population)
     with served.client(population, "auditor") as auditor:
         kept = auditor.checkpoint()
-        assert (kept.origin, kept.size) == (f"localhost/{population}", 4)
+        assert (kept.origin, kept.size) == (f"localhost/{population}", 5)
         assert kept.note == served.publisher.published(population).full
     events = page(served, population)
-    assert len(list(checked(events, [kept]))) == 4
-    with pytest.raises(LedgerBroken, match="fewer than its checkpoint of 4"):
-        list(checked(events[:3], [kept]))
+    assert len(list(checked(events, [kept]))) == 5
+    with pytest.raises(LedgerBroken, match="fewer than its checkpoint of 5"):
+        list(checked(events[:4], [kept]))
     forged = copy.deepcopy(events)
     forged[1]["event"]["command"]["name"] = "other"
     forged[1]["leaf"] = leaf_hash(canonical(forged[1]["event"])).hex()
-    with pytest.raises(LedgerBroken, match="first 4 events"):
+    with pytest.raises(LedgerBroken, match="first 5 events"):
         list(checked(forged, [kept]))
 
 
@@ -132,9 +131,9 @@ def test_a_ledger_grows_beyond_its_checkpoints(served: Served) -> None:
         pipeline.record("visits", [LAPLACE], purpose="test")
         second = auditor.checkpoint()
         assert [event.type for event in auditor.events(first)][-1] == "invocation.recorded.v1"
-        assert (first.size, second.size) == (4, 5)
+        assert (first.size, second.size) == (5, 6)
         other = dataclasses.replace(first, root=bytes(32))
-        with pytest.raises(LedgerBroken, match="first 4 events"):
+        with pytest.raises(LedgerBroken, match="first 5 events"):
             list(auditor.events(other))
         with pytest.raises(LedgerBroken):
             Checkpoint.from_note(b"no checkpoint")
@@ -194,10 +193,12 @@ def test_a_second_use_and_a_join(served: Served) -> None:
         with pytest.raises(Failed) as refused:
             registrar.dataset("again", **same)
         assert refused.value.code == "dataset-known-elsewhere"
-        officer = served.keys["officer"]
         also = [f"{first}/visits"]
-        made = registrar.dataset("again", **same, also=also, approver_key=officer)
-        assert (made["also"], made["approved_by"]) == (also, "officer")
+        proposed = registrar.dataset("again", **same, also=also)
+        assert proposed["effect"] == {"also": also}
+        served.confirm(second, proposed)
+        made = registrar.dataset("again", **same)
+        assert (made["also"], made["confirmed_by"]) == (also, "officer")
         registrar.dataset("sums", namespace=second, name="sums", parents=["visits"])
     with served.client(second) as accountant:
         grant = accountant.grant(["sums", "again"], [LAPLACE], purpose="x")
@@ -206,19 +207,20 @@ def test_a_second_use_and_a_join(served: Served) -> None:
         assert preview.body["charged_to"] == ["again", "sums", "visits"]
 
 
-def test_what_is_given_back_may_need_a_second_key(served: Served) -> None:
-    """Where a policy bounds what is taken on one client's word, a release beyond that is refused,
-    stays open, and goes through with another person's key; so do a commit in part and a close.
+def test_what_is_given_back_may_need_a_second_person(served: Served) -> None:
+    """Where a policy bounds what is taken on one client's word, a release beyond that is proposed:
+    the grant stays open until another person confirms. So is a commit in part.
     """
-    population, officer = served.population(), served.keys["officer"]
+    population = served.population()
     with Registrar(served.url, served.keys["admin"], population) as registrar:
         rules = ("{id: lifetime, limit: {epsilon: 1}}", "{id: word, trusted: {epsilon: 0}}")
-        registrar.policy(f"policy: t\nrules: [{', '.join(rules)}]\n", approver_key=officer)
+        served.confirm(population, registrar.policy(f"policy: t\nrules: [{', '.join(rules)}]\n"))
     with served.client(population) as accountant:
         grant = accountant.grant("visits", [LAPLACE], purpose="x")
-        with pytest.raises(Failed) as failed:
-            grant.release("never run")
-        assert failed.value.code == "approval-needed"
-        grant.release("never run", approver_key=officer)
+        proposed = grant.release("never run")
+        assert (proposed.id, proposed.state, proposed.charged) == (grant.id, "proposed", {})
+        assert accountant.grant_state(grant.id).state == "reserved"
+        served.confirm(population, proposed.body)
+        assert accountant.grant_state(grant.id).state == "released"
         grant = accountant.grant("visits", [LAPLACE, LAPLACE], purpose="x")
-        assert grant.commit([LAPLACE], approver_key=officer).charged["epsilon"] == Decimal("0.25")
+        assert grant.commit([LAPLACE]).proposal

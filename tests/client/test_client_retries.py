@@ -27,9 +27,9 @@ def spent(served: Served, population: str) -> str:
 
 
 def types(served: Served, population: str) -> list[str]:
-    """The events after the three that register."""
+    """The events after the four that register and adopt."""
     with served.client(population, "auditor") as accountant:
-        return [event.type for event in accountant.events()][3:]
+        return [event.type for event in accountant.events()][4:]
 
 
 def test_lost_answer(served: Served, network: Network) -> None:

@@ -23,13 +23,24 @@ from accountant.budget.accounts.epochs import adopted_by
 from accountant.budget.accounts.sums import Sums
 from accountant.budget.apply import apply
 from accountant.budget.batches import as_single
-from accountant.budget.commands import Command, Envelope, batch_of, command_from_json
+from accountant.budget.commands import (
+    AdoptPolicy,
+    Command,
+    ConfirmChange,
+    Envelope,
+    batch_of,
+    command_from_json,
+)
 from accountant.budget.decide import Repeated, decide
+from accountant.budget.decide.adopting import loosens
 from accountant.budget.errors import Problem
 from accountant.budget.explain import JUDGED, Explained, explain
 from accountant.budget.grants import Grant
+from accountant.budget.outcome import PROPOSED, Outcome
+from accountant.budget.policy import Policy
 from accountant.budget.policy_file import parse_policy
 from accountant.budget.population.selection import Selection
+from accountant.budget.proposals import after
 from accountant.budget.rules.threshold import ThresholdRule
 from accountant.budget.state import AccountKey, State
 from accountant.ledger.events import Event, EventTooLarge
@@ -59,7 +70,7 @@ class Ledger:
     def ask(self, request: Json) -> tuple[Any, list[list[Json]]]:
         """What the request comes to, and the comparisons behind each judgement of it."""
         try:
-            outcome = decide(self.state, _asked(request), request["now"])
+            outcome = self._decided(request)
         except EventTooLarge:
             return {"problem": "event-too-large"}, []
         except Problem as problem:
@@ -78,6 +89,29 @@ class Ledger:
             if explained is not None:
                 judged.append(_comparisons(self.state, explained))
         return facts, judged
+
+    def _decided(self, request: Json) -> list[Outcome] | Repeated:
+        """Decide a request. The corpus names a second person in the request itself; this program
+        takes two. So what is only proposed is confirmed at once, without an event for the proposal,
+        where another person is named and for a first policy. Raises Problem where nobody is.
+        """
+        asked, now = _asked(request), request["now"]
+        alone = request["command"].get("approved_by") in (None, asked.by)
+        if alone and isinstance(asked.command, AdoptPolicy) and self.state.population:
+            policy = Policy.stored(asked.command.policy)
+            other = self.state.adopted is None or self.state.adopted.policy != policy
+            if other and loosens(self.state, policy):  # which was looked at first
+                raise Problem("second-name-needed", "")
+        outcome = decide(self.state, asked, now)
+        if isinstance(outcome, Repeated) or not outcome or outcome[-1].entry.type != PROPOSED:
+            return outcome
+        event = outcome[-1].event()
+        if alone and "first" not in event.body["effect"]:
+            raise Problem("second-name-needed", "")
+        self.state.proposals = after({}, event)
+        digest = sha256(outcome[-1].entry.body).hexdigest()
+        command = ConfirmChange(proposal=event.sequence, digest=digest)
+        return decide(self.state, Envelope("second", command), now)
 
     def _explained(self, event: Event) -> Explained:
         adopted = self.state.adopted
@@ -123,7 +157,7 @@ def _asked(request: Json) -> Envelope:
 
 
 def _command(request: Json, items: tuple[Command, ...]) -> Command:
-    stated = request["command"]
+    stated = {name: v for name, v in request["command"].items() if name != "approved_by"}
     if stated["type"] == "batch":
         return batch_of(items)
     if stated["type"] == "adopt_policy":

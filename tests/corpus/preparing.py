@@ -37,9 +37,15 @@ def policy_command(text: str, approved_by: str | None) -> Json:
 
 
 def unsound(ledger: Ledger) -> list[str]:
-    """What is wrong with the events that a ledger has produced: each is decided again."""
+    """What is wrong with the events that a ledger has produced: each is decided again. That no
+    event proposes what two people decided is so in every ledger of the corpus (``driver``).
+    """
     last = list(replay(ledger.state.ledger, ledger.stored))[-1]
     again = Ledger(ledger.state.ledger)
     again.state = last.state
-    found = [f"event {finding.sequence}: {finding.reason}" for finding in last.findings]
+    found = [
+        f"event {finding.sequence}: {finding.reason}"
+        for finding in last.findings
+        if "has no proposal" not in finding.reason
+    ]
     return found if again.totals() == ledger.totals() else [*found, "the totals differ"]

@@ -23,10 +23,13 @@ def first_page(there: World) -> None:
     shell = {
         "$base": "/v1/populations/visitors",
         "$ADMIN": there.secrets["admin"],
+        "$OFFICER": there.secrets["officer"],
         "$PIPELINE": there.secrets["pipeline"],
     }
     for words in requests("docs/tutorial/first-ledger.md"):
         answer = send(there, words, shell)
+        if answer.status_code == 202:
+            shell["$digest"] = answer.json()["digest"]
         if answer.status_code == 201:
             shell["$grant"] = answer.json()["id"]
 

@@ -47,7 +47,9 @@ def told(
             dimensions={"country": ["CH", "JP", "KR"]},
         )
         registrar.dataset("visits", namespace="postgres://warehouse", name="public.visits")
-        registrar.policy(POLICY)
+        first = registrar.policy(POLICY)
+    with Registrar(url, there.secrets["officer"], "visitors") as officer:
+        officer.confirm(first["proposal"], first["digest"])
     monkeypatch.setenv("ACCOUNTANT_URL", url)
     monkeypatch.setenv("ACCOUNTANT_KEY", there.secrets["pipeline"])
     monkeypatch.setenv("ACCOUNTANT_POPULATION", "visitors")

@@ -125,8 +125,15 @@ class Log:
         self.event("population.registered", {"dimensions": dimensions})
         self.adopt(Signer(self.origin))
         command = {"policy": {"rules": [RULE]}}
-        self.policy = self.event("policy.adopted", command, epochs={"a": EPOCH})
+        self.policy = self.confirmed("policy.adopted", command, epochs={"a": EPOCH}, loosens=[])
         return self
+
+    def confirmed(self, kind: str, command: Any, **more: Any) -> int:
+        """Appends a proposal by the pipeline, and the change that an officer confirms."""
+        number = self.event("change.proposed", command, effect={}, expires="2027")
+        digest = hashlib.sha256(self.entries[number]).hexdigest()
+        confirms = {"proposal": number, "digest": digest, "proposer": "pipe"}
+        return self.event(kind, command | {"confirms": confirms}, by="officer", **more)
 
     def adopt(self, signer: Signer) -> int:
         """Adopts a key."""
@@ -217,7 +224,7 @@ def small() -> Log:
     log.settle(spent, 300)
     log.adopt(Signer(seed=2))
     log.record(charge(7, 1), 400, 0, [0, 0])
-    log.event("text.erased", {"event": 7, "fields": ["justification"]})
+    log.event("text.erased", {"event": 8, "fields": ["justification"]})
     log.sign(*log.keys)
     return log
 
@@ -230,8 +237,8 @@ def full() -> Log:
     log.event("population.extended", added={"sex": ["x"]})
     log.settle(spent, 30)
     log.grant(1, 437, 1, [0, 0], subjects={"sex": ["f"]}, ttl_seconds=1)
-    log.settle("g12", 1, "grant.expired")
-    more = {"by": "pipe", "dataset": "d", "event": 7, "subjects": {"sex": ["x"]}}
+    log.settle("g13", 1, "grant.expired")
+    more = {"by": "pipe", "dataset": "d", "event": 8, "subjects": {"sex": ["x"]}}
     log.event("charge.revalued", more, more=charge(5))
     log.event("charge.revalued", more | {"everyone": True}, more=charge(0, 3))
     unplaced = {"subjects": {"sex": ["x"]}}
@@ -353,7 +360,7 @@ def take(  # noqa: C901 (a case each)
         if second % 3:
             book.do("recover", "operator:o", reason="lost", lost=[])
     elif what == "adopt":
-        book.policy(first, approved_by="officer", closes=True)
+        book.policy(first, confirmed_by="officer", closes=True)
     elif what == "batch":
         ask = {"dataset": "d", "subjects": first}
         items = [make("commit_grant", grant=held[0], mechanisms=[laplace("0.1")])] if held else []

@@ -37,7 +37,7 @@ def witnessed(house: Callable[..., House]) -> Iterator[Witnessed]:
         key = audit(made.bundle()).keys[0]
         mine = [Witness(f"witness.example/{n}").trust(key) for n in range(count)]
         running.extend(mine)
-        adopt(made, ROOMS, publication(mine, required), approved_by="officer")
+        adopt(made, ROOMS, publication(mine, required), confirmed_by="officer")
         return made, mine
 
     yield make

@@ -46,12 +46,12 @@ def ledger() -> Book:
     book.now += SECOND
     book.ask(asked.command, "survey", "run-7")
     book.now += 90 * SECOND
-    book.do("commit_grant", "survey", grant="g3", mechanisms=[laplace("0.125"), two[1]])
+    book.do("commit_grant", "survey", grant="g4", mechanisms=[laplace("0.125"), two[1]])
     book.now += SECOND
     book.do("ask_grant", "survey", "run-8", dataset="visits", mechanisms=[laplace("0.75")])
     more = make("ask_grant", dataset="visits", mechanisms=[laplace("0.5")], ttl_seconds=600)
     book.now += SECOND
-    book.batch(more, make("release_grant", grant="g7", reason=" "), by="survey", key="run-9")
+    book.batch(more, make("release_grant", grant="g8", reason=" "), by="survey", key="run-9")
     return book
 
 
@@ -89,8 +89,8 @@ def _listed(values: Sequence[object]) -> str:
 
 
 def text_line() -> dict[str, Any]:
-    """The line of the text that event 3 sealed."""
-    return {"field": "purpose", "salt": SALT.hex(), "sequence": 3, "text": PURPOSE}
+    """The line of the text that event 4 sealed."""
+    return {"field": "purpose", "salt": SALT.hex(), "sequence": 4, "text": PURPOSE}
 
 
 def shown(value: Any, indent: int = 0) -> str:

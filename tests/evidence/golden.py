@@ -16,7 +16,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from house import House, eventful, fresh_key, resident
+from house import ROOMS, House, adopt, eventful, fresh_key, resident
 from support import START, Clock, ask, laplace, make
 
 from accountant.auditing.verify import verify
@@ -32,6 +32,8 @@ def made(home: Path) -> bytes:
     """A bundle with events of every type that a service writes today, a recovery among them."""
     house = House(home, Clock(START))
     eventful(house)
+    looser = adopt(house, ROOMS.replace("100", "300"))
+    house.do("decline_change", "officer", proposal=looser.sequence, reason="not this year")
     house.sign()
     copy = home / "copy.db"
     house.copy_database(copy)

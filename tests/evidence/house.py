@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from support import (
+    PROPOSED,
     Clock,
     World,
     ask,
     client_of,
+    confirming,
     declared,
     gaussian,
     laplace,
@@ -182,14 +184,20 @@ def resident(house: House, dimensions: dict[str, list[str]] | None = None) -> Ho
     return house
 
 
-def adopt(house: House, rules: str, publication: str = "", approved_by: str | None = None) -> Event:
-    """Adopts a policy."""
+def adopt(
+    house: House, rules: str, publication: str = "", confirmed_by: str | None = None
+) -> Event:
+    """Adopts a policy; the first one is confirmed in any case."""
     from accountant.budget.commands import AdoptPolicy  # noqa: PLC0415
     from accountant.budget.policy_file import parse_policy  # noqa: PLC0415
 
     policy, digest = parse_policy("policy: p\nrules:\n" + rules + publication)
-    asked = AdoptPolicy(policy=policy.to_json(), source_digest=digest, approved_by=approved_by)
-    return house.ask(asked, "admin")
+    asked = AdoptPolicy(policy=policy.to_json(), source_digest=digest)
+    event = house.ask(asked, "admin")
+    first = house.service.state("fair").adopted is None
+    if event.type != PROPOSED or not (confirmed_by or first):
+        return event
+    return house.ask(confirming(event), confirmed_by or "officer")
 
 
 def eventful(house: House) -> House:
@@ -229,7 +237,7 @@ def eventful(house: House) -> House:
         membership="public",
         dimensions={"sex": ["f", "m"], "age": ["17", "22", "27"]},
     )
-    adopt(house, ROOMS.replace("100", "200"), approved_by="officer")
+    adopt(house, ROOMS.replace("100", "200"), confirmed_by="officer")
     house.service.erase("fair", "officer", one.sequence, None, "she asked for it")
     house.do("stop_publication", ":accountant", witness="w", status=409, detail="7", size=5)
     house.do("resume_publication", "operator:o", reason="it was the witness's disk")

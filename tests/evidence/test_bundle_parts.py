@@ -28,7 +28,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> House:
     many(made, 250)
     made.publisher.rotate("fair", "operator:o")
     made.sign()
-    adopt(made, ROOMS.replace("100", "200"), approved_by="officer")
+    adopt(made, ROOMS.replace("100", "200"), confirmed_by="officer")
     made.service.erase("fair", "officer", 3, None, "asked for")
     many(made, 250)
     made.sign()

@@ -97,10 +97,10 @@ LOST = {
     "a tighter limit": lambda house: adopt(house, ROOMS.replace("100", "50")),
     "another rule": lambda house: adopt(house, ROOMS + "  - {id: b, limit: {epsilon: 9}}\n"),
     "another gate": lambda house: adopt(
-        house, ROOMS.replace("}}", "}, gate: zcdp}"), approved_by="officer"
+        house, ROOMS.replace("}}", "}, gate: zcdp}"), confirmed_by="officer"
     ),
     "a renamed rule": lambda house: adopt(
-        house, ROOMS.replace("id: a", "id: c"), approved_by="officer"
+        house, ROOMS.replace("id: a", "id: c"), confirmed_by="officer"
     ),
 }
 

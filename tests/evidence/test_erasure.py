@@ -86,7 +86,7 @@ def test_what_the_rules_compare_stays_in_clear(house: Callable[..., House]) -> N
     made = resident(house())
     rules = "  - {id: p, purposes: [teaching], action: flag}\n"
     policy = f"policy: p\nrules:\n  - {{id: a, limit: {{epsilon: 100, delta: 1e-6}}}}\n{rules}"
-    assert made.put("/policy", policy).status_code == 200
+    assert made.policy(policy).status_code == 200
     for purpose in ("teaching", "   ", SECRET, SECRET):
         assert made.post("/grants", ask(laplace("0.001"), purpose=purpose)).status_code == 201
     commands = [json.loads(body)["command"]["purpose"] for body in made.stored()[-4:]]
@@ -149,11 +149,11 @@ def test_nothing_else_changes(house: Callable[..., House]) -> None:
     state = made.service.state("fair")
     state_before = snapshot(state)
     used = {key: cells_of(account.used) for key, account in state.accounts.items()}
-    assert erase(made, 3) == 200
+    assert erase(made, 4) == 200
     assert made.stored()[:-1] == before
     event = json.loads(made.stored()[-1])
     assert event["type"] == "text.erased.v1"
-    assert event["command"]["event"] == 3
+    assert event["command"]["event"] == 4
     assert sorted(event["command"]["fields"]) == ["justification", "purpose"]
     assert event["by"].startswith("officer")
     state = made.service.state("fair")
@@ -191,7 +191,7 @@ def test_retries_before_and_after(house: Callable[..., House]) -> None:
         ):
             answer = door.post("/grants", other, key="k")
             assert answer.json()["type"].endswith("idempotency-key-reused"), other
-    assert erase(made, 3) == 200
+    assert erase(made, 4) == 200
     size = made.head().size
     for door in (made, again, made):
         retry = door.post("/grants", BODY, key="k")
@@ -252,9 +252,9 @@ def test_who_may_erase(house: Callable[..., House], who: str, status: int) -> No
     made = resident(house())
     made.grant(purpose="P-text")
     size = made.head().size
-    assert erase(made, 3, who=who) == status
+    assert erase(made, 4, who=who) == status
     assert made.head().size == size + (status == 200)
-    path = "/v1/populations/fair/events/3/erase"
+    path = "/v1/populations/fair/events/4/erase"
     assert made.http.post(path, json={"reason": "x"}).status_code == 401
 
 

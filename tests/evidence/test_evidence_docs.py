@@ -43,7 +43,7 @@ def test_the_hashes_are_those_of_the_bytes() -> None:
     assert f"`{root_of(list(map(leaf_of, ENTRIES))).hex()}`" in EXAMPLE
     assert text_line() == TEXT
     digest = hashlib.sha256(SALT + TEXT["text"].encode()).hexdigest()
-    assert EVENTS[3]["command"]["purpose"] == {"sealed": digest}
+    assert EVENTS[4]["command"]["purpose"] == {"sealed": digest}
 
 
 def test_the_small_verifier_agrees_with_the_example() -> None:

@@ -38,7 +38,7 @@ TABLES = {
     "node": "'fair', 1, 0, zeroblob(32)",
     "checkpoint": "'fair', 0, 1, x'00'",
     "cosignature": "'fair', 0, 'w', 'line'",
-    "text": "'fair', 3, 'purpose', zeroblob(32), 'x'",
+    "text": "'fair', 4, 'purpose', zeroblob(32), 'x'",
 }
 
 

@@ -23,13 +23,13 @@ def refused(house: House, *named: str) -> None:
         ("POST", "/invocations", ask(laplace("0.001"))),
         ("PUT", "/datasets/e", {"namespace": "n", "name": "e"}),
         ("PUT", "/policy", "policy: p\nrules:\n" + ROOMS),
-        ("POST", "/events/3/erase", {"reason": "x"}),
+        ("POST", "/events/4/erase", {"reason": "x"}),
         *(
             ("GET", path, None)
             for path in (
-                *("/accounts", "/events", "/events/0", "/report", "/decisions/d3", "/grants/g3"),
+                *("/accounts", "/events", "/events/0", "/report", "/decisions/d4", "/grants/g4"),
                 *("/log/checkpoint", "/log/tile/0/000.p/1", "/log/tile/entries/000.p/1"),
-                *("/receipts/0", "/receipts/3"),
+                *("/receipts/0", "/receipts/4"),
             )
         ),
     ]
@@ -63,7 +63,7 @@ def test_a_database_put_back_is_refused(
         assert made.publisher.publish("fair") is not None
     signed, head = made.sign(), made.head()
     with closing(sqlite3.connect(copy)) as raw:
-        assert raw.execute("SELECT count(*) FROM event WHERE ledger='fair'").fetchone() == (4,)
+        assert raw.execute("SELECT count(*) FROM event WHERE ledger='fair'").fetchone() == (5,)
     if more:
         vault, away = made.home / "vault" / "fair", made.home / "away"
         away.mkdir()
@@ -81,8 +81,8 @@ def test_a_database_put_back_is_refused(
         again = made.again()
     else:
         again = made.put_back(copy)
-    assert again.head().size == 4 + more
-    root = "root " + again.head().root.hex() if more < 4 else "in the database the first 7 events"
+    assert again.head().size == 5 + more
+    root = "root " + again.head().root.hex() if more < 4 else "in the database the first 8 events"
     refused(again, f"of {signed.size} events", head.root.hex(), root, "accountant recover")
     third = again.again()
     refused(third, head.root.hex())

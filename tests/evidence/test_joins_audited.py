@@ -45,8 +45,8 @@ def ours(book: Book, what: str, first: Any, second: Any, number: int) -> None:
     """One step that is about several datasets."""
     if what == "parents":
         fields = {"id": first, "namespace": "n", "name": first, "parents": second}
-        approved = {"approved_by": "officer"} if number else {}
-        book.ask(make("register_dataset", **fields, **approved), "admin")
+        second = "officer" if number else None
+        book.ask(make("register_dataset", **fields), "admin", confirmed_by=second)
     elif what == "ask":
         book.grant(laplace("0.1", number), gaussian("0.1"), dataset=first, subjects=second)
     elif what == "ran":

@@ -9,9 +9,10 @@ from typing import Any
 
 import pyarrow.parquet as pq
 from house import House, adopt, audit, reasons, resident
-from support import ask, declared, gaussian, laplace
+from support import ask, by_two, declared, gaussian, laplace, make
 
 from accountant import verify_minimal
+from accountant.budget.commands import Envelope
 from accountant.budget.facts import grant_in
 from accountant.publishing.fleet.export import write_fleet
 
@@ -31,8 +32,8 @@ RULES = """
 
 def describe(house: House, name: str, **about: Any) -> None:
     """Registers a dataset, or what has changed of it, by two names."""
-    about = {"namespace": "n", "name": name, "approved_by": "officer"} | about
-    house.do("register_dataset", "admin", id=name, **about)
+    command = make("register_dataset", **({"id": name, "namespace": "n", "name": name} | about))
+    by_two(house.service, "fair", Envelope("admin", command))
 
 
 def lived(house: House) -> House:
@@ -40,7 +41,7 @@ def lived(house: House) -> House:
     resident(house, {"sex": ["f", "m"], "age": ["17", "22"]})
     describe(house, "e-1", owner="team-b", labels={"risk": "high"})
     house.do("record_invocations", **ask(laplace("0.5"), subjects={"sex": ["f"]}))
-    adopt(house, RULES, approved_by="officer")
+    adopt(house, RULES, confirmed_by="officer")
     held = house.grant("0.25", dataset="d", subjects={"age": ["22"]}, purpose="study")
     for number, name in enumerate(("d", "e-1", ["d", "e-1"]) * 2):
         more = {"dataset": name, "purpose": ("study", "x")[number % 2]}
@@ -59,9 +60,9 @@ def lived(house: House) -> House:
             describe(house, "d", owner="team-c", labels={"risk": "high"})
             house.do("release_grant", grant=grant_in(kept), reason="not run")
     describe(house, "e-1", owner="team-b", labels={})
-    adopt(house, RULES.replace("epsilon: 4,", "epsilon: 5,"), approved_by="officer")
-    adopt(house, RULES.replace("gate: zcdp", "gate: renyi"), approved_by="officer")
-    adopt(house, RULES.replace("datasets: [d, e-*]", "datasets: d"), approved_by="officer")
+    adopt(house, RULES.replace("epsilon: 4,", "epsilon: 5,"), confirmed_by="officer")
+    adopt(house, RULES.replace("gate: zcdp", "gate: renyi"), confirmed_by="officer")
+    adopt(house, RULES.replace("datasets: [d, e-*]", "datasets: d"), confirmed_by="officer")
     house.grant("0.1", dataset="e-1")
     return house
 

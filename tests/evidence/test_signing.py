@@ -190,7 +190,7 @@ def test_nothing_is_signed_without_need(house: Callable[..., House]) -> None:
     text = (
         f"publication: {{required: 1, witnesses: [{{url: 'http://127.0.0.1:1', key: {nobody}}}]}}"
     )
-    adopt(made, ROOMS, text + "\n", approved_by="officer")
+    adopt(made, ROOMS, text + "\n", confirmed_by="officer")
     made.sign()
     for _ in range(3):
         made.grant()

@@ -47,7 +47,7 @@ class Played:
         """Adopts the rules with some window and limit."""
         span = self.random.choice(["12h", "12h", "12h", "1d", "month"])
         rules = RULES.format(span=span, epsilon=self.random.choice(["0.9", "1.1"]))
-        adopt(self.house, rules, approved_by="officer")
+        adopt(self.house, rules, confirmed_by="officer")
 
     def step(self) -> None:
         """One thing; what is refused as a problem leaves no event."""
@@ -113,7 +113,7 @@ def test_verifiers_take_every_decision_again(tmp_path: Path, seed: int) -> None:
 def test_who_frees_too_early_is_found(tmp_path: Path) -> None:
     """A grant that the window did not have room for yet is a finding of both verifiers."""
     house = resident(House(tmp_path / "house", Clock()))
-    adopt(house, RULES.format(span="12h", epsilon="0.3"), approved_by="officer")
+    adopt(house, RULES.format(span="12h", epsilon="0.3"), confirmed_by="officer")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Window, "ends", lambda self, at: at + 1)
         for _ in range(2):
@@ -128,7 +128,7 @@ def test_who_frees_too_early_is_found(tmp_path: Path) -> None:
 def test_a_bundle_is_of_the_last_event(tmp_path: Path) -> None:
     """What has left a window since the last event still counts in the totals of the bundle."""
     house = resident(House(tmp_path / "house", Clock()))
-    adopt(house, RULES.format(span="12h", epsilon="0.9"), approved_by="officer")
+    adopt(house, RULES.format(span="12h", epsilon="0.9"), confirmed_by="officer")
     house.do("record_invocations", dataset="d", mechanisms=[laplace("0.2")])
     house.sign()
     house.clock.forward(90_000)

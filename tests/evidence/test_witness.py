@@ -108,7 +108,7 @@ def test_a_witness_that_cannot_be_reached(house: Callable[..., House], url: str)
     nobody = Witness()
     nobody.close()
     text = publication([nobody], 1).replace(nobody.url, url)
-    adopt(made, ROOMS, text, approved_by="officer")
+    adopt(made, ROOMS, text, confirmed_by="officer")
     assert made.publisher.publish("fair") is None
     assert served(made) is None
     granted(made)

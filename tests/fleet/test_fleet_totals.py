@@ -99,7 +99,7 @@ def everything() -> Book:
     book.do("count_answers", grant=session, positives=2, negatives=3)
     book.do("close_sparse_vector", grant=session)
     book.grant(laplace("0.4"), subjects=women)
-    book.policy(OTHER, approved_by="officer", closes=True)
+    book.policy(OTHER, confirmed_by="officer", closes=True)
     book.grant(laplace("0.05"), dataset="e")
     book.record(gaussian("0.1"), subjects=women)
     lift(book, "d", "500000000")
@@ -387,7 +387,7 @@ def step(book: Book, what: tuple[Any, ...]) -> None:  # noqa: C901 (a case each)
         case ("extend", attested):
             more_ages(book, attested=attested)
         case ("adopt", rules):
-            book.policy(rules, approved_by="officer", closes=True)
+            book.policy(rules, confirmed_by="officer", closes=True)
         case ("lift", dataset, infinite):
             lift(book, dataset, "70000000", delta=infinite)
         case ("recover",):

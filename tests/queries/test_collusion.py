@@ -47,7 +47,10 @@ def clients(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Client]]:
             dimensions={"country": ["CH", "JP", "KR"]},
         )  # fmt: skip
         registrar.dataset("visits", namespace="people", name="visits")
-        registrar.policy(POLICY)
+        first = registrar.policy(POLICY)
+    officer = service.credentials.create("officer", "officer", "test")
+    with Registrar(address, officer, "people") as second:
+        second.confirm(first["proposal"], first["digest"])
     names = [f"pipeline-{i}" for i in range(CLIENTS)]
     keys = [service.credentials.create(name, "pipeline", "test") for name in names]
     made = [Client(address, key, "people") for key in keys]

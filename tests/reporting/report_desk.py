@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from support import Clock, make
+from support import Clock, by_two, make
 
 from accountant.budget.commands import AdoptPolicy, Envelope
 from accountant.budget.policy_file import parse_policy
@@ -52,13 +52,11 @@ class Desk:
                 "register_dataset", "admin", **({"namespace": "n", "name": name} | more), id=name
             )
 
-    def policy(self, rules: str, approved_by: str | None = None) -> None:
-        """Adopts a policy of the given rules (YAML list items)."""
+    def policy(self, rules: str, confirmed_by: str = "officer") -> None:
+        """Adopts a policy of the given rules (YAML list items), by two people if it takes two."""
         policy, digest = parse_policy("policy: p\nrules:\n" + rules)
-        command = AdoptPolicy(
-            policy=policy.to_json(), source_digest=digest, approved_by=approved_by
-        )
-        self.service.execute(self.name, Envelope("admin", command))
+        command = AdoptPolicy(policy=policy.to_json(), source_digest=digest)
+        by_two(self.service, self.name, Envelope("admin", command), confirmed_by)
 
     def hospital(
         self,

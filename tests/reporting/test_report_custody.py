@@ -79,10 +79,10 @@ def test_the_last_published_checkpoint_is_shown(desk: Desk, publisher: Publisher
     state = desk.service.state("clinic")
     assert state.custody.key is not None
     assert state.custody.key.text.split("+")[:2] == [facts.origin, facts.key]
-    assert (facts.size, facts.continued, report.verdict.level) == (4, True, "good")
+    assert (facts.size, facts.continued, report.verdict.level) == (5, True, "good")
     assert (facts.witnesses, facts.cosigned, facts.required) == (0, 0, 0)
     text = text_of(report)
-    assert "of 4 events, 1 fewer than now, signed as example.org/clinic with" in text
+    assert "of 5 events, 1 fewer than now, signed as example.org/clinic with" in text
     assert "The policy names none" in text
 
 
@@ -118,16 +118,16 @@ def test_a_ledger_that_does_not_continue_its_checkpoint_is_named(
     assert signed is not None
     stored = desk.stored()
     if change == "other":  # as whoever rewrites a database would: the leaf fits the body
-        body = stored[3].body.replace(b'"scale":"1"', b'"scale":"2"')
-        stored[3] = stored[3]._replace(body=body, leaf=leaf_hash(body))
-    report = build_report("clinic", stored if change == "other" else stored[:4], None, signed)
+        body = stored[4].body.replace(b'"scale":"1"', b'"scale":"2"')
+        stored[4] = stored[4]._replace(body=body, leaf=leaf_hash(body))
+    report = build_report("clinic", stored if change == "other" else stored[:5], None, signed)
     assert report.ledger.broken_at is None
     assert report.verdict.level == "bad"
     assert report.verdict.headline == (
         "The ledger is not the one that was published. By its numbers: the dataset is within its "
         "limit."
     )
-    assert "first 5 events are not those that were signed" in report.verdict.points[0]
+    assert "first 6 events are not those that were signed" in report.verdict.points[0]
     assert "The events of this report are not those that were signed." in text_of(report)
 
 
@@ -140,14 +140,14 @@ def test_an_alarm_is_red_until_somebody_has_looked(desk: Desk) -> None:
     assert report.verdict.headline.startswith("A witness contradicts this ledger.")
     assert f"The witness {WITNESS} was shown the ledger" in report.verdict.points[0]
     text = text_of(report)
-    assert "Alarm: publication is stopped Since event 3" in text
+    assert "Alarm: publication is stopped Since event 4" in text
     assert "had confirmed a longer ledger" in text
     said = ResumePublication(reason="the witness had lost its database")
     desk.service.execute("clinic", Envelope("operator:ann", said))
     report = desk.report()
     assert (report.verdict.level, report.ledger.alarm, report.ledger.alarms) == ("good", None, 1)
     [ended] = report.ledger.resumed
-    assert (ended.by, ended.alarm, ended.sequence) == ("operator:ann", 3, 4)
+    assert (ended.by, ended.alarm, ended.sequence) == ("operator:ann", 4, 5)
     assert "Alarms that were ended" in (text := text_of(report))
     assert "the witness had lost its database" in text
     assert "Alarm: publication is stopped" not in text
@@ -180,7 +180,7 @@ def test_a_recovery_is_told_in_plain_words(desk: Desk, publisher: Publisher) -> 
     desk.hospital()
     held = grant_in(desk.grant(laplace("0.25"), purpose="ops"))
     signed = publisher.sign("clinic")
-    text = f"{signed.note.decode()}".replace("\n5\n", "\n9\n")  # four more were signed
+    text = f"{signed.note.decode()}".replace("\n6\n", "\n10\n")  # four more were signed
     gone = signed._replace(note=text.encode())
     key = AccountKey("", 0, "d")._asdict() | {"used": {"delta": "0", "epsilon": "700000000"}}
     asked = [
@@ -191,11 +191,11 @@ def test_a_recovery_is_told_in_plain_words(desk: Desk, publisher: Publisher) -> 
     report = desk.report()
     assert report.ledger.recovered == 1
     [one] = report.ledger.recoveries
-    assert (one.sequence, one.left, one.charged, one.carried) == (6, 5, 1, 1)
-    assert (one.by, one.reason, one.lost[0].size) == ("operator:ann", "the disk failed", 9)
+    assert (one.sequence, one.left, one.charged, one.carried) == (7, 6, 1, 1)
+    assert (one.by, one.reason, one.lost[0].size) == ("operator:ann", "the disk failed", 10)
     assert report.verdict.level == "watch"
     assert report.verdict.points[0] == (
-        "The ledger was recovered at event 6: 4 of 9 signed events were lost. All that was signed "
+        "The ledger was recovered at event 7: 4 of 10 signed events were lost. All that was signed "
         "as spent still counts."
     )
     assert report.lifetimes[0].epsilon == "0.7"
@@ -239,7 +239,7 @@ def test_texts_are_shown_until_they_are_erased(desk: Desk) -> None:
     assert [r.purpose for r in data_of(before).reservations.listed] == ["about Mrs X"]
     assert "Mr Y said no" in listed(before, "given_back")[0].text
     erase(desk, first.sequence)
-    erase(desk, 5, "reason")
+    erase(desk, 6, "reason")
     after = desk.report()
     assert [row.name for row in data_of(after).by_purpose] == [ERASED, "ops"]
     assert [r.purpose for r in data_of(after).reservations.listed] == [ERASED]
@@ -329,5 +329,5 @@ def test_the_service_writes_its_reports(desk: Desk, publisher: Publisher, tmp_pa
         f"clinic.{form}" for form in FORMATS
     }
     shown = json.loads((tmp_path / "reports" / "clinic.json").read_text())
-    assert shown["ledger"]["checkpoint"]["size"] == shown["ledger"]["events"] == 5
+    assert shown["ledger"]["checkpoint"]["size"] == shown["ledger"]["events"] == 6
     assert shown["datasets"][0]["by_purpose"][0]["name"] == "ops"

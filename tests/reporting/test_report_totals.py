@@ -211,6 +211,8 @@ def test_every_type_of_event_is_collected_or_books_nothing() -> None:
         "publication.resumed.v1",
         "ledger.carried_over.v1",
         "text.erased.v1",
+        "change.proposed.v1",
+        "change.declined.v1",
         "clock.accepted.v1",
         "batch.opened.v1",
         "batch.refused.v1",  # collected as the refusal of one item
@@ -328,7 +330,7 @@ def test_a_reset_lowers_no_lifetime_total(desk: Desk) -> None:
     """A new epoch that starts from zero leaves what was ever spent as it is."""
     desk.hospital()
     desk.record(laplace("0.75"))
-    desk.policy("  - {id: a, limit: {epsilon: 2}, carry: none}\n", approved_by="officer")
+    desk.policy("  - {id: a, limit: {epsilon: 2}, carry: none}\n", confirmed_by="officer")
     desk.record(laplace("0.5"))
     report = desk.report()
     assert (limit_of(report).epoch, limit_of(report).carried) == (2, False)
@@ -337,7 +339,7 @@ def test_a_reset_lowers_no_lifetime_total(desk: Desk) -> None:
     [series] = report.series
     assert [(p.limit, p.spent) for p in series.points[-2:]] == [("2", "0"), ("2", "0.5")]
     [now, _] = report.policy.latest_changes if report.policy else ()
-    assert (now.approved_by, now.opened_epochs) == ("officer", ("a",))
+    assert (now.by, now.confirmed_by, now.opened_epochs) == ("admin", "officer", ("a",))
 
 
 def test_what_stood_out_is_counted_by_sort(desk: Desk) -> None:
@@ -389,7 +391,7 @@ def test_memory_is_bounded_and_nothing_is_lost(desk: Desk) -> None:
     [series] = report.series
     assert MOST_POINTS / 2 <= len(series.points) <= MOST_POINTS + 1
     assert series.points[0].spent == "0"
-    assert (series.points[-1].spent, series.points[-1].sequence) == (str(n // 2), n + 2)
+    assert (series.points[-1].spent, series.points[-1].sequence) == (str(n // 2), n + 3)
 
 
 def test_the_report_names_where_in_the_ledger_it_stands(desk: Desk) -> None:
@@ -397,9 +399,9 @@ def test_the_report_names_where_in_the_ledger_it_stands(desk: Desk) -> None:
     desk.hospital()
     stored = desk.stored()
     facts = desk.report().ledger
-    assert (facts.events, facts.last_sequence) == (3, 2)
+    assert (facts.events, facts.last_sequence) == (4, 3)
     assert (facts.root, facts.broken_at) == (desk.service.head("clinic").root.hex(), None)
-    forged = [stored[0], stored[1]._replace(leaf=bytes(32)), stored[2]]
+    forged = [stored[0], stored[1]._replace(leaf=bytes(32)), *stored[2:]]
     report = build_report("clinic", forged)
     assert report.ledger.broken_at == 1
     assert report.verdict.level == "bad"

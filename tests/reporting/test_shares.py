@@ -115,7 +115,7 @@ def test_what_came_before_a_gate_counts_as_the_limit_counts_it(desk: Desk) -> No
     limited(desk, "basic")
     desk.do("record_invocations", "ann", dataset="d", mechanisms=[laplace("0.5")])
     rule = "  - {{id: a, gate: {}, limit: {{epsilon: 4, delta: 1e-6}}{}}}\n"
-    desk.policy(rule.format("zcdp", ""), approved_by="officer")
+    desk.policy(rule.format("zcdp", ""), confirmed_by="officer")
     desk.do("record_invocations", "bob", dataset="d", mechanisms=[gaussian("0.3")])
     report = desk.report()
     data, spent = data_of(report), Decimal(limit_of(report).total.spent)
@@ -124,7 +124,7 @@ def test_what_came_before_a_gate_counts_as_the_limit_counts_it(desk: Desk) -> No
     assert Decimal("0.5") <= Decimal(ann.adds or "") <= Decimal("0.500000001")
     start = Decimal(data.basis.starts_at or "")
     assert abs(start + Decimal("0.5") + Decimal(bob.adds or "") - spent) <= Decimal("3e-9")
-    desk.policy(rule.format("zcdp", ", carry: none"), approved_by="officer")
+    desk.policy(rule.format("zcdp", ", carry: none"), confirmed_by="officer")
     desk.do("record_invocations", "eve", dataset="d", mechanisms=[laplace("0.25")])
     data = data_of(desk.report())
     assert {row.name: row.adds for row in data.by_client} == {
@@ -143,7 +143,7 @@ def test_a_report_of_one_cell_adds_up_under_every_order_of_gates() -> None:
     book = hospital(rule.format("basic", 9))
     for n, gate in enumerate(gates, start=10):
         book.record(laplace("0.03", 20), declared("0.05", "1e-10"), by=f"c{n}")
-        book.policy(rule.format(gate, n), approved_by="officer")
+        book.policy(rule.format(gate, n), confirmed_by="officer")
         book.record(gaussian("0.2", "1e-9"), laplace("0.02", 7), by=f"d{n}")
         stored = [Stored(i, body, b"") for i, body in enumerate(book.stored)]
         report = build_report("fair", stored)

@@ -68,7 +68,7 @@ def quota(grants: int, action: str = "block") -> str:
 
 def adopt(book: Book, rules: str) -> None:
     """Adopt ``rules``; a second person agrees."""
-    book.policy(rules, approved_by="officer")
+    book.policy(rules, confirmed_by="officer")
 
 
 def granted(book: Book, times: int) -> int:

@@ -223,8 +223,9 @@ def test_scopes_are_the_oracles(gate: str, todo: list[Any]) -> None:
             book.do("ask_grant" if grants else "record_invocations", by, **asked)
         elif kind == "move":
             name, risk, owner = of
-            about = {"namespace": "n", "name": name, "owner": owner, "approved_by": "officer"}
-            book.ask(make("register_dataset", id=name, labels={"risk": risk}, **about), "admin")
+            about = {"namespace": "n", "name": name, "owner": owner}
+            command = make("register_dataset", id=name, labels={"risk": risk}, **about)
+            book.ask(command, "admin", confirmed_by="officer")
         elif kind == "settle" and book.state.open:
             grant = next(iter(book.state.open.values()))
             more = {"reason": "x"} if of[0] else {}

@@ -112,7 +112,7 @@ def ledger(rules: Iterable[dict[str, Any]]) -> Book:
     for name in ("d", "e"):
         book.dataset(name)
     policy = Policy.model_validate({"policy": "p", "rules": list(rules)}).to_json()
-    book.ask(AdoptPolicy(policy=policy, source_digest=digest(policy)), "admin")
+    book.ask(AdoptPolicy(policy=policy, source_digest=digest(policy)), "admin", None, "officer")
     for by, command in requests():
         try:
             book.ask(command, by)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import laplace, last_replay, make, migrate
+from support import confirming, laplace, last_replay, make, migrate
 
 from accountant.budget.commands import AdoptPolicy, Envelope
 from accountant.budget.errors import Problem
@@ -34,9 +34,9 @@ def service(tmp_path: Path) -> Iterator[Service]:
         [
             Envelope("admin", make("register_population", dimensions={}, **stated)),
             Envelope("admin", make("register_dataset", id="d", namespace="n", name="d")),
-            adopting(LIMIT),
         ],
     )
+    made.execute_all("clinic", [confirmed(made, LIMIT)])
     yield made
     made.close()
 
@@ -44,8 +44,14 @@ def service(tmp_path: Path) -> Iterator[Service]:
 def adopting(rules: str) -> Envelope:
     """The adoption of a policy."""
     policy, digest = parse_policy("policy: p\nrules:\n" + rules)
-    command = AdoptPolicy(policy=policy.to_json(), source_digest=digest, approved_by="officer")
+    command = AdoptPolicy(policy=policy.to_json(), source_digest=digest)
     return Envelope("admin", command)
+
+
+def confirmed(service: Service, rules: str) -> Envelope:
+    """The confirmation of a policy that was proposed before."""
+    [event] = service.execute("clinic", adopting(rules)).events
+    return Envelope("officer", confirming(event))
 
 
 def grant(key: str, purpose: str) -> Envelope:
@@ -70,7 +76,7 @@ def test_a_policy_of_the_same_unit_decides_what_stands_in_clear(service: Service
     assert before.keys() == {"sealed"}
     assert after == "survey"
     before, _, after = purposes(
-        service, [grant("3", "survey"), adopting(LIMIT), grant("4", "survey")]
+        service, [grant("3", "survey"), confirmed(service, LIMIT), grant("4", "survey")]
     )
     assert before == "survey"
     assert after.keys() == {"sealed"}

@@ -93,7 +93,7 @@ def test_a_shared_replay_finds_what_one_finds(data: st.DataObject, helpers: int,
     for at in data.draw(st.lists(st.integers(0, len(STORED) - 1), max_size=3)):
         document = json.loads(STORED[at])
         path, _ = data.draw(st.sampled_from(list(paths(document))))
-        value = data.draw(st.sampled_from([None, True, -1, "", "0", "7", "g3", [], {}]))
+        value = data.draw(st.sampled_from([None, True, -1, "", "0", "7", "g4", [], {}]))
         forged = canonical(changed(document, path, value))
         kinds = [forged, forged, forged[:-1] + b" }", forged.replace(b",", b", "), b"", None, 5]
         bodies[at] = data.draw(st.sampled_from(kinds))

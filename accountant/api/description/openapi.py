@@ -21,7 +21,7 @@ from typing_extensions import is_typeddict
 from accountant.api.access import Call, idempotency_key
 from accountant.api.description.texts import PROBLEMS, STORY, TEXTS, Example
 from accountant.api.models import reading, spending
-from accountant.api.models.spending import REFERENCE, Problem
+from accountant.api.models.spending import REFERENCE, Problem, Proposal
 from accountant.budget.commands import Role
 from accountant.budget.policy import Policy
 from accountant.budget.population.selection import Subjects
@@ -105,6 +105,9 @@ def _complete(call: Schema, route: RouteContext, schemas: dict[str, Schema]) -> 
     topics |= {"ledger"} if "{population}" in path and name != _REGISTERS else set()
     success = next((s for s in call["responses"] if s.startswith("2")), "200")
     good = {success: _success(described, success, takes_key, story)}
+    if described.proposes:
+        proposed = Call(Proposal, media=described.media)
+        good["202"] = _success(proposed, "202", takes_key, story)
     call["responses"] = good | _refusals(topics, bool(roles), story)
 
 

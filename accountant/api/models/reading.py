@@ -46,7 +46,7 @@ class Dataset(TypedDict):
     also: NotRequired[
         Annotated[list[str], "datasets of other populations that are the same data, if any"]
     ]
-    approved_by: NotRequired[Annotated[str, "who agreed to the second use, if it took one"]]
+    confirmed_by: NotRequired[Annotated[str, "who confirmed the second use, if it took one"]]
 
 
 class PolicyInForce(TypedDict):

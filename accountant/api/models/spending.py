@@ -70,6 +70,36 @@ class Stamped(TypedDict):
     time: Annotated[Time, "when the service stamped that event"]
 
 
+class Proposal(Stamped):
+    """A change that waits for a second person, and changes nothing until it is confirmed."""
+
+    proposal: Annotated[int, "its number"]
+    digest: Annotated[str, "SHA-256 of its event's bytes, in hex; a confirmation names it"]
+    state: Annotated[str, "proposed, confirmed, declined or expired"]
+    by: Annotated[str, "who proposed it"]
+    change: Annotated[dict[str, Any], "the command; free texts stand as digests"]
+    effect: Annotated[dict[str, Any], "what of it takes a second person, as computed then"]
+    why: Annotated[str, "the same in words"]
+    expires: Annotated[Time, "from when on it cannot be confirmed"]
+    next: NotRequired[Annotated[str, "what to do"]]
+    closed: NotRequired[Annotated[int, "the event that confirmed or declined it"]]
+    closed_by: NotRequired[Annotated[str, "who did"]]
+
+
+class Proposals(TypedDict):
+    """The proposals of a population, those that can be confirmed first, then the latest."""
+
+    proposals: Annotated[list[Proposal], "the proposals"]
+
+
+class Closed(Stamped):
+    """The end of a proposal."""
+
+    proposal: Annotated[int, "its number"]
+    state: Annotated[str, "confirmed or declined"]
+    event: Annotated[str, "the type of the event: that of the change, if it was confirmed"]
+
+
 class Flag(TypedDict):
     """A rule that fired."""
 

@@ -10,7 +10,6 @@ from fastapi.responses import JSONResponse
 
 from accountant.api.access import (
     Administrator,
-    ApproverHeader,
     Body,
     Call,
     DatasetName,
@@ -18,12 +17,18 @@ from accountant.api.access import (
     Raw,
     Reader,
     TheService,
-    approver_from,
     of_a_population,
 )
+from accountant.api.answers import proposed_by
 from accountant.api.models import reading as models
 from accountant.api.requests import ask
-from accountant.budget.commands import AdoptPolicy, Envelope, RegisterDataset, RegisterPopulation
+from accountant.budget.commands import (
+    PROPOSAL_DAYS,
+    AdoptPolicy,
+    Envelope,
+    RegisterDataset,
+    RegisterPopulation,
+)
 from accountant.budget.errors import Invalid
 from accountant.budget.facts import opened_by
 from accountant.budget.policy import Policy
@@ -81,24 +86,25 @@ def _policy(policy: Policy, digest: str) -> models.PolicyInForce:
 
 
 @router.put("/datasets/{dataset}")
-@Call(models.Dataset, RegisterDataset, within="id approved_by", topics="dataset")
+@Call(models.Dataset, RegisterDataset, within="id", topics="dataset proposing", proposes=True)
 def register_dataset(
     population: Name,
     dataset: DatasetName,
     key: Administrator,
     body: Body,
     service: TheService,
-    approver: ApproverHeader = None,
 ) -> JSONResponse:
     """Register a dataset about the population under a short id.
 
     The same data are the same budget: data that another population has, in whatever spelling, are
-    registered only if `also` lists all its other uses and a second person approves. So is a change
-    of owner or labels that takes the dataset out of the scope of a rule that blocks.
+    registered only if `also` lists all its other uses, and are proposed: a second person has to
+    confirm. So is a change of owner or labels that takes the dataset out of the scope of a rule
+    that blocks, and of parents whose charges would count less.
     """
-    second = approver_from(service, approver)
-    command = ask(RegisterDataset, key, body, None, id=dataset, approved_by=second)
-    service.execute(population, command)
+    command = ask(RegisterDataset, key, body, None, id=dataset)
+    answer = service.execute(population, command)
+    if (proposed := proposed_by(answer)) is not None:
+        return proposed
     registered = service.state(population).datasets[dataset]
     return JSONResponse(_dataset(registered, service.elsewhere(population)))
 
@@ -116,25 +122,27 @@ def _dataset(one: Dataset, elsewhere: Mapping[str, Sequence[str]]) -> models.Dat
         found["labels"] = dict(one.labels)
     if also:
         found["also"] = also
-    if one.approved_by is not None:
-        found["approved_by"] = one.approved_by
+    if one.confirmed_by is not None:
+        found["confirmed_by"] = one.confirmed_by
     return found
 
 
 @router.put("/policy")
-@Call(models.AdoptedPolicy, Policy, topics="policy")
+@Call(models.AdoptedPolicy, Policy, topics="policy proposing", proposes=True)
 def adopt_policy(
     population: Name,
     key: Administrator,
     body: Raw,
     service: TheService,
-    approver: ApproverHeader = None,
     closes: Annotated[
         list[Annotated[str, Query(max_length=64)]] | None,
         Query(max_length=200, description="limit rules that may begin closed for good"),
     ] = None,
+    proposal_days: Annotated[
+        int, Query(ge=1, le=30, description="days that it can be confirmed, if it is proposed")
+    ] = PROPOSAL_DAYS,
 ) -> JSONResponse:
-    """Adopt a policy file (YAML or JSON). Loosening the one in force takes a second key.
+    """Adopt a policy file (YAML or JSON). The first, and one that loosens, are only proposed.
 
     A limit in which nothing would fit any more, because of what was used before, has to be named in
     `closes`. A changed limit keeps its former Renyi orders; `kept_orders` says what that costs.
@@ -145,11 +153,15 @@ def adopt_policy(
         policy, digest = parse_policy(body.decode("utf-8"))
     except UnicodeDecodeError:
         raise Invalid("malformed-policy", "the policy is not UTF-8 text") from None
-    second = approver_from(service, approver)
     command = AdoptPolicy(
-        policy=policy.to_json(), source_digest=digest, approved_by=second, closes=closes or []
+        policy=policy.to_json(),
+        source_digest=digest,
+        closes=closes or [],
+        proposal_days=proposal_days,
     )
     answer = service.execute(population, Envelope(key.name, command))
+    if (proposed := proposed_by(answer)) is not None:
+        return proposed
     changed = answer.events[0].body if answer.events else {}
     relation = service.state(population).people().relation
     kept = kept_orders(answer.events[0], relation) if answer.events else []

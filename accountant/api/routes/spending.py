@@ -17,7 +17,6 @@ from accountant.api.access import (
     Posted,
     Raw,
     Reader,
-    Returned,
     Spender,
     TheService,
     of_a_population,
@@ -82,15 +81,27 @@ def show_grant(population: Name, grant: GrantId, key: Reader, service: TheServic
 
 
 @router.post("/grants/{grant}/commit")
-@Call(models.Settlement, ask.CommitGrant, within="grant", topics="grant own settling returning")
-def commit_grant(grant: GrantId, posted: Returned) -> JSONResponse:
+@Call(
+    models.Settlement,
+    ask.CommitGrant,
+    within="grant",
+    topics="grant own settling returning",
+    proposes=True,
+)
+def commit_grant(grant: GrantId, posted: Posted) -> JSONResponse:
     """Commit what was run: all (empty body), or the listed part; the rest is given back."""
     return posted(ask.CommitGrant, grant=grant)
 
 
 @router.post("/grants/{grant}/release")
-@Call(models.Settlement, ask.ReleaseGrant, within="grant", topics="grant own settling returning")
-def release_grant(grant: GrantId, posted: Returned) -> JSONResponse:
+@Call(
+    models.Settlement,
+    ask.ReleaseGrant,
+    within="grant",
+    topics="grant own settling returning",
+    proposes=True,
+)
+def release_grant(grant: GrantId, posted: Posted) -> JSONResponse:
     """Release a grant: attest, with a reason, that nothing of it was executed on the data."""
     return posted(ask.ReleaseGrant, grant=grant)
 
@@ -162,7 +173,8 @@ def count_answers(grant: GrantId, posted: Posted) -> JSONResponse:
     ask.CloseSparseVector,
     within="grant",
     topics="grant own settling session returning",
+    proposes=True,
 )
-def close_sparse_vector(grant: GrantId, posted: Returned) -> JSONResponse:
+def close_sparse_vector(grant: GrantId, posted: Posted) -> JSONResponse:
     """Close a session: epsilon for positives that were not used is given back."""
     return posted(ask.CloseSparseVector, grant=grant)

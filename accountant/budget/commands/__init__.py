@@ -55,6 +55,8 @@ MOST_PLANS: Final = 5
 """Plans in one request."""
 DAY: Final = 86_400
 LONGEST_TTL: Final = 30 * DAY
+PROPOSAL_DAYS: Final = 7
+"""Days that a proposal stays open, unless the request states others; at most 30."""
 
 IDENTIFIER: Final = r"[a-z0-9][a-z0-9_.-]{0,63}"
 LONGEST_ID: Final = 64
@@ -146,6 +148,7 @@ Moment = Annotated[
     AfterValidator(partial(checked, datetime.fromisoformat)),  # there is no month 13
 ]
 Stamp = Annotated[str, AfterValidator(partial(checked, microseconds))]
+Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Values = Annotated[list[Name], Field(min_length=1, max_length=MAX_CELLS)]
 Reasons = Annotated[dict[Identifier, Text], Field(max_length=MOST_DIMENSIONS)]
 Count = Annotated[StrictInt, Field(ge=0, le=10**9)]
@@ -191,6 +194,56 @@ def _defaults(kind: type[BaseModel]) -> dict[str, Any]:
     return {name: field.default for name, field in fields if not field.is_required()}
 
 
+class KeyMade(BaseModel, frozen=True, extra="forbid"):
+    """What was known of the API key of whoever confirmed: its role, who made it, and when."""
+
+    role: Role
+    by: list[str]
+    time: Stamp
+
+
+class Confirmation(BaseModel, frozen=True, extra="forbid"):
+    """The proposal that a command was confirmed as. ``key`` is absent where no API key bears the
+    confirmer's name, as beside the database.
+    """
+
+    proposal: Annotated[StrictInt, Field(ge=0)]
+    digest: Digest
+    proposer: str
+    key: KeyMade | None = None
+
+
+class Change(Command):
+    """Base of commands that take a second person if they loosen (decide/proposing.py)."""
+
+    proposal_days: Annotated[StrictInt, Field(ge=1, le=30)] = Field(
+        PROPOSAL_DAYS, description="days that it can be confirmed, if it takes a second person"
+    )
+    confirms: SkipJsonSchema[
+        Annotated[
+            Confirmation | None,
+            stored_only("not_here", "a second person confirms in a request of their own"),
+        ]
+    ] = None
+
+
+class ConfirmChange(Command, name="confirm_change"):
+    """Confirm a proposal. No event holds this command: the change's own has it as ``confirms``."""
+
+    proposal: Annotated[StrictInt, Field(ge=0)]
+    digest: Digest = Field(description="the digest of the proposal that you read")
+    key: SkipJsonSchema[
+        Annotated[KeyMade | None, stored_only("not_here", "the service knows the key")]
+    ] = None
+
+
+class DeclineChange(Command, name="decline_change"):
+    """Decline a proposal; its proposer withdraws it."""
+
+    proposal: Annotated[StrictInt, Field(ge=0)]
+    reason: FreeText = Field(description="the reason, in words")
+
+
 class RegisterPopulation(Command, name="register_population"):
     """Register a population and open its ledger; values appended later extend a dimension."""
 
@@ -224,7 +277,7 @@ class ExtendPopulation(Command, name="extend_population"):
     fixed: Reasons = {}
 
 
-class RegisterDataset(Command, name="register_dataset"):
+class RegisterDataset(Change, name="register_dataset"):
     """Register a dataset under a short id."""
 
     id: Identifier
@@ -240,19 +293,15 @@ class RegisterDataset(Command, name="register_dataset"):
     also: Annotated[list[Use], AfterValidator(_ordered)] = Field(
         [], max_length=100, description="the datasets of other populations that are the same data"
     )
-    approved_by: Text | None = Field(
-        None, description="who else agrees to a second use, or to what loosens"
-    )
 
 
-class AdoptPolicy(Command, name="adopt_policy"):
+class AdoptPolicy(Change, name="adopt_policy"):
     """Adopt a policy. ``policy`` is the parsed file with all defaults written out; ``closes`` are
     the limit rules that may begin closed for good.
     """
 
     policy: dict[str, Any]
     source_digest: str
-    approved_by: str | None = None
     closes: list[Annotated[str, Field(max_length=64)]] = Field([], max_length=200)
 
 
@@ -288,13 +337,8 @@ class _OnGrant(Command):
     grant: str = Field(description="the grant's id")
 
 
-class _Returning(_OnGrant):
-    approved_by: SkipJsonSchema[
-        Annotated[
-            str | None,
-            stored_only("not_a_key", "whoever approves sends a key in Accountant-Approver"),
-        ]
-    ] = None
+class _Returning(Change):
+    grant: str = Field(description="the grant's id")
 
 
 class CommitGrant(_Returning, name="commit_grant"):

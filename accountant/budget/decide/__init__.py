@@ -7,31 +7,38 @@ that ``replay`` can decide it again and compare.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from accountant.budget import commands as ask
 from accountant.budget.apply import Happened
-from accountant.budget.commands import Batch, Command, Envelope, RegisterPopulation
-from accountant.budget.decide import adopting, custody, datasets, registering
+from accountant.budget.commands import (
+    Batch,
+    Command,
+    Envelope,
+    RegisterPopulation,
+    command_from_json,
+)
+from accountant.budget.decide import adopting, custody, datasets, proposing, registering
 from accountant.budget.decide.batching import batch
+from accountant.budget.decide.proposing import SecondNeeded
 from accountant.budget.decide.spending import SPENDING, SYSTEM
 from accountant.budget.errors import Invalid
 from accountant.budget.idempotency import DIGEST
-from accountant.budget.outcome import Body, Outcome
+from accountant.budget.outcome import Body, Outcome, Repeated
 from accountant.budget.state import State
 from accountant.ledger.events import MAX_BYTES, Entry, Event, EventTooLarge, canonical
 
-__all__ = ["SYSTEM", "Repeated", "decide", "repeated"]
-
-
-class Repeated(NamedTuple):
-    """The same request was answered before, by the event at ``sequence``."""
-
-    sequence: int
+__all__ = ["SYSTEM", "Repeated", "decide", "repeated", "unchecked"]
 
 
 def decide(state: State, asked: Envelope, now: int) -> list[Outcome] | Repeated:
     """Decide ``asked``: an outcome for each event, none if nothing changes. Raises Problem."""
+    now = max(now, state.time)
+    if isinstance(asked.command, ask.ConfirmChange):
+        found = proposing.expanded(state, asked, asked.command, now)
+        if isinstance(found, Repeated):
+            return repeated(state, asked, found) or found
+        asked = found
     if state.batch is not None:
         state.batch.fits(asked)
     elif (before := repeated(state, asked)) is not None:
@@ -40,12 +47,41 @@ def decide(state: State, asked: Envelope, now: int) -> list[Outcome] | Repeated:
         if len(asked.canonical) > MAX_BYTES:  # before any work is done under the ledger's lock
             raise Invalid("event-too-large", str(EventTooLarge(len(asked.canonical))))
         state.people()
-    command, now = asked.command, max(now, state.time)
+    _check_confirmed(state, asked, now)
+    try:
+        return unchecked(state, asked, now)
+    except SecondNeeded as needed:
+        if state.batch is not None:
+            raise needed.alone() from None
+        return proposing.propose(state, asked, needed, now)
+
+
+def _check_confirmed(state: State, asked: Envelope, now: int) -> None:
+    """Raise Problem if ``asked`` confirms a proposal, and may not, or would do something else."""
+    if (confirms := proposing.confirmation(asked)) is None:
+        return
+    if state.batch is not None:
+        raise Invalid("mixed-batch", "no item of a batch confirms a proposal")
+    proposal, effect = proposing.check(state, asked, confirms, now), Body()
+    try:
+        unchecked(state, Envelope(proposal.by, command_from_json(dict(proposal.command))), now)
+    except SecondNeeded as needed:
+        effect = needed.effect
+    proposing.check_same(proposal, effect)
+
+
+def unchecked(state: State, asked: Envelope, now: int) -> list[Outcome]:
+    """Decide ``asked`` without looking whether it was answered, or whose confirmation it has.
+    Raises Problem, and SecondNeeded if it needs one and has none.
+    """
+    command = asked.command
     if isinstance(command, Batch):
         return batch(state, asked, command, now)
     kind = type(command)
     if kind in SPENDING:
         return SPENDING[kind](state, asked, command, now)
+    if isinstance(command, ask.DeclineChange):
+        return proposing.decline(state, asked, command, now)
     if isinstance(command, RegisterPopulation):
         return list(map(_happened, registering.register_population(state, asked, command, now)))
     event_type, decider = _HAPPENING[kind]
@@ -61,8 +97,10 @@ def _happened(event: Event) -> Outcome:
     return Outcome(entry, event.by, event.body.get("key"), command, Happened(read))
 
 
-def repeated(state: State, asked: Envelope) -> Repeated | None:
-    """Return where ``asked`` was answered before. Raises Invalid for a missing or reused key."""
+def repeated(state: State, asked: Envelope, known: Repeated | None = None) -> Repeated | None:
+    """Return where ``asked`` was answered before, as is ``known`` of a confirmation. Raises Invalid
+    for a missing or reused key.
+    """
     if asked.key is None:
         if asked.command.needs_key:
             raise Invalid(
@@ -70,11 +108,11 @@ def repeated(state: State, asked: Envelope) -> Repeated | None:
                 "this request can spend: send an Idempotency-Key header, the same for every retry, "
                 "so that a retry is never charged twice",
             )
-        return None
+        return known
     if (before := state.idempotency.get(asked.by, asked.key)) is None:
-        return None
+        return known
     fingerprint, sequence = before
-    if fingerprint != asked.fingerprint[:DIGEST]:
+    if known.sequence != sequence if known else fingerprint != asked.fingerprint[:DIGEST]:
         raise Invalid(
             "idempotency-key-reused",
             f"the key {asked.key!r} was used for another request (event {sequence}); "

@@ -1,4 +1,4 @@
-"""Decide adoptions of policies: how each limit begins, and what loosening takes a second name."""
+"""Decide adoptions of policies: how each limit begins, and what loosens the one in force."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Final
 from accountant.budget import commands as ask
 from accountant.budget.accounts.epochs import Epoch, Start, next_epoch, same_scope, start_of
 from accountant.budget.commands import Envelope
+from accountant.budget.decide.proposing import second
 from accountant.budget.decide.registering import Body, size_of
-from accountant.budget.errors import Conflict, Forbidden, Invalid
+from accountant.budget.errors import Conflict, Invalid
 from accountant.budget.handlers import is_used, sources_of
 from accountant.budget.policy import Policy
 from accountant.budget.request import price_all, terms_of
@@ -24,25 +25,15 @@ from accountant.privacy.units import SURE, Charge, Currency, decimal_of, total
 
 
 def adopt_policy(state: State, asked: Envelope, command: ask.AdoptPolicy, now: int) -> Body | None:
-    """Adopt a policy. Raises Forbidden if it loosens the one in force under one name only, and
-    Conflict if a limit would begin closed for good that ``closes`` does not name.
+    """Adopt a policy. Raises SecondNeeded if it loosens the one in force, and Conflict if a limit
+    would begin closed for good that ``closes`` does not name.
     """
     policy = Policy.stored(command.policy)
     if state.adopted and state.adopted.policy == policy:
         return None
-    loosened = loosens(state, policy)
-    if loosened and command.approved_by in (None, asked.by):
-        raise Forbidden(
-            "second-name-needed",
-            "this policy loosens the one in force ("
-            + "; ".join(loosened)
-            + "), so a second person has to agree: send the key of another admin or officer in "
-            "a header: Accountant-Approver: Bearer <key>",
-            loosened=loosened,
-        )
     _confirm_closed(state, policy, command.closes)
     epochs = {rule.id: _epoch(state, rule, now) for rule in policy.limits}
-    body = {"epochs": epochs, "loosens": loosened}
+    body = {"epochs": epochs, "loosens": loosens(state, policy)}
     size = size_of(state.next_event(asked, "policy.adopted.v1", now, body))
     if size > MAX_BYTES:
         raise Invalid(
@@ -59,7 +50,20 @@ def adopt_policy(state: State, asked: Envelope, command: ask.AdoptPolicy, now: i
             f"compare, the most is {MAX_BYTES - _ROOM}: what has run could not be recorded; leave "
             "out limits and thresholds, or shorten ids",
         )
+    if effect := _effect(state, policy, body):
+        second(asked, effect)
     return body
+
+
+def _effect(state: State, policy: Policy, body: Body) -> Body:
+    """Return what of an adoption takes a second person: that it loosens, or is the first."""
+    if state.adopted is not None and not body["loosens"]:
+        return {}
+    before: Body = {"first": policy.policy}
+    if state.adopted is not None:
+        before = {"replaces": state.adopted.sequence}
+    starts = {name: epoch["start"] for name, epoch in body["epochs"].items()}
+    return {"loosens": body["loosens"], "starts": starts} | before
 
 
 _ROOM: Final = 4_096

@@ -10,6 +10,7 @@ from accountant.budget.apply import apply, savepoint
 from accountant.budget.batches import OPENED, REFUSED, OpenBatch
 from accountant.budget.changes import NOTHING
 from accountant.budget.commands import Batch, CommitGrant, Envelope, ExpireGrant, digest_of
+from accountant.budget.decide.proposing import SecondNeeded
 from accountant.budget.decide.spending import SPENDING, SYSTEM, expire
 from accountant.budget.errors import Invalid, Problem
 from accountant.budget.outcome import REFUSED as REFUSED_GRANT
@@ -44,6 +45,10 @@ def batch(state: State, asked: Envelope, command: Batch, now: int) -> list[Outco
         for place, part in enumerate(asked.parts):
             try:
                 [one] = SPENDING[type(part.command)](state, part, part.command, now)
+            except SecondNeeded as needed:
+                problem = needed.alone()
+                problem.numbers["item"] = place
+                raise problem from None
             except Problem as problem:
                 problem.numbers["item"] = place
                 raise

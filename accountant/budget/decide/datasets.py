@@ -10,18 +10,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from accountant.budget.commands import Envelope, RegisterDataset
-from accountant.budget.errors import Conflict, Forbidden
+from accountant.budget.decide.proposing import second
+from accountant.budget.errors import Conflict
 from accountant.budget.handlers import labels_after
 from accountant.budget.outcome import Body
 from accountant.budget.population.naming import joined, meant_by, normal_form
 from accountant.budget.population.population import Dataset
 from accountant.budget.reach import origins
 from accountant.budget.state import State
-
-_SEND: str = (
-    "a second person has to agree: send the key of another admin or officer in a header: "
-    "Accountant-Approver: Bearer <key>"
-)
 
 
 def register_dataset(
@@ -39,13 +35,6 @@ def register_dataset(
         if _unchanged(there, command):
             return None
     _once(state, command)
-    if command.also and command.approved_by in (None, asked.by):
-        raise Forbidden(
-            "second-name-needed",
-            f"{command.namespace} {command.name} has a budget in {', '.join(command.also)} "
-            f"already, and would have a second one here: {_SEND}",
-            also=command.also,
-        )
     made_from, made_into = _sources(state, command), _derived(state, command)
     before = origins(state.datasets, there.sources if there else ())
     after = origins(state.datasets, (name for name in made_from if name in state.datasets))
@@ -55,21 +44,10 @@ def register_dataset(
             f"dataset {command.id!r} would be made from itself, by way of "
             f"{', '.join(sorted(circle))}: leave out the parent that is not one",
         )
-    if (lost := sorted(before - after)) and command.approved_by in (None, asked.by):
-        raise Forbidden(
-            "second-name-needed",
-            f"charges on {command.id!r} would no longer count on {', '.join(lost)}, which it was "
-            f"made from: {_SEND}",
-            lost=lost,
-        )
     left = _leaves(state, command)
-    if left and command.approved_by in (None, asked.by):
-        raise Forbidden(
-            "second-name-needed",
-            f"dataset {command.id!r} would go out of the scope of {', '.join(left)}, which would "
-            f"no longer block what is asked of it: {_SEND}",
-            loosened=left,
-        )
+    effect = {"also": command.also, "lost": sorted(before - after), "leaves": left}
+    if effect := {name: found for name, found in effect.items() if found}:
+        second(asked, effect)
     found = {"made_from": made_from, "made_into": made_into, "leaves": left}
     return {name: ids for name, ids in found.items() if ids}
 
@@ -85,7 +63,7 @@ def check_elsewhere(state: State, command: RegisterDataset, others: Sequence[str
         text = (
             f"{data} is registered in other populations already, as {', '.join(sorted(others))}: "
             "a second registration would have a second budget for the same data. If that is "
-            f"meant, list exactly these in `also`; {_SEND}"
+            f"meant, list exactly these in `also`, and another admin or officer has to confirm it"
         )
     else:
         text = f"no other population has {data}: leave `also` out"

@@ -11,6 +11,7 @@ from orjson import Fragment
 from accountant.budget import commands as ask
 from accountant.budget.changes import NOTHING, Count, End, Note, Record, Reserve
 from accountant.budget.commands import Command, Envelope, command_from_json
+from accountant.budget.decide.proposing import client_of, confirmation, second
 from accountant.budget.errors import Conflict, Forbidden, Invalid
 from accountant.budget.evaluate import Judgement, evaluate, returning
 from accountant.budget.facts import SECOND
@@ -116,27 +117,19 @@ def commit(state: State, asked: Envelope, command: ask.CommitGrant, now: int) ->
     listed = command.mechanisms
     charge = held.total if listed is None else _part(state, held, listed)
     change = End(held.id, "committed", charge)
-    body = _charged(charge) | _trusted(state, asked, command.approved_by, held.total - charge, now)
+    body = _charged(charge) | _trusted(state, asked, held.total - charge, now)
     return [outcome(state, asked, COMMITTED, now, body, change)]
 
 
-def _trusted(
-    state: State, asked: Envelope, approved_by: str | None, back: Charge, now: int
-) -> Body:
-    """Return the rules that fire on what is given ``back`` on the client's word. Raises Forbidden
-    if one blocks and no second person approves of it; what is approved is no one's word alone.
+def _trusted(state: State, asked: Envelope, back: Charge, now: int) -> Body:
+    """Return the rules that fire on what is given ``back`` on the client's word; what a second
+    person confirmed is no one's word alone. Raises SecondNeeded if a rule blocks.
     """
-    if approved_by not in (None, asked.by) or not (any(back.finite) or any(back.infinite)):
+    if confirmation(asked) is not None or not (any(back.finite) or any(back.infinite)):
         return {}
     fired = returning(state, asked.by, back, now)
-    if blocked := [(one, said) for one, said in fired if one.action == "block"]:
-        raise Forbidden(
-            blocked[0][0].code,
-            f"{'; '.join(said for _, said in blocked)}: a second person has to approve: send the "
-            "key of another admin or officer in a header: Accountant-Approver: Bearer <key>",
-            rules=[one.rule for one, _ in blocked],
-            back=back.amount(Currency.EPSILON),
-        )
+    if blocked := [one.rule for one, _ in fired if one.action == "block"]:
+        second(asked, {"back": back.amount(Currency.EPSILON), "rules": blocked})
     return {"fired": [[one.rule, one.code] for one, _ in fired]} if fired else {}
 
 
@@ -177,7 +170,7 @@ def release(state: State, asked: Envelope, command: ask.ReleaseGrant, now: int) 
             f"session {grant.id} has given answers, so it was executed; close it instead",
         )
     change = End(grant.id, "released", NO_CHARGE.on(grant.total.axis))
-    body = _trusted(state, asked, command.approved_by, grant.total, now)
+    body = _trusted(state, asked, grant.total, now)
     return [outcome(state, asked, RELEASED, now, body, change)]
 
 
@@ -219,7 +212,7 @@ def close(state: State, asked: Envelope, command: ask.CloseSparseVector, now: in
         return late
     held = _still_open(grant, now)
     charge = _realised(state, held)
-    trusted = _trusted(state, asked, command.approved_by, held.total - charge, now)
+    trusted = _trusted(state, asked, held.total - charge, now)
     body = _charged(charge) | trusted | {"positives": held.positives, "negatives": held.negatives}
     return [outcome(state, asked, CLOSED, now, body, End(held.id, "committed", charge))]
 
@@ -258,7 +251,7 @@ def _mechanism(grant: Grant) -> SparseVector:
 def _own(state: State, asked: Envelope, name: str) -> Grant | Settled:
     """Return a grant of the client. Raises NotFound or Forbidden."""
     grant = state.grant(name)
-    if grant.by != asked.by:
+    if grant.by != client_of(asked):
         raise Forbidden(
             "not-your-grant", f"grant {name} belongs to another client; only that can settle it"
         )

@@ -140,8 +140,8 @@ class Dataset:
     parents: tuple[str, ...] = ()
     also: tuple[str, ...] = ()
     """Datasets of other populations that are the same data, as stated at the registration."""
-    approved_by: str | None = None
-    """Who agreed to that."""
+    confirmed_by: str | None = None
+    """Who confirmed that."""
     sources: tuple[str, ...] = ()
     """The datasets of this population that the parents are, sorted."""
     labels: LabelPairs = ()

@@ -1,4 +1,4 @@
-"""What is taken on one client's word: how much it may give back in all without an approval.
+"""What is taken on one client's word: how much it may give back in all unconfirmed.
 
 A client that gives budget back attests that something was never executed on the data, and nothing
 in the ledger can verify that. The rule judges what is given back, not requests. It bounds how much
@@ -28,7 +28,7 @@ class Word(Strict):
 
 
 class TrustedRule(Rule):
-    """Fires when a client would have given back more than ``trusted`` in all, approvals apart."""
+    """Fires when a client would have given back more than ``trusted`` in all, unconfirmed."""
 
     field: ClassVar[str] = "trusted"
     code: ClassVar[str] = "approval-needed"
@@ -69,12 +69,12 @@ class TrustedRule(Rule):
         """Describe the rule for a report."""
         return (
             f"To give back more than epsilon {self.trusted.epsilon:f} in all on one client's word, "
-            "without the approval of a second person,"
+            "without a second person who confirms it,"
         )
 
     def remember_back(self, memory: Any, event: Event, back: Charge) -> Any:
-        """Add what the client gave back without an approval."""
-        if event.body["command"].get("approved_by", event.by) != event.by:
+        """Add what the client gave back, and no second person confirmed."""
+        if "confirms" in event.body["command"]:
             return memory
         units, before = back.units(Currency.EPSILON), (memory or {}).get(event.by, 0)
         known = units is not None and before is not None and before + units <= LARGEST

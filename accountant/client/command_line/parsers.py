@@ -117,8 +117,6 @@ def _ttl(to: argparse.ArgumentParser) -> None:
 
 def _settles(to: argparse.ArgumentParser) -> None:
     to.add_argument("grant", metavar="GRANT", type=grant_id, help="the grant's id, such as g42")
-    text = "a file with a second person's key, where the policy asks for one"
-    to.add_argument("--approver-key-file", metavar="FILE", help=text)
     _named(to)
 
 
@@ -144,6 +142,26 @@ def _release(to: argparse.ArgumentParser) -> None:
     _settles(to)
     text = "why nothing was executed on the data"
     to.add_argument("--reason", required=True, type=unicode_text, help=text)
+    _json(to)
+
+
+def _proposals(to: argparse.ArgumentParser) -> None:
+    to.add_argument("--all", action="store_true", help="also those that are closed or expired")
+    _json(to)
+
+
+def _confirm(to: argparse.ArgumentParser) -> None:
+    to.add_argument("proposal", metavar="PROPOSAL", type=event_number, help="its number")
+    text = "the digest of the proposal that you read"
+    to.add_argument("--digest", required=True, help=text)
+    _named(to)
+    _json(to)
+
+
+def _decline(to: argparse.ArgumentParser) -> None:
+    to.add_argument("proposal", metavar="PROPOSAL", type=event_number, help="its number")
+    to.add_argument("--reason", required=True, type=unicode_text, help="why; recorded")
+    _named(to)
     _json(to)
 
 
@@ -228,6 +246,9 @@ COMMANDS: Final = {
     "release": Command("Say that nothing ran, and give the budget back.", _release, "settling"),
     "record": Command("Record what already ran.", _record, "settling"),
     "grants": Command("List your own open grants.", _grants, "asking"),
+    "proposals": Command("List changes that wait for a second person.", _proposals, "proposing"),
+    "confirm": Command("Confirm another person's proposal.", _confirm, "proposing"),
+    "decline": Command("Decline a proposal, or withdraw your own.", _decline, "proposing"),
     "deliver": Command("Report what waits in the spool.", _deliver, "settling"),
     "run": Command("Run a command under a grant.", _run, "running"),
     "accounts": Command(
@@ -242,6 +263,7 @@ COMMANDS: Final = {
 }
 BESIDE_THE_DATABASE: Final = frozenset(
     {"accounts", "preview", "explain", "report", "export", "verify", "receipt"}
+    | {"proposals", "confirm", "decline"}
 )
 """The commands that also exist beside the database, where they take more options."""
 

@@ -12,7 +12,6 @@ from accountant.client.command_line.connecting import connected
 from accountant.client.command_line.documents import mechanisms_of, request_of
 from accountant.client.command_line.failures import REFUSED, WRONG, Misuse, told
 from accountant.client.command_line.output import print_json, say, show
-from accountant.client.environment import key_in
 from accountant.client.errors import Unreachable
 from accountant.client.results import Document
 from accountant.client.sync import Client
@@ -24,12 +23,15 @@ Env = Mapping[str, str]
 def commit(asked: argparse.Namespace, env: Env) -> int:
     """Report what was executed under a grant."""
     ran = mechanisms_of(asked.mechanism) if asked.mechanism else None
-    return _settle(asked, env, calls.commit(asked.grant, ran, **_names(asked)))
+    return _settle(
+        asked, env, calls.commit(asked.grant, ran, idempotency_key=asked.idempotency_key)
+    )
 
 
 def release(asked: argparse.Namespace, env: Env) -> int:
     """Attest that nothing was executed under a grant."""
-    return _settle(asked, env, calls.release(asked.grant, asked.reason, **_names(asked)))
+    key = asked.idempotency_key
+    return _settle(asked, env, calls.release(asked.grant, asked.reason, idempotency_key=key))
 
 
 def record(asked: argparse.Namespace, env: Env) -> int:
@@ -40,16 +42,8 @@ def record(asked: argparse.Namespace, env: Env) -> int:
     return _shown(asked, found, words.recorded(found.body) if found else ())
 
 
-def _names(asked: argparse.Namespace) -> Any:
-    file = asked.approver_key_file
-    approver = key_in(file) if file is not None else None
-    return {"approver_key": approver, "idempotency_key": asked.idempotency_key}
-
-
 def _settle(asked: argparse.Namespace, env: Env, call: Call[Any]) -> int:
-    # A report that waits holds no key, so one that a second person approves cannot wait.
-    options = {"spool": None} if asked.approver_key_file is not None else {}
-    with connected(asked, env, **options) as client:
+    with connected(asked, env) as client:
         found = _reported(client, call)
     return _shown(asked, found, words.settled(found.body) if found else ())
 

@@ -37,12 +37,33 @@ def flagged(answer: Body) -> Iterator[str]:
 
 
 def settled(answer: Body) -> Iterator[str]:
-    """Tell how a grant ended."""
+    """Tell how a grant ended, or that it is open until somebody confirms."""
+    if "proposal" in answer:
+        grant = answer["change"]["grant"]
+        yield f"{grant}: open until another person confirms proposal {answer['proposal']}"
+        yield from proposal(answer)
+        return
     charge = answer.get("charged", {})
     booked = f"{cost(charge)} charged" if set(charge.values()) - {"0"} else "nothing charged"
     note = f" ({answer['note']})" if "note" in answer else ""
     yield f"{answer['id']}: {answer['state']}, {booked}{note}"
     yield from flagged(answer)
+
+
+def proposal(one: Body) -> Iterator[str]:
+    """Show a proposal: what it would do, and how to confirm it."""
+    yield f"proposal {one['proposal']} by {one['by']}, {one['time']}: {one['state']}"
+    yield f"  change: {one['change']['type']}; {one['why']}"
+    if "closed" in one:
+        yield f"  {one['state']} by {one['closed_by']} (event {one['closed']})"
+    if "next" in one:
+        yield f"  until {one['expires']}, by another admin or officer:"
+        yield f"  accountant confirm {one['proposal']} --digest {one['digest']}"
+
+
+def closed(answer: Body) -> Iterator[str]:
+    """Tell how a proposal ended."""
+    yield f"proposal {answer['proposal']}: {answer['state']}, event {answer['sequence']}"
 
 
 def recorded(answer: Body) -> Iterator[str]:

@@ -97,7 +97,7 @@ def test_a_request_comes_in_every_form(shell: Shell) -> None:
         shell("release", f"g{2 + len(shell.events())}", "--reason", "only a test")
     whole = shell.file("request.json", body(ttl_seconds=9))
     shell("grant", whole)
-    shell("release", "g13", "--reason", "only a test")
+    shell("release", "g14", "--reason", "only a test")
     shell("grant", "-", stdin=json.dumps(body(ttl_seconds=9)).encode())
     kept = [one["command"] for one in shell.events() if one["type"].startswith("grant.reserved")]
     commands = [one | {"purpose": None} for one in kept]  # each has a salt of its own
@@ -112,7 +112,7 @@ def test_a_join_subjects_and_texts_arrive(shell: Shell) -> None:
     words = ("--dataset", "visits", "--dataset", "stays", "--subjects", '{"country": ["KR"]}')
     texts = ("--purpose", "Prüfung ☂", "--justification", "人口")
     shell("grant", *words, "--mechanism", COUNT, *texts)
-    request = shell.json("explain", "g4")["request"]
+    request = shell.json("explain", "g5")["request"]
     assert request["dataset"] == ["stays", "visits"]
     assert request["subjects"] == {"country": ["KR"]}
     assert (request["purpose"], request["justification"]) == texts[1::2]
@@ -147,23 +147,23 @@ def test_what_the_service_refuses_is_told_by_its_code(shell: Shell) -> None:
 def test_a_grant_is_committed_released_and_listed(shell: Shell) -> None:
     """The first word is the grant's id; what is open is listed until it is settled."""
     granted = shell("grant", *REQUEST).text
-    assert granted.startswith("g3: epsilon 0.25, delta 0, reserved until ")
-    assert shell.json("grant", *REQUEST)["id"] == "g4"
+    assert granted.startswith("g4: epsilon 0.25, delta 0, reserved until ")
+    assert shell.json("grant", *REQUEST)["id"] == "g5"
     listed = shell("grants").text.splitlines()
-    assert [line.split()[0] for line in listed] == ["grant", "g3", "g4"]
-    assert [one["id"] for one in shell.json("grants", "--dataset", "visits")] == ["g3", "g4"]
-    assert shell("commit", "g3").text == "g3: committed, epsilon 0.25, delta 0 charged\n"
-    assert shell.json("release", "g4", "--reason", "no rows")["state"] == "released"
+    assert [line.split()[0] for line in listed] == ["grant", "g4", "g5"]
+    assert [one["id"] for one in shell.json("grants", "--dataset", "visits")] == ["g4", "g5"]
+    assert shell("commit", "g4").text == "g4: committed, epsilon 0.25, delta 0 charged\n"
+    assert shell.json("release", "g5", "--reason", "no rows")["state"] == "released"
     assert shell("grants").text == "no open grants\n"
-    assert "[grant-settled]" in shell.wrong("commit", "g3")
+    assert "[grant-settled]" in shell.wrong("commit", "g4")
     assert "[unknown-grant]" in shell.wrong("commit", "g999")
-    assert "[not-your-grant]" in shell.with_("other").wrong("release", "g3", "--reason", "x")
+    assert "[not-your-grant]" in shell.with_("other").wrong("release", "g4", "--reason", "x")
 
 
 def test_a_part_is_committed(shell: Shell) -> None:
     """Only what ran is charged."""
     shell("grant", "--dataset", "visits", "--mechanism", f"{COUNT},count=3", "--purpose", "x")
-    assert "epsilon 0.5" in shell("commit", "g3", "--mechanism", f"{COUNT},count=2").text
+    assert "epsilon 0.5" in shell("commit", "g4", "--mechanism", f"{COUNT},count=2").text
     assert shell.spent() == ("0.5", "0")
 
 
@@ -181,7 +181,7 @@ def test_a_refusal_says_why_and_what_would_fit(shell: Shell) -> None:
     """Exit code 1, one line with the code and the decision; for programs the whole problem."""
     dear = ("--dataset", "visits", "--mechanism", "laplace:sensitivity=1,scale=0.5")
     told = shell.wrong("grant", *dear, "--purpose", "x", code=1)
-    assert "it would fit now with scale 1 or more (decision d3) [budget-exceeded]" in told
+    assert "it would fit now with scale 1 or more (decision d4) [budget-exceeded]" in told
     document = shell.json("grant", *dear, "--purpose", "x", code=1)
     assert document["would_fit"] == {"scale": "1"}
     assert "[reason-required]" in shell.wrong("grant", *dear[:3], COUNT, code=1)
@@ -190,7 +190,7 @@ def test_a_refusal_says_why_and_what_would_fit(shell: Shell) -> None:
 def test_an_answer_that_was_lost_can_be_asked_for(shell: Shell, network: Network) -> None:
     """The error names the key under which the same is asked again, and nothing is charged twice."""
     away = shell.with_(ACCOUNTANT_URL=network.url)
-    for words in (("grant", *REQUEST), ("record", *REQUEST), ("commit", "g3")):
+    for words in (("grant", *REQUEST), ("record", *REQUEST), ("commit", "g4")):
         network.plan = ["lose", *["cut"] * 4]
         told = away.wrong(*words)
         key = told.partition("--idempotency-key ")[2].split()[0]
@@ -200,20 +200,27 @@ def test_an_answer_that_was_lost_can_be_asked_for(shell: Shell, network: Network
     assert shell.spent() == ("0.5", "0")
 
 
-def test_a_second_person_approves_by_a_key_in_a_file(shell: Shell) -> None:
-    """Where the policy asks for one; without it the exit code is 1."""
+def test_a_second_person_confirms(shell: Shell) -> None:
+    """Where the policy asks for one: the grant is open until an officer confirms by the digest."""
     rules = "policy: p\nrules:\n  - {id: lifetime, limit: {epsilon: 1}}\n"
     rules += "  - {id: word, trusted: {epsilon: 0.1}}\n  - {id: reasons, require: [purpose]}\n"
     with Registrar(shell.served.url, shell.served.keys["admin"], shell.population) as registrar:
-        registrar.policy(rules)
+        proposed = registrar.policy(rules)
+        if "proposal" in proposed:
+            shell.served.confirm(shell.population, proposed)
     shell("grant", *REQUEST)
-    release = ("release", "g4", "--reason", "no rows")
-    assert "[approval-needed]" in shell.wrong(*release, code=1)
-    file = shell.file("officer", shell.served.keys["officer"] + "\n")
-    told = shell.with_(ACCOUNTANT_SPOOL=str(shell.folder / "spool"))(
-        *release, "--approver-key-file", file
-    )
-    assert "released" in told.text
+    [grant] = json.loads(shell("grants", "--json").text)
+    told = shell("release", grant["id"], "--reason", "no rows").text
+    assert "open until another person confirms" in told
+    officer = shell.with_(ACCOUNTANT_KEY=shell.served.keys["officer"])
+    [one] = json.loads(officer("proposals", "--json").text)
+    assert one["effect"]["rules"] == ["word"]
+    number, digest = str(one["proposal"]), one["digest"]
+    assert f"accountant confirm {number} --digest {digest}" in officer("proposals").text
+    assert "[proposal-digest]" in officer.wrong("confirm", number, "--digest", "0" * 64)
+    assert "confirmed" in officer("confirm", number, "--digest", digest).text
+    assert "[proposal-closed]" in officer.wrong("decline", number, "--reason", "late")
+    assert "nothing waits" in officer("proposals").text
 
 
 # What ran
@@ -237,7 +244,7 @@ def test_reports_wait_in_the_spool(shell: Shell, network: Network) -> None:
     away = shell.with_(ACCOUNTANT_URL=network.url, ACCOUNTANT_SPOOL=str(spool))
     shell("grant", *REQUEST)
     network.plan = ["cut"] * 15
-    assert "waits in the spool" in away("commit", "g3").err
+    assert "waits in the spool" in away("commit", "g4").err
     assert away.json("record", *REQUEST) == {"waits": True}
     away("record", "--dataset", "nowhere", "--mechanism", COUNT)
     network.plan = ["cut"] * 5
@@ -287,18 +294,18 @@ def test_an_explanation_says_what_the_one_beside_the_database_says(shell: Shell)
     shell("grant", *REQUEST)
     shell("record", *REQUEST)
     shell("grant", "--dataset", "visits", "--mechanism", "laplace:sensitivity=1,scale=1", code=1)
-    codes = {"d3": 1, "g4": 0, "5": 0, "6": 1}
+    codes = {"d4": 1, "g5": 0, "5": 0, "6": 1}
     for name, code in codes.items():
         words = ("explain", name, "-p", shell.population)
         asked, local = shell(*words, code=code), beside(shell)(*words, code=code)
         assert said(asked.text) == said(local.text)
         assert "by the policy of event 2" in asked.text
-    document, local = shell.json("explain", "g4"), beside(shell).json("explain", "g4", "-p",
+    document, local = shell.json("explain", "g5"), beside(shell).json("explain", "g5", "-p",
                                                                      shell.population)  # fmt: skip
     assert document["policy"] == local["policy"] == 2
     assert document["rules"] == local["rules"]
     assert "[unknown-decision]" in shell.with_("auditor").wrong("explain", "0")
-    assert "[not-your-grant]" in shell.with_("other").wrong("explain", "g4")
+    assert "[not-your-grant]" in shell.with_("other").wrong("explain", "g5")
 
 
 def test_accounts_say_what_those_beside_the_database_say(shell: Shell) -> None:
@@ -317,7 +324,7 @@ def test_accounts_say_what_those_beside_the_database_say(shell: Shell) -> None:
 def test_names_of_a_ledger_cannot_move_the_cursor(shell: Shell) -> None:
     """Control characters in texts are shown as what they are."""
     shell("grant", *REQUEST[:-1], "\x1b[2J\u202e")
-    texts = [shell("explain", "g3").text, shell("grants").text, shell("accounts").text]
+    texts = [shell("explain", "g4").text, shell("grants").text, shell("accounts").text]
     assert not any("\x1b" in text or "\u202e" in text for text in texts)
 
 

@@ -133,7 +133,7 @@ def test_a_receipt_is_fetched(auditor: Shell) -> None:
     pipeline = auditor.with_("pipeline")
     data = pipeline("receipt", "--event", "3").out
     assert Receipt.from_bytes(data).index == 3
-    pipeline("receipt", "--event", "g3", "--out", "x.tlog-proof")
+    pipeline("receipt", "--event", "g4", "--out", "x.tlog-proof")
     assert (auditor.folder / "x.tlog-proof").read_bytes() == data
     assert "[not-your-grant]" in auditor.with_("other").wrong("receipt", "--event", "3")
     assert "[unknown-event]" in pipeline.wrong("receipt", "--event", "99")

@@ -60,7 +60,7 @@ def test_a_command_runs_under_its_grant(shell: Shell) -> None:
     said = shell("run", *REQUEST, "--", *python(code), stdin=b"in")
     assert said.text == "out in\n"
     assert said.err.startswith("err\n")
-    assert said.err.endswith("accountant: g3: committed, epsilon 0.25, delta 0 charged\n")
+    assert said.err.endswith("accountant: g4: committed, epsilon 0.25, delta 0 charged\n")
     assert shell.kinds() == COMMITTED
     assert shell.spent() == ("0.25", "0")
 
@@ -127,7 +127,7 @@ def test_the_child_has_its_grant_and_no_key_of_ours(shell: Shell) -> None:
     file = shell.file("key", key + "\n")
     hidden = shell.with_(ACCOUNTANT_KEY="", ACCOUNTANT_KEY_FILE=file, ACCOUNTANT_POPULATION="")
     said = hidden("run", *REQUEST, "-p", shell.population, "--", *python(code))
-    assert json.loads(said.out) == ["g3", url, shell.population, None, file]
+    assert json.loads(said.out) == ["g4", url, shell.population, None, file]
     process = shell.start("run", *REQUEST, "--", *python(code))
     assert json.loads(process.communicate()[0])[3] == key
 
@@ -157,7 +157,7 @@ def test_what_the_command_settles_itself_stands(
     child = python(SETTLES.format(what=what, code=code))
     request = ("--dataset", "visits", "--mechanism", f"{COUNT},count=2", "--purpose", "test")
     said = shell("run", *request, "--nothing-ran", "75", "--", *child, code=code)
-    assert said.err == "accountant: g3: settled by the command itself\n"
+    assert said.err == "accountant: g4: settled by the command itself\n"
     assert shell.kinds() == ["reserved", kind]
 
 
@@ -344,8 +344,8 @@ def test_a_run_that_was_killed_is_told_how_to_settle(shell: Shell) -> None:
     key = ("--idempotency-key", "k")
     killed(shell, waiting(shell, *key))
     told = shell.wrong("run", *REQUEST, *key, "--", "true", code=1)
-    assert "accountant release g3 --reason" in told
-    shell("release", "g3", "--reason", "the machine lost power before it began")
+    assert "accountant release g4 --reason" in told
+    shell("release", "g4", "--reason", "the machine lost power before it began")
     assert "it is released" in shell.wrong("run", *REQUEST, *key, "--", "true", code=1)
 
 
@@ -378,7 +378,7 @@ def test_a_commit_that_cannot_be_delivered_is_said(shell: Shell, network: Networ
     away = shell.with_(ACCOUNTANT_URL=network.url)
     network.plan = ["pass", *["cut"] * 5]
     told = away.wrong("run", *REQUEST, "--", "true")
-    assert "g3 is open until" in told
+    assert "g4 is open until" in told
     assert "[no-answer]" in told
     network.plan = ["pass", *["cut"] * 5]
     away.wrong("run", *REQUEST, "--", "sh", "-c", "exit 9", code=9)

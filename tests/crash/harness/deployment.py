@@ -139,7 +139,12 @@ class Deployment:
         calls += [(f"/datasets/{d}", json.dumps({"namespace": "n", "name": d})) for d in datasets]
         for path, body in [*calls, ("/policy", policy)]:
             status, answer = self.call(port, "PUT", path, body)
-            assert status == 200, answer
+            assert status in (200, 202), answer
+            if status == 202:
+                path = f"/proposals/{answer['proposal']}/confirm"  # noqa: PLW2901
+                digest = json.dumps({"digest": answer["digest"]})
+                status, answer = self.call(port, "POST", path, digest, who="officer")
+                assert status == 200, answer
 
 
 def on_sqlite(home: Path, starter: Starter) -> Deployment:

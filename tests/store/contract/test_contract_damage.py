@@ -88,7 +88,7 @@ def test_a_damaged_event_stops_the_service_not_the_verifier(
     """
     made = world().hospital()
     hundredth(made.service, "p", "k")
-    body = made.stored()[3].replace(b"d3", b"d4")
+    body = made.stored()[3].replace(b"d4", b"d5")
     place.tamper(
         f"UPDATE event SET body = {place.blob(body.hex())} WHERE sequence = 3",
         f"UPDATE event SET body = {place.blob('7b7d')} WHERE ledger = 'fair' AND sequence = 2",

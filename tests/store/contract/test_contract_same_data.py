@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from places import Place
-from support import World, make
+from support import World, by_two, make
 
 from accountant.budget.commands import Envelope
 from accountant.budget.errors import Conflict, Forbidden, Problem
@@ -27,9 +27,18 @@ def opened(service: Service, *names: str) -> None:
         service.execute(name, Envelope("admin", make("register_population", **PEOPLE)))
 
 
-def register(service: Service, ledger: str, id: str, **fields: Any) -> Any:  # noqa: A002
-    """Registers a dataset as an administrator."""
-    return service.execute(ledger, Envelope("admin", make("register_dataset", id=id, **fields)))
+def register(
+    service: Service,
+    ledger: str,
+    id: str,  # noqa: A002
+    confirmed_by: str | None = None,
+    **fields: Any,
+) -> Any:
+    """Registers a dataset as an administrator, confirmed if somebody is named."""
+    asked = Envelope("admin", make("register_dataset", id=id, **fields))
+    if confirmed_by is None:
+        return service.execute(ledger, asked)
+    return by_two(service, ledger, asked, confirmed_by)
 
 
 @pytest.fixture
@@ -54,82 +63,74 @@ def test_another_population_cannot_have_the_data_unsaid(made: World) -> None:
     register(made.service, "east", "w", namespace="postgres://warehouse", name="public.wards")
 
 
-def test_a_second_use_takes_a_second_name(made: World) -> None:
-    """It states where else the data are, and somebody else approves; the event keeps both."""
-    for more in ({}, {"approved_by": "admin"}):
-        with pytest.raises(Forbidden, match="a second person has to agree") as refused:
-            register(made.service, "east", "w", **AGAIN, also=["fair/v"], **more)
-        assert refused.value.code == "second-name-needed"
-    answer = register(made.service, "east", "w", **AGAIN, also=["fair/v"], approved_by="officer")
+def test_a_second_use_takes_a_second_person(made: World) -> None:
+    """It states where else the data are, and somebody else confirms; the event keeps both."""
+    with pytest.raises(Forbidden, match="admin proposed this"):
+        register(made.service, "east", "w", **AGAIN, also=["fair/v"], confirmed_by="admin")
+    assert made.service.elsewhere("fair") == {}
+    answer = register(made.service, "east", "w", **AGAIN, also=["fair/v"], confirmed_by="officer")
     [event] = answer.events
     assert event.body["command"]["also"] == ["fair/v"]
-    assert event.body["command"]["approved_by"] == "officer"
+    assert event.body["command"]["confirms"]["proposer"] == "admin"
     with pytest.raises(Conflict) as unsaid:
-        register(made.service, "west", "x", **VISITS, also=["fair/v"], approved_by="officer")
+        register(made.service, "west", "x", **VISITS, also=["fair/v"], confirmed_by="officer")
     assert unsaid.value.numbers["also"] == ["east/w", "fair/v"]
     both = ["fair/v", "east/w"]
-    register(made.service, "west", "x", **VISITS, also=both, approved_by="officer")
+    register(made.service, "west", "x", **VISITS, also=both, confirmed_by="officer")
     assert made.service.elsewhere("fair") == {"v": ["east/w", "west/x"]}
     assert made.service.elsewhere("west") == {"x": ["east/w", "fair/v"]}
 
 
 @pytest.mark.parametrize("also", [["east/nothing"], ["fair/v", "east/nothing"], ["west/v"]])
 def test_what_is_stated_has_to_be_so(made: World, also: list[str]) -> None:
-    """Neither one use too few nor one too many: what is approved is what there is."""
+    """Neither one use too few nor one too many: what is confirmed is what there is."""
     with pytest.raises(Conflict) as refused:
-        register(made.service, "east", "w", **VISITS, also=also, approved_by="officer")
+        register(made.service, "east", "w", **VISITS, also=also, confirmed_by="officer")
     assert refused.value.code == "dataset-known-elsewhere"
     with pytest.raises(Conflict, match="leave `also` out"):
         register(
-            made.service, "east", "w", namespace="n", name="new", also=also, approved_by="officer"
+            made.service, "east", "w", namespace="n", name="new", also=also, confirmed_by="officer"
         )
 
 
 def test_a_registration_can_be_repeated(made: World) -> None:
     """What is registered is registered: a retry, or another owner, need not state it again."""
     for _ in range(2):
-        register(made.service, "east", "w", **AGAIN, also=["fair/v"], approved_by="officer")
-    assert made.service.head("east").size == 2
+        register(made.service, "east", "w", **AGAIN, also=["fair/v"], confirmed_by="officer")
+    assert made.service.head("east").size == 3
     register(made.service, "east", "w", **AGAIN, owner="somebody")
     register(made.service, "fair", "v", **VISITS, owner="somebody")
     found = made.service.state("east").datasets["w"]
-    assert (found.owner, found.also, found.approved_by) == ("somebody", ("fair/v",), "officer")
+    assert (found.owner, found.also, found.confirmed_by) == ("somebody", ("fair/v",), "officer")
 
 
 def test_over_http(made: World) -> None:
-    """The approver is whoever's key is in the header, and both populations show the other use."""
-    path = "/v1/populations/east/datasets/w"
-    admin, officer = made.auth("admin"), made.auth("officer")["Authorization"]
-
-    def put(body: dict[str, Any], **headers: str) -> Any:
-        return made.http.put(path, json=VISITS | body, headers=admin | headers)
-
-    def code(answer: Any) -> str:
-        return str(answer.json()["type"]).rpartition(":")[2]
-
-    assert code(put({})) == "dataset-known-elsewhere"
-    assert code(put({"also": ["fair/v"]})) == "second-name-needed"
-    body = {"also": ["fair/v"]}
-    named = put(body | {"approved_by": "officer"})
-    assert (named.status_code, "approved_by" in named.text) == (422, True)
-    own = {"Accountant-Approver": admin["Authorization"]}
-    assert code(put(body, **own)) == "second-name-needed"
-    pipeline = {"Accountant-Approver": made.auth("pipeline")["Authorization"]}
-    assert code(put(body, **pipeline)) == "role-not-allowed"
-    done = put(body, **{"Accountant-Approver": officer})
-    assert done.status_code == 200
-    assert (done.json()["also"], done.json()["approved_by"]) == (["fair/v"], "officer")
+    """It is proposed, and confirmed by whoever else reads it; both populations show the use."""
+    path = "/v1/populations/east"
+    admin = made.auth("admin")
+    unsaid = made.http.put(f"{path}/datasets/w", json=VISITS, headers=admin)
+    assert unsaid.json()["type"].endswith(":dataset-known-elsewhere")
+    answer = made.http.put(f"{path}/datasets/w", json=VISITS | {"also": ["fair/v"]}, headers=admin)
+    assert (answer.status_code, answer.json()["effect"]) == (202, {"also": ["fair/v"]})
+    confirm = f"{path}/proposals/{answer.json()['proposal']}/confirm"
+    digest = {"digest": answer.json()["digest"]}
+    for who, code in (("admin", "same-person"), ("pipeline", "role-not-allowed")):
+        refused = made.http.post(confirm, json=digest, headers=made.auth(who))
+        assert refused.json()["type"].endswith(code)
+    done = made.http.post(confirm, json=digest, headers=made.auth("officer"))
+    assert (done.status_code, done.json()["event"]) == (200, "dataset.registered.v1")
     shown = {
         name: made.http.get(f"/v1/populations/{name}", headers=admin).json()["datasets"]
         for name in ("fair", "east")
     }
     assert [one["also"] for one in shown["east"]] == [["fair/v"]]
+    assert [one["confirmed_by"] for one in shown["east"]] == ["officer"]
     assert [one.get("also") for one in shown["fair"]] == [None, ["east/w"]]
 
 
 def test_both_reports_show_the_other_use(made: World) -> None:
     """The later use stands in its event, the earlier one is looked up for the report."""
-    register(made.service, "east", "w", **AGAIN, also=["fair/v"], approved_by="officer")
+    register(made.service, "east", "w", **AGAIN, also=["fair/v"], confirmed_by="officer")
     reports = {name: report_of(made.service.ledgers, name, None) for name in ("fair", "east")}
     uses = {name: {one.id: one.also for one in report.datasets} for name, report in reports.items()}
     assert uses == {"fair": {"d": (), "v": ("east/w",)}, "east": {"w": ("fair/v",)}}

@@ -1,0 +1,51 @@
+"""proposals, confirm, decline: what takes a second person."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+
+from accountant.client import calls
+from accountant.client.command_line import words
+from accountant.client.command_line.connecting import connected
+from accountant.client.command_line.output import print_json, show
+from accountant.client.errors import Body
+from accountant.client.transport import Call
+
+Env = Mapping[str, str]
+
+
+def proposals(asked: argparse.Namespace, env: Env) -> int:
+    """List the proposals that can be confirmed, or all."""
+    with connected(asked, env) as client:
+        found = client.send(calls.proposals("any" if asked.all else "proposed"))
+    if asked.json:
+        print_json(found)
+        return 0
+    for one in found:
+        show(*words.proposal(one))
+    if not found:
+        show("nothing waits for a second person")
+    return 0
+
+
+def confirm(asked: argparse.Namespace, env: Env) -> int:
+    """Confirm another person's proposal."""
+    call = calls.confirm(int(asked.proposal), asked.digest, asked.idempotency_key)
+    return _closed(asked, env, call)
+
+
+def decline(asked: argparse.Namespace, env: Env) -> int:
+    """Decline a proposal, or withdraw one's own."""
+    call = calls.decline(int(asked.proposal), asked.reason, asked.idempotency_key)
+    return _closed(asked, env, call)
+
+
+def _closed(asked: argparse.Namespace, env: Env, call: Call[Body]) -> int:
+    with connected(asked, env) as client:
+        found = client.send(call)
+    if asked.json:
+        print_json(found)
+    else:
+        show(*words.closed(found))
+    return 0
