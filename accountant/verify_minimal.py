@@ -494,11 +494,19 @@ class Limit:
         fit = [u is not None and c is not None and u + c <= m for u, c, m in each]
         return fit[1] and (fit[0] or any(fit[2:]))
 
+    def full(self, account: Account, cells: Cells, event: Doc) -> bool:
+        """Return whether an event's charge does not fit on some of the cells."""
+        most, charge = self.capacity(), self.used(amounts(event["total"], self.keeps))
+        return not all(self.fits(self.used(sums), charge, most) for sums in account.of(cells))
+
     def wrong(
-        self, accounts: list[Account], most: Account | None, cells: Cells, rule: Doc, event: Doc
+        self, accounts: list[Account], most: Account | None, cells: Cells, on: tuple[Doc, Doc, Doc]
     ) -> str:
-        """Return the error in an event about a rule, whose first account was between two others."""
-        fired, seen = rule["id"] in dict(event.get("fired", [])), event["rules"][rule["id"]]
+        """Return the error in what an event has seen of a rule, whose first account was between
+        two others; ``on`` are the event, the rule, and what was seen.
+        """
+        event, rule, seen = on
+        fired = rule["id"] in dict(event.get("fired", []))
         share = number(rule["at"][:-1]) / 100 if "of" in rule else Fraction(1)
         capacity, charge = self.capacity(share), self.used(amounts(event["total"], self.keeps))
         quoted = [None if text == "infinite" else int(text) for text in seen["used"]]
@@ -961,22 +969,34 @@ class Audit:
         everyone = event.get("charged_to") == "everyone" or "built-in:private-membership" in fired
         cells = None if everyone else self.select(command.get("subjects"))
         settled = [self.open[i["grant"]] for i in before if i.get("grant") in self.open]
+        beside = min(9, 200 - len(self.rules))  # accounts that are told beside those that decide
         for rule in self.rules:
             name, limit = rule["id"], self.limits.get(rule.get("of", rule["id"]))
             who = event["by"], command.get("purpose")
             about = self.inside(limit.rule if limit else rule, datasets, *who)
             if limit is not None and about:
-                seen = event["rules"][name]
-                places = zip(seen.get("cell", ()), self.dimensions.values(), strict="cell" in seen)
-                need(all(at in range(len(side)) for at, side in places), "no such cell")
-                keys = {limit.key(one, event["by"]) for one in about}
-                first, *rest = sorted(keys, key=lambda key: key[2] != seen.get("dataset"))
-                need(seen.get("dataset") == (first[2] if rest else None), "not what decides")
-                found = [(key, self.accounts.get(key) or limit.opened()) for key in (first, *rest)]
-                least = [self.released(*each, settled) for each in found]
-                most = None if any(item["type"] == "ask_grant" for item in before) else found[0][1]
-                wrong = limit.wrong(least, most, cells, rule, event)
-                need(not wrong, f"rule {name}: {wrong}")
+                seen, keys = event["rules"][name], {limit.key(one, event["by"]) for one in about}
+                found = {key[2]: self.accounts.get(key) or limit.opened() for key in keys}
+                least = {key[2]: self.released(key, found[key[2]], settled) for key in keys}
+                known, several = not any(i["type"] == "ask_grant" for i in before), len(keys) > 1
+                told, more = [seen, *seen.get("beside", [])], seen.get("more", 0)
+                for one in told:  # each has spent more than those that come after it
+                    sides, cell = self.dimensions.values(), "cell" in one
+                    places = zip(one.get("cell", ()), map(len, sides), strict=cell)
+                    need(all(at in range(size) for at, size in places), "no such cell")
+                    data = one["dataset"] if several else next(iter(found))
+                    need(("dataset" in one) == several and data in found, "not what decides")
+                    of, most = [least.pop(data), *least.values()], found.pop(data)
+                    on = event, rule, one | {"capacity": seen.get("capacity")}
+                    wrong = limit.wrong(of, most if known else None, cells, on)
+                    need(not wrong, f"rule {name}: {wrong}")
+                beside -= len(told) - 1
+                need(beside >= 0 and not (more and beside), f"rule {name}: {more} are left out")
+                need(name in fired or len(told) == 1, "it fits in the other accounts")
+                if found and "of" not in rule:
+                    full = [sum(limit.full(a, cells, event) for a in least.values())]
+                    full += [sum(limit.full(a, cells, event) for a in found.values())]
+                    need(full[0] <= more <= (full[1] if known else len(found)), f"not {full} more")
             elif "at_most" in rule and about:
                 caps = rule["at_most"].items()
                 costs = {n: (amounts(event["total"], [n]), number(m)) for n, m in caps}

@@ -16,6 +16,7 @@ from accountant.budget import batches, outcome
 from accountant.budget.advice import in_words
 from accountant.budget.commands import DEFAULT_TTL
 from accountant.budget.facts import SECOND
+from accountant.budget.rules.limit import MOST_BESIDE
 from accountant.door.messages import Reply, problem, replied
 from accountant.ledger.events import Entry, Event, rfc3339
 from accountant.runtime.service import Answer, Preview, Service
@@ -114,6 +115,10 @@ def _refused(
     reason, advice = decision.reason, service.would_fit(event)
     detail = "" if item is None else f"item {item}: "
     detail += f"refused by rule {reason.rule}: {reason.text}"
+    blocked = [one.rule for one in decision.findings if one.fired and one.action == "block"]
+    if others := [rule for rule in dict.fromkeys(blocked) if rule != reason.rule]:
+        detail += f"; refused, too, by {', '.join(others[:MOST_BESIDE])}"
+        detail += f" and {len(others) - MOST_BESIDE} more" if len(others) > MOST_BESIDE else ""
     if advice:
         where["would_fit"] = advice
         detail += f"; {in_words(advice)}"

@@ -11,6 +11,7 @@ from accountant.budget.accounts.peak import times
 from accountant.budget.request import Request
 from accountant.budget.rules import built_in
 from accountant.budget.rules.base import STRICTNESS, Compared, Ruling, View
+from accountant.budget.rules.limit import cut
 from accountant.budget.state import State
 from accountant.privacy.units import Charge
 
@@ -45,6 +46,9 @@ def evaluate(state: State, request: Request) -> Judgement:
         for rule in adopted.policy.rules:
             if (compared := rule.compare(view)) is not None:
                 found.append(compared)
+        if len(request.datasets) > 1:  # only then has a limit several accounts
+            policy = adopted.policy
+            found = cut(found, [rule.id for rule in policy.limits], policy.most_beside)
     fired = [one for one in found if one.fired]
     if len(fired) > 1:
         fired.sort(key=order_of)

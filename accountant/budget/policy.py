@@ -12,7 +12,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from accountant.budget.malformed import in_one_line, reasons
 from accountant.budget.rules import AnyRule
 from accountant.budget.rules.base import Rule, RuleId, Scoped, Strict
-from accountant.budget.rules.limit import LimitRule
+from accountant.budget.rules.limit import MOST_BESIDE, LimitRule
 from accountant.budget.rules.scope import Scope
 from accountant.ledger.notes import COSIGNATURE, Verifier
 
@@ -103,6 +103,13 @@ class Policy(Strict):
     def limits(self) -> tuple[LimitRule, ...]:
         """The rules that have a limit, in order."""
         return tuple(rule for rule in self.rules if isinstance(rule, LimitRule))
+
+    @property
+    def most_beside(self) -> int:
+        """How many accounts its limits together list beside those that decide, in one event: with
+        the rules they are no more than ``MAX_RULES``, for which an event has room.
+        """
+        return min(MOST_BESIDE, MAX_RULES - len(self.rules))
 
     @cached_property
     def scopes(self) -> tuple[tuple[Scoped, Scope], ...]:

@@ -154,6 +154,39 @@ def test_what_an_event_says_wrongly_of_its_datasets(book: Book, change: dict[str
     assert [found.sequence for found in book.replayed().findings][:1] == [len(book.stored) - 1]
 
 
+E, F = ({"dataset": name, "used": [f"{used}00000000", "0"]} for name, used in (("e", 7), ("f", 6)))
+BESIDE = {
+    "one is left out": {"beside": [E]},
+    "all are left out": {"beside": ...},
+    "one is only counted": {"beside": [E], "more": 1},
+    "another order": {"beside": [F, E]},
+    "one is told twice": {"beside": [E, F, F]},
+    "one in which it fits": {"beside": [E, F, {"dataset": "d", "used": ["100000000", "0"]}]},
+    "other sums": {"beside": [E, F | {"used": ["700000000", "0"]}]},
+    "more than there are": {"more": 1},
+}
+
+
+@pytest.mark.parametrize("change", BESIDE.values(), ids=BESIDE)
+def test_what_a_refusal_says_wrongly_of_other_accounts(change: dict[str, Any]) -> None:
+    """Both verifiers know in which accounts a charge did not fit, and in which order they stand."""
+    book = Book()
+    book.register()
+    for name, used in (("d", "0.1"), ("e", "0.7"), ("f", "0.6"), ("g", "0.8")):
+        book.dataset(name)
+        book.state.adopted or book.policy("  - {id: a, limit: {epsilon: 1}}\n")
+        book.record(laplace(used), dataset=name)
+    book.grant(laplace("0.5"), dataset=["d", "e", "f", "g"])
+    assert audited(book).findings == book.replayed().findings == []
+    event = json.loads(book.stored[-1])
+    seen = event["rules"]["a"]
+    assert (seen["dataset"], seen["beside"]) == ("g", [E, F])
+    event["rules"]["a"] = {n: value for n, value in (seen | change).items() if value is not ...}
+    book.stored[-1] = canonical(event)
+    assert [each["where"] for each in audited(book).findings][-1:] == [len(book.stored) - 1]
+    assert [found.sequence for found in book.replayed().findings][:1] == [len(book.stored) - 1]
+
+
 @pytest.mark.parametrize("made_from", [[], ["e"], ...])
 def test_what_a_registration_says_wrongly_of_its_parents(book: Book, made_from: Any) -> None:
     """A parent that is registered is one that is charged."""

@@ -195,11 +195,27 @@ class Oracle:
                 rules[rule["id"]] = seen
                 if seen.pop("alike"):
                     alike.add(rule["id"])
+        self._shorten(list(rules.values()), min(9, 200 - len(self.rules)))
         fired_ones = [one for one in told if one[3]]
         fired_ones.sort(key=lambda one: (one[1] != "block", one[2] == "budget-exceeded"))
         actions = {one[1] for one in fired_ones}
         outcome = "block" if "block" in actions else "flag" if actions else "allow"
         return Found(outcome, [[rule, code] for rule, _, code, _ in fired_ones], rules, alike)
+
+    @staticmethod
+    def _shorten(seen: list[dict[str, Any]], most: int) -> None:
+        """Nine accounts are listed beside in a decision, in the order of the rules; fewer where
+        with the rules they are more than two hundred.
+        """
+        listed = 9 - most
+        for one in seen:
+            beside = one.pop("beside", [])
+            kept = beside[: 9 - listed]
+            listed += len(kept)
+            if kept:
+                one["beside"] = kept
+            if len(beside) > len(kept):
+                one["more"] = len(beside) - len(kept)
 
     def _built_in(self, asked: Envelope) -> Iterator[tuple[str, str, str, bool]]:
         for mechanism in stated(asked.command):
@@ -263,6 +279,7 @@ class Oracle:
         epoch, share = self._epoch(of), Fraction(rule["at"].removesuffix("%")) / 100
         capacity = epoch.gate.capacity(epoch.limit, share)
         fits, seen = self._compared(of, capacity, asked, now)
+        seen.pop("beside", None)
         return not fits, "threshold-passed", seen
 
     def _about(self, rule: dict[str, Any], asked: Envelope) -> list[str]:
@@ -297,9 +314,14 @@ class Oracle:
         keys = self._places(rule, asked)
         each = [(key, *self._in_account(rule, key, capacity, asked, now)) for key in keys]
         wrong = [one for one in each if not one[1]]
-        key, fits, seen = max(wrong or each, key=lambda one: one[2]["order"])  # the first of equals
-        del seen["order"]
-        return fits, seen | ({"dataset": key[2]} if len(each) > 1 else {})
+        order = {key: seen.pop("order") for key, _, seen in each}
+        key, fits, seen = max(wrong or each, key=lambda one: order[one[0]])  # the first of equals
+        if len(each) == 1:
+            return fits, seen
+        others = [one for one in wrong if one[0] != key]
+        others.sort(key=lambda one: order[one[0]], reverse=True)
+        beside = [{**seen, "dataset": other[2]} for other, _, seen in others]
+        return fits, seen | {"dataset": key[2]} | ({"beside": beside} if beside else {})
 
     def _in_account(
         self, rule: dict[str, Any], key: Key, capacity: Capacity, asked: Envelope, now: int

@@ -205,6 +205,18 @@ class Comparison(TypedDict):
     holds: Annotated[bool, "whether it fits"]
 
 
+class AlsoExhausted(TypedDict):
+    """Another account of a limit in which the charge does not fit."""
+
+    scope: Annotated[str, "the account, in words"]
+    dataset: Annotated[str, "the account's dataset"]
+    group: Annotated[dict[str, str], "the peak cell; empty if all cells are alike"]
+    decided_by: Annotated[str, "the currency whose sum decides"]
+    spent_before: Annotated[Loss, "epsilon before this request"]
+    spent_after: Annotated[Loss, "epsilon if it were admitted"]
+    comparisons: Annotated[list[Comparison], "both sides"]
+
+
 class LimitFinding(TypedDict, total=False):
     """The part of a finding that only limit rules have."""
 
@@ -225,6 +237,12 @@ class LimitFinding(TypedDict, total=False):
         list[Comparison],
         "both sides; epsilon or the gate's own currency has to hold, and delta has to",
     ]
+    beside: Annotated[
+        list[AlsoExhausted],
+        "limit rules: the other accounts in which the charge does not fit, the fullest first; at "
+        "most nine in a decision",
+    ]
+    more: Annotated[int, "limit rules: how many more there are; absent if none"]
 
 
 class RuleFinding(LimitFinding):

@@ -28,7 +28,7 @@ from accountant.privacy.mechanisms import Amount, Mechanism
 from accountant.privacy.units import INFINITE, Charge, Currency, amount, show
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from accountant.budget.accounts.epochs import Epoch
     from accountant.budget.accounts.peak import Peak
@@ -36,6 +36,18 @@ if TYPE_CHECKING:
 SMALLEST_DELTA: Final = Decimal("1e-20")
 ALL: Final = "*"
 """The scope of a person's total over all datasets. (No dataset id contains a star.)"""
+MOST_BESIDE: Final = 9
+"""Accounts that an event lists beside those that decide: with the first there are ten."""
+_OF_AN_ACCOUNT: Final = (
+    "scope",
+    "dataset",
+    "group",
+    "decided_by",
+    "spent_before",
+    "spent_after",
+    "comparisons",
+)
+"""The numbers that differ between the accounts of a rule."""
 _UNBOUNDED: Final = "{} has no finite epsilon as stated{}"
 _COUNTLESS: Final = "so many invocations cost more than any sum holds"
 _CLOSED: Final = "what was booked before has no bound in {}, so {} fits"
@@ -175,9 +187,11 @@ class LimitRule(ScopedByPurpose):
         if not (used := view.used(self.id)):
             return None
         capacity = used[0].epoch.capacity
-        fits, kept = tightest(used, view.total, capacity)
+        fits, kept, others = compare_all(used, view.total, capacity)
         if not fits:
             kept = kept | {"capacity": [str(most) for _, most in capacity.sides]}
+        if others:
+            kept["beside"] = others
         return Compared(self.id, self.action, not fits, self.code, kept)
 
     def applies(self, told: Told) -> bool:
@@ -185,12 +199,25 @@ class LimitRule(ScopedByPurpose):
         return False
 
     def words(self, compared: Compared, told: Told) -> Finding:
-        """Render both sides of the comparison at the quoted cell."""
+        """Render both sides of the comparison at the quoted cell, and in the other accounts in
+        which the charge does not fit.
+        """
         epoch = told.adopted.epochs[self.id]
-        numbers = quoted(self, epoch, epoch.capacity, compared, told)
+        numbers = quoted(self, epoch, epoch.capacity, compared.seen, told)
         most, keeps = f"the limit {numbers['limit']['epsilon']}", "the {} that this limit keeps"
         text = sides_in_words(numbers, most, keeps, compared.fired)
-        return self.finding(compared, text + self._without_bound(epoch, numbers, told), **numbers)
+        text += self._without_bound(epoch, numbers, told)
+        if beside := compared.seen.get("beside"):
+            others = [quoted(self, epoch, epoch.capacity, seen, told) for seen in beside]
+            for other in others:
+                text += f"; {sides_in_words(other, most, keeps, compared.fired)}"
+            numbers["beside"] = [{name: one[name] for name in _OF_AN_ACCOUNT} for one in others]
+        if more := compared.seen.get("more"):
+            text += f"; nor does it fit in {more} {'more' if beside else 'other'} account" + (
+                "s" if more > 1 else ""
+            )
+            numbers["more"] = more
+        return self.finding(compared, text, **numbers)
 
     def _without_bound(self, epoch: Epoch, numbers: dict[str, Any], told: Told) -> str:
         """Return why a charge that has no bound in any currency that counts has none, and what
@@ -256,12 +283,25 @@ class LimitRule(ScopedByPurpose):
         return scope_name(dataset, client) + (f"; of {narrowed}" if narrowed else "")
 
 
-def tightest(
+Kept = dict[str, Any]
+"""What an event keeps of one account."""
+
+
+def tightest(used: Sequence[Used], total: Charge, capacity: Capacity) -> tuple[bool, Kept]:
+    """Return whether ``total`` fits in all accounts of a rule, and what the event keeps of the one
+    that decides.
+    """
+    fits, kept, _ = compare_all(used, total, capacity)
+    return fits, kept
+
+
+def compare_all(
     used: Sequence[Used], total: Charge, capacity: Capacity
-) -> tuple[bool, dict[str, Any]]:
-    """Return whether ``total`` fits in all accounts of a rule, and what the event keeps: the peak
-    of the account that decides, and its dataset if there are several accounts. That is the one that
-    has spent most, of those where the charge does not fit if there are any; of equals the first.
+) -> tuple[bool, Kept, list[Kept]]:
+    """Return whether ``total`` fits in all accounts of a rule, what the event keeps of the account
+    that decides, and what it keeps of the others in which ``total`` does not fit: the peak, and the
+    dataset if there are several accounts. They stand in the order of what they have spent, the most
+    first, of equals the first; an account in which it fits is told only if it fits in all.
     """
     found = []
     for one in used:
@@ -269,10 +309,29 @@ def tightest(
         found.append((one, *one.reading.peak(epoch.gate, epoch.limit, charge, capacity)))
     if len(found) == 1:
         [(_, fits, peak)] = found
-        return fits, peak_kept(peak)
+        return fits, peak_kept(peak), []
     misfits = [each for each in found if not each[1]]
-    one, fits, peak = max(misfits or found, key=lambda each: _spent(each[0].epoch, each[2]))
-    return fits, peak_kept(peak) | {"dataset": one.dataset}
+    among = misfits or found
+    among.sort(key=lambda each: _spent(each[0].epoch, each[2]), reverse=True)
+    worst, *others = [peak_kept(peak) | {"dataset": one.dataset} for one, _, peak in among]
+    return not misfits, worst, others if misfits else []
+
+
+def cut(found: Sequence[Compared], limits: Collection[str], most: int) -> list[Compared]:
+    """Return comparisons of which all ``limits`` together list at most ``most`` accounts beside
+    those that decide: an event has a size. The others are counted.
+    """
+    left, kept = most, list[Compared]()
+    for one in found:
+        if one.rule in limits and (beside := one.seen.get("beside")):
+            listed, more = beside[:left], len(beside[left:])
+            seen = {name: value for name, value in one.seen.items() if name != "beside"}
+            seen |= {"beside": listed} if listed else {}
+            kept.append(one._replace(seen=seen | ({"more": more} if more else {})))
+            left -= len(listed)
+        else:
+            kept.append(one)
+    return kept
 
 
 def _spent(epoch: Epoch, peak: Peak) -> tuple[tuple[bool, int], ...]:
@@ -292,14 +351,14 @@ def peak_kept(peak: Peak) -> dict[str, Any]:
 
 
 def quoted(
-    rule: LimitRule, epoch: Epoch, capacity: Capacity, compared: Compared, told: Told
+    rule: LimitRule, epoch: Epoch, capacity: Capacity, seen: Kept, told: Told
 ) -> dict[str, Any]:
-    """Return the numbers of a finding on a limit."""
-    used = [None if text == INFINITE else int(text) for text in compared.seen["used"]]
-    cell = compared.seen.get("cell")
+    """Return the numbers of a finding on a limit, by what the event kept of an account."""
+    used = [None if text == INFINITE else int(text) for text in seen["used"]]
+    cell = seen.get("cell")
     charge = told.total.on(epoch.axis)
     covered = (one.id for one in told.datasets if rule.scope.holds(one))
-    dataset, client = rule.place(compared.seen.get("dataset") or next(covered), told.event.by)
+    dataset, client = rule.place(seen.get("dataset") or next(covered), told.event.by)
     asked = [charge.units(currency) for currency, _ in capacity.sides]
     with_it = list(map(_plus, used, asked))
     before = rule.filter.spent(epoch.limit, used[0], used[2:])

@@ -69,7 +69,7 @@ class ThresholdRule(Rule):
         """Render the share, and both sides of the comparison at the peak."""
         [of] = [rule for rule in told.adopted.policy.limits if rule.id == self.of]
         epoch = told.adopted.epochs[self.of]
-        numbers = quoted(of, epoch, self.capacity(epoch), compared, told)
+        numbers = quoted(of, epoch, self.capacity(epoch), compared.seen, told)
         most = f"{self.at} of the limit {numbers['limit']['epsilon']} of rule {self.of}"
         keeps = f"{self.at} of what rule {self.of} keeps, {{}},"
         text = sides_in_words(numbers, most, keeps, compared.fired)
