@@ -52,6 +52,7 @@ EVERYWHERE: list[Callable[[Path], Rows]] = [
     http.generator,
     http.on_sqlite,
     batches.on_sqlite,
+    batches.large,
     pbs.on_sqlite,
     pipeline.grant_and_commit,
     queries.large,

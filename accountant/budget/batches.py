@@ -7,9 +7,10 @@ key. A commit never leaves a part of a batch in the ledger.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from accountant.budget.commands import ITEMS, Batch, BatchKind, Envelope, digest_of
+from accountant.budget.commands import ITEMS, Batch, BatchKind, Envelope
 from accountant.budget.errors import Conflict
 from accountant.budget.outcome import COMMITTED, NOTED, RECORDED, RELEASED, RESERVED, Outcome
 from accountant.ledger.events import Entry, Event
@@ -38,8 +39,17 @@ class OpenBatch(NamedTuple):
     time: int
     by: str
     asked: Batch
-    items: tuple[bytes, ...] = ()
-    """The canonical commands of the items so far."""
+    size: int = 0
+    """How many items have come so far."""
+    digesting: Any = None
+    """SHA-256 of the array of their canonical commands, as far as it goes; copied, never updated.
+    To keep the commands would take time with the square of their number."""
+
+    @property
+    def so_far(self) -> tuple[int, str, int, str]:
+        """The header, the digest that is due, and how many items have come, with their digest."""
+        taken = "" if self.digesting is None else self.digesting.hexdigest()
+        return self.header, self.asked.digest, self.size, taken
 
     def fold(self, state: State, entry: Entry) -> None:
         """Open the batch; its items follow."""
@@ -55,7 +65,7 @@ class OpenBatch(NamedTuple):
             raise Conflict(
                 "batch-open",
                 f"the batch at {self.header} has {self.asked.size} items and only "
-                f"{len(self.items)} have come: nothing else can follow",
+                f"{self.size} have come: nothing else can follow",
             )
 
     def taken(self, outcome: Outcome) -> OpenBatch | None:
@@ -69,10 +79,13 @@ class OpenBatch(NamedTuple):
             raise ValueError(f"event {at} cannot be an item of such a batch")
         if not outcome.command.endswith(_ENDINGS[self.asked.kind]):
             raise ValueError(f"event {at} answers a command that no such batch holds")
-        items = (*self.items, outcome.command)
-        if len(items) < self.asked.size:
-            return self._replace(items=items)
-        if digest_of(items) != self.asked.digest:
+        digesting = sha256(b"[") if self.digesting is None else self.digesting.copy()
+        digesting.update(outcome.command)
+        if self.size + 1 < self.asked.size:
+            digesting.update(b",")
+            return self._replace(size=self.size + 1, digesting=digesting)
+        digesting.update(b"]")
+        if digesting.hexdigest() != self.asked.digest:
             raise ValueError(f"these are not the items that the batch at {self.header} asks for")
         return None
 

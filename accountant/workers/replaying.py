@@ -37,7 +37,8 @@ Run = list[bytes]
 
 def _digest(state: State) -> bytes:
     """Return the digest of all that a snapshot of the state holds, without a copy of the whole."""
-    made = sha256(repr((state.batch, state.grants.legend())).encode())
+    batch = state.batch and state.batch.so_far
+    made = sha256(repr((batch, state.grants.legend())).encode())
     hollow = Grants()
     hollow.open = state.grants.open
     rest = replace(state, grants=hollow, idempotency=IdempotencyIndex(), batch=None)

@@ -239,11 +239,22 @@ def test_a_late_commit_in_a_batch_is_a_note() -> None:
     assert book.replayed().findings == []
 
 
+def test_a_batch_that_only_settles_may_be_long() -> None:
+    """No rule refuses a commit or a release, so that no event has to hold all of them."""
+    book = ledger()
+    grants = [commit(f"g{number}") for number in range(10_000, 14_000)]
+    with pytest.raises(NotFound):  # and not that they take too many bytes
+        book.batch(*grants)
+    with pytest.raises(Invalid) as refusal:
+        book.batch(*grants[:1_500], asking())
+    assert refusal.value.code == "batch-too-large"
+
+
 @pytest.mark.parametrize(
     "items",
     [
         [],
-        [asking()] * 1_001,
+        [asking()] * 4_001,
         [asking(), asking(kind="record_invocations")],
         [asking(kind="record_invocations"), commit("g5")],
         [make("count_answers", grant="g5", positives=1, negatives=0)],

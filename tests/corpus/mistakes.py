@@ -238,7 +238,7 @@ def large(author: Author) -> None:
     digits = _LAPLACE | {"scale": "1." + "3" * 38, "sampler": sampler}
     claim = {"claimed": {"epsilon": "0." + "7" * 38}}
     _try(author, _asking(author, mechanisms=[digits | claim] * 200), keyed=True)
-    author.submit("one", {"type": "batch"}, author.key(), [_asking(author)] * 1_001)
+    author.submit("one", {"type": "batch"}, author.key(), [_asking(author)] * 4_001)
     items = [_asking(author, mechanisms=[digits] * 3)] * 60
     author.submit("one", {"type": "batch"}, author.key(), items)
 

@@ -47,7 +47,7 @@ DEFAULT_TTL: Final = 3_600
 """Seconds until a grant expires, unless the request states another time."""
 MAX_CARRIED: Final = 100
 """Accounts in one event."""
-MOST_ITEMS: Final = 1_000
+MOST_ITEMS: Final = 4_000
 """Items of one batch."""
 MOST_JOINED: Final = 20
 """Datasets that one query reads."""

@@ -9,7 +9,14 @@ import orjson
 from accountant.budget.apply import apply, savepoint
 from accountant.budget.batches import OPENED, REFUSED, OpenBatch
 from accountant.budget.changes import NOTHING
-from accountant.budget.commands import Batch, CommitGrant, Envelope, ExpireGrant, digest_of
+from accountant.budget.commands import (
+    AskGrant,
+    Batch,
+    CommitGrant,
+    Envelope,
+    ExpireGrant,
+    digest_of,
+)
 from accountant.budget.decide.proposing import SecondNeeded
 from accountant.budget.decide.spending import SPENDING, SYSTEM, expire
 from accountant.budget.errors import Invalid, Problem
@@ -19,7 +26,9 @@ from accountant.budget.state import State
 from accountant.ledger.events import Entry, Event
 
 MOST_BYTES: Final = 48 * 1024
-"""Bytes of items that may be refused: one event holds all of them, and the decision."""
+"""Bytes of the items of a batch that rules may refuse, as one of its items asks for a grant: then
+one event holds all of them, and the decision. Of other batches each item has its own event.
+"""
 
 
 def batch(state: State, asked: Envelope, command: Batch, now: int) -> list[Outcome]:
@@ -31,7 +40,7 @@ def batch(state: State, asked: Envelope, command: Batch, now: int) -> list[Outco
     """
     if not asked.items:  # read back from its event: the items are decided as they come
         return [_opened(state, asked, command, now)]
-    _check(command, [part.canonical for part in asked.parts])
+    _check(command, asked)
     expired: list[Outcome] = []
     taken: list[Outcome] = []
     with savepoint(state):  # each item is decided after those before it, folded in until the end
@@ -64,15 +73,17 @@ def _opened(state: State, asked: Envelope, command: Batch, now: int) -> Outcome:
     return outcome(state, asked, OPENED, now, {}, change)
 
 
-def _check(command: Batch, items: list[bytes]) -> None:
+def _check(command: Batch, asked: Envelope) -> None:
     """Raise Invalid if these are not the items, or a refusal could not hold them."""
+    items = [part.canonical for part in asked.parts]
     if (len(items), digest_of(items)) != (command.size, command.digest):
         raise Invalid("batch-digest", "the batch does not consist of the items that it names")
     size = sum(map(len, items))
-    if command.kind == "spending" and size > MOST_BYTES:
+    if size > MOST_BYTES and any(isinstance(item, AskGrant) for item in asked.items):
         raise Invalid(
             "batch-too-large",
-            f"the items take {size} bytes of the ledger, the most is {MOST_BYTES}: split the batch",
+            f"the items take {size} bytes of the ledger, the most is {MOST_BYTES} where one asks "
+            "for a grant: split the batch, or settle in one of its own",
         )
 
 
