@@ -18,6 +18,7 @@ from rich.table import Table
 
 from bench import (
     batches,
+    cells,
     core,
     evidence,
     gates,
@@ -38,6 +39,7 @@ Rows = list[dict[str, Any]]
 EVERYWHERE: list[Callable[[Path], Rows]] = [
     core.deciding,
     core.replay_rate,
+    cells.narrow,
     gates.one_cell,
     gates.many_cells,
     prices.first_price,

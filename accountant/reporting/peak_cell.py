@@ -14,8 +14,9 @@ from typing import Final
 import numpy as np
 
 from accountant.budget.accounts.epochs import Epoch
+from accountant.budget.accounts.part import Integers
 from accountant.budget.accounts.peak import deciding, most_spent
-from accountant.budget.accounts.sums import Integers, Sums
+from accountant.budget.accounts.sums import Sums
 from accountant.budget.rules.limit import LimitRule
 from accountant.privacy.filters import Filter, Line
 from accountant.privacy.units import Currency, units_up

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import numpy as np
 
-from accountant.budget.accounts.sums import Integers
+from accountant.budget.accounts.part import Integers
 from accountant.budget.state import ALL, AccountKey, Counted, State, account_key, lifetime
 from accountant.ledger.events import rfc3339
 from accountant.privacy.filters import BASIC, FILTERS

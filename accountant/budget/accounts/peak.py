@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accountant.budget.accounts.account import Account
-from accountant.budget.accounts.sums import Integers, Part
+from accountant.budget.accounts.part import Integers, Part
 from accountant.budget.population.selection import Selection
 from accountant.privacy.filters import Capacity, Filter, Limit, Line
 from accountant.privacy.units import LARGEST, Axis, Charge
@@ -214,8 +214,8 @@ class Reading:
             # All cells are alike; the first is quoted.
             return min(tuple(min(side) for side in box) for box in selection.boxes)
         if selection.everyone:
-            return _position(at, shape) if shape else None
-        return selection.layouts[number].cell(at)
+            return _position(part.place(at), shape) if shape else None
+        return selection.layouts[number].cell(part.place(at))
 
 
 @lru_cache(maxsize=1_024)

@@ -1,8 +1,9 @@
 """Sums of charges per cell, a row a currency; the number of infinite charges stands beside.
 
-Charges to everyone stay one list of integers. The array of cells is made on the first narrower
-charge, and that of infinities on the first narrower infinite one: a population of a million cells
-costs nothing until a charge needs the cells.
+Charges to everyone stay one list of integers. Of many cells the few that were ever charged alone
+are held apart (touched.py). The array of cells is made on the first narrower charge on too many of
+them, and that of infinities on the first such infinite one: a population of a million cells costs
+nothing until charges need the cells.
 """
 
 from __future__ import annotations
@@ -11,15 +12,16 @@ from collections.abc import Sequence
 from fractions import Fraction
 from math import prod
 from operator import add, sub
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from accountant.budget.accounts.part import Integers, Part
+from accountant.budget.accounts.touched import MOST, Touched, holds, places_in, size_of
 from accountant.budget.columns import Take, integers, raw
-from accountant.budget.population.selection import Index, Selection
+from accountant.budget.population.selection import Layout, Selection
 
-Integers = NDArray[np.int64]
 _SMALL: Final = 4_096
 """Cells up to which all rows are added in one operation, those that add nothing included."""
 FEW: Final = 500
@@ -27,62 +29,6 @@ FEW: Final = 500
 picks cells by index or looks for the largest, and then waits for its turn, which takes longer than
 to look at all of so few cells by arithmetic, which does not.
 """
-
-
-class Part(NamedTuple):
-    """The sums over one box of cells. A row is only looked at when it is asked for."""
-
-    cells: Integers | None
-    """Of all cells (rows, *shape)."""
-    infinite: Integers | None
-    everyone: list[int]
-    """What everyone has beside, by row."""
-    everyone_infinite: list[int]
-    box: Index | None = None
-    """Where the box is; None stands for all cells."""
-    tops: dict[int, int] | None = None
-    """The places of the largest finite sums, by row, as far as they were found."""
-
-    def view(self, row: int) -> Integers:
-        """Return the finite sums of a row without the sums of everyone. There must be cells."""
-        assert self.cells is not None  # noqa: S101 for the type checker
-        cells: Integers = self.cells[row]
-        return cells if self.box is None else cells[self.box]
-
-    @property
-    def size(self) -> int:
-        """How many cells; one stands for all where they are alike."""
-        return 1 if self.cells is None else self.view(0).size
-
-    def row(self, row: int) -> Integers:
-        """Return the finite sums of one currency, flat."""
-        beside = self.everyone[row]
-        if self.cells is None:
-            return np.array([beside], dtype=np.int64)
-        flat: Integers = self.view(row).reshape(-1)
-        return flat + beside if beside else flat
-
-    def most(self, row: int) -> int:
-        """Return the largest finite sum of one currency."""
-        if self.cells is None:
-            return self.everyone[row]
-        return self.view(row).item(self.top(row)) + self.everyone[row]
-
-    def top(self, row: int) -> int:
-        """Return the place of the largest finite sum of one currency, the first of equals."""
-        known = {} if self.tops is None else self.tops
-        if row not in known:
-            known[row] = int(self.view(row).argmax())
-        return known[row]
-
-    def infinite_row(self, row: int) -> Integers:
-        """Return the numbers of infinite charges in one currency, flat."""
-        beside = self.everyone_infinite[row]
-        if self.infinite is None:
-            return np.full(self.size, beside, dtype=np.int64)
-        counts = self.infinite[row]
-        flat: Integers = (counts if self.box is None else counts[self.box]).reshape(-1)
-        return flat + beside
 
 
 class Sums:
@@ -93,6 +39,7 @@ class Sums:
         "_infinite",
         "_shared",
         "_tops",
+        "_touched",
         "everyone",
         "everyone_infinite",
         "rows",
@@ -105,6 +52,8 @@ class Sums:
         self.everyone_infinite = [0] * rows
         self._cells: Integers | None = None
         self._infinite: Integers | None = None
+        self._touched: Touched | None = None
+        """What few cells hold, as long as there are no arrays of all."""
         self._shared = False
         self._tops: dict[int, int] = {}
         """Of ``Part``, over all cells: a charge to everyone leaves them where they are. Another
@@ -113,7 +62,7 @@ class Sums:
     @property
     def flat(self) -> bool:
         """True as long as nothing narrower than everyone was ever added."""
-        return self._cells is None
+        return self._cells is None and self._touched is None
 
     def add(
         self, selection: Selection, finite: Sequence[int], infinite: Sequence[int], sign: int = 1
@@ -127,16 +76,31 @@ class Sums:
                 self.everyone_infinite = [a + sign * b for a, b in beside]
             return
         cells = self._cells
+        if cells is None and (touched := self._few_touched(selection)) is not None:
+            places = places_in(selection, self.shape)
+            self._touched, self._tops = touched.plus(places, finite, infinite, sign), {}
+            return
         if cells is None or self._shared or self._tops:
             cells = self._own()
         _add(cells, selection, finite, sign)
         if any(infinite):
             _add(self._own_infinite(), selection, infinite, sign)
 
+    def _few_touched(self, selection: Selection) -> Touched | None:
+        """Return the cells that are held apart, if with those selected they are few enough."""
+        touched = self._touched
+        if touched is None:
+            if not holds(self.shape):
+                return None
+            touched = Touched.nothing(self.rows)
+        return touched if touched.places.size + size_of(selection) <= MOST else None
+
     @property
     def plain(self) -> bool:
         """True if no cell has an infinite charge."""
-        return self._infinite is None and not any(self.everyone_infinite)
+        if any(self.everyone_infinite):
+            return False
+        return (self._infinite if self._touched is None else self._touched.infinite) is None
 
     def few(self, selection: Selection) -> Integers | None:
         """Return all finite sums (rows, cells) without the sums of everyone, far below zero outside
@@ -159,19 +123,36 @@ class Sums:
 
     def parts(self, selection: Selection) -> list[Part]:
         """Return the sums of the selected cells, one part for each box."""
+        if self._touched is not None:
+            return [self._part(self._touched, layout) for layout in _layouts(selection)]
         of = self._cells, self._infinite, self.everyone, self.everyone_infinite
         if self._cells is None or selection.everyone:
             return [Part(*of, tops=self._tops)]
         return [Part(*of, layout.in_row) for layout in selection.layouts]
 
+    def _part(self, touched: Touched, layout: Layout | None) -> Part:
+        """Return the sums of one box (None: of all) where few cells hold any beside everyone."""
+        (where, cells, infinite) = touched.within(layout, self.shape)
+        return Part(cells, infinite, self.everyone, self.everyone_infinite, where=where)
+
+    def _arrays(self) -> tuple[Integers | None, Integers | None]:
+        """Return what the cells hold beside everyone, finite and infinite, as arrays of all cells,
+        which may be these sums' own.
+        """
+        if self._touched is None:
+            return self._cells, self._infinite
+        finite, *infinite = self._touched.arrays(self.shape)
+        return finite, infinite[0] if infinite else None
+
     def cells(self) -> Integers:
         """Return all finite sums (rows, *shape)."""
-        return self._whole(self._cells, self.everyone)
+        return self._whole(self._arrays()[0], self.everyone)
 
     def stacked(self) -> Integers:
         """Return all finite sums, below them the numbers of infinite charges (2 x rows, *shape)."""
-        infinite = self._whole(self._infinite, self.everyone_infinite)
-        return np.concatenate([self.cells(), infinite])
+        cells, counts = self._arrays()
+        infinite = self._whole(counts, self.everyone_infinite)
+        return np.concatenate([self._whole(cells, self.everyone), infinite])
 
     def narrower(self) -> Integers:
         """Return what each cell holds beside the sums of everyone, in the rows of ``stacked``."""
@@ -189,6 +170,7 @@ class Sums:
         its members may have come from any of those cells, unless they are attested new: then it
         begins with the sums of everyone.
         """
+        self._spread()
         shape = list(self.shape)
         shape[axis] += by
         self.shape = tuple(shape)
@@ -216,12 +198,13 @@ class Sums:
             self.everyone_infinite[row] += other.everyone_infinite[row] + bool(as_infinite[row])
             if not as_infinite[row]:
                 self.everyone[row] += other.everyone[row]
-        if other._cells is not None:
+        theirs, infinite = other._arrays()
+        if theirs is not None:
             cells = self._own()
             for row in np.flatnonzero(~as_infinite).tolist():
-                cells[row] += other._cells[row]
-        if other._infinite is not None:
-            self._own_infinite()[:n] += other._infinite[:n]
+                cells[row] += theirs[row]
+        if infinite is not None:
+            self._own_infinite()[:n] += infinite[:n]
 
     def restate(self, row: int, source: int, factor: Fraction | None, infinite: bool) -> None:
         """Make row ``row`` the sums of row ``source`` times ``factor``, rounded up, with its
@@ -232,7 +215,7 @@ class Sums:
         self.everyone[row] = 0 if factor is None else int(-(-one * factor // 1))
         beside = int(factor is None and one > 0) + int(infinite)
         self.everyone_infinite[row] = self.everyone_infinite[source] + beside
-        if self._cells is None:
+        if self.flat:
             return
         cells = self._own()
         if factor is None:
@@ -249,20 +232,26 @@ class Sums:
 
     def most(self) -> list[int]:
         """Return the largest finite sum of any cell, by row."""
-        if self._cells is None:
-            return list(self.everyone)
-        most = self._cells.reshape(self.rows, -1).max(axis=1).tolist()
-        return [a + b for a, b in zip(most, self.everyone, strict=True)]
+        beside = self._cells if self._touched is None else self._touched.finite
+        return self._largest(beside, self.everyone)
 
     def most_infinite(self) -> list[int]:
         """Return the largest number of infinite charges of any cell, by row."""
-        if self._infinite is None:
-            return list(self.everyone_infinite)
-        most = self._infinite.reshape(self.rows, -1).max(axis=1).tolist()
-        return [a + b for a, b in zip(most, self.everyone_infinite, strict=True)]
+        beside = self._infinite if self._touched is None else self._touched.infinite
+        return self._largest(beside, self.everyone_infinite)
+
+    def _largest(self, beside: Integers | None, everyone: list[int]) -> list[int]:
+        if beside is None:
+            return list(everyone)
+        flat = beside.reshape(self.rows, -1)
+        if self._touched is not None:  # the others hold nothing
+            flat = np.pad(flat, ((0, 0), (0, 1)))
+        most = flat.max(axis=1).tolist()
+        return [a + b for a, b in zip(most, everyone, strict=True)]
 
     def lift(self, least: Sequence[int], least_infinite: Sequence[int]) -> None:
         """Raise every cell's sums to at least these, and those of cells yet to come."""
+        self._spread()
         self._cells, self.everyone = _lifted(self._cells, self.everyone, least)
         self._infinite, self.everyone_infinite = _lifted(
             self._infinite, self.everyone_infinite, least_infinite
@@ -272,7 +261,7 @@ class Sums:
     def copy(self) -> Sums:
         """Return an independent copy."""
         twin = self.over()
-        if not self.flat:
+        if self._cells is not None:
             twin._own()
         return twin
 
@@ -283,6 +272,7 @@ class Sums:
         twin = Sums(self.rows, self.shape)
         twin.everyone, twin.everyone_infinite = list(self.everyone), list(self.everyone_infinite)
         twin._cells, twin._infinite, twin._tops = self._cells, self._infinite, self._tops
+        twin._touched = self._touched
         twin._shared = self._cells is not None
         return twin
 
@@ -295,11 +285,18 @@ class Sums:
 
     def flatten(self) -> None:
         """Drop cells that hold nothing: the first narrower charge was taken back."""
-        self._cells = self._infinite = None
+        self._cells = self._infinite = self._touched = None
         self._shared, self._tops = False, {}
+
+    def _spread(self) -> None:
+        """Make arrays of all cells of the few that are held apart, if there are any."""
+        if self._touched is not None:
+            self._cells, self._infinite = self._arrays()
+            self._touched, self._shared = None, False
 
     def _own(self) -> Integers:
         """Return the cells for writing."""
+        self._spread()
         self._tops = {}
         if self._cells is None:
             self._cells = np.zeros((self.rows, *self.shape), dtype=np.int64)
@@ -320,11 +317,13 @@ class Sums:
     def dump(self) -> list[bytes]:
         """Yield the sums of everyone and the cells, as far as there are any, for ``load``."""
         everyone = np.array([self.everyone, self.everyone_infinite], dtype=np.int64)
-        return [raw(sums) for sums in (everyone, self._cells, self._infinite) if sums is not None]
+        return [raw(sums) for sums in (everyone, *self._arrays()) if sums is not None]
 
     @property
     def parts_kept(self) -> int:
         """How many arrays of cells there are: none, sums, sums and infinities."""
+        if self._touched is not None:
+            return 1 + (self._touched.infinite is not None)
         return (self._cells is not None) + (self._infinite is not None)
 
     @classmethod
@@ -336,6 +335,10 @@ class Sums:
             sums._cells = integers(take, rows * prod(shape)).reshape(rows, *shape)
         if kept > 1:
             sums._infinite = integers(take, rows * prod(shape)).reshape(rows, *shape)
+        if sums._cells is not None:
+            touched = sums._touched = Touched.of(sums._cells, sums._infinite)
+            if touched is not None:
+                sums._cells = sums._infinite = None
         return sums
 
     def __eq__(self, other: object) -> bool:
@@ -350,6 +353,11 @@ class Sums:
         )
 
     __hash__ = None  # type: ignore[assignment] # it changes
+
+
+def _layouts(selection: Selection) -> Sequence[Layout | None]:
+    """Return the place of each box; None for everyone."""
+    return [None] if selection.everyone else selection.layouts
 
 
 def _add(cells: Integers, selection: Selection, column: Sequence[int], sign: int) -> None:

@@ -17,7 +17,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from accountant.budget.accounts.account import Account, Mark
-from accountant.budget.accounts.sums import Integers, Sums
+from accountant.budget.accounts.part import Integers
+from accountant.budget.accounts.sums import Sums
 from accountant.budget.population.selection import EVERYONE, LASTING, Selection, alike, side_of
 from accountant.privacy.units import Axis, Charge
 

@@ -15,7 +15,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from accountant.budget.accounts.account import Account
-from accountant.budget.accounts.sums import Integers, Sums
+from accountant.budget.accounts.part import Integers
+from accountant.budget.accounts.sums import Sums
 from accountant.budget.accounts.window import WindowAccount
 from accountant.budget.apply import apply, drop_journal, keep_journal, read
 from accountant.budget.changes import Booked, End, Record, Reserve
