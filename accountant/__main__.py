@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 OF_A_SERVICE: Final = frozenset(
-    {"grant", "commit", "release", "record", "grants", "deliver", "run"}
+    {"grant", "commit", "release", "record", "grants", "deliver", "run", "populations"}
 )
 """Commands that always ask a service."""
 OF_BOTH: Final = frozenset(

@@ -114,6 +114,7 @@ OVERSEE: Final[tuple[Role, ...]] = ("admin", "officer", "auditor")
 _ID: Final = r"^[a-z0-9][a-z0-9_.-]{0,63}$"
 Name = Annotated[str, Path(pattern=_ID, description="the population's name")]
 DatasetName = Annotated[str, Path(pattern=_ID)]
+DimensionPath = Annotated[str, Path(pattern=_ID, description="the name of a dimension")]
 GrantId = Annotated[str, Path(pattern=r"^g\d{1,18}$", description="a grant's id")]
 EventNumber = Annotated[str, Path(pattern=r"^\d{1,15}$", description="of the event")]
 Body = Annotated[dict[str, Any], Depends(json_body)]

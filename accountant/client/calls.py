@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypedDict, Unpack
 from urllib.parse import quote, urlencode
 
@@ -23,6 +23,7 @@ from accountant.client.transport import (
     repeated,
 )
 
+PART: Final = 200_000  # Bytes of names in one request; a service takes 1,000,000 unless told less
 PAGE: Final = 500  # The most grants or events in one page
 _MINUTES: Final = 900.0  # Seconds in which the service reads a long ledger from its beginning
 
@@ -221,6 +222,30 @@ def register_population(
     body: dict[str, Any] = {"privacy_unit": privacy_unit, "neighbouring": neighbouring}
     body |= {"membership": membership, "dimensions": dimensions} | present({"fixed": fixed})
     return put("", _json(body), "application/json")
+
+
+def append_values(
+    dimension: str, first: int, values: Sequence[str], fixed: Mapping[str, str] | None = None
+) -> Call[Body]:
+    """Append values to a dimension, the first of which stands at place ``first``."""
+    body = {"first": first, "values": list(values)} | present({"fixed": fixed})
+    headers = {"Content-Type": "application/json"}
+    path = f"/dimensions/{quote(dimension, safe='')}/values"
+    return Call("POST", path, document, _json(body), headers)
+
+
+def cut(values: Sequence[str], most: int, first: int = 0) -> Iterator[tuple[int, Sequence[str]]]:
+    """Yield the values from place ``first`` on in parts of some ``most`` bytes, at least one value
+    each, with the place of each part.
+    """
+    start = first
+    while start < len(values):
+        size, end = 0, start
+        while end < len(values) and size < most:
+            size += len(json.dumps(values[end])) + 2
+            end += 1
+        yield start, values[start:end]
+        start = end
 
 
 def register_dataset(dataset: str, **fields: Any) -> Call[Body]:

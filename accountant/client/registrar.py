@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from accountant.client import calls
-from accountant.client.errors import Body
+from accountant.client.errors import Body, Failed
 from accountant.client.sync import Sender
+
+_TERMS = "privacy_unit", "neighbouring", "membership"
 
 
 class Registrar(Sender):
@@ -26,9 +28,51 @@ class Registrar(Sender):
     ) -> Body:
         """Register the population, or append values to its dimensions. ``fixed`` says of those that
         look like times of events why they never change.
+
+        Values that one request does not hold go in parts. If that is interrupted, call it again
+        with the same arguments: it goes on where it ended. Raise Failed where the population is
+        registered otherwise.
         """
-        fields = (privacy_unit, neighbouring, membership, dimensions, fixed)
-        return self.send(calls.register_population(*fields))
+        terms = privacy_unit, neighbouring, membership
+        begun = {
+            name: next(calls.cut(values, calls.PART // len(dimensions)), (0, values))[1]
+            for name, values in dimensions.items()
+        }
+        begin = calls.register_population(*terms, begun, fixed)
+        if all(len(begun[name]) == len(values) for name, values in dimensions.items()):
+            return self.send(begin)
+        there = self._registered()
+        if there is None or terms != tuple(there[name] for name in _TERMS):
+            there = self.send(begin)
+        elif there["dimensions"].keys() != dimensions.keys():
+            there = self.send(begin)  # which says what is wrong
+        for name, values in dimensions.items():
+            self.append(name, values, known=there["dimensions"][name], fixed=fixed)
+        return self.send(calls.population())
+
+    def append(
+        self,
+        dimension: str,
+        values: Sequence[str],
+        *,
+        known: Sequence[str] = (),
+        fixed: Mapping[str, str] | None = None,
+    ) -> None:
+        """Append those of ``values``, which are all of a dimension, that are not there yet, in as
+        many requests as it takes. ``known`` are the first of them, which are there.
+        """
+        done = len(known) if list(values[: len(known)]) == list(known) else 0
+        for first, part in calls.cut(values, calls.PART, done):
+            self.send(calls.append_values(dimension, first, part, fixed))
+
+    def _registered(self) -> Body | None:
+        """Return the population; None if there is none."""
+        try:
+            return self.send(calls.population())
+        except Failed as failure:
+            if failure.code != "unknown-population":
+                raise
+        return None
 
     def dataset(
         self,

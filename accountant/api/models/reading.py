@@ -34,6 +34,15 @@ class Population(TypedDict):
     sequence: CountedIn
 
 
+class Appended(TypedDict):
+    """A dimension after values were appended."""
+
+    population: Annotated[str, "the population's name"]
+    dimension: Annotated[str, "the dimension's name"]
+    values: Annotated[int, "how many values it has now: the place of the next one"]
+    cells: Annotated[int, "how many cells the dimensions make"]
+
+
 class Dataset(TypedDict):
     """A dataset."""
 

@@ -13,6 +13,7 @@ from accountant.api.access import (
     Body,
     Call,
     DatasetName,
+    DimensionPath,
     Name,
     Raw,
     Reader,
@@ -25,6 +26,7 @@ from accountant.api.requests import ask
 from accountant.budget.commands import (
     PROPOSAL_DAYS,
     AdoptPolicy,
+    AppendValues,
     Envelope,
     RegisterDataset,
     RegisterPopulation,
@@ -65,6 +67,28 @@ def show_population(population: Name, key: Reader, service: TheService) -> JSONR
         "policy": _policy(adopted.policy, adopted.digest) if adopted else None,
     }
     return JSONResponse(in_force)
+
+
+@router.post("/dimensions/{dimension}/values")
+@Call(models.Appended, AppendValues, within="dimension", topics="population")
+def append_values(
+    population: Name, dimension: DimensionPath, key: Administrator, body: Body, service: TheService
+) -> JSONResponse:
+    """Append values to a dimension, in as many requests as it takes.
+
+    `first` is the place of the first of them, so that a request may be repeated, and an upload that
+    was interrupted goes on where it ended, or from its beginning: values that are there already
+    change nothing. Values count as soon as they are there.
+    """
+    service.execute(population, ask(AppendValues, key, body, None, dimension=dimension))
+    people = service.state(population).people()
+    appended: models.Appended = {
+        "population": people.name,
+        "dimension": dimension,
+        "values": len(dict(people.dimensions)[dimension]),
+        "cells": people.cells,
+    }
+    return JSONResponse(appended)
 
 
 def _population(state: State) -> models.Population:

@@ -269,8 +269,22 @@ class RegisterPopulation(Command, name="register_population"):
     )
 
 
+class AppendValues(Command, name="append_values"):
+    """Append values to a dimension, as many as one request holds. Repeated it changes nothing."""
+
+    dimension: Identifier
+    first: Count = Field(
+        description="the place of the first of these values in the dimension: how many go before it"
+    )
+    values: Values = Field(description="values in order; those that are there already are skipped")
+    attested_new: StrictBool = Field(
+        False, description="as of a registration, of the values that are not there yet"
+    )
+    fixed: Reasons = Field({}, description="as of a registration")
+
+
 class ExtendPopulation(Command, name="extend_population"):
-    """Append values to dimensions: the rest of a registration that does not fit in one event."""
+    """Append values to dimensions: the event of a registration in parts, or one that extends."""
 
     added: dict[Identifier, Values]
     attested_new: StrictBool = False

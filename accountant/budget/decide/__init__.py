@@ -12,13 +12,20 @@ from typing import Any, Final
 from accountant.budget import commands as ask
 from accountant.budget.apply import Happened
 from accountant.budget.commands import (
+    AppendValues,
     Batch,
     Command,
     Envelope,
     RegisterPopulation,
     command_from_json,
 )
-from accountant.budget.decide import adopting, custody, datasets, proposing, registering
+from accountant.budget.decide import (
+    adopting,
+    custody,
+    datasets,
+    proposing,
+    registering,
+)
 from accountant.budget.decide.batching import batch
 from accountant.budget.decide.proposing import SecondNeeded
 from accountant.budget.decide.spending import SPENDING, SYSTEM
@@ -44,7 +51,8 @@ def decide(state: State, asked: Envelope, now: int) -> list[Outcome] | Repeated:
     elif (before := repeated(state, asked)) is not None:
         return before
     if not isinstance(asked.command, RegisterPopulation):
-        if len(asked.canonical) > MAX_BYTES:  # before any work is done under the ledger's lock
+        large = len(asked.canonical) > MAX_BYTES and not isinstance(asked.command, AppendValues)
+        if large:  # before any work is done under the ledger's lock
             raise Invalid("event-too-large", str(EventTooLarge(len(asked.canonical))))
         state.people()
     _check_confirmed(state, asked, now)
@@ -84,6 +92,8 @@ def unchecked(state: State, asked: Envelope, now: int) -> list[Outcome]:
         return proposing.decline(state, asked, command, now)
     if isinstance(command, RegisterPopulation):
         return list(map(_happened, registering.register_population(state, asked, command, now)))
+    if isinstance(command, AppendValues):
+        return list(map(_happened, registering.append_values(state, asked, command, now)))
     event_type, decider = _HAPPENING[kind]
     body = decider(state, asked, command, now)
     return [] if body is None else [_happened(state.next_event(asked, event_type, now, body))]

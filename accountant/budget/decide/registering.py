@@ -56,6 +56,44 @@ def register_population(
     return _appended(event, added, attested_new=command.attested_new, fixed=command.fixed)
 
 
+def append_values(
+    state: State, asked: Envelope, command: ask.AppendValues, now: int
+) -> list[Event]:
+    """Append those of the values that are not there yet; several events if one is not enough.
+    Raises Conflict if others stand in their place, or values before them are missing.
+    """
+    people, name = state.people(), command.dimension
+    people.axis(name)
+    there = dict(people.dimensions)
+    known, values = there[name], tuple(command.values)
+    if command.first > len(known):
+        raise Conflict(
+            "dimensions-append-only",
+            f"dimension {name!r} has {len(known)} values, so that the next one stands at place "
+            f"{len(known)}, not at {command.first}: send those before it first",
+            values=len(known),
+        )
+    before = known[command.first : command.first + len(values)]
+    if values[: len(before)] != before:
+        at, one = next((i, v) for i, v in enumerate(before) if v != values[i])
+        raise Conflict(
+            "dimensions-append-only",
+            f"dimension {name!r} has {one!r} at place {command.first + at}, not {values[at]!r}: "
+            "it can only get further values at its end",
+            values=len(known),
+        )
+    added = {name: list(values[len(before) :])}
+    after = there | {name: known + tuple(added[name])}
+    _check_cells(after)
+    reasons = _reasons(dict(people.fixed), command.fixed, there)
+    if not added[name]:
+        return []
+    for dimensions in ({name: after[name]}, added):
+        _check_times(people.privacy_unit, dimensions, reasons)
+    event = state.next_event(asked, "population.extended.v1", now, {})
+    return _appended(event, added, attested_new=command.attested_new, fixed=command.fixed)
+
+
 def extend_population(state: State, asked: Envelope, command: ExtendPopulation, now: int) -> Body:
     """Append values to dimensions."""
     there = dict(state.people().dimensions)

@@ -11,8 +11,10 @@ from accountant.client.environment import VARIABLES, key_of
 from accountant.client.sync import Client
 
 
-def connected(asked: argparse.Namespace, env: Mapping[str, str], **options: Any) -> Client:
-    """Return a client of the service. Raise Misuse that names every variable that is missing."""
+def place_of(asked: argparse.Namespace, env: Mapping[str, str]) -> tuple[str, str, str]:
+    """Return the service's address, the key and the population. Raise Misuse that names every
+    variable that is missing.
+    """
     population = asked.population or env.get("ACCOUNTANT_POPULATION")
     missing = []
     if not env.get("ACCOUNTANT_URL"):
@@ -23,5 +25,10 @@ def connected(asked: argparse.Namespace, env: Mapping[str, str], **options: Any)
         missing.append("ACCOUNTANT_POPULATION or --population (what is asked about)")
     if missing:
         raise Misuse(f"this asks a service: set {' and '.join(missing)}", "not-configured")
+    return env["ACCOUNTANT_URL"], key_of(env), str(population)
+
+
+def connected(asked: argparse.Namespace, env: Mapping[str, str], **options: Any) -> Client:
+    """Return a client of the service. Raise Misuse as ``place_of``."""
     options = {"spool": env.get("ACCOUNTANT_SPOOL") or None} | options
-    return Client(env["ACCOUNTANT_URL"], key_of(env), str(population), **options)
+    return Client(*place_of(asked, env), **options)

@@ -240,6 +240,19 @@ def _run(to: argparse.ArgumentParser) -> None:
     _named(to)
 
 
+def _populations(to: argparse.ArgumentParser) -> None:
+    to.add_argument("action", choices=["create"], help="register it, or append values")
+    to.add_argument("--privacy-unit", required=True, help="who is protected: person, household, …")
+    relations = ["add_or_remove_one", "replace_one", "zero_out"]
+    to.add_argument("--neighbouring", required=True, choices=relations)
+    to.add_argument("--membership", required=True, choices=["public", "private"])
+    text = "a dimension, and a file with a value a line; repeated for several"
+    to.add_argument("--dimension", action="append", default=[], metavar="NAME=FILE", help=text)
+    text = "why a dimension that looks like times of events never changes for a unit"
+    to.add_argument("--fixed", action="append", default=[], metavar="NAME=WHY", help=text)
+    to.add_argument("--json", action="store_true", help="print the population as JSON")
+
+
 COMMANDS: Final = {
     "grant": Command("Reserve budget before something runs.", _grant, "asking"),
     "commit": Command("Say that what was reserved has run, whole or in part.", _commit, "settling"),
@@ -258,6 +271,7 @@ COMMANDS: Final = {
     "explain": Command("Show a decision with both sides of every comparison.", _explain, "asking"),
     "report": Command("Fetch the compliance report.", _report, "evidence"),
     "export": Command("Fetch the ledger as an evidence bundle.", _export, "evidence"),
+    "populations": Command("Register a population.", _populations, "registering"),
     "verify": Command("Check a bundle by the second verifier.", _verify, "evidence"),
     "receipt": Command("Fetch the proof that an event is in the ledger.", _receipt, "evidence"),
 }

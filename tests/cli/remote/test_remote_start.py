@@ -95,10 +95,14 @@ def test_local_reads_the_database(shell: Shell) -> None:
     assert "event" in shell("accounts").text
 
 
+TERMS = "--privacy-unit", "person", "--neighbouring", "replace_one", "--membership", "public"
+
+
 def test_a_command_says_what_is_not_set(shell: Shell) -> None:
     """Each variable that is missing is named, with what it is."""
     for command in OF_A_SERVICE - {"deliver"}:
         words = {"commit": ("g1",), "release": ("g1", "--reason", "x"), "grants": ()}
+        words["populations"] = "create", *TERMS
         bare = shell.with_(**dict.fromkeys(VARIABLES, ""))
         more = ("--", "true") if command == "run" else ()
         told = bare.wrong(command, *words.get(command, REQUEST), *more)
