@@ -494,17 +494,16 @@ class Limit:
         fit = [u is not None and c is not None and u + c <= m for u, c, m in each]
         return fit[1] and (fit[0] or any(fit[2:]))
 
-    def full(self, account: Account, cells: Cells, event: Doc) -> bool:
-        """Return whether an event's charge does not fit on some of the cells."""
+    def full(self, accounts: Iterable[Account], cells: Cells, event: Doc) -> int:
+        """Return in how many accounts an event's charge does not fit on some of the cells."""
         most, charge = self.capacity(), self.used(amounts(event["total"], self.keeps))
-        return not all(self.fits(self.used(sums), charge, most) for sums in account.of(cells))
+        each = ([self.used(sums) for sums in account.of(cells)] for account in accounts)
+        return sum(not all(self.fits(used, charge, most) for used in held) for held in each)
 
     def wrong(
         self, accounts: list[Account], most: Account | None, cells: Cells, on: tuple[Doc, Doc, Doc]
     ) -> str:
-        """Return the error in what an event has seen of a rule, whose first account was between
-        two others; ``on`` are the event, the rule, and what was seen.
-        """
+        """Return the error in what an event saw of a rule, whose first account was between two."""
         event, rule, seen = on
         fired = rule["id"] in dict(event.get("fired", []))
         share = number(rule["at"][:-1]) / 100 if "of" in rule else Fraction(1)
@@ -576,6 +575,7 @@ class Grant(NamedTuple):
     """An open grant: its client, data and people, its reservation, and the accounts of that."""
 
     by: str
+    named: str | list[str]
     datasets: list[str]
     subjects: Any
     cells: Cells
@@ -596,7 +596,8 @@ class Audit:
         self.sources = dict[str, set[str]]()  # Of each dataset, those that it was made from
         self.facts = dict[str, tuple[str | None, dict[str, str]]]()  # Their owners and labels
         self.rules, self.limits, self.numbers = list[Any](), dict[str, Limit](), Counter[str]()
-        self.way, self.expired, self.proposals = list[Any](), set[str](), dict[int, Doc]()
+        self.way, self.expired, self.ran = list[Any](), set[str](), dict[str, Any]()
+        self.proposals = dict[int, Doc]()
         self.adopted: int | None = None
         self.accounts, self.open, self.now = dict[Key, Account](), dict[str, Grant](), 0
         self.totals, self.believed = list[Doc](), set[str]()  # Rules: whether they fired
@@ -741,13 +742,15 @@ class Audit:
         booked = {k: a.book(cells, charge, now, reserve=reserve) for k, a in accounts.items()}
         if reserve:
             asked, expires = command.get("subjects"), now + command.get("ttl_seconds", 3600) * 10**6
-            self.open[f"g{self.size}"] = Grant(by, datasets, asked, cells, charge, expires, booked)
+            who = by, command["dataset"], datasets, asked
+            self.open[f"g{self.size}"] = Grant(*who, cells, charge, expires, booked)
 
     def end(self, event: Doc, command: Doc) -> None:
         """Settle a grant at its charge, which is no more than it reserved."""
         grant, charge = self.open.pop(command["grant"]), event.get("charge", {})
         late, expired = self.now >= grant.expires, event["type"] == "grant.expired.v1"
         self.expired |= {command["grant"]} if expired else set()
+        self.ran |= {command["grant"]: grant[:2]} if event["type"] in ENDS[::3] else {}
         for key, units in grant.booked.items():
             cells = grant.cells or (LASTS if expired else None)
             self.accounts[key].settle(cells, units, charge, self.now)
@@ -755,6 +758,10 @@ class Audit:
         for name in grant.total.keys() - {"infinite"}:
             now, reserved = (amounts(one, [name])[::-1] for one in (charge, grant.total))
             need(now == reserved if expired else now <= reserved, f"not the {name} it reserved")
+
+    def republish(self, event: Doc, command: Doc) -> None:
+        """Check that what is published again was committed by the client, on the same data."""
+        need(self.ran.get(command["grant"]) == (event["by"], command["dataset"]), "not committed")
 
     def carry_over(self, _: Doc, command: Doc) -> None:
         """Raise accounts to their sums before a recovery; reservations in them become spending."""
@@ -969,7 +976,7 @@ class Audit:
         everyone = event.get("charged_to") == "everyone" or "built-in:private-membership" in fired
         cells = None if everyone else self.select(command.get("subjects"))
         settled = [self.open[i["grant"]] for i in before if i.get("grant") in self.open]
-        beside = min(9, 200 - len(self.rules))  # accounts that are told beside those that decide
+        beside, sizes = min(9, 200 - len(self.rules)), [*map(len, self.dimensions.values())]
         for rule in self.rules:
             name, limit = rule["id"], self.limits.get(rule.get("of", rule["id"]))
             who = event["by"], command.get("purpose")
@@ -981,8 +988,7 @@ class Audit:
                 known, several = not any(i["type"] == "ask_grant" for i in before), len(keys) > 1
                 told, more = [seen, *seen.get("beside", [])], seen.get("more", 0)
                 for one in told:  # each has spent more than those that come after it
-                    sides, cell = self.dimensions.values(), "cell" in one
-                    places = zip(one.get("cell", ()), map(len, sides), strict=cell)
+                    places = zip(one.get("cell", ()), sizes, strict="cell" in one)
                     need(all(at in range(size) for at, size in places), "no such cell")
                     data = one["dataset"] if several else next(iter(found))
                     need(("dataset" in one) == several and data in found, "not what decides")
@@ -991,12 +997,11 @@ class Audit:
                     wrong = limit.wrong(of, most if known else None, cells, on)
                     need(not wrong, f"rule {name}: {wrong}")
                 beside -= len(told) - 1
-                need(beside >= 0 and not (more and beside), f"rule {name}: {more} are left out")
-                need(name in fired or len(told) == 1, "it fits in the other accounts")
+                apt = beside >= 0 and not (more and beside) and (name in fired or len(told) == 1)
+                need(apt, f"rule {name}: too many or too few accounts are told")
                 if found and "of" not in rule:
-                    full = [sum(limit.full(a, cells, event) for a in least.values())]
-                    full += [sum(limit.full(a, cells, event) for a in found.values())]
-                    need(full[0] <= more <= (full[1] if known else len(found)), f"not {full} more")
+                    low, high = (limit.full(x.values(), cells, event) for x in (least, found))
+                    need(low <= more <= (high if known else len(found)), f"not {low} more")
             elif "at_most" in rule and about:
                 caps = rule["at_most"].items()
                 costs = {n: (amounts(event["total"], [n]), number(m)) for n, m in caps}
@@ -1036,6 +1041,7 @@ HANDLERS: dict[str, Callable[[Audit, Doc, Doc], Any]] = {
     "policy.adopted.v1": Audit.adopt,
     **dict.fromkeys(BOOKS, Audit.book),
     **dict.fromkeys(ENDS, Audit.end),
+    "answer.republished.v1": Audit.republish,
     "ledger.carried_over.v1": Audit.carry_over,
     "ledger.recovered.v1": Audit.recover,
 }

@@ -30,6 +30,7 @@ class _Asked(msgspec.Struct):
     """The fields of an event's command that answers need."""
 
     grant: str = ""
+    answer: str = ""
     ttl_seconds: int = DEFAULT_TTL
 
 
@@ -78,7 +79,7 @@ def respond(service: Service, answer: Answer) -> JSONResponse:
 def _status(entry: Entry) -> int:
     if entry.type == outcome.PROPOSED:
         return 202
-    return 201 if entry.type in (outcome.RESERVED, outcome.RECORDED) else 200
+    return 201 if entry.type in (outcome.RESERVED, outcome.RECORDED, outcome.REPUBLISHED) else 200
 
 
 def proposed_by(answer: Answer) -> JSONResponse | None:
@@ -163,6 +164,16 @@ def _counted(entry: Entry, kept: _Kept) -> models.Counted:
     }
 
 
+def _republished(entry: Entry, kept: _Kept) -> models.Republished:
+    return {
+        "id": kept.command.grant,
+        "answer": kept.command.answer,
+        "charged": amounts(kept.charge),
+        "sequence": entry.sequence,
+        "time": kept.time,
+    }
+
+
 def _noted(entry: Entry, kept: _Kept) -> models.Settlement:
     return {
         "id": kept.command.grant,
@@ -191,6 +202,7 @@ _ANSWERS: Final[dict[str, Callable[[Entry, _Kept], models.Stamped]]] = {
     outcome.RECORDED: _recorded,
     outcome.ANSWERED: _counted,
     outcome.NOTED: _noted,
+    outcome.REPUBLISHED: _republished,
     outcome.RELEASED: _ended,
     outcome.COMMITTED: _ended,
     outcome.CLOSED: _ended,

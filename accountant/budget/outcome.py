@@ -28,6 +28,7 @@ CLOSED: Final = "sparse_vector.closed.v1"
 RECORDED: Final = "invocation.recorded.v1"
 PROPOSED: Final = "change.proposed.v1"
 DECLINED: Final = "change.declined.v1"
+REPUBLISHED: Final = "answer.republished.v1"
 
 
 Body = dict[str, Any]

@@ -366,6 +366,19 @@ class AsyncClient(AsyncSender):
         """Attest for a grant, by its id, that nothing was executed on the data."""
         return await self.send(calls.release(grant, reason, **more))
 
+    async def republish(
+        self,
+        grant: str,
+        dataset: Datasets,
+        answer: bytes | str,
+        *,
+        idempotency_key: str | None = None,
+    ) -> results.Republished:
+        """Record that an answer of a committed grant is published again, unchanged: its bytes, or
+        their SHA-256 in hex. It costs nothing.
+        """
+        return await self.send(calls.republish(grant, dataset, answer, idempotency_key))
+
     async def open_grants(
         self, client: str | None = "me", dataset: str | None = None
     ) -> AsyncIterator[results.GrantState]:

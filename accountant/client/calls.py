@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple, TypedDict, Unpack
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypedDict, Unpack
 from urllib.parse import quote, urlencode
 
 from accountant.client import results
@@ -22,6 +23,9 @@ from accountant.client.transport import (
     put,
     repeated,
 )
+
+if TYPE_CHECKING:
+    import httpx2
 
 PART: Final = 200_000  # Bytes of names in one request; a service takes 1,000,000 unless told less
 PAGE: Final = 500  # The most grants or events in one page
@@ -96,6 +100,22 @@ def commit(
 def release(grant: str, reason: str, **more: Unpack[Settles]) -> Call[results.Settlement]:
     """Attest that nothing was executed on the data."""
     return post(f"/grants/{grant}/release", _settlement, {"reason": reason}, **more)
+
+
+def republish(
+    grant: str, dataset: Datasets, answer: bytes | str, idempotency_key: str | None
+) -> Call[results.Republished]:
+    """Report that an answer of a committed grant, by its bytes or its SHA-256 in hex, is published
+    again.
+    """
+    digest = answer if isinstance(answer, str) else sha256(answer).hexdigest()
+    body = {"dataset": dataset if isinstance(dataset, str) else list(dataset), "answer": digest}
+
+    def read(response: httpx2.Response) -> results.Republished:
+        return results.Republished(document(response))
+
+    path = f"/grants/{grant}/republications"
+    return post(path, read, body, idempotency_key=idempotency_key)
 
 
 def count(grant: str, positives: int, negatives: int) -> Call[results.Counted]:

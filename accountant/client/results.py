@@ -128,6 +128,17 @@ class Counted(Document):
         return int(self.body["negatives"])
 
 
+class Republished(Document):
+    """An answer that is published again."""
+
+    __slots__ = ()
+
+    @property
+    def answer(self) -> str:
+        """Its SHA-256, in hex."""
+        return str(self.body["answer"])
+
+
 class Finding(Document):
     """What one rule found."""
 

@@ -360,6 +360,19 @@ class Client(Sender):
         """Attest for a grant, by its id, that nothing was executed on the data."""
         return self.send(calls.release(grant, reason, **more))
 
+    def republish(
+        self,
+        grant: str,
+        dataset: Datasets,
+        answer: bytes | str,
+        *,
+        idempotency_key: str | None = None,
+    ) -> results.Republished:
+        """Record that an answer of a committed grant is published again, unchanged: its bytes, or
+        their SHA-256 in hex. It costs nothing.
+        """
+        return self.send(calls.republish(grant, dataset, answer, idempotency_key))
+
     def open_grants(
         self, client: str | None = "me", dataset: str | None = None
     ) -> Iterator[results.GrantState]:

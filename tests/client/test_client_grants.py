@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -227,3 +228,16 @@ def test_open_grants(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
         assert [grant.id for grant in other.open_grants(dataset="visits")] == [theirs]
         with pytest.raises(Failed, match="another client"):
             list(accountant.open_grants("other"))
+
+
+def test_an_answer_is_published_again(served: Served) -> None:
+    """By its bytes or their digest, at no charge, and once for the same key."""
+    digest = sha256(b"41.7").hexdigest()
+    with served.client(served.population()) as accountant:
+        with accountant.grant("visits", [LAPLACE], purpose="test") as grant:
+            grant.commit()
+        first = accountant.republish(grant.id, "visits", b"41.7", idempotency_key="again")
+        second = accountant.republish(grant.id, "visits", digest, idempotency_key="again")
+    assert first.answer == second.answer == digest
+    assert first.body["sequence"] == second.body["sequence"]
+    assert set(first.body["charged"].values()) == {"0"}

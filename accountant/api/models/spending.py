@@ -139,6 +139,14 @@ class Settlement(Stamped):
     flags: NotRequired[Annotated[list[Flag], "the rules that fired on what is given back"]]
 
 
+class Republished(Stamped):
+    """An answer that is published again."""
+
+    id: Annotated[str, "the grant under which it was made"]
+    answer: Annotated[str, "its SHA-256, as it was stated"]
+    charged: Annotated[Charge, "zero"]
+
+
 class Counted(Stamped):
     """A session's answers so far."""
 

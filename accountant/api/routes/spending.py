@@ -106,6 +106,16 @@ def release_grant(grant: GrantId, posted: Posted) -> JSONResponse:
     return posted(ask.ReleaseGrant, grant=grant)
 
 
+@router.post("/grants/{grant}/republications", status_code=201)
+@Call(models.Republished, ask.RepublishAnswer, within="grant", topics="grant own again")
+def republish_answer(grant: GrantId, posted: Posted) -> JSONResponse:
+    """Record that an answer of a committed grant is published again, unchanged. It costs nothing.
+
+    Whether the bytes are those that were published before is the pipeline's word.
+    """
+    return posted(ask.RepublishAnswer, grant=grant)
+
+
 @router.post("/invocations", status_code=201)
 @Call(models.Record, ask.RecordInvocations, topics="data asking")
 def record_invocations(posted: Posted) -> JSONResponse:

@@ -361,6 +361,15 @@ class CommitGrant(_Returning, name="commit_grant"):
     mechanisms: Mechanisms | None = Field(None, description="the part that was run, as asked for")
 
 
+class RepublishAnswer(_OnGrant, name="republish_answer", needs_key=True):
+    """State that an answer of a committed grant is published again, unchanged, at no charge."""
+
+    dataset: Datasets = Field(description="the datasets that the grant names")
+    answer: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] = Field(
+        description="SHA-256 of the answer as it was published, in hex"
+    )
+
+
 class ReleaseGrant(_Returning, name="release_grant"):
     """Attest that nothing of a grant was executed on the data."""
 

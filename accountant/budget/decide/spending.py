@@ -25,11 +25,13 @@ from accountant.budget.outcome import (
     RECORDED,
     REFUSED,
     RELEASED,
+    REPUBLISHED,
     RESERVED,
     Body,
     Outcome,
     outcome,
 )
+from accountant.budget.reach import named_in
 from accountant.budget.request import Judged, Request, prepare, price_all
 from accountant.budget.rules.limit import LimitRule
 from accountant.budget.state import State
@@ -174,6 +176,32 @@ def release(state: State, asked: Envelope, command: ask.ReleaseGrant, now: int) 
     return [outcome(state, asked, RELEASED, now, body, change)]
 
 
+def republish(
+    state: State, asked: Envelope, command: ask.RepublishAnswer, now: int
+) -> list[Outcome]:
+    """Record that an answer is published again, at no charge: what is released is a function of
+    what was released before, so nobody loses more. Raises Conflict unless the grant was committed,
+    on these datasets. It names no mechanisms: those are what was committed, and no others.
+    """
+    grant = _own(state, asked, command.grant)
+    if not isinstance(grant, Settled) or grant.status != "committed":
+        raise Conflict(
+            "not-committed",
+            f"grant {grant.id} is {grant.status}, not committed: only an answer of a committed "
+            "grant can be published again at no charge; ask for a grant of its own",
+            state=grant.status,
+        )
+    if named_in(command.dataset) != grant.on.named:
+        raise Conflict(
+            "other-datasets",
+            f"grant {grant.id} is on {', '.join(grant.on.named)}, not on "
+            f"{', '.join(named_in(command.dataset))}: name the grant under which the answer was "
+            "made",
+            datasets=list(grant.on.named),
+        )
+    return [outcome(state, asked, REPUBLISHED, now, {}, NOTHING)]
+
+
 def expire(state: State, asked: Envelope, command: ask.ExpireGrant, now: int) -> list[Outcome]:
     """Charge a grant whose time has passed. Raises Conflict if it has not."""
     grant = state.grant(command.grant)
@@ -292,6 +320,7 @@ SPENDING: Final[dict[type[Command], Callable[[State, Envelope, Any, int], list[O
     ask.RecordInvocations: record,
     ask.CommitGrant: commit,
     ask.ReleaseGrant: release,
+    ask.RepublishAnswer: republish,
     ask.ExpireGrant: expire,
     ask.CountAnswers: count,
     ask.CloseSparseVector: close,
