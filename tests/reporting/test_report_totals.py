@@ -204,6 +204,7 @@ def test_every_type_of_event_is_collected_or_books_nothing() -> None:
         "dataset.registered.v1",
         "policy.adopted.v1",
         "grant.noted.v1",
+        "answer.republished.v1",
         "sparse_vector.answered.v1",
         "signing_key.adopted.v1",
         "engine.adopted.v1",
