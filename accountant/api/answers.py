@@ -16,6 +16,7 @@ from accountant.budget import batches, outcome
 from accountant.budget.advice import in_words
 from accountant.budget.commands import DEFAULT_TTL
 from accountant.budget.facts import SECOND
+from accountant.budget.previewing import Foreseen
 from accountant.budget.rules.limit import MOST_BESIDE
 from accountant.door.messages import Reply, problem, replied
 from accountant.ledger.events import Entry, Event, rfc3339
@@ -223,6 +224,16 @@ def _judged(entry: Entry, kept: _Kept) -> models.Judged:
 
 def _flags(kept: _Kept) -> list[models.Flag]:
     return [{"rule": rule, "code": code} for rule, code in kept.fired]
+
+
+def previews_view(found: Sequence[Foreseen], sequence: int) -> models.Previews:
+    """Return the previews of several requests as the API serves them."""
+    items: list[models.Foreseen] = []
+    for one in found:
+        kept = _KEPT.decode(one.event.to_bytes())
+        outcome = ("flag" if kept.fired else "allow") if one.granted else "block"
+        items.append({"outcome": outcome, "charge": amounts(kept.total), "flags": _flags(kept)})
+    return {"items": items, "granted": sum(one.granted for one in found), "sequence": sequence}
 
 
 def preview_view(preview: Preview) -> models.Preview:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache, partial
 from typing import Final, NamedTuple
@@ -19,7 +19,13 @@ from accountant.budget.evaluate import evaluate, how_many
 from accountant.budget.explain import JUDGED, Decision, Explained, explain, in_words
 from accountant.budget.handlers import HANDLERS
 from accountant.budget.outcome import REFUSED
-from accountant.budget.proposals import Proposal
+from accountant.budget.previewing import (
+    Foreseen,
+    foresee,
+)
+from accountant.budget.proposals import (
+    Proposal,
+)
 from accountant.budget.request import Request, Terms, prepare, terms_of
 from accountant.budget.state import Grant, Settled, State
 from accountant.ledger.events import Event
@@ -133,6 +139,16 @@ class Reader:
             fits = 0 if judgement.outcome == "block" else how_many(state, request)
             decision = in_words(state, request, judgement, asked.document)
             return Preview(request, decision, fits, state.last)
+
+    def preview_all(
+        self, ledger: str, by: str, asked: Sequence[AskGrant]
+    ) -> tuple[list[Foreseen], int]:
+        """Return what each request would get now, after those before it that would be granted, and
+        the last event that is counted in; record nothing. Other requests do not wait.
+        """
+        state = self.state(ledger)
+        last = state.last
+        return list(foresee(state, by, asked, max(state.time, self.now(state)))), last
 
     def explain(self, ledger: str, event: Event) -> Explained:
         """Return the decision of a judged event in words. Raise NotFound for any other event."""

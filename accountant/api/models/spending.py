@@ -334,6 +334,22 @@ class Preview(TypedDict):
     sequence: CountedIn
 
 
+class Foreseen(TypedDict):
+    """What one of several requests would get."""
+
+    outcome: Annotated[str, "allow, flag or block"]
+    charge: Costs
+    flags: Annotated[list[Flag], "the rules that fired, the strictest first; mostly empty"]
+
+
+class Previews(TypedDict):
+    """What each request would get, after those before it that would be granted."""
+
+    items: Annotated[list[Foreseen], "in the order of the requests"]
+    granted: Annotated[int, "how many would be granted"]
+    sequence: CountedIn
+
+
 class PricedMechanism(TypedDict):
     """One mechanism's price."""
 

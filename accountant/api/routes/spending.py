@@ -21,7 +21,7 @@ from accountant.api.access import (
     TheService,
     of_a_population,
 )
-from accountant.api.answers import preview_view, respond_to_batch
+from accountant.api.answers import preview_view, previews_view, respond_to_batch
 from accountant.api.models import spending as models
 from accountant.api.requests import only_own, read_batch
 from accountant.api.views import grant_view, listed
@@ -161,6 +161,17 @@ def preview(population: Name, key: Asker, body: Body, service: TheService) -> JS
     """Show the decision that a request would get, and how many like it fit. Nothing is recorded."""
     command = ask.AskGrant.model_validate(body)
     return JSONResponse(preview_view(service.preview(population, key.name, command)))
+
+
+@router.post("/preview/batch")
+@Call(models.Previews, ask.PreviewRequest, topics="data asking batch")
+def preview_batch(population: Name, key: Asker, body: Body, service: TheService) -> JSONResponse:
+    """Show what each of several requests would get, after those before it that would be granted.
+
+    Nothing is recorded, and no other request waits. Another request may come in between.
+    """
+    items = ask.PreviewRequest.model_validate(body).items
+    return JSONResponse(previews_view(*service.preview_all(population, key.name, items)))
 
 
 @sessions.post("/sparse-vector", status_code=201)

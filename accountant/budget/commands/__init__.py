@@ -549,6 +549,14 @@ class BatchRequest(BaseModel, frozen=True, extra="forbid"):
         ]
 
 
+class PreviewRequest(BaseModel, frozen=True, extra="forbid"):
+    """Requests that are previewed one after another."""
+
+    items: Annotated[list[AskGrant], Field(min_length=1, max_length=MOST_ITEMS)] = Field(
+        description="requests in the order in which they would be sent"
+    )
+
+
 def decided_in(items: Sequence[BaseModel]) -> list[int]:
     """Return the order in which ``items`` are decided: commits and releases come first."""
     return sorted(range(len(items)), key=lambda place: isinstance(items[place], AskGrant))
