@@ -37,11 +37,12 @@ TWO_PI_ROOT = Decimal("2.5066282746310005024157652848110452530069867406099383166
 STEPS = [1 + Fraction(step, 8 << p) for p in range(16, 0, -1) for step in range(8, 16)]
 RENYI = [*STEPS, *range(2, 65), *(step << p for p in range(3, 11) for step in range(9, 17))]
 EPOCH, MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
+DAY, MONTHS = 86_400 * 10**6, {"month": 1, "monthly": 1, "quarterly": 3, "yearly": 12}
 JUDGED = ("grant.reserved.v1", "grant.refused.v1", "invocation.recorded.v1")
 BOOKS = ("grant.reserved.v1", "invocation.recorded.v1", "charge.revalued.v1")
 ENDS = ("grant.committed.v1", "grant.released.v1", "grant.expired.v1", "sparse_vector.closed.v1")
 SCOPE = ("labels", "owners", "datasets", "clients", "purposes")  # The first two may move
-PLACE = ("across", "per", "window")
+PLACE = ("across", "per", "window", "refresh")
 PARTS, SCOPED = {"per", "clients", "purposes"}, {"limit", "at_most", "mechanisms", "require"}
 NUMBER = re.compile(r"\d{1,99}(\.\d{1,99})?([eE][+-]?\d{1,2})?(/[1-9]\d{0,98})?")
 
@@ -142,11 +143,14 @@ def number(text: Any) -> Fraction:
 
 
 def ends(window: str, at: int) -> int:
-    """Return when spending at ``at`` leaves a window: ``30d``, ``12h`` or ``month``."""
-    if window != "month":
+    """Return when spending at ``at`` leaves a window: ``30d``, ``12h``, or a calendar's period."""
+    moment, months = EPOCH + at * MICROSECOND, MONTHS.get(window)
+    if months is None and window[-1] in "hd":
         return at + int(window[:-1]) * {"h": 3_600, "d": 86_400}[window[-1]] * 10**6
-    moment = EPOCH + at * MICROSECOND
-    year, month = divmod(moment.year * 12 + moment.month, 12)
+    if months is None:  # 1970 began on a Thursday
+        days, first = (1, 0) if window == "daily" else (7, 4)
+        return ((at // DAY - first) // days * days + days + first) * DAY
+    year, month = divmod(((moment.year * 12 + moment.month - 1) // months + 1) * months, 12)
     return (datetime(year, month + 1, 1, tzinfo=UTC) - EPOCH) // MICROSECOND
 
 
@@ -530,7 +534,7 @@ class Limit:
 
     def opened(self) -> Account:
         """Return an account of this epoch with nothing in it."""
-        return Account(self.keeps, self.rule.get("window"))
+        return Account(self.keeps, self.rule.get("window", self.rule.get("refresh")))
 
     def key(self, dataset: str, client: str, inside: object = True) -> Key:
         """Return the account of a charge; across datasets one outside of the scope has its own."""
@@ -541,7 +545,7 @@ class Limit:
 def start_of(old: Limit | None, new: Limit, *, used: bool) -> str:
     """Return how the epoch of a limit begins that is adopted after ``old``, which was ``used``."""
     rule = new.rule
-    span, before = rule.get("window"), old.rule if old else {}
+    span, before = rule.get("window", rule.get("refresh")), old.rule if old else {}
     same = old is not None and all(before.get(n) == rule.get(n) for n in (*SCOPE, *PLACE))
     limits = [{n: number(v) for n, v in r.get("limit", {}).items()} for r in (before, rule)]
     reset = rule.get("carry") == "none"

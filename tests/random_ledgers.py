@@ -42,6 +42,7 @@ POLICY = (
     "  - {{id: why, require: [purpose], action: flag}}\n"
     "  - {{id: known, purposes: [study], action: flag}}\n"
     "  - {{id: lately, window: 1h, limit: {{epsilon: 0.6, delta: 1e-4}}, action: flag}}\n"
+    "  - {{id: today, refresh: daily, limit: {{epsilon: 0.5, delta: 1e-4}}, action: flag}}\n"
     "  - {{id: most, at_most: {{epsilon: 0.3, delta: 1e-5}}, action: flag}}\n"
     "  - {{id: kinds, mechanisms: [declared, non_private], datasets: e, action: flag}}\n"
     "  - {{id: word, trusted: {{epsilon: 0.2}}, action: flag}}\n"
@@ -79,6 +80,7 @@ rare = st.sampled_from(
     [
         ("wait", 1),
         ("wait", 4000),
+        ("wait", 40_000),
         ("expire",),
         ("session",),
         ("extend", True),
@@ -108,7 +110,8 @@ def ledger(gate: str, wide: bool, todo: Ops, book: Book | None = None) -> Book:
         book.dataset(name)
     derived = {"id": "g", "namespace": "n", "name": "g", "parents": ["d", "outside"]}
     book.do("register_dataset", "admin", **derived)
-    book.policy(POLICY.format(gate=gate, limit=50 if wide else 2) + EACH * (not wide))
+    rules = POLICY.format(gate=gate, limit=50 if wide else 2) + EACH * (not wide)
+    book.policy(rules, approved_by="officer")
     carry_on(book, gate, todo)
     return book
 

@@ -22,8 +22,9 @@ from pydantic import BaseModel, BeforeValidator, Field, PlainSerializer
 from accountant.budget.accounts.account import Account
 from accountant.budget.accounts.accounts import Accounts
 from accountant.budget.accounts.epochs import Adopted, epoch_of
+from accountant.budget.accounts.spans import Window
 from accountant.budget.accounts.sums import Sums
-from accountant.budget.accounts.window import Window, WindowAccount
+from accountant.budget.accounts.window import WindowAccount
 from accountant.budget.columns import Take, raw
 from accountant.budget.custody.custody import Custody
 from accountant.budget.grants import AccountKey, Bookings, Grant, Grants, Legend

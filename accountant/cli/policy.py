@@ -11,6 +11,7 @@ import typer
 from rich.table import Table
 
 from accountant.budget.commands import AdoptPolicy, Envelope
+from accountant.budget.decide.adopting import not_reset
 from accountant.budget.facts import opened_by
 from accountant.budget.outcome import PROPOSED
 from accountant.budget.policy_file import parse_policy
@@ -93,19 +94,23 @@ def adopt(
     command = AdoptPolicy(policy=found.to_json(), source_digest=digest, closes=closes or [])
     with common.local_service() as service:
         events = service.execute(population, Envelope(common.operator(), command)).events
-        relation = service.state(population).people().relation
+        state = service.state(population)
     if events and events[0].type == PROPOSED:
         show_proposal(proposal_of(events[0]), population, json=json)
         return
-    kept = kept_orders(events[0], relation) if events else []
+    kept = kept_orders(events[0], state.people().relation) if events else []
     opened = opened_by(events[0].body) if events else []
+    goes_on = not_reset(state, opened)
     if json:
-        document = {"adopted": bool(events), "opens_epoch": opened, "kept_orders": kept}
+        document: dict[str, Any] = {"adopted": bool(events), "opens_epoch": opened}
+        document |= {"kept_orders": kept} | ({"not_reset": goes_on} if goes_on else {})
         common.print_json(document)
         return
     common.show("adopted" if events else "this policy is in force already")
     if opened:
         common.show(f"new epochs: {', '.join(opened)}")
+    for each in goes_on:
+        common.show(f"{each['rule']}: {each['reason']}")
     for one in kept:
         common.show(
             f"{one['rule']} goes on at the orders {', '.join(one['orders'])} of what it has used; "

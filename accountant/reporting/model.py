@@ -109,6 +109,7 @@ def standing(state: State, counted: Counted) -> schema.Standing:
         divides=counted.rule.divides,
         formula=words.formula(row.gate)[0],
         window=window.words if window else "",
+        period=row.period or None,
         status=total.status,
         total=total,
         meaning=_meaning(row, total, words.unit_of(state.people())),

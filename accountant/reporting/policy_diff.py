@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from accountant.budget.decide.adopting import weakened
+from accountant.budget.decide.adopting import weakened, will_forget
 from accountant.budget.policy import Policy
+from accountant.budget.rules.base import Rule
 from accountant.reporting.words import rule_in_words
 
 
@@ -39,5 +40,10 @@ def differences(old: Policy, new: Policy, unit: str) -> Iterator[Changed]:
                 name,
                 None if was is None else rule_in_words(was, unit),
                 None if now is None else rule_in_words(now, unit),
-                loosens=was is not None and weakened(was, now) is not None,
+                loosens=_loosens(was, now),
             )
+
+
+def _loosens(was: Rule | None, now: Rule | None) -> bool:
+    forgets = now is not None and will_forget(was, now)
+    return forgets or (was is not None and weakened(was, now) is not None)

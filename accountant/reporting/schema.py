@@ -131,8 +131,16 @@ class Account(Struct, frozen=True, kw_only=True):
     worst_group: dict[str, str]
 
 
+class PeriodFacts(Struct, frozen=True):
+    """A period of the calendar: when it began, and when the limit refreshes."""
+
+    start: str
+    end: str
+
+
 class Standing(Account, frozen=True, kw_only=True):
     """An account with its status. ``window`` is the rule's window in words, empty if it has none;
+    ``period`` the dates of the calendar that it counts between, None where it is no such window;
     ``ladder`` has the result of every filter on the same charges, each at its fixed order;
     ``divides``: it counts some charges only, and promises nothing about the data.
     """
@@ -140,6 +148,7 @@ class Standing(Account, frozen=True, kw_only=True):
     divides: bool
     formula: str
     window: str
+    period: PeriodFacts | None
     status: Status
     total: Place
     meaning: Meaning

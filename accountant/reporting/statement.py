@@ -12,13 +12,18 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import numpy as np
 
-from accountant.budget.accounts.part import Integers
+from accountant.budget.accounts.epochs import (
+    Epoch,
+)
+from accountant.budget.accounts.part import (
+    Integers,
+)
 from accountant.budget.state import ALL, AccountKey, Counted, State, account_key, lifetime
 from accountant.ledger.events import rfc3339
 from accountant.privacy.filters import BASIC, FILTERS
 from accountant.privacy.units import INFINITE, SURE, Currency, amount, show
 from accountant.reporting.peak_cell import Ruler, Worst, by_axis, used_and_spent
-from accountant.reporting.schema import Account, Amounts, LimitFacts, Status
+from accountant.reporting.schema import Account, Amounts, LimitFacts, PeriodFacts, Status
 
 NEAR: Final = 0.8
 """The share of a limit from which on it is nearly used up."""
@@ -56,9 +61,12 @@ class Balance(Amounts, frozen=True, kw_only=True):
 
 
 class Line(Account, frozen=True, kw_only=True):
-    """One account of the statement. ``window`` is 30d, 12h or month; None: the whole epoch."""
+    """One account of the statement. ``window`` is 30d, 12h or month, or how often the limit
+    refreshes; None: the whole epoch. ``period`` is that of the calendar which counts now.
+    """
 
     window: str | None
+    period: PeriodFacts | msgspec.UnsetType
     total: Balance
     lifetime: dict[str, str]
     groups: list[Balance]
@@ -133,6 +141,7 @@ def line(state: State, counted: Counted, axis: int | None = None) -> Line:
             show(epoch.capacity.own_delta, Currency.DELTA),
         ),
         window=rule.span,
+        period=_period(state, epoch),
         epoch=epoch.number,
         counted_from=rfc3339(epoch.since),
         carried=epoch.carried,
@@ -142,6 +151,11 @@ def line(state: State, counted: Counted, axis: int | None = None) -> Line:
         groups=[] if axis is None else balances(state, counted, axis),
         ladder=[{"gate": name, "used": amount(n, Currency.EPSILON)} for name, n in worst],
     )
+
+
+def _period(state: State, epoch: Epoch) -> PeriodFacts | msgspec.UnsetType:
+    period = epoch.window.period(max(state.time, state.now)) if epoch.window else None
+    return msgspec.UNSET if period is None else PeriodFacts(*map(rfc3339, period))
 
 
 def balances(state: State, counted: Counted, axis: int | None) -> list[Balance]:

@@ -12,12 +12,12 @@ from house import House, adopt, audit, resident
 from support import Clock, declared, gaussian, laplace, last_replay
 from test_minimal_verifier import report
 
-from accountant.budget.accounts.window import Window
+from accountant.budget.accounts.spans import Window
 from accountant.budget.errors import Problem
 from accountant.ledger.events import Event
 
 RULES = (
-    "  - {{id: w, window: {span}, limit: {{epsilon: {epsilon}, delta: 1e-4}}}}\n"
+    "  - {{id: w, {span}, limit: {{epsilon: {epsilon}, delta: 1e-4}}}}\n"
     "  - {{id: each, per: client, window: 1d, limit: {{epsilon: 0.8}}, action: flag}}\n"
     "  - {{id: nearly, of: w, at: 60%}}\n"
     "  - {{id: cap, at_most: {{epsilon: 0.3}}}}\n"
@@ -45,7 +45,8 @@ class Played:
 
     def policy(self) -> None:
         """Adopts the rules with some window and limit."""
-        span = self.random.choice(["12h", "12h", "12h", "1d", "month"])
+        windows = ["window: 12h"] * 3 + ["window: 1d", "window: month"]
+        span = self.random.choice([*windows, *["refresh: daily"] * 3, "refresh: weekly"])
         rules = RULES.format(span=span, epsilon=self.random.choice(["0.9", "1.1"]))
         adopt(self.house, rules, confirmed_by="officer")
 
@@ -113,7 +114,7 @@ def test_verifiers_take_every_decision_again(tmp_path: Path, seed: int) -> None:
 def test_who_frees_too_early_is_found(tmp_path: Path) -> None:
     """A grant that the window did not have room for yet is a finding of both verifiers."""
     house = resident(House(tmp_path / "house", Clock()))
-    adopt(house, RULES.format(span="12h", epsilon="0.3"), confirmed_by="officer")
+    adopt(house, RULES.format(span="window: 12h", epsilon="0.3"), confirmed_by="officer")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Window, "ends", lambda self, at: at + 1)
         for _ in range(2):
@@ -128,7 +129,7 @@ def test_who_frees_too_early_is_found(tmp_path: Path) -> None:
 def test_a_bundle_is_of_the_last_event(tmp_path: Path) -> None:
     """What has left a window since the last event still counts in the totals of the bundle."""
     house = resident(House(tmp_path / "house", Clock()))
-    adopt(house, RULES.format(span="12h", epsilon="0.9"), confirmed_by="officer")
+    adopt(house, RULES.format(span="window: 12h", epsilon="0.9"), confirmed_by="officer")
     house.do("record_invocations", dataset="d", mechanisms=[laplace("0.2")])
     house.sign()
     house.clock.forward(90_000)

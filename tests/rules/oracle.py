@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from fractions import Fraction
 from itertools import product
@@ -58,18 +59,24 @@ class Entry:
 
 @dataclass
 class Account:
-    """All entries of one account. ``seconds``: for how long what is spent counts."""
+    """All entries of one account. ``span``: for how many seconds what is spent counts, or by which
+    period of the calendar.
+    """
 
     axis: Axis
-    seconds: int | None = None
+    span: int | str | None = None
     entries: list[Entry] = field(default_factory=list)
 
     def counting(self, now: int) -> list[Entry]:
         """The entries that count at a stamp."""
-        if self.seconds is None:
+        if self.span is None:
             return self.entries
-        first = now - self.seconds * SECOND
-        return [e for e in self.entries if e.grant is not None or e.since > first]
+        return [e for e in self.entries if e.grant is not None or self._lasts(e.since, now)]
+
+    def _lasts(self, since: int, now: int) -> bool:
+        if isinstance(self.span, int):
+            return since > now - self.span * SECOND
+        return period(str(self.span), since) == period(str(self.span), now)
 
     def at(self, cell: Cell, now: int) -> Sums:
         """What a cell has used."""
@@ -380,13 +387,13 @@ class Oracle:
         kept = [] if "across" in rule and within else names
         return [(rule["id"], number, name, client) for name in kept]
 
-    def _keys(self, asked: Envelope) -> Iterator[tuple[Key, Axis, int | None]]:
+    def _keys(self, asked: Envelope) -> Iterator[tuple[Key, Axis, int | str | None]]:
         """The accounts that a charge counts in."""
         for rule in self.rules:
             if "limit" not in rule:
                 continue
             for key in self._places(rule, asked) + self._outside(rule, asked):
-                yield key, self._epoch(rule).axis, seconds(rule)
+                yield key, self._epoch(rule).axis, span(rule)
         for dataset in (*asked.datasets, "*"):
             yield ("", 0, dataset, ""), SURE, None
 
@@ -557,11 +564,11 @@ class Oracle:
             of = (rule["id"], self._epoch(rule).number, name)
             for key in [key for key in self.accounts if key[:3] == of and self._covers(rule, name)]:
                 account = self.accounts[key]
-                self.accounts[key] = Account(account.axis, account.seconds)
+                self.accounts[key] = Account(account.axis, account.span)
                 for grant in self.grants.values():
                     grant.accounts = [one for one in grant.accounts if one != key]
                 place = (*key[:2], "*", key[3])
-                total = self.accounts.setdefault(place, Account(account.axis, account.seconds))
+                total = self.accounts.setdefault(place, Account(account.axis, account.span))
                 kept = account.counting(now)
                 total.entries += [
                     Entry(one.cells, one.sums, None, now, one.cells is None) for one in kept
@@ -605,7 +612,7 @@ class Oracle:
             inside = key[2] == "*" or (key[0] == "" and self._covers(rule, key[2]))
             dataset = "*" if "across" in rule and inside else key[2]
             after = (rule["id"], epoch.number, dataset, key[3] if "per" in rule else "")
-            account = self.accounts.setdefault(after, Account(epoch.axis, seconds(rule)))
+            account = self.accounts.setdefault(after, Account(epoch.axis, span(rule)))
             for cells, entries in self._parts(source):
                 for lasting in (True, False):  # an open grant on everyone is not settled here
                     sums: Sums = dict.fromkeys(SURE, (0, 0))
@@ -675,8 +682,23 @@ def kinds_of(value: Any) -> Iterator[str]:
         yield from kinds_of(list(value.values()))
 
 
-def seconds(rule: dict[str, Any]) -> int | None:
+def period(name: str, stamp: int) -> tuple[int, ...]:
+    """Which day, week, month, quarter or year of the calendar in UTC a stamp lies in."""
+    moment = datetime.fromtimestamp(stamp // SECOND, UTC)
+    year, week, _ = moment.isocalendar()
+    return {
+        "daily": (moment.year, moment.month, moment.day),
+        "weekly": (year, week),
+        "monthly": (moment.year, moment.month),
+        "quarterly": (moment.year, (moment.month - 1) // 3),
+        "yearly": (moment.year,),
+    }[name]
+
+
+def span(rule: dict[str, Any]) -> int | str | None:
     """How long what is spent counts under a rule; None for ever."""
+    if "refresh" in rule:
+        return str(rule["refresh"])
     if "window" not in rule:
         return None
     found = re.fullmatch(r"(\d+)([hd])", rule["window"])

@@ -36,7 +36,8 @@ from support import (
     sparse_vector,
 )
 
-from accountant.budget.accounts.window import Window, WindowAccount
+from accountant.budget.accounts.spans import Window
+from accountant.budget.accounts.window import WindowAccount
 from accountant.budget.apply import drop_journal, fold, follow, keep_journal, rollback
 from accountant.budget.decide import SYSTEM
 from accountant.budget.errors import Problem
@@ -812,7 +813,8 @@ class Naive:
         [rule] = [rule for rule in rules if rule["id"] == "w"]
         if epoch["start"] not in ("kept", "carried"):
             self.spent, self.true, self.held = [], [], {}
-        self.window, self.epoch = Window.read(rule["window"]), epoch["number"]
+        self.window = Window.read(rule.get("window") or rule["refresh"])
+        self.epoch = epoch["number"]
         self.axis = tuple(epoch["keeps"])
 
     def lift(self, least: Sum, now: int) -> None:
@@ -861,6 +863,9 @@ POLICIES = (
     window("12h", "0.9"),
     window("1d", "0.9"),
     window("month", "0.9"),
+    "  - {id: w, refresh: daily, limit: {epsilon: 0.9}}\n" + WIDE,
+    "  - {id: w, refresh: daily, limit: {epsilon: 1.1}}\n" + WIDE,
+    "  - {id: w, refresh: weekly, limit: {epsilon: 1}}\n" + WIDE,
     "  - {id: w, window: 12h, limit: {epsilon: 1, delta: 1e-5}, gate: zcdp}\n" + WIDE,
     WIDE,
 )

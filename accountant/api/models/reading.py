@@ -84,12 +84,22 @@ class KeptOrders(TypedDict):
     work: Annotated[list[FittingWork], "how much less fits"]
 
 
+class NotReset(TypedDict):
+    """A limit that was not reset though it says `carry: none`."""
+
+    rule: RuleId
+    reason: Annotated[str, "why not, and what to do"]
+
+
 class AdoptedPolicy(PolicyInForce):
     """A policy that was adopted, and the epochs that it opens."""
 
     adopted: Annotated[bool, "false if the same policy was in force already"]
     opens_epoch: Annotated[list[str], "limit rules that begin a new epoch"]
     kept_orders: Annotated[list[KeptOrders], "changed limits that keep other orders than the best"]
+    not_reset: NotRequired[
+        Annotated[list[NotReset], "limits with `carry: none` that go on all the same"]
+    ]
 
 
 class PopulationInForce(Population):
@@ -129,6 +139,13 @@ class Rung(TypedDict):
     used: Annotated[Loss, "epsilon that it would show as spent and reserved, rounded up"]
 
 
+class Period(TypedDict):
+    """A period of the calendar that a limit counts in."""
+
+    start: Annotated[Time, "when it began"]
+    end: Annotated[Time, "when the limit refreshes"]
+
+
 class Account(TypedDict):
     """One limit rule on one scope."""
 
@@ -140,7 +157,12 @@ class Account(TypedDict):
     gate: FilterName
     limit: Annotated[Limit, "the limit"]
     window: Annotated[
-        str | None, "30d, 12h or month, the span that is bounded; null: since `counted_from`"
+        str | None,
+        "30d, 12h or month, or monthly (say) of a limit that refreshes: the span that is bounded; "
+        "null: since `counted_from`",
+    ]
+    period: NotRequired[
+        Annotated[Period, "of the calendar: `total` is what was used in it, and what is left"]
     ]
     epoch: Annotated[int, "how often the limit was changed, from 1"]
     counted_from: Annotated[Time, "when this epoch began"]

@@ -225,6 +225,14 @@ class AlsoExhausted(TypedDict):
     comparisons: Annotated[list[Comparison], "both sides"]
 
 
+class PeriodLeft(TypedDict):
+    """A period of the calendar, and what a request found in it."""
+
+    start: Annotated[Time, "when it began"]
+    end: Annotated[Time, "when the limit refreshes"]
+    left: Annotated[Loss, "the epsilon that was left in it"]
+
+
 class LimitFinding(TypedDict, total=False):
     """The part of a finding that only limit rules have."""
 
@@ -240,6 +248,9 @@ class LimitFinding(TypedDict, total=False):
         "limit rules: the currency whose sum decides what was spent before, or what does not fit",
     ]
     spent_before: Annotated[Loss, "limit rules: epsilon before this request"]
+    period: Annotated[
+        PeriodLeft, "limits that count in a period of the calendar: when, and what was left"
+    ]
     spent_after: Annotated[Loss, "limit rules: epsilon if it were admitted"]
     comparisons: Annotated[
         list[Comparison],

@@ -31,6 +31,9 @@ from accountant.budget.commands import (
     RegisterDataset,
     RegisterPopulation,
 )
+from accountant.budget.decide.adopting import (
+    not_reset,
+)
 from accountant.budget.errors import Invalid
 from accountant.budget.facts import opened_by
 from accountant.budget.policy import Policy
@@ -187,12 +190,15 @@ def adopt_policy(
     if (proposed := proposed_by(answer)) is not None:
         return proposed
     changed = answer.events[0].body if answer.events else {}
-    relation = service.state(population).people().relation
+    state, opened = service.state(population), opened_by(changed)
+    relation = state.people().relation
     kept = kept_orders(answer.events[0], relation) if answer.events else []
     adopted: models.AdoptedPolicy = {
         **_policy(policy, digest),
         "adopted": bool(answer.events),
-        "opens_epoch": opened_by(changed),
+        "opens_epoch": opened,
         "kept_orders": cast(list[models.KeptOrders], kept),
     }
+    if goes_on := not_reset(state, opened):
+        adopted["not_reset"] = cast(list[models.NotReset], goes_on)
     return JSONResponse(adopted)

@@ -17,7 +17,8 @@ from itertools import chain
 from typing import Any
 
 from accountant.budget.accounts.account import Account
-from accountant.budget.accounts.window import Window, WindowAccount
+from accountant.budget.accounts.spans import Window
+from accountant.budget.accounts.window import WindowAccount
 from accountant.budget.policy import Policy
 from accountant.budget.population.population import Dataset
 from accountant.budget.rules.limit import LimitRule

@@ -7,55 +7,25 @@ once, however many reads there are, and an event is still decided by its own sta
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from accountant.budget.accounts.account import Account, Mark
-from accountant.budget.accounts.part import Integers
-from accountant.budget.accounts.sums import Sums
+from accountant.budget.accounts.part import (
+    Integers,
+)
+from accountant.budget.accounts.spans import (
+    Window,
+)
+from accountant.budget.accounts.sums import (
+    Sums,
+)
 from accountant.budget.population.selection import EVERYONE, LASTING, Selection, alike, side_of
 from accountant.privacy.units import Axis, Charge
-
-_SPAN: Final = re.compile(r"([1-9][0-9]{0,4})([hd])|month")
-_SECONDS: Final = {"h": 3_600, "d": 86_400}
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND: Final = timedelta(microseconds=1)
-
-
-class Window(NamedTuple):
-    """``30d`` or ``12h``, which roll on; or ``month``, a calendar month in UTC."""
-
-    text: str
-
-    @classmethod
-    def read(cls, text: str) -> Window:
-        """Parse a window. Raise ValueError if ``text`` is none."""
-        if not _SPAN.fullmatch(text):
-            raise ValueError(f"{text!r} is no window: say 30d, 12h, or month")
-        return cls(text)
-
-    def ends(self, at: int) -> int:
-        """Return the stamp from which spending at stamp ``at`` no longer counts."""
-        if self.text != "month":
-            return at + int(self.text[:-1]) * _SECONDS[self.text[-1]] * 1_000_000
-        moment = _EPOCH + at * _MICROSECOND
-        year, month = divmod(moment.year * 12 + moment.month, 12)
-        return (datetime(year, month + 1, 1, tzinfo=UTC) - _EPOCH) // _MICROSECOND
-
-    @property
-    def words(self) -> str:
-        """The window as part of a sentence."""
-        if self.text == "month":
-            return "a calendar month (UTC)"
-        unit = {"h": "hour", "d": "day"}[self.text[-1]]
-        number = self.text[:-1]
-        return f"{number} {unit}" if number == "1" else f"{number} {unit}s"
 
 
 class Passing(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from accountant.budget import commands as ask
@@ -16,6 +16,7 @@ from accountant.budget.policy import Policy
 from accountant.budget.request import price_all, terms_of
 from accountant.budget.rules.base import Rule
 from accountant.budget.rules.limit import ALL, LimitRule
+from accountant.budget.rules.refresh import RefreshRule
 from accountant.budget.rules.threshold import ThresholdRule
 from accountant.budget.state import State, lifetime
 from accountant.ledger.events import MAX_BYTES, rfc3339
@@ -202,6 +203,12 @@ def loosens(state: State, policy: Policy) -> list[str]:
         reasons.append("fewer or other witnesses have to agree")
     after = {rule.id: rule for rule in policy.rules}
     before = state.adopted.policy.rules if state.adopted else ()
+    was = {rule.id: rule for rule in before}
+    reasons += [
+        f"{rule.id} begins anew {rule.span}"
+        for rule in policy.limits
+        if will_forget(was.get(rule.id), rule)
+    ]
     weaker = ((old.id, weakened(old, after.get(old.id))) for old in before)
     return reasons + [f"{name} is {how}" for name, how in weaker if how is not None]
 
@@ -223,6 +230,33 @@ def _forgets(state: State, rule: LimitRule) -> bool:
     used = (d for d in state.datasets if lifetime(d) in state.accounts)
     forgets = start_of(state.adopted, rule, used=is_used(state, rule)) is Start.EMPTY
     return forgets and any(map(rule.scope.names_it, used))
+
+
+def will_forget(old: Rule | None, new: Rule) -> bool:
+    """Return whether ``new`` refreshes, and ``old``, the rule of its name before, did not in the
+    same way: two people agree once to all that it is going to forget.
+    """
+    if not isinstance(new, RefreshRule):
+        return False
+    return not (isinstance(old, RefreshRule) and same_scope(old, new))
+
+
+def not_reset(state: State, opened: Collection[str]) -> list[Body]:
+    """Return the limits of the policy in force that say ``carry: none`` though its adoption, which
+    ``opened`` the epochs of some rules, did not reset them, with the reason.
+    """
+    adopted = state.adopted
+    return [
+        {"rule": rule.id, "reason": _NOT_RESET.format(adopted.epochs[rule.id].number)}
+        for rule in (adopted.policy.limits if adopted else ())
+        if adopted and rule.carry == "none" and rule.id not in opened
+    ]
+
+
+_NOT_RESET: Final = (
+    "nothing was reset: the policy before this one had carry: none here too, and its epoch {} goes "
+    "on; to reset again, adopt the policy with carry: used, then with carry: none"
+)
 
 
 def _as_strict(old: LimitRule, new: LimitRule) -> bool:

@@ -12,6 +12,7 @@ from accountant.budget.rules.base import Rule
 from accountant.budget.rules.limit import LimitRule
 from accountant.budget.rules.mechanism import MechanismRule
 from accountant.budget.rules.purpose import PurposeRule
+from accountant.budget.rules.refresh import RefreshRule
 from accountant.budget.rules.require import RequireRule
 from accountant.budget.rules.threshold import ThresholdRule
 from accountant.budget.rules.trusted import TrustedRule
@@ -21,6 +22,7 @@ KINDS: Final[dict[str, type[Rule]]] = {
     kind.field: kind
     for kind in (
         WindowRule,
+        RefreshRule,
         LimitRule,
         AtMostRule,
         ThresholdRule,

@@ -7,13 +7,16 @@ windows of a year add up. So the lifetime total is always shown beside it.
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import ClassVar
 
 from pydantic import Field, field_validator
 
-from accountant.budget.accounts.window import Window
+from accountant.budget.accounts.spans import Window
 from accountant.budget.rules.base import Compared, Finding, Told
 from accountant.budget.rules.limit import LimitRule
+from accountant.ledger.events import rfc3339
+from accountant.privacy.units import INFINITE
 
 
 class WindowRule(LimitRule):
@@ -26,7 +29,8 @@ class WindowRule(LimitRule):
     @field_validator("window")
     @classmethod
     def _known(cls, text: str) -> str:
-        Window.read(text)
+        if Window.read(text).refreshes:
+            raise ValueError(f"{text!r} is no window: say refresh: {text}")
         return text
 
     @property
@@ -37,8 +41,7 @@ class WindowRule(LimitRule):
     def words(self, compared: Compared, told: Told) -> Finding:
         """Return the comparison of a limit, with what it is counted over."""
         found = LimitRule.words(self, compared, told)
-        words = Window.read(self.window).words
-        return found._replace(text=f"{found.text}; counted over {words}, not over the lifetime")
+        return in_its_period(found, Window.read(self.window), told.event.time)
 
     def sentence(self, unit: str) -> str:
         """Describe the rule for a report."""
@@ -48,3 +51,19 @@ class WindowRule(LimitRule):
             "advance, and for nothing longer (the lifetime total stands beside it). "
             + LimitRule.sentence(self, unit)
         )
+
+
+def in_its_period(found: Finding, window: Window, at: int) -> Finding:
+    """Return a limit's finding with the window that it was counted over at stamp ``at``, and with a
+    period of the calendar when that ends and the epsilon that was left in it before the request.
+    """
+    text = f"{found.text}; counted over {window.words}, not over the lifetime"
+    if (period := window.period(at)) is None:
+        return found._replace(text=text)
+    start, end = map(rfc3339, period)
+    spent = found.numbers["spent_before"]
+    more = Decimal(0 if spent == INFINITE else found.numbers["limit"]["epsilon"])
+    left = format(max(more - Decimal(0 if spent == INFINITE else spent), Decimal(0)), "f")
+    text += f": {start[:10]} to {end[:10]}, epsilon {left} was left, and it refreshes on {end[:10]}"
+    numbers = {**found.numbers, "period": {"start": start, "end": end, "left": left}}
+    return found._replace(text=text, numbers=numbers)

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, NamedTuple
 from pydantic import Field, StrictInt
 
 from accountant.budget import commands as ask
-from accountant.budget.accounts.window import Window
+from accountant.budget.accounts.spans import Window
 from accountant.budget.apply import apply
 from accountant.budget.commands import AskGrant, Command, CommitGrant, Envelope, Identifier
 from accountant.budget.decide import Repeated, decide
@@ -28,6 +28,8 @@ from accountant.privacy.mechanisms import Relation
 
 _BEGINS: Final = microseconds("2026-01-01T00:00:00.000000Z")
 _STEWARD: Final = "steward"
+_OTHER: Final = "officer"
+"""Who agrees to what loosens: a limit that refreshes forgets."""
 
 
 class People(Strict):
@@ -135,7 +137,8 @@ class _Ledger:
         for name in sorted(names):
             facts = file.datasets.get(name, Described()).model_dump(exclude_none=True)
             self._do(ask.RegisterDataset(id=name, namespace="cases", name=name, **facts))
-        self._do(ask.AdoptPolicy(policy=policy.to_json(), source_digest=""))
+        document = policy.to_json()
+        self._do(ask.AdoptPolicy(policy=document, source_digest="", approved_by=_OTHER))
 
     def ask(self, requests: Requests) -> tuple[Ruling, list[str]]:
         """Ask once, and commit what is granted. Return the answer and the rules that fired."""
