@@ -14,7 +14,7 @@ import orjson
 
 from accountant.budget import batches
 from accountant.budget.batches import OpenBatch
-from accountant.budget.changes import NOTHING, Count, End, Note, Record, Reserve
+from accountant.budget.changes import Count, End, Note, Record, Reserve, arrival
 from accountant.budget.commands import DEFAULT_TTL, Batch
 from accountant.budget.facts import SECOND
 from accountant.budget.grants import Ending, Grant
@@ -193,7 +193,8 @@ def _reserve(state: State, event: Event) -> Change:
         sequence=event.sequence,
         session=command["type"] == "open_sparse_vector",
     )
-    return Reserve(grant, command.get("purpose"))
+    unlocks = state.adopted is not None and state.adopted.policy.unlocking
+    return Reserve(grant, command.get("purpose"), grant.selection if unlocks else None)
 
 
 def _end(ending: Ending) -> Callable[[State, Event], Change]:
@@ -219,6 +220,11 @@ def _record(state: State, event: Event) -> Change:
     return Record(charged, event.by, selection, _charge(body["total"]), purpose)
 
 
+def _refused_batch(state: State, event: Event) -> Change:
+    judged = envelope_of(event).parts[: event.body["item"] + 1]
+    return arrival(state, event.by, [one.command for one in judged])
+
+
 def _open_batch(state: State, event: Event) -> Change:
     asked = envelope_of(event).command
     if not isinstance(asked, Batch):
@@ -228,7 +234,7 @@ def _open_batch(state: State, event: Event) -> Change:
 
 _CHANGES: Final[dict[str, Callable[[State, Event], Change]]] = {
     RESERVED: _reserve,
-    REFUSED: lambda *_: NOTHING,
+    REFUSED: lambda state, event: arrival(state, event.by, [envelope_of(event).command]),
     PROPOSED: lambda *_: NOTHING,
     DECLINED: lambda *_: NOTHING,
     COMMITTED: _end("committed"),
@@ -240,7 +246,7 @@ _CHANGES: Final[dict[str, Callable[[State, Event], Change]]] = {
     CLOSED: _end("committed"),
     RECORDED: _record,
     batches.OPENED: _open_batch,
-    batches.REFUSED: lambda *_: NOTHING,
+    batches.REFUSED: _refused_batch,
 }
 
 

@@ -5,12 +5,17 @@ After a failed commit ``undo`` takes back what was applied before it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from accountant.budget.accounts.account import Mark
 from accountant.budget.accounts.accounts import Keys
-from accountant.budget.grants import Ending, Grant
+from accountant.budget.accounts.sums import Sums
+from accountant.budget.accounts.unlocking import Arrivals
+from accountant.budget.commands import AskGrant, Command, OpenSparseVector
+from accountant.budget.grants import AccountKey, Ending, Grant
 from accountant.budget.population.selection import Selection
+from accountant.budget.request import selected
 from accountant.ledger.events import Entry
 from accountant.privacy.units import Charge
 
@@ -35,6 +40,45 @@ class Before(NamedTuple):
     opened: Keys
     """The accounts that were opened for it."""
     booked: list[Booked]
+    arrived: list[Counted] = []  # noqa: RUF012 (never changed)
+    """What the arrival of the request has unlocked."""
+
+
+class Arriving(NamedTuple):
+    """A request that arrives, whatever becomes of it."""
+
+    datasets: tuple[str, ...]
+    """All that it would be charged to."""
+    by: str
+    purpose: object
+    selection: Selection
+    """The cells that it asks for."""
+
+
+class Counted(NamedTuple):
+    """A request that was counted in an account, and how that was before."""
+
+    key: AccountKey
+    selection: Selection
+    before: Arrivals | None
+    after: Arrivals
+    flat: bool
+
+
+class Arrive(NamedTuple):
+    """Requests arrive and are granted nothing: each unlocks its part of the limits that requests
+    unlock.
+    """
+
+    requests: tuple[Arriving, ...]
+
+    def fold(self, state: State, entry: Entry) -> list[Counted]:
+        """Count them."""
+        return [each for one in self.requests for each in _arrive(state, one, entry.time)]
+
+    def undo(self, state: State, before: list[Counted]) -> None:
+        """Take them back."""
+        _leave(state, before)
 
 
 class Reserve(NamedTuple):
@@ -42,21 +86,27 @@ class Reserve(NamedTuple):
 
     grant: Grant
     purpose: object = None
+    arriving: Selection | None = None
+    """The cells for which it has yet to arrive; None if no request unlocks anything."""
 
     def fold(self, state: State, entry: Entry) -> Before:
-        """Book the grant's total and keep the grant."""
-        grant = self.grant
+        """Book the grant's total and keep the grant, as the request arrives."""
+        grant, arrived = self.grant, list[Counted]()
+        if self.arriving is not None:
+            asked = Arriving(grant.on.charged, grant.by, self.purpose, self.arriving)
+            arrived = _arrive(state, asked, entry.time)
         keys = state.route(grant.on.charged, grant.by, self.purpose).keys
         before = _book(state, keys, grant.selection, grant.total, entry.time, reserve=True)
         added = {key: one.added for one in before.booked for key in one.keys}
         bookings = tuple([(key, added[key]) for key in keys])
         state.grants.keep(grant._replace(bookings=bookings, selection=grant.selection.bare()))
-        return before
+        return before._replace(arrived=arrived) if arrived else before
 
     def undo(self, state: State, before: Before) -> None:
         """Forget the grant."""
         state.grants.forget(self.grant.id)
         _take_back(state, self.grant.selection, before)
+        _leave(state, before.arrived)
 
 
 class Record(NamedTuple):
@@ -174,6 +224,53 @@ def _book(
         added = account.book(selection, charge, reserve=reserve, now=now)
         booked.append(Booked(holders, mark, added))
     return Before(opened, booked)
+
+
+def _arrive(state: State, one: Arriving, now: int) -> list[Counted]:
+    """Count a request in each account of the limits that it unlocks a part of."""
+    found = []
+    for rule, epoch, key in state.route(one.datasets, one.by, one.purpose).limits:
+        if not rule.per_request:
+            continue
+        before = state.arrivals.get(key)
+        after = None if before is None else before.at(now)
+        if after is None:
+            period = None if epoch.window is None else epoch.window.period(now)
+            after = Arrivals(period and period.end, Sums(1, state.people().shape))
+            state.arrivals[key] = after
+        found.append(Counted(key, one.selection, before, after, after.counts.flat))
+        after.counts.add(one.selection, [1], [0])
+    return found
+
+
+def _leave(state: State, counted: list[Counted]) -> None:
+    """Take back what ``_arrive`` has counted."""
+    for key, selection, before, after, flat in reversed(counted):
+        after.counts.add(selection, [1], [0], -1)
+        if flat:
+            after.counts.flatten()
+        if before is None:
+            del state.arrivals[key]
+        else:
+            state.arrivals[key] = before
+
+
+def arrival(state: State, by: str, commands: Iterable[Command]) -> Arrive | Nothing:
+    """Return the change that refused requests of ``by`` make: they arrive all the same."""
+    if state.adopted is None or not state.adopted.policy.unlocking:
+        return NOTHING
+    asking = [one for one in commands if isinstance(one, AskGrant | OpenSparseVector)]
+    return Arrive(
+        tuple(
+            Arriving(
+                state.reach(one.dataset).charged,
+                by,
+                one.purpose,
+                selected(state.people(), one.subjects),
+            )
+            for one in asking
+        )
+    )
 
 
 def _take_back(state: State, selection: Selection, before: Before) -> None:

@@ -18,6 +18,7 @@ from accountant.budget.accounts.epochs import (
     start_of,
     stated_orders,
 )
+from accountant.budget.accounts.unlocking import Arrivals
 from accountant.budget.accounts.window import WindowAccount
 from accountant.budget.changes import Record
 from accountant.budget.commands import CarriedAccount, CarryOver, command_from_json
@@ -74,7 +75,10 @@ def _extend_population(state: State, event: Event) -> None:
             state.held = None
         for account in state.accounts.distinct():
             account.at(event.time).extend(axis, len(values), inherit)
-        state.population = population.extended(dimension, tuple(values))
+        for arrived in state.arrivals.values():  # nobody has asked for the new cells yet
+            arrived.counts.to_cells([0], [0])
+            arrived.counts.extend(axis, len(values), False)
+        state.population = population.extended(dimension, tuple(values), event.time)
         for grant in state.grants.in_order():
             _widen(state, grant, dimension, values, inherit, event.time)
         if inherit:
@@ -180,6 +184,7 @@ def _adopt_policy(state: State, event: Event) -> None:
     policy = Policy.stored(event.body["command"]["policy"])
     before = state.adopted
     epochs: dict[str, Epoch] = {}
+    arrivals: dict[AccountKey, Arrivals] = {}
     for rule in policy.limits:
         number = state.last_epoch.get(rule.id, 0) + 1
         start = start_of(before, rule, used=is_used(state, rule))
@@ -191,6 +196,13 @@ def _adopt_policy(state: State, event: Event) -> None:
         else:
             carried = _bring(state, rule, epoch, sources_of(state, rule, start))
         epochs[rule.id] = replace(epoch, carried=carried) if carried else epoch
+        if before and start not in (Start.EMPTY, Start.BROUGHT) and rule.per_request:
+            arrivals |= {
+                key._replace(epoch=epoch.number): arrived
+                for key, arrived in state.arrivals.items()
+                if (key.rule, key.epoch) == (rule.id, before.epochs[rule.id].number)
+            }
+    state.arrivals = arrivals
     state.accounts.share()
     rules = {rule.id: rule for rule in before.policy.remembering} if before else {}
     state.memories = {

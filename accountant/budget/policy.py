@@ -127,6 +127,11 @@ class Policy(Strict):
         return tuple(rule for rule in self.rules if rule.remembers)
 
     @cached_property
+    def unlocking(self) -> bool:
+        """True if requests unlock a part of a limit when they arrive."""
+        return any(rule.per_request for rule in self.limits)
+
+    @cached_property
     def judging_returns(self) -> tuple[Rule, ...]:
         """The rules that judge what is given back on a client's word."""
         return tuple(rule for rule in self.rules if "back" in rule.reads)

@@ -61,6 +61,10 @@ class Request:
         on: Reach,
     ) -> None:
         self.by, self.on, self.now = by, on, now
+        self.asks = isinstance(command, AskGrant | OpenSparseVector)
+        """It asks for a grant, and has not run."""
+        self.arrived = False
+        """It has unlocked already what it unlocks when it arrives, as one that has waited."""
         self.datasets = on.charged
         self.purpose: str | Sealed | None = command.purpose
         self.justification: str | Sealed | None = command.justification

@@ -24,6 +24,7 @@ from accountant.budget.accounts.accounts import Accounts
 from accountant.budget.accounts.epochs import Adopted, epoch_of
 from accountant.budget.accounts.spans import Window
 from accountant.budget.accounts.sums import Sums
+from accountant.budget.accounts.unlocking import Arrivals
 from accountant.budget.accounts.window import WindowAccount
 from accountant.budget.columns import Take, raw
 from accountant.budget.custody.custody import Custody
@@ -62,8 +63,8 @@ SelectionRow = tuple[bool, tuple[tuple[tuple[Run, ...], ...], ...], bool]
 """Whether it is everyone; its boxes, each side as runs; whether it lasts."""
 BookingsRow = tuple[tuple[Number, Number], ...]
 """Accounts, and the charges that they hold of a grant."""
-EpochRow = tuple[int, Big, tuple[Fraction, Fraction] | None, tuple[Fraction, ...], bool, bool]
-"""The facts of an epoch beside its rule: number, since, chosen, orders, carried, whole."""
+EpochRow = tuple[int, Big, tuple[Fraction, Fraction] | None, tuple[Fraction, ...], bool, bool, Big]
+"""The facts of an epoch beside its rule: number, since, chosen, orders, carried, whole, begun."""
 AdoptedRow = tuple[dict[str, Any], str, int, tuple[EpochRow, ...]]
 """The policy as its event has it, digest, sequence, and the epochs of its limit rules in order."""
 
@@ -92,6 +93,10 @@ class AccountRow:
         return 2 + 2 * len(self.bound)
 
 
+ArrivalsRow = tuple[str, int, str, str, Big | None, Annotated[int, Field(ge=0, le=1)]]
+"""The account that requests were counted in, until when they count, and whether there are cells."""
+
+
 class Head(BaseModel, frozen=True, extra="forbid", strict=True):
     """Everything but the columns. Dictionaries are lists, which keep their order. Currencies,
     charges, selections and texts are listed once and referred to by their numbers.
@@ -116,6 +121,7 @@ class Head(BaseModel, frozen=True, extra="forbid", strict=True):
     """How many bytes the commands take, which stand among the columns, a line each."""
     texts: tuple[str, ...]
     accounts: tuple[AccountRow, ...]
+    arrivals: tuple[ArrivalsRow, ...]
     open: Number
     """How many grants are open: each is a row among the columns."""
     settled: Legend
@@ -137,7 +143,8 @@ class Copied:
         """Return a copy of ``state``, which must not change meanwhile."""
         frozen = state.frozen(whole=True)  # at the last stamp, even if it was read at a later one
         sums = (part for account in frozen.accounts.values() for part in account.used.dump())
-        columns = *sums, *state.grants.dump(), *state.idempotency.dump()
+        counts = (part for one in frozen.arrivals.values() for part in one.counts.dump())
+        columns = *sums, *counts, *state.grants.dump(), *state.idempotency.dump()
         return cls(frozen, state.grants.legend(), len(state.idempotency), columns)
 
     def dump(self, breathe: Callable[[], None] = lambda: None) -> list[bytes]:
@@ -276,6 +283,9 @@ def _head(
         memories=tuple(state.memories.items()),
         proposals=tuple(state.proposals.values()),
         accounts=accounts,
+        arrivals=tuple(
+            (*key, one.ends, one.counts.parts_kept) for key, one in state.arrivals.items()
+        ),
         open=len(state.open),
         commands=len(commands),
         settled=legend,
@@ -294,6 +304,10 @@ def _state(
     selections = [_selection(row, shape) for row in head.selections]
     accounts = Accounts(_accounts(head, axes, shape, selections, passing, take))
     accounts.share()
+    arrivals = {
+        AccountKey(*row[:4]): Arrivals(row[4], Sums.load(take, 1, shape, row[5]))
+        for row in head.arrivals
+    }
     keys = list(accounts)
     held = [tuple((keys[key], charges[booked]) for key, booked in row) for row in head.bookings]
     columns = np.frombuffer(grants, dtype="<i8").reshape(head.open, _COLUMNS).T.tolist()
@@ -318,6 +332,7 @@ def _state(
         revalued=dict(head.revalued),
         memories=dict(head.memories),
         proposals={one.sequence: one for one in head.proposals},
+        arrivals=arrivals,
     )
 
 
@@ -378,7 +393,7 @@ def _grant_rows(grants: Sequence[Grant], numbers: dict[AccountKey, int], lists: 
 def _adopted_row(adopted: Adopted) -> AdoptedRow:
     epochs = [adopted.epochs[rule.id] for rule in adopted.policy.limits]
     rows = tuple(
-        (e.number, e.since, e.limit.chosen, orders, e.carried, e.whole)
+        (e.number, e.since, e.limit.chosen, orders, e.carried, e.whole, e.begun)
         for e in epochs
         for orders in [tuple(map(Fraction, e.limit.orders))]
     )
@@ -388,13 +403,11 @@ def _adopted_row(adopted: Adopted) -> AdoptedRow:
 def _adopted(row: AdoptedRow) -> Adopted:
     document, digest, sequence, rows = row
     policy = Policy.stored(document)
-    epochs = {
-        rule.id: epoch_of(
-            rule, chosen, tuple(map(order_of, orders)), number, since, carried=carried, whole=whole
-        )
-        for rule, row in zip(policy.limits, rows, strict=True)
-        for number, since, chosen, orders, carried, whole in [row]
-    }
+    epochs = {}
+    for rule, one in zip(policy.limits, rows, strict=True):
+        number, since, chosen, orders, carried, whole, begun = one
+        facts = rule, chosen, tuple(map(order_of, orders)), number, since
+        epochs[rule.id] = epoch_of(*facts, carried=carried, whole=whole, begun=begun)
     return Adopted(policy, digest, sequence, epochs)
 
 

@@ -10,6 +10,13 @@ from accountant.budget.accounts.account import Account
 from accountant.budget.accounts.accounts import Accounts
 from accountant.budget.accounts.epochs import Adopted, Epoch
 from accountant.budget.accounts.sums import Sums
+from accountant.budget.accounts.unlocking import (
+    UNLOCKED,
+    Arrivals,
+    Lock,
+    over_time,
+    per_request,
+)
 from accountant.budget.batches import REFUSED, OpenBatch
 from accountant.budget.commands import Envelope, command_from_json
 from accountant.budget.commands.plain import read_plain
@@ -18,7 +25,12 @@ from accountant.budget.errors import Invalid, NotFound
 from accountant.budget.grants import AccountKey, Grant, Grants, Settled
 from accountant.budget.idempotency import IdempotencyIndex
 from accountant.budget.population.population import Dataset, Population
-from accountant.budget.proposals import Proposal
+from accountant.budget.population.selection import (
+    Selection,
+)
+from accountant.budget.proposals import (
+    Proposal,
+)
 from accountant.budget.reach import Names, Reach, named_in, reach_of
 from accountant.budget.rules.limit import ALL, LimitRule
 from accountant.ledger.events import Event, to_keep, written
@@ -64,6 +76,8 @@ class State:
     """What rules remember, by rule: JSON values, which are replaced and never changed."""
     proposals: Mapping[int, Proposal] = field(default_factory=dict)
     """By the sequence of the event that proposed it; replaced and never changed."""
+    arrivals: dict[AccountKey, Arrivals] = field(default_factory=dict)
+    """How many requests have asked for each cell, by account of a limit that they unlock."""
     now: int = field(default=0, compare=False)
     """The stamp of the read, if that is later than the last event's."""
     batch: OpenBatch | None = None
@@ -100,6 +114,7 @@ class State:
             last_epoch=dict(self.last_epoch),
             revalued=dict(self.revalued),
             memories=dict(self.memories),
+            arrivals=_frozen(self.arrivals),
             journal=None,
         )
 
@@ -112,6 +127,7 @@ class State:
             accounts=Accounts((key, one.at(now).frozen()) for key, one in kept.items() if one),
             grants=Grants(),
             memories=dict(self.memories),
+            arrivals=_frozen({k: v for k, v in self.arrivals.items() if k in kept}),
             journal=None,
         )
 
@@ -160,6 +176,21 @@ class State:
     def seen(self, key: AccountKey) -> Account:
         """Return the account of ``key`` as it counts now, for readers."""
         return self.account(key).at(max(self.time, self.now))
+
+    def lock(self, counted: Counted, now: int, arriving: Selection | None = None) -> Lock:
+        """Return what is locked at stamp ``now`` of a limit that unlocks gradually, in an account;
+        after a request for the cells that are ``arriving``.
+        """
+        (rule, epoch, key), people = counted, self.people()
+        unlock, window = rule.unlock, epoch.window
+        if unlock is None:
+            return UNLOCKED
+        if unlock.over is not None:
+            period = None if window is None else window.period(now)
+            return over_time(people, unlock.length, epoch.begun, period, now)
+        arrived = self.arrivals.get(key)
+        counting = None if arrived is None else arrived.at(now)
+        return per_request(unlock.share, counting, arriving, people.shape)
 
     def to_change(self, key: AccountKey) -> Account:
         """Return the account of ``key`` to change it alone; opens one if there is none."""
@@ -282,6 +313,10 @@ class Route(NamedTuple):
         keys = [*(counted.key for counted in limits), *outside]
         every = (*keys, *map(lifetime, (*datasets, ALL)))
         return cls(limits, by_rule, every, rules, guarded)
+
+
+def _frozen(arrivals: dict[AccountKey, Arrivals]) -> dict[AccountKey, Arrivals]:
+    return {key: one._replace(counts=one.counts.frozen()) for key, one in arrivals.items()}
 
 
 def account_key(rule: LimitRule, epoch: int, dataset: str, client: str) -> AccountKey:

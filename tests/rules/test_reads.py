@@ -23,7 +23,7 @@ from accountant.ledger.events import digest
 
 DIMENSIONS = {"age": ["17", "22"], "sex": ["f", "m"]}
 LIMIT = {"id": "a", "limit": {"epsilon": "1", "delta": "0.001"}}
-METHODS = {"used", "memory", "covers"}
+METHODS = {"used", "locked", "memory", "covers"}
 VIEW = set(View.__annotations__) | METHODS
 """All that there is to read."""
 

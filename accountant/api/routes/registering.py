@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, cast
+from typing import Annotated, Any, cast
 
 from fastapi import Query
 from fastapi.responses import JSONResponse
@@ -193,12 +193,12 @@ def adopt_policy(
     state, opened = service.state(population), opened_by(changed)
     relation = state.people().relation
     kept = kept_orders(answer.events[0], relation) if answer.events else []
-    adopted: models.AdoptedPolicy = {
+    adopted: dict[str, Any] = {
         **_policy(policy, digest),
         "adopted": bool(answer.events),
         "opens_epoch": opened,
-        "kept_orders": cast(list[models.KeptOrders], kept),
+        "kept_orders": kept,
     }
     if goes_on := not_reset(state, opened):
-        adopted["not_reset"] = cast(list[models.NotReset], goes_on)
-    return JSONResponse(adopted)
+        adopted["not_reset"] = goes_on
+    return JSONResponse(cast(models.AdoptedPolicy, adopted))

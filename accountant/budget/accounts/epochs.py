@@ -57,6 +57,9 @@ class Epoch:
     carried: bool = False
     whole: bool = True
     """It counts all that its data have ever been used for: no reset is behind it."""
+    begun: int = 0
+    """The stamp at which the rule began to count what it does, whatever its limit was: a limit that
+    unlocks with time unlocks from then on. Only a fold knows it."""
 
     def opens(self, shape: tuple[int, ...]) -> Account:
         """Return an account of this epoch with nothing in it."""
@@ -185,15 +188,15 @@ def next_epoch(
     """Return the epoch that ``rule`` is in once adopted. ``orders`` and ``number`` are for a new
     one; without ``orders`` the Renyi orders are chosen for its limit.
     """
-    chosen, whole = None, start is not Start.EMPTY
+    chosen, whole, begun = None, start is not Start.EMPTY, now
     if before and start not in (Start.EMPTY, Start.BROUGHT):
         old = before.epochs[rule.id]
         if start is Start.KEPT:
             return old
-        whole = old.whole
+        whole, begun = old.whole, old.begun
         if start is Start.CARRIED:
             chosen, orders = old.limit.chosen_for, old.limit.orders
-    return epoch_of(rule, chosen, orders, number, now, whole=whole)
+    return epoch_of(rule, chosen, orders, number, now, whole=whole, begun=begun)
 
 
 def epoch_of(
@@ -205,6 +208,7 @@ def epoch_of(
     *,
     carried: bool = False,
     whole: bool = True,
+    begun: int = 0,
 ) -> Epoch:
     """Return the epoch of ``rule`` with orders chosen for ``chosen`` (None: for its own limit), or
     with these ``orders``. Capacity and currencies follow from these.
@@ -212,9 +216,8 @@ def epoch_of(
     limit = replace(rule.promise, chosen=chosen, orders=orders)
     capacity, axis = rule.filter.capacity(limit), axis_under(limit)
     window = None if rule.span is None else Window.read(rule.span)
-    return Epoch(
-        number, since, rule.filter, limit, capacity, axis, window, carried=carried, whole=whole
-    )
+    facts = number, since, rule.filter, limit, capacity, axis, window
+    return Epoch(*facts, carried=carried, whole=whole, begun=begun)
 
 
 def same_scope(old: LimitRule, new: LimitRule) -> bool:

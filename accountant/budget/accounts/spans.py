@@ -53,9 +53,14 @@ class Window(NamedTuple):
         return cls(text)
 
     @property
+    def calendar(self) -> bool:
+        """Whether it is a period of the calendar."""
+        return self.text in _NAMES
+
+    @property
     def refreshes(self) -> bool:
         """Whether it is what ``refresh`` names."""
-        return self.text in _NAMES and self.text != "month"
+        return self.calendar and self.text != "month"
 
     @property
     def length(self) -> int:
@@ -66,7 +71,7 @@ class Window(NamedTuple):
 
     def period(self, at: int) -> Period | None:
         """Return the period of the calendar that stamp ``at`` lies in; None if the window rolls."""
-        if self.text not in _NAMES:
+        if not self.calendar:
             return None
         moment = _EPOCH + at * _MICROSECOND
         if self.text in _DAYS:
@@ -86,7 +91,7 @@ class Window(NamedTuple):
     @property
     def words(self) -> str:
         """The window as part of a sentence."""
-        if self.text in _NAMES:
+        if self.calendar:
             return f"a calendar {_NAMES[self.text]} (UTC)"
         unit = {"h": "hour", "d": "day"}[self.text[-1]]
         number = self.text[:-1]

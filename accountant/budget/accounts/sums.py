@@ -121,6 +121,12 @@ class Sums:
         size = cells.size // self.rows
         return tuple([cells.item(row * size + at) + everyone[row] for row in rows])
 
+    def shifted(self, more: Integers) -> Sums:
+        """Return these sums with ``more`` (rows, *shape) added in the cells."""
+        twin = self.over()
+        twin._own()[:] += more
+        return twin
+
     def parts(self, selection: Selection) -> list[Part]:
         """Return the sums of the selected cells, one part for each box."""
         if self._touched is not None:

@@ -263,6 +263,9 @@ def _as_strict(old: LimitRule, new: LimitRule) -> bool:
     before, now = old.promise, new.promise
     return (
         new.action == "block"
+        and (
+            old.unlock is None or (new.unlock is not None and new.unlock.no_faster_than(old.unlock))
+        )
         and same_scope(old, new)
         and old.lines == new.lines
         and now.epsilon <= before.epsilon

@@ -8,7 +8,9 @@ import orjson
 
 from accountant.budget.apply import apply, savepoint
 from accountant.budget.batches import OPENED, REFUSED, OpenBatch
-from accountant.budget.changes import NOTHING
+from accountant.budget.changes import (
+    arrival,
+)
 from accountant.budget.commands import (
     AskGrant,
     Batch,
@@ -17,11 +19,13 @@ from accountant.budget.commands import (
     ExpireGrant,
     digest_of,
 )
-from accountant.budget.decide.proposing import SecondNeeded
+from accountant.budget.decide.proposing import (
+    SecondNeeded,
+)
 from accountant.budget.decide.spending import SPENDING, SYSTEM, expire
 from accountant.budget.errors import Invalid, Problem
 from accountant.budget.outcome import REFUSED as REFUSED_GRANT
-from accountant.budget.outcome import Outcome, outcome
+from accountant.budget.outcome import Change, Outcome, outcome
 from accountant.budget.state import State
 from accountant.ledger.events import Entry, Event
 
@@ -62,7 +66,9 @@ def batch(state: State, asked: Envelope, command: Batch, now: int) -> list[Outco
                 problem.numbers["item"] = place
                 raise
             if one.entry.type == REFUSED_GRANT:
-                return [*expired, _refused(header, state.ledger, asked, place, one)]
+                judged = [each.command for each in asked.parts[: place + 1]]
+                change = arrival(state, asked.by, judged)
+                return [*expired, _refused(header, state.ledger, asked, place, one, change)]
             taken.append(one)
             apply(state, one)
     return [*expired, header, *taken]
@@ -87,7 +93,9 @@ def _check(command: Batch, asked: Envelope) -> None:
         )
 
 
-def _refused(header: Outcome, ledger: str, asked: Envelope, place: int, one: Outcome) -> Outcome:
+def _refused(
+    header: Outcome, ledger: str, asked: Envelope, place: int, one: Outcome, change: Change
+) -> Outcome:
     """Return one event that holds the whole batch and the decision on the refused item."""
     body = dict(one.event().body)
     del body["batch"]
@@ -97,4 +105,4 @@ def _refused(header: Outcome, ledger: str, asked: Envelope, place: int, one: Out
         body["key"] = asked.key
     at = header.entry
     event = Event(ledger, at.sequence, REFUSED, at.time, asked.by, body)
-    return Outcome(Entry.of(event), asked.by, asked.key, asked.canonical, NOTHING)
+    return Outcome(Entry.of(event), asked.by, asked.key, asked.canonical, change)

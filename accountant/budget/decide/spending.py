@@ -9,7 +9,7 @@ from typing import Any, Final
 from orjson import Fragment
 
 from accountant.budget import commands as ask
-from accountant.budget.changes import NOTHING, Count, End, Note, Record, Reserve
+from accountant.budget.changes import Count, End, Note, Record, Reserve, arrival
 from accountant.budget.commands import Command, Envelope, command_from_json
 from accountant.budget.decide.proposing import client_of, confirmation, second
 from accountant.budget.errors import Conflict, Forbidden, Invalid
@@ -55,7 +55,7 @@ def ask_grant(
         raise Invalid("one-session", "a sparse vector session has count 1; open one for each")
     request, judgement, body = _judge(state, asked.by, command, now)
     if judgement.outcome == "block":
-        return [outcome(state, asked, REFUSED, now, body, NOTHING)]
+        return [outcome(state, asked, REFUSED, now, body, arrival(state, asked.by, [command]))]
     expires = now + command.ttl_seconds * SECOND
     if expires > _LAST:
         raise Invalid("no-expiry", "the grant would expire after the year 9999, which has no date")
@@ -71,7 +71,9 @@ def ask_grant(
         sequence=state.sequence,
         session=isinstance(command, ask.OpenSparseVector),
     )
-    return [outcome(state, asked, RESERVED, now, body, Reserve(grant, request.purpose))]
+    arriving = request.selection if state.adopted and state.adopted.policy.unlocking else None
+    change = Reserve(grant, request.purpose, arriving)
+    return [outcome(state, asked, RESERVED, now, body, change)]
 
 
 def record(

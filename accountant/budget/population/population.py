@@ -56,6 +56,8 @@ class Population:
     dimensions: tuple[tuple[str, tuple[str, ...]], ...] = ()
     fixed: tuple[tuple[str, str], ...] = ()
     """Why dimensions that look like times of events never change for a unit (times.py)."""
+    grown: tuple[tuple[int, int, int], ...] = ()
+    """Values that were appended: their dimension's position, the first one's, and the stamp."""
 
     def __post_init__(self) -> None:
         if self.cells > MAX_CELLS:
@@ -105,11 +107,12 @@ class Population:
                 + (" …" if len(known) > 20 else ""),
             ) from None
 
-    def extended(self, dimension: str, values: tuple[str, ...]) -> Population:
-        """Return the population with ``values`` appended to ``dimension``."""
-        longer = dict(self.dimensions)
+    def extended(self, dimension: str, values: tuple[str, ...], now: int) -> Population:
+        """Return the population with ``values`` appended to ``dimension`` at stamp ``now``."""
+        longer, axis = dict(self.dimensions), self.axis(dimension)
         longer[dimension] += values
-        return replace(self, dimensions=tuple(longer.items()))
+        grown = (*self.grown, (axis, self.shape[axis], now))
+        return replace(self, dimensions=tuple(longer.items()), grown=grown)
 
     def explained(self, fixed: Mapping[str, str]) -> Population:
         """Return the population with further reasons why dimensions never change."""

@@ -30,10 +30,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from accountant.budget.accounts.epochs import Adopted, Epoch
+    from accountant.budget.accounts.unlocking import Lock
     from accountant.budget.commands import Sealed
     from accountant.budget.grants import AccountKey
     from accountant.budget.population.population import Dataset, Population
     from accountant.budget.request import Request
+    from accountant.budget.rules.limit import LimitRule
     from accountant.budget.state import State
     from accountant.ledger.events import Event
     from accountant.privacy.units import Charge
@@ -86,6 +88,13 @@ class Used(NamedTuple):
     """The dataset of the account, or "*" for a total over datasets."""
     epoch: Epoch
     reading: Reading
+    lock: Lock | None = None
+    """What of the limit is locked, if the reading has that as if it were used."""
+
+    def behind(self, lock: Lock) -> Used:
+        """Return the same with what ``lock`` locks as if it were used."""
+        account = lock.on(self.reading.account, self.epoch.capacity)
+        return self._replace(reading=Reading(account, self.reading.selection), lock=lock)
 
 
 class View:
@@ -115,6 +124,7 @@ class View:
         self.datasets, self.client, self.now = request.datasets, request.by, request.now
         self.kinds, self.total = request.costs.kinds, request.total
         self.purpose, self.justification = request.purpose, request.justification
+        self._asks, self._arrived = request.asks, request.arrived
 
     @classmethod
     def of_return(cls, state: State, client: str, back: Charge, now: int) -> View:
@@ -131,6 +141,17 @@ class View:
             Used(counted.key.dataset, counted.epoch, self._reading(counted.key))
             for counted in self._route.by_rule.get(rule, ())
         ]
+
+    def locked(self, rule: LimitRule) -> list[Lock]:
+        """Return what of a limit rule is locked in each account that ``used`` returns; none if it
+        does not unlock gradually. A request unlocks its part before it is judged. What has run
+        already is judged by the whole limit.
+        """
+        if rule.unlock is None or not self._asks:
+            return []
+        arriving = None if self._arrived else self._selection
+        counted = self._route.by_rule.get(rule.id, ())
+        return [self._state.lock(one, self.now, arriving) for one in counted]
 
     @property
     def guarded(self) -> bool:

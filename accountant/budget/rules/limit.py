@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal
 from pydantic import Field, model_validator
 
 from accountant.budget.accounts.peak import deciding
+from accountant.budget.accounts.spans import Window
+from accountant.budget.accounts.unlocking import unlocked, whole, without
 from accountant.budget.errors import Invalid
 from accountant.budget.rules.base import (
     Compared,
@@ -21,6 +23,7 @@ from accountant.budget.rules.base import (
     View,
 )
 from accountant.budget.rules.scope import Patterns, Scope, either, scope_of
+from accountant.budget.rules.unlock import Unlock
 from accountant.privacy.curves import Orders, order_of
 from accountant.privacy.filters import DEFAULT_FILTER, Capacity, Filter, Limit, filter_for
 from accountant.privacy.inverse import Total, best_order
@@ -98,7 +101,7 @@ class LimitRule(ScopedByPurpose):
 
     field: ClassVar[str] = "limit"
     code: ClassVar[str] = "budget-exceeded"
-    reads: ClassVar[frozenset[str]] = frozenset({"used", "total"})
+    reads: ClassVar[frozenset[str]] = frozenset({"used", "total", "locked"})
 
     limit: LimitSpec
     across: Literal["datasets"] | None = Field(
@@ -115,6 +118,9 @@ class LimitRule(ScopedByPurpose):
     )
     workload: Annotated[list[Mechanism], Field(min_length=1, max_length=50)] | None = Field(
         None, description="typical mechanisms, for which the best Renyi order is taken"
+    )
+    unlock: Unlock | None = Field(
+        None, description="the share that may be used grows from nothing: with time, or by request"
     )
     carry: Literal["used", "none"] = Field(
         "used", description="what a new epoch starts with; none is a reset and takes two names"
@@ -133,6 +139,21 @@ class LimitRule(ScopedByPurpose):
         if len(set(self.orders or ())) < len(self.orders or ()):
             raise ValueError("an order is stated twice")
         return self
+
+    @model_validator(mode="after")
+    def _unlocks_in_time(self) -> LimitRule:
+        window = Window.read(self.span) if self.span and self.unlock else None
+        if window and window.calendar and self.unlock and self.unlock.length > window.length:
+            raise ValueError(
+                f"it would never be unlocked: {self.unlock.over} is longer than the shortest of "
+                f"what it counts over, {window.words}, with each of which it is locked again"
+            )
+        return self
+
+    @property
+    def per_request(self) -> bool:
+        """Whether requests unlock it."""
+        return self.unlock is not None and self.unlock.over is None
 
     @cached_property
     def scope(self) -> Scope:
@@ -184,15 +205,26 @@ class LimitRule(ScopedByPurpose):
 
     def compare(self, view: View) -> Compared | None:
         """Compare the charge with what is left in every selected cell of every account."""
-        if not (used := view.used(self.id)):
+        if not (pairs := self.compared_with(view)):
             return None
-        capacity = used[0].epoch.capacity
-        fits, kept, others = compare_all(used, view.total, capacity)
+        used, [most, *_] = zip(*pairs, strict=True)
+        fits, kept, others = compare_all(used, view.total, most)
         if not fits:
+            capacity = used[0].epoch.capacity
             kept = kept | {"capacity": [str(most) for _, most in capacity.sides]}
         if others:
             kept["beside"] = others
         return Compared(self.id, self.action, not fits, self.code, kept)
+
+    def compared_with(self, view: View) -> list[tuple[Used, Capacity]]:
+        """Return each account that a request counts in, with what is locked as if it were used, and
+        the most that a cell may hold.
+        """
+        used, locks = view.used(self.id), view.locked(self)
+        if not locks:
+            return [(one, one.epoch.capacity) for one in used]
+        pairs = zip(used, locks, strict=True)
+        return [(one.behind(lock), whole(one.epoch.capacity)) for one, lock in pairs]
 
     def applies(self, told: Told) -> bool:
         """Return False: without numbers in the event there is no finding."""
@@ -203,21 +235,51 @@ class LimitRule(ScopedByPurpose):
         which the charge does not fit.
         """
         epoch = told.adopted.epochs[self.id]
-        numbers = quoted(self, epoch, epoch.capacity, compared.seen, told)
-        most, keeps = f"the limit {numbers['limit']['epsilon']}", "the {} that this limit keeps"
-        text = sides_in_words(numbers, most, keeps, compared.fired)
+        numbers, text = self._sides(epoch, compared.seen, compared.fired, told)
         text += self._without_bound(epoch, numbers, told)
         if beside := compared.seen.get("beside"):
-            others = [quoted(self, epoch, epoch.capacity, seen, told) for seen in beside]
-            for other in others:
-                text += f"; {sides_in_words(other, most, keeps, compared.fired)}"
-            numbers["beside"] = [{name: one[name] for name in _OF_AN_ACCOUNT} for one in others]
+            others = [self._sides(epoch, seen, compared.fired, told) for seen in beside]
+            text += "".join(f"; {sides}" for _, sides in others)
+            numbers["beside"] = [{name: one[name] for name in _OF_AN_ACCOUNT} for one, _ in others]
         if more := compared.seen.get("more"):
             text += f"; nor does it fit in {more} {'more' if beside else 'other'} account" + (
                 "s" if more > 1 else ""
             )
             numbers["more"] = more
         return self.finding(compared, text, **numbers)
+
+    def _sides(
+        self, epoch: Epoch, seen: dict[str, Any], fired: bool, told: Told
+    ) -> tuple[dict[str, Any], str]:
+        """Return the numbers of one account, and both sides of its comparison in words."""
+        if "locked" in seen and self.unlock is not None:
+            return self._still_locked(epoch, self.unlock, seen, told)
+        numbers = quoted(self, epoch, epoch.capacity, seen, told)
+        most, keeps = f"the limit {numbers['limit']['epsilon']}", "the {} that this limit keeps"
+        return numbers, sides_in_words(numbers, most, keeps, fired)
+
+    def _still_locked(
+        self, epoch: Epoch, unlock: Unlock, seen: dict[str, Any], told: Told
+    ) -> tuple[dict[str, Any], str]:
+        """Return the same where a part of the limit is locked at the quoted cell."""
+        part = without(epoch.capacity, list(map(int, seen["locked"])))
+        numbers = quoted(self, epoch, part, seen, told)
+        most, before = numbers["limit"]["epsilon"], numbers["spent_before"]
+        so_far = show(max(part.epsilon, 0), Currency.EPSILON)
+        numbers["unlocked"] = so_far
+        epsilon, own, *along = numbers["comparisons"]
+        within = [one for one in (epsilon, *along) if one["holds"]]
+        shown = (within or [epsilon, *along])[:1] + ([] if own["holds"] else [own])
+        sides = " and ".join(
+            f"{_sides(one['currency'], one)} is {'within' if one['holds'] else 'more than'} "
+            f"{one['capacity']}"
+            for one in shown
+        )
+        left = "nothing" if before == INFINITE else f"{max(Decimal(most) - Decimal(before), 0):f}"
+        return numbers, (
+            f"epsilon {so_far} of {most} is unlocked here so far, {unlock.words}: {sides} "
+            f"({numbers['scope']}{_where(numbers)}); of the whole limit {left} is left"
+        )
 
     def _without_bound(self, epoch: Epoch, numbers: dict[str, Any], told: Told) -> str:
         """Return why a charge that has no bound in any currency that counts has none, and what
@@ -308,12 +370,12 @@ def compare_all(
         epoch, charge = one.epoch, total.on(one.reading.account.axis)
         found.append((one, *one.reading.peak(epoch.gate, epoch.limit, charge, capacity)))
     if len(found) == 1:
-        [(_, fits, peak)] = found
-        return fits, peak_kept(peak), []
+        [(one, fits, peak)] = found
+        return fits, _kept(one, peak), []
     misfits = [each for each in found if not each[1]]
     among = misfits or found
     among.sort(key=lambda each: _spent(each[0].epoch, each[2]), reverse=True)
-    worst, *others = [peak_kept(peak) | {"dataset": one.dataset} for one, _, peak in among]
+    worst, *others = [_kept(one, peak) | {"dataset": one.dataset} for one, _, peak in among]
     return not misfits, worst, others if misfits else []
 
 
@@ -332,6 +394,20 @@ def cut(found: Sequence[Compared], limits: Collection[str], most: int) -> list[C
         else:
             kept.append(one)
     return kept
+
+
+def _kept(one: Used, peak: Peak) -> dict[str, Any]:
+    """Return what the event keeps of a peak; of an account behind a lock, what is used apart from
+    what is locked there, if anything is.
+    """
+    if one.lock is None:
+        return peak_kept(peak)
+    most, part = whole(one.epoch.capacity), unlocked(one.epoch.capacity, one.lock.share(peak.cell))
+    locked = [a - b for (_, a), (_, b) in zip(most.sides, part.sides, strict=True)]
+    if not any(locked):
+        return peak_kept(peak)
+    used = [None if u is None else u - each for u, each in zip(peak.used, locked, strict=True)]
+    return peak_kept(peak._replace(used=tuple(used))) | {"locked": list(map(str, locked))}
 
 
 def _spent(epoch: Epoch, peak: Peak) -> tuple[tuple[bool, int], ...]:
@@ -405,8 +481,7 @@ def sides_in_words(numbers: dict[str, Any], most: str, keeps: str, fired: bool) 
         basic = (
             f"epsilon {after} with this request, {before} before it, under gate {numbers['gate']}"
         )
-    where = ", ".join(f"{name} {value}" for name, value in numbers["group"].items())
-    place = f"({numbers['scope']}{'; ' if where else ''}{where})"
+    place = f"({numbers['scope']}{_where(numbers)})"
     if not fired:
         return f"{basic} is within {most} {place}"
     failed = []
@@ -422,6 +497,11 @@ def sides_in_words(numbers: dict[str, Any], most: str, keeps: str, fired: bool) 
     used = own["capacity"] if own["used"] == INFINITE else own["used"]
     left = max(Decimal(own["capacity"]) - Decimal(used), Decimal(0)).normalize()
     return f"{' and '.join(failed)} {place}; {left:f} of the own delta is left"
+
+
+def _where(numbers: dict[str, Any]) -> str:
+    where = ", ".join(f"{name} {value}" for name, value in numbers["group"].items())
+    return f"; {where}" if where else ""
 
 
 def _sides(name: str, one: dict[str, str]) -> str:

@@ -1,0 +1,166 @@
+"""What of a limit is still locked, by cell.
+
+On each cell a share of the limit is unlocked, from 0 to 1, and in every currency that is compared a
+charge has to fit ``used + charge <= floor(capacity * share)``. What is locked, the rest of the
+capacity, is like a reservation that nobody owns: ``used + charge + locked <= capacity``. So one
+comparison (peak.py) serves for both, on sums to which it is added.
+
+It only tightens: ``floor(capacity * share)`` is at most the capacity in each currency, so whatever
+is admitted here is admitted without it, and the filter's promise holds as it stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from accountant.budget.accounts.account import Account
+from accountant.budget.accounts.spans import Period
+from accountant.budget.accounts.sums import Integers, Sums
+from accountant.budget.population.population import Population
+from accountant.budget.population.selection import EVERYONE, Selection
+from accountant.privacy.filters import Capacity
+from accountant.privacy.units import LARGEST, Axis
+
+_MOST: Final = LARGEST - 1
+"""The most of a capacity that unlocks, so that no sum with what is locked wraps."""
+Cell = tuple[int, ...]
+
+
+class Arrivals(NamedTuple):
+    """How many requests have asked for each cell of an account, of a limit that they unlock."""
+
+    ends: int | None
+    """The stamp from which they no longer count, where the limit refreshes."""
+    counts: Sums
+
+    def at(self, now: int) -> Arrivals | None:
+        """Return what counts at stamp ``now``; None if nothing does."""
+        return self if self.ends is None or now < self.ends else None
+
+
+class Lock(NamedTuple):
+    """The shares of a limit that are unlocked, and of each cell which of them; without cells the
+    one share of all.
+    """
+
+    shares: tuple[Fraction, ...]
+    of: Integers | None = None
+
+    @property
+    def open(self) -> bool:
+        """Nothing is locked any more."""
+        return min(self.shares) >= 1
+
+    def share(self, cell: Cell | None) -> Fraction:
+        """Return the share of a cell; None stands for any, where all are alike."""
+        return self.shares[0 if self.of is None else int(self.of[cell])]
+
+    def on(self, account: Account, capacity: Capacity) -> Account:
+        """Return ``account`` with what is locked as if it were used."""
+        locked = [_locked(account.axis, capacity, share) for share in self.shares]
+        if self.of is None:
+            used = account.used.over()
+            used.add(EVERYONE, locked[0], [0] * used.rows)
+        else:
+            used = account.used.shifted(np.array(locked, dtype=np.int64).T[:, self.of])
+        most = map(max, zip(*locked, strict=True))
+        bound = [a + b for a, b in zip(account.bound, most, strict=True)]
+        return Account(account.axis, used, bound, account.held)
+
+
+UNLOCKED: Final = Lock((Fraction(1),))
+
+
+@lru_cache(maxsize=1_024)
+def whole(capacity: Capacity) -> Capacity:
+    """Return what of a capacity unlocks: no more than a sum can hold beside it."""
+    along = tuple(min(most, _MOST) for most in capacity.along)
+    return replace(capacity, epsilon=min(capacity.epsilon, _MOST), along=along)
+
+
+def unlocked(capacity: Capacity, share: Fraction) -> Capacity:
+    """Return the most that a cell may hold of which ``share`` is unlocked, rounded down."""
+    most = whole(capacity)
+    if share >= 1:
+        return most
+    return Capacity(
+        _part(most.epsilon, share),
+        _part(most.own_delta, share),
+        tuple(_part(each, share) for each in most.along),
+        most.currencies,
+    )
+
+
+def without(capacity: Capacity, locked: Sequence[int]) -> Capacity:
+    """Return the most that a cell may hold where so much is locked, in the order of ``sides``."""
+    most = whole(capacity)
+    epsilon, own, *along = (side - each for (_, side), each in zip(most.sides, locked, strict=True))
+    return Capacity(epsilon, own, tuple(along), most.currencies)
+
+
+def _part(most: int, share: Fraction) -> int:
+    """Return a share of a capacity; one below zero, where nothing fits, has no part."""
+    return most if most <= 0 else int(most * share // 1)
+
+
+@lru_cache(maxsize=1_024)
+def _locked(axis: Axis, capacity: Capacity, share: Fraction) -> list[int]:
+    """Return the units that are locked in each currency of ``axis``, 0 where none is compared."""
+    pairs = zip(whole(capacity).sides, unlocked(capacity, share).sides, strict=True)
+    locked = {currency: most - part for (currency, most), (_, part) in pairs}
+    return [locked.get(currency, 0) for currency in axis]
+
+
+def over_time(people: Population, length: int, begun: int, period: Period | None, now: int) -> Lock:
+    """Return the lock of a limit that unlocks evenly over ``length``, at stamp ``now``: on each
+    cell from when its youngest value was added, or from when the limit was first adopted, or with
+    the ``period`` that it refreshes by, whichever is the latest.
+    """
+    first = begun if period is None else max(begun, period.start)
+
+    def share(born: int) -> Fraction:
+        return Fraction(min(max(now - max(first, born), 0), length), length)
+
+    stamps, of = _born(people.shape, people.grown)
+    return _lock(tuple(map(share, stamps)), of)
+
+
+@lru_cache(maxsize=64)
+def _born(
+    shape: tuple[int, ...], grown: tuple[tuple[int, int, int], ...]
+) -> tuple[tuple[int, ...], Integers | None]:
+    """Return when cells came, and of each cell which of these stamps is its own."""
+    if not grown:
+        return (0,), None
+    born = np.zeros(shape, dtype=np.int64)
+    for axis, first, stamp in grown:  # in the order of their stamps
+        born[(*(slice(None),) * axis, slice(first, None))] = stamp
+    stamps, of = np.unique(born, return_inverse=True)
+    return tuple(stamps.tolist()), of.reshape(shape)
+
+
+def per_request(
+    share: Fraction, arrived: Arrivals | None, arriving: Selection | None, shape: tuple[int, ...]
+) -> Lock:
+    """Return the lock of a limit of which each request unlocks ``share`` on its cells, with one
+    that is ``arriving``.
+    """
+    counts = Sums(1, shape) if arrived is None else arrived.counts.over()
+    if arriving is not None:
+        counts.add(arriving, [1], [0])
+    enough = -(-1 // share)
+    if counts.flat:
+        return Lock((min(share * counts.everyone[0], Fraction(1)),))
+    many, of = np.unique(np.minimum(counts.cells()[0], int(enough)), return_inverse=True)
+    return _lock(tuple(min(share * n, Fraction(1)) for n in many.tolist()), of.reshape(shape))
+
+
+def _lock(shares: tuple[Fraction, ...], of: Integers | None) -> Lock:
+    """Return a lock; one without cells where all have the same share."""
+    return Lock(shares[:1]) if len(set(shares)) == 1 else Lock(shares, of)

@@ -1,0 +1,420 @@
+"""A limit that unlocks gradually: with time, or by each request for a cell. It only tightens.
+
+The models keep, for each cell, what is used and how many requests have asked for it, or when it
+came; they divide in fractions, and share nothing with what they check.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+from pydantic import ValidationError
+from support import SECOND, START, Book, declared, gaussian, laplace, make
+
+from accountant.budget.apply import drop_journal, fold, keep_journal, rollback
+from accountant.budget.errors import Forbidden
+from accountant.budget.rules.limit import LimitRule
+from accountant.budget.snapshot import dump, load
+from accountant.ledger.events import Event
+
+HOUR, DAY = 3_600 * SECOND, 86_400 * SECOND
+
+
+def unlocks(how: str, more: str = "", epsilon: str = "10") -> str:
+    """One limit that unlocks."""
+    return f"  - {{id: a, limit: {{epsilon: {epsilon}}}, unlock: {{{how}}}{more}}}\n"
+
+
+def opened(rules: str, dimensions: dict[str, list[str]] | None = None) -> Book:
+    """A ledger on which two people adopted the rules."""
+    book = Book()
+    book.register(dimensions)
+    book.dataset("d")
+    book.policy(rules, approved_by="officer")
+    return book
+
+
+def allowed(event: Event) -> bool:
+    """Whether a request was granted."""
+    return event.type == "grant.reserved.v1"
+
+
+def text(book: Book, event: Event) -> str:
+    """What the decision says of the limit."""
+    [found] = [one["text"] for one in book.decision(event)["rules"] if one["rule"] == "a"]
+    return str(found)
+
+
+# -- models ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "unlock",
+    [
+        {},
+        {"over": "30d", "per_request": "1/10"},
+        {"over": "month"},
+        {"over": "0d"},
+        {"per_request": "0"},
+        {"per_request": "2"},
+        {"per_request": "3/2"},
+        {"per_request": "1/0"},
+        {"per_request": "-1/2"},
+        {"per_request": "nan"},
+    ],
+)
+def test_what_is_no_way_to_unlock_is_refused(unlock: dict[str, str]) -> None:
+    """One of the two ways, with a span or a share above 0 and up to 1."""
+    with pytest.raises(ValidationError):
+        LimitRule.model_validate({"id": "a", "limit": {"epsilon": 1}, "unlock": unlock})
+
+
+@pytest.mark.parametrize(
+    ("every", "over"), [("monthly", "29d"), ("weekly", "8d"), ("daily", "25h")]
+)
+def test_a_budget_that_would_never_be_unlocked_is_refused(every: str, over: str) -> None:
+    """A period of the calendar begins locked, and has to be long enough to unlock."""
+    rules = f"  - {{id: a, refresh: {every}, limit: {{epsilon: 1}}, unlock: {{over: {over}}}}}\n"
+    with pytest.raises(Exception, match="it would never be unlocked"):
+        opened(rules)
+
+
+# -- per request -----------------------------------------------------------------------------
+
+
+def test_each_request_unlocks_a_fair_share_and_refused_ones_do_too() -> None:
+    """PrivateKube's DPF-N: on arrival a block unlocks a share of its budget, whatever becomes of
+    the request; with a budget of 10 and 1/10 a request of 2 is refused once and then fits.
+    """
+    book = opened(unlocks('per_request: "1/10"'))
+    assert not allowed(book.grant(laplace("2")))
+    assert allowed(book.grant(laplace("2")))
+    assert allowed(book.grant(laplace("1")))
+    assert not allowed(book.grant(laplace("1.000000001")))
+    assert allowed(book.grant(laplace("2")))
+    assert book.replayed().findings == []
+
+
+def test_a_request_unlocks_only_the_cells_that_it_asks_for() -> None:
+    """A block that nobody demands stays locked."""
+    book = opened(unlocks("per_request: 1/2"), {"age": ["1", "2"]})
+    assert allowed(book.grant(laplace("5"), subjects={"age": ["1"]}))
+    assert not allowed(book.grant(laplace("5.1"), subjects={"age": ["2"]}))
+    assert allowed(book.grant(laplace("5"), subjects={"age": ["1"]}))
+    assert not allowed(book.grant(laplace("5.1")))  # the second week has its whole now
+    assert allowed(book.grant(laplace("10"), subjects={"age": ["2"]}))
+
+
+def test_neither_a_retry_nor_a_preview_nor_a_record_unlocks() -> None:
+    """A retry is the same request, a preview none, and what has run has not asked; it is judged by
+    the whole limit, which it keeps within.
+    """
+    book = opened(unlocks("per_request: 1/10"))
+    for _ in range(3):
+        book.do("ask_grant", key="same", dataset="d", mechanisms=[laplace("9")])
+    recorded = book.record(laplace("0.5"))
+    assert "fired" not in recorded.body
+    assert "overrun" not in recorded.body
+    counts = book.state.arrivals[book.key()].counts
+    assert counts.everyone == [1]
+
+
+def test_a_batch_counts_each_request_that_was_judged() -> None:
+    """Granted: all; refused: those up to the one that failed, which did arrive."""
+    book = opened(unlocks("per_request: 1/10"))
+    small, large = (make("ask_grant", dataset="d", mechanisms=[laplace(e)]) for e in ("0.5", "9"))
+    book.batch(small, small)
+    assert book.state.arrivals[book.key()].counts.everyone == [2]
+    book.batch(small, large, small)
+    assert book.state.arrivals[book.key()].counts.everyone == [4]
+    assert book.replayed().findings == []
+
+
+def test_new_cells_begin_locked() -> None:
+    """Whoever asked for everyone before has not asked for them."""
+    book = opened(unlocks("per_request: 1/2"), {"age": ["1"]})
+    for _ in range(2):
+        book.grant(laplace("0.1"))
+    book.register({"age": ["1", "2"]}, attested_new=True)
+    assert not allowed(book.grant(laplace("6")))
+    assert allowed(book.grant(laplace("6"), subjects={"age": ["1"]}))
+
+
+def test_every_order_of_a_gate_unlocks() -> None:
+    """The same share in each currency that is compared: of N Gaussians that all fit unlocked, the
+    first of twice the fair share is refused.
+    """
+    limit = "{epsilon: 1, delta: 1e-6}"
+    rules = "  - {id: a, limit: " + limit + ", gate: zcdp, unlock: {per_request: 1/4}}\n"
+    most = opened("  - {id: a, limit: " + limit + ", gate: zcdp}\n").state.adopted
+    assert most is not None
+    [along] = most.epochs["a"].capacity.along
+    mu = (Fraction(along, 10**15) * 2) ** Fraction(1, 2)
+    book = opened(rules)
+    assert not allowed(book.grant(gaussian(f"{float(mu) * 0.51:.6f}")))
+    assert allowed(book.grant(gaussian(f"{float(mu) * 0.49:.6f}")))
+
+
+def test_own_deltas_unlock_too() -> None:
+    """A share of the limit is a share of its delta."""
+    rules = (
+        "  - {id: a, limit: {epsilon: 10, delta: 1e-6}, gate: basic, unlock: {per_request: 1/4}}\n"
+    )
+    book = opened(rules)
+    assert not allowed(book.grant(declared("0.1", "0.0000003")))
+    assert allowed(book.grant(declared("0.1", "0.0000003")))
+
+
+# -- over time -------------------------------------------------------------------------------
+
+
+def test_it_grows_evenly_from_the_adoption_and_to_the_unit() -> None:
+    """At each stamp the part of the span that has passed, rounded down; all of it at its end."""
+    book = opened(unlocks("over: 10h"))
+    assert not allowed(book.grant(laplace("0.000000001")))
+    book.now = START + HOUR - 1
+    assert not allowed(book.grant(laplace("1")))
+    book.now += 1
+    assert allowed(book.grant(laplace("1")))
+    book.now = START + 10 * HOUR - 1
+    assert not allowed(book.grant(laplace("9")))
+    book.now += 1
+    assert allowed(book.grant(laplace("9")))
+    assert book.replayed().findings == []
+
+
+def test_a_value_that_is_added_later_unlocks_from_then_on() -> None:
+    """A cell is as old as its youngest value."""
+    book = opened(unlocks("over: 10h"), {"age": ["1"], "sex": ["f", "m"]})
+    book.now = START + 5 * HOUR
+    book.register({"age": ["1", "2"], "sex": ["f", "m"]}, attested_new=True)
+    book.now = START + 6 * HOUR
+    assert not allowed(book.grant(laplace("1.1"), subjects={"age": ["2"]}))
+    assert allowed(book.grant(laplace("1"), subjects={"age": ["2"]}))
+    assert allowed(book.grant(laplace("6"), subjects={"age": ["1"]}))
+    book.now = START + 7 * HOUR
+    assert not allowed(book.grant(laplace("1.1")))
+    assert allowed(book.grant(laplace("1")))
+    assert book.replayed().findings == []
+
+
+def test_a_period_begins_locked() -> None:
+    """A limit that refreshes unlocks anew in each period, with time and by request."""
+    for how, ask in (("over: 12h", 12 * HOUR), ("per_request: 1/2", 0)):
+        rules = f"  - {{id: a, refresh: daily, limit: {{epsilon: 10}}, unlock: {{{how}}}}}\n"
+        book = opened(rules)
+        book.now = (START // DAY + 1) * DAY + ask
+        if not ask:
+            book.grant(laplace("0.000000001"))
+        assert allowed(book.grant(laplace("9.9")))
+        book.now = (START // DAY + 2) * DAY
+        assert not allowed(book.grant(laplace("5.1")))
+        assert book.replayed().findings == []
+
+
+# -- policies --------------------------------------------------------------------------------
+
+
+def test_what_unlocks_faster_takes_two_people() -> None:
+    """To add a lock, or a slower one, tightens; to take it off, or a faster one, loosens."""
+    plain = "  - {id: a, limit: {epsilon: 10}}\n"
+    slow, fast = unlocks("over: 30d"), unlocks("over: 3d")
+    book = opened(plain)
+    book.policy(fast)
+    book.policy(slow)
+    for rules in (fast, plain, unlocks("per_request: 1/100")):
+        with pytest.raises(Forbidden, match="raised or changed"):
+            book.policy(rules)
+    book = opened(unlocks("per_request: 1/10"))
+    book.policy(unlocks("per_request: 1/20"))
+    with pytest.raises(Forbidden, match="raised or changed"):
+        book.policy(unlocks("per_request: 1/19"))
+
+
+def test_a_changed_limit_keeps_what_was_unlocked() -> None:
+    """The same share of the new limit: neither locked anew nor unlocked at once."""
+    for how in ("over: 10h", "per_request: 1/10"):
+        book = opened(unlocks(how))
+        book.now += 4 * HOUR
+        for _ in range(4):
+            book.grant(laplace("0.000000001"))
+        book.policy(unlocks(how, epsilon="20"), approved_by="officer")
+        share = 8 + 2 * how.startswith("per")  # the request that asks unlocks another tenth
+        assert not allowed(book.grant(laplace(str(share))))
+        assert allowed(book.grant(laplace("7.9")))
+        assert book.replayed().findings == []
+
+
+def test_a_rule_that_was_there_before_is_as_old_as_it_is() -> None:
+    """A limit that begins to unlock with time has begun when it was adopted first: what has been
+    usable for longer than the span is not locked anew.
+    """
+    book = opened("  - {id: a, limit: {epsilon: 10}}\n")
+    book.now += 5 * HOUR
+    book.policy(unlocks("over: 10h"))
+    assert not allowed(book.grant(laplace("5.1")))
+    assert allowed(book.grant(laplace("5")))
+
+
+# -- what is said ----------------------------------------------------------------------------
+
+
+def test_a_refusal_says_how_much_is_unlocked_and_what_is_left_of_the_whole() -> None:
+    """Of the limit, of the whole, and both sides."""
+    book = opened(unlocks("per_request: 1/10"))
+    book.grant(laplace("0.4"))
+    said = text(book, book.grant(laplace("3")))
+    assert "epsilon 2 of 10 is unlocked here so far, by 1/10 with each request for a cell" in said
+    assert "epsilon 0.4 used + 3 asked = 3.4 is more than 2" in said
+    assert "of the whole limit 9.6 is left" in said
+    book = opened(unlocks("over: 10h"))
+    book.now += 5 * HOUR
+    said = text(book, book.grant(laplace("1")))
+    assert "epsilon 5 of 10 is unlocked here so far, evenly over 10 hours" in said
+    assert "epsilon 0 used + 1 asked = 1 is within 5" in said
+
+
+# -- models ----------------------------------------------------------------------------------
+
+WEEKS = ["1", "2", "3"]
+HOWS = ("over: 10h", "per_request: 1/7")
+
+
+class Model(RuleBasedStateMachine):
+    """Requests on some weeks, beside what each week has used, and how much of it is unlocked."""
+
+    @initialize(how=st.sampled_from(HOWS))
+    def open(self, how: str) -> None:
+        """Begins."""
+        self.how = how
+        self.book = opened(unlocks(how, epsilon="1"), {"age": WEEKS[:1]})
+        self.weeks = 1
+        self.used, self.asked, self.born = [0] * 3, [0] * 3, [START] * 3
+        self.open_grants: list[tuple[str, list[int], int]] = []
+        self.most = 10**9
+
+    def share(self, week: int) -> Fraction:
+        """How much of a week is unlocked."""
+        if self.how == HOWS[0]:
+            return min(Fraction(self.book.now - self.born[week], 10 * HOUR), Fraction(1))
+        return min(Fraction(self.asked[week], 7), Fraction(1))
+
+    def fits(self, weeks: list[int], units: int) -> bool:
+        """Whether so much fits on these."""
+        return all(self.used[w] + units <= int(self.most * self.share(w)) for w in weeks)
+
+    @rule(units=st.integers(1, 600_000_000), weeks=st.sets(st.integers(0, 2), min_size=1))
+    def ask(self, units: int, weeks: set[int]) -> None:
+        """Granted if and only if it fits once it has arrived."""
+        mine = sorted(w for w in weeks if w < self.weeks) or [0]
+        for week in mine:
+            self.asked[week] += 1
+        fits = self.fits(mine, units)
+        subjects = {"age": [WEEKS[w] for w in mine]}
+        event = self.book.grant(laplace(f"{units / 10**9:.9f}"), subjects=subjects)
+        assert allowed(event) is fits
+        if fits:
+            self.open_grants.append((f"g{event.sequence}", mine, units))
+            for week in mine:
+                self.used[week] += units
+
+    @rule(units=st.integers(1, 400_000_000))
+    def everyone(self, units: int) -> None:
+        """A request on all weeks that there are."""
+        self.ask(units, set(range(self.weeks)))
+
+    @rule(minutes=st.integers(0, 55))
+    def release(self, minutes: int) -> None:
+        """The oldest comes back, unless it has expired."""
+        if self.open_grants:
+            name, weeks, units = self.open_grants.pop(0)
+            if not self.book.state.open[name].due(self.book.now):
+                self.book.do("release_grant", grant=name, reason="never run")
+                for week in weeks:
+                    self.used[week] -= units
+
+    @rule(minutes=st.sampled_from([1, 17, 60, 240]))
+    def wait(self, minutes: int) -> None:
+        """Time passes."""
+        self.book.now += minutes * 60 * SECOND
+
+    @rule()
+    def grow(self) -> None:
+        """Another week comes."""
+        if self.weeks < 3:
+            self.born[self.weeks] = self.book.now
+            self.weeks += 1
+            self.book.register({"age": WEEKS[: self.weeks]}, attested_new=True)
+
+    @rule(most=st.sampled_from([1, 2]))
+    def raised(self, most: int) -> None:
+        """Another limit, with the same share unlocked."""
+        self.book.policy(unlocks(self.how, epsilon=str(most)), approved_by="officer")
+        self.most = most * 10**9
+
+    @rule(units=st.integers(1, 400_000_000))
+    def undone(self, units: int) -> None:
+        """What is decided and taken back never was."""
+        before, size, keys = dump(self.book.state), len(self.book.stored), self.book.keys
+        keep_journal(self.book.state)
+        self.book.grant(laplace(f"{units / 10**9:.9f}"))
+        assert rollback(self.book.state)
+        drop_journal(self.book.state)
+        del self.book.stored[size:]
+        self.book.keys = keys
+        assert dump(self.book.state) == before
+
+    @rule()
+    def restarted(self) -> None:
+        """A snapshot goes on as the state does."""
+        self.book.state = load(self.book.name, b"".join(dump(self.book.state)))
+
+    def teardown(self) -> None:
+        """Replay, and a fold, come to the same."""
+        if hasattr(self, "book"):
+            assert self.book.replayed().findings == []
+            folded = fold("fair", map(Event.from_bytes, self.book.stored))
+            assert folded.arrivals == self.book.state.arrivals
+
+
+TestModel = Model.TestCase
+TestModel.settings = settings(max_examples=40, stateful_step_count=25)
+
+
+class Twins(RuleBasedStateMachine):
+    """Whatever is granted with a lock would be granted without it, in the same state."""
+
+    @initialize(
+        gate=st.sampled_from(["basic", "zcdp", "renyi", "gdp", "advanced"]),
+        how=st.sampled_from(HOWS),
+    )
+    def open(self, gate: str, how: str) -> None:
+        """Two ledgers that differ in the lock."""
+        more = f", gate: {gate}"
+        limit = "  - {{id: a, limit: {{epsilon: 1, delta: 1e-5}}{}}}\n"
+        self.tight = opened(limit.format(more + f", unlock: {{{how}}}"), {"age": WEEKS})
+        self.loose = opened(limit.format(more), {"age": WEEKS})
+
+    @rule(
+        stated=st.sampled_from(
+            [laplace("0.05"), gaussian("0.05"), gaussian("0.02", "1e-7"), declared("0.3")]
+        ),
+        week=st.sampled_from([None, *WEEKS]),
+        minutes=st.integers(0, 90),
+    )
+    def ask(self, stated: dict[str, Any], week: str | None, minutes: int) -> None:
+        """The loose one follows what the tight one grants."""
+        for book in (self.tight, self.loose):
+            book.now += minutes * 60 * SECOND
+        subjects = {"age": [week]} if week else None
+        if allowed(self.tight.grant(stated, subjects=subjects)):
+            assert allowed(self.loose.grant(stated, subjects=subjects))
+
+
+TestTwins = Twins.TestCase
+TestTwins.settings = settings(max_examples=30, stateful_step_count=20)
