@@ -507,12 +507,17 @@ class Limit:
     def wrong(
         self, accounts: list[Account], most: Account | None, cells: Cells, on: tuple[Doc, Doc, Doc]
     ) -> str:
-        """Return the error in what an event saw of a rule, whose first account was between two."""
+        """Return the error in what an event saw of a rule, whose first account was between two.
+        How much is locked is believed: it can only refuse what would fit the whole limit.
+        """
         event, rule, seen = on
         fired = rule["id"] in dict(event.get("fired", []))
         share = number(rule["at"][:-1]) / 100 if "of" in rule else Fraction(1)
         capacity, charge = self.capacity(share), self.used(amounts(event["total"], self.keeps))
         quoted = [None if text == "infinite" else int(text) for text in seen["used"]]
+        unlocks = "unlock" in rule and event["type"] != JUDGED[2]
+        locked = list(map(int, seen.get("locked", ["0"] * len(quoted))))
+        behind = [u if u is None else u + more for u, more in zip(quoted, locked, strict=True)]
         cell = tuple(seen["cell"]) if "cell" in seen else None
         low = self.used(accounts[0].at(cell))
         high = self.used(most.at(cell)) if most else quoted
@@ -521,13 +526,14 @@ class Limit:
         misfits = [used for used in held if not self.fits(used, charge, capacity)]
         spent = max(map(endless, map(self.spent, misfits if fired else held)), default=0)
         shown = list(map(str, capacity)) if fired and share == 1 else None
-        apart = fired and accounts[0] is not most
+        apart = fired and (accounts[0] is not most or any(locked))
         checks = {
             "the cell is not selected": cell is None or cells is None or cell in cells,
             f"the cell had {low}": all(a <= b <= c for a, b, c in between),
+            "nothing is locked": min(locked) >= 0 and (unlocks or "locked" not in seen),
             f"the charge does not fit on {len(misfits)} cells": bool(misfits) == fired or apart,
-            "another cell decides": self.fits(quoted, charge, capacity) != fired,
-            f"another cell has spent {spent}": spent <= endless(self.spent(quoted)),
+            "another cell decides": self.fits(behind, charge, capacity) != fired,
+            f"another cell has spent {spent}": unlocks or spent <= endless(self.spent(quoted)),
             f"the capacity is {capacity}": seen.get("capacity") == shown,
         }
         return next((reason for reason, holds in checks.items() if not holds), "")
@@ -1005,7 +1011,9 @@ class Audit:
                 need(apt, f"rule {name}: too many or too few accounts are told")
                 if found and "of" not in rule:
                     low, high = (limit.full(x.values(), cells, event) for x in (least, found))
-                    need(low <= more <= (high if known else len(found)), f"not {low} more")
+                    exact = known and not any("locked" in one for one in told)
+                    need(low <= more <= (high if exact else len(found)), f"not {low} more")
+                self.believed |= {name} if any("locked" in one for one in told) else set()
             elif "at_most" in rule and about:
                 caps = rule["at_most"].items()
                 costs = {n: (amounts(event["total"], [n]), number(m)) for n, m in caps}

@@ -6,7 +6,6 @@ Advice is of the given state and is never recorded. Every request that it names 
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from decimal import ROUND_DOWN, ROUND_UP, Context, Decimal
 from typing import Any, Final
@@ -16,8 +15,10 @@ from pydantic import ValidationError
 from accountant.budget.commands import AskGrant, OpenSparseVector
 from accountant.budget.evaluate import evaluate, how_many
 from accountant.budget.request import Costs, Request, costs_on, prepare, terms_of
+from accountant.budget.rises import fits_after, fits_from, least_that
 from accountant.budget.rules.limit import LimitRule
 from accountant.budget.state import State
+from accountant.ledger.events import rfc3339
 from accountant.privacy.mechanisms import Mechanism
 from accountant.privacy.mechanisms.additive import DiscreteGaussian, Gaussian
 from accountant.privacy.mechanisms.compound import Plan
@@ -25,6 +26,7 @@ from accountant.privacy.units import Charge, Currency
 
 Advice = dict[str, Any]
 
+_MIDNIGHT: Final = "T00:00:00.000000Z"
 _DIGITS: Final = 3
 """Significant digits of a scale."""
 _FIRST: Final = 10 ** (_DIGITS - 1)
@@ -47,6 +49,9 @@ def would_fit(state: State, by: str, command: AskGrant | OpenSparseVector, now: 
       with a larger one than the limits keep: a delta to state, with the ``scale`` where that is not
       enough.
 
+    * ``from``: the stamp from which it would fit as it is, by time alone;
+    * ``requests``: after how many more requests for its cells it would, where these unlock a limit.
+
     Empty if something else than a limit refuses it, or nothing is found. It takes some twenty
     evaluations, and never raises.
     """
@@ -63,7 +68,16 @@ def in_words(advice: Advice) -> str:
     noise += [f"scale {advice['scale']} or more"] if "scale" in advice else []
     noise += [f"all noise scales times {advice['times']}"] if "times" in advice else []
     parts += [" and ".join(noise)] if noise else []
-    return f"it would fit now with {', or with '.join(parts)}" if parts else ""
+    now = [f"it would fit now with {', or with '.join(parts)}"] if parts else []
+    if "from" in advice:
+        stamp = advice["from"]
+        now.append(f"as it is it fits from {stamp[:10] if stamp[10:] == _MIDNIGHT else stamp}")
+    if "requests" in advice:
+        now.append(
+            f"as it is it fits after {advice['requests']} more requests for these cells, of which "
+            "to ask again is one"
+        )
+    return "; ".join(now)
 
 
 class _Trials:
@@ -81,11 +95,21 @@ class _Trials:
         if any(one.code != LimitRule.code for one in blocking):
             return {}
         if len(self._mechanisms) > 1:
-            return self._times() if blocking else {"times": "1"}
+            return (self._times() | self._later()) if blocking else {"times": "1"}
         [mechanism] = self._mechanisms
         if not blocking:  # budget has come back since
             return {"count": mechanism.count}
-        return self._count(mechanism) | (self._noise(mechanism) or self._delta(mechanism))
+        now = self._count(mechanism) | (self._noise(mechanism) or self._delta(mechanism))
+        return now | self._later()
+
+    def _later(self) -> Advice:
+        """Find when it would fit as it is, by time alone or by further requests."""
+        found: Advice = {}
+        if (stamp := fits_from(self._state, self._asked)) is not None:
+            found["from"] = rfc3339(stamp)
+        if (more := fits_after(self._state, self._asked)) is not None:
+            found["requests"] = more
+        return found
 
     def _count(self, mechanism: Mechanism) -> Advice:
         """Find the largest count that is admitted. A count of n costs n times as much as one."""
@@ -102,7 +126,7 @@ class _Trials:
 
         guess = how_many(self._state, self._at(one))
         if not 0 < guess < asked or refused(guess) or not refused(guess + 1):
-            guess = _first(refused, 1, asked) - 1
+            guess = least_that(refused, 1, asked) - 1
         return {"count": guess} if guess else {}
 
     def _noise(self, mechanism: Mechanism) -> Advice:
@@ -144,7 +168,7 @@ class _Trials:
                 return None
         except ValidationError:  # beyond all amounts
             return None
-        return _number_at(_first(admitted, first, first + _MOST))
+        return _number_at(least_that(admitted, first, first + _MOST))
 
     def _delta(self, mechanism: Mechanism) -> Advice:
         """Find a delta to state: a tenth of the rest for mechanisms' own, if that will do."""
@@ -191,11 +215,6 @@ def _number_at(step: int) -> Decimal:
     """Return the number at a place in the order of all numbers of three digits."""
     exponent, place = divmod(step, _DECADE)
     return Decimal(place + _FIRST).scaleb(exponent - _DIGITS + 1)
-
-
-def _first(holds: Callable[[int], bool], low: int, high: int) -> int:
-    """Return the least number in [low, high) from which on ``holds``; ``high`` if there is none."""
-    return low + bisect_left(range(low, high), True, key=holds)
 
 
 def _scales(mechanism: Mechanism) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from copy import copy
 from functools import cached_property
 from typing import NamedTuple
 
@@ -63,8 +64,9 @@ class Request:
         self.by, self.on, self.now = by, on, now
         self.asks = isinstance(command, AskGrant | OpenSparseVector)
         """It asks for a grant, and has not run."""
-        self.arrived = False
-        """It has unlocked already what it unlocks when it arrives, as one that has waited."""
+        self.arrives = 1
+        """Requests for its cells that arrive with it, itself counted: 0 for one that has waited and
+        has unlocked already what it unlocks."""
         self.datasets = on.charged
         self.purpose: str | Sealed | None = command.purpose
         self.justification: str | Sealed | None = command.justification
@@ -76,6 +78,18 @@ class Request:
         """Kinds that may not charge a part of this population (see ``unplaced``)."""
         self.sound = costs.sound and not unplaced
         """Nothing is wrong with the stated mechanisms or the group themselves."""
+
+    def at(self, now: int) -> Request:
+        """Return the same request at another stamp."""
+        other = copy(self)
+        other.now = now
+        return other
+
+    def among(self, arrives: int) -> Request:
+        """Return the same request with so many that arrive, itself counted."""
+        other = copy(self)
+        other.arrives = arrives
+        return other
 
 
 class Costs:

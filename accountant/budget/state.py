@@ -17,6 +17,7 @@ from accountant.budget.accounts.unlocking import (
     over_time,
     per_request,
 )
+from accountant.budget.accounts.window import WindowAccount
 from accountant.budget.batches import REFUSED, OpenBatch
 from accountant.budget.commands import Envelope, command_from_json
 from accountant.budget.commands.plain import read_plain
@@ -26,6 +27,7 @@ from accountant.budget.grants import AccountKey, Grant, Grants, Settled
 from accountant.budget.idempotency import IdempotencyIndex
 from accountant.budget.population.population import Dataset, Population
 from accountant.budget.population.selection import (
+    EVERYONE,
     Selection,
 )
 from accountant.budget.proposals import (
@@ -124,7 +126,7 @@ class State:
         kept = {key: self.accounts.get(key) for key in route.keys}
         return replace(
             self,
-            accounts=Accounts((key, one.at(now).frozen()) for key, one in kept.items() if one),
+            accounts=Accounts((key, _looked_at(one.at(now))) for key, one in kept.items() if one),
             grants=Grants(),
             memories=dict(self.memories),
             arrivals=_frozen({k: v for k, v in self.arrivals.items() if k in kept}),
@@ -177,9 +179,11 @@ class State:
         """Return the account of ``key`` as it counts now, for readers."""
         return self.account(key).at(max(self.time, self.now))
 
-    def lock(self, counted: Counted, now: int, arriving: Selection | None = None) -> Lock:
+    def lock(
+        self, counted: Counted, now: int, arriving: tuple[Selection, int] = (EVERYONE, 0)
+    ) -> Lock:
         """Return what is locked at stamp ``now`` of a limit that unlocks gradually, in an account;
-        after a request for the cells that are ``arriving``.
+        once a number of requests for some cells, which are ``arriving``, is there.
         """
         (rule, epoch, key), people = counted, self.people()
         unlock, window = rule.unlock, epoch.window
@@ -190,7 +194,7 @@ class State:
             return over_time(people, unlock.length, epoch.begun, period, now)
         arrived = self.arrivals.get(key)
         counting = None if arrived is None else arrived.at(now)
-        return per_request(unlock.share, counting, arriving, people.shape)
+        return per_request(unlock.share, counting, *arriving, people.shape)
 
     def to_change(self, key: AccountKey) -> Account:
         """Return the account of ``key`` to change it alone; opens one if there is none."""
@@ -313,6 +317,13 @@ class Route(NamedTuple):
         keys = [*(counted.key for counted in limits), *outside]
         every = (*keys, *map(lifetime, (*datasets, ALL)))
         return cls(limits, by_rule, every, rules, guarded)
+
+
+def _looked_at(account: Account) -> Account:
+    """Return a copy of an account that counts what it does now; at later stamps too if it counts in
+    periods, which have no long list of what is to pass.
+    """
+    return account.frozen(whole=isinstance(account, WindowAccount) and account.window.calendar)
 
 
 def _frozen(arrivals: dict[AccountKey, Arrivals]) -> dict[AccountKey, Arrivals]:

@@ -13,7 +13,9 @@ from support import Clock, declared, gaussian, laplace, last_replay
 from test_minimal_verifier import report
 
 from accountant.budget.accounts.spans import Window
+from accountant.budget.accounts.unlocking import UNLOCKED
 from accountant.budget.errors import Problem
+from accountant.budget.state import State
 from accountant.ledger.events import Event
 
 RULES = (
@@ -47,6 +49,7 @@ class Played:
         """Adopts the rules with some window and limit."""
         windows = ["window: 12h"] * 3 + ["window: 1d", "window: month"]
         span = self.random.choice([*windows, *["refresh: daily"] * 3, "refresh: weekly"])
+        span += self.random.choice(["", ", unlock: {over: 5h}", ", unlock: {per_request: 1/9}"])
         rules = RULES.format(span=span, epsilon=self.random.choice(["0.9", "1.1"]))
         adopt(self.house, rules, confirmed_by="officer")
 
@@ -124,6 +127,24 @@ def test_who_frees_too_early_is_found(tmp_path: Path) -> None:
     bundle = house.bundle()
     assert audit(bundle).count > 0
     assert report(bundle)["findings"]
+
+
+def test_who_unlocks_too_early_is_found(tmp_path: Path) -> None:
+    """A grant of what was still locked is a finding of the verifier that replays. The second one
+    believes how much is locked: it says so, and holds grants to the whole limit.
+    """
+    house = resident(House(tmp_path / "house", Clock()))
+    span = "window: 12h, unlock: {per_request: 1/3}"
+    adopt(house, RULES.format(span=span, epsilon="0.9"), approved_by="officer")
+    house.do("ask_grant", dataset="d", mechanisms=[laplace("0.2")])
+    assert report(house.bundle())["believed"] == ["w"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(State, "lock", lambda *_: UNLOCKED)
+        for _ in range(2):
+            house.do("ask_grant", dataset="d", mechanisms=[laplace("0.3")])
+    bundle = house.bundle()
+    assert audit(bundle).count > 0
+    assert report(bundle)["findings"] == []
 
 
 def test_a_bundle_is_of_the_last_event(tmp_path: Path) -> None:

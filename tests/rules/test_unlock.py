@@ -16,11 +16,16 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from pydantic import ValidationError
 from support import SECOND, START, Book, declared, gaussian, laplace, make
 
+from accountant.budget.advice import in_words, would_fit
 from accountant.budget.apply import drop_journal, fold, keep_journal, rollback
+from accountant.budget.commands import AskGrant
 from accountant.budget.errors import Forbidden
+from accountant.budget.evaluate import evaluate
+from accountant.budget.request import prepare
+from accountant.budget.rises import next_rise
 from accountant.budget.rules.limit import LimitRule
 from accountant.budget.snapshot import dump, load
-from accountant.ledger.events import Event
+from accountant.ledger.events import Event, microseconds, rfc3339
 
 HOUR, DAY = 3_600 * SECOND, 86_400 * SECOND
 
@@ -418,3 +423,88 @@ class Twins(RuleBasedStateMachine):
 
 TestTwins = Twins.TestCase
 TestTwins.settings = settings(max_examples=30, stateful_step_count=20)
+
+
+# -- when it would fit -----------------------------------------------------------------------
+
+
+def advice(book: Book, *mechanisms: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """What a refusal advises."""
+    command = make("ask_grant", dataset="d", mechanisms=list(mechanisms), **more)
+    assert isinstance(command, AskGrant)
+    return would_fit(book.state.about("d", "pipe", book.now), "pipe", command, book.now)
+
+
+def test_advice_says_from_when_on_it_fits_to_the_microsecond() -> None:
+    """With time alone: when enough is unlocked, and not a microsecond before."""
+    book = opened(unlocks("over: 10h"))
+    assert not allowed(book.grant(laplace("3.3")))
+    found = advice(book, laplace("3.3"))
+    assert found["from"] == rfc3339(START + 33 * HOUR // 10)
+    assert f"it fits from {found['from']}" in in_words(found)
+    book.now = microseconds(found["from"]) - 1
+    assert not allowed(book.grant(laplace("3.3")))
+    book.now += 1
+    assert allowed(book.grant(laplace("3.3")))
+    assert "from" not in advice(book, laplace("7"))  # more than the whole has left
+
+
+def test_advice_says_after_how_many_more_requests_it_fits() -> None:
+    """To ask again is one of them."""
+    book = opened(unlocks("per_request: 1/10"))
+    assert not allowed(book.grant(laplace("3.5")))
+    found = advice(book, laplace("3.5"))
+    assert found["requests"] == 3
+    assert "fits after 3 more requests" in in_words(found)
+    assert [allowed(book.grant(laplace("3.5"))) for _ in range(3)] == [False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("rules", "spent", "asked", "stamp"),
+    [
+        ("refresh: monthly", "0.8", "0.3", "2026-10-01T00:00:00.000000Z"),
+        ("refresh: weekly", "0.8", "0.3", "2026-09-28T00:00:00.000000Z"),
+        ("refresh: daily, unlock: {over: 24h}", "0.1", "0.5", "2026-09-22T12:00:00.000000Z"),
+    ],
+)
+def test_advice_names_the_next_period(rules: str, spent: str, asked: str, stamp: str) -> None:
+    """A refusal in one period says when it fits in the next, and that a date has no time."""
+    book = opened(f"  - {{id: a, {rules}, limit: {{epsilon: 1}}}}\n")
+    book.record(laplace(spent))
+    book.record(laplace("0.45")) if "unlock" in rules else None
+    found = advice(book, laplace(asked))
+    assert found["from"] == stamp
+    assert "fits from 2026-" in in_words(found)
+    book.now = microseconds(stamp) - 1
+    assert not allowed(book.grant(laplace(asked)))
+    book.now += 1
+    assert allowed(book.grant(laplace(asked)))
+
+
+def test_the_next_rise_is_when_something_changes_by_time_alone() -> None:
+    """Spending leaves a window, a period ends, a unit is unlocked; else never."""
+    cases = [
+        ("limit: {epsilon: 1}", None),
+        ("window: 12h, limit: {epsilon: 1}", START + 12 * HOUR),
+        ("refresh: daily, limit: {epsilon: 1}", (START // DAY + 1) * DAY),
+        (
+            "limit: {epsilon: 1}, unlock: {over: 1000000000h}".replace("1000000000", "10000"),
+            START + 36_000,
+        ),
+        ("limit: {epsilon: 1}, unlock: {per_request: 1/2}", None),
+    ]
+    for fields, stamp in cases:
+        book = opened(f"  - {{id: a, {fields}}}\n")
+        book.record(laplace("0.1"))
+        [counted] = book.state.limits_on(("d",), "pipe")
+        assert next_rise(book.state, counted, book.now) == stamp
+
+
+def test_one_that_has_waited_does_not_unlock_again() -> None:
+    """A request that arrived before is judged without another part."""
+    book = opened(unlocks("per_request: 1/10"))
+    command = make("ask_grant", dataset="d", mechanisms=[laplace("1")])
+    assert isinstance(command, AskGrant)
+    request = prepare(book.state, "pipe", command, book.now)
+    assert evaluate(book.state, request).outcome == "allow"
+    assert evaluate(book.state, request.among(0)).outcome == "block"

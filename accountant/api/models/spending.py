@@ -248,6 +248,9 @@ class LimitFinding(TypedDict, total=False):
         "limit rules: the currency whose sum decides what was spent before, or what does not fit",
     ]
     spent_before: Annotated[Loss, "limit rules: epsilon before this request"]
+    unlocked: Annotated[
+        Loss, "limits that unlock gradually, while a part is locked: the epsilon that is not"
+    ]
     period: Annotated[
         PeriodLeft, "limits that count in a period of the calendar: when, and what was left"
     ]
@@ -287,10 +290,22 @@ class NamedDecision(Decision):
     id: Annotated[str, "d and a sequence"]
 
 
-class WouldFit(TypedDict, total=False):
+_Later = TypedDict(
+    "_Later",
+    {"from": Annotated[Time, "from then on it would fit as it is, by time alone"]},
+    total=False,
+)
+"""A field whose name is a keyword."""
+
+
+class WouldFit(_Later, total=False):
     """A request that would be granted now in place of one that a limit refuses. Fields are absent
     where nothing fits. Claims are not taken into account.
     """
+
+    requests: Annotated[
+        int, "after so many more requests for its cells it would fit as it is; asking again is one"
+    ]
 
     count: Annotated[int, "the largest count of the one mechanism"]
     scale: Annotated[Loss, "its smallest scale, in three digits"]

@@ -146,14 +146,18 @@ def _born(
 
 
 def per_request(
-    share: Fraction, arrived: Arrivals | None, arriving: Selection | None, shape: tuple[int, ...]
+    share: Fraction,
+    arrived: Arrivals | None,
+    arriving: Selection,
+    more: int,
+    shape: tuple[int, ...],
 ) -> Lock:
-    """Return the lock of a limit of which each request unlocks ``share`` on its cells, with one
-    that is ``arriving``.
+    """Return the lock of a limit of which each request unlocks ``share`` on its cells, with so many
+    ``more`` that are ``arriving``.
     """
     counts = Sums(1, shape) if arrived is None else arrived.counts.over()
-    if arriving is not None:
-        counts.add(arriving, [1], [0])
+    if more:
+        counts.add(arriving, [more], [0])
     enough = -(-1 // share)
     if counts.flat:
         return Lock((min(share * counts.everyone[0], Fraction(1)),))

@@ -124,7 +124,7 @@ class View:
         self.datasets, self.client, self.now = request.datasets, request.by, request.now
         self.kinds, self.total = request.costs.kinds, request.total
         self.purpose, self.justification = request.purpose, request.justification
-        self._asks, self._arrived = request.asks, request.arrived
+        self._asks, self._arrives = request.asks, request.arrives
 
     @classmethod
     def of_return(cls, state: State, client: str, back: Charge, now: int) -> View:
@@ -149,7 +149,7 @@ class View:
         """
         if rule.unlock is None or not self._asks:
             return []
-        arriving = None if self._arrived else self._selection
+        arriving = self._selection, self._arrives
         counted = self._route.by_rule.get(rule.id, ())
         return [self._state.lock(one, self.now, arriving) for one in counted]
 
