@@ -53,7 +53,8 @@ def lint(
         common.show(f"{name} is about {about}")
     for row in rows:
         orders = f" (orders: {', '.join(row['orders'])})" if row["orders"] else ""
-        title = f"{row['rule']}: {row['gate']}{orders}"
+        unlocks = f", unlocked {row['unlocks']}" if row["unlocks"] else ""
+        title = f"{row['rule']}: {row['gate']}{orders}{unlocks}"
         table = Table("work", "fits", "at its best order", "worth stating", title=title)
         for one in row["work"]:
             best = f"{one['best']:,} at {one['order']}" if "best" in one else ""
@@ -68,6 +69,7 @@ def _row(rule: LimitRule, relation: Relation) -> dict[str, Any]:
         "rule": rule.id,
         "gate": rule.filter.name,
         "orders": orders_of(rule, limit),
+        "unlocks": rule.unlock.words if rule.unlock else None,
         "work": [
             {"name": name} | fits(rule, limit, total) for name, total in work_of(rule, relation)
         ],

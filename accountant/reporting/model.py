@@ -110,6 +110,7 @@ def standing(state: State, counted: Counted) -> schema.Standing:
         formula=words.formula(row.gate)[0],
         window=window.words if window else "",
         period=row.period or None,
+        unlocked=row.unlocked or None,
         status=total.status,
         total=total,
         meaning=_meaning(row, total, words.unit_of(state.people())),

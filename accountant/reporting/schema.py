@@ -140,7 +140,8 @@ class PeriodFacts(Struct, frozen=True):
 
 class Standing(Account, frozen=True, kw_only=True):
     """An account with its status. ``window`` is the rule's window in words, empty if it has none;
-    ``period`` the dates of the calendar that it counts between, None where it is no such window;
+    ``unlocked`` is the epsilon that is unlocked where least is, if it unlocks gradually; ``period``
+    the dates of the calendar that it counts between, None where it is no such window;
     ``ladder`` has the result of every filter on the same charges, each at its fixed order;
     ``divides``: it counts some charges only, and promises nothing about the data.
     """
@@ -149,6 +150,7 @@ class Standing(Account, frozen=True, kw_only=True):
     formula: str
     window: str
     period: PeriodFacts | None
+    unlocked: str | None
     status: Status
     total: Place
     meaning: Meaning

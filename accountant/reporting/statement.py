@@ -18,6 +18,9 @@ from accountant.budget.accounts.epochs import (
 from accountant.budget.accounts.part import (
     Integers,
 )
+from accountant.budget.accounts.unlocking import (
+    unlocked,
+)
 from accountant.budget.state import ALL, AccountKey, Counted, State, account_key, lifetime
 from accountant.ledger.events import rfc3339
 from accountant.privacy.filters import BASIC, FILTERS
@@ -67,6 +70,8 @@ class Line(Account, frozen=True, kw_only=True):
 
     window: str | None
     period: PeriodFacts | msgspec.UnsetType
+    unlocked: str | msgspec.UnsetType
+    """The epsilon that is unlocked where least is, of a limit that unlocks gradually."""
     total: Balance
     lifetime: dict[str, str]
     groups: list[Balance]
@@ -142,6 +147,7 @@ def line(state: State, counted: Counted, axis: int | None = None) -> Line:
         ),
         window=rule.span,
         period=_period(state, epoch),
+        unlocked=_unlocked(state, counted),
         epoch=epoch.number,
         counted_from=rfc3339(epoch.since),
         carried=epoch.carried,
@@ -156,6 +162,14 @@ def line(state: State, counted: Counted, axis: int | None = None) -> Line:
 def _period(state: State, epoch: Epoch) -> PeriodFacts | msgspec.UnsetType:
     period = epoch.window.period(max(state.time, state.now)) if epoch.window else None
     return msgspec.UNSET if period is None else PeriodFacts(*map(rfc3339, period))
+
+
+def _unlocked(state: State, counted: Counted) -> str | msgspec.UnsetType:
+    if counted.rule.unlock is None:
+        return msgspec.UNSET
+    lock = state.lock(counted, max(state.time, state.now))
+    part = unlocked(counted.epoch.capacity, min(lock.shares))
+    return show(max(0, part.epsilon), Currency.EPSILON)
 
 
 def balances(state: State, counted: Counted, axis: int | None) -> list[Balance]:

@@ -10,7 +10,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from support import Book, declared, gaussian, hospital, laplace, make, sparse_vector
 
-from accountant.budget.advice import _first, _number_at, _step_of, in_words, would_fit
+from accountant.budget.advice import _number_at, _step_of, in_words, would_fit
+from accountant.budget.rises import least_that
 from accountant.budget.snapshot import Copied
 
 POLICIES = {
@@ -199,4 +200,4 @@ def test_advice_in_words() -> None:
 def test_the_first_is_found(low: int, size: int, first: int) -> None:
     """Bisection gives what looking at every number would."""
     edge = low + min(first, size)
-    assert _first(lambda n: n >= edge, low, low + size) == edge
+    assert least_that(lambda n: n >= edge, low, low + size) == edge

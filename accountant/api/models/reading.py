@@ -164,6 +164,9 @@ class Account(TypedDict):
     period: NotRequired[
         Annotated[Period, "of the calendar: `total` is what was used in it, and what is left"]
     ]
+    unlocked: NotRequired[
+        Annotated[Loss, "of a limit that unlocks gradually: the epsilon that is, where least is"]
+    ]
     epoch: Annotated[int, "how often the limit was changed, from 1"]
     counted_from: Annotated[Time, "when this epoch began"]
     carried: Annotated[bool, "amounts used before the epoch still count in it"]

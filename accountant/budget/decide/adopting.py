@@ -73,15 +73,16 @@ _FIRED: Final = len('["",""],')
 _SEEN: Final = len('"":{"cell":[],"dataset":"","used":[]},')
 _BESIDE: Final = len('"beside":[],"more":10000,')
 _ITS_CAPACITY: Final = len('"capacity":[],')
+_ITS_LOCKED: Final = len('"locked":[],')
 _UNITS: Final = len('"",') + 19
 """Bytes of a sum, of at most 2^62, in a list."""
 
 
 def _most_kept(state: State, policy: Policy, epochs: Mapping[str, Body]) -> int:
     """Return the most bytes that a request's event has of rules: of each that it fired, and of each
-    limit and threshold the sums at a cell, with the capacity if it is a limit; and what the limits
-    together list beside. The positions of a cell of d dimensions have at most d + 6 digits, for
-    there are at most 10^6 cells.
+    limit and threshold the sums at a cell, with capacity and what is locked if it is a limit; and
+    what the limits together list beside. The positions of a cell of d dimensions have at most d + 6
+    digits, for there are at most 10^6 cells.
     """
     cell, found, beside = 2 * len(state.people().dimensions) + 6, 0, 0
     limits = {rule.id: rule for rule in policy.limits}
@@ -91,6 +92,7 @@ def _most_kept(state: State, policy: Policy, epochs: Mapping[str, Body]) -> int:
         if of is not None:
             sums = len(epochs[of.id]["capacity"]) * _UNITS
             account = sums + cell + _SEEN + (0 if of.across else ask.LONGEST_ID)
+            account += sums + _ITS_LOCKED if of.unlock else 0
             found += account + (sums + _ITS_CAPACITY + _BESIDE if of is rule else 0)
             beside = max(beside, 0 if of.across else account)
     return found + policy.most_beside * beside

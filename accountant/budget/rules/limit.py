@@ -304,6 +304,10 @@ class LimitRule(ScopedByPurpose):
 
     def sentence(self, unit: str) -> str:
         """Describe the rule for a report."""
+        gradually = f"Unlocked gradually, {self.unlock.words}. " if self.unlock else ""
+        return gradually + self._sentence(unit)
+
+    def _sentence(self, unit: str) -> str:
         amount = f"epsilon {self.limit.epsilon:f}"
         amount += f" (delta {self.limit.delta:f})" if self.limit.delta else ""
         scope = self.scope
