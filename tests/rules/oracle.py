@@ -137,6 +137,12 @@ class Oracle:
         """Of each dataset its owner and its labels."""
         self.rules: list[dict[str, Any]] = []
         self.header: int | None = None
+        self.born: dict[tuple[str, int], int] = {}
+        """When values of dimensions were added later."""
+        self.begun: dict[str, int] = {}
+        """Since when a rule counts what it does, whatever its limit was."""
+        self.arrived: list[tuple[Key, frozenset[Cell], int]] = []
+        """Requests that unlocked a part of a limit, by its account in no epoch."""
 
     # -- the population ----------------------------------------------------------------------
 
@@ -253,7 +259,8 @@ class Oracle:
             return None
         if "limit" in rule:
             capacity = self._epoch(rule).capacity
-            fits, seen = self._compared(rule, capacity, asked, now)
+            asks = "unlock" in rule and command["type"] != "record_invocations"
+            fits, seen = self._compared(rule, capacity, asked, now, locks=asks)
             if not fits:
                 seen["capacity"] = [str(most) for _, most in compared(capacity)]
             return not fits, "budget-exceeded", seen
@@ -315,11 +322,19 @@ class Oracle:
         return self.adopted.epochs[rule["id"]]
 
     def _compared(
-        self, rule: dict[str, Any], capacity: Capacity, asked: Envelope, now: int
+        self,
+        rule: dict[str, Any],
+        capacity: Capacity,
+        asked: Envelope,
+        now: int,
+        *,
+        locks: bool = False,
     ) -> tuple[bool, dict[str, Any]]:
         """Whether a charge fits in every account, and what is quoted of the fullest one."""
         keys = self._places(rule, asked)
-        each = [(key, *self._in_account(rule, key, capacity, asked, now)) for key in keys]
+        each = [
+            (key, *self._in_account(rule, key, capacity, asked, now, locks=locks)) for key in keys
+        ]
         wrong = [one for one in each if not one[1]]
         order = {key: seen.pop("order") for key, _, seen in each}
         key, fits, seen = max(wrong or each, key=lambda one: order[one[0]])  # the first of equals
@@ -331,13 +346,26 @@ class Oracle:
         return fits, seen | {"dataset": key[2]} | ({"beside": beside} if beside else {})
 
     def _in_account(
-        self, rule: dict[str, Any], key: Key, capacity: Capacity, asked: Envelope, now: int
+        self,
+        rule: dict[str, Any],
+        key: Key,
+        capacity: Capacity,
+        asked: Envelope,
+        now: int,
+        *,
+        locks: bool,
     ) -> tuple[bool, dict[str, Any]]:
         """Whether a charge fits on every selected cell, and the sums at the cell that is quoted."""
         epoch = self._epoch(rule)
         account = self.accounts.get(key, Account(epoch.axis))
         charge = sums_of(asked.total, account.axis)
         used = {cell: account.at(cell, now) for cell in sorted(asked.cells or self.cells)}
+        locked = {
+            cell: self._locked(rule, key, capacity, cell, now) if locks else {} for cell in used
+        }
+        for cell, sums in used.items():
+            more = {currency: (units, 0) for currency, units in locked[cell].items()}
+            used[cell] = added(sums, dict.fromkeys(sums, (0, 0)) | more)
 
         def stays(sums: Sums, currency: Currency, most: int) -> bool:
             finite, infinite = added(sums, charge)[currency]
@@ -362,12 +390,50 @@ class Oracle:
         quoted = [used[cell][currency] for currency, _ in compared(capacity)]
         bounded = [None if infinite else finite for finite, infinite in quoted]
         spent = epoch.gate.spent(epoch.limit, bounded[0], bounded[2:])
+        apart = [locked[cell].get(currency, 0) for currency, _ in compared(capacity)]
+        sides = zip(quoted, apart, strict=True)
         return not full, {
             "order": [(one is None, one or 0) for one in (spent, bounded[0], *bounded[2:])],
-            "used": ["infinite" if infinite else str(finite) for finite, infinite in quoted],
+            "used": ["infinite" if more else str(units - off) for (units, more), off in sides],
             "cell": list(cell),
+            **({"locked": list(map(str, apart))} if any(apart) else {}),
             "alike": len({str(sums) for sums in used.values()}) == 1,
         }
+
+    def _locked(
+        self, rule: dict[str, Any], key: Key, capacity: Capacity, cell: Cell, now: int
+    ) -> dict[Currency, int]:
+        """What of a limit is still locked on a cell, when the request is there."""
+        every = rule.get("refresh")
+        if "per_request" in rule["unlock"]:
+            place = (key[0], 0, *key[2:])
+            many = 1 + sum(
+                1
+                for account, cells, at in self.arrived
+                if account == place and cell in cells
+                if every is None or period(every, at) == period(every, now)
+            )
+            share = min(Fraction(1), many * Fraction(rule["unlock"]["per_request"]))
+        else:
+            values = zip(self.dimensions, cell, strict=True)
+            first = max((self.born.get(value, 0) for value in values), default=0)
+            first = max(first, self.begun[rule["id"]], begins(every, now) if every else 0)
+            found = re.fullmatch(r"(\d+)([hd])", rule["unlock"]["over"])
+            assert found is not None
+            length = int(found[1]) * {"h": 3_600, "d": 86_400}[found[2]] * SECOND
+            share = min(Fraction(1), Fraction(max(0, now - first), length))
+        return {
+            currency: most - int(most * share) if most > 0 else 0
+            for currency, most in compared(capacity)
+        }
+
+    def _arrive(self, asked: Envelope, now: int) -> None:
+        """A request is there: it unlocks its part, whatever becomes of it."""
+        for rule in self.rules:
+            if "per_request" in rule.get("unlock", {}):
+                cells = frozenset(self.cells) if asked.cells is None else asked.cells
+                for name, _, *place in self._places(rule, asked):
+                    self.arrived.append(((name, 0, place[0], place[1]), cells, now))
 
     # -- booking -----------------------------------------------------------------------------
 
@@ -433,7 +499,10 @@ class Oracle:
             twin = deepcopy(self)
             for at, item in enumerate(body["items"][: body["item"]]):
                 twin._item(event.by, item, f"item-{at}", event.time)
-            return twin._request(event.by, body["items"][body["item"]], "refused", event.time)
+            judged = body["items"][: body["item"] + 1]
+            for item in [item for item in judged if item["type"] == "ask_grant"]:
+                self._arrive(self.asked(event.by, item), event.time)
+            return twin._request(event.by, judged[-1], "refused", event.time)
         if kind in ("grant.committed", "grant.expired", "grant.released", "sparse_vector.closed"):
             final = self._final(command)
             if final is not None:
@@ -466,7 +535,9 @@ class Oracle:
         found = self.judge(asked, now)
         if command["type"] == "record_invocations":
             self.book(asked, asked.total, None, now)
-        elif found.outcome != "block":
+            return found
+        self._arrive(asked, now)
+        if found.outcome != "block":
             self.grants[name] = Grant(asked, self.book(asked, asked.total, name, now))
         return found
 
@@ -509,6 +580,8 @@ class Oracle:
         for entry in (entry for entries in over for entry in entries):
             if entry.cells is None and entry.grant is None and not entry.lasting:
                 entry.cells = frozenset(before)
+        known = len(self.dimensions[dimension])
+        self.born |= {(dimension, known + more): now for more in range(len(values))}
         self.dimensions[dimension] += values
         new = [cell for cell in self.cells if cell not in set(before)]
         were = {key: {c: a.at(c, now) for c in before} for key, a in self.accounts.items()}
@@ -583,6 +656,10 @@ class Oracle:
                 continue
             name, epoch = rule["id"], adopted.epochs[rule["id"]]
             start = body["epochs"][name]["start"]
+            goes_on = name in self.begun and start not in ("empty", "brought")
+            self.begun[name] = self.begun[name] if goes_on else now
+            if not (goes_on and "per_request" in rule.get("unlock", {})):
+                self.arrived = [one for one in self.arrived if one[0][0] != name]
             of_old = old.epochs[name].number if old and name in old.epochs else None
             own = {key: a for key, a in before.items() if key[:2] == (name, of_old)}
             if start == "carried":
@@ -693,6 +770,15 @@ def period(name: str, stamp: int) -> tuple[int, ...]:
         "quarterly": (moment.year, (moment.month - 1) // 3),
         "yearly": (moment.year,),
     }[name]
+
+
+def begins(name: str, stamp: int) -> int:
+    """The stamp at which the period of the calendar begins that a stamp lies in."""
+    day = 86_400 * SECOND
+    found = stamp // day * day
+    while found >= day and period(name, found - day) == period(name, stamp):
+        found -= day
+    return found
 
 
 def span(rule: dict[str, Any]) -> int | str | None:
