@@ -26,6 +26,7 @@ from accountant.budget.rises import next_rise
 from accountant.budget.rules.limit import LimitRule
 from accountant.budget.snapshot import dump, load
 from accountant.ledger.events import Event, microseconds, rfc3339
+from accountant.reporting.statement import accounts_json
 
 HOUR, DAY = 3_600 * SECOND, 86_400 * SECOND
 
@@ -508,3 +509,68 @@ def test_one_that_has_waited_does_not_unlock_again() -> None:
     request = prepare(book.state, "pipe", command, book.now)
     assert evaluate(book.state, request).outcome == "allow"
     assert evaluate(book.state, request.among(0)).outcome == "block"
+
+
+# -- PrivateKube's example, and those who would have more ------------------------------------
+
+
+def test_grant_grant_wait_and_who_comes_second_goes_first() -> None:
+    """Two blocks of 10, a fair share of 1 for each request. A claim on both takes its share; a
+    larger one on both is refused until more have arrived, while one that comes after it, and needs
+    less, is granted; once it asks again after that, the larger one fits too.
+    """
+    book = opened(unlocks("per_request: 1/10"), {"block": ["1", "2"]})
+    assert allowed(book.grant(laplace("1")))
+    assert not allowed(book.grant(laplace("2")))
+    assert allowed(book.grant(laplace("1"), subjects={"block": ["1"]}))
+    assert not allowed(book.grant(laplace("2.5")))  # the first block: 4 less 2
+    assert allowed(book.grant(laplace("2")))
+    counts = book.state.arrivals[book.key()].counts.cells()[0].tolist()
+    assert counts == [5, 4]
+
+
+def test_whoever_asks_in_a_batch_for_nothing_gains_no_more_than_the_limit() -> None:
+    """An attacker who floods a limit with requests unlocks all of it, and no unit more."""
+    book = opened(unlocks("per_request: 1/10"))
+    tiny = make("ask_grant", dataset="d", mechanisms=[laplace("0.000000001")])
+    book.batch(*[tiny] * 30)
+    assert not allowed(book.grant(laplace("10")))
+    assert allowed(book.grant(laplace("9.99999997")))
+    assert not allowed(book.grant(laplace("0.000000001")))
+
+
+def test_what_is_paid_for_a_decision_does_not_grow_with_the_ledger() -> None:
+    """Of a thousand requests a limit keeps one number for each cell, and for everyone none."""
+    book = opened(
+        unlocks("per_request: 1/1000") + "  - {id: b, limit: {epsilon: 1}}\n", {"x": ["1", "2"]}
+    )
+    for number in range(60):
+        book.grant(laplace("0.0001"), subjects={"x": ["1"]} if number % 2 else None)
+    [arrived] = book.state.arrivals.values()
+    assert arrived.counts.cells().tolist() == [[60, 30]]
+
+
+@pytest.mark.parametrize("more", [", across: datasets", ", per: client", ", action: flag"])
+def test_it_combines_with_totals_and_sub_limits(more: str) -> None:
+    """A request on several datasets counts once in a total; a client unlocks its own share only."""
+    book = opened(unlocks("per_request: 1/10", more) + "  - {id: wide, limit: {epsilon: 1000}}\n")
+    book.dataset("e")
+    asks = [("one", ["d", "e"], "1"), ("one", "d", "1.5"), ("two", "e", "1.2"), ("two", "d", "0.5")]
+    said = [
+        allowed(book.do("ask_grant", by, dataset=on, mechanisms=[laplace(cost)]))
+        for by, on, cost in asks
+    ]
+    expected = {"across": [True, False, True, True], "per": [True, False, False, True]}
+    assert said == expected.get(more.split(":", maxsplit=1)[0][2:], [True] * 4)
+    assert book.replayed().findings == []
+
+
+def test_accounts_show_how_much_is_unlocked() -> None:
+    """Of the cell of which least is."""
+    book = opened(unlocks("per_request: 1/10"), {"x": ["1", "2"]})
+    book.grant(laplace("0.1"), subjects={"x": ["1"]})
+    [line] = accounts_json(book.state)["accounts"]
+    assert line["unlocked"] == "0"
+    book.grant(laplace("0.1"))
+    [line] = accounts_json(book.state)["accounts"]
+    assert line["unlocked"] == "1"
