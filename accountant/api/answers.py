@@ -230,7 +230,7 @@ def previews_view(found: Sequence[Foreseen], sequence: int) -> models.Previews:
     """Return the previews of several requests as the API serves them."""
     items: list[models.Foreseen] = []
     for one in found:
-        kept = _KEPT.decode(one.event.to_bytes())
+        kept = _KEPT.decode(one.entry.body)
         outcome = ("flag" if kept.fired else "allow") if one.granted else "block"
         items.append({"outcome": outcome, "charge": amounts(kept.total), "flags": _flags(kept)})
     return {"items": items, "granted": sum(one.granted for one in found), "sequence": sequence}

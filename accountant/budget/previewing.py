@@ -11,18 +11,18 @@ from accountant.budget.decide.spending import ask_grant
 from accountant.budget.errors import Problem
 from accountant.budget.outcome import REFUSED
 from accountant.budget.state import State
-from accountant.ledger.events import Event
+from accountant.ledger.events import Entry
 
 
 class Foreseen(NamedTuple):
     """What a request would get: the event that would answer it, which is never written."""
 
-    event: Event
+    entry: Entry
 
     @property
     def granted(self) -> bool:
         """Whether it would be granted."""
-        return self.event.type != REFUSED
+        return self.entry.type != REFUSED
 
 
 def foresee(state: State, by: str, asked: Iterable[AskGrant], now: int) -> Iterator[Foreseen]:
@@ -38,4 +38,4 @@ def foresee(state: State, by: str, asked: Iterable[AskGrant], now: int) -> Itera
             raise
         if one.entry.type != REFUSED:
             apply(state, one)
-        yield Foreseen(one.event())
+        yield Foreseen(one.entry)
