@@ -20,6 +20,7 @@ from accountant.budget.previewing import Foreseen
 from accountant.budget.rules.limit import MOST_BESIDE
 from accountant.door.messages import Reply, problem, replied
 from accountant.ledger.events import Entry, Event, rfc3339
+from accountant.reporting.statement import lifetime_sums
 from accountant.runtime.service import Answer, Preview, Service
 
 REPLAYED = {"Idempotent-Replay": "true"}
@@ -124,6 +125,12 @@ def _refused(
     if advice:
         where["would_fit"] = advice
         detail += f"; {in_words(advice)}"
+    if any("period" in finding.numbers for finding in decision.findings) and (
+        totals := _lifetimes(service, event)
+    ):
+        where["lifetime"] = totals
+        each = (f"epsilon {one['epsilon']} on dataset {one['dataset']}" for one in totals)
+        detail += f"; spent or reserved over the lifetime: {', '.join(each)}"
     return problem(
         reason.code,
         403,
@@ -134,6 +141,16 @@ def _refused(
         charge=amounts(event.body["total"]),
         sequence=event.sequence,
     )
+
+
+def _lifetimes(service: Service, event: Event) -> list[models.LifetimeTotal]:
+    """Return the lifetime totals, as they are now, of the datasets that a request is charged to."""
+    if (found := service.around(event)) is None:
+        return []
+    state, command, _ = found
+    names = state.reach(command.dataset).charged
+    totals = [(name, lifetime_sums(state, name, None)[0]) for name in names]
+    return [{"dataset": name, "epsilon": t.epsilon, "delta": t.delta} for name, t in totals]
 
 
 def _document(entry: Entry) -> models.Stamped:

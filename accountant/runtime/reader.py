@@ -12,6 +12,7 @@ import structlog
 from accountant.auth.keys import LEDGER as KEYS
 from accountant.budget.accounts.epochs import Adopted, adopted_by
 from accountant.budget.advice import Advice, would_fit
+from accountant.budget.batches import as_single
 from accountant.budget.commands import AskGrant, Envelope, OpenSparseVector, command_from_json
 from accountant.budget.decide.proposing import known
 from accountant.budget.errors import NotFound, Problem, Unavailable
@@ -185,16 +186,22 @@ class Reader:
 
     def would_fit(self, event: Event) -> Advice:
         """Return the request that would be granted now in place of a refused one."""
+        if event.type != REFUSED or (found := self.around(event)) is None:
+            return {}
+        state, command, now = found
+        return would_fit(state, event.by, command, now)
+
+    def around(self, event: Event) -> tuple[State, AskGrant | OpenSparseVector, int] | None:
+        """Return what bears now on a request that was refused, the request, and the stamp; None if
+        its ledger is not in memory, or if it is no request.
+        """
         projection = self._projections.in_memory(event.ledger)
-        if projection is None or event.type != REFUSED:
-            return {}
-        command = command_from_json(event.body["command"])
-        if not isinstance(command, AskGrant | OpenSparseVector):
-            return {}
+        command = command_from_json(as_single(event).body["command"])
+        if projection is None or not isinstance(command, AskGrant | OpenSparseVector):
+            return None
         with projection.lock:
             state, now = projection.state, self.now(projection.state)
-            state = state.about(command.dataset, event.by, now, command.purpose)
-        return would_fit(state, event.by, command, now)
+            return state.about(command.dataset, event.by, now, command.purpose), command, now
 
     def price_ahead(self, ledger: str, *commands: Envelope) -> None:
         """Price commands before any lock is taken. Raise NotFound, Unavailable."""

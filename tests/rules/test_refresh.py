@@ -408,6 +408,11 @@ def test_over_http_it_refreshes_while_nothing_happens(world: Callable[..., World
     there.post(f"/grants/{granted['id']}/commit", {})
     asked = {"dataset": "d", "mechanisms": [laplace("0.5")]}
     assert there.post("/preview", asked).json()["decision"]["outcome"] == "block"
+    refused = there.post("/grants", asked).json()
+    assert refused["lifetime"] == [{"dataset": "d", "epsilon": "0.9", "delta": "0"}]
+    assert "over the lifetime: epsilon 0.9 on dataset d" in refused["detail"]
+    assert "as it is it fits from 2026-09-22;" in refused["detail"]
+    assert refused["would_fit"]["from"] == "2026-09-22T00:00:00.000000Z"
     page = to_html(report_of(there.service.ledgers, "fair", None))
     assert "counted over a calendar day (UTC); bounds no longer time; now " in page
     there.get("/accounts")

@@ -317,6 +317,14 @@ class WouldFit(_Later, total=False):
     ]
 
 
+class LifetimeTotal(TypedDict):
+    """Sums of everything ever booked on a dataset, in all epochs and periods."""
+
+    dataset: Annotated[str, "its id"]
+    epsilon: Annotated[Loss, "sum of epsilons"]
+    delta: Annotated[Loss, "sum of deltas"]
+
+
 class WrongField(TypedDict):
     """A field that is not valid."""
 
@@ -344,6 +352,11 @@ class Problem(TypedDict):
     would_fit: NotRequired[
         Annotated[
             WouldFit, "refusals by a limit: a request that would fit now; may differ in a retry"
+        ]
+    ]
+    lifetime: NotRequired[
+        Annotated[
+            list[LifetimeTotal], "refusals where a limit counts in periods: what is bounded by none"
         ]
     ]
     sequence: NotRequired[Annotated[int, "the event that this is about"]]
