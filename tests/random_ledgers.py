@@ -114,7 +114,7 @@ def ledger(gate: str, wide: bool, todo: Ops, book: Book | None = None) -> Book:
     derived = {"id": "g", "namespace": "n", "name": "g", "parents": ["d", "outside"]}
     book.do("register_dataset", "admin", **derived)
     rules = POLICY.format(gate=gate, limit=50 if wide else 2) + EACH * (not wide)
-    book.policy(rules, approved_by="officer")
+    book.policy(rules, confirmed_by="officer")
     carry_on(book, gate, todo)
     return book
 

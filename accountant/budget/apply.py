@@ -14,7 +14,7 @@ import orjson
 
 from accountant.budget import batches
 from accountant.budget.batches import OpenBatch
-from accountant.budget.changes import Count, End, Note, Record, Reserve, arrival
+from accountant.budget.changes import NOTHING, Count, End, Note, Record, Reserve, arrival
 from accountant.budget.commands import DEFAULT_TTL, Batch
 from accountant.budget.facts import SECOND
 from accountant.budget.grants import Ending, Grant

@@ -135,7 +135,7 @@ def test_who_unlocks_too_early_is_found(tmp_path: Path) -> None:
     """
     house = resident(House(tmp_path / "house", Clock()))
     span = "window: 12h, unlock: {per_request: 1/3}"
-    adopt(house, RULES.format(span=span, epsilon="0.9"), approved_by="officer")
+    adopt(house, RULES.format(span=span, epsilon="0.9"), confirmed_by="officer")
     house.do("ask_grant", dataset="d", mechanisms=[laplace("0.2")])
     assert report(house.bundle())["believed"] == ["w"]
     with pytest.MonkeyPatch.context() as patch:

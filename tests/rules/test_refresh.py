@@ -49,7 +49,7 @@ def opened(rules: str, at: str = "2026-09-01T00:00:00Z", **more: Any) -> Book:
     book = Book(now=stamp(at))
     book.register(**more)
     book.dataset("d")
-    book.policy(rules, approved_by="officer")
+    book.policy(rules, confirmed_by="officer")
     return book
 
 
@@ -286,7 +286,7 @@ class Model(RuleBasedStateMachine):
     @rule(name=st.sampled_from(["daily", "weekly", "monthly"]), epsilon=st.sampled_from(["1"]))
     def adopt(self, name: str, epsilon: str) -> None:
         """Another period begins with nothing; the same goes on."""
-        self.book.policy(refresh(name, epsilon), approved_by="officer")
+        self.book.policy(refresh(name, epsilon), confirmed_by="officer")
         if name != self.every:
             self.every, self.spent, self.held = name, [], {}
 
@@ -317,7 +317,7 @@ def test_two_people_adopt_it_once() -> None:
     book = hospital(WIDE)
     with pytest.raises(Forbidden, match="w begins anew monthly"):
         book.policy(refresh())
-    book.policy(refresh(), approved_by="officer")
+    book.policy(refresh(), confirmed_by="officer")
     spend(book, "0.6")
     adopted = book.policy(refresh(epsilon="0.5") + "  - {id: nearly, of: w, at: 80%}\n")
     assert adopted[-1].body["epochs"]["w"]["start"] == "carried"
@@ -344,7 +344,7 @@ def test_what_loosens_takes_two_people(old: str, new: str) -> None:
     spend(book, "0.1")
     with pytest.raises(Forbidden):
         book.policy(new)
-    book.policy(new, approved_by="officer")
+    book.policy(new, confirmed_by="officer")
     policies = [parse_policy("policy: p\nrules:\n" + rules)[0] for rules in (old, new)]
     [changed] = differences(*policies, "a person")
     assert changed.loosens
@@ -356,7 +356,7 @@ def test_a_limit_in_place_of_a_period_counts_the_lifetime() -> None:
     for _ in range(3):
         spend(book, "0.9")
         book.now += DAY
-    adopted = book.policy("  - {id: w, limit: {epsilon: 3}}\n" + WIDE, approved_by="officer")
+    adopted = book.policy("  - {id: w, limit: {epsilon: 3}}\n" + WIDE, confirmed_by="officer")
     assert adopted[-1].body["epochs"]["w"]["start"] == "brought"
     assert used(book) == 2_700_000_000
 

@@ -41,7 +41,7 @@ def opened(rules: str, dimensions: dict[str, list[str]] | None = None) -> Book:
     book = Book()
     book.register(dimensions)
     book.dataset("d")
-    book.policy(rules, approved_by="officer")
+    book.policy(rules, confirmed_by="officer")
     return book
 
 
@@ -249,7 +249,7 @@ def test_a_changed_limit_keeps_what_was_unlocked() -> None:
         book.now += 4 * HOUR
         for _ in range(4):
             book.grant(laplace("0.000000001"))
-        book.policy(unlocks(how, epsilon="20"), approved_by="officer")
+        book.policy(unlocks(how, epsilon="20"), confirmed_by="officer")
         share = 8 + 2 * how.startswith("per")  # the request that asks unlocks another tenth
         assert not allowed(book.grant(laplace(str(share))))
         assert allowed(book.grant(laplace("7.9")))
@@ -360,7 +360,7 @@ class Model(RuleBasedStateMachine):
     @rule(most=st.sampled_from([1, 2]))
     def raised(self, most: int) -> None:
         """Another limit, with the same share unlocked."""
-        self.book.policy(unlocks(self.how, epsilon=str(most)), approved_by="officer")
+        self.book.policy(unlocks(self.how, epsilon=str(most)), confirmed_by="officer")
         self.most = most * 10**9
 
     @rule(units=st.integers(1, 400_000_000))

@@ -20,8 +20,9 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from accountant.budget.accounts.account import Account
+from accountant.budget.accounts.part import Integers
 from accountant.budget.accounts.spans import Period
-from accountant.budget.accounts.sums import Integers, Sums
+from accountant.budget.accounts.sums import Sums
 from accountant.budget.population.population import Population
 from accountant.budget.population.selection import EVERYONE, Selection
 from accountant.privacy.filters import Capacity

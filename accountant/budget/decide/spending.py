@@ -9,7 +9,7 @@ from typing import Any, Final
 from orjson import Fragment
 
 from accountant.budget import commands as ask
-from accountant.budget.changes import Count, End, Note, Record, Reserve, arrival
+from accountant.budget.changes import NOTHING, Count, End, Note, Record, Reserve, arrival
 from accountant.budget.commands import Command, Envelope, command_from_json
 from accountant.budget.decide.proposing import client_of, confirmation, second
 from accountant.budget.errors import Conflict, Forbidden, Invalid

@@ -34,7 +34,7 @@ from accountant.ledger.events import Event
 from accountant.privacy.units import Currency, amount
 
 _NOBODY: Final = "backtest"
-_CONFIRMED: Final = ask.Confirmation.model_construct(proposal=-1, digest="", proposer=_NOBODY)
+CONFIRMED: Final = ask.Confirmation.model_construct(proposal=-1, digest="", proposer=_NOBODY)
 """Whatever takes a second person has one here."""
 _LEFT_OUT: Final = (AdoptPolicy, ask.AdoptSigningKey, ask.StopPublication, ask.ResumePublication)
 
@@ -78,7 +78,7 @@ class Backtest:
         """Adopt the other policy, whatever it loosens or closes. Raises Problem if it cannot be."""
         names = [rule.id for rule in policy.limits]
         command = AdoptPolicy(policy=policy.to_json(), source_digest="", closes=names)
-        command = command.model_copy(update={"confirms": _CONFIRMED})
+        command = command.model_copy(update={"confirms": CONFIRMED})
         self.grants = {name: name for name in self.state.open}
         self._decide(Envelope(_NOBODY, command), now)
 
