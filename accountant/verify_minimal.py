@@ -19,7 +19,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Context, Decimal, localcontext
 from fnmatch import fnmatchcase
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from hashlib import sha256, sha512
 from itertools import accumulate, product
 from math import prod
@@ -42,8 +42,8 @@ JUDGED = ("grant.reserved.v1", "grant.refused.v1", "invocation.recorded.v1")
 BOOKS = ("grant.reserved.v1", "invocation.recorded.v1", "charge.revalued.v1")
 ENDS = ("grant.committed.v1", "grant.released.v1", "grant.expired.v1", "sparse_vector.closed.v1")
 SCOPE = ("labels", "owners", "datasets", "clients", "purposes")  # The first two may move
-PLACE = ("across", "per", "window", "refresh")
-PARTS, SCOPED = {"per", "clients", "purposes"}, {"limit", "at_most", "mechanisms", "require"}
+PLACE = ("across", "per", "window", "refresh", "part_of")
+PARTS = {"per", "clients", "purposes", "part_of"}  # A limit with one of these divides a budget
 NUMBER = re.compile(r"\d{1,99}(\.\d{1,99})?([eE][+-]?\d{1,2})?(/[1-9]\d{0,98})?")
 
 Cell = tuple[int, ...]  # positions of its values, dimensions in the order of their names
@@ -221,6 +221,17 @@ class Account:
         """Return another account with the same sums."""
         twin = Account(self.keeps, self.window)
         vars(twin).update(vars(self) | {"cells": dict(self.cells), "passing": self.passing.copy()})
+        return twin
+
+    def beside(self, most: list[int], drawn: Account) -> Account:
+        """Return an account with what is left of ``most`` once ``drawn`` is taken from that."""
+        twin, sums, k = self.twin(), dict[Cell | None, list[int]](), len(drawn.keeps)
+        for cell in [None, *{*self.cells, *drawn.cells}]:
+            both = zip(most, drawn.at(cell), drawn.at(cell)[k:], strict=False)
+            left = [0 if infinite else max(0, units - u) for units, u, infinite in both]
+            sums[cell] = plus(self.at(cell), left + [0, 0] * (len(self.keeps) - 1))
+        twin.everyone = sums.pop(None)
+        twin.cells = {c: plus(u, twin.everyone, -1) for c, u in sums.items() if c is not None}
         return twin
 
     def advance(self, now: int) -> None:
@@ -514,7 +525,8 @@ class Limit:
         fired = rule["id"] in dict(event.get("fired", []))
         share = number(rule["at"][:-1]) / 100 if "of" in rule else Fraction(1)
         capacity, charge = self.capacity(share), self.used(amounts(event["total"], self.keeps))
-        quoted = [None if text == "infinite" else int(text) for text in seen["used"]]
+        pairs = zip(seen["used"], [*map(int, seen.get("kept", ())), *[0] * 9], strict=False)
+        quoted = [None if text == "infinite" else int(text) + kept for text, kept in pairs]
         unlocks = "unlock" in rule and event["type"] != JUDGED[2]
         locked = list(map(int, seen.get("locked", ["0"] * len(quoted))))
         behind = [u if u is None else u + more for u, more in zip(quoted, locked, strict=True)]
@@ -552,7 +564,8 @@ def start_of(old: Limit | None, new: Limit, *, used: bool) -> str:
     """Return how the epoch of a limit begins that is adopted after ``old``, which was ``used``."""
     rule = new.rule
     span, before = rule.get("window", rule.get("refresh")), old.rule if old else {}
-    same = old is not None and all(before.get(n) == rule.get(n) for n in (*SCOPE, *PLACE))
+    names = (*SCOPE[: 3 if "part_of" in rule else 5], *PLACE)  # who draws from a part may change
+    same = old is not None and all(before.get(n) == rule.get(n) for n in names)
     limits = [{n: number(v) for n, v in r.get("limit", {}).items()} for r in (before, rule)]
     reset = rule.get("carry") == "none"
     drawn = [[r.get(n) for n in ("gate", "orders", "workload")] for r in (before, rule)]
@@ -672,11 +685,11 @@ class Audit:
             for keys in (self.keys, self.log, self.needed):
                 keys.append(command["key"])
         self.now = max(self.now, (datetime.fromisoformat(event["time"]) - EPOCH) // MICROSECOND)
+        before, self.time = self.time, event["time"]
         self.attempt(self.size, self.fold, event, kind, command)
         need(canonical(event) == entry, "not canonical JSON (RFC 8785)")
         place = event["ledger"], repr(event["sequence"])
         need(place == (self.manifest["ledger"], str(self.size)), "not the next of this ledger")
-        before, self.time = self.time, event["time"]
         need(self.time >= before and len(self.time) == 27, "earlier than the event before it")
 
     def finish(self, pin: str | None) -> None:
@@ -747,12 +760,13 @@ class Audit:
         kind, datasets, now = event["type"], self.charged(event, command), self.now
         more, reserve = kind == "charge.revalued.v1", kind == "grant.reserved.v1"
         by, charge = (command["by"], event["more"]) if more else (event["by"], event["total"])
-        keys = self.route(datasets, by, command.get("for_" * more + "purpose"), more=more)
+        asked = (command.get("for_" * more + name) for name in ("purpose", "allotment"))
+        keys = self.route(datasets, by, *asked, more=more)
         accounts = {key: self.account(key) for key in keys}
         booked = {k: a.book(cells, charge, now, reserve=reserve) for k, a in accounts.items()}
         if reserve:
-            asked, expires = command.get("subjects"), now + command.get("ttl_seconds", 3600) * 10**6
-            who = by, command["dataset"], datasets, asked
+            expires = now + command.get("ttl_seconds", 3600) * 10**6
+            who = by, command["dataset"], datasets, command.get("subjects")
             self.open[f"g{self.size}"] = Grant(*who, cells, charge, expires, booked)
 
     def end(self, event: Doc, command: Doc) -> None:
@@ -816,9 +830,7 @@ class Audit:
         out = [limit for limit in limits if name in self.facts and not self.about(limit.rule, name)]
         labels = command.get("labels", self.facts.get(name, (None, {}))[1])
         self.facts[name] = command.get("owner"), labels
-        places = [
-            (*limit.key(name, "", None)[:3],) for limit in out if self.about(limit.rule, name)
-        ]
+        places = [limit.key(name, "", None)[:3] for limit in out if self.about(limit.rule, name)]
         for key in [key for key in self.accounts if key[:3] in places]:
             self.account((*key[:2], "*", key[3])).gain(self.accounts[key], self.now)
             self.accounts[key] = self.limits[key[0]].opened()
@@ -831,10 +843,11 @@ class Audit:
         named = matches(rule.get("datasets"), dataset) and matches(rule.get("owners"), owner)
         return named and all(labels.get(k) in few for k, few in rule.get("labels", {}).items())
 
-    def inside(self, rule: Doc, datasets: list[str], client: str, purpose: Any) -> list[str]:
+    def inside(self, rule: Doc, datasets: list[str], client: str, why: Any, of: Any) -> list[str]:
         """Return the datasets of a request that a rule is about, none if it is about others."""
-        others = "purposes" in rule and SCOPED & rule.keys() and purpose not in rule["purposes"]
-        asked = matches(rule.get("clients"), client) and not others
+        scoped = "purposes" in rule and rule.keys() - {"id", "action", *SCOPE}  # not that kind
+        asked = matches(rule.get("clients"), client) and ("part_of" not in rule or of == rule["id"])
+        asked = asked and not (scoped and why not in rule["purposes"])
         return [one for one in datasets if asked and self.about(rule, one)]
 
     def charged(self, event: Doc, command: Doc) -> list[str]:
@@ -848,20 +861,28 @@ class Audit:
         need(event.get("charged", names) == due, f"other datasets than {due} are charged")
         return due
 
-    def route(
-        self, datasets: list[str], client: str, purpose: Any = None, *, more: bool = False
-    ) -> list[Key]:
+    def route(self, datasets: list[str], *who: Any, more: bool = False) -> list[Key]:
         """Return where a charge counts: limits in force, lifetimes of its datasets and of all. A
         limit counts outside of its scope, too, and ``more``, a correction, wherever it may be in.
         """
         keys = list[Key]()
         for limit in self.limits.values():
             ever = {n: v for n, v in limit.rule.items() if n not in SCOPE[:2]}
-            named = self.inside(ever, datasets, client, purpose)
-            inside = named if more else self.inside(limit.rule, datasets, client, purpose)
+            named = self.inside(ever, datasets, *who)
+            inside = named if more else self.inside(limit.rule, datasets, *who)
             each = inside if inside and "across" in limit.rule else named
-            keys += [limit.key(one, client, one in inside) for one in each]
+            keys += [limit.key(one, who[0], one in inside) for one in each]
         return [*dict.fromkeys(keys), *(("", 0, one, "") for one in [*datasets, "*"])]
+
+    def beside(self, key: Key, account: Account, asked: Any, grants: list[Grant]) -> Account:
+        """Return a limit's account as if grants were released, with what its allotments keep."""
+        account, drawn = self.released(key, account, grants), self.route(*asked)
+        for part in [one for one in self.limits.values() if one.rule.get("part_of") == key[0]]:
+            mine, about = part.key(key[2], "", None), key[2] == "*" or self.about(part.rule, key[2])
+            if about and mine not in drawn and self.time[:10] <= part.rule.get("until", "9"):
+                used = self.released(mine, self.accounts.get(mine) or part.opened(), grants)
+                account = account.beside(part.capacity(), used)
+        return account
 
     def released(self, key: Key, account: Account, grants: list[Grant]) -> Account:
         """Return an account as if these grants were released."""
@@ -923,7 +944,7 @@ class Audit:
             return grant
         unnamed = [term | {name: values} for term in terms if name not in term]
         new = frozenset[Cell]().union(*map(self.cells_of, unnamed))
-        counted = {*self.route(grant.datasets, grant.by), *grant.booked}
+        counted = {*self.route(grant.datasets, grant.by, None, None), *grant.booked}
         for key in counted if new and not inherit else ():
             if key in grant.booked:
                 self.accounts[key].add(new, grant.booked[key])
@@ -946,8 +967,8 @@ class Audit:
             need(new.number == due, f"the epoch of {name} is not {due}")
             self.numbers[name] = due
             named = [d for d in sorted(self.sources) if matches(rule.get("datasets"), d)]
-            lives = [] if PARTS & rule.keys() else [("", 0, d, "") for d in named]
-            lives = [key for key in lives if key in self.accounts]
+            some = [key for key in (("", 0, d, "") for d in named) if key in self.accounts]
+            lives = [] if PARTS & rule.keys() else some
             self.bring(new, {"converted": mine, "brought": lives}.get(start, []))
             for key in mine if start == "carried" else ():
                 after = name, due, *key[2:]
@@ -989,17 +1010,21 @@ class Audit:
         beside, sizes = min(9, 200 - len(self.rules)), [*map(len, self.dimensions.values())]
         for rule in self.rules:
             name, limit = rule["id"], self.limits.get(rule.get("of", rule["id"]))
-            who = event["by"], command.get("purpose")
-            about = self.inside(limit.rule if limit else rule, datasets, *who)
-            if limit is not None and about:
+            ask = datasets, event["by"], command.get("purpose"), command.get("allotment")
+            about = self.inside(limit.rule if limit else rule, *ask)
+            if limit and ask[3] == name and (not about or self.time[:10] > rule.get("until", "9")):
+                need(fired.get(name) == "allotment-closed", f"rule {name}: nobody may draw from it")
+            elif limit is not None and about:
                 seen, keys = event["rules"][name], {limit.key(one, event["by"]) for one in about}
-                found = {key[2]: self.accounts.get(key) or limit.opened() for key in keys}
-                least = {key[2]: self.released(key, found[key[2]], settled) for key in keys}
+                at = {key: self.accounts.get(key) or limit.opened() for key in keys}
+                sums = self.released if "of" in rule else partial(self.beside, asked=ask)
+                least = {key[2]: sums(key, one, grants=settled) for key, one in at.items()}
+                found = {key[2]: sums(key, one, grants=[]) for key, one in at.items()}
                 known, several = not any(i["type"] == "ask_grant" for i in before), len(keys) > 1
                 told, more = [seen, *seen.get("beside", [])], seen.get("more", 0)
                 for one in told:  # each has spent more than those that come after it
                     places = zip(one.get("cell", ()), sizes, strict="cell" in one)
-                    need(all(at in range(size) for at, size in places), "no such cell")
+                    need(all(n in range(size) for n, size in places), "no such cell")
                     data = one["dataset"] if several else next(iter(found))
                     need(("dataset" in one) == several and data in found, "not what decides")
                     of, most = [least.pop(data), *least.values()], found.pop(data)
@@ -1033,8 +1058,8 @@ class Audit:
         actions = {rule["id"]: rule.get("action", "block") for rule in self.rules}
         actions["built-in:unverifiable-claim"] = "flag"
         blocked = [name for name in fired if actions.get(name, "block") == "block"]
-        over, recorded = not self.limits.keys().isdisjoint(blocked), kind == JUDGED[2]
-        need((event.get("overrun") is True) == (recorded and over), f"overrun, by {blocked}")
+        more, recorded = "budget-exceeded" in map(fired.get, blocked), kind == JUDGED[2]
+        need((event.get("overrun") is True) == (recorded and more), f"overrun, by {blocked}")
         need(recorded or (kind == JUDGED[1]) == bool(blocked), f"the outcome, by {blocked}")
         blocking = [limit for name, limit in self.limits.items() if actions[name] == "block"]
         guards = [limit.rule for limit in blocking if PARTS.isdisjoint(limit.rule)]

@@ -48,6 +48,8 @@ POLICY = (
     " unlock: {{per_request: 1/9}}, action: flag}}\n"
     "  - {{id: most, at_most: {{epsilon: 0.3, delta: 1e-5}}, action: flag}}\n"
     "  - {{id: kinds, mechanisms: [declared, non_private], datasets: e, action: flag}}\n"
+    "  - {{id: whole, datasets: e, limit: {{epsilon: 2, delta: 1e-4}}, gate: basic}}\n"
+    "  - {{id: part, part_of: whole, limit: {{epsilon: 0.7, delta: 1e-5}}, clients: [one]}}\n"
     "  - {{id: word, trusted: {{epsilon: 0.2}}, action: flag}}\n"
 )
 EACH = "  - {id: each, per: client, limit: {epsilon: 1.5}, action: flag}\n"
@@ -139,17 +141,14 @@ def _do(  # noqa: C901 (a case each)
             kind = "record_invocations" if past else "ask_grant"
             mine = [] if past else [g.id for g in opened if g.by == client and not g.session][:2]
             commits = [make("commit_grant", grant=name) for name in mine]
-            asks = [
-                make(kind, dataset=d, mechanisms=MECHANISMS[m], subjects=GROUPS[g], purpose=p)
-                for d, m, g, p in items
-            ]
+            asks = [make(kind, subjects=GROUPS[g], **_stated(d, m, p)) for d, m, g, p in items]
             all_of = (*commits, *asks)
             asked = Envelope(client, batch_of(all_of), key, all_of)
             asked, _ = seal(book.state, asked, lambda: b"%d" % next(salts))
             book.batch(*asked.items, by=client, key=key)
         case ("ask" | "record" as what, client, dataset, stated, group, purpose):
             kind = "ask_grant" if what == "ask" else "record_invocations"
-            fields = {"dataset": dataset, "mechanisms": MECHANISMS[stated], "purpose": purpose}
+            fields = _stated(dataset, stated, purpose)
             fields |= _said(book.state.sequence) if what == "record" else {}
             command = make(kind, subjects=GROUPS[group], **fields)
             asked, _ = seal(book.state, Envelope(client, command, key), lambda: b"%d" % next(salts))
@@ -191,6 +190,12 @@ def _carry(book: Book, dataset: str, rules: list[str], infinite: int) -> None:
         epoch = book.state.last_epoch.get(rule, 0)
         accounts.append({"rule": rule, "epoch": epoch, "used": used} | place)
     book.do("carry_over", "officer", accounts=accounts)
+
+
+def _stated(dataset: Any, stated: int, purpose: str | None) -> dict[str, Any]:
+    """The fields of a request: studies on e draw from the part that is kept."""
+    fields = {"dataset": dataset, "mechanisms": MECHANISMS[stated], "purpose": purpose}
+    return fields | ({"allotment": "part"} if purpose == "study" and "e" in dataset else {})
 
 
 def _said(number: int) -> dict[str, Any]:

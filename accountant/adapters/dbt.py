@@ -46,7 +46,8 @@ from accountant.client.calls import Datasets
 
 META: Final = "accountant"
 """The key of a model's meta that this module reads."""
-_FIELDS: Final = {"dataset", "mechanisms", "subjects", "purpose", "justification", "ttl_seconds"}
+_TEXTS: Final = ("purpose", "justification", "allotment")
+_FIELDS: Final = {"dataset", "mechanisms", "subjects", "ttl_seconds", *_TEXTS}
 _ANEW: Final = ("view", "ephemeral")  # their SQL runs whenever somebody reads them
 _UNREADABLE: Final = (OSError, ValueError, LookupError, TypeError)
 

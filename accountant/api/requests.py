@@ -34,9 +34,14 @@ def not_valid(name: str) -> Problem:
     return Problem("unauthenticated", WRONG_KEY.format(name))
 
 
+def narrowed_to(key: Key) -> str | None:
+    """Return the client whose affairs a key may see; None for a key that may see everybody's."""
+    return key.name if key.role == "pipeline" else None
+
+
 def only_own(key: Key, owner: str, what: str) -> None:
     """Raise Forbidden if the key is a pipeline's and the object belongs to another client."""
-    if key.role == "pipeline" and key.name != owner:
+    if narrowed_to(key) not in (None, owner):
         raise Forbidden("not-your-grant", f"{what} belongs to another client")
 
 

@@ -194,7 +194,8 @@ def _reserve(state: State, event: Event) -> Change:
         session=command["type"] == "open_sparse_vector",
     )
     unlocks = state.adopted is not None and state.adopted.policy.unlocking
-    return Reserve(grant, command.get("purpose"), grant.selection if unlocks else None)
+    arriving = grant.selection if unlocks else None
+    return Reserve(grant, command.get("purpose"), command.get("allotment"), arriving)
 
 
 def _end(ending: Ending) -> Callable[[State, Event], Change]:
@@ -216,8 +217,9 @@ def _answered(state: State, event: Event) -> Change:
 def _record(state: State, event: Event) -> Change:
     body = event.body
     selection = EVERYONE if body.get("charged_to") == "everyone" else selection_of(state, event)
-    charged, purpose = reach_in(body).charged, body["command"].get("purpose")
-    return Record(charged, event.by, selection, _charge(body["total"]), purpose)
+    charged, command = reach_in(body).charged, body["command"]
+    asked = command.get("purpose"), command.get("allotment")
+    return Record(charged, event.by, selection, _charge(body["total"]), *asked)
 
 
 def _refused_batch(state: State, event: Event) -> Change:

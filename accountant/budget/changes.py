@@ -82,10 +82,13 @@ class Arrive(NamedTuple):
 
 
 class Reserve(NamedTuple):
-    """Open a grant for ``purpose``; ``grant`` has no bookings yet."""
+    """Open a grant for ``purpose``, from ``allotment`` if it names one; ``grant`` has no bookings
+    yet.
+    """
 
     grant: Grant
     purpose: object = None
+    allotment: str | None = None
     arriving: Selection | None = None
     """The cells for which it has yet to arrive; None if no request unlocks anything."""
 
@@ -95,7 +98,7 @@ class Reserve(NamedTuple):
         if self.arriving is not None:
             asked = Arriving(grant.on.charged, grant.by, self.purpose, self.arriving)
             arrived = _arrive(state, asked, entry.time)
-        keys = state.route(grant.on.charged, grant.by, self.purpose).keys
+        keys = state.route(grant.on.charged, grant.by, self.purpose, self.allotment).keys
         before = _book(state, keys, grant.selection, grant.total, entry.time, reserve=True)
         added = {key: one.added for one in before.booked for key in one.keys}
         bookings = tuple([(key, added[key]) for key in keys])
@@ -118,13 +121,14 @@ class Record(NamedTuple):
     selection: Selection
     charge: Charge
     purpose: object = None
+    allotment: str | None = None
     corrects: bool = False
     """It is the difference to an earlier charge."""
 
     def fold(self, state: State, entry: Entry) -> Before:
         """Book the charge."""
         find = state.correction if self.corrects else state.route
-        keys = find(self.datasets, self.by, self.purpose).keys
+        keys = find(self.datasets, self.by, self.purpose, self.allotment).keys
         return _book(state, keys, self.selection, self.charge, entry.time, reserve=False)
 
     def undo(self, state: State, before: Before) -> None:

@@ -286,7 +286,8 @@ def _revalue(state: State, event: Event) -> None:
         selection = selection.to_last()
     more = Charge.from_json(event.body["more"])
     about = named_in(command["dataset"]), command["by"], selection
-    booked = Record(*about, more, command.get("for_purpose"), corrects=True)
+    asked = command.get("for_purpose"), command.get("for_allotment")
+    booked = Record(*about, more, *asked, corrects=True)
     booked.fold(state, Entry.of(event))
     state.revalued[command["event"]] = state.custody.engine
 

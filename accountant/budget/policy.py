@@ -11,6 +11,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from accountant.budget.malformed import in_one_line, reasons
 from accountant.budget.rules import AnyRule
+from accountant.budget.rules.allotment import AllotmentRule
 from accountant.budget.rules.base import Rule, RuleId, Scoped, Strict
 from accountant.budget.rules.limit import MOST_BESIDE, LimitRule
 from accountant.budget.rules.scope import Scope
@@ -79,6 +80,16 @@ class Policy(Strict):
         NO_WITNESSES, description="witnesses, and how many make a checkpoint published"
     )
 
+    @field_validator("rules")
+    @classmethod
+    def _complete(cls, rules: list[Rule]) -> list[Rule]:
+        """Let allotments be about the data of their limits."""
+        limits = {rule.id: rule for rule in rules}
+        return [
+            rule.completed(limits.get(rule.part_of)) if isinstance(rule, AllotmentRule) else rule
+            for rule in rules
+        ]
+
     @model_validator(mode="after")
     def _consistent(self) -> Policy:
         rules: dict[str, Rule] = {}
@@ -112,6 +123,15 @@ class Policy(Strict):
         return min(MOST_BESIDE, MAX_RULES - len(self.rules))
 
     @cached_property
+    def allotments(self) -> dict[str, tuple[AllotmentRule, ...]]:
+        """The allotments by the limit that they are part of."""
+        found: dict[str, tuple[AllotmentRule, ...]] = {}
+        for rule in self.rules:
+            if isinstance(rule, AllotmentRule):
+                found[rule.part_of] = (*found.get(rule.part_of, ()), rule)
+        return found
+
+    @cached_property
     def scopes(self) -> tuple[tuple[Scoped, Scope], ...]:
         """The rules that are about some requests, and which."""
         return tuple((rule, rule.scope) for rule in self.rules if isinstance(rule, Scoped))
@@ -135,6 +155,15 @@ class Policy(Strict):
     def judging_returns(self) -> tuple[Rule, ...]:
         """The rules that judge what is given back on a client's word."""
         return tuple(rule for rule in self.rules if "back" in rule.reads)
+
+    def seen_by(self, client: str) -> Policy:
+        """Return the policy as ``client`` may see it: the rules that concern it, without names of
+        others, and no witnesses.
+        """
+        rules = [rule.seen_by(client) for rule in self.rules if rule.concerns(client)]
+        shown = {rule.id for rule in rules}
+        kept = [rule for rule in rules if getattr(rule, "of", rule.id) in shown]
+        return self.model_copy(update={"rules": kept, "publication": NO_WITNESSES})
 
     def resolved(self) -> Policy:
         """Return the policy with every default written out: later defaults do not change it."""

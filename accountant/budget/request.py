@@ -70,6 +70,7 @@ class Request:
         self.datasets = on.charged
         self.purpose: str | Sealed | None = command.purpose
         self.justification: str | Sealed | None = command.justification
+        self.allotment = command.allotment
         self.selection = selection
         self.costs, self.total = costs, costs.total
         self.mechanisms, self.priced = costs.mechanisms, costs.priced
@@ -136,8 +137,10 @@ def places_in(mechanism: BaseMechanism) -> Iterator[tuple[str, ...]]:
 def prepare(state: State, by: str, command: Judged, now: int) -> Request:
     """Price and compile ``command`` at stamp ``now``.
 
-    Raises Invalid for an unknown dataset or group.
+    Raises Invalid for an unknown dataset, group or allotment.
     """
+    if command.allotment is not None:
+        state.known_allotment(command.allotment)
     people, on = state.people(), state.reach(command.dataset)
     return request_on(people, terms_of(state), by, command, now, on)
 

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping
+from collections.abc import (
+    Container,
+    Iterator,
+    Mapping,
+    MutableMapping,
+)
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
@@ -120,10 +125,18 @@ class State:
             journal=None,
         )
 
-    def about(self, asked: Names, client: str, now: int, purpose: object = None) -> State:
+    def about(
+        self,
+        asked: Names,
+        client: str,
+        now: int,
+        purpose: object = None,
+        allotment: str | None = None,
+    ) -> State:
         """Return a copy of what bears on a request of ``client`` on datasets at stamp ``now``."""
-        route = self.route(self.reach(asked).charged, client, purpose)
-        kept = {key: self.accounts.get(key) for key in route.keys}
+        route = self.route(self.reach(asked).charged, client, purpose, allotment)
+        beside = (one.key for keeps in route.keeps.values() for one in keeps)
+        kept = {key: self.accounts.get(key) for key in (*route.keys, *beside)}
         return replace(
             self,
             accounts=Accounts((key, _looked_at(one.at(now))) for key, one in kept.items() if one),
@@ -152,6 +165,16 @@ class State:
                 f"PUT /v1/populations/{self.ledger}/datasets/{name}",
             )
         return self.datasets[name]
+
+    def known_allotment(self, name: str) -> None:
+        """Raise Invalid unless the policy in force has an allotment of that name."""
+        parts = self.adopted.policy.allotments.values() if self.adopted else ()
+        if not any(one.id == name for each in parts for one in each):
+            raise Invalid(
+                "unknown-allotment",
+                f"the policy of population {self.ledger} has no allotment called {name!r}; ask "
+                "without one for the common part",
+            )
 
     def reach(self, asked: Names) -> Reach:
         """Return the datasets that a request is charged to. Raises Invalid for an unknown one."""
@@ -230,29 +253,44 @@ class State:
         """
         return self.route(datasets, client).limits
 
-    def route(self, datasets: tuple[str, ...], client: str, purpose: object = None) -> Route:
-        """Return where a charge by ``client`` on all ``datasets`` for ``purpose`` goes; found once
-        for each policy, until a dataset changes.
+    def route(
+        self,
+        datasets: tuple[str, ...],
+        client: str,
+        purpose: object = None,
+        allotment: str | None = None,
+    ) -> Route:
+        """Return where a charge by ``client`` on all ``datasets`` for ``purpose``, drawn from
+        ``allotment``, goes; found once for each policy, until a dataset changes.
         """
         if self.adopted is None:
             return Route.of((), (), datasets)
         routes, scoping = self.adopted.routes, self.adopted.scoping
         # Any other purpose is free text, which is in no scope.
         listed = purpose if scoping and type(purpose) is str and purpose in scoping else None
-        if (found := routes.get((datasets, client, listed))) is None:
+        place = datasets, client, listed, allotment
+        if (found := routes.get(place)) is None:
             if len(routes) >= _MOST_ROUTES:
                 routes.clear()
-            found = routes[datasets, client, listed] = self._find(datasets, client, listed)
+            found = routes[place] = self._find(*place)
         return found
 
-    def correction(self, datasets: tuple[str, ...], client: str, purpose: object) -> Route:
+    def correction(
+        self, datasets: tuple[str, ...], client: str, purpose: object, allotment: str | None = None
+    ) -> Route:
         """Return where a correction of an earlier charge goes: of limits across datasets that these
         may be in the scope of, to the total, for the charge may be in that.
         """
-        return self._find(datasets, client, purpose, everywhere=True)
+        return self._find(datasets, client, purpose, allotment, everywhere=True)
 
     def _find(
-        self, names: tuple[str, ...], client: str, purpose: object, *, everywhere: bool = False
+        self,
+        names: tuple[str, ...],
+        client: str,
+        purpose: object,
+        allotment: str | None,
+        *,
+        everywhere: bool = False,
     ) -> Route:
         if (adopted := self.adopted) is None:
             return Route.of((), (), names)
@@ -261,7 +299,7 @@ class State:
         outside: dict[AccountKey, None] = {}
         for rule in adopted.policy.limits:
             scope, epoch = rule.scope, adopted.epochs[rule.id]
-            if not scope.counts(client, purpose):
+            if not rule.counts(client, purpose, allotment):
                 continue
             named = [one for one in data if scope.names_it(one.id)]
             inside = [one.id for one in named if everywhere or scope.holds(one)]
@@ -276,7 +314,25 @@ class State:
         scopes = adopted.policy.scopes
         covering = frozenset(r.id for r, scope in scopes if scope.meets(data, client, purpose))
         guarded = all(map(adopted.guards, data))
-        return Route.of(tuple(counted.values()), tuple(outside), names, covering, guarded=guarded)
+        found = Route.of(tuple(counted.values()), tuple(outside), names, covering, guarded=guarded)
+        if not adopted.policy.allotments:
+            return found
+        return found._replace(keeps={key: tuple(self.keeping(key, counted)) for key in counted})
+
+    def keeping(
+        self, key: AccountKey, counted: Container[AccountKey] = frozenset()
+    ) -> Iterator[Counted]:
+        """Yield the allotments that may keep a part of the account of ``key``, but for those that a
+        request draws from: their accounts are ``counted`` too.
+        """
+        if (adopted := self.adopted) is None:
+            return
+        for rule in adopted.policy.allotments.get(key.rule, ()):
+            epoch = adopted.epochs[rule.id]
+            mine = key._replace(rule=rule.id, epoch=epoch.number)
+            about = key.dataset == ALL or rule.scope.holds(self.datasets[key.dataset])
+            if about and mine not in counted:
+                yield Counted(rule, epoch, mine)
 
     def next_event(self, asked: Envelope, kind: str, now: int, body: dict[str, Any]) -> Event:
         """Return the event of ``kind`` that would answer ``asked`` at stamp ``now``."""
@@ -299,6 +355,8 @@ class Route(NamedTuple):
     """All rules that are about such a request."""
     guarded: bool
     """A limit that blocks and counts all charges covers each dataset."""
+    keeps: Mapping[AccountKey, tuple[Counted, ...]] = {}
+    """By account: the allotments that keep a part of it from this request."""
 
     @classmethod
     def of(

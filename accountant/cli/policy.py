@@ -11,9 +11,19 @@ import typer
 from rich.table import Table
 
 from accountant.budget.commands import AdoptPolicy, Envelope
-from accountant.budget.decide.adopting import not_reset
+from accountant.budget.decide.adopting import (
+    not_reset,
+)
+from accountant.budget.depletion import (
+    bounds,
+)
 from accountant.budget.facts import opened_by
-from accountant.budget.outcome import PROPOSED
+from accountant.budget.outcome import (
+    PROPOSED,
+)
+from accountant.budget.policy import (
+    Policy,
+)
 from accountant.budget.policy_file import parse_policy
 from accountant.budget.rules.limit import LimitRule
 from accountant.budget.typical import chosen_afresh, fits, kept_orders, orders_of, work_of
@@ -36,7 +46,8 @@ def lint(
     ] = Relation.ADD_OR_REMOVE_ONE,
     json: common.JsonOption = False,
 ) -> None:
-    """Show how often typical work fits each limit of a policy, and its own workload.
+    """Show how often typical work fits each limit of a policy, and its own workload; and how much
+    of a limit those that divide it can use up at most.
 
     Beside it stands how often it would fit at the Renyi order that is best for it, which the rule
     can state, or leave to a `workload`. A limit that is changed keeps the orders that it has in the
@@ -47,10 +58,11 @@ def lint(
     scopes = {rule.id: rule.data for rule, _ in found.scopes}
     if json or not common.out.is_terminal:
         document = {"neighbouring": neighbouring.value, "limits": rows, "about": scopes}
-        common.print_json(document)
+        common.print_json(document | {"depletion": _depletion(found)})
         return
     for name, about in scopes.items():
         common.show(f"{name} is about {about}")
+    _show_depletion(found)
     for row in rows:
         orders = f" (orders: {', '.join(row['orders'])})" if row["orders"] else ""
         unlocks = f", unlocked {row['unlocks']}" if row["unlocks"] else ""
@@ -61,6 +73,25 @@ def lint(
             worth = f"orders: [{one['order']}]" if one.get("best", 0) > 2 * one["fits"] else ""
             table.add_row(one["name"], f"{one['fits']:,}", best, worth)
         common.out.print(table)
+
+
+def _depletion(found: Policy) -> list[dict[str, Any]]:
+    """Return what each part of a limit can use up of it; shares as exact fractions."""
+    return [
+        {
+            "rule": one.rule,
+            "of": one.of,
+            "each": str(one.each),
+            "clients": one.clients,
+            "together": str(one.together),
+        }
+        for one in bounds(found)
+    ]
+
+
+def _show_depletion(found: Policy) -> None:
+    for one in bounds(found):
+        common.show(one.in_words())
 
 
 def _row(rule: LimitRule, relation: Relation) -> dict[str, Any]:
@@ -113,6 +144,7 @@ def adopt(
         common.show(f"new epochs: {', '.join(opened)}")
     for each in goes_on:
         common.show(f"{each['rule']}: {each['reason']}")
+    _show_depletion(found)
     for one in kept:
         common.show(
             f"{one['rule']} goes on at the orders {', '.join(one['orders'])} of what it has used; "

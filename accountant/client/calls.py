@@ -44,6 +44,7 @@ class About(TypedDict, total=False):
     subjects: Subjects | None
     purpose: str | None
     justification: str | None
+    allotment: str | None
 
 
 class Asked(About, total=False):

@@ -20,6 +20,7 @@ from accountant.budget.outcome import RESERVED
 from accountant.budget.population.population import Dataset, Membership
 from accountant.budget.population.positions import read
 from accountant.budget.reach import Reach, reach_in
+from accountant.budget.rules.limit import LimitRule
 from accountant.budget.rules.scope import Scope
 from accountant.budget.state import ALL
 from accountant.ledger.events import Event
@@ -106,12 +107,19 @@ class Contribution(NamedTuple):
         """What it was for, as far as that stands in clear."""
         return self.command.get("for_purpose", self.command.get("purpose"))
 
+    @property
+    def _allotment(self) -> str | None:
+        """The allotment that it was drawn from."""
+        found: str | None = self.command.get("for_allotment", self.command.get("allotment"))
+        return found
+
     def counts_in(
-        self, rule: Mapping[str, Any], scope: Scope, data: _Past, dimensions: Dimensions
+        self, rule: Mapping[str, Any], limit: LimitRule, data: _Past, dimensions: Dimensions
     ) -> bool:
-        """Return True if it is charged to the account and the cell that a limit of ``scope`` quotes
-        on ``data``.
+        """Return True if it is charged to the account and the cell that ``limit`` quotes on
+        ``data``.
         """
+        scope = limit.scope
         if rule["dataset"] == ALL:
             on_it = any(data.ever_in(scope, name, self.sequence) for name in self.on.charged)
         else:
@@ -119,7 +127,7 @@ class Contribution(NamedTuple):
         return (
             on_it
             and rule["client"] in (self.client, "")
-            and scope.counts(self.client, self._purpose)
+            and limit.counts(self.client, self._purpose, self._allotment)
             and _covers(dimensions, self.subjects, rule["group"])
         )
 
@@ -223,7 +231,7 @@ def used_up_by(
     if not fired or adopted is None:
         return []
     in_force, people, data = adopted_by(adopted), People(), _Past(datasets, before)
-    epochs, scopes = in_force.epochs, {rule.id: rule.scope for rule in in_force.policy.limits}
+    epochs, limits = in_force.epochs, {rule.id: rule for rule in in_force.policy.limits}
     sums = [
         Sum(counting.measure(rule["of"], epochs[rule["of"]], Currency(rule["decided_by"])))
         for rule in fired
@@ -233,7 +241,7 @@ def used_up_by(
             if not isinstance(booked, Contribution):
                 if any(rule["group"].get(name) in values for name, values in booked.items()):
                     used.begin()
-            elif booked.counts_in(rule, scopes[rule["of"]], data, people.dimensions):
+            elif booked.counts_in(rule, limits[rule["of"]], data, people.dimensions):
                 used.add(booked)
     return [used.to_json(rule["rule"], texts) for rule, used in zip(fired, sums, strict=True)]
 

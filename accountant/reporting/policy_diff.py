@@ -46,4 +46,4 @@ def differences(old: Policy, new: Policy, unit: str) -> Iterator[Changed]:
 
 def _loosens(was: Rule | None, now: Rule | None) -> bool:
     forgets = now is not None and will_forget(was, now)
-    return forgets or (was is not None and weakened(was, now) is not None)
+    return forgets or weakened(was, now) is not None

@@ -65,6 +65,9 @@ class Amounts(Struct, frozen=True, kw_only=True):
     spent: str
     reserved: str
     remaining: str
+    """What is left for requests that draw from no allotment."""
+    kept: str
+    """The most epsilon that allotments keep of one cell of the group; ``remaining`` is without."""
     sum_of_epsilons: str
     """The largest plain sum of spent and reserved epsilons; it holds after an overrun too."""
     spent_delta: str

@@ -5,6 +5,7 @@ A group's number is that of its peak cell. Spent amounts are rounded up, remaini
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 from math import prod
 from typing import Any, Final, NamedTuple
@@ -79,29 +80,45 @@ class Line(Account, frozen=True, kw_only=True):
 
 
 def accounts_json(
-    state: State, dataset: str | None = None, by: str | None = None
+    state: State, dataset: str | None = None, by: str | None = None, client: str | None = None
 ) -> dict[str, Any]:
-    """Return the statement and the lifetime totals as one document, at a stated sequence."""
+    """Return the statement and the lifetime totals as one document, at a stated sequence; only what
+    concerns ``client``, if one is given.
+    """
     return {
         "population": state.ledger,
         "sequence": state.last,
         "time": rfc3339(state.time),
-        "accounts": msgspec.to_builtins(statement(state, dataset, by)),
+        "accounts": msgspec.to_builtins(statement(state, dataset, by, client)),
         "lifetime": lifetime_totals(state, dataset, by),
     }
 
 
-def statement(state: State, dataset: str | None = None, by: str | None = None) -> list[Line]:
+def statement(
+    state: State, dataset: str | None = None, by: str | None = None, client: str | None = None
+) -> list[Line]:
     """Return a line for each limit rule and scope, of one ``dataset`` if given, split by the
-    dimension ``by``. Raise Invalid for an unknown dataset or dimension.
+    dimension ``by``; of those only that requests of ``client`` may count in, if one is given. Raise
+    Invalid for an unknown dataset or dimension.
     """
     if dataset is not None:
         state.dataset(dataset)
     axis = state.people().axis(by) if by is not None else None
     return [
         line(state, counted, axis)
-        for counted in scopes(state)
+        for counted in (scopes(state) if client is None else _seen_by(state, client))
         if dataset is None or counted.key.dataset in (dataset, ALL)
+    ]
+
+
+def _seen_by(state: State, client: str) -> list[Counted]:
+    """Return the accounts that requests of ``client`` may count in, with rules that name no other
+    client.
+    """
+    return [
+        one._replace(rule=one.rule.seen_by(client))
+        for one in scopes(state)
+        if one.rule.concerns(client) and one.key.client in ("", client)
     ]
 
 
@@ -176,26 +193,60 @@ def balances(state: State, counted: Counted, axis: int | None) -> list[Balance]:
     """Return the balance of each value of a dimension, in declared order; of everyone if None."""
     names = ["everyone"] if axis is None else state.people().dimensions[axis][1]
     ruler, reserved = Ruler(counted.rule, counted.epoch), state.reserved().get(counted.key)
-    found = ruler.by_value(used_and_spent(state.seen(counted.key).used, reserved, axis))
-    pairs = zip(names, found[: len(names)], found[-len(names) :], strict=True)
-    return [_balance(name, ruler, used, spent) for name, used, spent in pairs]
+    account = state.seen(counted.key).used
+    found = ruler.by_value(used_and_spent(account, reserved, axis))
+    used, cells = found[: len(names)], _kept(state, counted)
+    beside, most = used, [0] * len(names)
+    if cells is not None:
+        beside = ruler.by_value(by_axis(account.stacked() + cells, axis))
+        most = by_axis(cells, axis)[0].max(axis=1).tolist()
+    if not counted.rule.stands(_now(state)):
+        beside = [replace(worst, epsilon=None) for worst in used]
+    each = zip(names, used, found[-len(names) :], beside, most, strict=True)
+    return [_balance(name, ruler, u, spent, b, kept) for name, u, spent, b, kept in each]
 
 
-def _balance(group: str, ruler: Ruler, used: Worst, spent: Worst) -> Balance:
+def _now(state: State) -> int:
+    return max(state.time, state.now)
+
+
+def _kept(state: State, counted: Counted) -> Integers | None:
+    """Return what allotments keep of an account in each cell, in the rows of ``Sums.stacked``; None
+    if it has none.
+    """
+    found: Integers | None = None
+    for one in state.keeping(counted.key):
+        if one.rule.stands(_now(state)):
+            drawn, sides = state.seen(one.key).used, one.epoch.capacity.sides
+            if found is None:
+                rows = 2 * len(counted.epoch.axis)
+                found = np.zeros((rows, *drawn.shape), dtype=np.int64)
+            sums = drawn.stacked()
+            for row, (_, most) in enumerate(sides):
+                closed = sums[drawn.rows + row] > 0
+                found[row] += np.where(closed, 0, np.maximum(most - sums[row], 0))
+    return found
+
+
+def _balance(
+    group: str, ruler: Ruler, used: Worst, spent: Worst, beside: Worst, kept: int
+) -> Balance:
     limit = ruler.capacity.epsilon
-    own_left = used.own_delta is not None and used.own_delta <= ruler.capacity.own_delta
+    own_left = beside.own_delta is not None and beside.own_delta <= ruler.capacity.own_delta
     if used.epsilon is None or spent.epsilon is None:
         reserved = "0" if spent.epsilon is None else INFINITE
         remaining, share = 0, None
     else:
         reserved = show(max(0, used.epsilon - spent.epsilon), Currency.EPSILON)
-        remaining = max(0, limit - used.epsilon) if own_left else 0
+        left = own_left and beside.epsilon is not None
+        remaining = max(0, limit - (beside.epsilon or 0)) if left else 0
         share = used.epsilon / limit if limit else 1.0
     return Balance(
         group=group,
         spent=amount(spent.epsilon, Currency.EPSILON),
         reserved=reserved,
         remaining=show(remaining, Currency.EPSILON),
+        kept=show(kept, Currency.EPSILON),
         share=share,
         spent_delta=amount(spent.delta, Currency.DELTA),
         held_delta=amount(used.delta, Currency.DELTA),

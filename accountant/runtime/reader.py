@@ -201,7 +201,8 @@ class Reader:
             return None
         with projection.lock:
             state, now = projection.state, self.now(projection.state)
-            return state.about(command.dataset, event.by, now, command.purpose), command, now
+            about = command.dataset, event.by, now, command.purpose, command.allotment
+            return state.about(*about), command, now
 
     def price_ahead(self, ledger: str, *commands: Envelope) -> None:
         """Price commands before any lock is taken. Raise NotFound, Unavailable."""

@@ -8,10 +8,10 @@ what a gate says of two sums, are privacy's, and epochs the product's.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
 from fractions import Fraction
 from itertools import product
@@ -246,7 +246,7 @@ class Oracle:
             code = "no-limit" if self.rules else "no-policy"
             yield f"built-in:{code}", "block", code, True
 
-    def _word(  # noqa: PLR0911 (a kind each)
+    def _word(  # noqa: C901, PLR0911 (a kind each)
         self, rule: dict[str, Any], asked: Envelope, now: int
     ) -> tuple[bool, str, dict[str, Any] | None] | None:
         """Whether a rule fires, its code, and what it has seen; None if it does not apply."""
@@ -255,12 +255,17 @@ class Oracle:
             return None
         if "of" in rule:
             return self._threshold(rule, asked, now)
+        named = "part_of" in rule and command.get("allotment") == rule["id"]
+        if named and (closed := self._closed(rule, asked, now)):
+            return True, "allotment-closed", {"closed": closed, "alike": True}
         if not self._about(rule, asked):
             return None
         if "limit" in rule:
             capacity = self._epoch(rule).capacity
             asks = "unlock" in rule and command["type"] != "record_invocations"
-            fits, seen = self._compared(rule, capacity, asked, now, locks=asks)
+            kept = [one for one in self.rules if one.get("part_of") == rule["id"]]
+            kept = [one for one in kept if standing(one, now)]
+            fits, seen = self._compared(rule, capacity, asked, now, kept, locks=asks)
             if not fits:
                 seen["capacity"] = [str(most) for _, most in compared(capacity)]
             return not fits, "budget-exceeded", seen
@@ -296,8 +301,20 @@ class Oracle:
         seen.pop("beside", None)
         return not fits, "threshold-passed", seen
 
+    def _closed(self, rule: dict[str, Any], asked: Envelope, now: int) -> str | None:
+        """Why a request may not draw from the allotment that it names; None if it may."""
+        if not standing(rule, now):
+            return "until"
+        if not any(fnmatchcase(asked.by, one) for one in rule.get("clients", ["*"])):
+            return "clients"
+        if "purposes" in rule and asked.command.get("purpose") not in rule["purposes"]:
+            return "purposes"
+        return None if self._about(rule, asked) else "datasets"
+
     def _about(self, rule: dict[str, Any], asked: Envelope) -> list[str]:
         """The datasets of a request that a rule is about; none if it is about others."""
+        if "part_of" in rule and asked.command.get("allotment") != rule["id"]:
+            return []
         if not any(fnmatchcase(asked.by, one) for one in rule.get("clients", ["*"])):
             return []
         by_purpose = "purposes" in rule and {"limit", "at_most", "mechanisms", "require"} & {*rule}
@@ -327,13 +344,17 @@ class Oracle:
         capacity: Capacity,
         asked: Envelope,
         now: int,
+        kept: Sequence[dict[str, Any]] = (),
         *,
         locks: bool = False,
     ) -> tuple[bool, dict[str, Any]]:
-        """Whether a charge fits in every account, and what is quoted of the fullest one."""
+        """Whether a charge fits in every account, beside what allotments have ``kept``, and what is
+        quoted of the fullest one.
+        """
         keys = self._places(rule, asked)
         each = [
-            (key, *self._in_account(rule, key, capacity, asked, now, locks=locks)) for key in keys
+            (key, *self._in_account(rule, key, capacity, asked, now, kept, locks=locks))
+            for key in keys
         ]
         wrong = [one for one in each if not one[1]]
         order = {key: seen.pop("order") for key, _, seen in each}
@@ -345,6 +366,24 @@ class Oracle:
         beside = [{**seen, "dataset": other[2]} for other, _, seen in others]
         return fits, seen | {"dataset": key[2]} | ({"beside": beside} if beside else {})
 
+    def _kept(self, rule: dict[str, Any], key: Key, asked: Envelope, cell: Cell) -> dict[str, int]:
+        """What an allotment still keeps of the limit's account ``key`` in a cell, from a request:
+        nothing from one that draws from it.
+        """
+        if key[2] != "*" and not self._covers(rule, key[2]):
+            return {}
+        if key[2] in [mine[2] for mine in self._places(rule, asked)]:
+            return {}
+        place = (rule["id"], self._epoch(rule).number, *key[2:])
+        drawn = self.accounts[place].at(cell, 0) if place in self.accounts else {}
+        most = {"epsilon": (Currency.EPSILON, 10**9), "delta": (Currency.DELTA, 10**15)}
+        left = {}
+        for name, (currency, one) in most.items():
+            finite, infinite = drawn.get(currency, (0, 0))
+            amount = int(Fraction(rule["limit"].get(name, "0")) * one)
+            left[name] = 0 if infinite else max(0, amount - finite)
+        return left
+
     def _in_account(
         self,
         rule: dict[str, Any],
@@ -352,6 +391,7 @@ class Oracle:
         capacity: Capacity,
         asked: Envelope,
         now: int,
+        kept: Sequence[dict[str, Any]],
         *,
         locks: bool,
     ) -> tuple[bool, dict[str, Any]]:
@@ -359,13 +399,25 @@ class Oracle:
         epoch = self._epoch(rule)
         account = self.accounts.get(key, Account(epoch.axis))
         charge = sums_of(asked.total, account.axis)
-        used = {cell: account.at(cell, now) for cell in sorted(asked.cells or self.cells)}
+        cells = sorted(asked.cells or self.cells)
+        only = {cell: account.at(cell, now) for cell in cells}
         locked = {
-            cell: self._locked(rule, key, capacity, cell, now) if locks else {} for cell in used
+            cell: self._locked(rule, key, capacity, cell, now) if locks else {} for cell in cells
         }
-        for cell, sums in used.items():
-            more = {currency: (units, 0) for currency, units in locked[cell].items()}
-            used[cell] = added(sums, dict.fromkeys(sums, (0, 0)) | more)
+        beside = {
+            cell: {
+                currency: sum(self._kept(one, key, asked, cell).get(currency, 0) for one in kept)
+                for currency in SURE
+            }
+            for cell in cells
+        }
+        used = {
+            cell: {
+                c: (f + beside[cell].get(c, 0) + locked[cell].get(c, 0), i)
+                for c, (f, i) in only[cell].items()
+            }
+            for cell in cells
+        }
 
         def stays(sums: Sums, currency: Currency, most: int) -> bool:
             finite, infinite = added(sums, charge)[currency]
@@ -387,18 +439,18 @@ class Oracle:
         full = {cell: sums for cell, sums in used.items() if not fits(sums)}
         among = full or used
         cell = max(among, key=lambda cell: rank(among[cell]))  # the first of equals
-        quoted = [used[cell][currency] for currency, _ in compared(capacity)]
-        bounded = [None if infinite else finite for finite, infinite in quoted]
+        bounded = [None if i else f for f, i in (used[cell][c] for c, _ in compared(capacity))]
+        quoted = [only[cell][currency] for currency, _ in compared(capacity)]
+        shown = list(map(str, beside[cell].values()))
         spent = epoch.gate.spent(epoch.limit, bounded[0], bounded[2:])
         apart = [locked[cell].get(currency, 0) for currency, _ in compared(capacity)]
-        sides = zip(quoted, apart, strict=True)
         return not full, {
             "order": [(one is None, one or 0) for one in (spent, bounded[0], *bounded[2:])],
-            "used": ["infinite" if more else str(units - off) for (units, more), off in sides],
+            "used": ["infinite" if infinite else str(finite) for finite, infinite in quoted],
             "cell": list(cell),
             **({"locked": list(map(str, apart))} if any(apart) else {}),
             "alike": len({str(sums) for sums in used.values()}) == 1,
-        }
+        } | ({"kept": shown} if any(beside[cell].values()) else {})
 
     def _locked(
         self, rule: dict[str, Any], key: Key, capacity: Capacity, cell: Cell, now: int
@@ -733,7 +785,13 @@ class Oracle:
 
 def divides(rule: dict[str, Any]) -> bool:
     """Whether a limit counts some charges only."""
-    return bool({"per", "clients", "purposes"} & {*rule})
+    return bool({"per", "clients", "purposes", "part_of"} & {*rule})
+
+
+def standing(rule: dict[str, Any], now: int) -> bool:
+    """Whether an allotment has not ended: its last day, in UTC, is not over."""
+    last = datetime.fromisoformat(rule.get("until", "9000-01-01")).replace(tzinfo=UTC)
+    return now < (last + timedelta(days=1)).timestamp() * SECOND
 
 
 def compared(capacity: Capacity) -> list[tuple[Currency, int]]:

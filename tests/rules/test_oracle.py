@@ -61,7 +61,7 @@ class Checked(Book):
                 self.met.add("beside")
             assert told[rule] == expected, rule
             self.met.add("full" if "capacity" in expected else "fits")
-            self.met |= {"infinite"} & set(expected["used"])
+            self.met |= {"infinite"} & set(expected.get("used", ()))
 
     def blocks(self, rule: str) -> bool:
         """Whether a rule blocks."""

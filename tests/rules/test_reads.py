@@ -22,7 +22,7 @@ from accountant.budget.rules.base import Compared, Rule, View
 from accountant.ledger.events import digest
 
 DIMENSIONS = {"age": ["17", "22"], "sex": ["f", "m"]}
-LIMIT = {"id": "a", "limit": {"epsilon": "1", "delta": "0.001"}}
+LIMIT = {"id": "a", "limit": {"epsilon": "1", "delta": "0.001"}, "gate": "basic"}
 METHODS = {"used", "locked", "memory", "covers"}
 VIEW = set(View.__annotations__) | METHODS
 """All that there is to read."""
@@ -53,8 +53,10 @@ CANDIDATES: tuple[Any, ...] = (
     {"delta": "0.1"},
 )
 """Values that some field of some kind may have; those of the schema are tried before them."""
-EXAMPLES: dict[str, list[dict[str, Any]]] = {}
-"""By a kind's field: rules for kinds that none of these values fit. (No kind needs any yet.)"""
+EXAMPLES: dict[str, list[dict[str, Any]]] = {
+    "part_of": [{"id": "r", "part_of": "a", "limit": {"epsilon": "0.4"}}]
+}
+"""By a kind's field: rules for kinds that none of these values fit."""
 
 
 def values(schema: dict[str, Any], field: str) -> Iterator[Any]:
@@ -113,7 +115,7 @@ def ledger(rules: Iterable[dict[str, Any]]) -> Book:
         book.dataset(name)
     policy = Policy.model_validate({"policy": "p", "rules": list(rules)}).to_json()
     book.ask(AdoptPolicy(policy=policy, source_digest=digest(policy)), "admin", None, "officer")
-    for by, command in requests():
+    for by, command in requests(*_parts(book)):
         try:
             book.ask(command, by)
         except Problem:
@@ -122,8 +124,14 @@ def ledger(rules: Iterable[dict[str, Any]]) -> Book:
     return book
 
 
-def requests() -> Iterator[tuple[str, Any]]:
-    """Requests of all sorts."""
+def _parts(book: Book) -> list[str]:
+    """The allotments of the policy in force."""
+    assert book.state.adopted is not None
+    return [one.id for each in book.state.adopted.policy.allotments.values() for one in each]
+
+
+def requests(*parts: str) -> Iterator[tuple[str, Any]]:
+    """Requests of all sorts, also those that draw from these allotments."""
     groups: list[Any] = [None, {"sex": ["f"]}, [{"sex": ["m"]}, {"age": ["17"]}]]
     costs = [
         [laplace("0.1")],
@@ -137,6 +145,7 @@ def requests() -> Iterator[tuple[str, Any]]:
         kind = "record_invocations" if number % 5 == 4 else "ask_grant"
         dataset, by = "de"[number % 3 == 2], ("pipe", "one")[number % 2]
         more: dict[str, Any] = {"mechanisms": mechanisms, "subjects": group} | words
+        more["allotment"] = parts[0] if parts and number % 2 else None
         yield by, make(kind, dataset=dataset, **more)
     yield "pipe", make("open_sparse_vector", dataset="d", mechanism=sparse_vector())
 
@@ -145,7 +154,7 @@ def watched(book: Book, name: str) -> Iterator[tuple[set[str], Compared | None]]
     """What rule ``name`` reads of each request, and what it says."""
     assert book.state.adopted is not None
     [rule] = [rule for rule in book.state.adopted.policy.rules if rule.id == name]
-    for by, command in requests():
+    for by, command in requests(*_parts(book)):
         request = prepare(book.state, by, command, book.now)
         view = Watched(View(book.state, request))
         said = rule.compare(view)  # type: ignore[arg-type]

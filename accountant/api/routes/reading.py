@@ -29,7 +29,7 @@ from accountant.api.access import (
 )
 from accountant.api.models import reading as models
 from accountant.api.models.spending import Contributors, DecisionInFull
-from accountant.api.requests import only_own
+from accountant.api.requests import narrowed_to, only_own
 from accountant.api.views import in_full, in_names
 from accountant.budget.commands import Text
 from accountant.budget.errors import NotFound
@@ -64,8 +64,11 @@ def show_accounts(
     dataset: Annotated[str | None, Query(description="only this dataset")] = None,
     by: Annotated[str | None, Query(description="split by this dimension")] = None,
 ) -> JSONResponse:
-    """Show for each limit: spent, reserved, remaining, most charged group, lifetime total."""
-    return JSONResponse(accounts_json(service.state(population), dataset, by))
+    """Show for each limit: spent, reserved, remaining, most charged group, lifetime total. A
+    pipeline sees the accounts that its requests may be charged to.
+    """
+    state = service.state(population)
+    return JSONResponse(accounts_json(state, dataset, by, narrowed_to(key)))
 
 
 @router.get("/report")
@@ -142,7 +145,7 @@ def show_decision(
     texts = Texts(partial(service.texts, population), page=1)
     request = in_names(service, population, texts.opened(event).body["command"])
     document = in_full(event, service.explain(population, event), request)
-    if key.role != "pipeline":
+    if narrowed_to(key) is None:
         # Imported late, like everything that makes reports.
         from accountant.reporting.contributors import used_up_by  # noqa: PLC0415
 

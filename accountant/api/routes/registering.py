@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, cast
+from collections.abc import (
+    Iterable,
+    Mapping,
+    Sequence,
+)
+from dataclasses import (
+    replace,
+)
+from typing import (
+    Annotated,
+    Any,
+    cast,
+)
 
 from fastapi import Query
 from fastapi.responses import JSONResponse
@@ -22,7 +33,10 @@ from accountant.api.access import (
 )
 from accountant.api.answers import proposed_by
 from accountant.api.models import reading as models
-from accountant.api.requests import ask
+from accountant.api.requests import (
+    ask,
+    narrowed_to,
+)
 from accountant.budget.commands import (
     PROPOSAL_DAYS,
     AdoptPolicy,
@@ -61,13 +75,21 @@ def register_population(
 @router.get("")
 @Call(models.PopulationInForce)
 def show_population(population: Name, key: Reader, service: TheService) -> JSONResponse:
-    """Show a population with its datasets and the policy in force."""
-    state, elsewhere = service.state(population), service.elsewhere(population)
+    """Show a population with its datasets and the policy in force. A pipeline sees the rules that
+    concern it, without names of other clients, and no other populations.
+    """
+    state, client = service.state(population), narrowed_to(key)
     adopted = state.adopted
+    policy = adopted.policy if adopted else None
+    elsewhere = service.elsewhere(population) if client is None else {}
+    data: Iterable[Dataset] = state.datasets.values()
+    if client is not None:
+        data = [replace(one, also=(), confirmed_by=None) for one in data]
+        policy = policy.seen_by(client) if policy else None
     in_force: models.PopulationInForce = {
         **_population(state),
-        "datasets": [_dataset(one, elsewhere) for one in state.datasets.values()],
-        "policy": _policy(adopted.policy, adopted.digest) if adopted else None,
+        "datasets": [_dataset(one, elsewhere) for one in data],
+        "policy": _policy(policy, adopted.digest) if policy and adopted else None,
     }
     return JSONResponse(in_force)
 

@@ -23,7 +23,7 @@ from accountant.api.access import (
 )
 from accountant.api.answers import preview_view, previews_view, respond_to_batch
 from accountant.api.models import spending as models
-from accountant.api.requests import only_own, read_batch
+from accountant.api.requests import narrowed_to, only_own, read_batch
 from accountant.api.views import grant_view, listed
 from accountant.budget import commands as ask
 from accountant.budget.errors import Problem
@@ -60,7 +60,7 @@ def list_grants(
     A page holds at most `limit`; the last page has fewer. An `expired` grant has passed its time
     and will be charged.
     """
-    wanted = key.name if client == "me" or (client is None and key.role == "pipeline") else client
+    wanted = key.name if client == "me" else narrowed_to(key) if client is None else client
     if wanted is not None:
         only_own(key, wanted, f"a grant of {wanted!r}")
     found, now = service.open_grants(population, wanted, dataset, after, limit)

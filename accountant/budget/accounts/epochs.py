@@ -113,8 +113,8 @@ class Adopted:
         return frozenset().union(*(scope.purposes for _, scope in self.policy.scopes))
 
     @cached_property
-    def routes(self) -> dict[tuple[tuple[str, ...], str, str | None], Any]:
-        """Where charges go, by datasets, client and purpose, as far as it was worked out
+    def routes(self) -> dict[tuple[tuple[str, ...], str, str | None, str | None], Any]:
+        """Where charges go, by datasets, client, purpose and allotment, as far as it was worked out
         (state.py). A dataset that changes makes it anew.
         """
         return {}
@@ -222,8 +222,7 @@ def epoch_of(
 
 def same_scope(old: LimitRule, new: LimitRule) -> bool:
     """Return True if both rules count the same charges in the same accounts."""
-    mine = (old.scope, old.across, old.per, old.span)
-    return mine == (new.scope, new.across, new.per, new.span)
+    return old.counting == new.counting
 
 
 def _same_gate(old: LimitRule, new: LimitRule) -> bool:

@@ -127,6 +127,19 @@ class Sums:
         twin._own()[:] += more
         return twin
 
+    def of(self, row: int, cell: tuple[int, ...] | None) -> tuple[int, int]:
+        """Return the finite sum of a row in a cell, and the number of infinite charges; of None,
+        those of everyone.
+        """
+        finite, infinite = self.everyone[row], self.everyone_infinite[row]
+        if cell is None:
+            return finite, infinite
+        if self._cells is not None:
+            finite += int(self._cells[(row, *cell)])
+        if self._infinite is not None:
+            infinite += int(self._infinite[(row, *cell)])
+        return finite, infinite
+
     def parts(self, selection: Selection) -> list[Part]:
         """Return the sums of the selected cells, one part for each box."""
         if self._touched is not None:

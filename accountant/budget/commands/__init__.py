@@ -324,6 +324,9 @@ class _Request(Command, needs_key=True):
     subjects: SubjectsField = None
     purpose: FreeText | None = Field(None, description="what the answer is for, in a few words")
     justification: FreeText | None = Field(None, description="why it is worth its privacy")
+    allotment: Identifier | None = Field(
+        None, description="the allotment to draw from; absent: the common part"
+    )
 
 
 class AskGrant(_Request, name="ask_grant"):
@@ -465,7 +468,7 @@ class Revalue(Command, name="revalue"):
     """Book the difference between the right cost of an earlier event and its charge. All fields but
     the reason repeat that event: ``by`` spent ``booked`` on ``subjects`` for ``mechanisms``;
     ``dataset`` are all datasets that it was charged to, ``for_purpose`` its purpose if that stands
-    in clear.
+    in clear, ``for_allotment`` the allotment that it named.
     """
 
     event: Annotated[StrictInt, Field(ge=0)]
@@ -474,6 +477,7 @@ class Revalue(Command, name="revalue"):
     subjects: SubjectsField = None
     everyone: StrictBool = False
     for_purpose: Text | None = None
+    for_allotment: Identifier | None = None
     mechanisms: Mechanisms
     booked: dict[str, Any]
     reason: FreeText

@@ -223,6 +223,7 @@ _JUDGED: Final[dict[str, Reader]] = {
     "subjects": _SUBJECTS,
     "purpose": _free_text,
     "justification": _free_text,
+    "allotment": _name,
 }
 _FIELDS: Final[dict[type[ask.Command], dict[str, Reader]]] = {
     ask.AskGrant: _JUDGED | {"ttl_seconds": _field(ask.Ttl)},

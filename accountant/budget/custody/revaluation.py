@@ -74,6 +74,7 @@ class Corrections:
             "dataset": spelled(reach_in(event.body).charged),
             "subjects": command.get("subjects"),
             "for_purpose": in_clear(command.get("purpose")),
+            "for_allotment": command.get("allotment"),
             "everyone": event.body.get("charged_to") == "everyone",
             "mechanisms": mechanisms,
         }

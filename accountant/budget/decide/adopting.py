@@ -14,6 +14,7 @@ from accountant.budget.errors import Conflict, Invalid
 from accountant.budget.handlers import is_used, sources_of
 from accountant.budget.policy import Policy
 from accountant.budget.request import price_all, terms_of
+from accountant.budget.rules.allotment import AllotmentRule
 from accountant.budget.rules.base import Rule
 from accountant.budget.rules.limit import ALL, LimitRule
 from accountant.budget.rules.refresh import RefreshRule
@@ -76,6 +77,7 @@ _ITS_CAPACITY: Final = len('"capacity":[],')
 _ITS_LOCKED: Final = len('"locked":[],')
 _UNITS: Final = len('"",') + 19
 """Bytes of a sum, of at most 2^62, in a list."""
+_KEPT: Final = len('"kept":[],') + 2 * _UNITS
 
 
 def _most_kept(state: State, policy: Policy, epochs: Mapping[str, Body]) -> int:
@@ -93,6 +95,7 @@ def _most_kept(state: State, policy: Policy, epochs: Mapping[str, Body]) -> int:
             sums = len(epochs[of.id]["capacity"]) * _UNITS
             account = sums + cell + _SEEN + (0 if of.across else ask.LONGEST_ID)
             account += sums + _ITS_LOCKED if of.unlock else 0
+            account += _KEPT if of.id in policy.allotments else 0
             found += account + (sums + _ITS_CAPACITY + _BESIDE if of is rule else 0)
             beside = max(beside, 0 if of.across else account)
     return found + policy.most_beside * beside
@@ -204,23 +207,31 @@ def loosens(state: State, policy: Policy) -> list[str]:
     if state.adopted and not policy.publication.as_strict(state.adopted.policy.publication):
         reasons.append("fewer or other witnesses have to agree")
     after = {rule.id: rule for rule in policy.rules}
-    before = state.adopted.policy.rules if state.adopted else ()
-    was = {rule.id: rule for rule in before}
+    before = {rule.id: rule for rule in state.adopted.policy.rules} if state.adopted else {}
     reasons += [
         f"{rule.id} begins anew {rule.span}"
         for rule in policy.limits
-        if will_forget(was.get(rule.id), rule)
+        if will_forget(before.get(rule.id), rule)
     ]
-    weaker = ((old.id, weakened(old, after.get(old.id))) for old in before)
+    names = dict.fromkeys((*before, *after)) if before else ()
+    pairs = ((name, before.get(name), after.get(name)) for name in names)
+    weaker = ((name, weakened(old, new, state.time)) for name, old, new in pairs)
     return reasons + [f"{name} is {how}" for name, how in weaker if how is not None]
 
 
-def weakened(old: Rule, new: Rule | None) -> str | None:
+def weakened(old: Rule | None, new: Rule | None, now: int = 0) -> str | None:
     """Return how a rule blocks less, or may, once ``new`` stands in its place; None if it does not.
-    Two names may change it to anything, one to what is surely as strict.
+    Two names may change it to anything, one to what is surely as strict. An allotment takes from
+    some what it gives to others: it begins and changes with two names, and ends early, too.
     """
-    if old.action != "block":
+    if isinstance(new, AllotmentRule) and old is None:
+        return "added, which takes from all others"
+    if isinstance(old, AllotmentRule) and new is None and not old.stands(now):
         return None
+    if old is None or old.action != "block":
+        return None
+    if isinstance(old, AllotmentRule) or isinstance(new, AllotmentRule):
+        return None if new == old else "changed" if new else "removed"
     if isinstance(old, LimitRule) and isinstance(new, LimitRule):
         return None if _as_strict(old, new) else "raised or changed"
     return None if new == old else "changed" if new else "removed"

@@ -72,7 +72,7 @@ def ask_grant(
         session=isinstance(command, ask.OpenSparseVector),
     )
     arriving = request.selection if state.adopted and state.adopted.policy.unlocking else None
-    change = Reserve(grant, request.purpose, arriving)
+    change = Reserve(grant, request.purpose, request.allotment, arriving)
     return [outcome(state, asked, RESERVED, now, body, change)]
 
 
@@ -86,7 +86,7 @@ def record(
     if request.unplaced:
         body["charged_to"] = "everyone"
     about = request.datasets, request.by, request.selection
-    change = Record(*about, request.total, request.purpose)
+    change = Record(*about, request.total, request.purpose, request.allotment)
     return [outcome(state, asked, RECORDED, now, body, change)]
 
 

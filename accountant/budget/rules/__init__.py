@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final, Union
 from pydantic import GetJsonSchemaHandler, PlainValidator, SerializeAsAny, TypeAdapter
 from pydantic_core import CoreSchema, PydanticCustomError
 
+from accountant.budget.rules.allotment import AllotmentRule
 from accountant.budget.rules.at_most import AtMostRule
 from accountant.budget.rules.base import Rule
 from accountant.budget.rules.limit import LimitRule
@@ -23,6 +24,7 @@ KINDS: Final[dict[str, type[Rule]]] = {
     for kind in (
         WindowRule,
         RefreshRule,
+        AllotmentRule,
         LimitRule,
         AtMostRule,
         ThresholdRule,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Name
 import orjson
 from pydantic import BaseModel, ConfigDict, Field
 
+from accountant.budget.accounts.kept import Beside, Kept
 from accountant.budget.accounts.peak import Reading
 from accountant.budget.rules.scope import (
     EVERYTHING,
@@ -29,6 +30,7 @@ from accountant.budget.rules.scope import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from accountant.budget.accounts.account import Account
     from accountant.budget.accounts.epochs import Adopted, Epoch
     from accountant.budget.accounts.unlocking import Lock
     from accountant.budget.commands import Sealed
@@ -88,6 +90,8 @@ class Used(NamedTuple):
     """The dataset of the account, or "*" for a total over datasets."""
     epoch: Epoch
     reading: Reading
+    beside: Beside | None = None
+    """The same with what is kept for allotments that the request does not draw from, if any are."""
     lock: Lock | None = None
     """What of the limit is locked, if the reading has that as if it were used."""
 
@@ -95,6 +99,11 @@ class Used(NamedTuple):
         """Return the same with what ``lock`` locks as if it were used."""
         account = lock.on(self.reading.account, self.epoch.capacity)
         return self._replace(reading=Reading(account, self.reading.selection), lock=lock)
+
+    @property
+    def whole(self) -> Reading:
+        """What a charge has to fit beside."""
+        return self.beside or self.reading
 
 
 class View:
@@ -110,6 +119,8 @@ class View:
     """The mechanisms' kinds, and those of all that they are made of."""
     purpose: str | Sealed | None
     justification: str | Sealed | None
+    allotment: str | None
+    """The allotment that the request names, to draw from it."""
     total: Charge
     """What all mechanisms cost together."""
     back: Charge | None = None
@@ -118,13 +129,14 @@ class View:
 
     def __init__(self, state: State, request: Request) -> None:
         self._state, self._selection = state, request.selection
-        self._route = state.route(request.datasets, request.by, request.purpose)
+        self._route = state.route(request.datasets, request.by, request.purpose, request.allotment)
         self._readings: dict[int, Reading] = {}
         """By account: limits that have used the same hold one."""
         self.datasets, self.client, self.now = request.datasets, request.by, request.now
         self.kinds, self.total = request.costs.kinds, request.total
         self.purpose, self.justification = request.purpose, request.justification
         self._asks, self._arrives = request.asks, request.arrives
+        self.allotment = request.allotment
 
     @classmethod
     def of_return(cls, state: State, client: str, back: Charge, now: int) -> View:
@@ -138,7 +150,7 @@ class View:
         in; none if the rule is about other datasets.
         """
         return [
-            Used(counted.key.dataset, counted.epoch, self._reading(counted.key))
+            Used(counted.key.dataset, counted.epoch, *self._readings_of(counted.key))
             for counted in self._route.by_rule.get(rule, ())
         ]
 
@@ -162,8 +174,21 @@ class View:
         """Return whether the request is in the scope of a rule of the policy in force."""
         return rule.id in self._route.rules
 
+    def _readings_of(self, key: AccountKey) -> tuple[Reading, Beside | None]:
+        """Return an account over the selected cells: by itself, and beside what allotments keep."""
+        reading = self._reading(key)
+        kept = [
+            Kept(one.epoch.capacity, self._account(one.key))
+            for one in self._route.keeps.get(key, ())
+            if one.rule.stands(self.now)
+        ]
+        return reading, Beside(reading.account, self._selection, kept) if kept else None
+
+    def _account(self, key: AccountKey) -> Account:
+        return (self._state.accounts.get(key) or self._state.account(key)).at(self.now)
+
     def _reading(self, key: AccountKey) -> Reading:
-        account = (self._state.accounts.get(key) or self._state.account(key)).at(self.now)
+        account = self._account(key)
         reading = self._readings.get(id(account))
         if reading is None:
             reading = self._readings[id(account)] = Reading(account, self._selection)
@@ -212,6 +237,14 @@ class Rule(Strict):
     def in_clear(self) -> frozenset[str]:
         """The purposes that it compares: they stand in clear in events and in the view."""
         return frozenset(getattr(self, "purposes", None) or ())
+
+    def concerns(self, client: str) -> bool:
+        """Return whether it may say something of a request of ``client``."""
+        return True
+
+    def seen_by(self, client: str) -> Rule:
+        """Return the rule as ``client`` may see it, which it concerns: without names of others."""
+        return self
 
     def check(self, rules: Mapping[str, Rule]) -> None:
         """Raise ValueError if the rule cannot stand beside the other ``rules`` of its policy."""

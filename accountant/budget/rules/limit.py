@@ -182,6 +182,32 @@ class LimitRule(ScopedByPurpose):
             own = delta if self.gate == "basic" else delta / 10
         return Limit(Fraction(self.limit.epsilon), delta, own)
 
+    @property
+    def counting(self) -> tuple[object, ...]:
+        """Which charges it counts, and in which accounts: rules with the same count the same."""
+        return self.scope, self.across, self.per, self.span
+
+    def counts(self, client: str, purpose: object, allotment: str | None) -> bool:
+        """Return whether it counts what ``client`` asks for ``purpose``, whatever ``allotment`` it
+        draws from.
+        """
+        return self.scope.counts(client, purpose)
+
+    def concerns(self, client: str) -> bool:
+        """Return whether it counts some request of ``client``."""
+        return self.scope.concerns(client)
+
+    def seen_by(self, client: str) -> LimitRule:
+        """Return the rule with only those patterns over names of clients that match ``client``."""
+        if not self.clients:
+            return self
+        stated = {name: getattr(self, name) for name in self.model_fields_set}
+        return self.model_validate(stated | {"clients": list(self.scope.seen_by(client).clients)})
+
+    def stands(self, now: int) -> bool:
+        """Return whether it is in force at stamp ``now``."""
+        return True
+
     def orders_for(self, workload: Total) -> Orders:
         """Return the Renyi orders that the rule states, or the best one for its workload, of which
         ``workload`` gives the total charge; none if it leaves the choice to the filter. Raises
@@ -208,7 +234,7 @@ class LimitRule(ScopedByPurpose):
         if not (pairs := self.compared_with(view)):
             return None
         used, [most, *_] = zip(*pairs, strict=True)
-        fits, kept, others = compare_all(used, view.total, most)
+        fits, kept, others = compare_all(used, view.total, most, beside=True)
         if not fits:
             capacity = used[0].epoch.capacity
             kept = kept | {"capacity": [str(most) for _, most in capacity.sides]}
@@ -362,24 +388,28 @@ def tightest(used: Sequence[Used], total: Charge, capacity: Capacity) -> tuple[b
 
 
 def compare_all(
-    used: Sequence[Used], total: Charge, capacity: Capacity
+    used: Sequence[Used], total: Charge, capacity: Capacity, *, beside: bool = False
 ) -> tuple[bool, Kept, list[Kept]]:
     """Return whether ``total`` fits in all accounts of a rule, what the event keeps of the account
     that decides, and what it keeps of the others in which ``total`` does not fit: the peak, and the
     dataset if there are several accounts. They stand in the order of what they have spent, the most
-    first, of equals the first; an account in which it fits is told only if it fits in all.
+    first, of equals the first; an account in which it fits is told only if it fits in all. With
+    ``beside``, what is kept for allotments counts as if it were spent.
     """
     found = []
     for one in used:
         epoch, charge = one.epoch, total.on(one.reading.account.axis)
-        found.append((one, *one.reading.peak(epoch.gate, epoch.limit, charge, capacity)))
+        reading = one.whole if beside else one.reading
+        found.append((one, *reading.peak(epoch.gate, epoch.limit, charge, capacity)))
     if len(found) == 1:
         [(one, fits, peak)] = found
-        return fits, _kept(one, peak), []
+        return fits, _kept(one, peak, beside=beside), []
     misfits = [each for each in found if not each[1]]
     among = misfits or found
     among.sort(key=lambda each: _spent(each[0].epoch, each[2]), reverse=True)
-    worst, *others = [_kept(one, peak) | {"dataset": one.dataset} for one, _, peak in among]
+    worst, *others = [
+        _kept(one, peak, beside=beside) | {"dataset": one.dataset} for one, _, peak in among
+    ]
     return not misfits, worst, others if misfits else []
 
 
@@ -400,18 +430,21 @@ def cut(found: Sequence[Compared], limits: Collection[str], most: int) -> list[C
     return kept
 
 
-def _kept(one: Used, peak: Peak) -> dict[str, Any]:
-    """Return what the event keeps of a peak; of an account behind a lock, what is used apart from
-    what is locked there, if anything is.
+def _kept(one: Used, peak: Peak, *, beside: bool) -> Kept:
+    """Return what the event keeps of a peak: what is used apart from what is kept there for
+    allotments, or from what is locked there, if anything is.
     """
+    if beside and one.beside is not None:
+        used, kept = one.beside.split(peak)
+        return peak_kept(used) | ({"kept": list(map(str, kept))} if any(kept) else {})
     if one.lock is None:
         return peak_kept(peak)
     most, part = whole(one.epoch.capacity), unlocked(one.epoch.capacity, one.lock.share(peak.cell))
     locked = [a - b for (_, a), (_, b) in zip(most.sides, part.sides, strict=True)]
     if not any(locked):
         return peak_kept(peak)
-    used = [None if u is None else u - each for u, each in zip(peak.used, locked, strict=True)]
-    return peak_kept(peak._replace(used=tuple(used))) | {"locked": list(map(str, locked))}
+    rest = [None if u is None else u - each for u, each in zip(peak.used, locked, strict=True)]
+    return peak_kept(peak._replace(used=tuple(rest))) | {"locked": list(map(str, locked))}
 
 
 def _spent(epoch: Epoch, peak: Peak) -> tuple[tuple[bool, int], ...]:
@@ -435,6 +468,8 @@ def quoted(
 ) -> dict[str, Any]:
     """Return the numbers of a finding on a limit, by what the event kept of an account."""
     used = [None if text == INFINITE else int(text) for text in seen["used"]]
+    kept = list(map(int, seen.get("kept", ())))
+    beside = list(map(_plus, used, kept)) if kept else used
     cell = seen.get("cell")
     charge = told.total.on(epoch.axis)
     covered = (one.id for one in told.datasets if rule.scope.holds(one))
@@ -452,14 +487,17 @@ def quoted(
             "capacity": show(max(most, 0), currency),  # a line may begin above the limit
             "holds": _holds(held, charge.units(currency), most),
         }
-        for held, (currency, most) in zip(used, capacity.sides, strict=True)
+        for held, (currency, most) in zip(beside, capacity.sides, strict=True)
     ]
+    for one, mine, units in zip(comparisons, used, kept, strict=False):
+        currency = Currency(one["currency"])
+        one |= {"used": amount(mine, currency), "kept": amount(units, currency)}
     epsilon, own, *along = (one["holds"] for one in comparisons)
     decides = Currency.EPSILON if line is None else line.currency
     if not own and (epsilon or any(along)):
         decides = Currency.DELTA
     return {
-        "scope": rule.place_in_words(dataset, client),
+        "scope": rule.seen_by(told.event.by).place_in_words(dataset, client),
         "dataset": dataset,
         "client": client,
         "group": told.people.describe(cell) if cell is not None else {},
@@ -499,7 +537,8 @@ def sides_in_words(numbers: dict[str, Any], most: str, keeps: str, fired: bool) 
         return f"{' and '.join(failed)} {place}"
     failed.append(f"{_sides('own delta', own)} is more than {keeps.format(own['capacity'])} for it")
     used = own["capacity"] if own["used"] == INFINITE else own["used"]
-    left = max(Decimal(own["capacity"]) - Decimal(used), Decimal(0)).normalize()
+    left = Decimal(own["capacity"]) - Decimal(used) - Decimal(own.get("kept", 0))
+    left = max(left, Decimal(0)).normalize()
     return f"{' and '.join(failed)} {place}; {left:f} of the own delta is left"
 
 
@@ -509,14 +548,15 @@ def _where(numbers: dict[str, Any]) -> str:
 
 
 def _sides(name: str, one: dict[str, str]) -> str:
-    used, charge = one["used"], one["charge"]
-    return f"{name} {used} used + {charge} asked = {_sum(used, charge)}"
+    used, charge, kept = one["used"], one["charge"], one.get("kept", "0")
+    beside = f" + {kept} kept for allotments" if kept != "0" else ""
+    return f"{name} {used} used{beside} + {charge} asked = {_sum(used, charge, kept)}"
 
 
-def _sum(left: str, right: str) -> str:
-    if INFINITE in (left, right):
+def _sum(*amounts: str) -> str:
+    if INFINITE in amounts:
         return INFINITE
-    return format(Decimal(left) + Decimal(right), "f")
+    return format(sum(map(Decimal, amounts), Decimal(0)).normalize(), "f")
 
 
 def scope_name(dataset: str, client: str) -> str:

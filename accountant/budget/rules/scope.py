@@ -135,8 +135,15 @@ class Scope(NamedTuple):
         """Return whether requests of ``client`` for ``purpose`` are in scope. A purpose that stands
         in no list of the policy is sealed, or free text, and in no scope that names some.
         """
-        of_client = not self.clients or _one_of(self.clients, client)
-        return of_client and (not self.purposes or purpose in self.purposes)
+        return self.concerns(client) and (not self.purposes or purpose in self.purposes)
+
+    def concerns(self, client: str) -> bool:
+        """Return whether some request of ``client`` is in scope."""
+        return not self.clients or _one_of(self.clients, client)
+
+    def seen_by(self, client: str) -> Scope:
+        """Return the scope as ``client`` may see it: with no names of clients but its own."""
+        return self._replace(clients=tuple(one for one in self.clients if _one_of((one,), client)))
 
     def meets(self, datasets: Iterable[Dataset], client: str, purpose: object) -> bool:
         """Return whether a request that is charged to ``datasets`` is in scope."""

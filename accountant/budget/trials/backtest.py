@@ -126,7 +126,14 @@ class Backtest:
                 yield from _pairs(event, [told])
 
     def _here(self, command: Command) -> Command | None:
-        """Return a command with the name that its grant has here; None if there is none."""
+        """Return a command with the name that its grant has here; None if there is none. What drew
+        from an allotment that is not here asks the common part.
+        """
+        if (part := getattr(command, "allotment", None)) is not None:
+            try:
+                self.state.known_allotment(part)
+            except Problem:
+                return command.model_copy(update={"allotment": None})
         name = getattr(command, "grant", None)
         if name is None:
             return command

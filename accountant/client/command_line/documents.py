@@ -17,7 +17,10 @@ from accountant.client.command_line.failures import Misuse
 from accountant.client.errors import Body
 from accountant.client.mechanisms import WHOLE, mechanism
 
-ABOUT: Final = ("dataset", "mechanism", "purpose", "justification", "subjects", "ttl", "ran_at")
+ABOUT: Final = (
+    *("dataset", "mechanism", "purpose", "justification", "allotment", "subjects"),
+    *("ttl", "ran_at"),
+)
 _KIND: Final = re.compile(r"[a-z][a-z_]{0,63}")
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,63}(\.[a-z][a-z0-9_]{0,63}){0,3}")
 _WORDS: Final = {"true": True, "false": False}

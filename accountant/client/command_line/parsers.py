@@ -97,6 +97,7 @@ def _request(to: argparse.ArgumentParser) -> None:
     to.add_argument("--mechanism", action="append", help=MECHANISM, **text)
     to.add_argument("--purpose", help="what it is for, as the policy lists it", **text)
     to.add_argument("--justification", help="why, in words", **text)
+    to.add_argument("--allotment", help="the allotment to draw from; else the common part", **text)
     to.add_argument("--subjects", metavar="JSON", help="the group that is asked about", **text)
 
 
